@@ -35,8 +35,8 @@ void rt_map_clear(struct rt_map *m);
 /* returns NULL if the map has no entry for the key */
 void *rt_map_get(const struct rt_map *m, const char *key);
 void *rt_map_getn(const struct rt_map *m, const char *key, size_t n);
-/* Sets the value of a key, replacing an older one. Returns false, and leaves the map unchanged, if
- * out of memory. */
+/* Sets the value of a key, replacing any older value. Returns false, and leaves the map unchanged,
+ * if out of memory. */
 bool rt_map_put(struct rt_map *m, const char *key, void *value);
 bool rt_map_putn(struct rt_map *m, const char *key, size_t n, void *value);
 bool rt_map_remove(struct rt_map *m, const char *key);

@@ -185,7 +185,7 @@ static enum rt_status count_state(struct work *w, const struct rt_plan_step *n,
     return RT_OK;
 }
 
-/* Finds the role of an op's node. Sets *ends if the segment ends after the node. */
+/* Determines the role of an op's node. Sets *ends if the segment ends after the node. */
 static enum rt_status walk_op(struct work *w, int i, bool *ends)
 {
     struct rt_plan_step *n = node_at(w, i);

@@ -71,8 +71,7 @@ void rt_str_clear(struct rt_str *s);
  * reached. */
 struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err);
 void rt_text_unref(struct rt_text *t);
-/* Moves a text to another pool, with the rules by which rt_buffer_move (buffer.h) moves a
- * buffer. */
+/* Moves a text to another pool, by the same rules as rt_buffer_move (buffer.h). */
 enum rt_status rt_text_move(struct rt_text *t, struct rt_pool *to, size_t credit,
                             struct rt_error *err);
 

@@ -14,7 +14,8 @@
 
 struct rt_bound_step {
     enum rt_status (*run)(struct rt_run *r);
-    /* whether the kernel has one output, in the activation buffer, and no work follows it */
+    /* whether the kernel's only output is in the activation buffer, and no work follows the
+     * kernel */
     bool simple;
     void *data; /* address of output 0 */
     struct rt_run r;

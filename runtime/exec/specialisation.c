@@ -1,5 +1,5 @@
-/* The functions of a specialisation that runs need, which compare its shapes with a context's
- * values, and drop a reference. */
+/* Functions on specialisations for use by runs. They compare a specialisation's shapes with a
+ * context's values, and drop a reference. */
 #include "runtime/plan/specialisation.h"
 #include "runtime/exec/context.h"
 #include "runtime/select/prepared.h"

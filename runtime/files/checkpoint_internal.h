@@ -48,7 +48,8 @@ struct rt_checkpoint {
     struct rt_mutex mu;
     struct rt_bundle_shard *shard;
     struct rt_checkpoint *next; /* link of open_list; guarded by open_mu */
-    /* The stat of the index file. It is all zero if the checkpoint is not in open_list. */
+    /* The result of stat on the index file. It is all zero if the checkpoint is not in
+     * open_list. */
     struct stat index;
 };
 

@@ -25,7 +25,7 @@ enum {
     READER = 1, /* the format version that this reader implements */
 };
 
-/* The entry of a tensor in the list of a file. */
+/* A tensor's entry in a file's list of tensors. */
 struct place {
     const slice_meta *meta;
     int file;
@@ -255,7 +255,7 @@ static enum rt_status list_matching(struct rt_checkpoint_v1 *c, struct rt_error 
     return st;
 }
 
-/* Lists the files that match the pattern, and their stats. */
+/* Lists the files that match the pattern, with the result of stat on each file. */
 static enum rt_status list_files(struct rt_checkpoint_v1 *c, struct rt_error *err)
 {
     const bool is_pattern = strpbrk(c->pattern, "?*[") != NULL;

@@ -127,7 +127,7 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def,
 /* ---- import_edge.c ---- */
 /* Finds the tensors that the text of an input names. Returns false if there are none. */
 bool im_resolve(struct im_build *b, const char *text, struct im_run *r);
-struct rt_edge im_run_at(const struct im_run *r, int i); /* returns the i-th tensor of an im_run */
+struct rt_edge im_run_at(const struct im_run *r, int i); /* returns tensor i of *r */
 enum rt_status im_connect(struct im_build *b, struct rt_error *err);
 enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err);
 

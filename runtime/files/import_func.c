@@ -285,7 +285,7 @@ enum rt_status im_build_body(struct im_build *b, const Tensorflow__FunctionDef *
     st = add_arg_nodes(b, sig, &in, err);
     for (size_t i = 0; i < def->n_node_def && !st; i++)
         st = im_add_node(b, def->node_def[i], err);
-    /* A control edge may name an argument, unless a node of the body has the same name. */
+    /* A control edge may name an argument, unless a node of the body has the argument's name. */
     for (int i = 0; i < b->g->n_args && !st; i++) {
         struct rt_node *n = &b->node[b->g->arg[i]];
         if (!rt_map_get(b->names, n->name) && !rt_map_put(b->names, n->name, n))

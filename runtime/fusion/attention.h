@@ -48,7 +48,8 @@ struct rt_attention_step {
     ATTR(INT, broadcasts)
 RT_FUSED_OP(RT_ATTENTION, rt_attention, "_Attention");
 
-enum { RT_ATTENTION_OUT = RT_ATTENTION_OPERANDS }; /* bit of the output in heads_first */
+/* bit of heads_first that stands for the output */
+enum { RT_ATTENTION_OUT = RT_ATTENTION_OPERANDS };
 
 static inline const struct rt_attention_step *rt_attention_steps(const struct rt_attention *a,
                                                                  int *n)

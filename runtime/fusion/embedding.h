@@ -19,7 +19,7 @@
 
 /* Meaning of the input `by` of "_EmbedSum". */
 enum rt_embedding_by {
-    RT_EMBEDDING_BY_NOTHING,       /* the input is omitted */
+    RT_EMBEDDING_BY_NOTHING,       /* the node lacks the input `by` */
     RT_EMBEDDING_BY_WEIGHTS,       /* weights that are the second operand of a Mul with the rows */
     RT_EMBEDDING_BY_WEIGHTS_FIRST, /* weights that are the first operand of a Mul with the rows */
     RT_EMBEDDING_BY_MASK           /* a bool mask that is true for each row to be summed */

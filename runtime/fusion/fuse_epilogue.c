@@ -284,7 +284,7 @@ static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *d
     return count > 0;
 }
 
-/* Fuses node n if it is a _LastAxes, which splits the rows into the last axes that it names. */
+/* Fuses node n if it is a _LastAxes that splits the last axis into several axes. */
 static bool take_axes(const struct pl_node *n, int i, struct epilogue *t)
 {
     struct rt_last_axes axes;

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* Reads the paddings before and after height and width from a constant [4, 2]. */
+/* Reads the paddings before and after height and width from a constant of shape [4, 2]. */
 static bool read_paddings(const struct pl_graph *g, struct pl_edge e, int64_t pad[4])
 {
     if (!pl_is_constant(g, e))

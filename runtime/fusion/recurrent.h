@@ -32,9 +32,9 @@
  */
 #define RT_CELLS(X)                                                                                \
     X(lstm, "ifgo", 0, 0, 2)                                                                       \
-    X(gru, "zrn", 0, 1, 1)        /* `n = act(x + r * (h R))` */                                   \
-    X(gru_before, "zrn", 1, 0, 1) /* `n = act(x + (r * h) R)` */                                   \
-    X(simple, "n", 0, 0, 1)       /* `h = act(x + h R)` */
+    X(gru, "zrn", 0, 1, 1)        /* the candidate is `n = act(x + r * (h R))` */                  \
+    X(gru_before, "zrn", 1, 0, 1) /* the candidate is `n = act(x + (r * h) R)` */                  \
+    X(simple, "n", 0, 0, 1)       /* the state is `h = act(x + h R)` */
 
 enum rt_cell_id {
 #define X(name, ...) RT_CELL_##name,
