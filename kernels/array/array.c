@@ -589,8 +589,8 @@ void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *walk, void *dst, c
     (void)walk_all(dtype, walk, dst, src, NULL); /* walk_all can fail only if it is given a run */
 }
 
-/* CHUNK: bytes copied between two deadline checks. STRING_CHUNK: strings copied between two
- * deadline checks; a copied string shares its text with the original. */
+/* CHUNK is the number of bytes, and STRING_CHUNK the number of strings, that are copied between two
+ * deadline checks. A copied string shares its text with the original. */
 enum { CHUNK = 4 << 20, STRING_CHUNK = 1 << 14 };
 
 enum rt_status kn_copy_chunks(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
@@ -697,8 +697,8 @@ bool kn_rows_independent(struct rt_rows *r)
             worst = r->in_dep[k].kind;
     if (worst == RT_DEP_ROWS)
         return false;
-    /* The output depends on the batch as strongly as the input that depends on it most: not at all,
-     * on the batch size only, or in a mixed way. */
+    /* The output gets the strongest dependence on the batch that any input has: RT_DEP_NONE,
+     * RT_DEP_SIZE or RT_DEP_MIXED. */
     kn_rows_set(r, worst, 0);
     return true;
 }

@@ -94,8 +94,7 @@ static enum rt_status concat_infer(struct rt_infer *x)
 struct joined {
     const struct rt_tensor *v;
     int n, axis;
-    /* number of elements of one output row; number of elements of a row per index of the
-     * concatenation axis */
+    /* An output row has `inner` elements, `unit` for each index of the concatenation axis. */
     int64_t inner, unit;
 };
 

@@ -354,7 +354,7 @@ static enum rt_status lin_space_run(struct rt_run *r)
     do {                                                                                           \
         const T a = *(const T *)v[0]->data, b = *(const T *)v[1]->data;                            \
         const T d = n > 1 ? (b - a) / (T)(n - 1) : 0;                                              \
-        ((T *)o)[0] = a; /* The first element is `a` even if the step is not finite. */            \
+        ((T *)o)[0] = a; /* a step that is not finite must not affect element 0 */                 \
         for (int64_t i = 1; i < n; i++)                                                            \
             ((T *)o)[i] = a + d * (T)i;                                                            \
         if (n > 1)                                                                                 \

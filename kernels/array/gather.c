@@ -24,7 +24,8 @@ struct gathered {
     struct rt_shape shape;
 };
 
-/* Resolves the shapes of a gather. axis_t: the axis tensor; NULL for Gather, which has none. */
+/* Resolves the shapes of a gather. `axis_t` is the axis tensor, or NULL for Gather, which has no
+ * axis input. */
 static enum rt_status gather_of(const struct rt_node *n, const struct rt_shape *params,
                                 const struct rt_shape *index, const struct rt_tensor *axis_t,
                                 struct gathered *p, struct rt_error *err)

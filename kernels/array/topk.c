@@ -50,7 +50,7 @@ enum { SINK = 64 }; /* the cost of one heap sift-down, in units of rt_run_spend 
             if (rt_run_spend(r, left, SINK))                                                       \
                 return r->err->code;                                                               \
         }                                                                                          \
-        for (int64_t end = k - 1; end > 0; end--) { /* moves the worst kept value last */          \
+        for (int64_t end = k - 1; end > 0; end--) { /* moves the worst value to the end */         \
             const int64_t x = heap[0];                                                             \
             heap[0] = heap[end];                                                                   \
             heap[end] = x;                                                                         \

@@ -10,16 +10,16 @@
 #include "runtime/exec/parallel.h"
 
 enum {
-    /* MOST_TERMS: maximum number of terms per sum that im2col copies at a time. IM2COL_FLOATS:
-     * maximum number of floats that im2col copies at a time; they fill at most half of a core's own
+    /* MOST_TERMS is the maximum number of terms per sum, and IM2COL_FLOATS the maximum number of
+     * floats, that im2col copies at a time. These floats fill at most half of a core's own
      * cache. */
     MOST_TERMS = 512,
     IM2COL_FLOATS = 1 << 16,
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
-    /* WEIGHTS_CACHED: maximum number of weights, in floats, that stay in a core's own cache next to
-     * the im2col copies. If the weights stay in the cache, a block has at most OUTPUTS outputs,
-     * because its outputs are far apart when they are first written. */
+    /* WEIGHTS_CACHED is the maximum number of weights, in floats, that stay in a core's own cache
+     * next to the im2col copies. If the weights stay in the cache, a block has at most OUTPUTS
+     * outputs, because its outputs are far apart when they are first written. */
     WEIGHTS_CACHED = 1 << 18,
     OUTPUTS = 1 << 15,
     /* number of multiplications that take as long as reading or writing one element */
@@ -37,13 +37,14 @@ struct state {
     bool in_place;
     int64_t taps;   /* number of a window's taps that are contiguous in the input */
     int64_t pixels; /* number of output pixels, which are the rows of the GEMM */
-    /* number of pixels in a block; number of blocks; number of terms that are copied at a time */
+    /* number of pixels per block, number of blocks, and number of terms that im2col copies at a
+     * time */
     int64_t rows, blocks, terms;
     int64_t ld;             /* number of floats from one row of the im2col copies to the next */
-    int64_t panels, groups; /* number of panels in a shard; number of shards per block */
+    int64_t panels, groups; /* numbers of panels per shard and of shards per block */
     int n_slots;            /* number of shards that run concurrently */
-    /* In scratch memory: number of bytes of im2col copies per core, and the offset of the output
-     * before a broadcast residual is added. */
+    /* In scratch memory, each core has slot_bytes for its im2col copies, and the output before a
+     * broadcast residual is added begins at broadcast_at. */
     size_t slot_bytes, broadcast_at;
 };
 
@@ -159,7 +160,7 @@ static void im2col_row(const struct state *s, const float *image, int64_t y, int
     while (left > 0) {
         const int64_t n = kn_min_i64(run - at, left);
         const int64_t sy = y + i * ay->dilation, sx = x + j * ax->dilation;
-        int64_t lo = n, hi = n; /* terms [lo, hi) of the n terms lie inside the image */
+        int64_t lo = n, hi = n; /* the range of terms that lie inside the image */
         if (sy >= 0 && sy < ay->in && sx > -s->taps && sx < ax->in) {
             lo = sx < 0 ? -sx * ci - at : 0;
             lo = lo < 0 ? 0 : kn_min_i64(lo, n);

@@ -29,7 +29,8 @@ struct kn_conv_filter {
     int n_spatial;
     bool transposed, bf16;
     int64_t size[KN_MAX_SPATIAL];
-    /* either co or 0; the struct is followed by n_scale floats that multiply the output channels */
+    /* The number of floats after this struct, which multiply the output channels. It is either co
+     * or 0. */
     int64_t n_scale;
 };
 
@@ -45,7 +46,7 @@ struct kn_conv_onednn_split {
     struct kn_conv_split by;
     struct kn_conv_onednn_slice slice[KN_CONV_SLICES];
     /*
-     * If > 0, the split divides the output channels, and each execution computes `channels`
+     * If positive, the split divides the output channels, and each execution computes `channels`
      * channels of all images. The executions form the slice KN_CONV_FIRST, except the last one,
      * KN_CONV_LAST, which computes the remaining channels. This split is used where the filter is
      * larger than its input, so that each core reads only its share of the filter.
@@ -57,8 +58,8 @@ struct kn_conv_onednn_split {
     size_t bf16_at, apart_at, bytes;
 };
 
-/* KN_CONV_SERIAL: one core runs the executions one after the other. KN_CONV_SHARDED: several cores
- * run executions, with equal work for each. */
+/* In a KN_CONV_SERIAL split, one core runs the executions one after the other. In a KN_CONV_SHARDED
+ * split, several cores run executions, with equal work for each. */
 enum { KN_CONV_SERIAL, KN_CONV_SHARDED, KN_CONV_SPLITS };
 
 struct kn_conv {
@@ -106,14 +107,14 @@ static inline int64_t kn_conv_n_slices(const struct kn_conv *c,
 /* Allocates the state and sets the members that follow from the node and its shapes: those from g
  * to epilogue, `empty` and broadcast_bytes. */
 enum rt_status kn_conv_prepare_state(struct rt_prep *p, struct kn_conv **out);
-/* Lays out the remaining scratch memory from offset `used` on, and sets its total size.
- * `filter_too`: a half-precision filter needs a float copy as well. */
+/* Lays out the remaining scratch memory from offset `used` on, and sets its total size. If
+ * `filter_too` is set, a half-precision filter gets memory for a float copy as well. */
 void kn_conv_place_rest(struct kn_conv *c, struct rt_prep *p, size_t used, bool filter_too);
 
 /* ---- conv_onednn.c ---- */
 
-/* Makes a primitive for shape g. `filter`: the filter's memory layout, or NULL to let oneDNN choose
- * one. */
+/* Makes a primitive for shape g. `filter` is the filter's memory layout, or NULL if oneDNN chooses
+ * the layout. */
 dnnl_status_t kn_conv_make_primitive(const struct kn_conv *c, struct kn_dnnl *d,
                                      const struct kn_conv_shape *g,
                                      const dnnl_memory_desc_t *filter, bool activates);

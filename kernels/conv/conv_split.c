@@ -2,9 +2,9 @@
 
 #include "kernels/cpu/parallel.h"
 
-/* CACHED: maximum number of output elements of one execution that stay in the cache until the
- * epilogue has run. FILTER_CACHED: maximum number of elements of a filter that stays in the cache
- * at the same time. */
+/* CACHED is the maximum number of output elements of one execution that stay in the cache until the
+ * epilogue has run. FILTER_CACHED is the maximum number of elements of a filter that stays in the
+ * cache at the same time. */
 enum { CACHED = 65536, FILTER_CACHED = 131072 };
 
 int64_t kn_conv_image_in(const struct kn_conv_shape *g)

@@ -30,8 +30,8 @@ struct kn_depthwise {
 bool kn_depthwise_init(struct kn_depthwise *d);
 bool kn_depthwise_activates(enum rt_activation act);
 /*
- * Computes output rows [from, to) of one image. filter: [y.size, x.size, channels]; shift:
- * [channels] or NULL.
+ * Computes output rows [from, to) of one image. `filter` has the shape [y.size, x.size, channels].
+ * `shift` has one float per channel, or is NULL.
  */
 void kn_depthwise_rows(const struct kn_depthwise *d, const float *image, const float *filter,
                        const float *shift, float *dst, int64_t from, int64_t to);

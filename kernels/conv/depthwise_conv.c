@@ -38,8 +38,8 @@ int kn_depthwise_conv_can(const struct rt_prep *p)
                : 0;
 }
 
-/* The key of a packed filter, whose values are the filter's multiplied by the scale that follows
- * this struct. */
+/* The key of a packed filter, which is the filter multiplied by the n_scale floats that follow this
+ * struct, if there are any. */
 struct format {
     char name[8];
     int64_t channels, n_scale;

@@ -7,8 +7,8 @@
 
 #include "kernels/conv/depthwise.h"
 
-/* Computes channels [first, last) of one row of outputs. x: the first of the window's `rows` input
- * rows that lie in the image; w: the corresponding row of the filter. */
+/* Computes channels [first, last) of one row of outputs. `x` points to the first of the window's
+ * `rows` input rows that lie in the image, and `w` to the corresponding row of the filter. */
 typedef void kn_depthwise_row_fn(const struct kn_depthwise *d, const float *x, const float *w,
                                  const float *shift, float *y, int64_t rows, int64_t first,
                                  int64_t last);
@@ -19,8 +19,8 @@ struct kn_depthwise_loops {
     kn_depthwise_row_fn *row[2][2];
 };
 
-/* Returns the loops for one of the processor's instruction sets: `which` 0 is the best set, which
- * depthwise.c uses. Returns NULL if the processor has no such set. */
+/* Returns the loops for one of the processor's instruction sets. Set 0 is the best one, which
+ * depthwise.c uses. Returns NULL if the processor has no more than `which` sets. */
 const struct kn_depthwise_loops *kn_depthwise_loops_of(int which);
 
 #endif

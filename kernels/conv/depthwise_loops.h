@@ -30,8 +30,8 @@ INLINE VEC LOOPS(swish)(VEC x, float alpha)
 
 /*
  * Computes PIXELS neighbouring outputs, of which `n` are written, from `rows` rows of the window.
- * x: the start of the first window in the first row. With `edge`, only columns [from, to), counted
- * from x, lie in the image; without it, all columns of the windows do.
+ * `x` points to the start of the first window in the first row. With `edge`, only columns [from,
+ * to), counted from x, lie in the image; without it, all columns of the windows do.
  */
 INLINE void LOOPS(block)(const struct kn_depthwise *d, const float *x, const float *w, float *y,
                          VEC shift, int64_t rows, int64_t from, int64_t to, int64_t n,
@@ -79,8 +79,8 @@ INLINE void LOOPS(block)(const struct kn_depthwise *d, const float *x, const flo
 
 /* ---- channels [first, last) of a row of outputs ---- */
 
-/* Computes one row of outputs. x: the first of the window's `rows` input rows that lie in the
- * image; w: the corresponding row of the filter. */
+/* Computes one row of outputs. `x` points to the first of the window's `rows` input rows that lie
+ * in the image, and `w` to the corresponding row of the filter. */
 INLINE void LOOPS(row)(const struct kn_depthwise *d, const float *x, const float *w,
                        const float *shift, float *y, int64_t rows, int64_t first, int64_t last,
                        const int size, const int stride)

@@ -22,8 +22,8 @@ bool kn_winograd_init(struct kn_winograd *w)
 enum { PACKED = 8 };
 
 /* Computes the weight transform G g G' of PACKED adjacent 3x3 filters, in double, because the
- * rounding of weights affects every output. `tap`: floats from one of the nine taps to the next;
- * `matrix`: floats from one position of the transform domain to the next. */
+ * rounding of weights affects every output. In floats, `tap` is the distance between two of the
+ * nine taps, and `matrix` the distance between two positions of the transform domain. */
 KN_CLONES static void pack_some(int m, const float *g, int64_t tap, float *u, int64_t matrix)
 {
     static const double g2[4][3] = {{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}};

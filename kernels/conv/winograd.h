@@ -8,9 +8,9 @@
  * the results are transformed back into rows of the output. The sums do not depend on the batch
  * size or the block.
  *
- * Rounding: about 1e-6 of the output's largest magnitude for m = 2 and 1e-5 for m = 4, with usual
- * weights. An infinity or NaN of the input reaches every output of its tiles, not only the outputs
- * whose windows contain it.
+ * With usual weights, the rounding error is about 1e-6 of the output's largest magnitude for m = 2,
+ * and 1e-5 for m = 4. An infinity or NaN of the input reaches every output of its tiles, not only
+ * the outputs whose windows contain it.
  *
  * Source: S. Winograd, Arithmetic Complexity of Computations (1980); A. Lavin, S. Gray, Fast
  * Algorithms for Convolutional Neural Networks, arXiv:1509.09308, for the matrices.
@@ -47,9 +47,9 @@ void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *d
 /* Returns the error of the Winograd sums for this filter against direct sums, as defined by
  * kn_winograd_check_end, or NaN if memory is short. */
 double kn_winograd_error(const struct kn_winograd *w, const float *filter, const float *packed);
-/* Computes the outputs of one block of tiles: src [batch, in_h, in_w, ci], dst [batch, out_h,
- * out_w, co]. Blocks are independent of each other. scratch: kn_winograd_scratch_bytes of 64-byte
- * aligned memory. */
+/* Computes the outputs of one block of tiles from src [batch, in_h, in_w, ci] into dst [batch,
+ * out_h, out_w, co]. Blocks are independent of each other. `scratch` has kn_winograd_scratch_bytes
+ * bytes and is 64-byte aligned. */
 size_t kn_winograd_scratch_bytes(const struct kn_winograd *w);
 void kn_winograd_run_block(const struct kn_winograd *w, const float *src, const float *packed,
                            float *dst, int64_t block, void *scratch,

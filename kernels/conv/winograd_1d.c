@@ -7,9 +7,9 @@
 #include "kernels/cpu/unroll.h"
 
 /*
- * The interpolation points z are 0 and pairs of z and -z. The tables hold polynomials in x squared,
- * as coefficients: `all` is the product of (x^2 - z^2) over all pairs, and `but` the products over
- * all pairs except one.
+ * The interpolation points are 0 and pairs z and -z. The tables hold the coefficients of
+ * polynomials in x^2. `all` is the product of (x^2 - z^2) over all pairs, and but[i] is the product
+ * over all pairs except pair i.
  */
 static const float point[4] = {1, 2, 0.5f, 0.75f};
 static const struct points {

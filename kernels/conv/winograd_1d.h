@@ -37,8 +37,8 @@ struct kn_winograd_1d {
 /* Sets the members that the caller did not set. Returns false if the number of taps is not
  * supported, a number of channels is not a multiple of 16, or sizes exceed the address space. */
 bool kn_winograd_1d_init(struct kn_winograd_1d *l);
-/* Transforms and packs filter [taps, ci, co]. scale: co floats or NULL; workspace: ci * co floats;
- * dst: kn_winograd_tiles_pack_bytes of 64-byte aligned memory. */
+/* Transforms and packs filter [taps, ci, co] into dst, which has kn_winograd_tiles_pack_bytes bytes
+ * and is 64-byte aligned. `scale` has co floats or is NULL, and `workspace` has ci * co floats. */
 void kn_winograd_1d_pack(const struct kn_winograd_1d *l, const float *filter, const float *scale,
                          float *workspace, float *dst);
 /* Returns the error of the Winograd sums against direct sums, measured as in kn_winograd_error. */

@@ -14,7 +14,7 @@ struct state {
     const struct rt_pack *filter;
     bool empty;
     int64_t slots; /* number of shards that run concurrently */
-    /* number of panels of output channels per shard; number of shards per block */
+    /* A shard computes `panels` panels of output channels, and a block has `groups` shards. */
     int64_t panels, groups;
     /* offset in scratch memory of the output before a broadcast residual is added */
     size_t broadcast_at;
@@ -69,7 +69,8 @@ int kn_winograd_1d_can(const struct rt_prep *p)
 struct format {
     char name[8];
     int64_t taps, panel, ci, co;
-    /* either co or 0; the struct is followed by n_scale floats that multiply the output channels */
+    /* The number of floats after this struct, which multiply the output channels. It is either co
+     * or 0. */
     int64_t n_scale;
 };
 

@@ -93,7 +93,8 @@ struct format {
     char name[8];
     int m, panel;
     int64_t ci, co;
-    /* either co or 0; the struct is followed by n_scale floats that multiply the output channels */
+    /* The number of floats after this struct, which multiply the output channels. It is either co
+     * or 0. */
     int64_t n_scale;
 };
 
@@ -219,7 +220,7 @@ struct job {
     const float *src, *packed;
     float *dst;
     char *scratch;
-    int64_t block, tiles; /* index of the block that all cores share; number of its tiles */
+    int64_t block, tiles; /* index of the block that all cores share, and number of its tiles */
     int64_t step;         /* number of tiles, or of positions of the transform domain, per shard */
 };
 

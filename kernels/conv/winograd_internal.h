@@ -8,16 +8,16 @@
 #include "kernels/conv/winograd.h"
 
 struct kn_winograd_loops {
-    /* Transforms the (m + 2) x (m + 2) inputs of a tile, whose rows are `row` floats apart. v: one
-     * vector of ci channels per position of the transform domain, `step` floats apart. */
+    /* Transforms the (m + 2) x (m + 2) inputs of a tile, whose rows are `row` floats apart. `v`
+     * gets one vector of ci channels per position of the transform domain, `step` floats apart. */
     void (*input)(int m, const float *src, int64_t row, int64_t ci, float *v, int64_t step);
-    /* Transforms the sums of a tile back into m x m outputs, whose rows are `row` floats apart. p:
-     * one vector of co channels per position of the transform domain, `step` floats apart. */
+    /* Transforms the sums of a tile back into m x m outputs, whose rows are `row` floats apart. `p`
+     * holds one vector of co channels per position of the transform domain, `step` floats apart. */
     void (*output)(int m, const float *p, int64_t step, int64_t co, float *y, int64_t row);
 };
 
-/* Returns the loops for one of the processor's instruction sets: `which` 0 is the best set, which
- * winograd.c uses. Returns NULL if the processor has no such set. */
+/* Returns the loops for one of the processor's instruction sets. Set 0 is the best one, which
+ * winograd.c uses. Returns NULL if the processor has no more than `which` sets. */
 const struct kn_winograd_loops *kn_winograd_loops_of(int which);
 
 #endif

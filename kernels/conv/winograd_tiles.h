@@ -14,15 +14,15 @@
 
 struct kn_winograd_tiles {
     int64_t batch, out_h, out_w, ci, co;
-    /* The number of cores that share the blocks: each core gets equally many blocks, or there is
-     * only one block. cores 0 means 1. */
+    /* The number of cores that share the blocks. Each core gets equally many blocks, or there is
+     * only one block. The value 0 means 1 core. */
     int cores;
     /* The members up to tile_w are set by the caller or by kn_winograd_init and
      * kn_winograd_1d_init. */
     int64_t window_h, window_w; /* size of the input window of one output */
     int64_t tile_h, tile_w;     /* number of outputs per tile along each axis */
     /* set by kn_winograd_tiles_init */
-    int64_t h, w; /* number of rows of tiles in an image; number of tiles per row */
+    int64_t h, w; /* An image has h rows of w tiles. */
     int64_t domain_size;
     int64_t block; /* number of tiles in a block */
     /* number of floats in a workspace from the matrix of one position to the next */
@@ -38,8 +38,8 @@ struct kn_winograd_tiles {
 bool kn_winograd_tiles_init(struct kn_winograd_tiles *t);
 size_t kn_winograd_tiles_pack_bytes(const struct kn_winograd_tiles *t);
 size_t kn_winograd_tiles_workspace_bytes(const struct kn_winograd_tiles *t);
-/* Return the number of blocks, which are independent of each other, and the number of tiles in a
- * block. */
+/* Return the number of blocks, which are independent of each other, and the number of tiles in
+ * block `block`. */
 int64_t kn_winograd_tiles_blocks(const struct kn_winograd_tiles *t);
 int64_t kn_winograd_tiles_in_block(const struct kn_winograd_tiles *t, int64_t block);
 /* Returns the work of all blocks: the multiplications of their GEMMs, plus the transforms, whose
@@ -82,7 +82,8 @@ struct kn_winograd_post_ops {
  * frees the memory. A check that has begun must end.
  */
 struct kn_winograd_check {
-    /* tiles initialised for a single tile; must outlive the check */
+    /* A struct kn_winograd_tiles for a single tile, which kn_winograd_tiles_init has set. It must
+     * outlive the check. */
     const struct kn_winograd_tiles *one;
     float *x; /* image [out_h + window_h - 1, out_w + window_w - 1, ci], without padding */
     float *y; /* [out_h, out_w, co] */
@@ -94,8 +95,8 @@ bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_wi
                              size_t scratch_bytes);
 /*
  * Returns the largest difference divided by the largest magnitude, or NaN if a difference is NaN.
- * filter [window_h, window_w, ci, co]; scale: co floats that multiply the filter's direct sums, or
- * NULL.
+ * `filter` has the shape [window_h, window_w, ci, co]. `scale` has co floats, by which the filter
+ * is multiplied for the direct sums, or is NULL.
  */
 double kn_winograd_check_end(struct kn_winograd_check *check, const float *filter,
                              const float *scale);

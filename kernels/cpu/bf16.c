@@ -91,7 +91,8 @@ void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool transpose
 
 struct bf16_gemm {
     const struct kn_bf16_panels *p;
-    /* m: rows of a. panels: panels per shard. first: the first shard of this round. */
+    /* `a` has m rows, a shard computes `panels` panels, and this round begins with shard
+     * `first`. */
     int64_t m, panels, first;
     const float *a;
     const uint32_t *b;

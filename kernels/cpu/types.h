@@ -52,15 +52,17 @@
 #define KN_REALS(X)        KN_FOR_REALS(KN_ROW_X, X)
 #define KN_NUMBERS(X)      KN_FOR_NUMBERS(KN_ROW_X, X)
 
-/* Build sets of types for the `types` of a kernel row, as in KN_SET(KN_INTS) | RT_T(RT_BOOL). */
+/* KN_SET makes a set of types from a list, for the `types` of a struct rt_kernel, as in
+ * `KN_SET(KN_INTS) | RT_T(RT_BOOL)`. */
 #define KN_SET_ROW(dt, T) | RT_T(dt)
 #define KN_SET(LIST)      (UINT64_C(0) LIST(KN_SET_ROW))
 
 /*
- * KN_C: the type in which values of a type are computed. Halves compute in float and round after
- * each operation; every other type computes in itself. KN_U: like KN_C, but integers compute in an
- * unsigned type that is wide enough for sums and products to wrap around without undefined
- * behaviour. KN_GET, KN_PUT: convert an element to the computing type and back.
+ * KN_C is the type in which values of a type are computed. Half-precision types are computed in
+ * float and rounded after each operation, and every other type is computed in itself. KN_U is like
+ * KN_C, except that integers are computed in an unsigned type that is wide enough for sums and
+ * products to wrap around without undefined behaviour. KN_GET and KN_PUT convert an element to the
+ * type of the computation and back.
  */
 #define KN_C(dt)          KN_C_##dt
 #define KN_C_RT_I8        int8_t

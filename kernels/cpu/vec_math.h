@@ -139,7 +139,8 @@ static inline float kn_log_f32(float x)
 
 static inline float kn_log1p_f32(float x)
 {
-    /* log1p(x) is log(u) of the rounded u = 1 + x, corrected for the rounding error of u. */
+    /* log1p(x) is the logarithm of u, which is 1 + x rounded, with a correction for the rounding
+     * error of u. */
     const float u = 1.0f + x;
     const float y = kn_log_f32(u) * (x / (u - 1.0f));
     return kn_select(u == 1.0f, x, kn_select(x < INFINITY, y, x));
@@ -173,7 +174,7 @@ static inline float kn_erf_f32(float x)
     p = p * z - 3.761263848e-01f;
     p = p * z + 1.128379167e+00f;
     /* For a > 1, a polynomial gives -log(1 - erf(a)); from 4 on, erf is 1. */
-    /* kn_select, because with ?: gcc would add a branch for the constant 4 */
+    /* With the constant 4, gcc would compile ?: to a branch instead of a selection. */
     const float c = kn_select(a > 4.0f, 4.0f, a);
     float q = 2.168710718e-05f;
     q = q * c - 4.413395306e-04f;
@@ -219,7 +220,8 @@ static inline float kn_gelu_f32(float x)
 {
     const uint32_t bits = kn_float_bits(x), zero = 0x80000000; /* `zero` has the bits of -0.0 */
     const float below = kn_bits_float(bits | zero);
-    const float b = -13.25f > below ? -13.25f : below; /* the tail probability below -13.25 is 0 */
+    /* the normal distribution's tail probability below -13.25 counts as 0 */
+    const float b = -13.25f > below ? -13.25f : below;
     const float t = 1.0f / (1.0f - 0.3f * b);
     float q = t * 3.608882024e-02f - 1.589336622e-01f;
     q = q * t + 2.093462892e-01f;

@@ -131,8 +131,8 @@ INLINE void LOOPS(store_some)(float *p, VEC v, int n)
 #undef LANES
 #endif
 
-/* Returns the loops for one of the processor's instruction sets, where `which` 0 is the best set.
- * Returns NULL if the processor has no such set. */
+/* Returns the loops for one of the processor's instruction sets, of which set 0 is the best.
+ * Returns NULL if the processor has no more than `which` sets. */
 static inline const KN_LOOPS_TYPE *loops_of(int which)
 {
     const KN_LOOPS_TYPE *have[3];

@@ -26,7 +26,7 @@
 #include "runtime/core/op.h"
 
 struct kn_epilogue {
-    /* indexes of the node's inputs, or 0 for a step that the epilogue lacks */
+    /* index of each step's input among the node's inputs, or 0 if the epilogue lacks the step */
     int scale, shift, residual;
     enum rt_activation act;
     float alpha;
@@ -61,9 +61,9 @@ void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfus
  * the inputs of the op's schema. */
 void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r));
 
-/* Reads the epilogue in prepare. *broadcast_bytes: the number of scratch bytes, possibly 0, that
- * the kernel must add to its own and pass to kn_epilogue_output. Returns INTERNAL if the node's
- * epilogue text contains an unknown word. */
+/* Reads the epilogue in prepare. Sets *broadcast_bytes to the number of bytes, possibly 0, that the
+ * kernel must add to its scratch memory. The kernel passes these bytes to kn_epilogue_output.
+ * Returns INTERNAL if the node's epilogue text contains an unknown word. */
 enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p,
                                    size_t *broadcast_bytes);
 /* Returns the memory that the kernel writes: the output, or `scratch` if the residual is
@@ -95,11 +95,11 @@ void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt
                                     float *sums, int64_t at, int64_t rows, int64_t cols);
 /*
  * Returns, for kernels that cannot compute out of place, a run whose residual is a copy in
- * `workspace` if the output lies over the residual, else `r`. workspace: kn_epilogue_residual_bytes
- * of scratch memory. A broadcast residual needs no copy; the scratch memory then serves as the
- * *broadcast_bytes of kn_epilogue_prepare.
+ * `workspace` if the output lies over the residual, else `r`. `workspace` is scratch memory of
+ * kn_epilogue_residual_bytes bytes. A broadcast residual is not copied, and this scratch memory
+ * then provides the *broadcast_bytes bytes of kn_epilogue_prepare.
  */
-enum { KN_EPILOGUE_MAX_INPUTS = 5 /* three of the inputs belong to the epilogue */ };
+enum { KN_EPILOGUE_MAX_INPUTS = 5 /* inputs of a node, three of them for its epilogue */ };
 struct kn_epilogue_residual_copy {
     struct rt_run run;
     struct rt_tensor in[KN_EPILOGUE_MAX_INPUTS];
@@ -132,13 +132,13 @@ enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format
 const float *kn_epilogue_constant(const struct rt_prep *p, int input);
 
 /*
- * Returns whether oneDNN can compute the activation as a post-op; false on processors without an
- * invalid flag. oneDNN's post-ops return numbers for some NaN and infinite inputs where TensorFlow
- * returns NaN (the maximum of NaN and 0 is 0). But comparing NaN, or multiplying infinity by 0,
- * raises the processor's invalid flag, so a run that leaves the flag clear met neither. The flag
- * belongs to the thread: kn_epilogue_clear_nan_flag clears it before a run, and
- * kn_epilogue_nan_flag reads it after the run. If it is set, the activation must be computed again
- * from its input.
+ * Returns whether oneDNN can compute the activation as a post-op. Returns false on processors that
+ * have no flag for invalid operations. oneDNN's post-ops return numbers for some NaN and infinite
+ * inputs where TensorFlow returns NaN (the maximum of NaN and 0 is 0). But comparing NaN, or
+ * multiplying infinity by 0, raises the processor's invalid flag. If a run leaves the flag clear,
+ * its results are therefore right. The flag belongs to the thread: kn_epilogue_clear_nan_flag
+ * clears it before a run, and kn_epilogue_nan_flag reads it after the run. If it is set, the
+ * activation must be computed again from its input.
  */
 bool kn_epilogue_has_dnnl_post_op(const struct kn_epilogue *t);
 dnnl_status_t kn_epilogue_dnnl_post_op(const struct kn_epilogue *t, dnnl_primitive_attr_t attr);

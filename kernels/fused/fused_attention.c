@@ -31,7 +31,8 @@ enum {
      * and values again. */
     SPAN_ROWS = 32,
     SLOT_MOST = 1 << 22, /* maximum number of scores of one shard, unless a single row is longer */
-    /* maximum number of scores of all shards that run concurrently, unless one shard needs more */
+    /* maximum total number of scores of the shards that run concurrently, unless a single shard has
+     * more */
     ALL_MOST = 1 << 24,
     ROUND = 1 << 28 /* number of multiplications between two deadline checks */
 };
@@ -185,11 +186,11 @@ static struct places places_of(const struct rt_attention *op, int k, const struc
 
 struct attention {
     int64_t from[4], dim[4]; /* shapes of the scores, [B,N,T,S], before and after the steps */
-    int64_t h, d;            /* length of a query and of a key; length of a value */
+    int64_t h, d;            /* lengths of a query (or key) vector and of a value vector */
     struct places q, k, v, out;
     bool widens;         /* whether the steps broadcast the scores to more queries or keys */
     int64_t rows;        /* number of rows of scores that are processed together */
-    int64_t span, spans; /* number of rows per shard; number of shards per head */
+    int64_t span, spans; /* A shard has `span` rows, and a head has `spans` shards. */
     /* whether keys and values are packed for packed_gemm.h, which pays off only with enough rows */
     bool packs;
     struct kn_packed_gemm scores, context;
@@ -208,7 +209,8 @@ static int64_t row_width(const struct attention *k)
     return k->dim[3] > 0 ? k->dim[3] : 1;
 }
 
-/* Returns the number of rows of scores before the steps that yield n rows after them. */
+/* Returns the number of rows of scores that the steps turn into n rows, which is 1 if the steps
+ * broadcast a single row. */
 static int64_t made_rows(const struct attention *k, int64_t n)
 {
     return k->from[2] == 1 ? 1 : n;

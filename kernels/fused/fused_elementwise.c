@@ -86,8 +86,8 @@ static enum rt_status elementwise_infer(struct rt_infer *x)
     if (st)
         return st;
     x->out[0].shape = shape[x->n_in + n_steps - 1];
-    /* The output may be written over an input, because the same tile, or a nest that ran before,
-     * has already read that part of the input. */
+    /* The output may be written over an input. The same tile of the loop nest, or a loop nest that
+     * ran before, has already read that part of the input. */
     for (int k = x->n_in - 1; k >= elementwise.pieces; k--)
         if (!x->in[k].value && x->in[k].dtype == RT_F32 &&
             kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
@@ -173,7 +173,8 @@ enum kind {
 struct operand {
     enum kind kind;
     enum rt_dtype dtype; /* an operand that is not float32 has a buffer, whatever its kind */
-    /* index of the input; -1 for the result of another nest, at `offset` in scratch memory */
+    /* index of the input, or -1 for the result of another loop nest, which is at `offset` in
+     * scratch memory */
     int input;
     int64_t offset; /* floats */
     int64_t stride[RT_MAX_RANK];
@@ -196,11 +197,12 @@ struct nest {
     int n_operands, n_steps, n_buffers;
     struct operand *operand;
     struct step *step;
-    int64_t result; /* offset in scratch memory, or -1 if the result is the output */
+    /* offset of the loop nest's result in scratch memory, or -1 if it is the output */
+    int64_t result;
     int rank;
     int64_t dim[RT_MAX_RANK]; /* lengths of the merged dimensions, innermost first */
     int outer;                /* index of the first dimension that is not divided into tiles */
-    /* number of elements of the dimensions that are divided into tiles; number of elements of a
+    /* number of elements in the dimensions that are divided into tiles, and number of elements per
      * tile */
     int64_t length, tile;
     int64_t per_length, n_tiles;
@@ -212,9 +214,10 @@ struct elementwise {
     int n_concat;
     /* for each concatenated input, its elements per row of the concatenation */
     int64_t *piece;
-    /* row: elements per row of the concatenation; n_rows: number of its rows */
+    /* The concatenation has n_rows rows of `row` elements. */
     int64_t row, n_rows;
-    /* if >= 0, the complete concatenation is written first, to this offset in scratch memory */
+    /* If not negative, the offset in scratch memory to which the complete concatenation is written
+     * first. */
     int64_t whole;
 };
 
@@ -226,13 +229,13 @@ struct planner {
     int n_in, n_steps, n_concat;
     bool needs_whole; /* set if the concatenation is broadcast to a larger shape */
     struct rt_shape shape[MOST_VALUES];
-    int8_t nest[RT_ELEMENTWISE_MOST]; /* for each step, the last step of its nest */
-    /* for each last step of a nest, the offset of its result in scratch memory */
+    int8_t nest[RT_ELEMENTWISE_MOST]; /* for each step, the last step of its loop nest */
+    /* for each step that ends a loop nest, the offset of its result in scratch memory */
     int64_t offset[RT_ELEMENTWISE_MOST];
 };
 
-/* Divides the steps into nests. A step belongs to the nest of its readers if they all belong to one
- * nest that has the step's shape; otherwise the step ends a nest of its own. */
+/* Divides the steps into loop nests. If all readers of a step belong to one loop nest that has the
+ * step's shape, the step belongs to it too; otherwise the step ends a loop nest of its own. */
 static void set_nests(struct planner *p)
 {
     enum { NONE = -1, MANY = -2 };
@@ -370,7 +373,7 @@ static void set_dims(const struct planner *p, struct nest *n, const struct rt_sh
         n->dim[n->rank++] = 1; /* all strides are 0 */
 }
 
-/* Returns whether the nest reads operand o, which is the concatenation, in order and without
+/* Returns whether the loop nest reads operand o, the concatenation, in order and without
  * broadcasting. */
 static bool can_concat(const struct nest *n, const struct operand *o)
 {
@@ -613,7 +616,7 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
     }
 }
 
-/* Addresses that the steps of a tile use: operands, then buffers, then the result. */
+/* maximum number of addresses that the steps of a tile use: operands, buffers and the result */
 enum { PLACES = MOST_VALUES + MOST_VALUES + RT_ELEMENTWISE_MOST + 1 };
 
 static void run_steps(const struct nest *n, float *const *at, int64_t count)
@@ -635,7 +638,7 @@ static void run_steps(const struct nest *n, float *const *at, int64_t count)
 }
 
 /* Writes the values of operand o, for the tile that begins at element `start` of `base`, to the
- * operand's buffer `to`. *written: the short row that the buffer already repeats, or NULL. */
+ * operand's buffer `to`. *written is the short row that the buffer already repeats, or NULL. */
 static void bring(const struct job *j, const struct operand *o, const char *base, int64_t whole,
                   int64_t start, int64_t count, float *to, const char **written)
 {

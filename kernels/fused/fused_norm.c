@@ -89,7 +89,7 @@ struct norm {
     struct rt_layer_norm op;
     /* whether the op normalises along the last axis, and no operand is broadcast along it */
     bool is_plain;
-    int64_t n_rows, n;           /* number of rows of x; number of elements per row */
+    int64_t n_rows, n;           /* x has n_rows rows of n elements. */
     int64_t outer, along, inner; /* lengths of x before, along and after the normalised axes */
     int64_t out_n, scale_n, offset_n;
 };
@@ -106,7 +106,7 @@ static enum rt_status layer_norm_prepare(struct rt_prep *p, void **state)
     axis = axis < 0 ? axis + x->rank : axis > x->rank ? x->rank : axis;
     *state = k;
     if (rt_count(out->rank, out->dim) <= 0)
-        return RT_OK; /* The output is empty, so that the other lengths do not matter. */
+        return RT_OK; /* The output is empty, so the lengths below are not used. */
     k->n = x->rank ? x->dim[x->rank - 1] : 1;
     k->out_n = out->rank ? out->dim[out->rank - 1] : 1;
     k->n_rows = 1;

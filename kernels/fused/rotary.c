@@ -70,8 +70,8 @@ static void rows(struct rt_rows *r)
 
 struct rotary {
     bool interleaved;
-    int64_t n, half;     /* number of elements of x along its last axis; half that number */
-    int64_t n_rows, out; /* number of output rows; number of elements per row */
+    int64_t n, half;     /* length of x along its last axis, and half of it */
+    int64_t n_rows, out; /* The output has n_rows rows of `out` elements. */
     int rank;            /* number of output dimensions, not counting the last one */
     int64_t dim[RT_MAX_RANK];
     /* strides of each input, which are 0 along dimensions where it is broadcast */

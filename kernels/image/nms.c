@@ -413,7 +413,7 @@ static void rows_combined(struct rt_rows *r)
 struct detection {
     float score;
     int32_t box, class_;
-    /* sequence number: detections with equal scores keep the order in which they were found */
+    /* position in the order of discovery, which detections with equal scores keep */
     int64_t order;
 };
 

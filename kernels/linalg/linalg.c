@@ -116,8 +116,8 @@ static enum rt_status infer_triangular(struct rt_infer *x)
  * that axis or have length 1 along it. */
 static void rows_matrices(struct rt_rows *r)
 {
-    /* cut: number of dimensions that the output lacks, 0 or 2. base: rank of the operands, with
-     * batch and matrix dimensions. */
+    /* `cut` is the number of dimensions that the output lacks, 0 or 2. `base` is the rank of the
+     * operands, including their two matrix dimensions. */
     const int out_rank = r->out[0].shape.rank, cut = r->in[0].shape.rank - out_rank;
     const int base = cut == 2 ? out_rank + 2 : out_rank;
     int axis = -1;

@@ -41,8 +41,8 @@ enum rt_status kn_list_items_shape(struct rt_run *r, const struct kn_list *l, st
 enum rt_status kn_list_scalar(struct rt_run *r, int k, const char *name, int64_t *v);
 /* Makes output k a zero tensor of shape s. */
 enum rt_status kn_list_zeros(struct rt_run *r, int k, const struct rt_shape *s);
-/* Copies an item of n elements to output k from element `at` on. An unwritten item is copied as
- * zeros. */
+/* Copies an item of n elements to output k, where it begins at element `at`. An unwritten item is
+ * copied as zeros. */
 enum rt_status kn_list_put_item(struct rt_run *r, int k, int64_t at, const struct rt_tensor *item,
                                 int64_t n);
 

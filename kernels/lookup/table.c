@@ -53,7 +53,7 @@ void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh
                                          .empty = t->dense.empty,
                                          .deleted = t->dense.deleted}};
     kn_table_count_in(r, fresh);
-    if (!t->is_mutable) /* a table that is filled only once was empty until now */
+    if (!t->is_mutable) /* a table that is filled only once has no old content */
         return;
     kn_table_lock(t);
     fresh->credit = t->counted;

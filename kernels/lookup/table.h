@@ -38,7 +38,7 @@ struct kn_table {
     struct rt_shape key_shape; /* the shape of one key, a scalar except in dense tables */
     /* the shape of one value, a scalar except in dense and ...OfTensors tables */
     struct rt_shape value_shape;
-    int64_t n_key, n_value; /* number of elements of one key; number of elements of one value */
+    int64_t n_key, n_value; /* A key has n_key elements, and a value has n_value elements. */
     bool is_mutable, is_dense;
     atomic_bool filled; /* set after the last write, in tables that are filled only once */
     struct rt_mutex mu;
@@ -70,8 +70,8 @@ struct kn_table *kn_table_of(struct rt_run *r);
 /* Refuses a node whose types differ from the table's. Input 1 holds keys; the other inputs and the
  * outputs hold values. */
 enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t);
-/* Makes the memory pool of the session state of r count the table. Called before kn_table_put,
- * under mu or before another thread can access the table. */
+/* Makes the memory pool of r's session state count the table's memory. Called before kn_table_put,
+ * and either under mu or before another thread can access the table. */
 void kn_table_count_in(struct rt_run *r, struct kn_table *t);
 /*
  * Adds a pair, or replaces the value of a key that the table holds. Sets *was to whether the table

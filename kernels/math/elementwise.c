@@ -54,7 +54,7 @@ enum rt_status kn_broadcast(struct rt_shape *out, const struct rt_shape *a,
         } else if (db == 1) {
             out->dim[i] = da;
         } else if (da < 0 || db < 0) {
-            /* the unknown dimension is 1 or equals the known one */
+            /* In a run, the unknown dimension must be 1 or equal the known dimension. */
             out->dim[i] = da >= 0 ? da : db;
         } else {
             char ta[160], tb[160];
@@ -141,8 +141,8 @@ struct plan {
     kn_binary_row *row;
     const struct kn_refusal *refusal;
     int64_t n_rows; /* product of dim[1..], or 0 if there are no elements */
-    /* if > 0, b is one short row that is broadcast to all of a, and `line` holds `repeats` copies
-     * of it */
+    /* If positive, b is one short row that is broadcast to all of a, and `line` holds `repeats`
+     * copies of it. */
     int64_t repeats;
     int64_t sa0, sb0, row_bytes;
     int64_t cost; /* cost per element, in units of rt_run_spend */

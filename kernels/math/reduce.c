@@ -162,7 +162,7 @@ KN_FOR_BOOL(REDUCER, any, uint8_t, uint8_t, ZERO, AS_IS, EITHER, EITHER, RESULT)
 static const struct kn_reducer reduce_all[RT_N_DTYPES] = {KN_FOR_BOOL(REDUCER_ROW, all)};
 static const struct kn_reducer reduce_any[RT_N_DTYPES] = {KN_FOR_BOOL(REDUCER_ROW, any)};
 
-/* EuclideanNorm: the square root of the sum of squares */
+/* EuclideanNorm is the square root of the sum of squares. */
 #define SQUARED(dt, x)     ((x) * (x))
 #define SQUARED_INT(dt, x) ((uint64_t)(x) * (uint64_t)(x))
 #define MODULUS(dt, x)     ((x)*conj(x))
@@ -265,7 +265,7 @@ static void reduce_rows(struct rt_rows *r)
 /* ---- the loops ---- */
 
 struct loop {
-    int64_t n, step; /* step: the distance between iterations, in input elements */
+    int64_t n, step; /* `step` is the distance between iterations, in input elements */
 };
 /*
  * The input's axes after merging neighbours that are both kept or both reduced, and dropping axes
@@ -274,12 +274,13 @@ struct loop {
  */
 struct plan {
     const struct kn_reducer *reducer;
-    bool keeps_one;            /* whether a single element is its own result */
+    bool keeps_one;            /* whether the reduction of a single element is the element itself */
     int64_t count;             /* number of values that are reduced to one result */
     bool by_lines;             /* whether the innermost axis is reduced */
-    int64_t inner, rows;       /* length of the innermost axis; length of the axis around it */
+    int64_t inner, rows;       /* lengths of the innermost axis and of the axis around it */
     int64_t in_size, out_size; /* bytes per element */
-    /* number of loops around the innermost two axes; loops are ordered innermost first */
+    /* numbers of loops over kept and over reduced axes around the innermost two axes; the arrays
+     * hold the innermost loop first */
     int n_kept, n_reduced;
     struct loop kept[RT_MAX_RANK], reduced[RT_MAX_RANK];
     int64_t kept_total, reduced_total;
@@ -515,7 +516,8 @@ static void arg_rows(struct rt_rows *r)
  * of equal values, and never a NaN. */
 typedef int64_t arg_fn(const void *src, int64_t n, int64_t step);
 
-/* Defines the search in contiguous floats: it finds the best value first, then its index. */
+/* Defines a function that finds the extreme element of contiguous floats. The function first finds
+ * the extreme value, then its index. */
 #define ARG_LINE(NAME, START, BETTER)                                                              \
     KN_CLONES static int64_t NAME(const float *s, int64_t n)                                       \
     {                                                                                              \

@@ -133,7 +133,7 @@ static enum rt_status scan_prepare(struct rt_prep *p, scan_fn *fn, void **state)
     return RT_OK;
 }
 
-enum { COST = 16 }; /* cost per step, in units of rt_run_spend: a log-sum-exp takes 30 ns */
+enum { COST = 16 }; /* cost per step, in units of rt_run_spend, where a log-sum-exp takes 30 ns */
 
 static enum rt_status scan_run(struct rt_run *r)
 {

@@ -104,7 +104,7 @@ static const struct extreme extreme_max = {{KN_FOR_FLOATS(FOLD_ROW, packed_max)}
 static const struct extreme extreme_min = {{KN_FOR_FLOATS(FOLD_ROW, packed_min)},
                                            {KN_FOR_FLOATS(FOLD_ROW, rest_min)}};
 
-/* `extreme`: the reducers for floats, or NULL if all types use the reducers of `table`. */
+/* `extreme` has the reducers for floats, or is NULL if `table` has the reducers for all types. */
 static enum rt_status segment_run(struct rt_run *r, const struct kn_reducer *table,
                                   const struct extreme *extreme, bool gaps_are_1)
 {
@@ -128,7 +128,8 @@ static enum rt_status segment_run(struct rt_run *r, const struct kn_reducer *tab
     char *out = rt_out(r, 0, data->rank, dim);
     if (!out)
         return r->err->code;
-    union kn_acc acc[KN_REDUCE_WIDTH], gap; /* gap: the output value of a segment without rows */
+    /* `gap` is the output value of a segment without rows */
+    union kn_acc acc[KN_REDUCE_WIDTH], gap;
     const struct kn_reducer *of_none =
         gaps_are_1 ? &kn_reduce_prod[data->dtype] : &kn_reduce_sum[data->dtype];
     of_none->init(acc, 1);

@@ -210,7 +210,7 @@ static enum rt_status select_infer(struct rt_infer *x)
 static enum rt_status select_prepare(struct rt_prep *p, void **state)
 {
     struct rt_shape c = p->in[0].shape;
-    if (c.rank == 1) { /* the condition selects complete rows */
+    if (c.rank == 1) { /* a condition that is a vector selects complete rows */
         c.rank = p->in[1].shape.rank;
         for (int i = 1; i < c.rank; i++)
             c.dim[i] = 1;

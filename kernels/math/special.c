@@ -32,7 +32,7 @@ static double upper_quantile(double q)
     if (!(z > 0))
         z = 0;
     for (int i = 0; i < 6; i++) {
-        double ratio, off; /* ratio is `-d(log tail)/dz`; off is `log(tail / q)` */
+        double ratio, off; /* `ratio` is `-d(log tail)/dz`, and `off` is `log(tail / q)` */
         if (z < 36) {
             const double tail = erfc(z * M_SQRT1_2) / 2;
             const double density = exp(-z * z / 2) * 0.39894228040143268;

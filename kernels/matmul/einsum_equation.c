@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* The subscripts of one operand. dots: the number of labels before "...", or -1 without "...". */
+/* The subscripts of one operand. `dots` is the number of labels before "...", or -1 without
+ * "...". */
 struct subscripts {
     struct rt_span text;
     int n_named, dots;

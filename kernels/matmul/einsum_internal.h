@@ -39,11 +39,12 @@ struct kn_einsum_operand {
     bool has[KN_EINSUM_MAX_LABELS];
     int64_t elements;
     int64_t step[KN_EINSUM_MAX_LABELS]; /* strides as the GEMM uses them */
-    /* whether the GEMM uses a dense copy of the tensor, in the order of the groups */
+    /* whether the GEMM uses a dense copy of the tensor, with the axes sorted by label group */
     bool dense;
     struct kn_einsum_view keep; /* the dense copy's axes, in order */
     struct kn_einsum_view sum;  /* axes that are summed while the tensor is copied */
-    /* offsets in scratch memory: float copy of a half-precision tensor, dense copy */
+    /* offsets in scratch memory of the float copy of a half-precision tensor, and of the dense
+     * copy */
     size_t wide_at, copy_at;
 };
 

@@ -20,8 +20,8 @@ static void strides_of(const struct kn_einsum_equation *e, const struct kn_einsu
     o->elements = stride;
 }
 
-/* Returns whether the labels of a group collapse to one stride; sets the group's length and
- * stride. */
+/* Returns whether one stride can replace the strides of a group's labels. Sets the group's length
+ * and this stride. */
 static bool collapse(const struct kn_einsum_plan *s, const int *order, int n, const int64_t *stride,
                      int group, int64_t *len, int64_t *by)
 {

@@ -8,7 +8,8 @@
 
 enum {
     LEAST_COLUMNS = 64,
-    /* several GEMM blocks per core, so that a slow core can compute fewer of them */
+    /* number of GEMM blocks per core; with several, a slow core can compute fewer than the
+     * others */
     BLOCKS_PER_CORE = 2,
     READ = 16 /* number of multiply-adds that take as long as reading one weight from memory */
 };
@@ -126,8 +127,8 @@ static int64_t rows_of_block(const struct kn_gemm *g)
     return rows < 64 ? (g->m < 64 ? g->m : 64) : rows < g->m ? rows : g->m;
 }
 
-/* Makes a primitive. `packed`: the memory layout of the weights, or NULL to let oneDNN choose
- * one. */
+/* Makes a primitive. `packed` is the memory layout of the weights, or NULL if oneDNN chooses the
+ * layout. */
 static dnnl_status_t make(const struct kn_fully_connected *s, int64_t rows, int64_t n,
                           const dnnl_memory_desc_t *packed, struct kn_dnnl *d)
 {

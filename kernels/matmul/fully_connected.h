@@ -30,10 +30,10 @@ struct kn_fully_connected {
     int64_t rows;
     /* Primitives for several cores: one for `shard_rows` rows, and one for the remaining rows. */
     struct kn_dnnl shard[2];
-    /* n_slots: number of concurrent executions, or 0 to use one core only */
+    /* n_slots is the number of concurrent executions, or 0 if only one core is used */
     int64_t shard_rows, n_slots;
-    /* If > 0, each shard instead computes `columns` columns of all rows, in the slot's memory at
-     * own_at. */
+    /* If positive, each shard instead computes `columns` columns of all rows, in the slot's memory
+     * at own_at. */
     int64_t columns;
     size_t own_at;
     /* Offset in scratch memory of oneDNN's own memory, and its size per slot. */
@@ -48,13 +48,14 @@ struct kn_fully_connected {
      * the residual.
      */
     size_t epilogue_at;
-    /* NULL if the runtime keeps no packed bytes; a plain GEMM is then run */
+    /* the packed weights, or NULL if the runtime keeps no packed bytes, and a plain GEMM then
+     * runs */
     const struct rt_pack *b;
     /* Offsets in scratch memory: float copies of half-precision operands, or operand a in
      * bfloat16. */
     size_t a_at, c_at;
     bool bf16; /* `dnnl` multiplies bfloat16 */
-    /* if width > 0, b is packed into these panels, and oneDNN is not used */
+    /* If `panels.width` is positive, b is packed into these panels, and oneDNN is not used. */
     struct kn_bf16_panels panels;
 };
 

@@ -367,7 +367,8 @@ static void run_float(const struct kn_gemm *g, const float *a, const float *b, f
                     (int)g->ldb, 0, c, (int)g->ldc);
 }
 
-/* Multiplies halves in float. r: the run whose deadline is checked, or NULL for no checks. */
+/* Multiplies half-precision matrices in float. r is the run whose deadline is checked, or NULL for
+ * no checks. */
 static enum rt_status run_half(const struct kn_gemm *g, const void *a, const void *b, void *c,
                                float *workspace, struct rt_run *r)
 {
@@ -504,8 +505,8 @@ struct sharded {
     const struct kn_gemm *g;
     const char *a, *b;
     char *c;
-    /* number of rows per shard, not counting the remainder, which is added to the last shard;
-     * number of shards */
+    /* A shard has `rows` rows, except the last of the `shards` shards, to which the remaining rows
+     * are added. */
     int64_t rows, shards;
 };
 

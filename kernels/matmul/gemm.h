@@ -16,7 +16,7 @@
 #include "kernels/cpu/types.h"
 #include "runtime/core/op.h"
 
-enum kn_trans { KN_AS_IS, KN_TRANS, KN_ADJOINT }; /* KN_ADJOINT: transposed and conjugated */
+enum kn_trans { KN_AS_IS, KN_TRANS, KN_ADJOINT }; /* KN_ADJOINT means transposed and conjugated */
 
 /* A GEMM: `C [m,n] = op(A) [m,k] op(B) [k,n]`. lda, ldb and ldc are the numbers of elements from
  * one row to the next in memory. */
@@ -35,7 +35,7 @@ struct kn_gemm {
 int64_t kn_gemm_scratch(const struct kn_gemm *g);
 void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c, void *scratch);
 /* Like kn_gemm_run, but splits a large multiplication into blocks and checks the run's deadline
- * between them. `plain`: use the reference loops. */
+ * between them. With `plain`, the reference loops are used. */
 enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a, const void *b,
                               void *c, void *scratch, struct rt_run *r);
 /* Returns the work of one multiplication for rt_run_spend, at most RT_WORK. */

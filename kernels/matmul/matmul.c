@@ -158,7 +158,7 @@ static bool is_broadcast(const struct rt_rows *r, int k, int axis)
     const struct rt_shape *s = &r->in[k].shape;
     const int i = axis - (r->out[0].shape.rank - s->rank);
     if (axis >= r->out[0].shape.rank - 2)
-        return true; /* the output axis comes from the other operand */
+        return true; /* this axis of the output comes from the other operand */
     return i < 0 || s->dim[i] == 1;
 }
 
@@ -274,7 +274,8 @@ struct gemm_state {
     /* Number of bytes of converted copies in scratch memory; 0 for an operand that is used in
      * place. */
     int64_t a_bytes, b_bytes, c_bytes;
-    size_t epilogue_at; /* offset in scratch memory of the kn_epilogue_residual_bytes bytes */
+    /* offset in scratch memory of the residual's copy (kn_epilogue_copy_residual) */
+    size_t epilogue_at;
 };
 
 static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plain)
@@ -409,7 +410,7 @@ static enum rt_status run_gemm(struct rt_run *whole)
 
     if (!step_c || !p->batches)
         return RT_OK;
-    if (!p->g.k) { /* the sums have no terms, and the operands have no bytes */
+    if (!p->g.k) { /* without terms, the sums are 0, and the operands have no bytes */
         const enum rt_status st = kn_zero_chunks(r, c, (size_t)(p->batches * step_c));
         return st ? st : matmul_finish(s, r, c);
     }

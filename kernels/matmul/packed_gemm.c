@@ -23,7 +23,7 @@ enum {
     WIDE = 2,              /* number of vectors side by side in a panel */
     GEMV_PANELS = 4,       /* maximum number of panels that a GEMV computes together */
     PREFETCH_FLOATS = 256, /* the distance in floats by which a GEMV prefetches a panel */
-    /* number of bytes that stay in a core's own cache if little else is used */
+    /* number of bytes that stay in a core's own cache if the core uses little other memory */
     L2_BYTES = 1 << 20,
     /* The number of terms of a sum that are computed together: the rows of a panel for these terms
      * stay in a nearer cache while they are multiplied by all rows of a block. */
@@ -40,17 +40,18 @@ enum {
  */
 #define PREFETCHES (!RT_HAS_SANITIZER)
 
-/* Arguments of the micro-kernels: all rows of a block, one panel (GEMV: several panels) and one
- * block of k. */
+/* Arguments of the micro-kernels: all rows of a block, one panel (several panels in a GEMV) and one
+ * block of terms. */
 struct kn_packed_gemm_block {
     const float *a, *b;
     float *c;
-    const float *start, *bias; /* start: the initial values of the sums, or NULL for zeros */
-    const float *next;         /* address of the packed floats to prefetch */
+    /* `start` has the initial values of the sums, or is NULL for zeros */
+    const float *start, *bias;
+    const float *next; /* address of the packed floats to prefetch */
     int64_t lda, ldc, ld_start;
     int64_t prefetch_step; /* number of floats that `next` advances by with each term */
     int64_t rows, k;
-    int wide, last; /* number of vectors in the panel; number of floats in the last vector */
+    int wide, last; /* number of vectors in the panel, and number of floats in the last vector */
     int panels;     /* number of complete panels computed together */
     int64_t step;   /* distance in packed floats between neighbouring panels */
     bool in_cache;  /* set if the packed floats are in the cache; nothing is then prefetched */

@@ -62,10 +62,11 @@ bool kn_packed_gemm_is_fast(void);
 /* The post-ops of the GEMM: the start of an output's sum, and the steps after the sum is
  * complete. */
 struct kn_gemm_post_ops {
-    const float *bias;     /* n floats, or NULL for no bias */
-    const float *residual; /* [rows, n]; may be c itself, with the same ldc; NULL for no residual */
-    int64_t ld_residual;   /* number of floats from one row of the residual to the next */
-    bool clips;            /* whether the sum is clipped to [least, most]; NaN stays NaN */
+    const float *bias; /* n floats, or NULL for no bias */
+    /* [rows, n], or NULL for no residual; may be c itself, if ld_residual is ldc */
+    const float *residual;
+    int64_t ld_residual; /* number of floats from one row of the residual to the next */
+    bool clips;          /* whether the sum is clipped to [least, most]; NaN stays NaN */
     float least, most;
     /* Called, unless NULL, with every block of finished outputs while they are in the nearest
      * cache: [rows, cols] of c from row `row` and column `col` on. `at` points to the first of
@@ -76,9 +77,10 @@ struct kn_gemm_post_ops {
 };
 
 /*
- * A part of a GEMM: panels [from, to) of the columns, and terms [k_from, k_to) of the sums. A
- * caller that has only a part of a at a time runs parts of k in order: the part with k_from 0
- * starts the sums, later parts add to c, and the part with k_to == k finishes the sums.
+ * A part of a GEMM: panels [from, to) of the columns, and terms [k_from, k_to) of the sums. If a
+ * caller has only some columns of `a` at a time, it runs the ranges of terms in order. The range
+ * with k_from 0 starts the sums, later ranges add to c, and the range with k_to == k finishes the
+ * sums.
  */
 struct kn_packed_gemm_args {
     const float *packed;

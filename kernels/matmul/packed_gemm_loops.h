@@ -14,7 +14,7 @@
 #define NR (LANES * WIDE)
 
 #if PREFETCHES
-#define SIZED INLINE /* compiles one copy for each number of rows and vectors */
+#define SIZED INLINE /* the compiler makes one copy for each number of rows and vectors */
 #else
 #define SIZED TARGET static __attribute__((noinline))
 #endif

@@ -14,7 +14,7 @@
 
 struct pool {
     int n_spatial;
-    /* depth: channels in a window, which is 1 except for depthwise MaxPool */
+    /* `depth` is the number of channels in a window, which is 1 except for depthwise MaxPool */
     int64_t batch, channels, depth;
     struct kn_axis a[KN_MAX_SPATIAL]; /* missing leading axes have length 1 */
     bool count_batch; /* argmax counts from the start of the complete input, not of the image */
@@ -295,8 +295,7 @@ static enum rt_status infer_v2(struct rt_infer *x)
 
 /* ---- loops ---- */
 
-/* The types of computation: maxima use the input's type, and averages of half-precision types use
- * float. */
+/* Maxima are computed in the input's type, and averages of half-precision types in float. */
 #define AS_IS(v)    (v)
 #define LOW_RT_F32  -FLT_MAX
 #define LOW_RT_F64  -DBL_MAX
@@ -333,9 +332,9 @@ static int64_t pixel(const struct pool *p, const struct place *w, int64_t d, int
 }
 
 /*
- * Costs in units of rt_run_spend: of locating a window, of moving to one of its pixels, and of an
- * element that needs a branch or a call. A window may be as large as the image, so the deadline is
- * checked between its pixels.
+ * The costs of locating a window, of moving to one of its pixels, and of an element that needs a
+ * branch or a call, in units of rt_run_spend. A window may be as large as the image, so the
+ * deadline is checked between its pixels.
  */
 enum { PLACE_WORK = 16, PIXEL_WORK = 4, BRANCH_WORK = 4 };
 
@@ -437,8 +436,8 @@ AVG_BODY(RT_F16, struct kn_half, float, kn_from_f16, kn_to_f16)
 AVG_BODY(RT_BF16, struct kn_bfloat, float, kn_from_bf16, kn_to_bf16)
 
 /*
- * Rows of float outputs: the results of a window stay in registers, for several channels at a time.
- * The sums have the same terms in the same order as in the generic loops.
+ * Loops over rows of float outputs keep the results of a window in registers, for several channels
+ * at a time. The sums have the same terms in the same order as in the generic loops.
  */
 enum { LANES = 16, WIDE = 4 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));

@@ -22,7 +22,7 @@ enum kn_padding { KN_VALID, KN_SAME, KN_EXPLICIT };
 enum kn_padding kn_padding(const struct rt_node *n);
 /* Returns whether channels precede the spatial axes, as in "NCHW" and "NCDHW". */
 bool kn_channels_first(const struct rt_node *n);
-/* Return the index in a shape of spatial axis i, and of the channels. */
+/* Return the index of the dimension that holds spatial axis i, or the channels. */
 int kn_spatial_axis(bool channels_first, int i);
 int kn_channel_axis(bool channels_first, int n_spatial);
 

@@ -16,14 +16,14 @@ struct kn_feature {
     struct rt_span name;
     uint8_t kind;   /* an enum kn_feature_kind */
     uint8_t dtype;  /* the element type: RT_F32, RT_I64 or RT_STRING */
-    uint8_t splits; /* if ragged: type of the row splits, RT_I32 or RT_I64 */
+    uint8_t splits; /* type of a ragged feature's row splits, RT_I32 or RT_I64 */
     bool is_padded; /* whether the feature is dense with a first dimension of unknown length */
-    bool may_miss;  /* for a dense feature list: a missing list is treated as empty */
+    bool may_miss;  /* whether a missing list of a dense feature list is treated as empty */
     int at;         /* index among the features of its kind */
     int list;       /* index among the features that are not dense with a fixed shape, or -1 */
-    int def;        /* if dense: index of the input that holds the default, or -1 */
-    int64_t stride; /* if dense: number of elements per example, or per step if padded */
-    uint32_t head;  /* if dense float: the first bytes of a Feature with `stride` values, or 0 */
+    int def;        /* index of the input with a dense feature's default, or -1 */
+    int64_t stride; /* elements per example of a dense feature, or per step if padded */
+    uint32_t head;  /* first bytes of a dense float Feature with `stride` values, or 0 */
     const struct rt_shape *shape;
 };
 

@@ -155,7 +155,7 @@ static enum rt_status parse_example_prepare(struct rt_prep *p, void **state)
     for (int kind = 0; l.version && kind < 3; kind++)
         for (int i = 0; i < (l.version == 2 ? 1 : l.n[kind]); i++)
             unknown |= l.n[kind] && !p->in[l.key[kind] + i].value;
-    if (unknown) /* parse_example_run makes a map in each run instead */
+    if (unknown) /* without constant names, parse_example_run makes a map in each run */
         return RT_OK;
     struct kn_feature_map *m = make_map(p->node, &l, input_of_prep, p, alloc_of_prep, p, &unknown);
     if (!m)

@@ -17,13 +17,16 @@
 struct kn_parse_layout {
     int version; /* 1 or 2; 0: ParseSingleExample */
     int names;   /* index of the input with the examples' names, or -1 */
-    /* for each kind, the first input of keys (version 1) or the vector of keys (version 2) */
+    /* for each kind of feature, the first input with a key (version 1) or the input with all keys
+     * (version 2) */
     int key[3];
     int n[3];     /* number of features of each kind */
     int defaults; /* index of the first input with a default */
-    /* index of the first output of sparse indices, and of the first output of dense values */
+    /* index of the first output with sparse indices, and of the first output with dense values */
     int sparse, vals;
-    int ragged; /* index of the first output of ragged values, which the row splits follow */
+    /* index of the first output with ragged values; the outputs with row splits come after all of
+     * these */
+    int ragged;
 };
 
 struct kn_parse_entry {
@@ -48,7 +51,7 @@ struct kn_parse {
     const struct kn_feature_map *map;
     int64_t n; /* number of examples */
     int64_t e; /* index of the current example */
-    /* own_entry is allocated if scratch memory is too small */
+    /* `entry` is in scratch memory or, if that is too small, in own_entry, which is allocated. */
     struct kn_parse_entry *entry, *own_entry;
     int64_t n_entries, capacity;
     /* for each feature, 1 + the index of the last example that has it */

@@ -20,8 +20,8 @@ struct proto { /* the bytes of a feature in one example */
     bool is_there;
 };
 
-struct total {        /* the size of a feature over all examples */
-    int64_t most;     /* number of elements in the longest example, or in the default */
+struct total {        /* the elements and rows of a feature in all examples */
+    int64_t most;     /* maximum number of elements in an example or in the default */
     int64_t elements; /* number of elements in all examples */
     int64_t rows;     /* for feature lists, number of rows in all examples */
 };
@@ -32,9 +32,10 @@ struct sequence {
     int64_t n;
     /* the two halves of the example: the context and the feature lists */
     struct kn_sequence_half half[2];
-    struct proto *proto[2]; /* for each half, an entry for each feature and example */
+    /* for the context and the feature lists, an entry for each feature and example */
+    struct proto *proto[2];
     struct total *total[2]; /* by feature */
-    int64_t each, left;     /* approximate work per example, and the countdown of rt_run_spend */
+    int64_t each, left;     /* approximate work per example, and countdown of rt_run_spend */
 };
 
 static struct rt_span name_of(const struct sequence *s, int64_t e)
@@ -288,7 +289,9 @@ static enum rt_status write_context_sparse(struct sequence *s, const struct kn_f
             return s->r->err->code;
         struct kn_wire w = kn_wire_of(s->proto[0][k * s->n + e].bytes);
         const int64_t n = kn_wire_left(&w) ? read_list(s->r, &w, f->dtype, value) : 0;
-        if (n < 0) /* memory is short; the list was counted before, so it is well formed */
+        /* The list was counted before, so it is well formed, and read_list fails only if memory is
+         * short. */
+        if (n < 0)
             return s->r->err->code;
         value = after(value, f, n);
         for (int64_t i = 0; i < n; i++) {
@@ -330,7 +333,9 @@ static enum rt_status write_context_ragged(struct sequence *s, const struct kn_f
             return s->r->err->code;
         struct kn_wire w = kn_wire_of(s->proto[0][k * s->n + e].bytes);
         const int64_t n = kn_wire_left(&w) ? read_list(s->r, &w, f->dtype, value) : 0;
-        if (n < 0) /* memory is short; the list was counted before, so it is well formed */
+        /* The list was counted before, so it is well formed, and read_list fails only if memory is
+         * short. */
+        if (n < 0)
             return s->r->err->code;
         value = after(value, f, n);
         end += n;
@@ -482,7 +487,7 @@ static enum rt_status write_outputs(struct sequence *s)
 
 /* ---- a run ---- */
 
-/* Refuses a name that two features of the same half have. */
+/* Refuses a name that occurs twice among the context features, or twice among the feature lists. */
 static enum rt_status check_twins(struct sequence *s, int half)
 {
     const struct kn_feature_map *m = s->half[half].map;

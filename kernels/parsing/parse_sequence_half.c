@@ -57,7 +57,7 @@ static int count_of(const struct rt_node *n, const char *prefix, int kind)
 
 /* Refuses a node in which the declared number of features of a kind differs from the number of
  * their types. The op's schema derives the number of outputs from the declared numbers
- * (Ncontext_sparse, ...), the kernel from the types. */
+ * (Ncontext_sparse, ...), and the kernel derives it from the types. */
 static enum rt_status check_counts(const struct rt_node *n, const char *prefix, int kind,
                                    struct rt_error *err)
 {

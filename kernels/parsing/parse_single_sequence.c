@@ -16,7 +16,8 @@ struct single {
     struct rt_run *r;
     /* the two halves of the example: the context and the feature lists */
     struct kn_sequence_half half[2];
-    struct rt_span *found[2]; /* for each half, the bytes of each Feature or FeatureList */
+    /* for the context and the feature lists, the bytes of each Feature or FeatureList */
+    struct rt_span *found[2];
     bool *is_there[2];
     struct rt_span name; /* the example's name, for error texts */
 };

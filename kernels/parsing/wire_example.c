@@ -55,7 +55,7 @@ bool kn_wire_skip(struct kn_wire *w)
     uint32_t n;
 
     if (!kn_wire_varint(w, &tag))
-        tag = 0; /* like TensorFlow, continues with field 0, which has no value */
+        tag = 0; /* as in TensorFlow, a malformed tag is treated as a tag of 0 */
     switch (tag & 7) {
     case 0:
         return kn_wire_varint(w, &v);
@@ -69,7 +69,7 @@ bool kn_wire_skip(struct kn_wire *w)
     case 2:
         if (!kn_wire_length(w, &n))
             return false;
-        if (n > INT32_MAX) /* TensorFlow skips no byte if n exceeds an int32 */
+        if (n > INT32_MAX) /* as in TensorFlow, a length above INT32_MAX skips no bytes */
             return true;
         w->p = n < kn_wire_left(w) ? w->p + n : w->end;
         return true;
@@ -121,7 +121,8 @@ int kn_field_next(struct rt_span *rest, struct kn_field *f)
 
 /* ---- Example ---- */
 
-/* Reads a map entry of exactly two fields: key and value in any order, or one of the two twice. */
+/* Reads a map entry of exactly two fields, which are the key and the value in any order, or one of
+ * them twice. */
 static bool read_entry(struct kn_wire *w, struct rt_span *name, struct rt_span *feature)
 {
     struct kn_wire e;

@@ -100,8 +100,7 @@ struct state {
     struct weight w, r, w_candidate, r_candidate, project;
     int64_t at[4]; /* offset of each gate's sums in a row of sums */
     int64_t wide;  /* number of floats in one row of a state */
-    /* number of rows that are computed together; number of steps whose input GEMM is computed
-     * together */
+    /* A block has `block` rows, and the input's GEMM is computed for `chunk` steps together. */
     int64_t block, chunk;
     /* number of cores that run concurrently, each on its own blocks of rows */
     int64_t slots;

@@ -40,8 +40,8 @@ struct kn_rnn_step {
     float *h_new, *c;
     /* peephole weights that multiply c in gates i, f and o, or NULL if there are none */
     const float *peep[3];
-    /* For cells with an n_reset_before gate: the update gate, and reset * h, which the candidate's
-     * recurrent weights multiply. */
+    /* In cells with an n_reset_before gate, spare[0] has the update gate, and spare[1] the
+     * product of reset and h, which the candidate's recurrent weights multiply. */
     float *spare[2];
 };
 
@@ -51,18 +51,18 @@ struct kn_rnn_loops {
      * compute `spare`, then with is_candidate after `candidate_sums` has been computed. */
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
 };
-/* Returns the loops for one of the processor's instruction sets: `which` 0 is the best set, which
- * rnn.c uses. Returns NULL if the processor has no such set. */
+/* Returns the loops for one of the processor's instruction sets. Set 0 is the best one, which rnn.c
+ * uses. Returns NULL if the processor has no more than `which` sets. */
 const struct kn_rnn_loops *kn_rnn_loops_of(int which);
 
 /* ---- a layer ---- */
 
 struct kn_layer {
     const struct rt_cell *cell;
-    int64_t units, depth, width; /* width: number of columns of h and y */
+    int64_t units, depth, width; /* `width` is the number of columns of h and y */
     int64_t x_batch, time;       /* of x */
     int64_t batch;               /* number of rows of the batch after broadcasting */
-    int64_t steps, length;       /* length: number of steps in y */
+    int64_t steps, length;       /* `length` is the number of steps in y */
     int64_t mask_batch, mask_time;
     int64_t y_rows; /* number of rows that y must have, or -1 for any number */
     enum rt_rnn_keep keep;

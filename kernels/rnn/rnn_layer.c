@@ -48,7 +48,8 @@ static bool broadcasts(const struct rt_shape *x, int64_t *batch, int64_t units)
            (x->rank < 2 || widen(batch, x->dim[0]));
 }
 
-/* Returns whether x has all rows and units, so that it is not broadcast. */
+/* Returns whether x has a row for each row of the batch and `cols` columns, so that it is not
+ * broadcast. */
 static bool is_whole(const struct kn_layer *s, const struct rt_shape *x, int64_t cols)
 {
     return x->rank == 2 && x->dim[0] == s->batch && x->dim[1] == cols;
@@ -113,8 +114,8 @@ static enum rt_status fit(const struct rt_info *in, struct kn_layer *s, struct r
     return RT_OK;
 }
 
-/* Reports errors in the loop's bounds and in the lengths of its lists, and sets the number of
- * steps. */
+/* Sets the number of steps, and reports errors in the loop's bounds and in the lengths of the lists
+ * that the loop reads and writes. */
 static enum rt_status count_steps(const struct rt_info *in, struct kn_layer *s,
                                   struct rt_error *err)
 {

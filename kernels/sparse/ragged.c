@@ -182,8 +182,8 @@ static int64_t parents_of(const struct levels *v, int k)
     return last < MOST_ROWS ? last + 1 : MOST_ROWS;
 }
 
-/* Sets (*out)[i] to the position in the output of value i of level k (-1: outside the output),
- * computed from the positions of the rows of the level above. */
+/* Sets (*out)[i] to the position in the output of value i of level k, or to -1 if the value lies
+ * outside the output. Positions are computed from the positions of the rows of the level above. */
 static enum rt_status place_level(const struct levels *v, int k, const int64_t *parent,
                                   int64_t n_parents, int64_t **out, int64_t *n)
 {

@@ -16,8 +16,7 @@ enum how { TEXT, HASHED, KEYED }; /* KEYED: SparseCrossHashed */
 struct column {
     const struct rt_tensor *values;
     const struct rt_tensor *indices; /* NULL if the column is dense; `values` is then a matrix */
-    /* index of the column's first value in the current row; number of the column's values in that
-     * row */
+    /* index of the column's first value in the current row, and number of its values in this row */
     int64_t first, n;
     int64_t at; /* index of the column's value in the current combination */
 };
@@ -112,8 +111,8 @@ static void rewind_columns(struct cross *c)
         c->column[i].first = c->column[i].n = 0;
 }
 
-/* Moves each column to the values of `row`. Returns the number of combinations of these values, or
- * -1 on overflow. */
+/* Sets each column to its first value in row `row`. Returns the number of combinations of the row's
+ * values, or -1 on overflow. */
 static int64_t enter_row(struct cross *c, int64_t row)
 {
     int64_t n = 1;

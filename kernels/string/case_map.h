@@ -8,8 +8,8 @@
 
 #include <stdint.h>
 
-/* A range of characters from first to last: every character (every 1), or every second one (every
- * 2). */
+/* A range of the characters from `first` to `last`, which has every character if `every` is 1, or
+ * every second one if it is 2. */
 struct step {
     uint32_t first, last;
     int32_t to; /* number to add to a character to get its other case */

@@ -53,7 +53,7 @@ static const struct letters with_case[] = {
 };
 
 static const struct letters passed_over[] = {
-    /* mostly accents, apostrophes and format characters */
+    /* most of these are accents, apostrophes and format characters */
     {0x27, 0x27},       {0x2e, 0x2e},       {0x3a, 0x3a},       {0x5e, 0x5e},
     {0x60, 0x60},       {0xa8, 0xa8},       {0xad, 0xad},       {0xaf, 0xaf},
     {0xb4, 0xb4},       {0xb7, 0xb8},       {0x2b0, 0x36f},     {0x374, 0x375},

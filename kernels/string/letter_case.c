@@ -75,8 +75,8 @@ static uint32_t decode(const unsigned char *s, size_t n, size_t *used)
     for (size_t i = 1; i < len; i++) {
         if (i >= n || (s[i] & 0xc0) != 0x80)
             return 0xfffd;
-        /* A second byte that makes the character invalid is not part of it: *used stays 1, and the
-         * following bytes are decoded separately. */
+        /* A second byte that makes the character invalid does not belong to it. *used therefore
+         * stays 1, and the following bytes are decoded separately. */
         if (i == 1 && ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] >= 0xa0) ||
                        (c == 0xf0 && s[1] < 0x90) || (c == 0xf4 && s[1] >= 0x90)))
             return 0xfffd;
@@ -118,7 +118,7 @@ static bool is_passed_over(uint32_t c)
     return is_in(c, passed_over, sizeof passed_over / sizeof *passed_over);
 }
 
-/* the cost of one character, in units of rt_run_spend: the tables are searched for it */
+/* the cost of one character, which is searched for in the tables, in units of rt_run_spend */
 enum { WORK = 64 };
 
 /* Sets *is_letter to whether the first character that is not skipped has a case. */
@@ -146,7 +146,7 @@ static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up
     const unsigned char *p = (const unsigned char *)rt_str_data(s);
     const size_t n = strnlen(rt_str_data(s), s->n); /* TensorFlow ends a string at its first NUL */
     const bool has_sigma = !up && memmem(p, n, "\xce\xa3", 2);
-    bool after_letter = false; /* updated only if the string has a capital sigma */
+    bool after_letter = false; /* kept up to date only if the string has a capital sigma */
 
     for (size_t i = 0, used; i < n; i += used) {
         if (rt_run_spend(b->grow_arg, left, WORK))

@@ -132,7 +132,7 @@ static void one_dim(struct rt_bytes *out, const struct rt_tensor *t, int dim, in
     }
 }
 
-/* Returns the number of elements that are shown. */
+/* Returns the number of elements that the summary shows. */
 static int64_t limit_of(const struct rt_tensor *t, int64_t max_entries)
 {
     const int64_t n = rt_tensor_count(t);
@@ -154,7 +154,7 @@ static bool is_opaque(const struct rt_tensor *t)
     return dt == RT_C64 || dt == RT_C128 || dt == RT_RESOURCE || dt == RT_VARIANT;
 }
 
-/* Writes question marks. `r` may be NULL if `out` stays short. */
+/* Appends question marks to `out`. With r NULL, the deadline is not checked, so n must be small. */
 static enum rt_status question_marks(struct rt_run *r, struct rt_bytes *out, int64_t n)
 {
     for (int64_t i = 0; i < n && !out->failed; i++) {
