@@ -65,7 +65,7 @@ static bool allocate(struct work *w)
     w->busy = calloc(n, sizeof *w->busy);
     w->n_dead = calloc(n, sizeof *w->n_dead);
     w->readers = pl_readers_new(w->g, true, NULL);
-    w->stack = malloc(2 * n * sizeof *w->stack); /* capacity for pushing each Switch twice */
+    w->stack = malloc(2 * n * sizeof *w->stack); /* a Switch may be pushed twice */
     return w->dead && w->busy && w->n_dead && w->readers && w->stack;
 }
 
@@ -80,8 +80,8 @@ static void free_work(struct work *w)
 }
 
 /* Returns whether `r` reads or waits for a node that makes the reader dead, according to the dead
- * nodes found so far. Called once per edge; n_dead of a Merge skips the inputs that were found dead
- * before. */
+ * nodes found so far. Called once per edge. For a Merge, the search continues at its first input
+ * that earlier calls did not find dead. */
 static bool dies(const struct work *w, struct pl_reader r)
 {
     const struct pl_node *n = &w->g->node[r.node];
@@ -218,8 +218,8 @@ static bool is_possible(const struct work *w)
 
 /* ---- removing the dead nodes ---- */
 
-/* Adds a constant for output 1 of Merge i, the index of the live input. A control edge makes the
- * constant alive exactly when i is. Returns -1 if memory runs out. */
+/* Adds a constant that replaces output 1 of Merge i, the index of the live input. A control edge
+ * makes the constant alive in the same runs as the Merge. Returns -1 if memory runs out. */
 static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
 {
     struct rt_tensor t = {0};
@@ -246,13 +246,14 @@ static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
 
 /* The edges that replace the outputs of a Switch or Merge. */
 struct place {
-    /* For handles: the edge to read instead; node -1: output 0 of the node itself. */
+    /* The edge that replaces a handle that the node returns. If its node is -1, output 0 of the
+     * node itself is read. */
     struct pl_edge value;
-    int index; /* for a Merge: the constant of add_index; -1: none */
+    int index; /* node of the constant that add_index made for a Merge, or -1 */
 };
 
-/* Returns the edge that replaces `e`. A handle is followed from place to place, and each place on
- * the path is set to skip the next one (path compression). */
+/* Returns the edge that replaces `e`. A handle may be replaced several times in turn. Each
+ * replacement on its path is set to skip the next one (path compression). */
 static struct pl_edge now_at(const struct work *w, struct place *p, struct pl_edge e)
 {
     struct pl_edge *before = NULL;

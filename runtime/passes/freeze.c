@@ -175,7 +175,7 @@ static void follow_written(struct walk *w, int node)
     follow_all(w);
 }
 
-/* Finds the variables whose handles may be fetches of a plan inside another. */
+/* Finds the variables whose handles this plan, which is inside another plan, may return. */
 static enum rt_status find_handed_out(struct walk *w, struct rt_error *err)
 {
     struct pl_graph *g = w->g;

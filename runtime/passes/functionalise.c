@@ -40,13 +40,13 @@ struct component {
 
 struct work {
     struct pl_graph *g;
-    int n; /* number of nodes before the round */
+    int n; /* number of nodes at the start of the pass's current round */
     struct pl_conditions all;
     bool *index_read; /* per node: whether output 1 (the index) of a Merge is read */
     /* Union-find over the nodes in branches of the maximum depth, and their Merges. */
     int *join;
-    int *component; /* per root of the union-find: index in w->c; -1: none */
-    int *moved;     /* per node: its index in the subgraph; -1: not moved yet */
+    int *component; /* for each root of the union-find, the index of its component in w->c, or -1 */
+    int *moved;     /* per node: its index in the subgraph, or -1 before it is moved */
     /* Per free constant: the last subgraph that it was copied to, as `2 * component + side`. */
     int *side_of;
     struct pl_edge (*output)[2]; /* per Merge: the edges that replace its outputs */
@@ -234,7 +234,8 @@ static bool source(const struct work *w, const struct component *c, int taken, s
         if (e.out != taken)
             return false;
         *out = n->in[0];
-        /* A handle is read at the position of the Switch, not where its value is made. */
+        /* A Switch of a ref reads the variable at its own position in the graph. Only a RefSwitch
+         * of a free constant passes the ref on. */
         if (pl_is_ref(w->g, *out) && (!pl_is(n, "RefSwitch") || !pl_is_free(node_of(w, out->node))))
             return false;
     }
@@ -283,7 +284,7 @@ static bool wait_outside(struct work *w, struct component *c, int i)
     struct pl_edge by;
     if (!pl_is_switch(from))
         return wait_for(w, c, i);
-    /* The control edge comes from a Switch of a loop around the branch. */
+    /* The Switch does not belong to a branch, but to a loop around the branch. */
     if (!pl_is_choice(w->g, from, &by))
         return false;
     for (int j = 0; j < from->n_in; j++)
@@ -322,7 +323,7 @@ static bool capture_merges(struct work *w, struct component *c)
     for (int j = c->first_merge; j < c->first_merge + c->n_merges; j++) {
         const struct pl_node *m = node_of(w, w->merge[j]);
         struct pl_condition rest;
-        struct pl_side of; /* each Merge has its own assignment of inputs to sides */
+        struct pl_side of; /* in each Merge, input 0 may come from either side */
         pl_merged(&w->all, m, &of, &rest);
         if (pl_is(m, "RefMerge") || !reads(w, c, of.taken, m->in[0]) ||
             !reads(w, c, !of.taken, m->in[1]))

@@ -21,8 +21,8 @@
 /* MAX_VISITS limits the visits of nodes and edges in a round, per node and edge of the graph. */
 enum { NONE = -1, MAX_VARIABLES = 1024, MAX_VISITS = 64, MAX_ROUNDS = 32 };
 
-/* Marks that say where a node of the frame is needed. LIVES: the node runs only in iterations that
- * run the body. */
+/* Marks that say where a node of the frame is needed. A node with the mark LIVES runs only in
+ * iterations that run the body. */
 enum { IN_CONDITION = 1, IN_BODY = 2, OF_FRAME = 4, LIVES = 8 };
 
 struct variable {
@@ -39,7 +39,7 @@ struct member {
 
 struct loop {
     struct pl_graph *g;
-    int n; /* number of nodes before the round */
+    int n; /* number of nodes at the start of the pass's current round */
     struct pl_conditions all;
     struct member *member;
     int n_members;
@@ -59,7 +59,7 @@ struct loop {
     int *own, n_own;             /* nodes that have a mark */
     int *variable_of;  /* per node: the variable of a Merge, a Switch or a constant Enter */
     int *copy;         /* per node: its index in the subgraph that is being made */
-    int *used, n_used; /* free constants that have an index in `copy` */
+    int *used, n_used; /* free constants of which the current subgraph has a copy */
     int *stack;
     struct rt_error *err;
 };
@@ -121,8 +121,8 @@ static bool parts_of(const struct loop *l, int i, struct variable *v)
     return pl_is(node_of(l, v->enter), "Enter") && pl_is(node_of(l, v->next), "NextIteration");
 }
 
-/* Adds the loop variable of Merge i. Other readers of its Enter and its NextIteration are found
- * later. */
+/* Adds the loop variable of Merge i. Nodes other than the Merge that read its Enter or its
+ * NextIteration are found later. */
 static bool add_merge(struct loop *l, int i)
 {
     struct variable v;
@@ -138,7 +138,8 @@ static bool is_entered_well(const struct loop *l, const struct pl_node *enter, b
                                                    : !pl_is_ref(l->g, enter->in[0]);
 }
 
-/* Returns the first member of the frame that the condition ends, or n_members if there is none. */
+/* Returns the first member of the frame whose loop the condition l->cond ends, or n_members if
+ * there is none. */
 static int find_frame(const struct loop *l)
 {
     struct member sought = {.node = NONE};
@@ -401,7 +402,9 @@ static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge 
         *out = (struct pl_edge){k, 0};
         if (!pl_is(enter, "RefEnter"))
             return RT_OK;
-        e = enter->in[0]; /* a handle is captured instead: each reader dereferences it */
+        /* For a RefEnter, the subgraph captures the variable's handle, and each reader dereferences
+         * it. */
+        e = enter->in[0];
     }
     if (l->copy[e.node] < 0) { /* a free constant that is not copied yet */
         l->copy[e.node] = pl_subgraph_copy_node(l->g, e.node, false, to, l->err);
@@ -516,8 +519,8 @@ static enum rt_status add_node(struct loop *l, const struct pl_edge *in, const u
     return pl_make_subgraphs(g, l->at, &r, l->err);
 }
 
-/* Records the edges that replace the Exits, and the nodes that the new node replaces. These nodes
- * stay until the round ends. */
+/* Records the edges that replace the Exits, and the nodes that the PL_WHILE replaces. These nodes
+ * stay in the graph until the end of the round, when rewire removes them. */
 static void note_end(struct loop *l)
 {
     for (int k = 0; k < l->n_changing; k++) {

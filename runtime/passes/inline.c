@@ -112,8 +112,9 @@ static int add_pivot(struct pl_graph *g, const char *name, int n_ctrl, struct rt
     return i;
 }
 
-/* Delays output *out of a call until `entry` has run, if a pure node makes it or it is an argument:
- * it is read through an identity that waits for `entry`. */
+/* Makes the readers of output *out of an inlined call wait for `entry`: they read the output
+ * through an identity with a control edge from `entry`. Used if a pure node makes the output, or if
+ * it is an argument. */
 static enum rt_status wait_for(struct pl_graph *g, int entry, const char *name, int depth,
                                enum rt_dtype dtype, struct pl_edge *out, struct rt_error *err)
 {
@@ -135,7 +136,7 @@ struct inlining {
     struct pl_graph body; /* body of the function; its feeds are the call's arguments */
     int n_args;
     int base;  /* node k of the body (after its feeds) becomes node base + k of `g` */
-    int entry; /* the entry node; -1: there is none */
+    int entry; /* the entry node, or -1 */
 };
 
 /* Makes the graph of the function's body, with the arguments as its feeds. */

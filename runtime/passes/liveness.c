@@ -28,7 +28,8 @@ enum rt_status pl_find_last_uses(struct rt_plan *p, struct rt_error *err)
         for (int o = 0; o < p->node[i].n_out; o++) {
             int v = p->node[i].first_value + o;
             if (last[v] == UNREAD && p->node[i].kind != PL_FEED)
-                last[v] = i; /* no step reads the value: it is dropped immediately */
+                /* a value that no step reads is released after the step that makes it */
+                last[v] = i;
             if (last[v] >= 0)
                 count[last[v]]++;
         }

@@ -45,7 +45,7 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
  * known only in the run, all variables that it may refer to become mutable. Runs after
  * pl_sub_plans. */
 enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err);
-/* Functionalises branches: each Switch and Merge whose predicate is known only in the run. */
+/* Functionalises each Switch and Merge whose predicate is known only when a run computes it. */
 enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
 /* Functionalises the loops that consist of frames. Runs when no Switch of a branch is left. */
 enum rt_status pl_functionalise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
@@ -55,13 +55,13 @@ enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
 /* ---- from a graph to a plan ---- */
 
 /* Sets `order`, which has capacity for all nodes, to the indexes of nodes in topological order.
- * Returns RT_INVALID_ARGUMENT if there is a cycle without a NextIteration; the token executor runs
- * cycles with one. */
+ * Returns RT_INVALID_ARGUMENT if there is a cycle without a NextIteration. Cycles with a
+ * NextIteration are accepted, because the token executor runs them. */
 enum rt_status pl_order(const struct pl_graph *g, int *order, int *n_order, struct rt_error *err);
 /* Sets last_use and release of the steps by a liveness analysis. */
 enum rt_status pl_find_last_uses(struct rt_plan *p, struct rt_error *err);
-/* Makes the plan from a graph that all passes have run on: order, value indexes, last uses. Moves
- * the graph's nodes into the plan. */
+/* Makes the plan from a graph that all passes have run on: orders the steps, numbers the values and
+ * finds their last uses. Moves the graph's nodes into the plan. */
 enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_error *err);
 
 /* ---- plans of functions ---- */

@@ -9,9 +9,9 @@
 #include "runtime/ir/dump.h"
 #include "runtime/ir/verify.h"
 
-/* PLAN_NODES is the memory of a plan apart from its nodes, counted in nodes. Functions of one
- * branch each, whose number doubled from level to level, made 60,000 plans of 12 KB before 300,000
- * nodes were reached. */
+/* PLAN_NODES is the memory of a plan apart from its nodes, expressed as a number of nodes. With
+ * functions of one branch each, whose number doubled from one nesting level to the next, 60,000
+ * plans of 12 KB were made before 300,000 nodes were reached. */
 enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32, MAX_DUMP_BYTES = 1 << 28 };
 
 static enum rt_status count_nodes(struct pl_graph *g, struct rt_error *err)
@@ -40,15 +40,15 @@ static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
 
 /*
  * The table of passes. The PL_TO_FIXED_POINT passes enable each other: inlining exposes reads of
- * variables, these become constants, constants decide branches, and a decided branch is a call
- * again. They run again after each change by functionalisation, because a graph without tokens can
- * be simplified further, and more of its values may be constant.
+ * variables, these become constants, constants decide branches, and a branch whose condition is
+ * constant becomes a call again. They run again after each change by functionalisation, because a
+ * graph without tokens can be simplified further, and more of its values may be constant.
  *
- * The order of fusion: patterns of many nodes are matched before patterns of few. First come
- * rewrites that enable other patterns; then attention, norms and rotary embeddings, which contain
- * nodes that could become part of an epilogue; then epilogues; then element-wise fusion, which
- * fuses every element-wise node that is left. Concatenations that only fused element-wise ops read
- * are found after those ops exist.
+ * Fusions match patterns of many nodes before patterns of few. First come rewrites that enable
+ * other patterns; then attention, norms and rotary embeddings, which contain nodes that could
+ * become part of an epilogue; then epilogues; then element-wise fusion, which fuses every
+ * element-wise node that is left. Concatenations that only fused element-wise ops read are found
+ * after those ops exist.
  */
 static const struct pl_pass passes[] = {
     {"inline", pl_inline, NULL, PL_EXTRACT, PL_TO_FIXED_POINT, 0, true},

@@ -50,8 +50,8 @@ struct extraction {
     int *made;  /* per node of the request's graph: 1 + the index of its copy */
     int *stack; /* nodes whose edges are to be filled in */
     int n_stack;
-    /* `fed`: per node, 1 + the index of the first feed of one of its outputs. `next_fed`: per feed,
-     * the next feed of the same node. */
+    /* fed[i] is 1 + the index of the first feed of an output of node i, and next_fed[f] leads from
+     * feed f to the next feed of the same node. */
     int *fed, *next_fed;
     struct rt_error *err;
 };

@@ -20,8 +20,8 @@ static enum rt_extreme opposite(enum rt_extreme e)
     return e == RT_NO_EXTREME ? e : e == RT_LEAST ? RT_MOST : RT_LEAST;
 }
 
-/* Returns the extreme `own` for a reduction over rows, or over a value that already is this
- * extreme; otherwise none. The axes must be constant. */
+/* Returns `own` for a reduction over rows, or over a value that already is this extreme, and
+ * otherwise RT_NO_EXTREME. The axes must be constant. */
 static enum rt_extreme reduce(const struct rt_info *in, const struct rt_dep *dep,
                               const enum rt_extreme *of, enum rt_extreme own)
 {
@@ -30,8 +30,9 @@ static enum rt_extreme reduce(const struct rt_info *in, const struct rt_dep *dep
     return dep[0].kind == RT_DEP_ROWS || of[0] == own ? own : RT_NO_EXTREME;
 }
 
-/* Returns the extreme of a logical operation: And of least values is a least value, and Or of
- * greatest values a greatest one; a constant operand changes nothing. */
+/* Returns the extreme of a logical operation. The And of least values is a least value, and the Or
+ * of greatest values is a greatest value. A constant operand does not change the other operand's
+ * extreme. */
 static enum rt_extreme join(const struct rt_dep *dep, const enum rt_extreme *of,
                             enum rt_extreme own)
 {
@@ -61,8 +62,8 @@ enum rt_extreme rt_extreme_of_output(const struct rt_op *op, int n_in, const str
     static const struct {
         const char *name;
         enum kind kind;
-        /* COMPARES: RT_LEAST for an op that is true when its first operand is the lesser, otherwise
-         * RT_MOST. */
+        /* For COMPARES, RT_LEAST marks an op that is true if its first operand is less than the
+         * second, and RT_MOST an op that is true if it is greater. */
         enum rt_extreme own;
     } ops[] = {
         {"All", REDUCES, RT_LEAST},      {"Min", REDUCES, RT_LEAST},

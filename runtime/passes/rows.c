@@ -35,13 +35,13 @@ static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};
 struct walk {
     const struct rt_plan *plan;
     struct rt_info *info[N_SIZES]; /* per value: type, shape and contents for each batch size */
-    /* Per value: the tensor that `info` points to, if it was evaluated by this analysis. */
+    /* Per value: the tensor that `info` points to, if this analysis evaluated the value. */
     struct rt_tensor *value[N_SIZES];
     struct rt_dep *dep;       /* per value: one dependence that holds for all sizes */
     enum rt_extreme *extreme; /* per value: whether it is an extreme over the rows */
     struct rt_error *why;
     bool *is_refused; /* whether a node refuses these inputs for every batch size */
-    /* set if memory was refused, so that a value that is not proved may be provable */
+    /* set if memory was refused, so that a failed proof may succeed later */
     bool *no_memory;
 };
 
@@ -94,8 +94,8 @@ static bool has_one_shape(const struct walk *w, int v)
     return true;
 }
 
-/* Returns whether this axis, and no other, has the length of the batch. Nothing can be checked for
- * a shape of unknown rank, so the rule's result is trusted (has_unknown_rows). */
+/* Returns whether axis `axis`, and no other, has the length of the batch. Nothing can be checked
+ * for a shape of unknown rank, so the rule's result is trusted (has_unknown_rows). */
 static bool has_rows(const struct walk *w, int v, int axis)
 {
     for (int s = 0; s < N_SIZES; s++) {
@@ -742,10 +742,10 @@ static bool is_rowwise_for(const struct rt_plan *p, const struct rt_shape *shape
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why)
 {
-    /* Lengths for the feeds' unknown dimensions except dimension 0, tried one after another. A
-     * length that no run accepts, whatever its batch size, proves nothing and does no harm. The
-     * proof holds for no other length: a caller that relies on a length analyses the plan for
-     * it. */
+    /* The lengths that are tried, one after another, for the feeds' unknown dimensions except
+     * dimension 0. If every run of the plan refuses a length, whatever the batch size, the result
+     * for this length is ignored. A proof holds only for the lengths that were tried, so a caller
+     * that relies on another length analyses the plan for it. */
     static const int64_t others[] = {4, 1, 2, 3, 5, 9, 1008};
     bool has_others = false, is_rowwise = false;
     why->code = RT_OK;

@@ -82,7 +82,7 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
     enum rt_status st = pl_sub_request(g, n, f, skip, is_body, &r, err);
     if (!st) {
         st = rt_plan_build(g->session, &r.q, g->depth + 1, &n->sub[slot], err);
-        /* There may be many nested functions: the error names the outermost one. */
+        /* Functions may be nested deeply, so the error names only the outermost one. */
         if (st && g->depth == 0)
             rt_fail_prefix(err, "in function '%.200s': ", r.q.graph->name);
     }

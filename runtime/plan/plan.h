@@ -31,7 +31,7 @@ struct rt_token_plan;
 
 /* The kinds of nodes in the compiler's graph (ir/ir.h) and of steps in a plan. */
 enum pl_kind {
-    PL_GONE, /* removed by a pass; becomes no step */
+    PL_GONE, /* a node that a pass removed, and that becomes no step */
     PL_OP,
     PL_CONST, /* a constant, whose tensor is `value` */
     PL_FEED,  /* a feed, whose number is `feed` */
@@ -48,9 +48,9 @@ struct pl_edge {
     int node, out; /* node is -1 if there is no edge */
 };
 
-/* Sets *truth to the truth value of a condition by TensorFlow's rules: a scalar is true if it is
- * not zero, a string or any other tensor if it is not empty. Returns false for a type that has no
- * truth value. `t` must be loaded. */
+/* Sets *truth to the truth value of a condition by TensorFlow's rules. A scalar number is true if
+ * it is not zero. A scalar string, or a tensor of higher rank, is true if it is not empty. Returns
+ * false for a type that has no truth value. `t` must be loaded. */
 bool pl_truth(const struct rt_tensor *t, bool *truth);
 /* Returns whether the node is a Switch, Merge, Enter, Exit, NextIteration or LoopCond, or the Ref
  * form of one. */
@@ -84,34 +84,34 @@ static inline bool pl_takes_value(const struct rt_node *n, int k)
 struct rt_plan_step {
     uint8_t kind;   /* enum pl_kind */
     uint8_t effect; /* enum rt_effect of the op */
-    /* for a step with sub-plans: bit k is set if the sub-plans contain an op of effect k */
+    /* bit k is set if the step has sub-plans that contain an op of effect k */
     uint8_t effects;
     uint8_t device; /* index into the session's devices; 0 is the CPU */
     /* Whether the step is a PL_IF or PL_WHILE that was functionalised from Switch or loop nodes. */
     bool was_switch;
-    /* Attributes and types; NULL for a PL_COPY, and for a step without an op that only orders other
-     * steps. */
+    /* The node's attributes and types. NULL for a PL_COPY, and for a step without an op that only
+     * orders other steps. */
     const struct rt_node *def;
     const char *name; /* name of the node, prefixed by the names of the calls around it */
     int n_in, n_out, n_ctrl;
     struct pl_edge *in; /* outputs of other steps that the step reads */
     int *ctrl;          /* indexes of steps that must run before this one */
-    /* For a PL_CALL: index of the first input that is an argument of the function. */
+    /* in a PL_CALL, the index of the first input that is an argument of the function */
     int call_skip;
     struct rt_tensor value; /* tensor of a PL_CONST */
-    int feed;               /* number of the feed of a PL_FEED */
+    int feed;               /* index of the feed of a PL_FEED */
     struct rt_plan **sub;
     int n_sub;
     int first_value;   /* value index of output 0 */
     int *in_value;     /* value index of each input */
-    uint64_t last_use; /* bit k is set if no later step reads input k (order executor) */
+    uint64_t last_use; /* for the order executor, bit k is set if no later step reads input k */
     int n_release;     /* number of values that no step reads after this one */
     int *release;
     const struct rt_kernel **kernels; /* candidate kernels for the step's device and types */
     int n_kernels;
     bool lazy; /* whether every candidate kernel accepts lazy inputs without loading them */
-    /* Bit k: input k is the same in every run: it is a PL_CONST, but not the handle of a variable
-     * that the step reads. */
+    /* Bit k is set if input k is the same in every run: it is a PL_CONST, and is not the handle of
+     * a variable that the step reads. */
     uint64_t const_in;
     struct rt_prepared_cache *prepared;
 };
@@ -142,7 +142,7 @@ struct rt_plan {
     /* For a callable's plan: one bit per number of rows for which it is compiled. */
     _Atomic uint64_t *compiled;
     bool loops;      /* whether the plan, or a plan inside it, has a PL_WHILE */
-    bool writes_fed; /* this field and the next two are copied from pl_graph */
+    bool writes_fed; /* writes_fed, handed_out and n_handed_out are copied from pl_graph */
     struct rt_variable **handed_out;
     int n_handed_out;
     struct rt_mutex mu;
@@ -156,7 +156,7 @@ struct rt_plan {
 struct rt_plan_box {
     struct rt_plan *plan;
     int generation;
-    /* The callable's mu guards this field and the next. */
+    /* The callable's mu guards row_analyses and analyse_again_ns. */
     struct rt_row_analyses row_analyses;
     /* The earliest time of the next row-wise analysis after one that ran out of memory; 0 if an
      * analysis may start immediately. */

@@ -19,8 +19,9 @@ enum { RT_ROW_ANALYSES = 32 };
 enum rt_row_verdict { RT_ROWS_NOT_ANALYSED, RT_ROWS_INDEPENDENT, RT_ROWS_NOT_INDEPENDENT };
 
 struct rt_row_analyses { /* the caller zeroes the struct before its first use */
-    int64_t *length;     /* open lengths of RT_ROW_ANALYSES analyses, one analysis after another */
-    int n, next;         /* `next` is the index of the entry to replace when all entries are used */
+    /* the open lengths of up to RT_ROW_ANALYSES analyses, stored one analysis after another */
+    int64_t *length;
+    int n, next; /* `next` is the index of the entry to replace when all entries are used */
     bool is_proved[RT_ROW_ANALYSES];
 };
 void rt_row_analyses_clear(struct rt_row_analyses *p);

@@ -1,13 +1,13 @@
 /*
  * Tier 1: segments of a plan, compiled for exact shapes.
  *
- *   compile/specialise.c         visits the nodes: shapes, values, kernels, which values need a
- *                                tensor of their own
+ *   compile/specialise.c         finds shapes, values and kernels, and which values need a tensor
+ *                                of their own
  *   compile/memory_plan.c        places all tensors in one activation buffer
  *   compile/micro_batch.c        decides which specialisations run a few rows at a time
- *   compile/compile.c            the only entry point: compiles the pending compilations in turn
- *   exec/specialisation_cache.c  which specialisations a plan has, which are pending, how many are
- *                                kept
+ *   compile/compile.c            runs the pending compilations in turn; the only entry point
+ *   exec/specialisation_cache.c  keeps a limited number of specialisations of a plan, and a list of
+ *                                the pending ones
  *   exec/instance.c              binds a specialisation to the memory of a context
  *   exec/instance_run.c          runs an execution instance, in one run or in micro-batches
  *
@@ -45,8 +45,8 @@ struct rt_extent {
 
 enum rt_step_kind {
     RT_STEP_KERNEL, /* runs a kernel on tensors whose shapes are known */
-    RT_STEP_NODE,   /* runs rt_exec_node on slots */
-    RT_STEP_REF,    /* makes a slot a reference to the only input: a view, or a constant value */
+    RT_STEP_NODE,   /* runs a node by rt_exec_node, as tier 0 does */
+    RT_STEP_REF,    /* makes a slot refer to the step's only input, for a view or a constant */
 };
 
 enum { RT_MICRO_BATCH_ARGS = 16 };
@@ -67,17 +67,19 @@ struct rt_step {
     int node;
     struct rt_prepared *prepared;
     int in, out;       /* indexes of the first input argument and the first output argument */
-    int scratch;       /* index of the extent of the scratch memory; -1: none */
-    uint64_t last_use; /* rt_plan_step.last_use of a RT_STEP_NODE */
-    /* First patch, and number of patches, that pass the step's outputs to arguments. */
+    int scratch;       /* index of the scratch memory's extent, or -1 for no scratch memory */
+    uint64_t last_use; /* last_use of the plan's step, for a RT_STEP_NODE */
+    /* index of the first patch that passes an output of the step to an argument, and number of
+     * these patches */
     int patch, n_patch;
-    int clear, n_clear; /* first slot, and number of slots, that no later step reads */
+    /* range of rt_specialisation.clear, with the slots that no later step reads */
+    int clear, n_clear;
 };
 
 struct rt_live {
     int value;
     uint8_t dtype;
-    struct rt_shape shape; /* shape of the value; rank -1 for a type without shapes */
+    struct rt_shape shape; /* shape of the value; the rank is -1 if its type has no shape */
     int patch, n_patch;
 };
 
@@ -146,7 +148,7 @@ struct rt_specialisation *rt_segment_specialisation(struct rt_context *c, int be
 struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin);
 bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context *c);
 
-enum { RT_COMPILED_ROWS = 1024 }; /* larger numbers of rows are not recorded as compiled */
+enum { RT_COMPILED_ROWS = 1024 }; /* limit of the row counts that rt_plan.compiled records */
 /* Implements rt_callable_request_compilation for a plan: requests a specialisation of its first
  * segment. */
 void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes);

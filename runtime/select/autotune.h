@@ -19,15 +19,15 @@
 enum {
     RT_AUTOTUNE_KEY = 480,    /* maximum size of a key in bytes, including its NUL */
     RT_AUTOTUNE_NAME = 64,    /* maximum size of a kernel's name in bytes, including its NUL */
-    RT_AUTOTUNE_MOST = 16384, /* maximum number of entries */
+    RT_AUTOTUNE_MOST = 16384, /* maximum number of entries in the cache */
     /* The size of a file with RT_AUTOTUNE_MOST lines of the maximum length. */
     RT_AUTOTUNE_FILE_BYTES = RT_AUTOTUNE_MOST * (RT_AUTOTUNE_KEY + RT_AUTOTUNE_NAME) + 64,
 };
 
 struct rt_autotune;
-/* Makes a cache and reads the file at `path` (NULL: no file). A missing file is treated as empty;
- * so is a file that is not an autotune cache, after a warning in the log. Returns NULL if memory
- * runs out. */
+/* Makes a cache and reads the file at `path`, unless `path` is NULL. A missing file is treated as
+ * empty. A file that is not an autotune cache is treated as empty too, after a warning in the log.
+ * Returns NULL if memory runs out. */
 struct rt_autotune *rt_autotune_new(const char *path);
 void rt_autotune_free(struct rt_autotune *a); /* `a` may be NULL */
 /* Works like rt_autotune_new, for a file that a user names, which is checked first
@@ -49,7 +49,8 @@ enum rt_status rt_autotune_check_file(const char *path, struct rt_error *err);
  */
 bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_names,
                      char key[RT_AUTOTUNE_KEY]);
-/* Sets `name` to the kernel's name for the key; to an empty string if the cache has no entry. */
+/* Sets `name` to the name of the kernel that the cache has for the key, or to an empty string if it
+ * has none. */
 void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOTUNE_NAME]);
 /* Adds or replaces an entry. A full cache first drops the oldest eighth of its entries. */
 void rt_autotune_put(struct rt_autotune *a, const char *key, const char *name);

@@ -84,7 +84,8 @@ enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, stru
     const enum rt_status st = rt_autotune_check_file(path, &why);
 
     *out = NULL;
-    if (st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION) /* the file is of another kind */
+    /* the file is not an autotune cache */
+    if (st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION)
         return rt_fail(err, st, "autotune_cache: %s", rt_error_text(&why));
     if (st)
         RT_LOG(RT_LOG_WARNING, "autotune_cache: %s; what timing finds is not kept",

@@ -29,7 +29,8 @@
 #include "runtime/core/op.h"
 
 enum {
-    ROWS = 4,   /* batch size of the second benchmark; the first has the given size */
+    /* batch size of the second benchmark; the first benchmark has the given batch size */
+    ROWS = 4,
     ROUNDS = 4, /* maximum number of runs of each candidate */
     MOST_BYTES = 256 << 20,
 };
@@ -50,7 +51,8 @@ struct candidate {
     struct rt_prepared *prepared;
     int64_t best_ns; /* best time for the current batch size */
     size_t packed;   /* size of the kernel's packed constants, in bytes */
-    double score;    /* sum over batch sizes of this candidate's time divided by the best time */
+    /* sum, over batch sizes, of the ratio of this candidate's time to the best time */
+    double score;
     bool out;
 };
 
@@ -63,7 +65,7 @@ struct tensors {
 /* ---- generated data ---- */
 
 /* Fills memory with numbers of both signs and moderate size, whether they are read as float, double
- * or 16-bit floats: no denormals, infinities or NaN. */
+ * or 16-bit floats. None of them is a denormal, an infinity or a NaN. */
 static void make_up(void *data, size_t bytes)
 {
     uint32_t *p = data;
@@ -382,9 +384,9 @@ static int64_t benchmark_rows(const struct rt_prep *prep, struct candidate *c, i
     return n_left ? first : -1;
 }
 
-/* Returns whether to time a larger batch too. The rows of a batch share the reading of weights, so
- * a candidate whose packed weights are smaller than those of the rule's choice (by an eighth at
- * least) may be faster only for one row. */
+/* Returns whether to time a larger batch too. All rows of a batch share each read of the weights. A
+ * candidate whose packed weights are at least an eighth smaller than those of the rule's choice may
+ * therefore be faster only for a single row. */
 static bool wants_rows(const struct candidate *c, int n)
 {
     for (int k = 1; k < n; k++)

@@ -34,7 +34,9 @@ struct pl_chooser {
     int64_t left_ns;  /* time left for benchmarks; guarded by mu */
     int n_benchmarks; /* guarded by mu */
     int remembered;   /* number of nodes found in the cache; guarded by mu */
-    int untimed;      /* number of nodes for which no time was left; guarded by mu */
+    /* number of nodes that were not timed because the time for benchmarks was used up; guarded by
+     * mu */
+    int untimed;
 };
 
 struct pl_chooser *pl_chooser_new(void)
@@ -45,7 +47,8 @@ struct pl_chooser *pl_chooser_new(void)
     rt_mutex_init(&c->mu);
     rt_map_init(&c->held);
     rt_map_init(&c->reason);
-    c->arena = rt_arena_new(REASON_BYTES); /* if the arena is NULL, reasons are less detailed */
+    /* without an arena, the reasons for choices are less detailed */
+    c->arena = rt_arena_new(REASON_BYTES);
     c->left_ns = BENCHMARK_MS * INT64_C(1000000);
     return c;
 }
@@ -328,7 +331,7 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
     }
     if (!st && holds) {
         rt_mutex_lock(&chooser->mu);
-        if (!chooser->sealed) { /* another thread may have sealed the chooser */
+        if (!chooser->sealed) { /* another thread may have sealed the chooser in the meantime */
             rt_map_putn(&chooser->held, (const char *)&key, sizeof key,
                         (void *)(uintptr_t)prep->self->kernel);
             rt_map_putn(&chooser->reason, (const char *)&key, sizeof key,

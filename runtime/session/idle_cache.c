@@ -4,7 +4,7 @@
 
 #include "runtime/base/clock.h"
 
-/* An owner is considered unused after 100 ms without a use: a model that runs less than ten times a
+/* An owner is considered unused after 100 ms without a use. A model that runs less than ten times a
  * second can afford the page faults of fresh memory. */
 enum { UNUSED_NS = 100000000 };
 

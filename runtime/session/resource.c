@@ -12,7 +12,7 @@ struct rt_variable {
     enum rt_dtype dtype;
     struct rt_shape shape;
     struct rt_mutex mu;
-    /* RT_NO_DTYPE if there is no value; mu guards this member and the following */
+    /* RT_NO_DTYPE if there is no value; mu guards all members from here on */
     struct rt_tensor value;
     uint32_t storage; /* incremented when TensorFlow would allocate a new buffer */
     bool is_mutable, is_frozen;
@@ -114,8 +114,8 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
     if (now->dtype && v->storage == t->storage && now->buf != t->buf && now->buf && t->buf) {
         const size_t bytes = rt_tensor_bytes(t), all = rt_tensor_bytes(now);
         const char *first = atomic_load(&t->buf->data);
-        /* A view of the entire value has offset 0: pointers, which a lazy value lacks, are not
-         * compared. */
+        /* A view of the entire value has offset 0. Its pointers are not compared, because a lazy
+         * value has none. */
         const size_t at = bytes == all ? 0 : (size_t)((const char *)t->data - first);
         if (at <= all && bytes <= all - at) {
             old = t->buf;
@@ -150,7 +150,8 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
                        rt_dtype_name(v->dtype), rt_dtype_name((enum rt_dtype)t->dtype));
     enum rt_status st = rt_state_keep(state, &next, t, NULL, &why);
     rt_mutex_lock(&v->mu);
-    if (st == RT_RESOURCE_EXHAUSTED) { /* try again with the old value's bytes as credit */
+    /* the limit was reached, so the bytes of the old value are credited */
+    if (st == RT_RESOURCE_EXHAUSTED) {
         why = (struct rt_error){0};
         st = rt_state_keep(state, &next, t, &v->value, &why);
     }

@@ -40,9 +40,8 @@ bool rt_variable_is_initialized(struct rt_variable *v);
  * find variable NAME. ..."). */
 enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
                                 struct rt_error *err);
-/* Updates *t, a view of an earlier value of the variable: it becomes the view at the same offset of
- * the current value. *t stays unchanged if an assignment has changed the number of elements
- * since. */
+/* Makes *t, a view of an earlier value of the variable, a view of the current value at the same
+ * offset. *t stays unchanged if the value's number of elements has changed since *t was made. */
 void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t);
 /* Sets the value to what rt_state_keep makes of `t`. On failure the value is unchanged:
  * RT_INVALID_ARGUMENT if `t` has another dtype, RT_RESOURCE_EXHAUSTED and RT_UNIMPLEMENTED as

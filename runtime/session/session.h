@@ -34,11 +34,11 @@ const char *rt_pass_name(int i);
 
 struct rt_session_options {
     const struct rt_registry *registry; /* registry of the ops, which must outlive the session */
-    /* number of bytes that one run may hold at any time; 0: no limit */
+    /* number of bytes that one run may hold at any time, or 0 for no limit */
     size_t run_memory_limit;
-    /* number of bytes that runs may leave in variables and tables; 0: no limit */
+    /* number of bytes that runs may leave in variables and tables, or 0 for no limit */
     size_t state_memory_limit;
-    /* Bound on the total memory of all runs of all sessions that share the budget; NULL: no
+    /* Bound on the total memory of all runs of all sessions that share the budget, or NULL for no
      * bound. */
     struct rt_budget *budget;
     /* The bound on idle memory (runtime/session/idle_cache.h). It must outlive the session. If
@@ -55,14 +55,14 @@ struct rt_session_options {
     /* For tools and tests: whether a run compiles its shapes at their first occurrence, on its own
      * thread. */
     bool compiles_inline;
-    /* Cache of autotuning results, which must outlive the session; NULL: none. */
+    /* Cache of autotuning results, which must outlive the session, or NULL for no cache. */
     struct rt_autotune *autotune;
     struct rt_device *const *devices; /* all devices except the CPU; must outlive the session */
     int n_devices;
     /* When true, loading, compiling and runs end with RT_CANCELLED. rt_session_loading replaces
      * this flag. May be NULL. */
     const _Atomic bool *cancelled;
-    /* Receiver of dumps, which must outlive the session; NULL: no dumps. */
+    /* Receiver of dumps, which must outlive the session, or NULL for no dumps. */
     const struct rt_pass_dump *pass_dump;
 };
 
@@ -102,19 +102,20 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
 
 struct rt_trace;
 struct rt_run_options {
-    int64_t deadline_ns; /* deadline by CLOCK_MONOTONIC; 0 or RT_NEVER: no deadline */
-    /* When true, the run ends with RT_CANCELLED; NULL: the session's flag applies. */
+    int64_t deadline_ns; /* deadline by CLOCK_MONOTONIC, or 0 or RT_NEVER for no deadline */
+    /* The run ends with RT_CANCELLED when this flag is true. If the pointer is NULL, the session's
+     * flag applies. */
     const _Atomic bool *cancelled;
     /* Cancellation flags of the requests that share a merged run. The run ends with RT_CANCELLED
      * when all of them are true. An empty array has no effect. */
     const _Atomic bool *const *all_cancelled;
     int n_all_cancelled;
-    struct rt_trace *trace; /* trace that the run records; NULL: no trace (runtime/exec/trace.h) */
+    struct rt_trace *trace; /* trace that the run records (runtime/exec/trace.h), or NULL */
     /* The feeds hold the rows of several calls, which were merged because rt_callable_is_rowwise
-     * allowed it. The current plan, which may have been rebuilt after a variable was assigned,
-     * must pass row-wise analysis for the feeds' lengths. If it does not, nothing runs and the
-     * status is RT_ABORTED, or RT_UNAVAILABLE if a later run may pass: with other lengths, or when
-     * there is memory for the analysis. */
+     * allowed it. The current plan, which may have been rebuilt after a variable was assigned, must
+     * pass row-wise analysis for the feeds' lengths. If it does not, nothing runs and the status is
+     * RT_ABORTED, or RT_UNAVAILABLE if a later run may pass because its feeds have other lengths or
+     * because memory for the analysis is available. */
     bool is_merged;
 };
 /* Returns RT_CANCELLED or RT_DEADLINE_EXCEEDED if a run with these options should end. For code
@@ -187,9 +188,9 @@ void rt_session_admit_weights(struct rt_session *s, int64_t bytes);
  */
 void rt_session_serve(struct rt_session *s);
 /*
- * Used around runs of the loader that must not affect later results. With `yes` the states of nodes
- * (random generators) are set aside, and runs make new states. Without `yes` the new states are
- * dropped and the old ones restored. No run may be active during either call.
+ * The loader calls this function around runs that must not affect later results. With `yes`, the
+ * states of nodes (random generators) are stored, and runs make new states. Without `yes`, the new
+ * states are freed and the stored ones are restored. No run may be active during either call.
  */
 void rt_session_set_aside(struct rt_session *s, bool yes);
 

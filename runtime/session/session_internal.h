@@ -73,8 +73,8 @@ struct rt_session {
     atomic_int retirements;
 };
 
-/* These functions get a pool for one run, an idle one if there is one, and return it after the run.
- * rt_session_pool returns NULL if memory runs out. */
+/* Each run gets a pool from rt_session_pool, which returns an idle pool or a new one, or NULL if
+ * memory runs out. After the run, rt_session_pool_back returns the pool to the session. */
 struct rt_pool *rt_session_pool(struct rt_session *s);
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
 /* These functions set up the list of idle pools of a new session, and free the list with its

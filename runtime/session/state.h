@@ -32,7 +32,8 @@ bool rt_state_init_weights(struct rt_state *s, size_t limit_bytes, const char *f
  * once. */
 void rt_state_admit_weights(struct rt_state *s, int64_t bytes);
 void rt_state_clear(struct rt_state *s);
-/* Ends loading: after the call runs may leave `more` further bytes in the state (0: no limit). */
+/* Ends loading. After the call, runs may leave `more` further bytes in the state, or any number of
+ * bytes if `more` is 0. */
 void rt_state_serve(struct rt_state *s, size_t more);
 
 /*
