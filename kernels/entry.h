@@ -13,7 +13,7 @@
 
 struct kn_entry {
     struct rt_op op;
-    /* the last row has a NULL op; `kernels` is NULL if the op has no kernel */
+    /* The last row has a NULL op. `kernels` is NULL if the op has no kernel. */
     const struct rt_kernel *kernels;
 };
 

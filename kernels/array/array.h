@@ -16,7 +16,7 @@ bool kn_shape_known(const struct rt_shape *s);
 bool kn_known(const struct rt_infer *x, uint64_t values);
 void kn_set_shape(struct rt_info *o, int rank, const int64_t *dim);
 void kn_set_vector(struct rt_info *o, int64_t n);
-int64_t kn_shape_total(const struct rt_shape *s); /* -1: the product overflows */
+int64_t kn_shape_total(const struct rt_shape *s); /* -1 if the product overflows */
 /* Formats a shape for error texts, as "[2,3]". */
 #define KN_SHAPE_TEXT 192
 #define KN_TEXT(s)    rt_shape_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, (s)->rank, (s)->dim)
@@ -90,7 +90,7 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
 /*
  * Makes output 0 a reference to input `in` where TensorFlow forwards the input's buffer. This is
  * visible only where the input is an alias of a variable (runtime/exec/alias.h). Returns false if
- * the input is no alias; the caller must then copy it.
+ * the input is no alias, so that the caller must copy it.
  */
 bool kn_hand_on(struct rt_run *r, int in);
 /* Makes output k a view of shape `dim` into input `in` from element `first` on. The elements of the

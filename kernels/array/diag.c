@@ -87,8 +87,8 @@ static enum rt_status check_bounds(const struct diags *d, const char *dot, struc
     return RT_OK;
 }
 
-/* Checks an input of MatrixDiagV2 that must be a scalar: like TensorFlow, it refuses a vector of
- * one element. */
+/* Checks an input of MatrixDiagV2 that must be a scalar. Like TensorFlow, refuses a vector of one
+ * element. */
 static enum rt_status check_scalar(const char *name, int rank, struct rt_error *err)
 {
     return rank == 0 ? RT_OK : rt_fail(err, RT_INVALID_ARGUMENT, "%s must be a scalar", name);

@@ -283,7 +283,9 @@ static enum rt_status nd_run(struct rt_run *r)
         }
         if (is_bad && !skips_bad)
             return kn_fail_outside(r->err, index, index->rank - 1, depth, i, params, r->node);
-        if (is_bad) { /* An element with a bad index becomes zero; strings are empty already. */
+        /* An element with a bad index becomes zero. Strings need no change, because they are empty
+         * already. */
+        if (is_bad) {
             if (rt_dtype_is_plain(dt))
                 memset(o, 0, bytes);
             continue;

@@ -13,18 +13,19 @@
 #include "kernels/array/array.h"
 #include "runtime/base/siphash.h"
 
-/* The cost of probing one slot, in units of rt_run_spend: a cache miss takes about 50 ns. */
+/* The cost of probing one slot, in units of rt_run_spend. A probe takes about 50 ns, because it
+ * misses the cache. */
 enum { KN_PROBE_WORK = 64 };
 
-/* Returns a hash of n contiguous elements. Equal elements have equal hashes; unequal elements share
- * a hash only by chance. */
+/* Returns a hash of n contiguous elements. Equal elements have equal hashes, and unequal elements
+ * share a hash only by chance. */
 uint64_t kn_hash_elements(enum rt_dtype dtype, const void *p, int64_t n);
 /* Adds elements to a hash between rt_siphash_begin and rt_siphash_end, for items that are not
  * contiguous. */
 void kn_hash_add(struct rt_siphash *h, enum rt_dtype dtype, const void *p, int64_t n);
 bool kn_same_element(enum rt_dtype dtype, const void *a, const void *b);
 
-/* Returns the number of slots for n items: a power of two, for a load factor of at most one
+/* Returns the number of slots for n items, a power of two with a load factor of at most one
  * half. */
 int64_t kn_hash_slots(int64_t n);
 

@@ -11,7 +11,7 @@ struct kn_slice {
     int64_t count[RT_MAX_RANK];  /* the number of indices in each dimension */
     /* the shape of the result, without shrunk axes and with new ones */
     struct rt_shape shape;
-    /* the result's axis for dimension i of the input; -1 if that dimension is shrunk */
+    /* the result's axis for dimension i of the input, or -1 if that dimension is shrunk */
     int8_t out_axis[RT_MAX_RANK];
 };
 

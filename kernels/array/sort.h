@@ -5,15 +5,16 @@
 #include "runtime/core/op.h"
 
 /*
- * The number of elements that are sorted without a deadline check, which takes a few milliseconds.
+ * The number of elements that are sorted without a deadline check. Sorting them takes a few
+ * milliseconds.
  */
 enum { KN_SORT_RUN = 1 << 14 };
 
 /*
- * Sorts like qsort, with deadline checks in between; the order of equal elements is unspecified.
+ * Sorts like qsort, with deadline checks in between. The order of equal elements is unspecified.
  * More than KN_SORT_RUN elements need a second array of the same size, which counts towards the
  * run's memory limit. Any status but RT_OK means that the run should end or has reached its memory
- * limit; the array may then have lost or duplicated elements.
+ * limit, and that the array may have lost or duplicated elements.
  */
 enum rt_status kn_sort(struct rt_run *r, void *base, int64_t n, size_t size,
                        int (*compare)(const void *a, const void *b));

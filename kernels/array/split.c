@@ -8,7 +8,8 @@ static enum rt_status split_axis(const struct rt_tensor *t, bool any_shape, int 
 {
     int64_t a;
 
-    /* TensorFlow's Split requires a scalar axis; its SplitV accepts one element in any shape. */
+    /* TensorFlow's Split requires a scalar axis, while its SplitV accepts one element in any
+     * shape. */
     if (!(any_shape ? kn_single(t, &a) : kn_scalar(t, &a)))
         return rt_fail(err, RT_INVALID_ARGUMENT, "split_dim must be a scalar but has rank %d",
                        t->rank);

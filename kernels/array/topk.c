@@ -6,8 +6,8 @@
 enum { SINK = 64 }; /* the cost of one heap sift-down, in units of rt_run_spend */
 
 /*
- * Writes the indices of the k best of n values: larger values come first, and equal values are
- * ordered by index. `heap` holds k indices; its root is the worst of the values kept.
+ * Writes the indices of the k largest of n values, in descending order of value. Equal values are
+ * ordered by index. `heap` holds k indices, and its root is the worst of the values kept.
  */
 #define SELECT_TOP(dt, T, ...)                                                                     \
     static bool before_##dt(const T *v, int64_t a, int64_t b)                                      \

@@ -144,8 +144,8 @@ UNIQUE(unique_with_counts_v2, "UniqueWithCountsV2")
 
 /* ---- ListDiff(x, y): the elements of x that are not in y, and their indices ---- */
 
-/* Finds the slot of the item of b that equals item i of a, or else the free slot for it. Returns
- * false if the run must end. */
+/* Finds the slot of the item of b that equals item i of a. If b has no such item, finds the free
+ * slot where it would be. Returns false if the run must end. */
 static bool find(struct rt_run *r, int64_t *left, const struct items *b, const int64_t *slot,
                  int64_t n_slots, const struct items *a, int64_t i, int64_t *at)
 {

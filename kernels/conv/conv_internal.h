@@ -83,7 +83,8 @@ struct kn_conv {
     const struct rt_pack *filter; /* the packed filter, if the filter is constant */
     /* offsets in scratch memory: float copies of half-precision tensors, and the packed filter */
     size_t src_at, filter_at, packed_at, dst_at;
-    size_t slots_at; /* offset in scratch memory of the memory of the sharded split's executions */
+    /* offset in scratch memory of the part for the executions of the sharded split */
+    size_t slots_at;
     /* Scratch memory for the output before its broadcast residual is added or, in the plain kernel,
      * for a copy of the residual. */
     size_t broadcast_at, broadcast_bytes;
@@ -126,7 +127,7 @@ struct kn_conv_work {
     const float *src, *filter;
     float *dst;
     char *workspace; /* scratch memory for the executions of one core */
-    /* Set when a sharded run meets a NaN; the run is then repeated on one core. NULL in serial
+    /* Set when a sharded run meets a NaN, so that the run is repeated on one core. NULL in serial
      * runs. */
     atomic_bool *met_nan;
 };

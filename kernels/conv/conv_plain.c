@@ -58,7 +58,7 @@ enum { WINDOW_WORK = 64 }; /* the cost of locating one window, in units of rt_ru
                 x[g * w->cig + i] = (T)((U)x[g * w->cig + i] + s);                                 \
             }                                                                                      \
     }                                                                                              \
-    /* Computes one window: `at` is its position in the output, `x` one image of the input. */     \
+    /* Computes one window. `at` is its position in the output, and `x` an image of the input. */  \
     static enum rt_status window_##dt(const struct walk *w, const int64_t *at, T *x, const T *f,   \
                                       T *y, bool back, struct rt_run *r, int64_t *left)            \
     {                                                                                              \

@@ -230,8 +230,8 @@ static enum rt_status solve(struct kn_conv_shape *g, const struct rt_node *n,
         struct kn_axis *a = &g->axis[i];
         a->in = in->dim[kn_spatial_axis(first, i)];
         a->size = filter->dim[i];
-        /* A depthwise convolution whose window has no taps is no error: TensorFlow returns 0 (with
-         * oneDNN off). */
+        /* A depthwise convolution whose window has no taps is not an error. TensorFlow returns 0
+         * (with oneDNN off). */
         if (a->size == 0 && !g->depthwise)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "filter must not have zero elements (i.e. all dimensions must be "

@@ -167,7 +167,7 @@ void kn_conv_split_serial(const struct kn_conv_shape *g, bool after, struct kn_c
         split->rows = 0;
 }
 
-/* oneDNN computes output channels in vectors of 16; a partial vector takes as long as a full
+/* oneDNN computes output channels in vectors of 16, and a partial vector takes as long as a full
  * one. */
 enum { VECTOR_CHANNELS = 16 };
 

@@ -131,8 +131,8 @@ enum rt_status kn_depthwise_conv(struct rt_run *r)
     const struct state *s = r->state;
     const struct kn_depthwise *d = &s->d;
     float *dst = kn_epilogue_output(&s->epilogue, r, r->scratch);
-    /* An activation other than a clip takes as long as eight taps; reading or writing a value takes
-     * as long as two. */
+    /* An activation other than a clip takes as long as eight taps of the window. Reading or writing
+     * a value takes as long as two taps. */
     const int64_t ends = s->d.act > RT_ACT_RELU6 || s->epilogue.act > RT_ACT_RELU6 ? 8 : 0;
     const int64_t steps = d->y.size * d->x.size + 2 * d->y.stride * d->x.stride + ends;
     const int64_t work = d->x.out * d->channels * steps / 8 + 1;

@@ -53,9 +53,9 @@ struct kn_winograd_1d_post_ops {
     float least, most;
     struct kn_winograd_post_ops then;
 };
-/* Computes the output channels of panels [from, to) for one block of tiles; with `then.finish`, the
- * range must contain all panels. Blocks are independent of each other. scratch:
- * kn_winograd_1d_scratch_bytes of 64-byte aligned memory. */
+/* Computes the output channels of panels [from, to) for one block of tiles. With `then.finish`, the
+ * range must contain all panels. Blocks are independent of each other. `scratch` has
+ * kn_winograd_1d_scratch_bytes bytes and is 64-byte aligned. */
 size_t kn_winograd_1d_scratch_bytes(const struct kn_winograd_1d *l);
 void kn_winograd_1d_run_block(const struct kn_winograd_1d *l, const float *src, const float *packed,
                               float *dst, int64_t block, int64_t from, int64_t to, void *scratch,

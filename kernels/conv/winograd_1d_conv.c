@@ -116,7 +116,7 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
     return st;
 }
 
-/* Divides the epilogue: the output transform adds the shift and clips where it can, and s->epilogue
+/* Divides the epilogue. The output transform adds the shift and clips where it can, and s->epilogue
  * keeps the other steps. */
 static void split_epilogue(struct state *s)
 {

@@ -48,7 +48,7 @@ double kn_winograd_tiles_work(const struct kn_winograd_tiles *t);
 
 struct kn_winograd_sharding {
     int slots; /* number of cores that have work, at least one */
-    /* Set if each core computes its own blocks; otherwise all cores share one block at a time. */
+    /* Set if each core computes its own blocks. Otherwise all cores share one block at a time. */
     bool by_blocks;
 };
 /* Chooses how the work is sharded over at most `width` cores. */
@@ -90,7 +90,7 @@ struct kn_winograd_check {
     /* scratch memory of the size that kn_winograd_check_begin was given, 64-byte aligned */
     void *scratch;
 };
-/* Returns false if memory is short; kn_winograd_check_end must then not be called. */
+/* Returns false if memory is short, and kn_winograd_check_end must not be called in this case. */
 bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_winograd_tiles *one,
                              size_t scratch_bytes);
 /*

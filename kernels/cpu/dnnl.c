@@ -14,7 +14,7 @@ void omp_set_num_threads(int n);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t stream_key;
 static dnnl_engine_t engine;
-/* Each thread has its own stream, because a stream cannot be shared. */
+/* Each thread has its own oneDNN stream, because threads cannot share a stream. */
 static _Thread_local dnnl_stream_t stream;
 /* the index at which this thread starts to look for an idle set of arguments */
 static _Thread_local unsigned place;

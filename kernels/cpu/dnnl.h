@@ -42,7 +42,7 @@ enum rt_status kn_dnnl_fail(struct rt_error *err, dnnl_status_t s, const char *w
 dnnl_status_t kn_dnnl_make(struct kn_dnnl *p, const void *op_desc, dnnl_primitive_attr_t attr);
 dnnl_memory_desc_t kn_dnnl_md(const struct kn_dnnl *p, int arg);
 void kn_dnnl_clear(struct kn_dnnl *p);
-/* Executes the primitive. data[i] points to the memory of arg[i]; inputs are not written. */
+/* Executes the primitive. data[i] points to the memory of arg[i]. Inputs are not written. */
 enum rt_status kn_dnnl_run(const struct kn_dnnl *p, const void *const *data, void *scratch,
                            struct rt_error *err, const char *what);
 /* Returns the number of neighbouring indices of dimension `dim` that a memory layout blocks

@@ -10,12 +10,12 @@
 
 enum {
     KN_SHARD_MACS = 2000000, /* number of multiply-adds that justifies using another core */
-    /* With at least KN_SHARD_ROWS rows per core, splitting rows is cheaper than splitting columns:
-     * weights that all cores read cost less than rows that each core fetches from the core that has
-     * just written them. */
+    /* With at least KN_SHARD_ROWS rows per core, splitting rows is cheaper than splitting columns,
+     * because weights that all cores read cost less than rows that each core fetches from the core
+     * that has just written them. */
     KN_SHARD_ROWS = 64,
-    /* The number of multiply-adds between two deadline checks: a few milliseconds of one core at
-     * the speed of the fastest loops. */
+    /* The number of multiply-adds between two deadline checks, which take one core a few
+     * milliseconds at the speed of the fastest loops. */
     KN_CHECK_MACS = 400000000,
 };
 

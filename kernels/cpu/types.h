@@ -128,7 +128,8 @@
 #define KN_PUT_RT_C128(v) (v)
 #define KN_PUT_RT_BOOL(v) ((bool)(v))
 
-/* Rounds a value between two steps of one operation where TensorFlow rounds halves. */
+/* Rounds a value between two steps of one operation where TensorFlow rounds half-precision
+ * numbers. */
 #define KN_ROUND(dt, v) KN_GET(dt, KN_PUT(dt, v))
 
 /* Returns a float, or 0 for a subnormal one, which is 0 to the processor (rt_flush_subnormals) but
@@ -149,7 +150,7 @@
 #define KN_CLONES
 #endif
 
-/* Like KN_CLONES, but only for the types that models mostly use; other types are not worth three
+/* Like KN_CLONES, but only for the types that models mostly use. Other types are not worth three
  * copies of the code. */
 #define KN_FAST(dt) KN_FAST_##dt
 #define KN_FAST_RT_I8

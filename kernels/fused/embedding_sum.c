@@ -1,7 +1,7 @@
 /*
  * "_EmbedSum" (runtime/fusion/embedding.h).
  *
- * In known models, either each index has one weight, or no index has any; bags of indices are then
+ * In known models, either each index has one weight, or no index has any, and bags of indices are
  * summed row by row. Other combinations of shapes are computed element by element.
  */
 #include <stdio.h>

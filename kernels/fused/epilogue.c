@@ -121,7 +121,7 @@ void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r))
     if (read_epilogue(&t, r->node, &ignored))
         return;
     struct rt_rows bare = *r;
-    /* hides the epilogue's inputs; the epilogue's scale and shift are constant */
+    /* hides the inputs of the epilogue, whose scale and shift are constant */
     bare.n_in = t.residual ? t.residual : r->n_in;
     unfused(&bare);
     if (!t.residual || r->out_dep[0].kind == RT_DEP_MIXED)
@@ -393,9 +393,9 @@ enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run 
 
 /* The activations that oneDNN has as post-ops, and the parameters of the post-ops. */
 static const struct {
-    dnnl_alg_kind_t kind; /* 0: none */
+    dnnl_alg_kind_t kind; /* 0 if oneDNN has no such post-op */
     float alpha;
-    bool takes_number; /* the activation's own parameter replaces the constant alpha */
+    bool takes_number; /* whether the parameter of the node's activation replaces alpha */
 } post_op[RT_N_ACTS] = {
     [RT_ACT_RELU] = {dnnl_eltwise_relu, 0, false},
     [RT_ACT_RELU6] = {dnnl_eltwise_bounded_relu, 6, false},

@@ -119,8 +119,8 @@ enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run 
 void kn_epilogue_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols);
 /*
  * Calls rt_prep_pack, in prepare, for an input that is also multiplied by the n floats at `scale`
- * (NULL for no scale). The floats are part of the key: `fill` finds them after the `size` bytes of
- * `format`.
+ * (NULL for no scale). The floats are part of the key, and `fill` finds them after the `size` bytes
+ * of `format`.
  */
 enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format, size_t size,
                                 const float *scale, int64_t n, size_t bytes,

@@ -25,7 +25,7 @@ enum {
     BLOCK_ROWS = 42,
     /* With fewer than PACK_ROWS rows, kn_gemm_run multiplies, because packing does not pay off. */
     PACK_ROWS = 8,
-    /* number of heads per core from which on an uneven division of heads costs little */
+    /* From this number of heads per core on, an uneven division of heads costs little. */
     MANY_HEADS = 8,
     /* The minimum number of rows per shard when a head is divided: each shard packs the head's keys
      * and values again. */

@@ -190,7 +190,7 @@ struct step {
     float alpha; /* of LeakyRelu */
     /* indexes into an array of the operands, the buffers and the nest's result, in that order */
     int16_t from[3], d;
-    int8_t stride[3]; /* for each operand of the step: 0 if it is one value, else 1 */
+    int8_t stride[3]; /* for each operand of the step, 0 if it is one value, else 1 */
 };
 
 struct nest {
@@ -288,8 +288,8 @@ static void set_row(struct step *s, const struct rt_elementwise_step *step)
         s->binary = binaries[step->op]->row[RT_F32];
 }
 
-/* Sets the steps of a nest. Buffers hold intermediate results; a buffer is reused after the last
- * step that reads it. */
+/* Sets the steps of a loop nest. Buffers hold intermediate results, and a buffer is reused after
+ * the last step that reads it. */
 static void set_steps(const struct planner *p, struct nest *n, int end, int16_t *seen)
 {
     int last_read[RT_ELEMENTWISE_MOST], busy[RT_ELEMENTWISE_MOST + 1];
@@ -450,7 +450,7 @@ static enum rt_status plan_nest(struct rt_prep *prep, struct planner *p, struct 
     return RT_OK;
 }
 
-/* Sets the row length of the concatenation: a row spans the concatenation axis and the axes after
+/* Sets the row length of the concatenation. A row spans the concatenation axis and the axes after
  * it. */
 static enum rt_status set_concat(struct rt_prep *prep, const struct planner *p, int64_t axis,
                                  struct elementwise *c)

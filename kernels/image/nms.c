@@ -64,9 +64,9 @@ static float iou(const float *a, const float *b)
 }
 
 struct nms {
-    const float *boxes;    /* [n, step] boxes; NULL if `overlaps` is used instead */
+    const float *boxes;    /* [n, step] boxes, or NULL if `overlaps` is used */
     int64_t step;          /* number of floats from one box to the next */
-    const float *overlaps; /* [n, n] matrix of overlaps; used instead of boxes if boxes is NULL */
+    const float *overlaps; /* [n, n] matrix of overlaps, which is used if boxes is NULL */
     const float *scores;
     int64_t score_step, n, most;
     float threshold, score_threshold, sigma;

@@ -85,7 +85,7 @@ static enum rt_status infer_resize(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise; the second input, the size, is small and shared by all rows. */
+/* Marks the op as row-wise. All rows share the second input, a small tensor with the size. */
 static void rows_resize(struct rt_rows *r)
 {
     rt_rows_first(r);
@@ -172,8 +172,8 @@ static void tap_bicubic(struct tap *t, int64_t i, int64_t in, float scale, bool 
 
     for (int k = 0; k < 4; k++) {
         t->at[k] = clamp(base - 1 + k, in - 1);
-        /* With half_pixel_centers, positions outside the image have weight 0; without it, edge
-         * pixels repeat. */
+        /* With half_pixel_centers, positions outside the image have weight 0. Without
+         * half_pixel_centers, edge pixels repeat. */
         t->weight[k] = half && t->at[k] != base - 1 + k ? 0 : w[k];
         sum += t->weight[k];
     }
@@ -438,7 +438,7 @@ static void area_columns(const struct resize *z, int64_t y, const struct chunk *
     }
 }
 
-/* Computes a pixel whose window is too large for one chunk: row by row, and a range of columns at a
+/* Computes a pixel whose window is too large for one chunk, row by row, and a range of columns at a
  * time. */
 static enum rt_status area_pixel(struct rt_run *r, int64_t *left, const struct resize *z,
                                  const struct window *whole, const float *src, float *dst,

@@ -107,7 +107,8 @@ static enum rt_status run_restore_v1(struct rt_run *r)
                        "Input 0 (file_pattern) must be a string scalar; got a tensor of %lld "
                        "elements",
                        (long long)rt_tensor_count(&r->in[0]));
-    /* An input with several elements is accepted, as in TensorFlow; the first element is used. */
+    /* An input with several elements is accepted, as in TensorFlow, and its first element is
+     * used. */
     for (int i = 1; i < r->n_in; i++)
         if (rt_tensor_count(&r->in[i]) == 0)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input %d (%s) must have an element", i,

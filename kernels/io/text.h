@@ -6,8 +6,8 @@
 
 #include "runtime/core/op.h"
 
-/* Refuses a string that contains a NUL byte: as a C string it would end there and name a different
- * file or tensor. */
+/* Refuses a string that contains a NUL byte, because as a C string it would end there and name a
+ * different file or tensor. */
 static inline enum rt_status kn_io_text(struct rt_run *r, const struct rt_str *s, const char *input,
                                         const char **out)
 {

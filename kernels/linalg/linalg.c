@@ -167,10 +167,11 @@ static bool ends(struct ask *q, int64_t work)
 }
 
 /*
- * Generated for each type:
+ * Defines these functions for each type:
  *
- *   lu_          factorises A [n,n] in place: L below the diagonal, U on and above it. swap[i] is
- *                the row that row i was swapped with. *even: the number of swaps is even.
+ *   lu_          factorises A [n,n] in place, with L below the diagonal, and U on and above it.
+ *                Sets swap[i] to the row that row i was swapped with, and *even to whether the
+ *                number of swaps is even.
  *   solve_       replaces B [n,m] by the solution, using the results of lu_.
  *   cholesky_    factorises the lower triangle of A in place. False if a pivot is 0 or negative.
  *                Products are added up before they are subtracted, as in TensorFlow, because the
@@ -198,7 +199,7 @@ static bool ends(struct ask *q, int64_t work)
                     a[best * n + j] = t;                                                           \
                 }                                                                                  \
             }                                                                                      \
-            /* Below a zero pivot, the column is 0 or NaN; elimination continues with pivot 1. */  \
+            /* Below a zero pivot, the column is 0 or NaN. Elimination continues with pivot 1. */  \
             if (a[k * n + k] == 0)                                                                 \
                 result = LU_SINGULAR;                                                              \
             const T pivot = a[k * n + k] == 0 ? 1 : a[k * n + k];                                  \

@@ -16,7 +16,7 @@ struct kn_list {
     int64_t max; /* maximum number of items, or -1 if there is none */
     int64_t n, capacity;
     struct rt_tensor *item; /* an item whose dtype is RT_NO_DTYPE was never written */
-    /* holds the array `item`; the memory pool counts it like a tensor's memory */
+    /* holds the array `item`, whose memory the pool counts like a tensor's */
     struct rt_buffer *memory;
 };
 extern const struct rt_object_type kn_list_type;
@@ -27,7 +27,7 @@ struct kn_list *kn_list_of(const struct rt_tensor *t);
 struct kn_list *kn_list_new(struct rt_run *r, enum rt_dtype elem, const struct rt_shape *shape,
                             int64_t n);
 
-/* Runs ZerosLike on the list in input 0: the output is a list of zero tensors. */
+/* Runs ZerosLike on the list in input 0. The output is a list of zero tensors. */
 enum rt_status kn_list_zeros_like(struct rt_run *r);
 
 /* ---- partially known shapes ---- */
@@ -59,7 +59,7 @@ bool kn_items_check(enum rt_dtype dtype, const char *what, struct rt_error *err)
  */
 bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, int64_t *capacity, int64_t n,
                    size_t each, const char *what);
-static inline void *kn_items_at(const struct rt_buffer *memory) /* NULL: no items */
+static inline void *kn_items_at(const struct rt_buffer *memory) /* `memory` may be NULL */
 {
     return memory ? atomic_load(&memory->data) : NULL;
 }

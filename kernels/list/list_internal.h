@@ -16,7 +16,7 @@ struct kn_list *kn_list_input(struct rt_run *r, int k);
 struct kn_list *kn_list_typed(struct rt_run *r);
 enum rt_status kn_list_check_type(struct rt_run *r, const struct kn_list *l, enum rt_dtype want);
 
-/* Resizes the list to n items; new items are unwritten. On failure, returns false and sets
+/* Resizes the list to n items. New items are unwritten. On failure, returns false and sets
  * r->err. */
 bool kn_list_resize(struct rt_run *r, struct kn_list *l, int64_t n);
 /* Copies the first n items of `from` to the items of `to` from index `at` on, which must be

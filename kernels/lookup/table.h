@@ -53,9 +53,9 @@ struct kn_table {
     /* The number of bytes in the arrays above that `pool` counts. The bytes of strings are counted
      * separately. */
     size_t counted;
-    /* The number of bytes by which the pairs may exceed the limit of the session's state: the size
-     * of the content that they will replace. `credit` is 0 except in a table that kn_table_fresh
-     * made. */
+    /* The number of bytes by which the pairs may exceed the limit of the session's state, which is
+     * the size of the content that they will replace. `credit` is 0 except in a table that
+     * kn_table_fresh made. */
     size_t credit;
     struct kn_dense dense; /* n_buckets is guarded by mu; the other members never change */
 };
@@ -67,8 +67,8 @@ enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_
 bool kn_is_table(const struct rt_object *o);
 /* Returns the table of input 0. If input 0 is no table, returns NULL and sets r->err. */
 struct kn_table *kn_table_of(struct rt_run *r);
-/* Refuses a node whose types differ from the table's. Input 1 holds keys; the other inputs and the
- * outputs hold values. */
+/* Refuses a node whose types differ from the table's. Input 1 holds keys, and the other inputs and
+ * the outputs hold values. */
 enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t);
 /* Makes the memory pool of r's session state count the table's memory. Called before kn_table_put,
  * and either under mu or before another thread can access the table. */
@@ -105,8 +105,8 @@ void kn_table_fresh_end(struct kn_table *fresh);
 void kn_table_lock(struct kn_table *t);
 /* Releases the table's mu and returns st. */
 enum rt_status kn_table_unlock(struct kn_table *t, enum rt_status st);
-/* Frees the memory owned by n elements at p if dtype is string; elements of other types own
- * none. */
+/* Frees the memory owned by n elements at p if dtype is string. Elements of other types own no
+ * memory. */
 void kn_table_drop(enum rt_dtype dtype, void *p, int64_t n);
 /* Runs LookupTableImport into a table that is filled only once (table_fill.c). */
 enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct rt_tensor *keys,

@@ -314,7 +314,8 @@ static enum rt_status add_n_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* Runs AddN, which returns a single input without a copy; AccumulateNV2 copies a single input. */
+/* Runs AddN, which returns a single input without a copy, and AccumulateNV2, which copies a single
+ * input. */
 static enum rt_status add_n_share(struct rt_run *r)
 {
     return r->n_in == 1 && kn_hand_on(r, 0) ? RT_OK : add_n_run(r);

@@ -95,7 +95,7 @@ enum rt_status kn_map_prepare(struct rt_prep *p, const struct kn_map *op, void *
  * unsharded run. */
 enum {
     STEP = 64,
-    MAP_COST = 4, /* cost per element, in units of rt_run_spend; some ops compute exponentials */
+    MAP_COST = 4, /* cost per element, which covers exponentials, in units of rt_run_spend */
 };
 
 static enum rt_status map_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
@@ -153,7 +153,7 @@ struct plan {
 enum {
     SHORT_ROW = 128,
     LINE_BYTES = 4096,
-    /* cost per element, in units of rt_run_spend; some ops compute powers and logarithms */
+    /* cost per element, which covers powers and logarithms, in units of rt_run_spend */
     COST = 8,
     COMPLEX_COST = 64,
 };
@@ -208,8 +208,8 @@ enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, 
     return RT_OK;
 }
 
-/* Computes short rows, such as the three channels of an image's pixels, several at a time: one call
- * per row would cost more than the row's arithmetic. */
+/* Computes several short rows at a time, such as the three channels of an image's pixels, because
+ * one call per row would cost more than the row's arithmetic. */
 static enum rt_status walk_short_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct plan *k = r->state;

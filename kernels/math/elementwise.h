@@ -65,7 +65,7 @@ struct kn_binary {
 };
 enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state);
 enum rt_status kn_binary_run(struct rt_run *r);
-/* Runs the loops without reporting errors; sets *good to false if a row function returned false. */
+/* Runs the loops without reporting errors. Sets *good to false if a row function returned false. */
 enum rt_status kn_binary_walk(struct rt_run *r, bool *good);
 /* The maximum number of elements that a kernel may process between two deadline checks. */
 enum { KN_CHUNK = 1 << 18 };

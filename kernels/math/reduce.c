@@ -140,7 +140,7 @@ KN_FOR_COMPLEX(REDUCER, prod, double _Complex, double _Complex, ONE, AS_IS, MULT
                RESULT)
 const struct kn_reducer kn_reduce_prod[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, prod)};
 
-/* Max and Min; a NaN among the elements becomes the result */
+/* Max and Min return a NaN if one of the elements is a NaN. */
 #define LARGER(dt, a, b)   ((b) > (a) || (b) != (b) ? (b) : (a))
 #define SMALLER(dt, a, b)  ((b) < (a) || (b) != (b) ? (b) : (a))
 #define MINUS_INFINITY(dt) (-(KN_C(dt))INFINITY)
@@ -512,8 +512,8 @@ static void arg_rows(struct rt_rows *r)
         r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, in->axis - (in->axis > axis)};
 }
 
-/* Returns the index of the best (largest or smallest) of n values that are `step` apart: the first
- * of equal values, and never a NaN. */
+/* Returns the index of the best (largest or smallest) of n values that are `step` apart. The index
+ * is that of the first of equal values, and never that of a NaN. */
 typedef int64_t arg_fn(const void *src, int64_t n, int64_t step);
 
 /* Defines a function that finds the extreme element of contiguous floats. The function first finds

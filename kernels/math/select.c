@@ -219,7 +219,7 @@ static enum rt_status select_prepare(struct rt_prep *p, void **state)
     return make_plan(p, in, state);
 }
 
-/* Marks the op as row-wise; a condition with one value per row lies along axis 0 of the other
+/* Marks the op as row-wise. A condition with one value per row lies along axis 0 of the other
  * inputs. */
 static void select_rows(struct rt_rows *r)
 {

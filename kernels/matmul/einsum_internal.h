@@ -16,7 +16,7 @@
 #include "kernels/matmul/fully_connected.h"
 #include "kernels/matmul/gemm.h"
 
-/* A strided view of a tensor: axes are ordered outermost first, strides are in elements. */
+/* A strided view of a tensor. Axes are ordered outermost first, and strides are in elements. */
 struct kn_einsum_view {
     int n;
     int64_t dim[KN_EINSUM_MAX_LABELS], stride[KN_EINSUM_MAX_LABELS];
@@ -34,7 +34,7 @@ static inline int64_t kn_einsum_view_count(const struct kn_einsum_view *v)
 /* An operand or the result, with strides per label, both in the tensor and as the GEMM uses
  * them. */
 struct kn_einsum_operand {
-    /* strides in the tensor; 0 if the tensor lacks the label or is broadcast along it */
+    /* strides in the tensor, or 0 if the tensor lacks the label or is broadcast along it */
     int64_t stride[KN_EINSUM_MAX_LABELS];
     bool has[KN_EINSUM_MAX_LABELS];
     int64_t elements;

@@ -40,8 +40,8 @@ static bool collapse(const struct kn_einsum_plan *s, const int *order, int n, co
     return true;
 }
 
-/* Returns whether a strided matrix [rows, cols] can be passed to BLAS; sets its transposition and
- * leading dimension. */
+/* Returns whether a strided matrix [rows, cols] can be passed to BLAS. If so, sets its
+ * transposition and leading dimension. */
 static bool blas_view(int64_t rows, int64_t sr, int64_t cols, int64_t sc, enum kn_trans *t,
                       int64_t *ld)
 {
@@ -229,7 +229,7 @@ static enum rt_status plan_gemm(struct kn_einsum_plan *s, const struct kn_einsum
     return RT_OK;
 }
 
-/* Plans an equation with one operand: the operand is written directly to the result, in the
+/* Plans an equation with one operand. The operand is written directly to the result, in the
  * result's order of labels, unless the result is a diagonal. */
 static void plan_single(struct kn_einsum_plan *s, const struct kn_einsum_equation *e, size_t *used)
 {

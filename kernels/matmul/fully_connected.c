@@ -25,8 +25,8 @@ struct format {
     int64_t n_scale; /* n if the struct is followed by n floats that multiply the columns, else 0 */
 };
 
-/* Returns whether the matrix is packed into bfloat16 panels: the session must enable bfloat16, and
- * the matrix must be so large that every run reads it from memory. */
+/* Returns whether the matrix is packed into bfloat16 panels, which requires that the session
+ * enables bfloat16 and that the matrix is so large that every run reads it from memory. */
 static bool in_panels(const struct rt_prep *p, const struct kn_gemm *g)
 {
     return p->tuning->bf16 && g->dtype == RT_F32 && !g->ta && g->k > 0 && g->n > PACK_MAX / g->k;
@@ -269,8 +269,8 @@ static bool has_loops(const struct rt_prep *p, const struct kn_gemm *g)
            !(p->tuning->bf16 && g->dtype == RT_F32 && kn_bf16_multiplies());
 }
 
-/* Chooses the blocks that cores compute: with many rows each core has its own rows, otherwise each
- * core reads a share of the weights. */
+/* Chooses the blocks that cores compute. With many rows each core has its own rows, and otherwise
+ * each core reads a share of the weights. */
 static void set_shards(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
@@ -518,7 +518,8 @@ struct sharded {
     const struct kn_fully_connected *s;
     const void *const *data;
     char *workspace;
-    atomic_bool met_nan; /* set if a shard met a NaN; the GEMM is then computed again on one core */
+    /* set if a shard met a NaN, so that one core must compute the GEMM again */
+    atomic_bool met_nan;
 };
 
 static enum rt_status fully_connected_rows_shard(struct rt_run *r, void *arg, int64_t i,

@@ -17,7 +17,7 @@ struct kn_fused_gemm {
 /*
  * Packs input `input`, [k, n] or, if `transposed`, [n, k], for node->gemm (already initialised). A
  * constant scale of node->epilogue (already prepared) is folded in. The input holds floats or
- * halves.
+ * half-precision numbers.
  */
 enum rt_status kn_fused_gemm_pack(struct kn_fused_gemm *node, struct rt_prep *p, int input,
                                   bool transposed);

@@ -187,7 +187,8 @@ void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n)
     }
 }
 
-/* number of elements converted between two deadline checks, which takes a few milliseconds */
+/* number of elements that are converted between two deadline checks; converting them takes a few
+ * milliseconds */
 enum { CHUNK = 1 << 20 };
 
 enum rt_status kn_to_float_rows(struct rt_run *r, enum rt_dtype from, const void *src,

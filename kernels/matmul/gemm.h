@@ -40,8 +40,8 @@ enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a
                               void *c, void *scratch, struct rt_run *r);
 /* Returns the work of one multiplication for rt_run_spend, at most RT_WORK. */
 int64_t kn_gemm_work(const struct kn_gemm *g);
-/* Computes the GEMM by the reference loops, for tests, in any type that kn_gemm_run supports (in
- * halves too, without scratch memory). */
+/* Computes the GEMM by the reference loops, for tests, in any type that kn_gemm_run supports.
+ * Half-precision types need no scratch memory. */
 void kn_gemm_plain(const struct kn_gemm *g, const void *a, const void *b, void *c);
 
 /* Converts n elements of any real type to floats. */

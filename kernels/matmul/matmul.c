@@ -25,8 +25,8 @@ struct batch_gemm {
     enum rt_dtype ta, tb, to;
     int rank; /* number of batch axes that are iterated, outermost first */
     int64_t dim[MAX_BATCH_RANK];
-    /* Elements from one matrix of the batch to the next along each axis; 0 along an axis where the
-     * operand is broadcast. */
+    /* Number of elements from one matrix of the batch to the next along each axis, or 0 along an
+     * axis where the operand is broadcast. */
     int64_t step_a[MAX_BATCH_RANK], step_b[MAX_BATCH_RANK];
     int64_t batches;
 };
@@ -271,7 +271,7 @@ struct gemm_state {
     struct batch_gemm p;
     bool plain;
     struct kn_epilogue epilogue;
-    /* Number of bytes of converted copies in scratch memory; 0 for an operand that is used in
+    /* Number of bytes of converted copies in scratch memory, or 0 for an operand that is used in
      * place. */
     int64_t a_bytes, b_bytes, c_bytes;
     /* offset in scratch memory of the residual's copy (kn_epilogue_copy_residual) */
@@ -363,7 +363,7 @@ static enum rt_status matmul_finish(const struct gemm_state *s, struct rt_run *r
     return kn_epilogue_broadcast(&s->epilogue, r, c);
 }
 
-/* Multiplies matrices [from, to) of the batch. arg: the address of C. */
+/* Multiplies matrices [from, to) of the batch. `arg` is the address of C. */
 static enum rt_status matmul_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct gemm_state *s = r->state;
@@ -522,7 +522,7 @@ static bool takes_mixed(const struct rt_node *n)
            (out == RT_BF16 && !(both & ~(small | RT_T(RT_BF16))) && (both & RT_T(RT_BF16)));
 }
 
-/* Counts the FLOPs: each element of `out` is a sum along one of the last two dimensions of the
+/* Counts the FLOPs. Each element of `out` is a sum along one of the last two dimensions of the
  * left-hand matrix. */
 static double matmul_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
                            const struct rt_shape *out)

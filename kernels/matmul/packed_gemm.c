@@ -11,7 +11,8 @@
 #include "runtime/base/machine.h"
 #include "runtime/base/sanitizer.h"
 
-/* Keeps a vector in a register; otherwise a compiler would reload it at each use. */
+/* Keeps a vector in a register. Without this macro, a compiler would reload the vector at each
+ * use. */
 #if defined(__x86_64__)
 #define KEEP(v) __asm__("" : "+v"(v))
 #else
@@ -28,7 +29,7 @@ enum {
     /* The number of terms of a sum that are computed together: the rows of a panel for these terms
      * stay in a nearer cache while they are multiplied by all rows of a block. */
     KC = 768,
-    /* number of floats of matrix a in a block of rows; they occupy a part of a core's own cache */
+    /* number of floats of matrix a in a block of rows, which occupy a part of a core's own cache */
     MC_KC = 1 << 17,
     MC = 336 /* maximum number of rows in a block */
 };
@@ -54,8 +55,8 @@ struct kn_packed_gemm_block {
     int wide, last; /* number of vectors in the panel, and number of floats in the last vector */
     int panels;     /* number of complete panels computed together */
     int64_t step;   /* distance in packed floats between neighbouring panels */
-    bool in_cache;  /* set if the packed floats are in the cache; nothing is then prefetched */
-    /* set if a is read for the first time and its rows are contiguous; the rows are then
+    bool in_cache;  /* set if the packed floats are in the cache, so that nothing is prefetched */
+    /* set if a is read for the first time and its rows are contiguous, so that the rows are
      * prefetched */
     bool prefetch_a;
     bool clips;

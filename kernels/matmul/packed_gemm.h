@@ -41,8 +41,8 @@ struct kn_packed_gemm {
  * the address space. */
 bool kn_packed_gemm_init(struct kn_packed_gemm *p);
 size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p);
-/* Packs b [k, n] or, if `transposed`, [n, k], with ldb floats between rows. scale: n floats that
- * multiply the columns, or NULL. dst must be 64-byte aligned. */
+/* Packs b [k, n] or, if `transposed`, [n, k], with ldb floats between rows. `scale` has n floats,
+ * by which the columns are multiplied, or is NULL. dst must be 64-byte aligned. */
 void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t ldb,
                          bool transposed, const float *scale, float *dst);
 

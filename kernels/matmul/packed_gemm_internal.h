@@ -12,7 +12,7 @@ struct kn_packed_gemm_block; /* packed_gemm.c */
 struct kn_packed_gemm_loops {
     int lanes; /* floats per vector */
     int rows;  /* maximum number of rows that a micro-kernel computes */
-    /* maximum number of rows that a GEMV computes; it computes several panels together */
+    /* maximum number of rows of a GEMV, which computes several panels together */
     int gemv;
     void (*panel_block)(const struct kn_packed_gemm_block *s);
 };

@@ -81,7 +81,7 @@ static void steps(const struct rt_tensor *t, const struct pair *p, int64_t *row,
     *col = cols == 1 && p->cols != 1 ? 0 : 1;
 }
 
-/* cost per class, in units of rt_run_spend, for two exponentials and three passes */
+/* cost of two exponentials and three passes per class, in units of rt_run_spend */
 enum { ROW_WORK = 32 };
 
 #define AS_IS(v) (v)

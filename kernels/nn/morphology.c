@@ -110,7 +110,7 @@ static enum rt_status dilation_prepare(struct rt_prep *p, void **state)
 #define LOW_RT_F16  ((struct kn_half){0xfbff})
 #define LOW_RT_BF16 ((struct kn_bfloat){0xff7f})
 
-/* U is the type in which sums are computed; integers wrap around. */
+/* U is the type in which sums are computed. Sums of integers wrap around. */
 #define BODY(dt, T, U, GET, PUT)                                                                   \
     static enum rt_status dilate_##dt(struct rt_run *run, const struct dilation *d, const T *x,    \
                                       const T *f, T *y)                                            \

@@ -67,7 +67,8 @@ static bool next_chunk(const struct channels *c, int64_t at, struct chunk *p)
     return true;
 }
 
-/* Cost per element, in units of rt_run_spend: half-precision types take a few nanoseconds. */
+/* Cost per element, in units of rt_run_spend. An element of a half-precision type takes a few
+ * nanoseconds. */
 enum { COST = 4 };
 
 /* Advances p to the next chunk. Returns false if there is none or, with a failure in *st, if the
@@ -133,7 +134,7 @@ static enum rt_status infer_bias(struct rt_infer *x)
             }                                                                                      \
         }                                                                                          \
     }
-/* Integers are added in unsigned types, so that they wrap around; the bits of the sum are the same
+/* Integers are added in unsigned types, so that they wrap around. The bits of the sum are the same
  * as in signed types. */
 #define BIAS_AS_IS(dt, T) BIAS(dt, T, AS_IS, AS_IS)
 KN_UNSIGNED(BIAS_AS_IS)

@@ -94,8 +94,8 @@ static bool name_of(const struct rt_node *n, const struct kn_parse_layout *l, in
 }
 
 /* Makes the feature map, or returns NULL if memory is short. Sets *unknown if a name is not
- * available; the map must then not be used. The map refers to names in attributes and inputs,
- * without copies. */
+ * available, and the map must not be used in this case. The map refers to names in attributes and
+ * inputs, without copies. */
 static struct kn_feature_map *make_map(const struct rt_node *n, const struct kn_parse_layout *l,
                                        const struct rt_tensor *(*in)(const void *arg, int k),
                                        const void *arg, void *(*alloc)(void *, size_t),
@@ -313,7 +313,7 @@ static bool grow(struct kn_parse *s)
     return true;
 }
 
-/* An example may repeat a name; every entry whose name is in the map is recorded. */
+/* An example may repeat a name, and every entry whose name is in the map is recorded. */
 enum rt_status kn_parse_entries(struct kn_parse *s, struct rt_span example)
 {
     struct kn_example x = kn_example_of(example);

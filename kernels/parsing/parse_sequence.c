@@ -72,7 +72,7 @@ static int64_t read_list(struct rt_run *r, struct kn_wire *w, enum rt_dtype dtyp
     if (dtype != RT_STRING && !kn_wire_left(&list))
         return -1;
     struct rt_span whole = rt_span_of(start, (size_t)(list.end - start));
-    /* There may be any number of packed floats, but the last one must be complete. */
+    /* The number of packed floats is not checked, but the last float must be complete. */
     if (dtype == RT_F32 && *list.p == TAG_1) {
         list.p++;
         if (!kn_wire_part(&list, &packed) || kn_wire_left(&packed) % 4 != 0)

@@ -33,7 +33,7 @@ static enum rt_dtype kind_of(uint32_t field)
  * written to dst if they have type `dtype`. */
 struct sink {
     enum rt_dtype dtype;
-    struct rt_run *r; /* the run whose memory pool counts strings; NULL if dst is NULL */
+    struct rt_run *r; /* the run whose memory pool counts strings, or NULL if dst is NULL */
     void *dst;
     int64_t capacity;
     bool no_memory; /* set, together with r->err, if memory is short */

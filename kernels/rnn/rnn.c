@@ -317,7 +317,8 @@ static void apply_mask(const struct state *s, const struct kn_layer *y, const st
     }
 }
 
-/* Computes one step, from at->h to at->h_new; the input's sums of the step are already computed. */
+/* Computes one step, from at->h to at->h_new. The input's part of the step's sums must already have
+ * been computed. */
 static void take_step(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
                       int64_t n, int64_t in_chunk, const struct workspace *at)
 {
@@ -498,7 +499,7 @@ static enum rt_status rnn_run(struct rt_run *r)
 #define LIMITS                                                                                     \
     ((UINT64_C(1) << RT_RNN_LIMIT) | (UINT64_C(1) << RT_RNN_LIMIT_TOO) |                           \
      (UINT64_C(1) << RT_RNN_LENGTH))
-/* Counts the FLOPs: each time step multiplies the input and the state by the weights of all
+/* Counts the FLOPs. Each time step multiplies the input and the state by the weights of all
  * gates. */
 static double rnn_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
                         const struct rt_shape *out)

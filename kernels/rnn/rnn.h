@@ -26,7 +26,7 @@
  * readable. */
 struct kn_rnn_step {
     enum rt_cell_act gate_act, act;
-    float forget_bias, clip; /* c is clipped to [-clip, clip]; clip 0 means no clipping */
+    float forget_bias, clip; /* c is clipped to [-clip, clip], unless clip is 0 */
     int64_t rows, units, state_row;
     int64_t at[4];
     /* Sums of the input, plus the sums of the state unless `recurrent_sums` holds those. */
@@ -75,7 +75,7 @@ struct kn_layer {
     /* w_candidate holds the columns of the n_reset_before gates, and w only the columns of the
      * other gates. */
     bool separate_candidate;
-    /* A row that takes no step repeats its last output; before its first step it writes the input
+    /* A row that takes no step repeats its last output. Before its first step, it writes the input
      * `before`. */
     bool holds;
 };

@@ -68,8 +68,8 @@ static bool step_mask_fits(const struct rt_info *in, struct kn_layer *s)
             (broadcasts(&in[RT_RNN_BEFORE].shape, &rows, s->width) && rows == s->batch));
 }
 
-/* Returns whether a TensorFlow 1 layer with sequence lengths has valid shapes: its Select op
- * requires operands of equal shape and does not broadcast. */
+/* Returns whether a TensorFlow 1 layer with sequence lengths has valid shapes. The layer's Select
+ * op requires operands of equal shape and does not broadcast. */
 static bool lengths_fit(const struct rt_info *in, const struct kn_layer *s)
 {
     const struct rt_shape *lengths = &in[RT_RNN_MASK].shape;

@@ -15,7 +15,7 @@ enum how { TEXT, HASHED, KEYED }; /* KEYED: SparseCrossHashed */
 
 struct column {
     const struct rt_tensor *values;
-    const struct rt_tensor *indices; /* NULL if the column is dense; `values` is then a matrix */
+    const struct rt_tensor *indices; /* NULL if the column is dense, so that `values` is a matrix */
     /* index of the column's first value in the current row, and number of its values in this row */
     int64_t first, n;
     int64_t at; /* index of the column's value in the current combination */

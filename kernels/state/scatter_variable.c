@@ -85,7 +85,7 @@ static enum rt_status scatter_variable_multiply(enum rt_dtype dt, void *dst, con
     }
 }
 
-/* The minimum signed number divided by -1 overflows; the result wraps around to the minimum
+/* The minimum signed number divided by -1 overflows, and the result wraps around to the minimum
  * number. */
 #define BY_SIGNED(dt, T, a, b)   ((b) == -1 ? (T)(0 - (KN_U(dt))(a)) : (T)((a) / (b)))
 #define BY_UNSIGNED(dt, T, a, b) ((T)((a) / (b)))

@@ -45,7 +45,7 @@ static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_ten
     const struct rt_shape *s = rt_attr_shape(n, "shape");
     enum rt_status st = kn_check_container(n, err);
 
-    /* TensorFlow accepts a fully known shape or an unknown rank */
+    /* TensorFlow accepts only fully known shapes and shapes of unknown rank. */
     if (!st && s->rank >= 0 && !kn_shape_known(s))
         st = rt_fail(err, RT_INVALID_ARGUMENT, "Shape %s is not fully defined", KN_TEXT(s));
     if (!st)

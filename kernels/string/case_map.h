@@ -16,7 +16,7 @@ struct step {
     int every;
 };
 
-/* A character whose other case is two or three characters; unused elements of `to` are 0. */
+/* A character whose other case is two or three characters. Unused elements of `to` are 0. */
 struct several {
     uint32_t c, to[3];
 };

@@ -30,7 +30,7 @@ static inline struct rt_str *kn_out_strs(struct rt_run *r)
     return kn_out(r, 0, r->in[0].rank, r->in[0].dim);
 }
 
-/* Defines the entry of an op that computes one value from each string; the output has the input's
+/* Defines the entry of an op that computes one value from each string. The output has the input's
  * shape. */
 #define KN_EACH_STRING(symbol, op_, run_)                                                          \
     const struct kn_entry kn_##symbol = {                                                          \

@@ -172,7 +172,7 @@ static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up
     return b->failed ? kn_text_failed(b) : RT_OK;
 }
 
-/* Changes the case of ASCII letters; other bytes stay unchanged. */
+/* Changes the case of ASCII letters. Other bytes stay unchanged. */
 static enum rt_status change_ascii(struct rt_run *r, const struct rt_str *s, bool up,
                                    struct rt_str *out, int64_t *left)
 {

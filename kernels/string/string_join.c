@@ -1,5 +1,5 @@
-/* Ops that join strings: StringJoin joins several tensors, ReduceJoin the elements of one tensor
- * along axes. */
+/* StringJoin joins the strings of several tensors, and ReduceJoin the strings of one tensor along
+ * axes. */
 #include "kernels/string/each.h"
 #include "kernels/math/elementwise.h"
 #include "runtime/base/checked.h"

@@ -10,7 +10,7 @@
 
 struct ngrams {
     struct rt_span separator, left, right;
-    int64_t pad; /* the padding width; -1 means the n-gram's width minus one */
+    int64_t pad; /* the padding width, or -1 for the n-gram's width minus one */
     const int64_t *width;
     size_t n_widths;
     bool keep_short;

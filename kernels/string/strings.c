@@ -10,7 +10,7 @@ static bool is_utf8_unit(const struct rt_node *n)
     return rt_span_is(rt_attr_str(n, "unit"), "UTF8_CHAR");
 }
 
-/* Returns whether a byte begins a character: every byte does, even a malformed one, except UTF-8
+/* Returns whether a byte begins a character. Every byte does, even a malformed one, except UTF-8
  * continuation bytes. */
 static bool begins_char(char c)
 {
@@ -86,7 +86,7 @@ static enum rt_status substr_infer(struct rt_infer *x)
     return kn_broadcast(&x->out[0].shape, &x->in[0].shape, p, x->err);
 }
 
-/* Sets *at to the offset of character `pos` of s; a negative `pos` counts from the end. Returns
+/* Sets *at to the offset of character `pos` of s. A negative `pos` counts from the end. Returns
  * false if there is no such character. */
 static bool char_offset(const char *s, size_t n, int64_t pos, size_t *at)
 {

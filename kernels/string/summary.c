@@ -139,15 +139,15 @@ static int64_t limit_of(const struct rt_tensor *t, int64_t max_entries)
     return max_entries < 0 || max_entries > n ? n : max_entries;
 }
 
-/* Returns whether TensorFlow writes no text: for a boolean tensor of which no element is shown, it
+/* Returns whether TensorFlow writes no text. For a boolean tensor of which no element is shown, it
  * writes neither brackets nor dots. */
 static bool is_silent(const struct rt_tensor *t, int64_t limit)
 {
     return t->dtype == RT_BOOL && limit == 0;
 }
 
-/* Returns whether TensorFlow cannot format the tensor's type: it then writes a row of question
- * marks, whatever the shape. */
+/* Returns whether TensorFlow cannot format values of the tensor's type, and writes a row of
+ * question marks for them, whatever the shape. */
 static bool is_opaque(const struct rt_tensor *t)
 {
     const enum rt_dtype dt = kn_dtype(t);
@@ -182,8 +182,8 @@ void kn_summarize(struct rt_bytes *out, const struct rt_tensor *t, int64_t max_e
         rt_bytes_adds(out, "...");
 }
 
-/* The state of kn_summarize_v2. `edge` is the number of items shown at both ends of each dimension;
- * if negative, all items are shown. */
+/* The state of kn_summarize_v2. `edge` is the number of items shown at both ends of each dimension.
+ * If `edge` is negative, all items are shown. */
 struct summary {
     struct rt_run *r;
     struct rt_bytes *out;
