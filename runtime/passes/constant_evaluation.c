@@ -64,7 +64,7 @@ static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
         .alone = true,
     };
     struct rt_tensor result = {0};
-    /* Sets the same floating-point mode as in a run. */
+    /* Sets the floating-point mode that runs have. */
     const unsigned before = rt_flush_subnormals();
     enum rt_status st = rt_fold_node(&shared, n, in, k_out, &result, err);
     rt_restore_subnormals(before);

@@ -25,8 +25,8 @@ enum rt_status rt_plan_fold(struct rt_session *s, const struct pl_node *n,
 void rt_info_of(struct rt_info *x, const struct rt_tensor *t);
 bool rt_shape_is_exact(const struct rt_shape *s);
 /* Evaluates a pure step that has one small output, if its inputs are constant or only their shapes
- * matter. Sets *no_memory, and never clears it, if an allocation was refused: the value then stays
- * unknown. */
+ * matter. If an allocation is refused, sets *no_memory, and the value stays unknown. *no_memory is
+ * never cleared. */
 bool rt_plan_evaluate(struct rt_session *s, const struct rt_plan_step *n, const struct rt_info *in,
                       const struct rt_info *out, struct rt_tensor *result, bool *no_memory);
 

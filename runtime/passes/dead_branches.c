@@ -336,7 +336,7 @@ enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct
 
     *changed = false;
     if (!allocate(&w))
-        goto end; /* if memory runs out, the pass is skipped and the plan is only slower */
+        goto end; /* Without memory the pass is skipped, which only makes the plan slower. */
     find_dead(&w);
     if (!is_possible(&w))
         goto end;

@@ -1,4 +1,5 @@
-/* Makes a plan from a graph: steps in topological order, value indexes, kernels. */
+/* Makes a plan from a graph: orders the steps topologically, numbers the values and finds the
+ * kernels. */
 #include <stdlib.h>
 
 #include "runtime/passes/passes.h"

@@ -14,7 +14,7 @@
 #include "runtime/ir/subgraph.h"
 #include "runtime/session/resource.h"
 
-/* Returns the variable of a constant handle if the variable may be frozen; otherwise NULL. */
+/* Returns the variable of a constant handle if the variable may be frozen, and otherwise NULL. */
 static struct rt_variable *frozen_variable(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *from = &g->node[e.node];
@@ -26,8 +26,8 @@ static struct rt_variable *frozen_variable(const struct pl_graph *g, struct pl_e
     return v;
 }
 
-/* Replaces input k of node i with the value of `v`: a constant of the type of `like`'s first
- * output. */
+/* Replaces input k of node i with a constant that holds the value of `v`, of the type of `like`'s
+ * first output. */
 static enum rt_status put_value(struct pl_graph *g, int i, int k, struct rt_variable *v,
                                 const struct rt_node *like, bool is_ref, struct rt_error *err)
 {

@@ -26,7 +26,7 @@ struct edges {
 
 /* A branch, or several branches that are functionalised together because edges connect them. */
 struct component {
-    struct pl_side of;        /* the predicate; its `taken` is unused */
+    struct pl_side of;        /* the predicate, of which `taken` is not used */
     struct pl_edge by;        /* the predicate, as the edge that a Switch reads */
     struct pl_condition rest; /* the conditions under which the entire component is alive */
     int frame;

@@ -54,9 +54,10 @@ struct loop {
     /* The loop that is being examined. */
     int cond, at;
     struct variable v[MAX_VARIABLES];
-    int n_variables, n_changing; /* variables of the loop; those that change come first */
-    uint8_t *mark;               /* per node: bits IN_CONDITION, IN_BODY, OF_FRAME and LIVES */
-    int *own, n_own;             /* nodes that have a mark */
+    /* number of variables of the loop, and number of those that change, which come first */
+    int n_variables, n_changing;
+    uint8_t *mark;     /* per node: bits IN_CONDITION, IN_BODY, OF_FRAME and LIVES */
+    int *own, n_own;   /* nodes that have a mark */
     int *variable_of;  /* per node: the variable of a Merge, a Switch or a constant Enter */
     int *copy;         /* per node: its index in the subgraph that is being made */
     int *used, n_used; /* free constants of which the current subgraph has a copy */
@@ -265,7 +266,7 @@ static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
 }
 
 /* Returns whether a control edge from `ctrl` only signals that an iteration has begun, or that a
- * variable has a value: it comes from a node that runs in every iteration. */
+ * variable has a value, because `ctrl` runs in every iteration. */
 static bool waits_well(const struct loop *l, int ctrl)
 {
     return !(l->mark[ctrl] & OF_FRAME) || l->variable_of[ctrl] >= 0;

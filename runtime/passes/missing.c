@@ -64,7 +64,7 @@ static enum rt_status note_body(struct rt_session *s, const struct rt_func_ref *
     return RT_OK;
 }
 
-/* Adds the functions that node n runs: only the runtime's own calls, branches and loops run
+/* Adds the functions that node n runs. Only the runtime's own calls, branches and loops run
  * functions. */
 static enum rt_status note_bodies(struct rt_session *s, const struct rt_node *n,
                                   struct rt_missing_list *list, struct missing_body **todo,

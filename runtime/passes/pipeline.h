@@ -21,7 +21,7 @@ enum pl_repeat {
     PL_FUNCTIONALISE,
 };
 
-/* The graphs that a pass works on; 0 means all graphs. */
+/* The graphs that a pass works on, or 0 for all graphs. */
 enum {
     PL_ON_FUSED = 1,  /* the graphs of sessions that fuse and have no device except the CPU */
     PL_ON_SERVED = 2, /* all graphs except those of restore and init (rt_call_spec.is_load) */

@@ -254,7 +254,8 @@ static bool infer(struct walk *w, struct visit *x, int s)
                          .err = &err};
     if (!x->op->infer)
         return true;
-    /* Other callers of infer pass exact inputs; the inputs of this call may have unknown ranks. */
+    /* Unlike other callers of infer, this call may have inputs of unknown rank, which infer does
+     * not accept. */
     for (int k = 0; k < n->n_in; k++)
         if (x->in[s][k].shape.rank < 0 && x->in[s][k].dtype != RT_RESOURCE &&
             x->in[s][k].dtype != RT_VARIANT)
@@ -509,8 +510,8 @@ static void find_dependence(struct walk *w, struct visit *x)
             rt_extreme_of_output(x->op, x->n->n_in, x->in[0], x->in_dep, x->in_extreme);
 }
 
-/* Returns whether the op's effect allows merging: the op must fail for a batch exactly when it
- * fails for a part of the batch. */
+/* Returns whether the op's effect allows merging, which requires that the op fails for a batch
+ * exactly when it fails for a part of the batch. */
 static bool has_effect_of_parts(const struct walk *w, const struct visit *x)
 {
     static const char *const prints[] = {"Print", "PrintV2", NULL}; /* print ops never fail */
@@ -705,8 +706,8 @@ static bool has_rows_in_outputs(const struct walk *w)
     return true;
 }
 
-/* Returns whether the plan is row-wise for one length: `other` is the length of the unknown
- * dimensions of the feeds except dimension 0. */
+/* Returns whether the plan is row-wise if the unknown dimensions of the feeds, except dimension 0,
+ * have the length `other`. */
 static bool is_rowwise_for(const struct rt_plan *p, const struct rt_shape *shapes, int64_t other,
                            bool *is_refused, struct rt_error *why)
 {

@@ -59,7 +59,8 @@ static struct pl_edge through_identities(struct pl_graph *g, const unsigned char
             break;
         e = n->in[e.out];
     }
-    while (hops-- > 0) { /* path compression: later readers of this path follow it in one hop */
+    /* path compression, by which later readers of this path follow it in one hop */
+    while (hops-- > 0) {
         struct pl_edge *in = &g->node[at.node].in[at.out];
         at = *in;
         *in = e;
@@ -124,8 +125,8 @@ static unsigned char *mark_effects(const struct pl_graph *g)
     return mark;
 }
 
-/* Removes control edges from nodes that have no effect and no ancestor with an effect: these edges
- * order nothing. */
+/* Removes control edges from nodes that have no effect and no ancestor with an effect, because
+ * these edges order nothing. */
 static void drop_idle_control(struct pl_graph *g, const unsigned char *mark)
 {
     for (int i = 0; mark && i < g->n; i++) {
@@ -152,8 +153,8 @@ static bool all_constant(const struct pl_graph *g, const struct pl_node *n)
     return bytes <= MAX_FOLDED_BYTES;
 }
 
-/* Computes output k of the node from its constants. Returns false if it could not be computed; the
- * node is then computed in the runs. */
+/* Computes output k of the node from its constants. Returns false if the output could not be
+ * computed and must be computed in the runs. */
 static bool fold(struct pl_graph *g, int i, int k, struct rt_tensor *out)
 {
     struct pl_node *n = &g->node[i];
@@ -187,7 +188,7 @@ static bool fold_node(struct pl_graph *g, int i)
     return true;
 }
 
-/* Folds a node with several outputs: each output that is read becomes a separate constant. */
+/* Folds a node with several outputs. Each output that is read becomes a separate constant. */
 static bool fold_outputs(struct pl_graph *g, int i)
 {
     enum { MOST = 8 };
@@ -228,8 +229,9 @@ static bool fold_outputs(struct pl_graph *g, int i)
 static bool fold_all(struct pl_graph *g)
 {
     bool any = false, again = true;
-    /* Nodes mostly come before the nodes that they read (pl_extract goes backwards), so the
-     * traversal goes from the end; the remaining nodes are folded in the next round. */
+    /* Nodes mostly come before the nodes that they read, because pl_extract works backwards. The
+     * traversal therefore starts at the end. Nodes that it cannot fold yet are folded in the next
+     * round. */
     for (int round = 0; again && round < 8; round++) {
         again = false;
         for (int i = g->n - 1; i >= 0; i--) {

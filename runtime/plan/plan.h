@@ -86,7 +86,7 @@ struct rt_plan_step {
     uint8_t effect; /* enum rt_effect of the op */
     /* bit k is set if the step has sub-plans that contain an op of effect k */
     uint8_t effects;
-    uint8_t device; /* index into the session's devices; 0 is the CPU */
+    uint8_t device; /* index into the session's devices, where 0 is the CPU */
     /* Whether the step is a PL_IF or PL_WHILE that was functionalised from Switch or loop nodes. */
     bool was_switch;
     /* The node's attributes and types. NULL for a PL_COPY, and for a step without an op that only
@@ -124,7 +124,7 @@ struct rt_plan {
     int n_values;
     const struct rt_tensor **constant; /* per value: its constant tensor, or NULL */
     int n_feeds, n_fetches;
-    int *feed_value;  /* value index of each feed; -1 if no step reads the feed */
+    int *feed_value;  /* value index of each feed, or -1 if no step reads the feed */
     int *fetch_value; /* value index of each fetch */
     uint8_t *feed_dtype, *fetch_dtype;
     /* bit k is set if the plan or a plan inside it has a step of enum rt_effect k */
@@ -158,7 +158,7 @@ struct rt_plan_box {
     int generation;
     /* The callable's mu guards row_analyses and analyse_again_ns. */
     struct rt_row_analyses row_analyses;
-    /* The earliest time of the next row-wise analysis after one that ran out of memory; 0 if an
+    /* The earliest time of the next row-wise analysis after one that ran out of memory, or 0 if an
      * analysis may start immediately. */
     int64_t analyse_again_ns;
     atomic_int refs;

@@ -1,4 +1,5 @@
-/* The scratch memory of a context: grows as a run needs more, and is charged to the run's pool. */
+/* The scratch memory of a context, which grows as runs need more, and which is charged to the run's
+ * pool. */
 #include <stdlib.h>
 #include <sys/mman.h>
 

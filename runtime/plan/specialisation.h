@@ -89,8 +89,8 @@ struct rt_specialisation {
     struct rt_specialisation *next;
     struct rt_plan *plan;
     int begin, end;
-    /* If positive, this specialisation has no steps of its own: another specialisation runs the
-     * batch, micro_batch rows at a time. It then has at most RT_MICRO_BATCH_ARGS feeds and
+    /* If positive, this specialisation has no steps of its own, and another specialisation runs the
+     * batch, micro_batch rows at a time. The plan then has at most RT_MICRO_BATCH_ARGS feeds and
      * fetches. */
     int64_t micro_batch;
     atomic_int refs;
@@ -134,7 +134,7 @@ void rt_instances_free(struct rt_context *c);
 /* Moves the instances of retired specialisations to the front of *list, for
  * rt_instances_free_list. */
 void rt_instances_take_retired(struct rt_context *c, struct rt_instance **list);
-/* Frees instances that belong to no context; NULL is allowed. */
+/* Frees instances that belong to no context. `list` may be NULL. */
 void rt_instances_free_list(struct rt_instance *list);
 
 /* ---- the specialisations of a plan ---- */

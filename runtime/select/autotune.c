@@ -24,7 +24,7 @@
 enum { LOCK_TRIES = 200, LOCK_NS = 10000000 };
 
 struct rt_autotune {
-    char *path; /* path of the file; NULL if the cache has no file */
+    char *path; /* path of the file, or NULL if the cache has no file */
     struct rt_mutex mu;
     /* maps keys to kernel names, which are allocated by malloc; guarded by mu */
     struct rt_map known;

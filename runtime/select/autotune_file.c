@@ -11,7 +11,7 @@
 #include "runtime/base/log.h"
 #include "runtime/files/file.h"
 
-/* The beginning of the first line of a file, in all versions. */
+/* The beginning of the first line of an autotune file of any version. */
 #define FIRST_WORDS "slipway autotune "
 
 /* Fails with the system's text for errno `number`, and the status that rt_fail_errno gives it. */
@@ -22,8 +22,8 @@ static enum rt_status fail(struct rt_error *err, const char *path, const char *w
     return rt_fail(err, st, "%s %s: %s", path, what, strerror_r(number, words, sizeof words));
 }
 
-/* Checks that the directory of the file is writable: saving makes a new file beside PATH and
- * renames it. */
+/* Checks that the directory of the file is writable, because saving makes a new file beside PATH
+ * and renames it. */
 static enum rt_status check_folder(const char *path, struct rt_error *err)
 {
     const char *slash = strrchr(path, '/');

@@ -1,4 +1,4 @@
-/* Finds the kernels that may run a node: those of its op for its device and types. */
+/* Finds the kernels of a node's op that support the node's device and types. */
 #include <string.h>
 
 #include "runtime/core/kernel.h"

@@ -28,7 +28,7 @@ struct pl_chooser {
     struct rt_map held;   /* maps a struct held_key to a struct rt_kernel; guarded by mu */
     struct rt_map reason; /* maps a struct held_key to a reason in the arena; guarded by mu */
     struct rt_arena *arena;
-    /* Generated constants for benchmarks; NULL while a benchmark uses them; guarded by mu. */
+    /* Generated constants for benchmarks, or NULL while a benchmark uses them. Guarded by mu. */
     struct rt_pack *packs;
     bool sealed;      /* guarded by mu */
     int64_t left_ns;  /* time left for benchmarks; guarded by mu */
@@ -161,7 +161,7 @@ struct held_key {
     const struct rt_op *op;
 };
 
-/* Makes the key of a choice: the largest constant, which is the one that is packed, and the op.
+/* Makes the key of a choice from the op and the largest constant, which is the one that is packed.
  * Returns false if the node has no constant. */
 static bool held_key(const struct rt_prep *prep, struct held_key *key)
 {

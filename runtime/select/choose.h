@@ -25,9 +25,10 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
 
 /* The state shared by all choices of a session. */
 struct pl_chooser;
-struct pl_chooser *pl_chooser_new(void); /* makes a chooser; returns NULL if memory runs out */
+struct pl_chooser *pl_chooser_new(void); /* makes a chooser, or returns NULL if memory runs out */
 void pl_chooser_free(struct pl_chooser *c);
-/* Makes later choices follow the rules or earlier choices. */
+/* From this call on, a choice follows an earlier choice for the same constant, if there is one, and
+ * otherwise the rule. */
 void pl_chooser_seal(struct rt_session *s);
 
 #endif

@@ -42,7 +42,7 @@ struct rt_prepared {
     int64_t *key;
     bool is_cached;
     int8_t *alias;
-    int8_t *rank; /* rank of each output; -1 if it is known only when the node has run */
+    int8_t *rank; /* rank of each output, or -1 if it is known only when the node has run */
     int64_t (*dim)[RT_MAX_RANK];
     void *blocks; /* linked list of the memory that rt_prep_alloc allocated */
     size_t bytes; /* total size of `blocks`, in bytes */
@@ -66,9 +66,9 @@ bool rt_prepared_bytes(const struct rt_prepared *p, int o, size_t *bytes);
  * may multiply the dimensions. */
 enum rt_status rt_infer_shapes(struct rt_infer *x);
 /*
- * These functions prepare a kernel in two steps: rt_prepared_infer finds the shapes,
- * rt_prepared_choose the kernel. `info` has n_in inputs, with the values that rt_infer may see (in
- * the second step: rt_prep), followed by n_out outputs, which are filled in.
+ * These functions prepare a kernel in two steps. rt_prepared_infer finds the shapes, and
+ * rt_prepared_choose the kernel. `info` has n_in inputs, with the values that rt_infer (in the
+ * second step, rt_prep) may see, followed by n_out outputs, which are filled in.
  */
 enum rt_status rt_prepared_infer(struct rt_session *session, struct rt_plan_step *n, int n_key,
                                  const int64_t *key, struct rt_info *info, struct rt_prepared **out,

@@ -86,12 +86,12 @@ size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_session *
 
 /* ---- specialisations ---- */
 
-/* Returns whether `bytes` more bytes are within the bound on specialisations. Nothing is reserved:
- * sessions that call this at the same time may all get true. */
+/* Returns whether `bytes` more bytes are within the bound on specialisations. Nothing is reserved,
+ * so sessions that call this function at the same time may all get true. */
 bool rt_idle_cache_fits_specialisation(const struct rt_idle_cache *k, size_t bytes);
 /* Returns the number of specialisations of all sessions. */
 int rt_idle_cache_specialisations(const struct rt_idle_cache *k);
-/* These functions add a specialisation to the counts, or subtract one. Adding never fails: each
+/* These functions add a specialisation to the counts, or subtract one. Adding never fails, so each
  * session may exceed the bound by a little. */
 void rt_idle_cache_add_specialisation(struct rt_idle_cache *k, size_t bytes);
 void rt_idle_cache_remove_specialisation(struct rt_idle_cache *k, size_t bytes);

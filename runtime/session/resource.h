@@ -59,10 +59,10 @@ enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
                                                            struct rt_error *err),
                                   void *arg, const struct rt_state *state, struct rt_error *err);
 /*
- * Functions for the compiler. A variable is mutable if a served signature writes it: no plan may
- * then use its value as a constant. rt_variable_freeze reads the value and marks the variable as
- * frozen, which means that a plan holds the value as a constant. The next write to a frozen
- * variable makes it mutable and calls on_write, once.
+ * Functions for the compiler. A variable is mutable if a served signature writes it, so that no
+ * plan may use its value as a constant. rt_variable_freeze reads the value and marks the variable
+ * as frozen, which means that a plan holds the value as a constant. The next write to a frozen
+ * variable makes the variable mutable and calls on_write once.
  */
 bool rt_variable_is_mutable(struct rt_variable *v);
 void rt_variable_set_mutable(struct rt_variable *v);

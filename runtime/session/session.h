@@ -27,7 +27,7 @@ struct rt_idle_cache;
 struct rt_pass_dump {
     void (*put)(void *arg, const char *text, size_t n);
     void *arg;
-    const char *pass; /* name of the passes to dump; NULL for all passes */
+    const char *pass; /* name of the passes to dump, or NULL for all passes */
 };
 /* Returns the name of the i-th pass, or NULL if i is past the last. */
 const char *rt_pass_name(int i);
@@ -90,7 +90,7 @@ struct rt_call_spec {
     const char *const *fetches;
     const char *const *targets;
     int n_feeds, n_fetches, n_targets;
-    /* True for restore and init ops: variables that this callable writes do not become mutable, so
+    /* True for restore and init ops. Variables that this callable writes do not become mutable, so
      * they may still be constants of plans. */
     bool is_load;
     /* Whether a client named the tensors and nodes; if not, they are those of signatures. Only the
@@ -118,8 +118,8 @@ struct rt_run_options {
      * because memory for the analysis is available. */
     bool is_merged;
 };
-/* Returns RT_CANCELLED or RT_DEADLINE_EXCEEDED if a run with these options should end. For code
- * that prepares the feeds of a run (runtime/exec/run_options.c). */
+/* Returns RT_CANCELLED or RT_DEADLINE_EXCEEDED if a run with these options should end. Code that
+ * prepares the feeds of a run calls this function (runtime/exec/run_options.c). */
 enum rt_status rt_run_options_check(const struct rt_run_options *options, struct rt_error *err);
 
 /*
@@ -143,8 +143,8 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
  *   options.compiles_inline      the thread of the run
  */
 void rt_callable_request_compilation(struct rt_callable *c, const struct rt_shape *shapes);
-/* Compiles the shapes in the queue and returns the number of compilations. The call is slow; runs
- * may continue meanwhile. */
+/* Compiles the shapes in the queue and returns the number of compilations. The call is slow, and
+ * runs may continue in the meantime. */
 int rt_session_compile(struct rt_session *s);
 /* For the loader: between a call with `yes` true and a call with `yes` false, the background
  * compiler does not compile for the session, and a shape is compiled at its first occurrence.
@@ -152,7 +152,7 @@ int rt_session_compile(struct rt_session *s);
  * else uses the session while it is loaded. */
 void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled);
 /* Returns whether feeds with `rows` rows, of any inner shape, are compiled, at least for the first
- * segment of the plan. Never waits; the result may be out of date. */
+ * segment of the plan. Never waits, so the result may be out of date. */
 bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);
 
 /* Returns whether the callable changes state or may block, and therefore runs alone. */
@@ -176,7 +176,7 @@ enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
 bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes,
                             struct rt_error *why);
 
-/* Admits the weights of a checkpoint that holds `bytes` bytes of weights: restored weights may
+/* Admits the weights of a checkpoint that holds `bytes` bytes of weights. Restored weights may then
  * occupy state_memory_limit bytes in addition to `bytes` (runtime/session/state.h). Called once,
  * before the first run. */
 void rt_session_admit_weights(struct rt_session *s, int64_t bytes);

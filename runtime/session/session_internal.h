@@ -38,7 +38,7 @@ struct rt_session {
     struct rt_map callables;   /* maps keys to struct rt_callable; guarded by mu */
     /* whether the session serves; guarded by mu; changed only while nothing else runs */
     bool serving;
-    /* Generation of the plans: incremented when a frozen variable is written. */
+    /* Generation of the plans, which is incremented when a frozen variable is written. */
     _Atomic int generation;
     _Atomic int64_t runs, nodes_run, packed_bytes;
     /* total size of the prepared kernels that nodes cache for tier 0, in bytes */
@@ -53,7 +53,8 @@ struct rt_session {
     struct rt_state folded;            /* counts the memory of constants that folding has made */
     _Atomic int64_t fold_ns;           /* total time that is left for all folds of the session */
     uint64_t entropy;
-    /* Pointer to rt_session_compile, which is in a folder above this one; set by rt_session_new. */
+    /* Pointer to rt_session_compile, which is in a folder above this one. rt_session_new sets the
+     * pointer. */
     int (*compile)(struct rt_session *s);
     /* Guards the members down to is_loading, and the segments of all plans. */
     struct rt_mutex spec_mu;

@@ -108,8 +108,8 @@ enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *
     return st;
 }
 
-/* Returns whether no run allocated the buffer: it is not from a pool, or is from the pool of
- * weights. */
+/* Returns whether the buffer was not allocated by a run, because it is from no pool or from the
+ * pool of weights. */
 static bool is_foreign(const struct rt_state *s, const struct rt_buffer *b)
 {
     const struct rt_pool *pool = b->kind == RT_BUF_HEAP ? atomic_load(&b->pool) : NULL;

@@ -20,7 +20,7 @@
 
 struct rt_state {
     struct rt_pool *pool;
-    struct rt_pool *weights; /* pool of restored weights; NULL if there are none */
+    struct rt_pool *weights; /* pool of restored weights, or NULL if there are none */
     bool is_serving;         /* whether the session serves; changed only while no run is active */
 };
 
@@ -44,10 +44,10 @@ void rt_state_serve(struct rt_state *s, size_t more);
  * is freed.
  */
 
-/* Sets *out to a reference to `t`, whose memory moves into the state; or to a copy, if the memory
- * of `t` was not allocated by a run (borrowed, foreign, lazy, a constant) or if `t` is a small part
- * of its buffer. While a session is loaded, memory that belongs to the model is shared and does not
- * move. Returns RT_UNIMPLEMENTED if `t` holds objects (see state.c). */
+/* Sets *out to a reference to `t`, whose memory moves into the state. Sets *out to a copy instead
+ * if the memory of `t` was not allocated by a run (borrowed, foreign, lazy, a constant) or if `t`
+ * is a small part of its buffer. While a session is loaded, memory that belongs to the model is
+ * shared and does not move. Returns RT_UNIMPLEMENTED if `t` holds objects (see state.c). */
 enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
                              const struct rt_tensor *t, const struct rt_tensor *old,
                              struct rt_error *err);
