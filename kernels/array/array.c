@@ -397,7 +397,8 @@ struct b16 {
                 d[i * ds] = s[i * ss];                                                             \
         }                                                                                          \
     }                                                                                              \
-    /* dst is contiguous along dimension 1, src along 0; square blocks keep both in the cache. */  \
+    /* dst is contiguous along dimension 1, and src along dimension 0. Square blocks keep both in  \
+     * the cache. */                                                                               \
     static void transpose_##N(void *dst, int64_t d0, const void *src, int64_t s1, int64_t n0,      \
                               int64_t n1)                                                          \
     {                                                                                              \

@@ -60,7 +60,7 @@ enum rt_status kn_bad_indices(const struct rt_node *n, bool *skips, struct rt_er
 
 /* ---- positions ---- */
 
-/* Formats the position of element i of t, as "[1,0]"; the text is empty for a scalar. */
+/* Formats the position of element i of t, as "[1,0]". The text is empty for a scalar. */
 const char *kn_place_text(char *buf, size_t n, const struct rt_tensor *t, int64_t i);
 /*
  * Reports that the i-th tuple of `depth` indices lies outside of `into`: "indices[1] = [0, 7] does

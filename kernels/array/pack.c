@@ -1,4 +1,4 @@
-/* Pack stacks tensors of one shape along a new axis; Unpack splits a tensor along an axis. */
+/* Pack stacks tensors of one shape along a new axis, and Unpack splits a tensor along an axis. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 

@@ -1,5 +1,5 @@
-/* DynamicPartition distributes slices over its outputs by partition number; DynamicStitch merges
- * slices by index. */
+/* DynamicPartition distributes slices over its outputs by partition number, and DynamicStitch
+ * merges slices by index. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 

@@ -4,7 +4,7 @@
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
-/* Items are slices of a tensor along one axis; the tensor is viewed as [outer, n, inner]. */
+/* Items are slices of a tensor along one axis. The tensor is viewed as [outer, n, inner]. */
 struct items {
     const struct rt_tensor *t;
     int64_t outer, n, inner;

@@ -148,7 +148,7 @@ enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
 
 /* ---- im2col ---- */
 
-/* Copies terms [from, to) of the window whose first tap lies at (y, x) of an image; taps outside
+/* Copies terms [from, to) of the window whose first tap lies at (y, x) of an image. Taps outside
  * the image become zeros. */
 static void im2col_row(const struct state *s, const float *image, int64_t y, int64_t x,
                        int64_t from, int64_t to, float *dst)

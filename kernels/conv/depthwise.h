@@ -25,8 +25,8 @@ struct kn_depthwise {
     const struct kn_depthwise_loops *loops; /* set by kn_depthwise_init */
 };
 
-/* Returns whether the loops support the shape: windows of 3 or 5 columns with stride 1 or 2, and at
- * least as many channels as a vector has lanes. */
+/* Returns whether the loops support the shape. The windows must have 3 or 5 columns and stride 1 or
+ * 2, and there must be at least as many channels as a vector has lanes. */
 bool kn_depthwise_init(struct kn_depthwise *d);
 bool kn_depthwise_activates(enum rt_activation act);
 /*

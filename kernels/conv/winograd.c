@@ -75,7 +75,7 @@ size_t kn_winograd_scratch_bytes(const struct kn_winograd *w)
     return kn_winograd_tiles_workspace_bytes(&w->tiles) + kn_winograd_patch_bytes(w);
 }
 
-/* Returns the inputs of a tile: in place, or, if the tile extends beyond the image, copied to
+/* Returns the inputs of a tile, either in place or, if the tile extends beyond the image, copied to
  * `patch` with zeros around them. */
 static const float *inputs_of(const struct kn_winograd *w, const float *src,
                               struct kn_winograd_tile t, float *patch, int64_t *row)

@@ -28,7 +28,7 @@ struct kn_winograd_1d {
     /* Padding before the first pixel along the window's axis. There is no padding along the other
      * axis. */
     int64_t before;
-    /* The caller sets the members from batch to cores; kn_winograd_1d_init sets the others. */
+    /* The caller sets the members from batch to cores, and kn_winograd_1d_init sets the others. */
     struct kn_winograd_tiles tiles;
     /* set by kn_winograd_1d_init */
     const struct kn_winograd_1d_loops *loops;

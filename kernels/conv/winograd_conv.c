@@ -15,7 +15,7 @@ struct state {
     bool empty;
     /* offset in scratch memory of the output before a broadcast residual is added */
     size_t broadcast_at;
-    /* If by_blocks is set, each core has scratch memory for a block of its own; else the cores
+    /* If by_blocks is set, each core has scratch memory for a block of its own. Otherwise the cores
      * share the memory of one block, and each has a patch. */
     struct kn_winograd_sharding sharding;
 };

@@ -35,7 +35,7 @@ dnnl_status_t kn_dnnl_attr(dnnl_primitive_attr_t *out);
 enum rt_status kn_dnnl_fail(struct rt_error *err, dnnl_status_t s, const char *what);
 
 /*
- * Creates p->prim from an op descriptor and sets its scratch size; `attr` may be NULL. A primitive
+ * Creates p->prim from an op descriptor and sets its scratch size. `attr` may be NULL. A primitive
  * that oneDNN implements only by slow reference code is refused as unimplemented. The caller sets
  * n, arg and md, and uses kn_dnnl_md for memory layouts that the descriptor left open.
  */

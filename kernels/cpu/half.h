@@ -46,7 +46,7 @@ static inline struct kn_bfloat kn_to_bf16(float f)
 static inline float kn_from_f16(struct kn_half h)
 {
     const uint32_t sign = (uint32_t)(h.bits & 0x8000) << 16, rest = h.bits & 0x7fff;
-    /* For normal numbers, the exponent's bias moves from 15 to 127; for infinities and NaN, the
+    /* For normal numbers, the exponent's bias moves from 15 to 127, and for infinities and NaN, the
      * exponent moves from 31 to 255. Subnormal numbers are exact multiples of 2^-24. */
     const uint32_t normal = (rest << 13) + ((127 - 15) << 23);
     const uint32_t special = (rest << 13) | 0x7f800000;

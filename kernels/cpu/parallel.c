@@ -88,7 +88,7 @@ struct shards {
     atomic_bool failed;
 };
 
-/* Runs on each core: computes shards until none is left. */
+/* Runs on each core, and computes shards until none is left. */
 static void do_shards(void *arg, int64_t slot)
 {
     struct shards *p = arg;

@@ -1,7 +1,7 @@
 /*
  * Runs the loops of kernels in parallel on idle cores. A range of rows (or of anything else) is
- * split into shards; a small range is not split and runs on the calling thread. A row's result must
- * not depend on where the range is split.
+ * split into shards. A small range is not split, and runs on the calling thread. A row's result
+ * must not depend on where the range is split.
  */
 #ifndef KN_CPU_PARALLEL_H
 #define KN_CPU_PARALLEL_H
@@ -24,7 +24,7 @@ static inline int64_t kn_min_i64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Returns the number of shards of `size` that n is split into; the last shard may be smaller. */
+/* Returns the number of shards of `size` that n is split into, of which the last may be smaller. */
 static inline int64_t kn_div_up(int64_t n, int64_t size)
 {
     return n > 0 ? (n - 1) / size + 1 : 0;

@@ -1,6 +1,6 @@
 /*
  * KN_UNROLL precedes a loop with a constant trip count, so that the array that it indexes stays in
- * registers. It is empty under sanitizers: their instrumentation makes each iteration so large that
+ * registers. It is empty under sanitizers, whose instrumentation makes each iteration so large that
  * compilation would take minutes.
  */
 #ifndef KN_CPU_UNROLL_H

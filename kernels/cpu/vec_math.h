@@ -72,7 +72,7 @@ static inline float kn_absf(float x)
 #define KN_LN2      0x1.62e430p-1f
 #define KN_LN2_HIGH 0x1.62e4p-1f
 #define KN_LN2_LOW  0x1.7f7d1cp-20f
-/* Below KN_EXP_LEAST, exp is below the smallest normal number; from KN_EXP_MOST on, it is
+/* Below KN_EXP_LEAST, exp is below the smallest normal number, and from KN_EXP_MOST on, it is
  * infinite. */
 #define KN_EXP_LEAST (-0x1.5d58a0p6f)
 #define KN_EXP_MOST  0x1.62e430p6f
@@ -173,7 +173,7 @@ static inline float kn_erf_f32(float x)
     p = p * z + 1.128378275e-01f;
     p = p * z - 3.761263848e-01f;
     p = p * z + 1.128379167e+00f;
-    /* For a > 1, a polynomial gives -log(1 - erf(a)); from 4 on, erf is 1. */
+    /* For a > 1, a polynomial gives -log(1 - erf(a)). From a = 4 on, erf(a) is 1. */
     /* With the constant 4, gcc would compile ?: to a branch instead of a selection. */
     const float c = kn_select(a > 4.0f, 4.0f, a);
     float q = 2.168710718e-05f;

@@ -18,7 +18,8 @@ enum {
     /* number of columns that are added up together in the last columns of a row, of which there are
      * fewer than WIDTH */
     FEW = 16,
-    /* number of rows per partial sum; partial sums reduce the rounding error of long sums */
+    /* number of rows per partial sum; adding partial sums reduces the rounding error of long
+     * sums */
     ROWS = 64,
 };
 

@@ -91,7 +91,7 @@ struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_
     return &kept->run;
 }
 
-/* Returns the output's shape without the epilogue; its rank is -1 if the shape is unknown. */
+/* Returns the output's shape without the epilogue, with rank -1 if the shape is unknown. */
 static struct rt_shape unfused_shape(const struct rt_node *n, const struct rt_info *in)
 {
     struct rt_error ignored = {.arena = NULL};
@@ -235,8 +235,8 @@ static inline float gelu_tanh(float x)
     X(GELU, kn_gelu_f32(x))                                                                        \
     X(GELU_TANH, gelu_tanh(x))
 
-/* act_NAME applies the activation to `rows` rows of n elements, `ld` apart; act_sum_NAME applies it
- * to y + r. */
+/* act_NAME applies the activation to `rows` rows of n elements, `ld` apart, and act_sum_NAME
+ * applies it to y + r. */
 #define LOOPS(NAME, EXPR)                                                                          \
     KN_CLONES static void act_##NAME(float *y, int64_t rows, int64_t n, int64_t ld, float a)       \
     {                                                                                              \

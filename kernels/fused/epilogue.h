@@ -66,7 +66,7 @@ void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r));
  * Returns INTERNAL if the node's epilogue text contains an unknown word. */
 enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p,
                                    size_t *broadcast_bytes);
-/* Returns the memory that the kernel writes: the output, or `scratch` if the residual is
+/* Returns the memory that the kernel writes, which is the output, or `scratch` if the residual is
  * broadcast. */
 float *kn_epilogue_output(const struct kn_epilogue *t, const struct rt_run *r, void *scratch);
 
@@ -110,7 +110,7 @@ struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_
 /* Applies only the activation, to rows of `cols` elements that are `ld` elements apart. */
 void kn_epilogue_activate(const struct kn_epilogue *t, float *y, int64_t rows, int64_t cols,
                           int64_t ld);
-/* Completes an epilogue with a broadcast residual: computes the output from the memory that
+/* Completes an epilogue with a broadcast residual. Computes the output from the memory that
  * kn_epilogue_output returned. Does nothing for other epilogues. */
 enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run *r, const float *y);
 

@@ -27,8 +27,8 @@ enum {
     PACK_ROWS = 8,
     /* From this number of heads per core on, an uneven division of heads costs little. */
     MANY_HEADS = 8,
-    /* The minimum number of rows per shard when a head is divided: each shard packs the head's keys
-     * and values again. */
+    /* The minimum number of rows per shard when a head is divided. It bounds the work of packing
+     * the head's keys and values, which each shard repeats. */
     SPAN_ROWS = 32,
     SLOT_MOST = 1 << 22, /* maximum number of scores of one shard, unless a single row is longer */
     /* maximum total number of scores of the shards that run concurrently, unless a single shard has
@@ -139,7 +139,7 @@ static enum rt_status attention_infer(struct rt_infer *x)
     return st;
 }
 
-/* Marks the op as row-wise: a row's context depends on that row of queries, keys and values, and on
+/* Marks the op as row-wise. A row's context depends on that row of queries, keys and values, and on
  * the same row of each operand that has rows. */
 static void rows(struct rt_rows *r)
 {

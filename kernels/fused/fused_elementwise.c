@@ -256,7 +256,7 @@ static void set_nests(struct planner *p)
     }
 }
 
-/* Returns the index of a value among the nest's operands, and adds the value if it is new. */
+/* Returns the index of a value among the loop nest's operands, and adds the value if it is new. */
 static int add_operand(const struct planner *p, struct nest *n, int16_t *seen, int value)
 {
     if (seen[value] < 0) {

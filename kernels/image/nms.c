@@ -209,7 +209,7 @@ static enum rt_status infer_one(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Returns the value of a scalar input; infer_one has refused other shapes. */
+/* Returns the value of an input, which is a scalar because infer_one has refused other shapes. */
 static float float_of(const struct rt_tensor *t)
 {
     double v = 0;

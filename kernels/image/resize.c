@@ -488,7 +488,7 @@ static enum rt_status area(struct rt_run *r, int64_t *left, const struct resize 
     return RT_OK;
 }
 
-/* Computes row y of an output image; `line` is scratch memory. */
+/* Computes row y of an output image. `line` is scratch memory. */
 static enum rt_status resize_row(struct rt_run *r, int64_t *left, const struct resize *z, int64_t y,
                                  const void *image, char *dst, void *line)
 {

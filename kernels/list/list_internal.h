@@ -23,9 +23,9 @@ bool kn_list_resize(struct rt_run *r, struct kn_list *l, int64_t n);
  * unwritten. */
 enum rt_status kn_list_copy_items(struct rt_run *r, struct kn_list *to, int64_t at,
                                   const struct kn_list *from, int64_t n);
-/* Begins a change of the list in input 0: uses the list itself if nothing else refers to it,
- * otherwise a copy. `own` holds the list until kn_list_write_done, which makes it output k unless
- * st is a failure. Returns NULL if input 0 is no list. */
+/* Begins a change of the list in input 0. The list itself is changed if nothing else refers to it,
+ * and otherwise a copy is changed. `own` holds the list until kn_list_write_done, which makes it
+ * output k unless st is a failure. Returns NULL if input 0 is no list. */
 struct kn_list *kn_list_write_begin(struct rt_run *r, struct rt_tensor *own);
 enum rt_status kn_list_write_done(struct rt_run *r, int k, struct rt_tensor *own,
                                   enum rt_status st);

@@ -42,8 +42,8 @@ static enum rt_status get_item_run(struct rt_run *r)
 
     if (!l)
         return r->err->code;
-    /* TensorFlow crashes on an index of several elements; an index of one element may have any
-     * rank. */
+    /* TensorFlow crashes on an index of several elements, but accepts an index of one element and
+     * any rank. */
     if (!kn_single(&r->in[1], &i))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "index expected to be a scalar but got shape: %s", KN_TEXT(&r->in[1]));

@@ -354,8 +354,8 @@ static enum rt_status init_file_run(struct rt_run *r)
                        rt_dtype_name(t->value_type));
     struct kn_table fresh;
     kn_table_fresh(r, t, &fresh);
-    /* A table that is already filled does not change, and lines after the first one are not read;
-     * but TensorFlow refuses a file that cannot be read. */
+    /* A table that is already filled does not change, so lines after the first one are not read.
+     * The first line is read because TensorFlow refuses a file that cannot be read. */
     const bool filled = atomic_load(&t->filled);
     enum rt_status st = read_lines(r, &fresh, &f, path, filled);
     if (!st && !filled)

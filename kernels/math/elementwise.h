@@ -24,12 +24,12 @@
 enum rt_status kn_infer_same(struct rt_infer *x);
 /* Gives output 0 the broadcast shape of inputs 0 and 1. */
 enum rt_status kn_infer_broadcast(struct rt_infer *x);
-/* Computes the broadcast of two shapes; unknown dimensions stay unknown. Errors have TensorFlow's
+/* Computes the broadcast of two shapes. Unknown dimensions stay unknown. Errors have TensorFlow's
  * texts. */
 enum rt_status kn_broadcast(struct rt_shape *out, const struct rt_shape *a,
                             const struct rt_shape *b, struct rt_error *err);
-/* Checks the shapes of value and bias as BiasAdd does. The bias lies along `axis` of the value;
- * axis -1 is the last one. */
+/* Checks the shapes of value and bias as BiasAdd does. The bias lies along `axis` of the value,
+ * where axis -1 is the last one. */
 enum rt_status kn_bias_shapes(const struct rt_shape *value, const struct rt_shape *bias, int axis,
                               struct rt_error *err);
 bool kn_shape_eq(const struct rt_shape *a, const struct rt_shape *b);
@@ -39,7 +39,7 @@ int64_t kn_shape_count(const struct rt_shape *s);
 
 /* ---- one input ---- */
 
-/* Computes d[i] from s[i] for i < n; d may be s. */
+/* Computes d[i] from s[i] for i < n. d may be s. */
 typedef void kn_map_row(void *d, const void *s, int64_t n);
 
 struct kn_map {

@@ -117,9 +117,9 @@ KN_FOR_COMPLEX(REDUCER, sum, double _Complex, double _Complex, ZERO, AS_IS, ADD,
 const struct kn_reducer kn_reduce_sum[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, sum)};
 
 /*
- * Mean: a mean of integers is truncated. The mean of no elements is 0 for integers and NaN for
- * floats. Sums of signed integers stay unsigned until the end, because gcc 12 miscompiles additions
- * that change the signedness on the way.
+ * A Mean of integers is truncated. The mean of no elements is 0 for integers and NaN for floats.
+ * Sums of signed integers stay unsigned until the end, because gcc 12 miscompiles additions that
+ * change the signedness on the way.
  */
 #define MEAN_SIGNED(dt, a, count)   ((count) ? (int64_t)(a) / (count) : 0)
 #define MEAN_UNSIGNED(dt, a, count) ((count) ? (a) / (uint64_t)(count) : 0)

@@ -38,7 +38,7 @@ struct kn_reducer {
     void (*finish)(void *dst, const void *acc, int64_t n, int64_t count);
 };
 
-/* Reducers by type; an entry without functions is a type that the op does not support. */
+/* Reducers by type. An entry without functions belongs to a type that the op does not support. */
 extern const struct kn_reducer kn_reduce_sum[RT_N_DTYPES], kn_reduce_mean[RT_N_DTYPES],
     kn_reduce_prod[RT_N_DTYPES], kn_reduce_max[RT_N_DTYPES], kn_reduce_min[RT_N_DTYPES];
 

@@ -246,7 +246,8 @@ static enum rt_status check_numerics_v2_run(struct rt_run *r)
     return check_numerics(r, true);
 }
 
-/* The effect is RT_IO: the op may fail on purpose, so it must not be removed or folded. */
+/* The effect is RT_IO, because the op may fail on purpose and must therefore not be removed or
+ * folded. */
 const struct kn_entry kn_check_numerics = {
     .op = {.name = "CheckNumerics", .effect = RT_IO, .infer = kn_infer_same, .rows = rt_rows_same},
     .kernels = KN_CPU("CheckNumerics", "check_numerics", KN_SET(KN_FLOATS) | KN_SET(KN_HALFS), NULL,
@@ -272,7 +273,7 @@ static enum rt_status bucketize_check(const struct rt_node *n, struct rt_error *
     return RT_OK;
 }
 
-/* Computes the number of boundaries that are not above x; NaN is above all boundaries. */
+/* Computes the number of boundaries that are not above x. NaN counts as above all boundaries. */
 #define BUCKETS(dt, T, NAME)                                                                       \
     static void NAME##_##dt(int32_t *d, const void *src, int64_t n, const float *b, size_t n_b)    \
     {                                                                                              \

@@ -95,7 +95,7 @@ KN_FOR_FLOATS(FOLD, packed_min, INFINITY, FIRST_SMALLER)
 KN_FOR_FLOATS(FOLD, rest_max, -INFINITY, LATER_LARGER)
 KN_FOR_FLOATS(FOLD, rest_min, INFINITY, LATER_SMALLER)
 
-/* Reducers by type; an entry without functions is an integer type, which has no NaN. */
+/* Reducers by type. An entry without functions belongs to an integer type, which has no NaN. */
 struct extreme {
     struct kn_reducer packed[RT_N_DTYPES], rest[RT_N_DTYPES];
 };

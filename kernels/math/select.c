@@ -66,7 +66,7 @@ static select_row *row_for(enum rt_dtype d)
     return select_any;
 }
 
-/* A select op as nested loops over its three broadcast inputs, innermost first; steps are in
+/* A select op as nested loops over its three broadcast inputs, innermost first. Steps are in
  * elements. */
 struct select_plan {
     select_row *row;

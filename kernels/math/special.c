@@ -91,8 +91,8 @@ static double log_gamma(double x)
     return lgamma_r(x, &sign);
 }
 
-/* Returns the derivative of log gamma: x is reflected to x > 0 and increased until the asymptotic
- * series is accurate. */
+/* Returns the derivative of log gamma. To make the asymptotic series accurate, x is first reflected
+ * to x > 0 and increased. */
 static double digamma(double x)
 {
     double y = 0;

@@ -47,7 +47,7 @@ KN_MAP_OP(round, "Round", ROUND)
 
 /* ---- roots, powers, logarithms ---- */
 
-/* Float and half-precision types use Slipway's functions; double and complex types use the C
+/* Float and half-precision types use Slipway's functions, and double and complex types use the C
  * library's. */
 #define KN_FOR_F32_HALFS(M, ...)   M(RT_F32, float, __VA_ARGS__) KN_FOR_HALFS(M, __VA_ARGS__)
 #define KN_FOR_F64_COMPLEX(M, ...) M(RT_F64, double, __VA_ARGS__) KN_FOR_COMPLEX(M, __VA_ARGS__)

@@ -26,7 +26,7 @@ enum {
     PREFETCH_FLOATS = 256, /* the distance in floats by which a GEMV prefetches a panel */
     /* number of bytes that stay in a core's own cache if the core uses little other memory */
     L2_BYTES = 1 << 20,
-    /* The number of terms of a sum that are computed together: the rows of a panel for these terms
+    /* The number of terms of a sum that are computed together. The rows of a panel for these terms
      * stay in a nearer cache while they are multiplied by all rows of a block. */
     KC = 768,
     /* number of floats of matrix a in a block of rows, which occupy a part of a core's own cache */

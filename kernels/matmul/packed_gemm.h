@@ -32,7 +32,7 @@ struct kn_packed_gemm {
     bool reuse;
     /* set by kn_packed_gemm_init */
     int64_t panel;  /* columns per panel */
-    int64_t panels; /* number of panels; the last one may have fewer columns */
+    int64_t panels; /* number of panels, of which the last may have fewer columns */
     bool in_cache;  /* set if `reuse` is set and the packed floats fit in a core's own cache */
     const struct kn_packed_gemm_loops *loops;
 };

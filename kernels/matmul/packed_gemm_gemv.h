@@ -4,9 +4,9 @@
  */
 
 /*
- * Computes a GEMV: a few rows by `panels` complete panels. Several panels are computed together,
- * because one panel has too few sums to keep the multipliers busy: each multiplication would wait
- * for the previous one. With `in_cache`, panels are not prefetched.
+ * Computes a GEMV, which multiplies a few rows by `panels` complete panels. A single panel has too
+ * few sums to keep the multipliers busy, because each multiplication would wait for the previous
+ * one. Several panels are therefore computed together. With `in_cache`, panels are not prefetched.
  */
 SIZED void LOOPS(gemv)(const struct kn_packed_gemm_block *s, const int rows, const int panels,
                        const bool in_cache)

@@ -50,7 +50,7 @@ struct LOOPS(at) {
 
 /* Adds n terms to the sums. Rows of a are addressed in groups of four from advancing pointers,
  * which leaves registers for the sums. With `prefetch_c`, each term prefetches a row of the next
- * micro-kernel's c; with `prefetch_a`, a cache line of the next micro-kernel's a. */
+ * micro-kernel's c, and with `prefetch_a`, a cache line of the next micro-kernel's a. */
 INLINE void LOOPS(terms)(const struct kn_packed_gemm_block *s, struct LOOPS(at) * at, int64_t n,
                          const int rows, const int wide, const bool prefetch_c,
                          const bool prefetch_a)
@@ -89,7 +89,7 @@ INLINE void LOOPS(terms)(const struct kn_packed_gemm_block *s, struct LOOPS(at) 
     }
 }
 
-/* The micro-kernel: computes `wide` vectors in each of `rows` rows of one panel. */
+/* The micro-kernel, which computes `wide` vectors in each of `rows` rows of one panel. */
 SIZED void LOOPS(micro_kernel)(const struct kn_packed_gemm_block *s, const struct micro_kernel *o,
                                const int rows, const int wide)
 {

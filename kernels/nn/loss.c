@@ -10,8 +10,8 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-/* Marks the op as row-wise: row i of every output depends on row i of every input. An input that
- * does not depend on the batch must have one row, which is broadcast. */
+/* Marks the op as row-wise, with row i of every output depending on row i of every input. An input
+ * that does not depend on the batch must have one row, which is broadcast. */
 static void rows_paired(struct rt_rows *r)
 {
     bool any = false, sized = false, still_rows = false;
@@ -69,7 +69,7 @@ static enum rt_status infer_dense(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Two matrices that are broadcast to each other; the steps are 0 along broadcast axes. */
+/* Two matrices that are broadcast to each other. The steps are 0 along broadcast axes. */
 struct pair {
     int64_t rows, cols, a_row, a_col, b_row, b_col;
 };

@@ -338,7 +338,7 @@ static int64_t pixel(const struct pool *p, const struct place *w, int64_t d, int
  */
 enum { PLACE_WORK = 16, PIXEL_WORK = 4, BRANCH_WORK = 4 };
 
-/* Each body reduces channels [from, to) of a window; src is the image, dst is the window's
+/* Each body reduces channels [from, to) of a window. src is the image, and dst is the window's
  * output. */
 #define MAX_BODY(dt, T, GET)                                                                       \
     KN_CLONES static void max_pixel_##dt(T *restrict y, const T *restrict x, int64_t n)            \
@@ -636,7 +636,7 @@ static void put_indices(const int64_t *best, int64_t n, int64_t add, struct rt_t
     }
 }
 
-/* Computes one window of image x for all channels; y is the window's output, and i is its index
+/* Computes one window of image x for all channels. y is the window's output, and i is its index
  * among all windows. */
 static enum rt_status whole_window(struct rt_run *r, struct place *w, const char *x, char *y,
                                    int64_t i, int64_t add, int64_t *left)

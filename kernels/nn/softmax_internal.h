@@ -7,7 +7,7 @@
 
 #include "kernels/nn/softmax.h"
 
-/* Both functions compute n_rows rows of n values, where n > 0; d may be s. */
+/* Both functions compute n_rows rows of n values, where n > 0. d may be s. */
 struct kn_softmax_loops {
     void (*rows)(float *d, const float *s, int64_t n_rows, int64_t n);
     void (*log_rows)(float *d, const float *s, int64_t n_rows, int64_t n); /* log-softmax */

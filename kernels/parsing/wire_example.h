@@ -84,13 +84,13 @@ static inline struct kn_example kn_example_of(struct rt_span s)
 }
 /* Returns 1 with the name and the Feature bytes of the next entry, 0 at the end of the example, or
  * -1 if the example is malformed. An example may contain several maps (concatenated messages), and
- * names may repeat: the last entry with a name wins. */
+ * names may repeat, in which case the last entry with a name wins. */
 int kn_example_next(struct kn_example *x, struct rt_span *name, struct rt_span *feature);
 
 /* ---- Feature ---- */
 
-/* Consumes the tag of a Feature's list and returns the type of the list: RT_NO_DTYPE if the Feature
- * is empty, RT_N_DTYPES if the type is unknown. */
+/* Consumes the tag of a Feature's list and returns the type of the list. The type is RT_NO_DTYPE if
+ * the Feature is empty, and RT_N_DTYPES if it is unknown. */
 enum rt_dtype kn_feature_type(struct rt_span *feature);
 
 /*

@@ -29,7 +29,8 @@ struct kn_rnn_step {
     float forget_bias, clip; /* c is clipped to [-clip, clip], unless clip is 0 */
     int64_t rows, units, state_row;
     int64_t at[4];
-    /* Sums of the input, plus the sums of the state unless `recurrent_sums` holds those. */
+    /* The sums of the input. They include the sums of the state, unless `recurrent_sums` holds the
+     * state's sums. */
     const float *sums;
     int64_t sums_row;
     /* Sums of the state, for cells with n_reset_after gates, in the same layout as `sums`. */

@@ -33,7 +33,8 @@ static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
 }
 
 /* Returns the width of the single n-gram that the attribute preserve_short_sequences requests for a
- * row without other n-grams: all words of the row with their pads. Returns 0 if there is none. */
+ * row without other n-grams. This n-gram has all words of the row with their pads. Returns 0 if
+ * there is none. */
 static int64_t short_width(const struct ngrams *g, int64_t n)
 {
     const int64_t pad = g->pad > 0 ? g->pad : 0;
@@ -99,8 +100,8 @@ static enum rt_status put_item(struct rt_run *r, struct joined *j, struct rt_spa
     return rt_run_spend(r, j->left, (int64_t)item.n + KN_STRING_WORK);
 }
 
-/* Writes n pads. If neither pads nor separators have bytes, they are skipped: widths in a model
- * have no limit, and the memory limit bounds only the bytes that are written. */
+/* Writes n pads. If neither pads nor separators have bytes, they are skipped, because widths in a
+ * model have no limit, and the memory limit bounds only the bytes that are written. */
 static enum rt_status put_pads(struct rt_run *r, struct joined *j, struct rt_span pad, int64_t n)
 {
     enum rt_status st = RT_OK;
@@ -269,8 +270,8 @@ static enum rt_status print_run(struct rt_run *r)
                 const struct rt_str *s = &rt_strs(t)[i * each + k];
                 parts[k] = kn_fingerprint64(rt_str_data(s), s->n);
             }
-            /* The fingerprint of a row with one string is the string's hash; the fingerprint of a
-             * longer row is the hash of the strings' hashes. */
+            /* The fingerprint of a row with one string is the string's hash, and that of a longer
+             * row is the hash of the strings' hashes. */
             h = each == 1 ? parts[0] : kn_fingerprint64((const char *)parts, (size_t)each * 8);
         }
         for (int k = 0; k < 8; k++)
