@@ -33,8 +33,8 @@ struct component {
     int at; /* index of the new PL_IF node */
     int first_merge, n_merges;
     int n_outputs;
-    /* `capture` holds the edges of the outer graph that the branch reads; `ctrl` holds output 0 of
-     * each node that the branch waits for. */
+    /* `capture` holds the edges of the outer graph that the branch reads, and `ctrl` holds output 0
+     * of each node that the branch waits for. */
     struct edges capture, ctrl;
 };
 

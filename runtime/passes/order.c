@@ -65,8 +65,9 @@ static enum rt_status walk_from(struct walk *w, int root, bool follows_back, str
     return RT_OK;
 }
 
-/* Appends the nodes that only a data or control back edge reaches: NextIteration nodes and their
- * ancestors. The order then contains every node that a node in the plan waits for. */
+/* Appends the nodes that only a data or control back edge reaches, which are NextIteration nodes
+ * and their ancestors. After that, the order contains every node that a node in the plan waits
+ * for. */
 static enum rt_status walk_back_edges(struct walk *w, struct rt_error *err)
 {
     for (bool again = true; again;) {

@@ -47,7 +47,7 @@ struct pl_pass {
 /* Returns the table of passes, in order, for tools and tests. */
 const struct pl_pass *pl_passes(int *n);
 
-/* Makes a plan for the request `q`: the only entry point of the compiler. */
+/* Makes a plan for the request `q`. This function is the only entry point of the compiler. */
 enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, int depth,
                              struct rt_plan **out, struct rt_error *err);
 /* Makes the plan of a graph that has been extracted. Takes ownership of the graph and its arena. */

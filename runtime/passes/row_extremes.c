@@ -43,7 +43,7 @@ static enum rt_extreme join(const struct rt_dep *dep, const enum rt_extreme *of,
 }
 
 /* Returns the extreme of a comparison with a constant operand. NaN, which Min and Max of floats
- * propagate, compares as false: false is the least of the results, but not the greatest. */
+ * propagate, compares as false. False is the least of the results, but not the greatest. */
 static enum rt_extreme compare(const struct rt_info *in, const struct rt_dep *dep,
                                const enum rt_extreme *of, bool is_less)
 {

@@ -149,8 +149,8 @@ struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin);
 bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context *c);
 
 enum { RT_COMPILED_ROWS = 1024 }; /* limit of the row counts that rt_plan.compiled records */
-/* Implements rt_callable_request_compilation for a plan: requests a specialisation of its first
- * segment. */
+/* Implements rt_callable_request_compilation for a plan, by a request for a specialisation of its
+ * first segment. */
 void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes);
 /* Frees the segments of a plan and retires their specialisations. */
 void rt_segments_free(struct rt_plan *p);

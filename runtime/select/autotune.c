@@ -112,7 +112,7 @@ void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOT
 
 /* ---- the file ---- */
 
-/* Merges the known entries into those read from a file. The known entries are treated as newer:
+/* Merges the known entries into those read from a file. The known entries are treated as newer, so
  * they come after those of the file and replace equal keys. */
 static void add_known(struct rt_map *file, struct rt_map *known)
 {
@@ -227,8 +227,7 @@ void rt_autotune_free(struct rt_autotune *a)
     free(a);
 }
 
-/* Locks PATH.lock until *fd is closed. On a file system without locks it succeeds without a
- * lock. */
+/* Locks PATH.lock until *fd is closed. On a file system without locks, succeeds without a lock. */
 static enum rt_status lock_file(const char *path, int *fd, struct rt_error *err)
 {
     char name[4200];

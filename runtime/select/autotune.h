@@ -64,7 +64,7 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err);
 int rt_autotune_read(struct rt_autotune *a, struct rt_span text, int *bad);
 
 /* Statistics of a session: the numbers of nodes whose kernels were timed, whose kernels were found
- * in the cache, and for which no time was left; and the time spent on timing. */
+ * in the cache, and for which no time was left, and the time spent on timing. */
 struct rt_session;
 struct rt_autotune_stats {
     int timed, remembered, untimed;

@@ -333,8 +333,8 @@ static int64_t best_of(const struct candidate *c, int n, int *n_left)
     return best < 1 ? 1 : best;
 }
 
-/* Drops candidates that are clearly slower than the best, and those that are not faster (from the
- * second round on: clearly faster) than the rule's choice. The rule's choice is the first
+/* Drops candidates that are clearly slower than the best, and those that are not faster than the
+ * rule's choice or, from the second round on, not clearly faster. The rule's choice is the first
  * candidate, which is never dropped for being slow. */
 static void drop_slow(struct candidate *c, int n, int round)
 {

@@ -18,7 +18,7 @@ struct rt_session;
  * RT_UNIMPLEMENTED if no kernel can run the step. */
 enum rt_status pl_find_kernels(const struct rt_session *s, struct rt_arena *arena,
                                struct rt_plan_step *n, struct rt_error *err);
-/* Chooses among the n candidates and prepares the chosen kernel: sets kernel, state, release and
+/* Chooses among the n candidates and prepares the chosen kernel. Sets kernel, state, release and
  * scratch_bytes of prep->self (select/choose.c). */
 enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *const *kernels,
                                 int n);

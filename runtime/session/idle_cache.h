@@ -28,7 +28,7 @@ enum {
     /* Default bound on contexts and pools, in bytes. */
     RT_IDLE_CACHE_BYTES = 256 << 20,
     RT_IDLE_CACHE_SPECIALISATION_BYTES = 1 << 30, /* default bound on specialisations, in bytes */
-    /* An item of at most this many bytes stays reserved while it is used. */
+    /* The maximum size, in bytes, of an item that stays reserved while it is used. */
     RT_IDLE_CACHE_SMALL = 64 << 10,
 };
 
@@ -98,8 +98,8 @@ void rt_idle_cache_remove_specialisation(struct rt_idle_cache *k, size_t bytes);
 
 /* ---- a cache owner ---- */
 
-/* Adds n idle items, of `bytes` in total, to the owner's counts; negative numbers subtract. Called
- * under the owner's own lock. */
+/* Adds n idle items, of `bytes` in total, to the owner's counts. Negative numbers subtract from the
+ * counts. Called under the owner's own lock. */
 static inline void rt_cache_owner_count(struct rt_cache_owner *k, int n, int64_t bytes)
 {
     atomic_store_explicit(&k->n, atomic_load_explicit(&k->n, memory_order_relaxed) + n,

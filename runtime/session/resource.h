@@ -17,8 +17,9 @@
 
 struct rt_state; /* defined in runtime/session/state.h */
 
-/* A variable: a tensor under a lock. Readers share the tensor's buffer. A writer therefore replaces
- * the tensor, or writes in place if the variable holds the only reference to the buffer. */
+/* A variable, which is a tensor under a lock. Readers share the tensor's buffer. A writer therefore
+ * replaces the tensor, or writes in place if the variable holds the only reference to the
+ * buffer. */
 struct rt_variable;
 extern const struct rt_object_type rt_variable_type;
 
@@ -49,7 +50,7 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t);
 enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor *t,
                                   const struct rt_state *state, struct rt_error *err);
 /*
- * Changes the value under the variable's lock: `change` gets a tensor whose bytes it may write. A
+ * Changes the value under the variable's lock. `change` gets a tensor whose bytes it may write. A
  * lazy value is loaded first, and a shared one is copied into memory of `state`. If `change` fails,
  * the value may be partly changed. Strings that `change` stores must already be counted in the
  * state (rt_state_keep_strings).

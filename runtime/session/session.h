@@ -50,14 +50,15 @@ struct rt_session_options {
     struct rt_parallel *parallel;
     bool log_device_placement;
     struct rt_tuning tuning;
-    /* Background compiler; if NULL, only rt_session_compile compiles. */
+    /* Background compiler, or NULL if only rt_session_compile compiles. */
     struct rt_compiler *compiler;
     /* For tools and tests: whether a run compiles its shapes at their first occurrence, on its own
      * thread. */
     bool compiles_inline;
     /* Cache of autotuning results, which must outlive the session, or NULL for no cache. */
     struct rt_autotune *autotune;
-    struct rt_device *const *devices; /* all devices except the CPU; must outlive the session */
+    /* all devices except the CPU; the devices must outlive the session */
+    struct rt_device *const *devices;
     int n_devices;
     /* When true, loading, compiling and runs end with RT_CANCELLED. rt_session_loading replaces
      * this flag. May be NULL. */
@@ -158,8 +159,8 @@ bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);
 /* Returns whether the callable changes state or may block, and therefore runs alone. */
 bool rt_callable_writes(const struct rt_callable *c);
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed);
-/* Performs the check that a run performs first: returns RT_INVALID_ARGUMENT, with TensorFlow's
- * message, unless each feed has its placeholder's dtype. May be called on any thread. */
+/* Performs the first check of a run. Returns RT_INVALID_ARGUMENT, with TensorFlow's message, unless
+ * each feed has its placeholder's dtype. May be called on any thread. */
 enum rt_status rt_callable_check_feeds(const struct rt_callable *c, const struct rt_tensor *feeds,
                                        struct rt_error *err);
 enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);

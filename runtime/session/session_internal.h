@@ -69,8 +69,8 @@ struct rt_session {
     /* Links of the compiler's queue; guarded by the compiler's mu. */
     struct rt_session *next_pending;
     bool is_enqueued;
-    /* Number of retired specialisations so far; when it has changed, a context drops its execution
-     * instances of retired specialisations. */
+    /* Number of retired specialisations so far. When this number has changed, a context drops its
+     * execution instances of retired specialisations. */
     atomic_int retirements;
 };
 

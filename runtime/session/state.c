@@ -116,17 +116,17 @@ static bool is_foreign(const struct rt_state *s, const struct rt_buffer *b)
     return !pool || (s && pool == s->weights);
 }
 
-/* Returns whether the buffer belongs to the model: no run allocated it, and the session is being
- * loaded. */
+/* Returns whether the buffer belongs to the model, because no run allocated it and the session is
+ * being loaded. */
 static bool is_of_model(const struct rt_state *s, const struct rt_buffer *b)
 {
     return !s || (!s->is_serving && is_foreign(s, b));
 }
 
-/* Returns whether the tensor's buffer may move into the state: it was allocated by a run or is in a
- * state already, and the tensor occupies at least half of it, because a smaller part would keep the
- * entire buffer alive. The tensor must begin where its buffer does, which rt_variable_follow relies
- * on. */
+/* Returns whether the tensor's buffer may move into the state. The buffer must have been allocated
+ * by a run or be in a state already, and the tensor must occupy at least half of it, because a
+ * smaller part would keep the entire buffer alive. The tensor must begin where its buffer does,
+ * which rt_variable_follow relies on. */
 static bool may_move(const struct rt_state *s, const struct rt_tensor *t)
 {
     const struct rt_buffer *b = t->buf;

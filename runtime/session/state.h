@@ -56,8 +56,8 @@ enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
  * frees them later. */
 enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *str, int64_t n,
                                      const struct rt_str *old, size_t credit, struct rt_error *err);
-/* Returns the number of bytes that clearing these n strings would free in the state: those of
- * contents that no other string shares. */
+/* Returns the number of bytes that clearing these n strings would free in the state. Only contents
+ * that no other string shares count. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *str, int64_t n);
 /* Records that `old` was replaced in a variable, and that its last reference is about to be
  * dropped. If `old` is a lazy weight of a file, which is not charged to the state, the state's
