@@ -71,7 +71,7 @@ const char *kn_place_text(char *buf, size_t n, const struct rt_tensor *t, int64_
 enum rt_status kn_fail_outside(struct rt_error *err, const struct rt_tensor *index, int outer,
                                int depth, int64_t i, const struct rt_tensor *into,
                                const struct rt_node *node);
-void kn_put_int(struct rt_tensor *t, int64_t i, int64_t v); /* for integer tensors */
+void kn_put_int(struct rt_tensor *t, int64_t i, int64_t v); /* `t` must be an integer tensor */
 
 /* ---- outputs ---- */
 
@@ -170,7 +170,8 @@ static inline enum rt_dtype kn_dtype(const struct rt_tensor *t)
 /* If no input has rows of the batch, gives every output the strongest dependence of any input, and
  * returns true. */
 bool kn_rows_independent(struct rt_rows *r);
-void kn_rows_set(struct rt_rows *r, enum rt_dep_kind kind, int axis); /* for every output */
+/* Sets the row dependence of every output. */
+void kn_rows_set(struct rt_rows *r, enum rt_dep_kind kind, int axis);
 /* Returns whether no input from `first` on depends on the batch. */
 bool kn_rows_free(const struct rt_rows *r, int first);
 

@@ -152,7 +152,7 @@ static void concat_rows(struct rt_rows *r)
         if (r->in_dep[k].kind == RT_DEP_NONE || k == ai)
             continue;
         if (r->in_dep[k].kind != RT_DEP_ROWS)
-            return; /* not row-wise */
+            return; /* the op is not row-wise */
         if (row >= 0 && row != r->in_dep[k].axis)
             return;
         row = r->in_dep[k].axis;

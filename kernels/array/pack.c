@@ -90,7 +90,7 @@ static void pack_rows(struct rt_rows *r)
         if (r->in_dep[k].kind == RT_DEP_NONE)
             continue;
         if (r->in_dep[k].kind != RT_DEP_ROWS)
-            return; /* not row-wise */
+            return; /* the op is not row-wise */
         if (axis >= 0 && axis != r->in_dep[k].axis)
             return;
         axis = r->in_dep[k].axis;

@@ -18,7 +18,8 @@ static enum rt_status shape_run(struct rt_run *r)
         if (!kn_out(r, k, 1, &rank))
             return r->err->code;
         for (int i = 0; i < t->rank; i++) {
-            if (r->out[k].dtype == RT_I32 && t->dim[i] >= INT32_MAX) /* >=: as TensorFlow */
+            /* as in TensorFlow, INT32_MAX itself is refused too */
+            if (r->out[k].dtype == RT_I32 && t->dim[i] >= INT32_MAX)
                 return rt_fail(r->err, RT_INVALID_ARGUMENT,
                                "Shape output type is 32-bit  but dim %d is %lld", i,
                                (long long)t->dim[i]);

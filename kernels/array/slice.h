@@ -7,7 +7,7 @@
 struct kn_slice {
     int rank;                    /* rank of the input */
     int64_t begin[RT_MAX_RANK];  /* the first index in each dimension */
-    int64_t stride[RT_MAX_RANK]; /* never 0 */
+    int64_t stride[RT_MAX_RANK]; /* strides, none of which is 0 */
     int64_t count[RT_MAX_RANK];  /* the number of indices in each dimension */
     /* the shape of the result, without shrunk axes and with new ones */
     struct rt_shape shape;

@@ -64,7 +64,7 @@ enum rt_status kn_sort(struct rt_run *r, void *base, int64_t n, size_t size,
     for (int64_t i = 0; i < n; i += KN_SORT_RUN) {
         const int64_t some = n - i < KN_SORT_RUN ? n - i : KN_SORT_RUN;
         qsort(at + (size_t)i * size, (size_t)some, size, compare);
-        if (rt_run_spend(r, &r->left, STEP_WORK * 14 * some)) /* 14: log2 of KN_SORT_RUN */
+        if (rt_run_spend(r, &r->left, STEP_WORK * 14 * some)) /* 14 is log2 of KN_SORT_RUN */
             return r->err->code;
     }
     if (n <= KN_SORT_RUN)

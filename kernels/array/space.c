@@ -158,7 +158,7 @@ static enum rt_status batch_run(struct rt_run *r)
                  * tensor; only those within the space tensor are copied. */
                 const int64_t need = before - at;
                 const int64_t from = need > 0 ? (need + size - 1) / size : 0;
-                const int64_t end = space->dim[i] + before - at; /* k * size < end */
+                const int64_t end = space->dim[i] + before - at; /* the bound on k * size */
                 const int64_t most = end > 0 ? (end + size - 1) / size : 0;
                 const int64_t to = most < batch->dim[i] ? most : batch->dim[i];
                 w.dim[i] = to > from ? to - from : 0;
@@ -249,7 +249,7 @@ static enum rt_status depth_run(struct rt_run *r)
     const struct rt_tensor *o = &r->out[0], *deep = to_depth ? o : t, *wide = to_depth ? t : o;
     const int64_t b = rt_attr_int(r->node, "block_size"), c = wide->dim[3];
     const int64_t h = deep->dim[1], w = deep->dim[2];
-    /* The dimensions are image, row, row in block, column, column in block, channel. */
+    /* The dimensions are image, row, row in block, column, column in block, and channel. */
     struct kn_walk walk = {.rank = 6, .dim = {t->dim[0], h, b, w, b, c}};
     const int64_t d[6] = {h * w * b * b * c, w * b * b * c, b * c, b * b * c, c, 1};
     const int64_t s[6] = {h * b * w * b * c, b * w * b * c, w * b * c, b * c, c, 1};

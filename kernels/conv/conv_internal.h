@@ -66,7 +66,7 @@ struct kn_conv {
     struct kn_conv_shape g;
     enum rt_dtype dtype;
     int i_src, i_filter;
-    int64_t n_src, n_filter, n_dst; /* elements */
+    int64_t n_src, n_filter, n_dst; /* numbers of elements */
     struct kn_epilogue epilogue;    /* the epilogue steps that oneDNN does not compute */
     /* index of the input that oneDNN adds as bias, or 0 if there is none */
     int bias;
@@ -81,7 +81,8 @@ struct kn_conv {
     struct kn_dnnl reorder; /* the primitive that packs a filter that is not constant */
     struct kn_conv_filter format;
     const struct rt_pack *filter; /* the packed filter, if the filter is constant */
-    /* offsets in scratch memory: float copies of half-precision tensors, and the packed filter */
+    /* offsets in scratch memory of float copies of half-precision tensors, and of the packed
+     * filter */
     size_t src_at, filter_at, packed_at, dst_at;
     /* offset in scratch memory of the part for the executions of the sharded split */
     size_t slots_at;
@@ -105,8 +106,8 @@ static inline int64_t kn_conv_n_slices(const struct kn_conv *c,
 
 /* ---- conv_kernel.c ---- */
 
-/* Allocates the state and sets the members that follow from the node and its shapes: those from g
- * to epilogue, `empty` and broadcast_bytes. */
+/* Allocates the state and sets the members that follow from the node and its shapes, which are
+ * those from g to epilogue, `empty` and broadcast_bytes. */
 enum rt_status kn_conv_prepare_state(struct rt_prep *p, struct kn_conv **out);
 /* Lays out the remaining scratch memory from offset `used` on, and sets its total size. If
  * `filter_too` is set, a half-precision filter gets memory for a float copy as well. */

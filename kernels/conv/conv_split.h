@@ -17,7 +17,7 @@ struct kn_conv_split {
     int64_t rows; /* 0 if each execution computes complete images */
 };
 
-/* One execution: the index of its shape, and the offsets in elements at which it reads and
+/* One execution, with the index of its shape and the offsets, in elements, at which it reads and
  * writes. */
 struct kn_conv_block {
     enum kn_conv_slice slice;

@@ -22,7 +22,7 @@ struct kn_depthwise {
     int64_t channels;
     enum rt_activation act; /* an activation for which kn_depthwise_activates is true */
     float alpha;
-    const struct kn_depthwise_loops *loops; /* set by kn_depthwise_init */
+    const struct kn_depthwise_loops *loops; /* kn_depthwise_init sets the loops */
 };
 
 /* Returns whether the loops support the shape. The windows must have 3 or 5 columns and stride 1 or

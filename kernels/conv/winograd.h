@@ -34,7 +34,7 @@ struct kn_winograd {
     int64_t top, left;  /* padding above and to the left of the image */
     /* The caller sets the members from batch to cores, and kn_winograd_init sets the others. */
     struct kn_winograd_tiles tiles;
-    /* set by kn_winograd_init */
+    /* kn_winograd_init sets the members below */
     const struct kn_winograd_loops *loops;
 };
 

@@ -16,12 +16,12 @@
 
 #include "kernels/conv/winograd_tiles.h"
 
-enum { KN_WINOGRAD_1D_TILE = 4 }; /* outputs per tile */
+enum { KN_WINOGRAD_1D_TILE = 4 }; /* number of outputs per tile */
 
 struct kn_winograd_1d_loops;
 
 struct kn_winograd_1d {
-    int taps; /* 3, 5 or 7 */
+    int taps; /* number of taps: 3, 5 or 7 */
     /* whether the window, and with it each tile, is a part of a column rather than of a row */
     bool vertical;
     int64_t in_h, in_w;
@@ -30,7 +30,7 @@ struct kn_winograd_1d {
     int64_t before;
     /* The caller sets the members from batch to cores, and kn_winograd_1d_init sets the others. */
     struct kn_winograd_tiles tiles;
-    /* set by kn_winograd_1d_init */
+    /* kn_winograd_1d_init sets the members below */
     const struct kn_winograd_1d_loops *loops;
 };
 

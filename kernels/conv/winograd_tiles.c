@@ -185,7 +185,7 @@ double kn_winograd_check_end(struct kn_winograd_check *check, const float *filte
             const double v = (double)right[o] * (scale ? (double)scale[o] : 1);
             const double d = fabs(v - (double)is[o]);
             most = fmax(most, fabs(v));
-            if (!(d <= apart) && !isnan(apart)) /* a NaN stays */
+            if (!(d <= apart) && !isnan(apart)) /* once `apart` is NaN, it stays NaN */
                 apart = d;
         }
     }

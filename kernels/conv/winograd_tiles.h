@@ -21,7 +21,7 @@ struct kn_winograd_tiles {
      * kn_winograd_1d_init. */
     int64_t window_h, window_w; /* size of the input window of one output */
     int64_t tile_h, tile_w;     /* number of outputs per tile along each axis */
-    /* set by kn_winograd_tiles_init */
+    /* kn_winograd_tiles_init sets the members below */
     int64_t h, w; /* An image has h rows of w tiles. */
     int64_t domain_size;
     int64_t block; /* number of tiles in a block */
@@ -86,7 +86,7 @@ struct kn_winograd_check {
      * outlive the check. */
     const struct kn_winograd_tiles *one;
     float *x; /* image [out_h + window_h - 1, out_w + window_w - 1, ci], without padding */
-    float *y; /* [out_h, out_w, co] */
+    float *y; /* outputs [out_h, out_w, co] */
     /* scratch memory of the size that kn_winograd_check_begin was given, 64-byte aligned */
     void *scratch;
 };

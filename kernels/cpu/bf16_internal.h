@@ -10,7 +10,7 @@
 enum { KN_BF16_MOST_WIDTH = 64 }; /* The largest panel width of any instruction set. */
 
 struct kn_bf16_loops {
-    int64_t width; /* columns per panel */
+    int64_t width; /* number of columns per panel */
     /* Computes `c [m, one panel] = a [m, k] b`, where b is one packed panel, and rows of c have the
      * panel's full width. */
     void (*panel)(int64_t m, const float *a, int64_t lda, const uint32_t *b, float *c, int64_t ldc,

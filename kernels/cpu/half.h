@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-struct kn_half { /* IEEE 754 binary16 */
+struct kn_half { /* the bits of an IEEE 754 binary16 number */
     uint16_t bits;
 };
 struct kn_bfloat { /* A bfloat16, which is the upper half of a float. */

@@ -201,14 +201,14 @@ KN_CLONES static void scale_add_row(float *restrict y, const float *restrict s,
         y[i] = y[i] * s[i] + v[i];
 }
 
-/* y = r + y */
+/* Computes y = r + y. */
 KN_CLONES static void act_plain_sum(float *restrict y, const float *restrict r, int64_t n, float a)
 {
     (void)a;
     for (int64_t i = 0; i < n; i++)
         y[i] += r[i];
 }
-static inline float relu6(float x) /* NaN stays NaN */
+static inline float relu6(float x) /* returns NaN for NaN */
 {
     const float v = x < 0 ? 0 : x;
     return v > 6 ? 6 : v;

@@ -36,7 +36,7 @@ static const struct kn_binary *const binaries[RT_ELEMENTWISE_OPS] = {
 enum {
     MOST_IN = RT_ELEMENTWISE_MOST_IN,
     MOST_VALUES = MOST_IN + RT_ELEMENTWISE_MOST,
-    TILE = 1024, /* floats */
+    TILE = 1024, /* number of floats in a tile */
     /* The number of floats on a thread's stack for intermediate results and expanded operands. */
     STACK_FLOATS = 12 << 10,
 };
@@ -176,7 +176,7 @@ struct operand {
     /* index of the input, or -1 for the result of another loop nest, which is at `offset` in
      * scratch memory */
     int input;
-    int64_t offset; /* floats */
+    int64_t offset; /* offset in floats */
     int64_t stride[RT_MAX_RANK];
     /* index of the operand's buffer (REPEAT, BROADCAST, CONCAT, or not float32), or -1 if it has
      * none */
@@ -187,7 +187,7 @@ struct step {
     kn_map_row *map; /* One of map, binary and select is set, or, for LeakyRelu, none. */
     kn_binary_row *binary;
     kn_select_row *select;
-    float alpha; /* of LeakyRelu */
+    float alpha; /* the parameter of LeakyRelu */
     /* indexes into an array of the operands, the buffers and the nest's result, in that order */
     int16_t from[3], d;
     int8_t stride[3]; /* for each operand of the step, 0 if it is one value, else 1 */
@@ -481,7 +481,7 @@ static enum rt_status elementwise_prepare(struct rt_prep *prep, void **state)
     struct elementwise *c = rt_prep_alloc(prep, sizeof *c);
     struct planner p = {.in = prep->in, .n_in = prep->n_in};
     struct rt_elementwise elementwise;
-    int64_t scratch = 0; /* floats */
+    int64_t scratch = 0; /* number of floats */
 
     rt_elementwise_read(prep->node, &elementwise);
     p.n_concat = (int)elementwise.pieces;
@@ -597,7 +597,7 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
     }
     if (o->kind == REPEAT) {
         kn_fused_to_float(o->dtype, to, from, row);
-        for (int64_t done = row; done < count;) { /* doubles each time */
+        for (int64_t done = row; done < count;) { /* each round doubles `done` */
             const int64_t more = done < count - done ? done : count - done;
             memcpy(to + done, to, (size_t)more * sizeof *to);
             done += more;

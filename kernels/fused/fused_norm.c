@@ -228,7 +228,7 @@ static enum rt_status run_any(struct rt_run *r, const struct job *j)
             const int64_t at = row * k->n + (k->n == 1 ? 0 : c);
             const int64_t of = at / (k->along * k->inner) * k->inner + at % k->inner;
             const float scale = j->scale ? j->scale[k->scale_n == 1 ? 0 : c] : 1;
-            /* -0.0 as the offset keeps the sign of a sum that is -0.0 */
+            /* an offset of -0.0 keeps the sign of a sum of -0.0 */
             const float offset = j->offset ? j->offset[k->offset_n == 1 ? 0 : c] : -0.0f;
             j->y[row * k->out_n + c] = (j->x[at] - mean[of]) * (factor[of] * scale) + offset;
         }

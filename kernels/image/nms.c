@@ -201,7 +201,7 @@ static enum rt_status infer_one(struct rt_infer *x)
     for (int k = 0; k < x->n_out; k++)
         x->out[k].shape = (struct rt_shape){.rank = 1, .dim = {-1}};
     if (x->n_out > 1)
-        x->out[x->n_out - 1].shape = (struct rt_shape){.rank = 0}; /* the output valid_outputs */
+        x->out[x->n_out - 1].shape = (struct rt_shape){.rank = 0}; /* output valid_outputs */
     int64_t most;
     if (pads(x->node) && x->in[2].value && kn_scalar(x->in[2].value, &most))
         for (int k = 0; most >= 0 && k < x->n_out - 1; k++)
@@ -240,8 +240,8 @@ static enum rt_status read_one(struct rt_run *r, struct nms *s)
     return RT_OK;
 }
 
-/* Returns the number of bytes of the float copies of half inputs. Scratch memory holds these copies
- * first, then the heap and the chosen candidates. */
+/* Returns the number of bytes of the float copies of half-precision inputs. Scratch memory holds
+ * these copies first, then the heap and the chosen candidates. */
 static size_t copies_bytes(const int64_t *counts, enum rt_dtype d)
 {
     size_t n = 0;

@@ -109,7 +109,7 @@ struct resize {
     /* Taps of the columns. The taps of a row are not stored but computed with the row, because rows
      * may have few pixels. */
     struct tap *col;
-    /* offsets in scratch memory: the image as floats, and the partial sums */
+    /* offsets in scratch memory of the image as floats, and of the partial sums */
     size_t image_at, line_at;
 };
 
@@ -259,8 +259,8 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
 /* number of elements that are processed between two calls of rt_run_spend */
 enum { CHUNK = RT_WORK / 8 };
 
-/* Contiguous elements of a row: either columns [from, to) with all channels, or some channels of a
- * single column. */
+/* Contiguous elements of a row, which are either columns [from, to) with all channels, or some
+ * channels of a single column. */
 struct chunk {
     int64_t from, to, c_from, c_to;
 };
@@ -337,8 +337,8 @@ static void bilinear(const struct resize *z, const struct tap *r, int64_t y, con
     }
 }
 
-/* First pass of bicubic interpolation: combines four rows of the image into one line. The second
- * pass, bicubic(), combines elements of this line. */
+/* The first pass of bicubic interpolation, which combines four rows of the image into one line. The
+ * second pass, bicubic(), combines elements of this line. */
 KN_CLONES static void bicubic_line(const struct resize *z, const struct tap *r,
                                    const struct chunk *p, const float *src, float *line)
 {
@@ -599,7 +599,7 @@ static enum rt_status infer_crop(struct rt_infer *x)
 }
 
 struct crop {
-    int64_t h, w, channels; /* of the image */
+    int64_t h, w, channels; /* size of the image */
     int64_t out_h, out_w;
     bool nearest;
     float outside;

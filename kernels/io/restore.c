@@ -1,5 +1,5 @@
-/* Ops that read checkpoints. The restored tensors are lazy: only data that is used is read from the
- * files. */
+/* Ops that read checkpoints. The restored tensors are lazy, so that only data that is used is read
+ * from the files. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>

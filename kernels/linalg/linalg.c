@@ -321,7 +321,7 @@ struct batch {
     int64_t n, m, count;
     struct ask *ask;
     int64_t *swap;
-    void *workspace, *workspace2; /* one matrix each */
+    void *workspace, *workspace2; /* each has memory for one matrix */
 };
 
 static struct batch batch_of(struct rt_run *r, struct ask *ask)
@@ -656,7 +656,7 @@ KN_INTS(CROSS_INT)
 KN_FLOATS(CROSS_FLOAT)
 #define ROUND_F16(v)  kn_from_f16(kn_to_f16(v))
 #define ROUND_BF16(v) kn_from_bf16(kn_to_bf16(v))
-/* As in TensorFlow, each product of half types is rounded to the type. */
+/* As in TensorFlow, each product of half-precision types is rounded to the type. */
 #define CROSS_HALF(dt, T, GET, PUT, ROUND)                                                         \
     static void cross_##dt(const T *a, const T *b, T *c, int64_t n)                                \
     {                                                                                              \

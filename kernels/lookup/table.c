@@ -274,8 +274,8 @@ static bool grow(void **p, int64_t capacity, int64_t more, size_t each)
     return true;
 }
 
-/* Sets *out to a new index: slots for all items or, with `only_live`, for the live items as
- * compact() will renumber them. The table itself does not change. */
+/* Sets *out to a new index of all items or, with `only_live`, of the live items as compact() will
+ * renumber them. The table itself does not change. */
 static enum rt_status index_items(struct rt_run *r, int64_t *left, const struct kn_table *t,
                                   bool only_live, int64_t n_slots, int64_t **out)
 {

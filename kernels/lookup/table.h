@@ -46,7 +46,7 @@ struct kn_table {
     int64_t n, capacity, n_live, n_slots;
     char *keys, *values;
     bool *live;
-    int64_t *slot; /* index of the slot's item + 1, or 0 if the slot is free */
+    int64_t *slot; /* 1 + the index of the slot's item, or 0 if the slot is free */
     /* The memory pool of the session's state, which counts the table's memory, or NULL until the
      * first write. */
     struct rt_pool *pool;

@@ -285,7 +285,7 @@ static enum rt_status walk_rows(struct rt_run *r, void *arg, int64_t from, int64
             return r->err->code;
         }
         d += k->row_bytes;
-        for (int i = 1; i < k->rank; i++) { /* advances to the next row, like an odometer */
+        for (int i = 1; i < k->rank; i++) { /* advances the index `at` to the next row */
             a += k->sa[i];
             b += k->sb[i];
             if (++at[i] < k->dim[i])

@@ -44,8 +44,9 @@ static double upper_quantile(double q)
             ratio = z / series;
             off = log(series) - z * z / 2 - log(z * 2.5066282746310002) - log(q);
         }
-        const double f = off / ratio;   /* the step of Newton's method */
-        const double curve = ratio - z; /* the curvature of log tail divided by its slope */
+        const double f = off / ratio; /* the step that Newton's method would take */
+        /* the curvature of log tail, divided by the slope of log tail */
+        const double curve = ratio - z;
         const double step = f / (1 + f * curve / 2);
         z += step;
         if (fabs(step) < 1e-16 * z)

@@ -198,7 +198,7 @@ static enum rt_status plan_gemm(struct kn_einsum_plan *s, const struct kn_einsum
 {
     int order[KN_EINSUM_MAX_LABELS];
 
-    /* Row labels and inner labels are in A's order, column labels in B's. */
+    /* Row labels and inner labels are in A's order, and column labels are in B's order. */
     for (int i = 0; i < s->n_labels; i++)
         order[i] = i;
     for (int i = 0; i < s->n_labels; i++)

@@ -39,7 +39,7 @@ static void step(const struct kn_einsum_view *v, int n, int64_t *at, int64_t *p)
                     const int64_t to = len - from < CHUNK ? len : from + CHUNK;                    \
                     for (int64_t k = from; k < to; k++)                                            \
                         s += (U)src[p + k * by];                                                   \
-                    if (rt_run_spend(r, &left, 2 * (to - from) + 8)) /* 8: cost of step() */       \
+                    if (rt_run_spend(r, &left, 2 * (to - from) + 8)) /* 8 for step() */            \
                         return r->err->code;                                                       \
                 }                                                                                  \
                 step(sum, last, inner, &p);                                                        \
@@ -97,8 +97,8 @@ static enum rt_status gather(struct rt_run *r, enum rt_dtype d, void *dst, const
 
 /* ---- running ---- */
 
-/* Replaces *src, the data of operand k, by the data that the GEMM reads: converted to float and
- * copied where necessary. */
+/* Replaces *src, the data of operand k, by the data that the GEMM reads, which is converted to
+ * float and copied where necessary. */
 static enum rt_status ready(const struct kn_einsum_plan *s, int k, const void **src,
                             char *workspace, struct rt_run *r)
 {

@@ -1,8 +1,8 @@
 /*
  * Fully connected layers: a GEMM whose right-hand matrix is constant and packed once. It is packed
- * for packed_gemm.h's loops or, where those do not apply (the processor multiplies bfloat16, the
- * left-hand side is transposed, the processor is old), in the memory layout that oneDNN prefers.
- * Types are float and the half types, which are computed in float.
+ * for packed_gemm.h's loops or, where those do not apply (the processor multiplies bfloat16 or is
+ * old, or the left-hand side is transposed), in the memory layout that oneDNN prefers. Types are
+ * float and the half types, which are computed in float.
  *
  * Threads: after preparation the struct is only read, by any number of concurrent runs, each with
  * its own scratch memory.
@@ -51,7 +51,7 @@ struct kn_fully_connected {
     /* the packed weights, or NULL if the runtime keeps no packed bytes, and a plain GEMM then
      * runs */
     const struct rt_pack *b;
-    /* Offsets in scratch memory: float copies of half-precision operands, or operand a in
+    /* Offsets in scratch memory of float copies of half-precision operands, or of operand a in
      * bfloat16. */
     size_t a_at, c_at;
     bool bf16; /* `dnnl` multiplies bfloat16 */
@@ -61,8 +61,8 @@ struct kn_fully_connected {
 
 /* Returns whether a GEMM with this right-hand matrix may use packed weights. */
 bool kn_fully_connected_likely(const struct rt_info *matrix);
-/* Returns whether packing input `input` pays off for this GEMM: the input is constant, dense and
- * neither too small nor too large. */
+/* Returns whether packing input `input` pays off for this GEMM, because the input is constant,
+ * dense and neither too small nor too large. */
 bool kn_fully_connected_pays(const struct rt_prep *p, int input, const struct kn_gemm *g);
 /* Prepares *s, which the caller has zeroed. Sets *scratch to the number of bytes that
  * kn_fully_connected_run needs. On failure, *s owns nothing. */

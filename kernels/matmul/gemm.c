@@ -453,8 +453,8 @@ int64_t kn_gemm_work(const struct kn_gemm *g)
 /* OpenBLAS computes blocks of 16 columns and 12 rows, and the remainder by slower loops. */
 enum { ROUND = 48 };
 
-/* Returns the side of a block: enough rows or columns for OpenBLAS to be fast, with nearly equal
- * sizes. */
+/* Returns the side of a block, such that blocks have nearly equal sizes and enough rows or columns
+ * for OpenBLAS to be fast. */
 static int64_t block_side(int64_t side, double share)
 {
     enum { LEAST = 192 };

@@ -30,8 +30,8 @@ struct kn_packed_gemm {
     int64_t k, n;
     /* The next multiplication uses the same packed floats, which may still be in the cache. */
     bool reuse;
-    /* set by kn_packed_gemm_init */
-    int64_t panel;  /* columns per panel */
+    /* kn_packed_gemm_init sets the members below */
+    int64_t panel;  /* number of columns per panel */
     int64_t panels; /* number of panels, of which the last may have fewer columns */
     bool in_cache;  /* set if `reuse` is set and the packed floats fit in a core's own cache */
     const struct kn_packed_gemm_loops *loops;

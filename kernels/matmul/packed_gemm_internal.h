@@ -7,10 +7,10 @@
 
 #include "kernels/matmul/packed_gemm.h"
 
-struct kn_packed_gemm_block; /* packed_gemm.c */
+struct kn_packed_gemm_block; /* defined in packed_gemm.c */
 
 struct kn_packed_gemm_loops {
-    int lanes; /* floats per vector */
+    int lanes; /* number of floats per vector */
     int rows;  /* maximum number of rows that a micro-kernel computes */
     /* maximum number of rows of a GEMV, which computes several panels together */
     int gemv;

@@ -1,7 +1,7 @@
 /*
- * The micro-kernels of packed_gemm.c for one instruction set (see vector_sets.h). MR is the maximum
- * number of rows whose sums, of WIDE vectors each, are held in registers: 6 or 14. GEMV_ROWS is the
- * maximum number of rows of the GEMV kernels, which compute several panels together: 3 or 6.
+ * The micro-kernels of packed_gemm.c for one instruction set (see vector_sets.h). MR, 6 or 14, is
+ * the maximum number of rows whose sums, of WIDE vectors each, are held in registers. GEMV_ROWS, 3
+ * or 6, is the maximum number of rows of the GEMV kernels, which compute several panels together.
  */
 #if defined(SET_AVX512)
 #define MR        14

@@ -9,7 +9,7 @@
 #include <tgmath.h>
 
 #define RELU_U(dt, x)  (x)
-#define RELU(dt, x)    ((x) < 0 ? 0 : (x)) /* keeps NaN and -0.0 */
+#define RELU(dt, x)    ((x) < 0 ? 0 : (x)) /* returns NaN and -0.0 unchanged */
 #define RELU6_U(dt, x) ((x) > 6 ? 6 : (x))
 #define RELU6(dt, x)   ((x) < 0 ? 0 : (x) > 6 ? 6 : (x))
 KN_FOR_SIGNED(KN_MAP_SAME, relu, RELU)

@@ -10,7 +10,8 @@
 /* Both functions compute n_rows rows of n values, where n > 0. d may be s. */
 struct kn_softmax_loops {
     void (*rows)(float *d, const float *s, int64_t n_rows, int64_t n);
-    void (*log_rows)(float *d, const float *s, int64_t n_rows, int64_t n); /* log-softmax */
+    /* computes the log-softmax */
+    void (*log_rows)(float *d, const float *s, int64_t n_rows, int64_t n);
 };
 
 /* Returns the loops for one of the processor's instruction sets. Set 0 is the best one, which

@@ -63,7 +63,7 @@ INLINE float LOOPS(sum)(VEC v)
 INLINE VEC LOOPS(exp)(VEC x)
 {
     const float rounder = KN_ROUNDER + 127;
-    const VEC c = LOOPS(larger)((VEC){0} - 88.02969f, x); /* -127 ln 2 */
+    const VEC c = LOOPS(larger)((VEC){0} - 88.02969f, x); /* -88.02969 is -127 ln 2 */
     const VEC t = c * KN_LOG2_E + rounder, k = t - rounder;
     const VEC r = c - k * KN_LN2, size = (VEC)((BITS)t << 23);
     VEC p;

@@ -29,7 +29,7 @@ int kn_channel_axis(bool channels_first, int n_spatial);
 /* Computes `out`, and `lo` and `hi` unless the padding is explicit, from `in`, `size`, `stride` and
  * `dilation`. */
 enum rt_status kn_axis_solve(struct kn_axis *a, enum kn_padding padding, struct rt_error *err);
-/* Sets the part of window i that lies inside the input: j in [*from, *to). */
+/* Sets the part of window i that lies inside the input, as j in [*from, *to). */
 static inline void kn_axis_inside(const struct kn_axis *a, int64_t i, int64_t *from, int64_t *to)
 {
     const int64_t start = i * a->stride - a->lo;

@@ -34,8 +34,8 @@ struct kn_feature_map {
     uint32_t mask;
     struct kn_feature_slot {
         uint32_t hash;
-        int32_t index; /* index of the feature + 1, or 0 if the slot is free */
-    } * slot;          /* open addressing */
+        int32_t index; /* 1 + the index of the feature, or 0 if the slot is free */
+    } * slot;          /* slots with open addressing */
     struct kn_feature *feature;
 };
 

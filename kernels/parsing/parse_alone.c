@@ -17,8 +17,8 @@ static enum rt_status parse_failed(struct kn_parse *s, const struct kn_feature *
                    kn_parse_list_name(f->dtype), counted ? "." : " failed.");
 }
 
-/* Makes the outputs of a feature whose list has n elements. Returns the memory of its values. On
- * failure, returns NULL and sets r->err. */
+/* Makes the outputs of a feature whose list has n elements. Returns the memory for the feature's
+ * values. On failure, returns NULL and sets r->err. */
 static void *list_outputs(struct kn_parse *s, const struct kn_feature *f, int64_t n)
 {
     int64_t dim[RT_MAX_RANK];

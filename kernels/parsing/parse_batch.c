@@ -44,7 +44,7 @@ static enum rt_status read_row(struct kn_parse *s, const struct kn_feature *f, s
     return about(s, f);
 }
 
-/* Checks and counts a list of any length, and records its location. */
+/* Checks a list of any length, counts its elements, and records its location. */
 static enum rt_status note_list(struct kn_parse *s, const struct kn_feature *f, struct rt_span list,
                                 int64_t *n)
 {

@@ -154,9 +154,9 @@ static inline bool note_list(struct kn_parse *s, const struct kn_feature *f, con
     return true;
 }
 
-/* Reads the name of the entry between e and end, which has the number `position` in its example.
- * Sets *found to the index of its feature. Returns the address of the value's length, or NULL if
- * the entry has an unusual encoding. */
+/* Reads the name of the entry between e and end, which is entry number `position` of its example.
+ * Sets *found to the index of the feature with this name. Returns the address of the value's
+ * length, or NULL if the entry has an unusual encoding. */
 static inline const uint8_t *read_name(struct kn_parse *s, int position, const uint8_t *e,
                                        const uint8_t *end, int *found)
 {

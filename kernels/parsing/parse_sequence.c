@@ -34,7 +34,7 @@ struct sequence {
     struct kn_sequence_half half[2];
     /* for the context and the feature lists, an entry for each feature and example */
     struct proto *proto[2];
-    struct total *total[2]; /* by feature */
+    struct total *total[2]; /* an entry for each feature */
     int64_t each, left;     /* approximate work per example, and countdown of rt_run_spend */
 };
 

@@ -1,7 +1,7 @@
 /*
  * ParseSingleSequenceExample converts one tf.SequenceExample to tensors, in graphs from before
- * TensorFlow 1.13. Unlike its successors, it reads the message by protobuf's rules: fields in any
- * order, unknown fields skipped, lists in any number of chunks, packed or not.
+ * TensorFlow 1.13. Unlike its successors, it reads the message by protobuf's rules. Fields may have
+ * any order, unknown fields are skipped, and lists may have any number of chunks, packed or not.
  */
 #include "kernels/array/array.h"
 #include "kernels/parsing/parse_sequence.h"
@@ -58,8 +58,8 @@ static void put_str(struct sink *s, int64_t at, struct rt_span v)
             !rt_str_set((struct rt_str *)s->dst + at, rt_run_pool(s->r), v.p, v.n, s->r->err);
 }
 
-/* Reads field 1 of a list: one element, or packed elements. Returns false if the field is
- * malformed. */
+/* Reads field 1 of a list, which holds one element or packed elements. Returns false if the field
+ * is malformed. */
 static bool read_values(enum rt_dtype kind, const struct kn_field *f, struct sink *s, int64_t *n)
 {
     uint64_t v;

@@ -67,7 +67,7 @@ struct kn_field {
     uint32_t number;
     enum kn_wire_type type;
     uint64_t value;       /* the value's raw bits if the wire type is KN_VARINT or KN_FIXED* */
-    struct rt_span bytes; /* of KN_BYTES */
+    struct rt_span bytes; /* bytes of a KN_BYTES field */
 };
 /* Returns 1 if there is a field, and sets *f to the field and *rest to the bytes after it. Returns
  * 0 at the end of the message, or -1 for a malformed field or a group. */

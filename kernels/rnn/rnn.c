@@ -112,7 +112,7 @@ struct state {
 struct workspace {
     float *sums, *candidate_sums, *recurrent_sums;
     float *h, *h_new, *c, *spare[2];
-    float *c_old, *written; /* for masked layers */
+    float *c_old, *written; /* used only by masked layers */
     /* peephole weights, padded to complete vectors, or NULL if there are none */
     float *peep[3];
 };

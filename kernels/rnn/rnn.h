@@ -47,7 +47,7 @@ struct kn_rnn_step {
 };
 
 struct kn_rnn_loops {
-    int lanes; /* floats per vector */
+    int lanes; /* number of floats per vector */
     /* Cells with an n_reset_before gate are called twice per step: first without is_candidate to
      * compute `spare`, then with is_candidate after `candidate_sums` has been computed. */
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
@@ -61,7 +61,7 @@ const struct kn_rnn_loops *kn_rnn_loops_of(int which);
 struct kn_layer {
     const struct rt_cell *cell;
     int64_t units, depth, width; /* `width` is the number of columns of h and y */
-    int64_t x_batch, time;       /* of x */
+    int64_t x_batch, time;       /* lengths of x along batch and time */
     int64_t batch;               /* number of rows of the batch after broadcasting */
     int64_t steps, length;       /* `length` is the number of steps in y */
     int64_t mask_batch, mask_time;

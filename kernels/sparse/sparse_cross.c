@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum how { TEXT, HASHED, KEYED }; /* KEYED: SparseCrossHashed */
+enum how { TEXT, HASHED, KEYED }; /* KEYED is for SparseCrossHashed */
 
 struct column {
     const struct rt_tensor *values;

@@ -7,7 +7,7 @@
 struct product {
     const struct rt_tensor *indices, *values, *b;
     bool adjoint_a, adjoint_b;
-    /* Sizes after transposition: a is [rows, inner], and b is [inner, columns]. */
+    /* After transposition, a is [rows, inner], and b is [inner, columns]. */
     int64_t rows, inner, columns;
 };
 
@@ -47,7 +47,7 @@ static enum rt_status bad_index(struct rt_run *r, const char *what, int64_t v, i
     }
 MULTIPLY(RT_F32, float, SAME)
 MULTIPLY(RT_F64, double, SAME)
-MULTIPLY(RT_I32, uint32_t, SAME) /* int32 overflow wraps */
+MULTIPLY(RT_I32, uint32_t, SAME) /* int32 sums wrap around */
 MULTIPLY(RT_C64, float _Complex, conjf)
 MULTIPLY(RT_C128, double _Complex, conj)
 

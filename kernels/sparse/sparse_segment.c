@@ -27,7 +27,7 @@ struct bag {
     int64_t width;    /* number of elements per row of `data` */
     int64_t first, n; /* position of the bag's first index, and number of its indices */
     double by;        /* the number by which the sum is divided */
-    struct rt_run *r; /* for rt_run_spend */
+    struct rt_run *r; /* the run that calls rt_run_spend */
     int64_t *left;
 };
 

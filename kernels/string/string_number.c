@@ -77,7 +77,7 @@ static enum rt_status format_of(struct rt_run *r, struct as_string *f)
 
     if (fill.n > 1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Fill string must be one or fewer characters");
-    /* memchr, because strchr would find the terminating NUL */
+    /* uses memchr, because strchr would also find the terminating NUL */
     if (fill.n && !memchr(" +-0#", fill.p[0], 5))
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Fill argument not supported: \"%c\"",
                        fill.p[0]);

@@ -9,8 +9,8 @@
  * double, the numbers of digits are 15 and 17. */
 void kn_float_text(char *buf, size_t n, float f);
 void kn_double_text(char *buf, size_t n, double d);
-/* Appends "1 2 3..." or "[1 2][3...]...": at most max_entries values (all if it is -1), without the
- * outermost brackets. */
+/* Appends at most max_entries values (all if max_entries is -1), without the outermost brackets, as
+ * "1 2 3..." or "[1 2][3...]...". */
 void kn_summarize(struct rt_bytes *out, const struct rt_tensor *t, int64_t max_entries);
 /* Appends PrintV2's text of a tensor: "[1 2 3 ... 8 9 10]", with `edge` items at both ends of every
  * dimension (all items if edge is -1). kn_text_begin must have initialised `out` for this run. */
