@@ -173,8 +173,8 @@ static bool is_waited_for(const struct work *w, int i)
     return false;
 }
 
-/* Returns whether node i, which makes handles, has no control edges. A handle is then replaced by
- * its origin instead of an identity, which would read the variable. */
+/* Returns whether node i, which makes handles, has no control edges. If so, its handle is replaced
+ * by the handle's origin instead of an identity, because an identity would read the variable. */
 static bool is_plain_ref(const struct work *w, int i)
 {
     const struct pl_node *n = &w->g->node[i];

@@ -10,8 +10,8 @@
 
 #include "runtime/base/log.h"
 
-/* Parses "/job:x/device:GPU:1", "/gpu:1" or "GPU:1": the type and index after the last '/' or
- * "device:". */
+/* Parses the device type and index in "/job:x/device:GPU:1", "/gpu:1" or "GPU:1". They follow the
+ * last '/' or "device:". */
 static int device_of(const struct rt_session *s, const char *text)
 {
     const char *at = strrchr(text, '/');

@@ -82,7 +82,7 @@ static inline bool pl_takes_value(const struct rt_node *n, int k)
  * with the kernels that may run it. A step is immutable, except `prepared`, which has a lock.
  */
 struct rt_plan_step {
-    uint8_t kind;   /* enum pl_kind */
+    uint8_t kind;   /* an enum pl_kind */
     uint8_t effect; /* enum rt_effect of the op */
     /* bit k is set if the step has sub-plans that contain an op of effect k */
     uint8_t effects;

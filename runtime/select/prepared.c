@@ -184,7 +184,7 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
                 st = rt_fail_memory(p->err, "a packed weight", key_len);
             if (!st && !other) {
                 atomic_fetch_add(&s->packed_bytes, (int64_t)bytes);
-                /* The session holds the buffer, because its address is in the key. */
+                /* The session holds the buffer, because the buffer's address is in the key. */
                 rt_buffer_ref(src->buf);
             }
             rt_mutex_unlock(&s->mu);

@@ -21,9 +21,9 @@ struct rt_parallel;
 struct rt_autotune;
 struct rt_idle_cache;
 
-/* For tools: receives the compiler's graph as text (runtime/ir/dump.h) after each pass, or after
- * the passes of one name (rt_pass_name). `put` is called on the thread that makes a plan; several
- * threads may call it at the same time. */
+/* A tool's function that receives the compiler's graph as text (runtime/ir/dump.h) after each pass,
+ * or after the passes of one name (rt_pass_name). `put` is called on the thread that makes a plan;
+ * several threads may call it at the same time. */
 struct rt_pass_dump {
     void (*put)(void *arg, const char *text, size_t n);
     void *arg;

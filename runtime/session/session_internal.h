@@ -85,8 +85,8 @@ void rt_session_pools_end(struct rt_session *s);
 /* frees the states of nodes and empties the map */
 void rt_session_free_states(struct rt_map *states);
 
-/* Sets *out to a reference to the resource of node `n`, whose op has `make` and makes handles. On
- * first use the resource is made from the node's inputs `in`. */
+/* Sets *out to a reference to the resource of node `n`, whose op makes handles and has a `make`
+ * function. On first use the resource is made from the node's inputs `in`. */
 enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
                                const struct rt_tensor *in, struct rt_object **out,
                                struct rt_error *err);
