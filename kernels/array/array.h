@@ -75,8 +75,8 @@ void kn_put_int(struct rt_tensor *t, int64_t i, int64_t v); /* `t` must be an in
 
 /* ---- outputs ---- */
 
-/* Returns the memory of output k, which has shape `dim`: the output that shape inference allocated,
- * or a new one. Returns NULL and sets r->err on failure. */
+/* Returns the memory of output k, which has shape `dim`. Allocates the output if shape inference
+ * has not done so. Returns NULL and sets r->err on failure. */
 void *kn_out(struct rt_run *r, int k, int rank, const int64_t *dim);
 /* Allocates the outputs that do not exist yet, with the shapes that `infer` computes from the run's
  * actual inputs. */

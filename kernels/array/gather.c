@@ -1,4 +1,4 @@
-/* Gather, GatherV2, GatherNd: select slices by index. */
+/* Gather, GatherV2 and GatherNd select slices by index. */
 #include "kernels/array/array.h"
 #include "kernels/array/gather_rows.h"
 #include "kernels/entry.h"

@@ -6,7 +6,7 @@
 enum {
     CHUNK = 4096, /* maximum number of rows that are copied between two deadline checks */
     MOVE = 16,
-    MOVES = 16, /* maximum number of moves per row; memcpy copies longer rows */
+    MOVES = 16, /* maximum number of moves per row; longer rows are copied by memcpy */
 };
 
 #define HAS_OUTSIDE(T)                                                                             \

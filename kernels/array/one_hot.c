@@ -1,4 +1,4 @@
-/* OneHot(indices, depth, on_value, off_value): sets at most one element of each row to on_value. */
+/* OneHot(indices, depth, on_value, off_value) sets at most one element of each row to on_value. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 

@@ -155,7 +155,7 @@ static enum rt_status batch_run(struct rt_run *r)
                 const int64_t size = b.size[i - 1], at = left % size, before = b.before[i - 1];
                 left /= size;
                 /* Element k of the batch tensor is element `k * size + at - before` of the space
-                 * tensor; only those within the space tensor are copied. */
+                 * tensor. Only elements within the space tensor are copied. */
                 const int64_t need = before - at;
                 const int64_t from = need > 0 ? (need + size - 1) / size : 0;
                 const int64_t end = space->dim[i] + before - at; /* the bound on k * size */

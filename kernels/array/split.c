@@ -1,4 +1,4 @@
-/* Split divides a tensor into equal parts, SplitV into parts of given sizes. */
+/* Split divides a tensor into equal parts, and SplitV into parts of given sizes. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"

@@ -1,4 +1,5 @@
-/* TopKV2 and TopK find the largest elements of each row, NthElement the n-th smallest. */
+/* TopKV2 and TopK find the largest elements of each row, and NthElement finds the n-th smallest
+ * element. */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"

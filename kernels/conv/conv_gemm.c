@@ -24,8 +24,8 @@ enum {
     OUTPUTS = 1 << 15,
     /* number of multiplications that take as long as reading or writing one element */
     MACS_PER_ELEMENT = 32,
-    /* Floats in a cache line. Rows of im2col copies whose distance is a power of two would share
-     * cache sets, so a line of padding is put between them. */
+    /* Number of floats in a cache line. Rows of im2col copies whose distance is a power of two
+     * would share cache sets, so a line of padding is put between them. */
     LINE = 16,
 };
 enum { LONG_SUM = 128, LEAST_CHANNELS = 16, SHORT_ROW = 10 };

@@ -14,7 +14,8 @@ enum kn_conv_slice { KN_CONV_FIRST, KN_CONV_MIDDLE, KN_CONV_LAST, KN_CONV_SLICES
 
 struct kn_conv_split {
     int64_t images;
-    int64_t rows; /* 0 if each execution computes complete images */
+    /* number of output rows per execution, or 0 if an execution computes complete images */
+    int64_t rows;
 };
 
 /* One execution, with the index of its shape and the offsets, in elements, at which it reads and

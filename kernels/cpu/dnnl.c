@@ -21,8 +21,8 @@ static _Thread_local unsigned place;
 
 /*
  * Sets of arguments for executions. Creating the library's objects takes longer than a small matrix
- * multiplication, so an execution reuses an idle set: it sets the set's data pointers, and returns
- * the set afterwards. A set is freed if all IDLE_SETS slots are occupied.
+ * multiplication, so an execution reuses an idle set. It changes the set's data pointers, and makes
+ * the set idle again afterwards. A set is freed if all IDLE_SETS slots are occupied.
  */
 enum { IDLE_SETS = 16 };
 struct set {
@@ -54,8 +54,8 @@ static struct rt_mutex objects = RT_MUTEX_INIT;
  * primitives has fallen to half of its maximum.
  */
 enum { CACHED = 4096 };
-/* The number of primitives that exist, and its maximum since the cache was emptied. Both are
- * guarded by `objects`. */
+/* The number of primitives that exist, and the maximum of this number since the cache was emptied.
+ * Both are guarded by `objects`. */
 static int n_made, most_made;
 
 static void count_made(void) RT_REQUIRES(objects);

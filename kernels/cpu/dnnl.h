@@ -18,7 +18,7 @@ enum { KN_DNNL_ARGS = 8 };
 struct kn_dnnl_idle;
 
 struct kn_dnnl {
-    dnnl_primitive_t prim;     /* NULL until the primitive is created */
+    dnnl_primitive_t prim;     /* the primitive, or NULL until it is created */
     struct kn_dnnl_idle *idle; /* sets of arguments that earlier executions have left for reuse */
     size_t scratch_bytes;
     int n; /* number of arguments, not counting the scratchpad */
@@ -28,7 +28,7 @@ struct kn_dnnl {
 };
 
 /* Returns oneDNN's CPU engine, or NULL if oneDNN could not be initialised. The call prepares the
- * calling thread for oneDNN, so a thread makes it before any other call. */
+ * calling thread for oneDNN, so each thread must make it before any other call of oneDNN. */
 dnnl_engine_t kn_dnnl_engine(void);
 /* Creates attributes for primitives that use scratch memory from the caller. */
 dnnl_status_t kn_dnnl_attr(dnnl_primitive_attr_t *out);

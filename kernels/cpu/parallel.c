@@ -46,7 +46,8 @@ static enum rt_status parallel_run(struct job *j, double work)
 }
 
 /* Returns the number of rows per shard. Where `shards` shards, or a few more, divide n nearly
- * evenly among `width` cores, that division is used; otherwise it is n / shards, rounded up. */
+ * evenly among `width` cores, that division is used. Otherwise the number is n / shards, rounded
+ * up. */
 static int64_t even_rows(int64_t n, int64_t shards, int64_t width)
 {
     const int64_t first = kn_div_up(n, shards);

@@ -37,7 +37,7 @@ static inline float kn_absf(float x)
 
 /*
  * Polynomials that other functions and loops over vectors also use, with floats or vectors of
- * floats. They set the first argument from the second.
+ * floats. Each sets its first argument from its second.
  */
 #define KN_EXP_POLYNOMIAL(p, r)                                                                    \
     do {                                                                                           \
@@ -66,8 +66,8 @@ static inline float kn_absf(float x)
         q = q * s + 5.10791350e-01f;                                                               \
     } while (0)
 /* exp(x) = 2^k exp(r), where k is x * KN_LOG2_E rounded and r = (x - k * KN_LN2_HIGH) - k *
- * KN_LN2_LOW: ln 2 is split into two parts, of which KN_LN2_HIGH has few enough bits for k *
- * KN_LN2_HIGH to be exact. */
+ * KN_LN2_LOW. The constant ln 2 is split into two parts, of which KN_LN2_HIGH has few enough bits
+ * for k * KN_LN2_HIGH to be exact. */
 #define KN_LOG2_E   0x1.715476p0f
 #define KN_LN2      0x1.62e430p-1f
 #define KN_LN2_HIGH 0x1.62e4p-1f
@@ -230,7 +230,7 @@ static inline float kn_gelu_f32(float x)
     q = q * t + 9.946507135e-02f;
     q = q * t + 1.208263138e-01f;
     q = q * t + 1.196245410e-01f;
-    /* exp(-b * b / 2) is 2^k 2^f; adding the rounder leaves k in the low bits, as an exponent. */
+    /* exp(-b * b / 2) is 2^k 2^f. Adding the rounder leaves k in the low bits, as an exponent. */
     const float rounder = KN_ROUNDER + 127, z = b * b;
     const float u = z * (-0.5f * KN_LOG2_E) + rounder;
     const float k = u - rounder;

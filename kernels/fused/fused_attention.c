@@ -513,8 +513,8 @@ static enum rt_status attention_run(struct rt_run *r)
                               (void *)(uintptr_t)k);
 }
 
-/* Counts the FLOPs of the two GEMMs, for inputs [B,T,N,H]: the scores, and the values weighted by
- * the scores. */
+/* Counts the FLOPs of the two GEMMs, for inputs [B,T,N,H]. One GEMM computes the scores, and the
+ * other multiplies the scores by the values. */
 static double attention_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
                               const struct rt_shape *out)
 {

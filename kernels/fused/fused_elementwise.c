@@ -43,8 +43,8 @@ enum {
 
 /* ---- shapes ---- */
 
-/* Computes the shape of each value: of the inputs (input 0 is the concatenation, if there is one),
- * then of the steps. */
+/* Computes the shapes of the inputs (input 0 is the concatenation, if there is one), followed by
+ * the shapes of the steps' results. */
 static enum rt_status set_shapes(const struct rt_elementwise *elementwise, const struct rt_info *in,
                                  int n_in, struct rt_shape *shape, struct rt_error *err)
 {
@@ -188,7 +188,8 @@ struct step {
     kn_binary_row *binary;
     kn_select_row *select;
     float alpha; /* the parameter of LeakyRelu */
-    /* indexes into an array of the operands, the buffers and the nest's result, in that order */
+    /* indexes into an array of the operands, the buffers and the loop nest's result, in that
+     * order */
     int16_t from[3], d;
     int8_t stride[3]; /* for each operand of the step, 0 if it is one value, else 1 */
 };
@@ -424,7 +425,7 @@ static void set_tiles(struct planner *p, struct nest *n, int64_t count)
     n->n_tiles = count / n->length * n->per_length;
 }
 
-/* Builds the nest that ends with step `end`. */
+/* Builds the loop nest that ends with step `end`. */
 static enum rt_status plan_nest(struct rt_prep *prep, struct planner *p, struct nest *n, int end,
                                 int64_t count)
 {

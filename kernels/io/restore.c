@@ -14,7 +14,7 @@
 /* An open checkpoint of format version 1 or 2. */
 struct source {
     struct rt_checkpoint *checkpoint;
-    struct rt_checkpoint_v1 *v1; /* not NULL if the checkpoint is of version 1 */
+    struct rt_checkpoint_v1 *v1; /* the checkpoint if it is of version 1, else NULL */
 };
 
 /* Opens a checkpoint as TensorFlow does. If there is no file PREFIX.index, `prefix` is the name or

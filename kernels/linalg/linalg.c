@@ -1,7 +1,7 @@
 /*
  * Factorisations and solves on batches of small square matrices, by the textbook algorithms:
  * MatrixSolve, MatrixInverse, MatrixDeterminant and LogMatrixDeterminant (LU with partial
- * pivoting), Cholesky, MatrixTriangularSolve. Also the op Cross.
+ * pivoting), Cholesky, MatrixTriangularSolve. This file also has the op Cross.
  */
 #include <complex.h>
 #include <math.h>

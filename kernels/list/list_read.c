@@ -217,7 +217,7 @@ KN_LIST_OP(tensor_list_gather, "TensorListGather", NULL, gather_run)
  * unwritten items. */
 struct concat {
     const struct kn_list *list;
-    const struct rt_tensor *lead; /* NULL if the op's version has no input leading_dims */
+    const struct rt_tensor *lead; /* the input leading_dims, or NULL if the op's version has none */
     struct rt_shape rest;
     int64_t first;
 };

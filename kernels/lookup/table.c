@@ -345,7 +345,7 @@ static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *
     return RT_OK;
 }
 
-/* Adds `bytes` of the table's arrays to the count of its memory pool. */
+/* Adds `bytes`, the size of arrays of the table, to the count of the table's memory pool. */
 static enum rt_status count(struct kn_table *t, size_t bytes, struct rt_error *err)
 {
     const enum rt_status st = rt_pool_hold(t->pool, bytes, t->credit, "a hash table", err);

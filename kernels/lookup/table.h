@@ -42,7 +42,7 @@ struct kn_table {
     bool is_mutable, is_dense;
     atomic_bool filled; /* set after the last write, in tables that are filled only once */
     struct rt_mutex mu;
-    /* Guarded by mu; the file comment says when reads need no lock. */
+    /* Guarded by mu, except for the reads that need no lock (see the top of this file). */
     int64_t n, capacity, n_live, n_slots;
     char *keys, *values;
     bool *live;

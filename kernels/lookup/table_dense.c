@@ -105,8 +105,8 @@ enum rt_status kn_dense_grow(struct kn_table *t, int64_t more, struct rt_error *
 {
     int64_t n = t->dense.n_buckets;
 
-    /* The load is compared in float, as in TensorFlow, because the exported array depends on the
-     * number of buckets. */
+    /* The load factor is compared in float, as in TensorFlow, because the exported array depends on
+     * the number of buckets. */
     while ((float)(t->n_live + more) > (float)n * t->dense.max_load && n <= KN_TABLE_MAX)
         n *= 2;
     if (n > KN_TABLE_MAX)

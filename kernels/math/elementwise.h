@@ -50,7 +50,7 @@ enum rt_status kn_map_run(struct rt_run *r);
 
 /* ---- two inputs ---- */
 
-/* Computes d[i] from a[i * sa] and b[i * sb] for i < n; sa and sb are 0 or 1. Returns false if a
+/* Computes d[i] from a[i * sa] and b[i * sb] for i < n. sa and sb are 0 or 1. Returns false if a
  * value was refused. */
 typedef bool kn_binary_row(void *d, const void *a, const void *b, int64_t n, int64_t sa,
                            int64_t sb);
@@ -72,8 +72,8 @@ enum { KN_CHUNK = 1 << 18 };
 
 /* ---- loops from expressions ---- */
 
-/* Defines a loop over a row of type T that writes type R: it stores EXPR(dt, x), where x =
- * GET(element), by PUT. */
+/* Defines a loop over a row of type T that writes a row of type R. The loop stores EXPR(dt, x),
+ * where x = GET(element), by PUT. */
 #define KN_MAP_LOOP(FAST, FN, T, C, GET, R, PUT, EXPR, dt)                                         \
     FAST static void FN(void *dst, const void *src, int64_t n)                                     \
     {                                                                                              \
@@ -124,7 +124,7 @@ enum { KN_CHUNK = 1 << 18 };
 #define KN_BINARY_BOOL(dt, T, NAME, EXPR)                                                          \
     KN_BINARY_LOOP(KN_FAST(dt), NAME##_##dt, T, KN_C(dt), KN_GET_##dt, bool, KN_PUT_RT_BOOL, EXPR, \
                    dt)
-/* Defines loops that may refuse values: EXPR(dt, T, x, y, bad) may set `bad`. */
+/* Defines loops that may refuse values. EXPR(dt, T, x, y, bad) may set `bad`. */
 #define KN_BINARY_CHECKED(dt, T, NAME, EXPR)                                                       \
     static bool NAME##_##dt(void *dst, const void *src_a, const void *src_b, int64_t n,            \
                             int64_t sa, int64_t sb)                                                \

@@ -186,8 +186,8 @@ static const struct kn_reducer reduce_l2[RT_N_DTYPES] = {KN_FOR_FLOATS(REDUCER_R
 
 /* ---- axes ---- */
 
-/* Reads the reduction axes: sets bit i of *reduced if axis i is reduced. Errors have TensorFlow's
- * texts. */
+/* Reads the reduction axes, and sets bit i of *reduced if axis i is reduced. Errors have
+ * TensorFlow's texts. */
 static enum rt_status read_axes(const struct rt_tensor *axes, int rank, unsigned *reduced,
                                 struct rt_error *err)
 {
@@ -378,7 +378,7 @@ static enum rt_status add_columns(struct rt_run *r, const struct plan *k, union 
     return RT_OK;
 }
 
-/* Computes blocks [from, to) of the results; a block has KN_REDUCE_WIDTH neighbouring results. */
+/* Computes blocks [from, to) of the results. A block has KN_REDUCE_WIDTH neighbouring results. */
 static enum rt_status reduce_blocks(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct plan *k = r->state;

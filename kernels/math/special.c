@@ -22,7 +22,7 @@ KN_MAP_OP(erfc, "Erfc", FLOATS)
 
 /*
  * Returns the z > 0 whose upper tail probability is q <= 1/2. The leading term of the tail gives a
- * rough start; Halley's method then solves for log q, which is nearly a quadratic function of z.
+ * rough start. Halley's method then solves for log q, which is nearly a quadratic function of z.
  * Four steps reach the precision of double.
  */
 static double upper_quantile(double q)

@@ -22,7 +22,8 @@ enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
 struct format {
     dnnl_memory_desc_t md;
     bool transposed; /* whether the source matrix is [n, k] */
-    int64_t n_scale; /* n if the struct is followed by n floats that multiply the columns, else 0 */
+    /* The number of floats after this struct, which multiply the columns. It is either n or 0. */
+    int64_t n_scale;
 };
 
 /* Returns whether the matrix is packed into bfloat16 panels, which requires that the session

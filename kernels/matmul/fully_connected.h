@@ -28,7 +28,7 @@ struct kn_fully_connected {
      */
     struct kn_dnnl dnnl;
     int64_t rows;
-    /* Primitives for several cores: one for `shard_rows` rows, and one for the remaining rows. */
+    /* Primitives for several cores, one for `shard_rows` rows and one for the remaining rows. */
     struct kn_dnnl shard[2];
     /* n_slots is the number of concurrent executions, or 0 if only one core is used */
     int64_t shard_rows, n_slots;

@@ -9,7 +9,8 @@ struct format {
     char name[8];
     int64_t k, n, panel;
     int64_t transposed;
-    int64_t n_scale; /* n if the struct is followed by n floats that multiply the columns, else 0 */
+    /* The number of floats after this struct, which multiply the columns. It is either n or 0. */
+    int64_t n_scale;
 };
 
 static enum rt_status fused_gemm_pack(const struct rt_tensor *src, void *dst, const void *fmt,

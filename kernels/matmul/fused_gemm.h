@@ -11,7 +11,7 @@
 struct kn_fused_gemm {
     struct kn_packed_gemm gemm;
     struct kn_epilogue epilogue;
-    const struct rt_pack *b; /* NULL if the input is not constant, so that nothing is packed */
+    const struct rt_pack *b; /* the packed input, or NULL if the input is not constant */
 };
 
 /*

@@ -325,7 +325,8 @@ static void stream(const struct kn_gemm *g, const float *a, const float *b, floa
             add_row(a[i * g->lda + l], b + l * g->ldb, c + i * g->ldc, g->n);
 }
 
-/* Returns whether B has one column, so that each output is a dot product, summed in lanes. */
+/* Returns whether B has one column, so that each output is a dot product, whose terms are summed in
+ * vector lanes. */
 static bool is_dots(const struct kn_gemm *g)
 {
     return g->dtype == RT_F32 && g->n == 1 && !g->ta && (g->tb || g->ldb == 1);

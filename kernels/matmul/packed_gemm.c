@@ -230,7 +230,8 @@ void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_g
 
     for (int64_t row = 0; row < t->rows; row += rows) {
         int64_t l = t->k_from;
-        /* Runs once even if the sums have no terms, because bias and residual must be added. */
+        /* The loop runs once even if the sums have no terms, because bias and residual must be
+         * added. */
         do {
             const struct block at = {row, kn_min_i64(t->rows - row, rows), l,
                                      kn_min_i64(t->k_to - l, k)};

@@ -59,8 +59,8 @@ static inline int64_t kn_packed_gemm_offset(const struct kn_packed_gemm *p, int6
  * fast as the libraries. */
 bool kn_packed_gemm_is_fast(void);
 
-/* The post-ops of the GEMM: the start of an output's sum, and the steps after the sum is
- * complete. */
+/* The post-ops of the GEMM, which say where the sum of an output starts, and which steps follow the
+ * complete sum. */
 struct kn_gemm_post_ops {
     const float *bias; /* n floats, or NULL for no bias */
     /* [rows, n], or NULL for no residual; may be c itself, if ld_residual is ldc */

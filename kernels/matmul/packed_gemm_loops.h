@@ -19,7 +19,7 @@
 #define SIZED TARGET static __attribute__((noinline))
 #endif
 
-/* Clips v to [least, most]; NaN stays NaN, and -0 stays -0. */
+/* Clips v to [least, most]. NaN and -0 stay unchanged. */
 INLINE VEC LOOPS(clip)(const struct kn_packed_gemm_block *s, VEC v)
 {
     const VEC least = s->least - (VEC){0}, most = s->most - (VEC){0};
@@ -152,8 +152,8 @@ SIZED void LOOPS(micro_kernel)(const struct kn_packed_gemm_block *s, const struc
 #error "no micro-kernels for this MR"
 #endif
 
-/* Computes a block: several panels together (s->panels > 1), or all rows of one panel in groups of
- * nearly equal height. */
+/* Computes a block, either several panels together (s->panels > 1), or all rows of one panel in
+ * groups of nearly equal height. */
 TARGET static void LOOPS(panel_block)(const struct kn_packed_gemm_block *s)
 {
     const int64_t groups = kn_div_up(s->rows, MR);

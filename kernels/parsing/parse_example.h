@@ -13,7 +13,8 @@
 #include "kernels/parsing/feature_map.h"
 #include "kernels/parsing/wire_example.h"
 
-/* Indices of inputs and outputs by their role, which differ between the three ops. */
+/* Indices of inputs and outputs by their role, because they differ between ParseExample,
+ * ParseExampleV2 and ParseSingleExample. */
 struct kn_parse_layout {
     int version; /* 1 or 2, or 0 for ParseSingleExample */
     int names;   /* index of the input with the examples' names, or -1 */

@@ -468,7 +468,7 @@ static enum rt_status write_list_ragged(struct sequence *s, const struct kn_feat
     return RT_OK;
 }
 
-/* Writes all outputs: the dense, sparse and ragged features of the context, then those of the
+/* Writes all outputs, first the dense, sparse and ragged features of the context, then those of the
  * feature lists. */
 static enum rt_status write_outputs(struct sequence *s)
 {

@@ -26,7 +26,7 @@ struct format {
 /* The packed right-hand matrix of a GEMM, which is a weight or some rows of a weight. */
 struct weight {
     struct kn_packed_gemm p;
-    const float *packed; /* NULL if the layer has no such weight */
+    const float *packed; /* the packed matrix, or NULL if the layer has no such weight */
 };
 
 static enum rt_status fill(const struct rt_tensor *src, void *dst, const void *fmt,
@@ -253,7 +253,7 @@ static int64_t y_row(const struct kn_layer *y)
     return y->y_by_time ? y->width : y->length * y->width;
 }
 
-/* Computes the input's GEMM for several steps of a block of rows; the results are ordered by step.
+/* Computes the input's GEMM for several steps of a block of rows. The results are ordered by step.
  * Each call of rnn_multiply multiplies one step's rows or one row's steps, whichever are more. */
 static void multiply_input(const struct kn_layer *y, const struct rt_run *r, const struct weight *w,
                            const struct rt_tensor *bias, float *sums, int64_t first, int64_t n,

@@ -39,8 +39,8 @@ static inline int64_t index_at(const struct rt_tensor *t, int64_t i)
 #define PLAIN(x)     (x)
 #define DIVIDE(x, A) ((x) / (A)b->by)
 #define AS_IS(x, A)  (x)
-/* Sums have the element type for float and double, as in TensorFlow, and float for half types.
- * Integer sums wrap around. */
+/* Sums have the element type for float and double, as in TensorFlow, and float for half-precision
+ * types. Integer sums wrap around. */
 #define ADD(dt, T, A, LOAD, STORE, SCALE)                                                          \
     KN_FAST(dt) static bool add_##dt(const struct bag *b, void *out)                               \
     {                                                                                              \

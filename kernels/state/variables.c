@@ -1,7 +1,7 @@
 /*
- * Ops on variables: handles, reads, assignments. TensorFlow 2's resource variables and TensorFlow
- * 1's refs use the same session slots; a ref is a variable's handle that a different op creates
- * (runtime/session/resource.h).
+ * Ops that make handles of variables, read variables and assign to them. TensorFlow 2's resource
+ * variables and TensorFlow 1's refs use the same session slots; a ref is a variable's handle that a
+ * different op creates (runtime/session/resource.h).
  */
 #include "runtime/session/resource.h"
 

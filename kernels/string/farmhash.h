@@ -1,4 +1,4 @@
-/* Hash functions that models use to assign strings to buckets, so that their values must not
+/* Hash functions by which models assign strings to buckets, and whose values must therefore never
  * change. */
 #ifndef KN_STRING_FARMHASH_H
 #define KN_STRING_FARMHASH_H

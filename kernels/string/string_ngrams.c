@@ -1,5 +1,5 @@
-/* StringNGrams joins sequences of neighbouring words in each row of a ragged matrix. Also the op
- * Fingerprint. */
+/* StringNGrams joins sequences of neighbouring words in each row of a ragged matrix. This file also
+ * has the op Fingerprint. */
 #include "kernels/array/array.h"
 #include "kernels/string/farmhash.h"
 #include "kernels/string/text.h"
@@ -61,7 +61,7 @@ static struct one one_of(const struct ngrams *g, int64_t k, int64_t count, int64
     return o;
 }
 
-/* Sets *n to the bytes of the n-gram. Returns false if the size overflows. */
+/* Sets *n to the number of bytes of the n-gram. Returns false if this number overflows. */
 static bool length_of(const struct ngrams *g, const struct rt_str *word, const struct one *o,
                       int64_t width, size_t *n)
 {

@@ -39,9 +39,9 @@ static bool add(struct parts *l, int64_t row, int64_t column, const char *p, con
     return !rt_run_spend(l->r, &l->left, KN_STRING_WORK + (int64_t)part.n);
 }
 
-/* Splits at runs of white space, for StringSplitV2 without a separator. With max 0, the string
- * stays unchanged. After `max` splits, the rest is added, even if it is empty. max -1 means no
- * limit. */
+/* Splits at runs of white space, for StringSplitV2 without a separator. If `max` is 0, the string
+ * stays unchanged. After `max` splits, the rest is added, even if it is empty. If `max` is -1,
+ * there is no limit. */
 static bool cut_space(struct parts *l, int64_t row, const char *p, const char *end, int64_t max)
 {
     if (max == 0)
