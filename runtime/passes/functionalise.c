@@ -394,7 +394,7 @@ static int outlined(struct work *w, int i)
 
 /* Counts the edge, or stores it if o->fill is set. The edges of node i are counted in first[i + 2].
  * After summation, first[i + 1] holds where the list of node i begins, and storing an edge advances
- * it. */
+ * first[i + 1]. */
 static void outline_edge(struct work *w, struct outline *o, int from, int to)
 {
     const int f = outlined(w, from);
@@ -495,8 +495,8 @@ static enum rt_status out_of_memory(struct work *w)
     return rt_fail_memory(w->err, "a plan", 0);
 }
 
-/* Sets *out to the edge that replaces edge `e` of the outer graph in the subgraph of component
- * `of`, side `taken`. */
+/* Sets *out to the edge that replaces edge `e` of the outer graph in the subgraph for side `taken`
+ * of component `of`. */
 static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
                             struct pl_edge *out)
 {

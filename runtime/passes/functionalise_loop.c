@@ -218,7 +218,7 @@ static bool may_move(const struct pl_node *n)
            (n->kind == PL_OP && (!n->def || !pl_is_token(n->def)));
 }
 
-/* Sets mark `as` on the nodes inside the frame that `from` depends on. */
+/* Sets mark `as` on those nodes inside the frame on which `from` depends. */
 static bool walk(struct loop *l, int from, uint8_t as)
 {
     int depth = 0;

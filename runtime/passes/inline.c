@@ -135,7 +135,7 @@ struct inlining {
     struct pl_node call;
     struct pl_graph body; /* body of the function, whose feeds are the call's arguments */
     int n_args;
-    int base;  /* node k of the body (after its feeds) becomes node base + k of `g` */
+    int base;  /* node k of the body, unless it is a feed, becomes node base + k of `g` */
     int entry; /* the entry node, or -1 */
 };
 

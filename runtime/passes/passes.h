@@ -32,22 +32,22 @@ struct pl_request {
 enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
 enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
-/* Sets the effect of nodes whose ops have no effect: RT_READS if the node reads the value of an
- * input that is a variable (a ref of TensorFlow 1), otherwise RT_PURE. Called after inputs have
- * changed. */
+/* Sets the effect of nodes whose ops have no effect. The node's effect is RT_READS if the node
+ * reads the value of an input that is a variable (a ref of TensorFlow 1), and otherwise RT_PURE.
+ * Called after inputs have changed. */
 void pl_mark_reads(struct pl_graph *g);
 enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
 /* Removes each Switch and Merge whose predicate is a constant, and the nodes of dead branches. */
 enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
-/* Makes the variables mutable that a served plan may write, so that no plan freezes them. If the
+/* Marks as mutable the variables that a served plan may write, so that no plan freezes them. If the
  * plan writes through constant handles, these are the variables of the handles. If a handle is
- * known only in the run, all variables that it may refer to become mutable. Runs after
+ * known only when the plan runs, all variables that it may refer to become mutable. Runs after
  * pl_sub_plans. */
 enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err);
 /* Functionalises each Switch and Merge whose predicate is known only when a run computes it. */
 enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
-/* Functionalises the loops that consist of frames. Runs when no Switch of a branch is left. */
+/* Functionalises the loops that consist of frames. Runs only when no Switch of a branch is left. */
 enum rt_status pl_functionalise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);

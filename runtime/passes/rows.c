@@ -24,10 +24,10 @@
 /* ---- state of the analysis ---- */
 
 /*
- * The first batch size only checks shapes: ops that broadcast or squeeze a dimension of 1 treat a
- * request of one row differently from a request of many. Row rules are not called with it, because
- * they identify rows by the length of a dimension; no dimension is likely to have one of the other
- * sizes as its length.
+ * The first batch size only checks shapes, because ops that broadcast or squeeze a dimension of 1
+ * treat a request of one row differently from a request of many. Row rules are not called with it,
+ * because they identify rows by the length of a dimension; no dimension is likely to have one of
+ * the other sizes as its length.
  */
 enum { N_SIZES = 4 };
 static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};

@@ -83,7 +83,7 @@ static inline bool pl_takes_value(const struct rt_node *n, int k)
  */
 struct rt_plan_step {
     uint8_t kind;   /* an enum pl_kind */
-    uint8_t effect; /* enum rt_effect of the op */
+    uint8_t effect; /* the op's effect, an enum rt_effect */
     /* bit k is set if the step has sub-plans that contain an op of effect k */
     uint8_t effects;
     uint8_t device; /* index into the session's devices, where 0 is the CPU */
@@ -134,12 +134,12 @@ struct rt_plan {
     bool tokens;
     struct rt_token_plan *token; /* plan of exec_token.c; set if `tokens` is set */
     int max_in, max_out;
-    /* n_nodes + 1 pointers: element i is the segment that begins at step i, or NULL
+    /* n_nodes + 1 pointers, where element i is the segment that begins at step i, or NULL
      * (exec/specialisation_cache.c). The array is NULL if no segment of this plan is ever compiled.
-     * Each pointer is set once, atomically; the session's spec_mu guards the segment that it points
+     * Each pointer is set once, atomically. The session's spec_mu guards the segment that it points
      * to. */
     _Atomic(struct rt_segment *) *segment;
-    /* For a callable's plan: one bit per number of rows for which it is compiled. */
+    /* In a callable's plan, one bit for each number of rows for which the plan is compiled. */
     _Atomic uint64_t *compiled;
     bool loops;      /* whether the plan, or a plan inside it, has a PL_WHILE */
     bool writes_fed; /* writes_fed, handed_out and n_handed_out are copied from pl_graph */
@@ -164,7 +164,7 @@ struct rt_plan_box {
     atomic_int refs;
 };
 struct rt_plan_box *rt_plan_box_ref(struct rt_plan_box *b);
-void rt_plan_box_unref(struct rt_plan_box *b); /* `b` may be NULL */
+void rt_plan_box_unref(struct rt_plan_box *b); /* does nothing if `b` is NULL */
 
 void rt_plan_free(struct rt_plan *p);
 

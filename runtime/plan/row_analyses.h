@@ -30,7 +30,7 @@ void rt_row_analyses_clear(struct rt_row_analyses *p);
 int rt_count_open(const struct rt_shape *shapes, int n_feeds);
 /* Returns whether the feeds have the given shapes and the same number of rows. */
 bool rt_feeds_have_rows(const struct rt_shape *shapes, const struct rt_tensor *feeds, int n_feeds);
-/* Copies the shapes and replaces the open dimensions with the lengths of the feeds; dimension 0
+/* Copies the shapes and replaces the open dimensions with the lengths of the feeds. Dimension 0
  * stays open. */
 void rt_close_shapes(struct rt_shape *out, const struct rt_shape *shapes,
                      const struct rt_tensor *feeds, int n_feeds);

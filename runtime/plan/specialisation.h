@@ -120,7 +120,7 @@ struct rt_specialisation {
     size_t bytes;                /* size of the specialisation itself, in bytes */
 };
 
-void rt_specialisation_unref(struct rt_specialisation *l); /* `l` may be NULL */
+void rt_specialisation_unref(struct rt_specialisation *l); /* does nothing if `l` is NULL */
 
 /* ---- an execution instance ---- */
 
@@ -169,7 +169,7 @@ struct rt_pending_compilation *
 rt_pending_compilation_take(struct rt_session *s); /* returns NULL if the queue is empty */
 void rt_pending_compilation_free(struct rt_pending_compilation *w);
 void rt_pending_compilations_free(struct rt_session *s); /* empties the queue */
-/* Prevents runs with the shapes of `w` from requesting the compilation again. */
+/* Prevents runs with the shapes of `w` from requesting the compilation of `w` again. */
 void rt_pending_compilation_refuse(struct rt_session *s, const struct rt_pending_compilation *w);
 /* Makes the specialisation available to runs, unless an equal one was published before or the cache
  * is full. Takes over the caller's reference. */

@@ -54,7 +54,7 @@ static void clear(struct rt_map *m)
     rt_map_clear(m);
 }
 
-/* Drops all entries except the newest `most`; the map keeps the order of insertion. */
+/* Drops all entries except the newest `most`. The map keeps the order of insertion. */
 static void forget(struct rt_map *m, size_t most)
 {
     struct rt_map left;
@@ -173,7 +173,8 @@ int rt_autotune_read(struct rt_autotune *a, struct rt_span text, int *bad)
     return taken;
 }
 
-/* Adds the entries of the file and logs its errors. Sets *n to the number of valid lines. */
+/* Adds the entries of the cache's file to the cache, and logs the file's errors. Sets *n to the
+ * number of valid lines. */
 static void read_file(struct rt_autotune *a, int *n) RT_REQUIRES(a->mu)
 {
     struct rt_error err = {.arena = NULL};

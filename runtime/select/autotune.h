@@ -29,7 +29,7 @@ struct rt_autotune;
  * empty. A file that is not an autotune cache is treated as empty too, after a warning in the log.
  * Returns NULL if memory runs out. */
 struct rt_autotune *rt_autotune_new(const char *path);
-void rt_autotune_free(struct rt_autotune *a); /* `a` may be NULL */
+void rt_autotune_free(struct rt_autotune *a); /* does nothing if `a` is NULL */
 /* Works like rt_autotune_new, for a file that a user names, which is checked first
  * (rt_autotune_check_file). Returns RT_INVALID_ARGUMENT or RT_FAILED_PRECONDITION if the file is of
  * another kind. Logs a warning if the file cannot be written. */
@@ -55,7 +55,7 @@ void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOT
 /* Adds or replaces an entry. A full cache first drops the oldest eighth of its entries. */
 void rt_autotune_put(struct rt_autotune *a, const char *key, const char *name);
 /* Merges the entries that the file has now with those of the cache and writes the file, if the
- * cache has new entries since the last save. The file PATH.lock is locked meanwhile, so that
+ * cache has new entries since the last save. The file PATH.lock is locked during the call, so that
  * servers which share the file lose no entries. */
 enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err);
 
@@ -72,7 +72,7 @@ struct rt_autotune_stats {
 };
 struct rt_autotune_stats rt_autotune_stats(struct rt_session *s);
 
-/* For tests: makes rt_autotune_time return the time of `clock`, if one is set, instead of the
+/* Makes rt_autotune_time, in tests, return the time of `clock`, if one is set, instead of the
  * measured `ns`. */
 
 void rt_autotune_inject(struct rt_autotune *a,

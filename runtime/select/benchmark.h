@@ -20,7 +20,7 @@ struct rt_pack;
  */
 int pl_benchmark(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
                  struct rt_pack **packs, int64_t *left_ns, int64_t *ns);
-void pl_benchmark_packs_free(struct rt_pack *packs); /* `packs` may be NULL */
+void pl_benchmark_packs_free(struct rt_pack *packs); /* does nothing if `packs` is NULL */
 /* Implements rt_prep_pack for a kernel that is prepared for a benchmark. */
 enum rt_status pl_benchmark_pack(struct rt_prep *p, int input, size_t bytes,
                                  const struct rt_pack **out);

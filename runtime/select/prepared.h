@@ -35,7 +35,7 @@ struct rt_prepared {
     /* bit k is set if input k is used in packed form, so that its unpacked bytes are not needed */
     uint64_t packed;
     const char *why; /* reason why this kernel was chosen, for the log */
-    /* Not NULL if the kernel is prepared for a benchmark, with generated packed constants. */
+    /* The benchmark for which the kernel is prepared, with generated packed constants, or NULL. */
     struct pl_benchmark *benchmark;
     size_t packed_bytes;
     int n_key;
@@ -52,8 +52,8 @@ struct rt_prepared {
 struct rt_prepared_cache;
 struct rt_prepared_cache *rt_prepared_cache_new(struct rt_arena *arena);
 void rt_prepared_cache_clear(struct rt_prepared_cache *c);
-/* Finds or makes the prepared kernel for these inputs. If is_cached is false, the caller frees it
- * with rt_prepared_free. */
+/* Finds or makes the prepared kernel of step `n` for the inputs `in`. If is_cached of the prepared
+ * kernel is false, the caller must free it with rt_prepared_free. */
 enum rt_status rt_prepared_get(struct rt_context *c, struct rt_plan_step *n,
                                const struct rt_tensor *in, struct rt_prepared **out,
                                struct rt_error *err);

@@ -15,7 +15,7 @@ struct rt_session;
 
 /* Makes a compiler. Returns NULL if memory runs out or the thread does not start. */
 struct rt_compiler *rt_compiler_new(void);
-void rt_compiler_free(struct rt_compiler *c); /* `c` may be NULL */
+void rt_compiler_free(struct rt_compiler *c); /* does nothing if `c` is NULL */
 /* Waits until the queue is empty and nothing is being compiled. */
 void rt_compiler_wait(struct rt_compiler *c);
 

@@ -42,7 +42,7 @@ struct rt_cache_owner {
     atomic_int n; /* number of idle items; changed under the owner's own lock */
     /* total size of the idle items in bytes; changed under the owner's own lock */
     atomic_size_t bytes;
-    /* How often a run has returned an item; changed under the owner's own lock. */
+    /* Number of times that a run has returned an item. Changed under the owner's own lock. */
     atomic_uint uses;
     unsigned seen_uses; /* value of `uses` at the last search for a victim; guarded by mu */
     /* Time of the first search that saw the current seen_uses; guarded by mu. */
@@ -54,12 +54,13 @@ struct rt_idle_cache {
     atomic_int n_specialisations;
     struct rt_mutex mu;
     struct rt_cache_owner *first; /* list of all owners; guarded by mu */
-    int64_t (*clock)(void);       /* rt_now_ns, except in tests that set another clock */
+    /* the clock, which is rt_now_ns except in tests that set another one */
+    int64_t (*clock)(void);
 };
 
 /* Makes an idle cache. Returns NULL if memory runs out. */
 struct rt_idle_cache *rt_idle_cache_new(size_t idle_bytes, size_t specialisation_bytes);
-void rt_idle_cache_free(struct rt_idle_cache *k); /* `k` may be NULL */
+void rt_idle_cache_free(struct rt_idle_cache *k); /* does nothing if `k` is NULL */
 
 void rt_idle_cache_add_owner(struct rt_idle_cache *k, struct rt_cache_owner *who);
 /* Removes `who` from the list of owners. The owner releases its items itself. */

@@ -128,7 +128,7 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
 }
 
 /* Records a write. Returns true if a plan has frozen the value, so that the caller must call
- * on_write. A mutable variable can be frozen too: a thread that makes a plan may call
+ * on_write. A mutable variable can be frozen too, because a thread that makes a plan may call
  * rt_variable_is_mutable, get false, and freeze the variable after another thread has made it
  * mutable. */
 static bool note_write(struct rt_variable *v)

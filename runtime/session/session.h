@@ -52,8 +52,8 @@ struct rt_session_options {
     struct rt_tuning tuning;
     /* Background compiler, or NULL if only rt_session_compile compiles. */
     struct rt_compiler *compiler;
-    /* For tools and tests: whether a run compiles its shapes at their first occurrence, on its own
-     * thread. */
+    /* Whether a run compiles its shapes at their first occurrence, on its own thread, as tools and
+     * tests need. */
     bool compiles_inline;
     /* Cache of autotuning results, which must outlive the session, or NULL for no cache. */
     struct rt_autotune *autotune;
@@ -76,8 +76,8 @@ void rt_session_free(struct rt_session *s); /* `s` may be NULL */
 void rt_session_end(struct rt_session *s);
 const struct rt_graph *rt_session_graph(const struct rt_session *s);
 /* Returns RT_CANCELLED if options.cancelled is true or the session is about to be freed. Code that
- * loads or compiles calls this between its steps: between passes, between the nodes that it
- * prepares, and between the constants, or chunks of constants, that it reads. */
+ * loads or compiles calls this function between passes, between the nodes that it prepares, and
+ * between the constants, or chunks of constants, that it reads. */
 enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err);
 
 /*
@@ -147,9 +147,9 @@ void rt_callable_request_compilation(struct rt_callable *c, const struct rt_shap
 /* Compiles the shapes in the queue and returns the number of compilations. The call is slow, and
  * runs may continue in the meantime. */
 int rt_session_compile(struct rt_session *s);
-/* For the loader: between a call with `yes` true and a call with `yes` false, the background
+/* Called by the loader. Between a call with `yes` true and a call with `yes` false, the background
  * compiler does not compile for the session, and a shape is compiled at its first occurrence.
- * `cancelled` replaces options.cancelled; it may be NULL, and is NULL in the second call. Nothing
+ * `cancelled` replaces options.cancelled. It may be NULL, and is NULL in the second call. Nothing
  * else uses the session while it is loaded. */
 void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled);
 /* Returns whether feeds with `rows` rows, of any inner shape, are compiled, at least for the first
@@ -196,8 +196,8 @@ void rt_session_serve(struct rt_session *s);
 void rt_session_set_aside(struct rt_session *s, bool yes);
 
 /*
- * Ends loading: reads the constants of all `callables` into memory. Variables that no callable
- * reaches are read only with `load_all`; otherwise a callable that is made later reads them from
+ * Ends loading, and reads the constants of all `callables` into memory. Variables that no callable
+ * reaches are read only with `load_all`. Otherwise a callable that is made later reads them from
  * the files, and verifies their checksums.
  */
 enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *callables, int n,

@@ -36,7 +36,7 @@ struct rt_session {
     struct rt_map aside;       /* node_states saved by rt_session_set_aside; guarded by mu */
     struct rt_map packs;       /* maps keys to struct rt_pack; guarded by mu */
     struct rt_map callables;   /* maps keys to struct rt_callable; guarded by mu */
-    /* whether the session serves; guarded by mu; changed only while nothing else runs */
+    /* whether the session serves; guarded by mu, and changed only while nothing else runs */
     bool serving;
     /* Generation of the plans, which is incremented when a frozen variable is written. */
     _Atomic int generation;

@@ -52,8 +52,8 @@ static struct rt_text *text_of(const struct rt_str *s)
     return s->n < sizeof s->u.in ? NULL : s->u.out;
 }
 
-/* Adds up the bytes of each string if all references to them are in these n strings. Of strings
- * that share their bytes, only adjacent ones are recognised. */
+/* Adds up the bytes of those strings to which all references are among these n strings. Of strings
+ * that share their bytes, only adjacent ones are recognised as sharing. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *s, int64_t n)
 {
     size_t bytes = 0;
@@ -146,7 +146,7 @@ static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
     if (t->buf && may_move(s, t)) {
         rt_tensor_ref(out, t);
         out->alias_of = 0;
-    } else /* with a credit, the copy is charged only when it moves */
+    } else /* with a credit, rt_buffer_move charges the copy */
         st = rt_tensor_copy(out, t, s && !credit ? s->pool : NULL, err);
     if (!st && s && out->buf)
         st = rt_buffer_move(out->buf, s->pool, credit, err);

@@ -21,7 +21,8 @@
 struct rt_state {
     struct rt_pool *pool;
     struct rt_pool *weights; /* pool of restored weights, or NULL if there are none */
-    bool is_serving;         /* whether the session serves; changed only while no run is active */
+    /* whether the session serves, which changes only while no run is active */
+    bool is_serving;
 };
 
 bool rt_state_init(struct rt_state *s, size_t limit_bytes, const char *flag);
