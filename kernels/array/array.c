@@ -285,7 +285,8 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
 
     if (!o->data || o->data != r->in[in].data)
         return rt_out_view(r, k, in, rank, dim);
-    o->rank = (int8_t)rank; /* the output already uses the input's memory, and may own it */
+    /* the output already uses the input's memory, and may hold a reference to it */
+    o->rank = (int8_t)rank;
     for (int i = 0; i < rank; i++)
         o->dim[i] = dim[i];
     return RT_OK;

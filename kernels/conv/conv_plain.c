@@ -82,7 +82,7 @@ enum { WINDOW_WORK = 64 }; /* the cost of locating one window, in units of rt_ru
                             tap_back_##dt(w, i, to, x + p * w->ci, f + q * w->cig * w->co, y);     \
                         else                                                                       \
                             tap_##dt(w, i, to, x + p * w->ci, f + q * w->cig * w->co, y);          \
-                        if (rt_run_spend(r, left, (to - i) * w->co + 8)) /* 8 per tap */           \
+                        if (rt_run_spend(r, left, (to - i) * w->co + 8)) /* 8 for each tap */      \
                             return r->err->code;                                                   \
                     }                                                                              \
                 }                                                                                  \

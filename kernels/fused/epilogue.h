@@ -72,7 +72,7 @@ float *kn_epilogue_output(const struct kn_epilogue *t, const struct rt_run *r, v
 
 /* The steps that kn_epilogue_apply can apply. */
 enum {
-    KN_EPILOGUE_SCALE_SHIFT = 1, /* scale and shift */
+    KN_EPILOGUE_SCALE_SHIFT = 1, /* the scale and the shift */
     /* the residual and the activation, neither of which is applied if the residual is broadcast */
     KN_EPILOGUE_RESIDUAL_ACT = 2,
     KN_EPILOGUE_ALL = 3,

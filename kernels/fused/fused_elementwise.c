@@ -176,7 +176,7 @@ struct operand {
     /* index of the input, or -1 for the result of another loop nest, which is at `offset` in
      * scratch memory */
     int input;
-    int64_t offset; /* offset in floats */
+    int64_t offset; /* offset in scratch memory, in floats */
     int64_t stride[RT_MAX_RANK];
     /* index of the operand's buffer (REPEAT, BROADCAST, CONCAT, or not float32), or -1 if it has
      * none */
@@ -482,7 +482,7 @@ static enum rt_status elementwise_prepare(struct rt_prep *prep, void **state)
     struct elementwise *c = rt_prep_alloc(prep, sizeof *c);
     struct planner p = {.in = prep->in, .n_in = prep->n_in};
     struct rt_elementwise elementwise;
-    int64_t scratch = 0; /* number of floats */
+    int64_t scratch = 0; /* size of the scratch memory, in floats */
 
     rt_elementwise_read(prep->node, &elementwise);
     p.n_concat = (int)elementwise.pieces;

@@ -201,7 +201,8 @@ static enum rt_status infer_one(struct rt_infer *x)
     for (int k = 0; k < x->n_out; k++)
         x->out[k].shape = (struct rt_shape){.rank = 1, .dim = {-1}};
     if (x->n_out > 1)
-        x->out[x->n_out - 1].shape = (struct rt_shape){.rank = 0}; /* output valid_outputs */
+        /* The last output, valid_outputs, is a scalar. */
+        x->out[x->n_out - 1].shape = (struct rt_shape){.rank = 0};
     int64_t most;
     if (pads(x->node) && x->in[2].value && kn_scalar(x->in[2].value, &most))
         for (int k = 0; most >= 0 && k < x->n_out - 1; k++)

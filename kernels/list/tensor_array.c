@@ -24,11 +24,11 @@ struct array {
     enum rt_dtype dtype;
     bool grows, clears, alike, closed;
     char name[160];
-    /* guarded by mu */
+    /* mu guards all members from here on */
     struct rt_shape shape; /* the shape common to all elements, as far as it is known */
     int64_t n, capacity;
     struct slot *slot;
-    struct rt_buffer *memory; /* holds `slot` */
+    struct rt_buffer *memory; /* memory of the array `slot` */
 };
 
 static void array_empty(struct array *a)
@@ -593,11 +593,11 @@ struct stack {
     int64_t max;
     const char *name;    /* the name of the node, which outlives the run */
     enum rt_dtype dtype; /* type of the tensors that may be pushed onto the stack */
-    /* guarded by mu */
+    /* mu guards all members from here on */
     bool closed;
     int64_t n, capacity;
     struct rt_tensor *item;
-    struct rt_buffer *memory; /* holds `item` */
+    struct rt_buffer *memory; /* memory of the array `item` */
 };
 
 static void stack_free(struct rt_object *o)

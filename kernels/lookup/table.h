@@ -75,7 +75,7 @@ enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t);
 void kn_table_count_in(struct rt_run *r, struct kn_table *t);
 /*
  * Adds a pair, or replaces the value of a key that the table holds. Sets *was to whether the table
- * held the key; in that case, without `replace`, the existing pair stays unchanged. Sets *item to
+ * held the key. If it did, and `replace` is false, the existing pair stays unchanged. Sets *item to
  * the index of the pair. Called under mu, or before another thread can access the table. The call
  * spends its work from *left (rt_run_spend), so it may fail with the run's deadline or
  * cancellation. A failure leaves the table unchanged.

@@ -109,7 +109,7 @@ enum { BLOCK = 16, LANES = 64, SHORT = 64 };
 #define F32_HALFS(M, ...)    M(RT_F32, float, __VA_ARGS__) KN_FOR_HALFS(M, __VA_ARGS__)
 #define F64_ONLY(M, ...)     M(RT_F64, double, __VA_ARGS__)
 
-/* Sum */
+/* The reducers of Sum. */
 KN_FOR_INTS(REDUCER, sum, uint64_t, uint64_t, ZERO, AS_IS, ADD, ADD, RESULT)
 F32_HALFS(REDUCER, sum, float, double, ZERO, AS_IS, ADD, ADD, RESULT)
 F64_ONLY(REDUCER, sum, double, double, ZERO, AS_IS, ADD, ADD, RESULT)
@@ -132,7 +132,7 @@ F64_ONLY(REDUCER, mean, double, double, ZERO, AS_IS, ADD, ADD, MEAN_FLOAT)
 KN_FOR_COMPLEX(REDUCER, mean, double _Complex, double _Complex, ZERO, AS_IS, ADD, ADD, MEAN_COMPLEX)
 const struct kn_reducer kn_reduce_mean[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, mean)};
 
-/* Prod */
+/* The reducers of Prod. */
 KN_FOR_INTS(REDUCER, prod, uint64_t, uint64_t, ONE, AS_IS, MULTIPLY, MULTIPLY, RESULT)
 F32_HALFS(REDUCER, prod, float, float, ONE, AS_IS, MULTIPLY, MULTIPLY, RESULT)
 F64_ONLY(REDUCER, prod, double, double, ONE, AS_IS, MULTIPLY, MULTIPLY, RESULT)
@@ -154,7 +154,7 @@ KN_FOR_FLOATS(EXTREME, min, PLUS_INFINITY, SMALLER)
 const struct kn_reducer kn_reduce_max[RT_N_DTYPES] = {KN_FOR_REALS(REDUCER_ROW, max)};
 const struct kn_reducer kn_reduce_min[RT_N_DTYPES] = {KN_FOR_REALS(REDUCER_ROW, min)};
 
-/* All, Any */
+/* The reducers of All and Any. */
 #define BOTH(dt, a, b)   ((a) & (b))
 #define EITHER(dt, a, b) ((a) | (b))
 KN_FOR_BOOL(REDUCER, all, uint8_t, uint8_t, ONE, AS_IS, BOTH, BOTH, RESULT)
@@ -609,7 +609,7 @@ static enum rt_status arg_run(struct rt_run *r)
                 ((int64_t *)d)[i] = at;
             else if (to == RT_I32)
                 ((int32_t *)d)[i] = (int32_t)at;
-            else /* int16, uint16 */
+            else /* int16 or uint16 */
                 ((uint16_t *)d)[i] = (uint16_t)at;
         }
     return RT_OK;

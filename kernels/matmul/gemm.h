@@ -1,10 +1,10 @@
 /*
  * Matrix multiplication on plain row-major operands, for every type that TensorFlow's MatMul
- * accepts, and the array conversions that half types need around float kernels.
+ * accepts, and the array conversions that half-precision types need around float kernels.
  *
  * float, double and complex use OpenBLAS (its serial build, which starts no threads, and whose
- * buffers kernels/cpu/openblas.c keeps separate for concurrent calls); halves are computed in float
- * and rounded once; integers wrap around.
+ * buffers kernels/cpu/openblas.c keeps separate for concurrent calls). Half-precision numbers are
+ * computed in float and rounded once. Integers wrap around.
  */
 #ifndef KN_MATMUL_GEMM_H
 #define KN_MATMUL_GEMM_H

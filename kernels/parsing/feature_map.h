@@ -35,7 +35,7 @@ struct kn_feature_map {
     struct kn_feature_slot {
         uint32_t hash;
         int32_t index; /* 1 + the index of the feature, or 0 if the slot is free */
-    } * slot;          /* slots with open addressing */
+    } * slot;          /* hash table with open addressing */
     struct kn_feature *feature;
 };
 
@@ -51,7 +51,7 @@ int kn_feature_map_find(const struct kn_feature_map *m, struct rt_span name);
 
 /*
  * The entries of the last example, as a reader remembers them: for each position, the bytes of the
- * entry before its value, and the feature that its name matched. The bytes are not copied; they lie
+ * entry before its value, and the feature that its name matched. The bytes are not copied, but lie
  * in the memory of that example. The struct must be zeroed before use.
  */
 enum { KN_REMEMBERED = 256 };
