@@ -307,10 +307,10 @@ static bool has_effect(const struct pl_node *n)
     return (n->kind == PL_OP || n->subgraph) && n->effect != RT_PURE;
 }
 
-/* Returns whether node i may be copied into the condition, the body or both, as its marks demand. A
- * node that both the condition and the body need is copied into both, which is correct only for a
- * pure node. A node with an effect in the body must run only in iterations that run the body,
- * unless the effect is reading variables or random numbers. */
+/* Returns whether node i may be copied into the condition, the body or both, as the node's marks
+ * demand. A node that both the condition and the body need is copied into both, which is correct
+ * only for a pure node. A node with an effect in the body must run only in iterations that run the
+ * body, unless the effect is reading variables or random numbers. */
 static bool is_on_one_side(const struct loop *l, int i)
 {
     const struct pl_node *n = node_of(l, i);

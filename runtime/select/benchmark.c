@@ -1,13 +1,13 @@
 /*
- * The benchmark of a node's candidate kernels: runs them on generated data with the node's shapes,
- * and finds the fastest. Times are the thread's processor time, so that other load on the machine
- * has little influence. Packed constants are generated too, with the sizes that packing would give
- * them, so that nothing is packed for a kernel that is not chosen.
+ * The benchmark of a node's candidate kernels, which runs them on generated data with the node's
+ * shapes, and finds the fastest. Times are the thread's processor time, so that other load on the
+ * machine has little influence. Packed constants are generated too, with the sizes that packing
+ * would give them, so that nothing is packed for a kernel that is not chosen.
  *
  * Before each run the constants are flushed from the caches, because in a run of the entire model
- * the constants of all other nodes are read in between. Activations stay in the caches. (ResNet50:
- * with warm constants, for half of the 1x1 convolutions a kernel that takes a fifth longer in the
- * model seemed to be faster.)
+ * the constants of all other nodes are read in between. Activations stay in the caches. (With warm
+ * constants, for half of ResNet50's 1x1 convolutions the kernel that seemed to be the fastest takes
+ * a fifth longer in the model.)
  *
  * The choice of the rule stands unless another kernel is clearly faster, because most small
  * differences are noise. Candidates run in rounds, and a candidate that cannot be chosen any more

@@ -30,7 +30,7 @@ struct pl_chooser {
     struct rt_arena *arena;
     /* Generated constants for benchmarks, or NULL while a benchmark uses them. Guarded by mu. */
     struct rt_pack *packs;
-    bool sealed;      /* whether choices are sealed; guarded by mu */
+    bool sealed;      /* whether the chooser is sealed; guarded by mu */
     int64_t left_ns;  /* time left for benchmarks; guarded by mu */
     int n_benchmarks; /* number of nodes timed; guarded by mu */
     int remembered;   /* number of nodes found in the cache; guarded by mu */

@@ -3,13 +3,13 @@
  * runs: idle contexts, idle pools, and specialisations (runtime/plan/specialisation.h). An idle
  * context or pool spares the next run the page faults of fresh memory.
  *
- * Idle contexts and pools belong to cache owners: each plan is the owner of its contexts, each
- * session the owner of its pools. When a run returns an item, the item's bytes are reserved in the
- * idle cache; they are released when the item is used again. If the bound does not admit the bytes,
- * owners that have not been used for a while evict items, the owner that has been unused longest
- * first. If that is not enough, an owner without an idle item evicts one of an owner that has two
- * or more, so that every owner in use keeps one item as long as one item of each fits. If nothing
- * can be evicted, the returned item is freed: the next run is slower, but correct.
+ * Idle contexts and pools belong to cache owners: each plan is the owner of its contexts, and each
+ * session is the owner of its pools. When a run returns an item, the item's bytes are reserved in
+ * the idle cache; they are released when the item is used again. If the bound does not admit the
+ * bytes, owners that have not been used for a while evict items, the owner that has been unused
+ * longest first. If that is not enough, an owner without an idle item evicts one of an owner that
+ * has two or more, so that every owner in use keeps one item as long as one item of each fits. If
+ * nothing can be evicted, the returned item is freed: the next run is slower, but correct.
  *
  * Specialisations are only counted in the idle cache. Their sessions decide which of them to evict
  * (runtime/exec/specialisation_cache.c), each under its own lock (spec_mu).
@@ -66,9 +66,9 @@ void rt_idle_cache_add_owner(struct rt_idle_cache *k, struct rt_cache_owner *who
 /* Removes `who` from the list of owners. The owner releases its items itself. */
 void rt_idle_cache_remove_owner(struct rt_idle_cache *k, struct rt_cache_owner *who);
 /* Reserves `bytes` for an item of owner `who` that a run returns, and evicts other owners' items if
- * necessary. Before the call, *reserved is the number of bytes that the item still has reserved;
- * the call changes it to `bytes`. Returns false, with *reserved 0, if the bound does not admit the
- * bytes. The caller must hold no lock. */
+ * necessary. Before the call, *reserved is the number of bytes that the item still has reserved,
+ * and the call changes it to `bytes`. Returns false, with *reserved 0, if the bound does not admit
+ * the bytes. The caller must hold no lock. */
 bool rt_idle_cache_reserve(struct rt_idle_cache *k, struct rt_cache_owner *who, size_t *reserved,
                            size_t bytes);
 void rt_idle_cache_release(struct rt_idle_cache *k, size_t bytes);

@@ -126,7 +126,7 @@ enum rt_status rt_run_options_check(const struct rt_run_options *options, struct
 /*
  * Runs the callable's plan. `feeds` has one tensor per feed, in the order of the spec, and is
  * borrowed for the call. A feed whose dtype is not the placeholder's is refused. `fetches` is
- * filled in the order of the spec and cleared by the caller; all tensors are zero on failure.
+ * filled in the order of the spec and cleared by the caller. On failure, all its tensors are zero.
  * Errors carry TensorFlow's messages.
  */
 enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
@@ -171,8 +171,8 @@ enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
  * the signature's shapes, one per feed. For unknown dimensions other than 0 the analysis tries some
  * lengths; for other lengths the result is a guess, and a merged run is analysed for its own
  * lengths (rt_run_options.is_merged). If the result is false, `why` names the node and the op that
- * prevent merging; or its code is RT_RESOURCE_EXHAUSTED, if memory ran out and the analysis might
- * succeed later. The result holds for the current values of the variables.
+ * prevent merging. If memory ran out, and the analysis might succeed later, why->code is
+ * RT_RESOURCE_EXHAUSTED. The result holds for the current values of the variables.
  */
 bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes,
                             struct rt_error *why);

@@ -44,7 +44,8 @@ struct rt_session {
     /* total size of the prepared kernels that nodes cache for tier 0, in bytes */
     atomic_size_t prepared_bytes;
     struct pl_chooser *chooser;
-    struct rt_idle_cache *idle_cache; /* options.idle_cache, or the session's own */
+    /* the cache of options.idle_cache, or the session's own cache */
+    struct rt_idle_cache *idle_cache;
     struct rt_mutex pool_mu;
     struct rt_pool *pools[64]; /* the idle pools; guarded by pool_mu */
     int n_pools;

@@ -39,10 +39,10 @@ void rt_state_serve(struct rt_state *s, size_t more);
 
 /*
  * The functions below charge nothing if the state, or the pool, is NULL. `old` (may be NULL) is the
- * value that the caller frees as soon as the call has succeeded: the limit may be exceeded by those
- * of its bytes to which there is no other reference. On RT_RESOURCE_EXHAUSTED, err names the flag
- * and the sizes; memory that had moved into the state before the failure is charged to it until it
- * is freed.
+ * value that the caller frees as soon as the call has succeeded, so the limit may be exceeded by
+ * those of its bytes to which there is no other reference. On RT_RESOURCE_EXHAUSTED, err names the
+ * flag and the sizes; memory that had moved into the state before the failure is charged to it
+ * until it is freed.
  */
 
 /* Sets *out to a reference to `t`, whose memory moves into the state. Sets *out to a copy instead
