@@ -61,8 +61,8 @@ struct kn_fully_connected {
 
 /* Returns whether a GEMM with this right-hand matrix may use packed weights. */
 bool kn_fully_connected_likely(const struct rt_info *matrix);
-/* Returns whether packing input `input` pays off for this GEMM, because the input is constant,
- * dense and neither too small nor too large. */
+/* Returns whether packing input `input` pays off for this GEMM. The input must be constant, dense
+ * and neither too small nor too large. */
 bool kn_fully_connected_pays(const struct rt_prep *p, int input, const struct kn_gemm *g);
 /* Prepares *s, which the caller has zeroed. Sets *scratch to the number of bytes that
  * kn_fully_connected_run needs. On failure, *s owns nothing. */
