@@ -67,8 +67,8 @@ static inline bool pl_reads_variable(const struct rt_node *n, int k, uint8_t dty
 {
     return dtype == RT_RESOURCE && pl_follows_refs(n, k);
 }
-/* Returns whether input k of `n` may be a variable's value instead of its handle, because pl_freeze
- * may replace the handle with the value. */
+/* Returns whether input k of `n` may be a variable's value instead of its handle. pl_freeze
+ * replaces the handle with the value. */
 static inline bool pl_takes_value(const struct rt_node *n, int k)
 {
     return k == 0 && (strcmp(n->schema->name, "ResourceGather") == 0 ||

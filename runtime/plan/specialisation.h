@@ -72,7 +72,7 @@ struct rt_step {
     /* index of the first patch that passes an output of the step to an argument, and number of
      * these patches */
     int patch, n_patch;
-    /* range of rt_specialisation.clear, with the slots that no later step reads */
+    /* first index in rt_specialisation.clear, and number, of the slots that no later step reads */
     int clear, n_clear;
 };
 

@@ -52,8 +52,8 @@ struct rt_session_options {
     struct rt_tuning tuning;
     /* Background compiler, or NULL if only rt_session_compile compiles. */
     struct rt_compiler *compiler;
-    /* Whether a run compiles its shapes at their first occurrence, on its own thread, as tools and
-     * tests need. */
+    /* Whether a run compiles its shapes at their first occurrence, on its own thread. Used by tools
+     * and tests. */
     bool compiles_inline;
     /* Cache of autotuning results, which must outlive the session, or NULL for no cache. */
     struct rt_autotune *autotune;

@@ -108,16 +108,16 @@ enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *
     return st;
 }
 
-/* Returns whether the buffer was not allocated by a run, because it is from no pool or from the
- * pool of weights. */
+/* Returns whether no run allocated the buffer. In this case it is from no pool, or from the pool of
+ * weights. */
 static bool is_foreign(const struct rt_state *s, const struct rt_buffer *b)
 {
     const struct rt_pool *pool = b->kind == RT_BUF_HEAP ? atomic_load(&b->pool) : NULL;
     return !pool || (s && pool == s->weights);
 }
 
-/* Returns whether the buffer belongs to the model, because no run allocated it and the session is
- * being loaded. */
+/* Returns whether the buffer belongs to the model, which it does if no run allocated it and the
+ * session is being loaded. */
 static bool is_of_model(const struct rt_state *s, const struct rt_buffer *b)
 {
     return !s || (!s->is_serving && is_foreign(s, b));
