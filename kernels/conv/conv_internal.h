@@ -2,10 +2,10 @@
  * The state of the two kernels that compute any convolution, "*.onednn" and "*.plain", and the
  * functions that their files share.
  *
- * conv_kernel.c holds the code that both kernels need: shapes, half types, empty sums, and the
- * epilogue after the plain loops. conv_onednn.c prepares oneDNN's primitives, their splits into
- * executions and the packed filter; conv_onednn_run.c runs the executions. The plain loops have a
- * header of their own, conv_plain.h.
+ * conv_kernel.c holds the code that both kernels need: shapes, half-precision types, empty sums,
+ * and the epilogue after the plain loops. conv_onednn.c prepares oneDNN's primitives, their splits
+ * into executions and the packed filter; conv_onednn_run.c runs the executions. The plain loops
+ * have a header of their own, conv_plain.h.
  *
  * Threads: prepare writes the state. Any number of runs share it, and write only its atomic
  * members.

@@ -1,8 +1,8 @@
 /*
  * float32 functions without branches or calls, so that a loop over them vectorises. Each is within
- * 3 units in the last place of the exact value (erfc: 6; gelu: see kn_gelu_f32), with and without
- * fused multiply-adds. NaN stays NaN; infinities and overflow give the correct limits. Results
- * below the smallest normal number may be rounded to zero.
+ * 3 units in the last place of the exact value (6 units for erfc; see kn_gelu_f32 for gelu), with
+ * and without fused multiply-adds. NaN stays NaN; infinities and overflow give the correct limits.
+ * Results below the smallest normal number may be rounded to zero.
  *
  * The polynomials were fitted to their intervals by reweighted least squares; the error of the fit
  * is far below the precision of float.

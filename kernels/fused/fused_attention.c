@@ -3,8 +3,8 @@
  * one block of rows at a time, scores are computed, masked, normalised and multiplied with the
  * values while they stay in the nearest cache. Heads are read in place: in [B,T,N,H] their rows are
  * N * H apart. Heads are divided among the cores, and if they do not divide evenly, their rows are
- * divided as well. Masked scores are computed too: 0 times a value is not 0 if that value is
- * infinite or NaN.
+ * divided as well. Masked scores are computed too, because 0 times a value is not 0 if that value
+ * is infinite or NaN.
  */
 #include <string.h>
 

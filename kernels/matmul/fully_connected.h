@@ -2,7 +2,7 @@
  * Fully connected layers: a GEMM whose right-hand matrix is constant and packed once. It is packed
  * for packed_gemm.h's loops or, where those do not apply (the processor multiplies bfloat16 or is
  * old, or the left-hand side is transposed), in the memory layout that oneDNN prefers. Types are
- * float and the half types, which are computed in float.
+ * float and the half-precision types, which are computed in float.
  *
  * Threads: after preparation the struct is only read, by any number of concurrent runs, each with
  * its own scratch memory.

@@ -96,7 +96,7 @@ enum rt_dtype kn_feature_type(struct rt_span *feature);
 /*
  * Read the list of a Feature, after its tag. At most `capacity` elements are written to dst, and *n
  * is set to the number of elements in the list. With dst NULL, the elements are only counted.
- * Return false if the list is malformed or (strings only) has more than `capacity` elements, and
+ * Return false if the list is malformed or, for strings, has more than `capacity` elements, and
  * false with *n -1 and r->err set if memory is short. The memory pool of `r` counts the strings; r
  * may be NULL if dst is.
  */

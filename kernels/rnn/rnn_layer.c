@@ -3,7 +3,7 @@
  * the original loop would return.
  *
  * The rows of x, the states and the mask are broadcast with each other, and so are the columns of c
- * and of `before`; the outputs have the broadcast number of rows. A loop of no steps returns the
+ * and of `before`; the outputs have the broadcast number of rows. A loop of zero steps returns the
  * initial states, whatever their shapes.
  */
 #include "kernels/array/array.h"
