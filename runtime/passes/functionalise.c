@@ -4,7 +4,7 @@
  * The subgraphs have no tokens; each is simplified, fused and compiled, and only the side that is
  * chosen runs.
  *
- * Branches are functionalised from the innermost outwards; those of one depth (number of
+ * Branches are functionalised from the innermost outwards, and those of one depth (number of
  * conditions, ir/condition.h) in one round. A graph that is not nested in this way (a Merge of
  * other nodes, an edge out of a branch, a dead fetch) is left to the token executor.
  */

@@ -1,7 +1,7 @@
 /*
  * Makes the graph smaller without changing its results: reads skip identities, nodes whose inputs
  * are all constants are folded by their own kernels, equal nodes are merged, and branches with a
- * constant condition are decided. Only pure nodes without control inputs change. In a graph with
+ * constant condition become calls. Only pure nodes without control inputs change. In a graph with
  * TensorFlow 1's control flow only nodes that are alive in every run are folded, and nothing else
  * changes.
  */
