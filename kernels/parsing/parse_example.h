@@ -16,7 +16,7 @@
 /* Indices of inputs and outputs by their role, because they differ between ParseExample,
  * ParseExampleV2 and ParseSingleExample. */
 struct kn_parse_layout {
-    int version; /* 1 or 2, or 0 for ParseSingleExample */
+    int version; /* the op's version, 1 or 2, or 0 for ParseSingleExample */
     int names;   /* index of the input with the examples' names, or -1 */
     /* for each kind of feature, the first input with a key (version 1) or the input with all keys
      * (version 2) */

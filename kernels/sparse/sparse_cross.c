@@ -316,8 +316,8 @@ static enum rt_status check_count(const struct rt_node *n, struct rt_error *err)
     return RT_OK;
 }
 
-/* The output's type decides whether the output is hashed; TensorFlow ignores the attribute
- * hashed_output. */
+/* As in TensorFlow, the output's type decides whether the output is hashed, and the attribute
+ * hashed_output is ignored. */
 static enum rt_status v1_run(struct rt_run *r)
 {
     const bool hashes = rt_attr_dtype(r->node, "out_type") == RT_I64;
