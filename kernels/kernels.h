@@ -8,8 +8,8 @@
 
 struct rt_registry;
 
-/* Registers all ops and kernels, which live as long as the program. Returns false if memory is
- * short or an op is listed twice. */
+/* Registers all ops and kernels, which live as long as the program. Returns false if memory runs
+ * out or an op is listed twice. */
 bool kn_register(struct rt_registry *r);
 
 #endif

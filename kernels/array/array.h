@@ -16,8 +16,9 @@ bool kn_shape_known(const struct rt_shape *s);
 bool kn_known(const struct rt_infer *x, uint64_t values);
 void kn_set_shape(struct rt_info *o, int rank, const int64_t *dim);
 void kn_set_vector(struct rt_info *o, int64_t n);
-int64_t kn_shape_total(const struct rt_shape *s); /* -1 if the product overflows */
-/* Formats a shape for error texts, as "[2,3]". */
+/* the product of the dimensions, or -1 if it overflows */
+int64_t kn_shape_total(const struct rt_shape *s);
+/* Formats a shape for error messages, as "[2,3]". */
 #define KN_SHAPE_TEXT 192
 #define KN_TEXT(s)    rt_shape_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, (s)->rank, (s)->dim)
 
@@ -65,8 +66,8 @@ const char *kn_place_text(char *buf, size_t n, const struct rt_tensor *t, int64_
 /*
  * Reports that the i-th tuple of `depth` indices lies outside of `into`: "indices[1] = [0, 7] does
  * not index into shape [2,3]". The first `outer` dimensions of `index` count the tuples. `node` is
- * the node of a gather, whose error text says "param shape" and ends with the node's name, or NULL
- * for other ops.
+ * the node of a gather, whose error message says "param shape" and ends with the node's name, or
+ * NULL for other ops.
  */
 enum rt_status kn_fail_outside(struct rt_error *err, const struct rt_tensor *index, int outer,
                                int depth, int64_t i, const struct rt_tensor *into,
@@ -90,7 +91,7 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
 /*
  * Makes output 0 a reference to input `in` where TensorFlow forwards the input's buffer. This is
  * visible only where the input is an alias of a variable (runtime/exec/alias.h). Returns false if
- * the input is no alias, so that the caller must copy it.
+ * the input is not an alias, so that the caller must copy it.
  */
 bool kn_hand_on(struct rt_run *r, int in);
 /* Makes output k a view of shape `dim` into input `in` from element `first` on. The elements of the

@@ -199,7 +199,7 @@ static enum rt_status range_size(const struct rt_tensor *const *v, int64_t *n, s
     if (f[2] > 0 ? f[0] > f[1] : f[0] < f[1])
         return rt_fail(err, RT_INVALID_ARGUMENT, "Requires start %s limit when delta %s 0: %g/%g",
                        f[2] > 0 ? "<=" : ">=", f[2] > 0 ? ">" : "<", f[0], f[1]);
-    double size; /* number of elements, computed in the arithmetic of the output type */
+    double size; /* number of elements, computed with the precision of the output type */
     switch (kn_dtype(v[0])) {
     case RT_F64:
         size = ceil(fabs((f[1] - f[0]) / f[2]));

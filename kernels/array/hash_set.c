@@ -9,7 +9,7 @@
     do {                                                                                           \
         const T *f = p;                                                                            \
         for (int64_t i = 0; i < n; i++) {                                                          \
-            U word = 0; /* 0 and -0.0 have one hash, because they are equal */                     \
+            U word = 0; /* 0 and -0.0 are equal, so they get equal hashes */                       \
             memcpy(&word, f + i, f[i] == 0 ? 0 : sizeof word);                                     \
             rt_siphash_word(h, f[i] != f[i] ? (uintptr_t)(f + i) : word);                          \
         }                                                                                          \

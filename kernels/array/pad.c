@@ -8,8 +8,8 @@ struct pads {
     struct rt_shape shape;
 };
 
-/* Reads the paddings. `big` is true for Pad, whose error texts differ from MirrorPad's in a comma
- * and a capital letter. */
+/* Reads the paddings. `big` is true for Pad, whose error messages differ from MirrorPad's in a
+ * comma and a capital letter. */
 static enum rt_status pads_of(const struct rt_shape *in, const struct rt_tensor *t, bool big,
                               struct pads *p, struct rt_error *err)
 {

@@ -54,7 +54,7 @@ static enum rt_status bound_run(struct rt_run *r)
         return st;
     const struct rt_tensor *s = &r->in[0], *v = &r->in[1];
     const int64_t n = s->dim[1], m = v->dim[1];
-    if (n == 0 || rt_tensor_count(v) == 0) { /* without sorted values, every bound is 0 */
+    if (n == 0 || rt_tensor_count(v) == 0) { /* if there are no sorted values, every result is 0 */
         if (rt_tensor_count(v))
             return kn_zero_chunks(r, r->out[0].data, rt_tensor_bytes(&r->out[0]));
         return RT_OK;

@@ -158,7 +158,8 @@ static enum rt_status batch_run(struct rt_run *r)
                  * tensor. Only elements within the space tensor are copied. */
                 const int64_t need = before - at;
                 const int64_t from = need > 0 ? (need + size - 1) / size : 0;
-                const int64_t end = space->dim[i] + before - at; /* the bound on k * size */
+                /* exclusive upper bound of `k * size` */
+                const int64_t end = space->dim[i] + before - at;
                 const int64_t most = end > 0 ? (end + size - 1) / size : 0;
                 const int64_t to = most < batch->dim[i] ? most : batch->dim[i];
                 w.dim[i] = to > from ? to - from : 0;
@@ -210,7 +211,7 @@ static enum rt_status depth_infer(struct rt_infer *x)
                            (long long)in->dim[2], (long long)in->dim[1], (long long)b);
         o.dim[1] /= b;
         o.dim[2] /= b;
-        fits = rt_mul(in->dim[3], b * b, &o.dim[3]); /* depth_check has bounded b */
+        fits = rt_mul(in->dim[3], b * b, &o.dim[3]); /* depth_check has limited b */
     } else {
         if (in->dim[3] % (b * b) != 0)
             return rt_fail(x->err, RT_INVALID_ARGUMENT,

@@ -73,7 +73,7 @@ static enum rt_status tile_run(struct rt_run *r)
         return kn_view(r, 0, 0, t->rank, t->dim);
     if (!kn_out(r, 0, o.shape.rank, o.shape.dim))
         return r->err->code;
-    /* The strides of an empty output may overflow. */
+    /* The strides of an empty output may overflow, so they are not computed. */
     if (rt_tensor_count(&r->out[0]) == 0)
         return RT_OK;
     kn_strides(t->rank, t->dim, in);

@@ -1,5 +1,5 @@
-/* Assert(condition, data...) fails the run with an error text built from `data` if the condition is
- * false. */
+/* Assert(condition, data...) fails the run with an error message built from `data` if the condition
+ * is false. */
 #include "kernels/array/array.h"
 #include "kernels/string/summary.h"
 #include "kernels/entry.h"

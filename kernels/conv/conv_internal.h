@@ -29,8 +29,8 @@ struct kn_conv_filter {
     int n_spatial;
     bool transposed, bf16;
     int64_t size[KN_MAX_SPATIAL];
-    /* The number of floats after this struct, which multiply the output channels. It is either co
-     * or 0. */
+    /* The number of floats that are stored after this struct and multiply the output channels. It
+     * is co, or 0 if the output channels are not scaled. */
     int64_t n_scale;
 };
 

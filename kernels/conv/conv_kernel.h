@@ -1,5 +1,5 @@
 /*
- * The two kernels that can compute every convolution: "*.onednn" uses oneDNN's primitives,
+ * The two kernels that can compute every convolution: "*.onednn" uses oneDNN's primitives, and
  * "*.plain" uses plain loops (conv_plain.h). Declares the rt_kernel.can, .prepare and .run
  * functions of both.
  */

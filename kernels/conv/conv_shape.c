@@ -113,7 +113,7 @@ static void read_windows(const struct rt_node *n, struct kn_conv_shape *g)
 
 /* ---- shapes ---- */
 
-/* Returns the name that TensorFlow's kernel uses in its error texts. */
+/* Returns the name that TensorFlow's kernel uses in its error messages. */
 static const char *kernel_name(const struct rt_node *n)
 {
     return kn_conv_n_spatial(n) == 3 ? "Conv3DBackpropInputOpV2" : "Conv2DCustomBackpropInput";

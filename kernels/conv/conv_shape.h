@@ -1,6 +1,6 @@
 /*
  * The shapes of convolutions over two or three spatial axes and of their transposes: attributes,
- * TensorFlow's checks with its error texts, and shape inference.
+ * TensorFlow's checks with its error messages, and shape inference.
  *
  * One struct describes all of these convolutions. Activations are [batch, spatial..., channels];
  * weights are [spatial..., ci / groups, co]. A depthwise filter [h, w, ci, m] has the same bytes as

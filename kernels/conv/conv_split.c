@@ -184,7 +184,8 @@ double kn_conv_split_cost(const struct kn_conv_shape *g, const struct kn_conv_sp
 
 bool kn_conv_split_is_interruptible(const struct kn_conv_shape *g)
 {
-    static const double most = 64.0 * KN_CHECK_MACS; /* the work of about half a second */
+    /* a cost that corresponds to about half a second */
+    static const double most = 64.0 * KN_CHECK_MACS;
     struct kn_conv_split split;
 
     kn_conv_split_serial(g, false, &split);

@@ -35,7 +35,7 @@ void kn_conv_split_serial(const struct kn_conv_shape *g, bool after, struct kn_c
 /*
  * Computes the split for `width` cores. The number of executions is a multiple of the number of
  * cores, or much larger. Executions compute complete images if these divide evenly among the cores,
- * else rows. Returns false if the work is too little for two cores.
+ * and rows otherwise. Returns false if the work is too little for two cores.
  */
 bool kn_conv_split_sharded(const struct kn_conv_shape *g, bool after, int width,
                            struct kn_conv_split *split);

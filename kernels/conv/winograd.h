@@ -1,10 +1,10 @@
 /*
  * 3x3 convolutions with stride 1 by Winograd's minimal filtering, on float32 NHWC tensors without
- * reordering: a tile of m x m outputs costs (m + 2)^2 multiplications per pair of channels instead
- * of 9 m^2.
+ * reordering: a tile of `m x m` outputs costs `(m + 2)^2` multiplications per pair of channels
+ * instead of `9 m^2`.
  *
  * For each block of tiles, the inputs of every tile are transformed (the vector runs along the
- * channels, which lie innermost), (m + 2)^2 GEMMs multiply them with the transformed weights, and
+ * channels, which lie innermost), `(m + 2)^2` GEMMs multiply them with the transformed weights, and
  * the results are transformed back into rows of the output. The sums do not depend on the batch
  * size or the block.
  *
@@ -45,7 +45,7 @@ bool kn_winograd_init(struct kn_winograd *w);
  * and is 64-byte aligned. */
 void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *dst);
 /* Returns the error of the Winograd sums for this filter against direct sums, as defined by
- * kn_winograd_check_end, or NaN if memory is short. */
+ * kn_winograd_check_end, or NaN if memory runs out. */
 double kn_winograd_error(const struct kn_winograd *w, const float *filter, const float *packed);
 /* Computes the outputs of one block of tiles from src [batch, in_h, in_w, ci] into dst [batch,
  * out_h, out_w, co]. Blocks are independent of each other. `scratch` has kn_winograd_scratch_bytes

@@ -1,9 +1,9 @@
 /*
  * Convolutions with 1 x taps or taps x 1 windows and stride 1 by 1-D Winograd (minimal filtering
- * along that axis), on float32 NHWC tensors without reordering: four neighbouring outputs cost taps
- * + 3 multiplications per pair of channels instead of 4 taps.
+ * along that axis), on float32 NHWC tensors without reordering: four neighbouring outputs cost
+ * `taps + 3` multiplications per pair of channels instead of `4 * taps`.
  *
- * Blocks of tiles are computed as in winograd.h: inputs are transformed, taps + 3 GEMMs multiply
+ * Blocks of tiles are computed as in winograd.h: inputs are transformed, `taps + 3` GEMMs multiply
  * them with the transformed weights, and the results are transformed back. The sums do not depend
  * on the batch size. The interpolation points are 0, 1, -1, 2, -2, 1/2, -1/2, 3/4, -3/4 (as many of
  * these as needed) and infinity. With usual weights the rounding error is about 1e-5 of the

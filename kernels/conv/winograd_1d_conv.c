@@ -69,8 +69,8 @@ int kn_winograd_1d_can(const struct rt_prep *p)
 struct format {
     char name[8];
     int64_t taps, panel, ci, co;
-    /* The number of floats after this struct, which multiply the output channels. It is either co
-     * or 0. */
+    /* The number of floats that are stored after this struct and multiply the output channels. It
+     * is co, or 0 if the output channels are not scaled. */
     int64_t n_scale;
 };
 

@@ -93,8 +93,8 @@ struct format {
     char name[8];
     int m, panel;
     int64_t ci, co;
-    /* The number of floats after this struct, which multiply the output channels. It is either co
-     * or 0. */
+    /* The number of floats that are stored after this struct and multiply the output channels. It
+     * is co, or 0 if the output channels are not scaled. */
     int64_t n_scale;
 };
 

@@ -79,7 +79,8 @@ struct kn_winograd_post_ops {
  * Measures the error of Winograd sums against direct sums for a filter. kn_winograd_check_begin
  * allocates x, y and scratch, and fills x with a test image. The caller computes the outputs of x
  * into y by tiles and calls kn_winograd_check_end, which compares some of them with direct sums and
- * frees the memory. A check that has begun must end.
+ * frees the memory. After kn_winograd_check_begin has succeeded, kn_winograd_check_end must be
+ * called.
  */
 struct kn_winograd_check {
     /* A struct kn_winograd_tiles for a single tile, which kn_winograd_tiles_init has set. It must
@@ -90,7 +91,7 @@ struct kn_winograd_check {
     /* scratch memory of the size that kn_winograd_check_begin was given, 64-byte aligned */
     void *scratch;
 };
-/* Returns false if memory is short, and kn_winograd_check_end must not be called in this case. */
+/* Returns false if memory runs out, and kn_winograd_check_end must not be called in this case. */
 bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_winograd_tiles *one,
                              size_t scratch_bytes);
 /*

@@ -26,7 +26,7 @@ INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c
     for (int64_t l = 0; l < k; l += 2, b += LANES * WIDE) {
         VEC even[WIDE], odd[WIDE];
         /* If k is odd, the last word has no row l + 1 of b. Its high half is 0, and the factor from
-         * a must be 0 as well, because an infinity that follows the row of a in memory would make
+         * a must be 0 as well, because an infinity that follows the row of a in memory would yield
          * NaN. */
         const bool last = l + 1 == k;
         for (int j = 0; j < WIDE; j++) {

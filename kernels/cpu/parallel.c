@@ -4,7 +4,8 @@
 
 enum {
     MIN_SHARD_WORK = 1 << 16, /* minimum work per shard, which takes about 20 microseconds */
-    /* number of shards per core; with several, a slow core can compute fewer than the others */
+    /* number of shards per core. With several shards per core, a slow core can compute fewer than
+     * the others. */
     SHARDS_PER_CORE = 4,
     /* More shards are used if that keeps the idle time of cores that wait for the last shard below
      * 1/EVEN of the total time. */

@@ -127,8 +127,8 @@ static inline float kn_log_f32(float x)
     q = q * m - 2.499998662e-01f;
     q = q * m + 3.333331044e-01f;
     const float m2 = m * m;
-    /* Adding zero keeps one multiplication separate. In a sum of two products a compiler may fuse
-     * either one, and may choose differently in a loop's vectorised body and in its remainder. */
+    /* Adding zero rounds t separately. In a sum of two products a compiler may fuse either one, and
+     * may choose differently in a loop's vectorised body and in its remainder. */
     const float t = m2 * m * q + 0.0f;
     float y = k * KN_LN2_LOW + t;
     y = (y - 0.5f * m2) + m + k * KN_LN2_HIGH;
@@ -174,7 +174,7 @@ static inline float kn_erf_f32(float x)
     p = p * z - 3.761263848e-01f;
     p = p * z + 1.128379167e+00f;
     /* For a > 1, a polynomial gives -log(1 - erf(a)). From a = 4 on, erf(a) is 1. */
-    /* With the constant 4, gcc would compile ?: to a branch instead of a selection. */
+    /* gcc would compile ?: with the constant 4 to a branch instead of a conditional selection. */
     const float c = kn_select(a > 4.0f, 4.0f, a);
     float q = 2.168710718e-05f;
     q = q * c - 4.413395306e-04f;

@@ -15,8 +15,7 @@
 
 enum {
     WIDTH = 64, /* number of columns that are summed together, in registers */
-    /* number of columns that are added up together in the last columns of a row, of which there are
-     * fewer than WIDTH */
+    /* number of columns that are summed together where fewer than WIDTH columns of a row remain */
     FEW = 16,
     /* number of rows per partial sum; adding partial sums reduces the rounding error of long
      * sums */
@@ -168,9 +167,9 @@ struct embedding {
     int64_t limit, width;
     /* Numbers of indices before, along and after the summed axis. */
     int64_t outer, along, inner;
-    /* For the element-wise path: dim[] has the lengths of the summed tensor without the summed
-     * axis. step[] has the strides of the indices, the table's columns and the weights (or mask)
-     * along each dimension, and sum_step those along the summed axis. */
+    /* The element-wise path uses these members. dim[] has the lengths of the summed tensor without
+     * the summed axis. step[] has the strides of the indices, the table's columns and the weights
+     * (or mask) along each dimension, and sum_step those along the summed axis. */
     int rank;
     int64_t dim[RT_MAX_RANK];
     struct steps {

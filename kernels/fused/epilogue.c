@@ -121,7 +121,7 @@ void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r))
     if (read_epilogue(&t, r->node, &ignored))
         return;
     struct rt_rows bare = *r;
-    /* hides the inputs of the epilogue, whose scale and shift are constant */
+    /* Hides the residual from the op's own rule. The scale and the shift are constant. */
     bare.n_in = t.residual ? t.residual : r->n_in;
     unfused(&bare);
     if (!t.residual || r->out_dep[0].kind == RT_DEP_MIXED)

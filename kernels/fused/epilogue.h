@@ -72,8 +72,8 @@ float *kn_epilogue_output(const struct kn_epilogue *t, const struct rt_run *r, v
 
 /* The steps that kn_epilogue_apply can apply. */
 enum {
-    KN_EPILOGUE_SCALE_SHIFT = 1, /* the scale and the shift */
-    /* the residual and the activation, neither of which is applied if the residual is broadcast */
+    KN_EPILOGUE_SCALE_SHIFT = 1, /* applies the scale and the shift */
+    /* applies the residual and the activation, or neither if the residual is broadcast */
     KN_EPILOGUE_RESIDUAL_ACT = 2,
     KN_EPILOGUE_ALL = 3,
 };
@@ -99,7 +99,8 @@ void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt
  * kn_epilogue_residual_bytes bytes. A broadcast residual is not copied, and this scratch memory
  * then provides the *broadcast_bytes bytes of kn_epilogue_prepare.
  */
-enum { KN_EPILOGUE_MAX_INPUTS = 5 /* inputs of a node, three of them for its epilogue */ };
+/* maximum number of inputs of a node, including three for its epilogue */
+enum { KN_EPILOGUE_MAX_INPUTS = 5 };
 struct kn_epilogue_residual_copy {
     struct rt_run run;
     struct rt_tensor in[KN_EPILOGUE_MAX_INPUTS];

@@ -167,7 +167,7 @@ enum kind {
     ONE,       /* the operand has one value for the complete tile */
     REPEAT,    /* the operand is a short row that repeats for all rows of the tile */
     BROADCAST, /* the operand has one value for each row of a tile of short rows */
-    CONCAT,    /* like ALONG, for an operand that is concatenated from several inputs */
+    CONCAT,    /* like ALONG, but the operand is concatenated from several inputs */
 };
 
 struct operand {
@@ -176,7 +176,7 @@ struct operand {
     /* index of the input, or -1 for the result of another loop nest, which is at `offset` in
      * scratch memory */
     int input;
-    int64_t offset; /* offset in scratch memory, in floats */
+    int64_t offset; /* offset of that result, in floats */
     int64_t stride[RT_MAX_RANK];
     /* index of the operand's buffer (REPEAT, BROADCAST, CONCAT, or not float32), or -1 if it has
      * none */
@@ -184,7 +184,8 @@ struct operand {
 };
 
 struct step {
-    kn_map_row *map; /* One of map, binary and select is set, or, for LeakyRelu, none. */
+    /* One of map, binary and select is set, except for LeakyRelu, which uses none of them. */
+    kn_map_row *map;
     kn_binary_row *binary;
     kn_select_row *select;
     float alpha; /* the parameter of LeakyRelu */
@@ -231,7 +232,7 @@ struct planner {
     bool needs_whole; /* set if the concatenation is broadcast to a larger shape */
     struct rt_shape shape[MOST_VALUES];
     int8_t nest[RT_ELEMENTWISE_MOST]; /* for each step, the last step of its loop nest */
-    /* for each step that ends a loop nest, the offset of its result in scratch memory */
+    /* offset in scratch memory of the result of each step that ends a loop nest */
     int64_t offset[RT_ELEMENTWISE_MOST];
 };
 
@@ -566,7 +567,7 @@ static void concat(const struct rt_run *r, const struct elementwise *c, float *t
         /* n_rows is 1 for one row or a part of it; otherwise it counts complete rows. */
         const int64_t n_rows = at || count < c->row ? 1 : count / c->row;
         const int64_t end = at + count < c->row ? at + count : c->row;
-        int64_t begin = 0; /* offset of the current input in the row */
+        int64_t begin = 0; /* offset of the current input in the row, in elements */
         for (int k = 0; k < c->n_concat; begin += c->piece[k++]) {
             const int64_t lo = begin > at ? begin : at;
             const int64_t hi = begin + c->piece[k] < end ? begin + c->piece[k] : end;

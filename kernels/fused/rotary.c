@@ -1,7 +1,7 @@
 /*
- * "_Rotary" (runtime/fusion/rotary.h). A row of x stays in the nearest cache while it is read and
- * its result is written; cos and sin are read in place, with any broadcasting. Each product and
- * each sum is rounded as in the ops that the fusion replaced.
+ * "_Rotary" (runtime/fusion/rotary.h). A row of x stays in the cache while it is read and its
+ * result is written. cos and sin are read in place, with any broadcasting. Each product and each
+ * sum is rounded as in the ops that the fusion replaced.
  */
 #include <string.h>
 
@@ -70,7 +70,7 @@ static void rows(struct rt_rows *r)
 
 struct rotary {
     bool interleaved;
-    int64_t n, half;     /* length of x along its last axis, and half of it */
+    int64_t n, half;     /* length of x along its last axis, and half of that length */
     int64_t n_rows, out; /* The output has n_rows rows of `out` elements. */
     int rank;            /* number of output dimensions, not counting the last one */
     int64_t dim[RT_MAX_RANK];

@@ -97,7 +97,7 @@ enum method { NEAREST, BILINEAR, BICUBIC, AREA };
 
 struct tap { /* the source positions and weights of one output position along one axis */
     int64_t at[4];
-    float weight[4]; /* for bilinear, weight[0] is the weight of at[1] */
+    float weight[4]; /* in bilinear interpolation, weight[0] is the weight of at[1] */
 };
 
 struct resize {
@@ -599,7 +599,7 @@ static enum rt_status infer_crop(struct rt_infer *x)
 }
 
 struct crop {
-    int64_t h, w, channels; /* size of the image */
+    int64_t h, w, channels; /* height, width and number of channels of the image */
     int64_t out_h, out_w;
     bool nearest;
     float outside;

@@ -9,10 +9,10 @@
 #include "kernels/entry.h"
 #include "kernels/list/list.h"
 
-/* Returns the list in input k, or NULL if input k is no list. */
+/* Returns the list in input k, or NULL if input k is not a list. */
 struct kn_list *kn_list_input(struct rt_run *r, int k);
-/* Returns the list in input 0, or NULL if input 0 is no list or its element type differs from the
- * attribute element_dtype. */
+/* Returns the list in input 0, or NULL if input 0 is not a list or its element type differs from
+ * the attribute element_dtype. */
 struct kn_list *kn_list_typed(struct rt_run *r);
 enum rt_status kn_list_check_type(struct rt_run *r, const struct kn_list *l, enum rt_dtype want);
 
@@ -25,7 +25,7 @@ enum rt_status kn_list_copy_items(struct rt_run *r, struct kn_list *to, int64_t 
                                   const struct kn_list *from, int64_t n);
 /* Begins a change of the list in input 0. The list itself is changed if nothing else refers to it,
  * and otherwise a copy is changed. `own` holds the list until kn_list_write_done, which makes it
- * output k unless st is a failure. Returns NULL if input 0 is no list. */
+ * output k unless st is a failure. Returns NULL if input 0 is not a list. */
 struct kn_list *kn_list_write_begin(struct rt_run *r, struct rt_tensor *own);
 enum rt_status kn_list_write_done(struct rt_run *r, int k, struct rt_tensor *own,
                                   enum rt_status st);

@@ -28,7 +28,7 @@ struct array {
     struct rt_shape shape; /* the shape common to all elements, as far as it is known */
     int64_t n, capacity;
     struct slot *slot;
-    struct rt_buffer *memory; /* memory of the array `slot` */
+    struct rt_buffer *memory; /* memory that holds the array `slot` */
 };
 
 static void array_empty(struct array *a)
@@ -597,7 +597,7 @@ struct stack {
     bool closed;
     int64_t n, capacity;
     struct rt_tensor *item;
-    struct rt_buffer *memory; /* memory of the array `item` */
+    struct rt_buffer *memory; /* memory that holds the array `item` */
 };
 
 static void stack_free(struct rt_object *o)

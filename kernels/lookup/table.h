@@ -65,7 +65,7 @@ enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_
                             struct rt_error *err);
 
 bool kn_is_table(const struct rt_object *o);
-/* Returns the table of input 0. If input 0 is no table, returns NULL and sets r->err. */
+/* Returns the table of input 0. If input 0 is not a table, returns NULL and sets r->err. */
 struct kn_table *kn_table_of(struct rt_run *r);
 /* Refuses a node whose types differ from the table's. Input 1 holds keys, and the other inputs and
  * the outputs hold values. */
@@ -77,8 +77,8 @@ void kn_table_count_in(struct rt_run *r, struct kn_table *t);
  * Adds a pair, or replaces the value of a key that the table holds. Sets *was to whether the table
  * held the key. If it did, and `replace` is false, the existing pair stays unchanged. Sets *item to
  * the index of the pair. Called under mu, or before another thread can access the table. The call
- * spends its work from *left (rt_run_spend), so it may fail with the run's deadline or
- * cancellation. A failure leaves the table unchanged.
+ * spends its work from *left (rt_run_spend), so it may fail because the run's deadline has passed
+ * or the run was cancelled. A failure leaves the table unchanged.
  */
 enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
                             const void *value, bool replace, int64_t *item, bool *was);

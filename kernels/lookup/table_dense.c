@@ -13,7 +13,7 @@
 
 #include <stdlib.h>
 
-/* Checks a table's attributes and reserved keys, with TensorFlow's error texts. */
+/* Checks a table's attributes and reserved keys, with TensorFlow's error messages. */
 static enum rt_status table_dense_check(const struct rt_node *n, const struct kn_table *t,
                                         const struct rt_tensor *empty,
                                         const struct rt_tensor *deleted, struct rt_error *err)

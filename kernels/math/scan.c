@@ -133,7 +133,8 @@ static enum rt_status scan_prepare(struct rt_prep *p, scan_fn *fn, void **state)
     return RT_OK;
 }
 
-enum { COST = 16 }; /* cost per step, in units of rt_run_spend, where a log-sum-exp takes 30 ns */
+/* Cost per step, in units of rt_run_spend. A step of a log-sum-exp takes 30 ns. */
+enum { COST = 16 };
 
 static enum rt_status scan_run(struct rt_run *r)
 {

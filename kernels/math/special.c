@@ -38,14 +38,16 @@ static double upper_quantile(double q)
             const double density = exp(-z * z / 2) * 0.39894228040143268;
             ratio = density / tail;
             off = log(tail / q);
-        } else { /* The tail may be subnormal or zero, so its logarithm is computed directly. */
+        } else {
+            /* The tail probability may be subnormal or zero, so its logarithm is computed
+             * directly. */
             const double u = 1 / (z * z);
             const double series = 1 - u * (1 - u * (3 - u * (15 - u * (105 - u * 945))));
             ratio = z / series;
             off = log(series) - z * z / 2 - log(z * 2.5066282746310002) - log(q);
         }
         const double f = off / ratio; /* the step that Newton's method would take */
-        /* the curvature of log tail, divided by the slope of log tail */
+        /* the second derivative of log(tail), divided by the first derivative */
         const double curve = ratio - z;
         const double step = f / (1 + f * curve / 2);
         z += step;
@@ -74,7 +76,7 @@ static double erfinv(double x)
     if (a == 1)
         return copysign(INFINITY, x);
     double z = upper_quantile((1 - a) / 2) * M_SQRT1_2;
-    if (a < 0.5) /* 1 - a has lost the low digits of a */
+    if (a < 0.5) /* 1 - a has lost low-order bits of a */
         z -= (erf(z) - a) * exp(z * z) * 0.88622692545275801;
     return copysign(z, x);
 }

@@ -8,8 +8,8 @@
 
 enum {
     LEAST_COLUMNS = 64,
-    /* number of GEMM blocks per core; with several, a slow core can compute fewer than the
-     * others */
+    /* number of GEMM blocks per core. With several blocks per core, a slow core can compute fewer
+     * than the others. */
     BLOCKS_PER_CORE = 2,
     READ = 16 /* number of multiply-adds that take as long as reading one weight from memory */
 };
@@ -22,7 +22,8 @@ enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
 struct format {
     dnnl_memory_desc_t md;
     bool transposed; /* whether the source matrix is [n, k] */
-    /* The number of floats after this struct, which multiply the columns. It is either n or 0. */
+    /* The number of floats that are stored after this struct and multiply the columns. It is n, or
+     * 0 if the columns are not scaled. */
     int64_t n_scale;
 };
 

@@ -9,7 +9,8 @@ struct format {
     char name[8];
     int64_t k, n, panel;
     int64_t transposed;
-    /* The number of floats after this struct, which multiply the columns. It is either n or 0. */
+    /* The number of floats that are stored after this struct and multiply the columns. It is n, or
+     * 0 if the columns are not scaled. */
     int64_t n_scale;
 };
 

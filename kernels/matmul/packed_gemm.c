@@ -27,7 +27,7 @@ enum {
     /* number of bytes that stay in a core's own cache if the core uses little other memory */
     L2_BYTES = 1 << 20,
     /* The number of terms of a sum that are computed together. The rows of a panel for these terms
-     * stay in a nearer cache while they are multiplied by all rows of a block. */
+     * stay in the cache while they are multiplied by all rows of a block. */
     KC = 768,
     /* number of floats of matrix a in a block of rows, which occupy a part of a core's own cache */
     MC_KC = 1 << 17,
@@ -56,7 +56,7 @@ struct kn_packed_gemm_block {
     int panels;     /* number of complete panels computed together */
     int64_t step;   /* distance in packed floats between neighbouring panels */
     bool in_cache;  /* set if the packed floats are in the cache, so that nothing is prefetched */
-    /* set if a is read for the first time and its rows are contiguous, so that the rows are
+    /* set if `a` is read for the first time and its rows are contiguous, so that the rows are
      * prefetched */
     bool prefetch_a;
     bool clips;

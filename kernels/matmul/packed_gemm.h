@@ -62,15 +62,15 @@ bool kn_packed_gemm_is_fast(void);
 /* The post-ops of the GEMM, which say where the sum of an output starts, and which steps follow the
  * complete sum. */
 struct kn_gemm_post_ops {
-    const float *bias; /* n floats, or NULL for no bias */
-    /* [rows, n], or NULL for no residual; may be c itself, if ld_residual is ldc */
+    const float *bias; /* n floats, or NULL if there is no bias */
+    /* [rows, n], or NULL if there is no residual. It may be c itself if ld_residual equals ldc. */
     const float *residual;
     int64_t ld_residual; /* number of floats from one row of the residual to the next */
     bool clips;          /* whether the sum is clipped to [least, most]; NaN stays NaN */
     float least, most;
-    /* Called, unless NULL, with every block of finished outputs while they are in the nearest
-     * cache: [rows, cols] of c from row `row` and column `col` on. `at` points to the first of
-     * these outputs. */
+    /* Called, unless NULL, with every block of finished outputs while they are still in the cache.
+     * The block is [rows, cols] of c, and begins at row `row` and column `col`. `at` points to the
+     * first of these outputs. */
     void (*finish)(const void *arg, float *at, int64_t row, int64_t rows, int64_t col,
                    int64_t cols);
     const void *arg;
@@ -94,7 +94,7 @@ struct kn_packed_gemm_args {
     /* packed floats to prefetch, which are needed after those of this part, or NULL */
     const float *next;
 };
-/* Runs a part of the GEMM. With post_ops NULL, there is no bias, residual, clipping or finish. */
+/* Runs a part of the GEMM. If post_ops is NULL, there is no bias, residual, clipping or finish. */
 void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_gemm_args *part,
                         const struct kn_gemm_post_ops *post_ops);
 

@@ -591,7 +591,8 @@ static enum rt_status run_lrn(struct rt_run *r)
 {
     const struct rt_tensor *t = &r->in[0];
     if (rt_tensor_count(t) == 0)
-        /* Without elements, other dimensions may be very large, and r->scratch may be NULL. */
+        /* If the tensor is empty, its other dimensions may be very large, and r->scratch may be
+         * NULL. */
         return RT_OK;
     const enum rt_dtype d = (enum rt_dtype)t->dtype;
     const struct lrn l = {.radius = rt_attr_int(r->node, "depth_radius"),

@@ -1,6 +1,6 @@
 /*
  * Sliding windows of convolutions and poolings, with one struct per spatial axis, TensorFlow's
- * padding rules, and TensorFlow's error texts.
+ * padding rules, and TensorFlow's error messages.
  */
 #ifndef KN_NN_WINDOW_H
 #define KN_NN_WINDOW_H

@@ -54,8 +54,8 @@ void kn_feature_map_index(struct kn_feature_map *m)
                                             : &m->n_ragged;
         f->at = (*count)++;
         f->list = f->kind == KN_DENSE && !f->is_padded ? -1 : m->n_lists++;
-        /* `head` has the first bytes of a Feature, which are the tag and length of its list and the
-         * tag and length of the packed values. */
+        /* `head` holds the first four bytes of a Feature, which are the tag and length of its list
+         * and the tag and length of the packed values. */
         const uint32_t bytes = f->stride > 0 && f->stride < 30 ? 4 * (uint32_t)f->stride : 0;
         f->head = f->dtype == RT_F32 && bytes ? 0x000a0012 | (bytes + 2) << 8 | bytes << 24 : 0;
         m->has_twins |= kn_feature_map_find(m, f->name) >= 0;

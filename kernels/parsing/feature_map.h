@@ -22,8 +22,10 @@ struct kn_feature {
     int at;         /* index among the features of its kind */
     int list;       /* index among the features that are not dense with a fixed shape, or -1 */
     int def;        /* index of the input with a dense feature's default, or -1 */
-    int64_t stride; /* elements per example of a dense feature, or per step if padded */
-    uint32_t head;  /* first bytes of a dense float Feature with `stride` values, or 0 */
+    int64_t stride; /* number of elements per example of a dense feature, or per step if padded */
+    /* expected first four bytes of a dense float Feature with `stride` values, or 0 for other
+     * features */
+    uint32_t head;
     const struct rt_shape *shape;
 };
 
@@ -80,7 +82,7 @@ static inline uint32_t kn_load32(const uint8_t *p)
     return v;
 }
 
-/* Returns whether short byte strings are equal, like memcmp() == 0. */
+/* Returns whether two byte strings of n bytes are equal. It is fast for short strings. */
 static inline bool kn_same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
 {
     if (n >= 8) {

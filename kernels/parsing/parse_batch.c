@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* Prepends "Name: n, Key: k, Index: i.  " to the error text. */
+/* Prepends "Name: n, Key: k, Index: i.  " to the error message. */
 static enum rt_status about(struct kn_parse *s, const struct kn_feature *f)
 {
     struct rt_span name = rt_span_str("<unknown>");
@@ -185,8 +185,8 @@ static enum rt_status write_padded(struct kn_parse *s, const struct kn_feature *
     if (!all)
         return RT_OK;
     if (f->dtype == RT_STRING) {
-        /* Writes padding only behind the values. A padding string that a value replaces later would
-         * be allocated needlessly. */
+        /* Writes padding only after the values, because a padding string that a value replaces
+         * later would be allocated needlessly. */
         const struct kn_parse_part *part = &s->part[f->list * s->n];
         for (int64_t e = 0; e < s->n; e++)
             for (int64_t i = part[e].n; i < most; i++)

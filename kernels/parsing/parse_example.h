@@ -66,7 +66,7 @@ enum rt_status kn_parse_entries(struct kn_parse *s, struct rt_span example);
 /* Returns the destination of the values of a dense feature with a fixed shape in example e, or NULL
  * if the feature has no elements. */
 void *kn_parse_row(struct kn_parse *s, const struct kn_feature *f, int64_t e);
-const char *kn_parse_list_name(enum rt_dtype t); /* returns "float", "int64" or "bytes" */
+const char *kn_parse_list_name(enum rt_dtype t); /* Returns "float", "int64" or "bytes". */
 /* Sets *out to element i of a scalar or vector of names. Returns false if there is no such
  * element. */
 bool kn_parse_key(const struct rt_tensor *t, int i, struct rt_span *out);
@@ -78,7 +78,7 @@ bool kn_parse_key(const struct rt_tensor *t, int i, struct rt_span *out);
  * recorded of the example. s->memory must be zeroed before the first example.
  */
 bool kn_parse_quick(struct kn_parse *s, struct rt_span example);
-/* Writes the elements of a short part to dst. Returns false if memory is short. */
+/* Writes the elements of a short part to dst. Returns false if memory runs out. */
 bool kn_parse_short(struct rt_run *r, enum rt_dtype dtype, const struct kn_parse_part *part,
                     void *dst);
 

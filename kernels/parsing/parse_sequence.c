@@ -20,7 +20,7 @@ struct proto { /* the bytes of a feature in one example */
     bool is_there;
 };
 
-struct total {        /* the elements and rows of a feature in all examples */
+struct total {        /* the numbers of elements and rows of a feature in all examples */
     int64_t most;     /* maximum number of elements in an example or in the default */
     int64_t elements; /* number of elements in all examples */
     int64_t rows;     /* for feature lists, number of rows in all examples */
@@ -53,7 +53,7 @@ enum { MALFORMED = -1, NO_MEMORY = -2 };
 
 /* Reads the Feature at w up to the end of its list and returns the number of elements. Returns
  * MALFORMED if the list is malformed or has another type, and NO_MEMORY, with r->err set, if memory
- * is short. The elements are written to dst unless it is NULL. */
+ * runs out. The elements are written to dst unless it is NULL. */
 static int64_t read_list(struct rt_run *r, struct kn_wire *w, enum rt_dtype dtype, void *dst)
 {
     const uint8_t tag = dtype == RT_STRING ? 0x0a : dtype == RT_F32 ? 0x12 : 0x1a;
@@ -289,8 +289,8 @@ static enum rt_status write_context_sparse(struct sequence *s, const struct kn_f
             return s->r->err->code;
         struct kn_wire w = kn_wire_of(s->proto[0][k * s->n + e].bytes);
         const int64_t n = kn_wire_left(&w) ? read_list(s->r, &w, f->dtype, value) : 0;
-        /* The list was counted before, so it is well formed, and read_list fails only if memory is
-         * short. */
+        /* The list was counted before, so it is well formed, and read_list fails only if memory
+         * runs out. */
         if (n < 0)
             return s->r->err->code;
         value = after(value, f, n);
@@ -333,8 +333,8 @@ static enum rt_status write_context_ragged(struct sequence *s, const struct kn_f
             return s->r->err->code;
         struct kn_wire w = kn_wire_of(s->proto[0][k * s->n + e].bytes);
         const int64_t n = kn_wire_left(&w) ? read_list(s->r, &w, f->dtype, value) : 0;
-        /* The list was counted before, so it is well formed, and read_list fails only if memory is
-         * short. */
+        /* The list was counted before, so it is well formed, and read_list fails only if memory
+         * runs out. */
         if (n < 0)
             return s->r->err->code;
         value = after(value, f, n);

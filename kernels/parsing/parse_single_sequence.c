@@ -19,7 +19,7 @@ struct single {
     /* for the context and the feature lists, the bytes of each Feature or FeatureList */
     struct rt_span *found[2];
     bool *is_there[2];
-    struct rt_span name; /* the example's name, for error texts */
+    struct rt_span name; /* the example's name, for error messages */
 };
 
 /* ---- a Feature ---- */
@@ -36,7 +36,7 @@ struct sink {
     struct rt_run *r; /* the run whose memory pool counts strings, or NULL if dst is NULL */
     void *dst;
     int64_t capacity;
-    bool no_memory; /* set, together with r->err, if memory is short */
+    bool no_memory; /* set, together with r->err, if memory runs out */
 };
 
 static void put_int(struct sink *s, int64_t at, uint64_t v)

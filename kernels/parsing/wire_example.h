@@ -95,16 +95,16 @@ enum rt_dtype kn_feature_type(struct rt_span *feature);
 
 /*
  * Read the list of a Feature, after its tag. At most `capacity` elements are written to dst, and *n
- * is set to the number of elements in the list. With dst NULL, the elements are only counted.
- * Return false if the list is malformed or, for strings, has more than `capacity` elements, and
- * false with *n -1 and r->err set if memory is short. The memory pool of `r` counts the strings; r
- * may be NULL if dst is.
+ * is set to the number of elements in the list. If dst is NULL, the elements are only counted.
+ * Return false if the list is malformed or, for strings, has more than `capacity` elements. If
+ * memory runs out, return false, and set *n to -1 and r->err to the reason. The memory pool of `r`
+ * counts the strings; r may be NULL if dst is.
  */
 bool kn_feature_floats(struct rt_span list, float *dst, int64_t capacity, int64_t *n);
 bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t capacity, int64_t *n);
 bool kn_feature_strs(struct rt_run *r, struct rt_span list, struct rt_str *dst, int64_t capacity,
                      int64_t *n);
-/* Calls one of kn_feature_floats, _ints and _strs, for RT_F32, RT_I64 or RT_STRING. */
+/* Calls kn_feature_floats, kn_feature_ints or kn_feature_strs, depending on dtype. */
 bool kn_feature_list(struct rt_run *r, enum rt_dtype dtype, struct rt_span list, void *dst,
                      int64_t capacity, int64_t *n);
 

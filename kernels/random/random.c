@@ -17,7 +17,7 @@ struct philox {
 
 struct generator { /* the random number generator of a node */
     struct rt_mutex mu;
-    struct philox next; /* state for the next numbers; guarded by mu */
+    struct philox next; /* state from which the next numbers are drawn; guarded by mu */
 };
 
 enum { RESERVE = 256 }; /* number of counter values that TensorFlow reserves per output element */

@@ -254,7 +254,8 @@ static int64_t y_row(const struct kn_layer *y)
 }
 
 /* Computes the input's GEMM for several steps of a block of rows. The results are ordered by step.
- * Each call of rnn_multiply multiplies one step's rows or one row's steps, whichever are more. */
+ * Each call of rnn_multiply multiplies all rows of one step or all steps of one row, whichever
+ * yields the larger GEMMs. */
 static void multiply_input(const struct kn_layer *y, const struct rt_run *r, const struct weight *w,
                            const struct rt_tensor *bias, float *sums, int64_t first, int64_t n,
                            int64_t step, int64_t n_steps)

@@ -35,7 +35,8 @@ struct kn_rnn_step {
     int64_t sums_row;
     /* Sums of the state, for cells with n_reset_after gates, in the same layout as `sums`. */
     const float *recurrent_sums;
-    const float *candidate_sums; /* sums of the candidate, for cells with an n_reset_before gate */
+    /* sums of the candidate, used only by cells with an n_reset_before gate */
+    const float *candidate_sums;
     int64_t candidate_row;
     const float *h; /* rows of states, state_row floats apart, like all state members below */
     float *h_new, *c;
@@ -61,7 +62,7 @@ const struct kn_rnn_loops *kn_rnn_loops_of(int which);
 struct kn_layer {
     const struct rt_cell *cell;
     int64_t units, depth, width; /* `width` is the number of columns of h and y */
-    int64_t x_batch, time;       /* lengths of x along batch and time */
+    int64_t x_batch, time;       /* lengths of x along the batch and time axes */
     int64_t batch;               /* number of rows of the batch after broadcasting */
     int64_t steps, length;       /* `length` is the number of steps in y */
     int64_t mask_batch, mask_time;

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum how { TEXT, HASHED, KEYED }; /* KEYED is for SparseCrossHashed */
+enum how { TEXT, HASHED, KEYED }; /* SparseCrossHashed uses KEYED */
 
 struct column {
     const struct rt_tensor *values;
@@ -137,8 +137,8 @@ static int64_t enter_row(struct cross *c, int64_t row)
 
 /*
  * Returns the next row, from `row` on, in which a sparse column has values, or c->rows if no
- * combinations are left. The number of rows is only a number in the input, without data behind it,
- * so loops over rows must skip empty rows.
+ * combinations are left. The number of rows is read from the input and may be arbitrarily large, so
+ * loops over rows must skip empty rows.
  */
 static int64_t next_row(const struct cross *c, int64_t row)
 {

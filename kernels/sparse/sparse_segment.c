@@ -3,8 +3,8 @@
  * SparseSegmentSum, SparseSegmentMean and SparseSegmentSqrtN, each also with a given number of
  * segments.
  *
- * "_EmbedBag" (runtime/fusion/embedding.h) does this for rows of a table. Its error texts are those
- * of the fused nodes, which looked up each distinct row once.
+ * "_EmbedBag" (runtime/fusion/embedding.h) does this for rows of a table. Its error messages are
+ * those of the fused nodes, which looked up each distinct row once.
  */
 #include "kernels/array/array.h"
 #include "kernels/array/gather_rows.h"

@@ -8,11 +8,11 @@
 
 #include <stdint.h>
 
-/* A range of the characters from `first` to `last`, which has every character if `every` is 1, or
- * every second one if it is 2. */
+/* A range of characters from `first` to `last`. It contains every character if `every` is 1, and
+ * every second one if `every` is 2. */
 struct step {
     uint32_t first, last;
-    int32_t to; /* number to add to a character to get its other case */
+    int32_t to; /* number to add to a character to convert it to the other case */
     int every;
 };
 

@@ -146,7 +146,7 @@ static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up
     const unsigned char *p = (const unsigned char *)rt_str_data(s);
     const size_t n = strnlen(rt_str_data(s), s->n); /* TensorFlow ends a string at its first NUL */
     const bool has_sigma = !up && memmem(p, n, "\xce\xa3", 2);
-    bool after_letter = false; /* kept up to date only if the string has a capital sigma */
+    bool after_letter = false; /* updated only if the string contains a capital sigma */
 
     for (size_t i = 0, used; i < n; i += used) {
         if (rt_run_spend(b->grow_arg, left, WORK))

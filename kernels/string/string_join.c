@@ -178,7 +178,9 @@ static enum rt_status reduce_run(struct rt_run *r)
         j.dim[i] = t->dim[axis[i]];
         j.stride[i] = stride[axis[i]];
         if (!rt_mul(j.n, j.dim[i], &j.n))
-            j.n = 0; /* the input has no elements, because another dimension is 0 */
+            /* The product overflows only if another dimension is 0, so the input has no
+             * elements. */
+            j.n = 0;
     }
     j.rank = n_axis;
     for (int i = 0; i < t->rank; i++)

@@ -24,7 +24,7 @@ static int64_t pad_of(const struct ngrams *g, int64_t width)
 /* Returns the number of n-grams of `width` words in a row of n words. */
 static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
 {
-    const int64_t pad = pad_of(g, width); /* `pad` is at most width - 1 */
+    const int64_t pad = pad_of(g, width); /* `pad` is at most `width - 1` */
     int64_t c;
 
     if (!rt_add(n, pad - (width - 1 - pad), &c))

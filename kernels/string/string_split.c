@@ -23,7 +23,7 @@ static const struct part *part_at(const struct parts *l, int64_t i)
     return (const struct part *)(const void *)l->list.p + i;
 }
 
-/* Adds a substring. Returns false if memory is short or the run must end. */
+/* Adds a substring. Returns false if memory runs out or the run must end. */
 static bool add(struct parts *l, int64_t row, int64_t column, const char *p, const char *end)
 {
     const struct part part = {row, column, p, (size_t)(end - p)};
