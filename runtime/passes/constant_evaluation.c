@@ -4,10 +4,10 @@
  * A fold is one run of one kernel. The work that a model can request by folds is bounded, because a
  * few hundred bytes of a model can request any amount of work (a convolution of two outputs of
  * Fill). Each fold has a time limit, the total over all folds of a session has another, and a node
- * whose fold exceeds either is computed in the runs, which have deadlines. Times are processor
- * times of the thread, and a fold does not change its thread, so the same nodes are folded on a
- * busy machine. The first FREE_NS of a fold are not counted, so that the small folds of a session
- * that serves for months never use up the session's time.
+ * whose fold exceeds either is computed in each run instead, because runs have deadlines. Times are
+ * processor times of the thread, and a fold does not change its thread, so the same nodes are
+ * folded on a busy machine. The first FREE_NS of a fold are not counted, so that the small folds of
+ * a session that serves for months never use up the session's time.
  */
 #include "runtime/passes/constant_evaluation.h"
 
@@ -64,7 +64,7 @@ static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
         .alone = true,
     };
     struct rt_tensor result = {0};
-    /* Sets the floating-point mode that runs have. */
+    /* A run flushes subnormal numbers to zero, and a fold must give the results of a run. */
     const unsigned before = rt_flush_subnormals();
     enum rt_status st = rt_fold_node(&shared, n, in, k_out, &result, err);
     rt_restore_subnormals(before);

@@ -13,9 +13,9 @@
 
 /*
  * Computes output k_out of a node from constants, while a plan is built. `in` is borrowed. After a
- * failure, the runs compute the node. Returns RT_DEADLINE_EXCEEDED if the fold, or the total over
- * all folds of the session, took too long (constant_evaluation.c), or RT_CANCELLED in the cases of
- * rt_session_check.
+ * failure, the node is computed in each run instead. Returns RT_DEADLINE_EXCEEDED if the fold, or
+ * the total over all folds of the session, took too long (constant_evaluation.c), or RT_CANCELLED
+ * if rt_session_check returns it.
  */
 enum rt_status rt_plan_fold(struct rt_session *s, const struct pl_node *n,
                             const struct rt_tensor *in, int k_out, struct rt_tensor *out,

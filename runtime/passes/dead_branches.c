@@ -21,11 +21,12 @@ enum { UNKNOWN = -1 };
 struct work {
     struct pl_graph *g;
     int n; /* number of nodes before the pass */
-    /* Per node: the live output of a Switch whose predicate is constant, or UNKNOWN. */
+    /* For each node, the live output of a Switch whose predicate is constant, or UNKNOWN. */
     int8_t *taken;
-    bool *dead;  /* per node: whether all its outputs are dead */
-    bool *busy;  /* per node: whether the node or one of its ancestors has an effect */
-    int *n_dead; /* per node: the number of leading inputs of a Merge that are known to be dead */
+    bool *dead; /* for each node, whether all its outputs are dead */
+    bool *busy; /* for each node, whether the node or one of its ancestors has an effect */
+    /* for each node, the number of leading inputs of a Merge that are known to be dead */
+    int *n_dead;
     struct pl_readers *readers;
     int *stack;
 };
@@ -65,7 +66,7 @@ static bool allocate(struct work *w)
     w->busy = calloc(n, sizeof *w->busy);
     w->n_dead = calloc(n, sizeof *w->n_dead);
     w->readers = pl_readers_new(w->g, true, NULL);
-    w->stack = malloc(2 * n * sizeof *w->stack); /* a Switch may be pushed twice */
+    w->stack = malloc(2 * n * sizeof *w->stack); /* a Switch may be pushed onto the stack twice */
     return w->dead && w->busy && w->n_dead && w->readers && w->stack;
 }
 
@@ -112,7 +113,7 @@ static void find_dead(struct work *w)
             if (w->dead[r.node] || !dies(w, r))
                 continue;
             w->dead[r.node] = true;
-            w->stack[depth++] = r.node; /* each node is pushed only once */
+            w->stack[depth++] = r.node; /* each node is pushed onto the stack only once */
         }
     }
 }
@@ -336,7 +337,7 @@ enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct
 
     *changed = false;
     if (!allocate(&w))
-        goto end; /* Without memory the pass is skipped, which only makes the plan slower. */
+        goto end; /* If memory runs out, the pass is skipped, which only makes the plan slower. */
     find_dead(&w);
     if (!is_possible(&w))
         goto end;

@@ -103,7 +103,7 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
  */
 struct walk {
     struct pl_graph *g;
-    bool *seen; /* per node: whether its handles have been followed */
+    bool *seen; /* for each node, whether its handles have been followed */
     int *stack, depth;
     /* Called for each variable whose handle is found. */
     void (*found)(struct pl_graph *g, struct rt_variable *v);
@@ -123,7 +123,7 @@ static void hand_out(struct pl_graph *g, struct rt_variable *v)
 static void push(struct walk *w, int node)
 {
     w->seen[node] = true;
-    w->stack[w->depth++] = node; /* each node is pushed once */
+    w->stack[w->depth++] = node; /* each node is pushed onto the stack once */
 }
 
 static void follow_edge(struct walk *w, struct pl_edge e)

@@ -15,8 +15,8 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_EDGES limits the edges from outside into one branch. MAX_VISITS limits the visits of these
- * edges in a round, per node and edge of the graph. */
+/* MAX_EDGES limits the edges from outside into one branch. MAX_VISITS limits the number of visits
+ * to these edges in a round, as a multiple of the number of nodes and edges in the graph. */
 enum { MAX_EDGES = 4096, MAX_VISITS = 64, NONE = -1 };
 
 struct edges {
@@ -26,7 +26,7 @@ struct edges {
 
 /* A branch, or several branches that are functionalised together because edges connect them. */
 struct component {
-    struct pl_side of;        /* the predicate, of which `taken` is not used */
+    struct pl_side of;        /* the origin of the predicate, with `taken` unused */
     struct pl_edge by;        /* the predicate, as the edge that a Switch reads */
     struct pl_condition rest; /* the conditions under which the entire component is alive */
     int frame;
@@ -42,14 +42,15 @@ struct work {
     struct pl_graph *g;
     int n; /* number of nodes at the start of the pass's current round */
     struct pl_conditions all;
-    bool *index_read; /* per node: whether output 1 (the index) of a Merge is read */
+    bool *index_read; /* for each node, whether output 1 (the index) of a Merge is read */
     /* Union-find over the nodes in branches of the maximum depth, and their Merges. */
     int *join;
     int *component; /* for each root of the union-find, the index of its component in w->c, or -1 */
-    int *moved;     /* per node: its index in the subgraph, or -1 before it is moved */
-    /* Per free constant: the last subgraph that it was copied to, as `2 * component + side`. */
+    int *moved;     /* for each node, its index in the subgraph, or -1 before it is moved */
+    /* For each free constant, the last subgraph that it was copied to, as `2 * component +
+     * side`. */
     int *side_of;
-    struct pl_edge (*output)[2]; /* per Merge: the edges that replace its outputs */
+    struct pl_edge (*output)[2]; /* for each Merge, the edges that replace its outputs */
     int *merge;                  /* the Merges of the maximum depth, sorted by component */
     int n_merges, depth;
     struct component *c;
@@ -352,8 +353,8 @@ static bool lives_as_before(struct work *w, const struct component *c)
     return pl_is_equal_condition(&own, &c->rest);
 }
 
-/* Finds the captures and control edges of all components. Returns false if some node or edge does
- * not have the structure of a branch. */
+/* Finds the captures and control edges of all components. Returns false if a node or an edge does
+ * not fit the structure of a branch. */
 static bool find_captures(struct work *w)
 {
     for (int i = 0; i < w->n; i++)
@@ -380,7 +381,7 @@ static bool is_replaced(const struct work *w, int i)
 
 /* The graph as it will be when every component is one node. Component k is node w->n + k. */
 struct outline {
-    int *waits; /* per node: number of incoming edges */
+    int *waits; /* for each node, the number of its incoming edges */
     /* `to[first[i]]` to `to[first[i + 1] - 1]` are the nodes that the edges of node i lead to */
     int *first, *to;
     bool fill;

@@ -19,7 +19,8 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_VISITS limits the visits of nodes and edges in a round, per node and edge of the graph. */
+/* MAX_VISITS limits the number of visits to nodes and edges in a round, as a multiple of the number
+ * of nodes and edges in the graph. */
 enum { NONE = -1, MAX_VARIABLES = 1024, MAX_VISITS = 64, MAX_ROUNDS = 32 };
 
 /* Marks that say where a node of the frame is needed. A node with the mark LIVES runs only in
@@ -45,11 +46,11 @@ struct loop {
     struct member *member;
     int n_members;
     struct pl_readers *readers;
-    int *turn;  /* per node: its position in the topological order */
-    bool *kept; /* per node: whether it is fetched or a target */
-    /* Per node: whether it is part of a loop that was functionalised in this round. */
+    int *turn;  /* for each node, its position in the topological order */
+    bool *kept; /* for each node, whether it is fetched or a target */
+    /* For each node, whether it is part of a loop that was functionalised in this round. */
     bool *functionalised;
-    struct pl_edge *end; /* per node: if it is an Exit, the edge that replaces it */
+    struct pl_edge *end; /* for each Exit, the edge that replaces it */
     int64_t visits_left;
 
     /* The loop that is being examined. */
@@ -57,10 +58,10 @@ struct loop {
     struct variable v[MAX_VARIABLES];
     /* number of variables of the loop, and number of those that change, which come first */
     int n_variables, n_changing;
-    uint8_t *mark;     /* per node: bits IN_CONDITION, IN_BODY, OF_FRAME and LIVES */
+    uint8_t *mark;     /* for each node, bits IN_CONDITION, IN_BODY, OF_FRAME and LIVES */
     int *own, n_own;   /* nodes that have a mark */
-    int *variable_of;  /* per node: the variable of a Merge, a Switch or a constant Enter */
-    int *copy;         /* per node: its index in the subgraph that is being made */
+    int *variable_of;  /* for each node, the variable of a Merge, a Switch or a constant Enter */
+    int *copy;         /* for each node, its index in the subgraph that is being made */
     int *used, n_used; /* free constants of which the current subgraph has a copy */
     int *stack;
     struct rt_error *err;

@@ -1,9 +1,9 @@
 /*
  * Inlines function calls. The call of a function must run its returns, its control returns and
  * every node with an effect. A node without an op (the entry) passes the call's control inputs on
- * to the nodes with effects and to the outputs. A second one (the exit) represents the end of the
- * call for nodes that wait for the call: it waits for the call's inputs and for all nodes that the
- * body must run.
+ * to the nodes with effects and to the outputs. A second such node (the exit) represents the end of
+ * the call for nodes that wait for the call: it waits for the call's inputs and for all nodes that
+ * the body must run.
  *
  * A body with TensorFlow 1's control flow is not inlined, and neither is a call in a graph with
  * this control flow: the call may be dead, which an inlined node without inputs could not detect.

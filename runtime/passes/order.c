@@ -12,7 +12,7 @@ enum { NEW, OPEN, DONE };
 
 struct walk {
     const struct pl_graph *g;
-    unsigned char *mark; /* per node: NEW, OPEN or DONE */
+    unsigned char *mark; /* for each node, NEW, OPEN or DONE */
     struct {
         int node, k; /* `k` is the index of the input to visit next */
     } * stack;       /* stack of the OPEN nodes */

@@ -11,7 +11,7 @@
 
 #include "runtime/ir/ir.h"
 
-/* The request that a plan is made for. */
+/* The request for one plan. */
 struct pl_request {
     const struct rt_graph *graph;
     const struct rt_edge *feeds, *fetches;
@@ -20,8 +20,8 @@ struct pl_request {
     /* Whether the graph is a function's body, whose nodes with effects run even if no fetch or
      * target depends on them. */
     bool is_body;
-    /* Per feed: a value that the feed has in every run of the plan, or NULL. The array may be
-     * NULL. */
+    /* For each feed, the value that it has in every run of the plan, or NULL if its value is not
+     * constant. The array may be NULL. */
     const struct rt_tensor *const *constant_feed;
     /* The number of nodes that are left for this plan and all plans inside it, or NULL for the
      * outermost plan. */
@@ -32,9 +32,9 @@ struct pl_request {
 enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
 enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
-/* Sets the effect of nodes whose ops have no effect. The node's effect is RT_READS if the node
- * reads the value of an input that is a variable (a ref of TensorFlow 1), and otherwise RT_PURE.
- * Called after inputs have changed. */
+/* Sets the effect of each node whose op is declared RT_PURE. The node's effect is RT_READS if the
+ * node reads the value of an input that is a variable (a ref of TensorFlow 1), and otherwise
+ * RT_PURE. Called after inputs have changed. */
 void pl_mark_reads(struct pl_graph *g);
 enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
 /* Removes each Switch and Merge whose predicate is a constant, and the nodes of dead branches. */
@@ -92,7 +92,7 @@ struct rt_missing_list {
     struct rt_arena *arena;
     struct rt_missing *items;
     int n, capacity;
-    struct rt_map seen; /* function bodies and (op, reason) pairs that are on the list already */
+    struct rt_map seen; /* function bodies and (op, reason) pairs that have been found already */
 };
 enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
                                struct rt_missing_list *list, struct rt_error *err);

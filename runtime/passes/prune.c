@@ -47,7 +47,7 @@ static bool has_effect(const struct rt_node *n)
 struct extraction {
     struct pl_graph *g;
     const struct pl_request *q;
-    int *made;  /* per node of the request's graph: 1 + the index of its copy */
+    int *made;  /* for each node of the request's graph, 1 + the index of its copy */
     int *stack; /* nodes whose edges are to be filled in */
     int n_stack;
     /* fed[i] is 1 + the index of the first feed of an output of node i, and next_fed[f] leads from

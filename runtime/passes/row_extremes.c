@@ -1,4 +1,4 @@
-/* Finds extremes over the parts of a batch, by the names of the ops. */
+/* Finds extremes over the parts of a batch, from the names of the ops. */
 #include <string.h>
 
 #include "runtime/passes/row_extremes.h"

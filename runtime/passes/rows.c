@@ -34,11 +34,12 @@ static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};
 
 struct walk {
     const struct rt_plan *plan;
-    struct rt_info *info[N_SIZES]; /* per value: type, shape and contents for each batch size */
-    /* Per value: the tensor that `info` points to, if this analysis evaluated the value. */
+    /* for each value, its type, shape and contents at each batch size */
+    struct rt_info *info[N_SIZES];
+    /* For each value, the tensor that `info` points to, if this analysis evaluated the value. */
     struct rt_tensor *value[N_SIZES];
-    struct rt_dep *dep;       /* per value: one dependence that holds for all sizes */
-    enum rt_extreme *extreme; /* per value: whether it is an extreme over the rows */
+    struct rt_dep *dep;       /* for each value, a dependence that holds for all batch sizes */
+    enum rt_extreme *extreme; /* for each value, whether it is an extreme over the rows */
     struct rt_error *why;
     bool *is_refused; /* whether a node refuses these inputs for every batch size */
     /* set if memory was refused, so that a failed proof may succeed later */
@@ -375,9 +376,9 @@ static bool takes_sizes(const struct walk *w, const struct visit *x)
 }
 
 /*
- * Returns whether an input has its rows along an axis of a shape of unknown rank, such as a gather
- * from a variable that is assigned. No row rule is called for it, because rules count axes from the
- * last one. Element-wise ops of one operand need no rank.
+ * Returns whether an input has rows but is of unknown rank, such as the result of a gather from a
+ * variable that is assigned. No row rule is called for such an input, because rules count axes from
+ * the last one. Element-wise ops of one operand need no rank.
  */
 static bool has_unknown_rows(const struct visit *x)
 {

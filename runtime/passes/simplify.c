@@ -20,7 +20,7 @@ static bool is_pure_op(const struct pl_node *n)
            !n->def->op->slot_kind && !pl_is_token(n->def);
 }
 
-/* Per node: whether the node, or any node that runs before it, has an effect (BUSY) or not
+/* For each node, whether the node, or any node that runs before it, has an effect (BUSY) or not
  * (IDLE). */
 enum mark { NEW, OPEN, IDLE, BUSY };
 
@@ -85,7 +85,7 @@ static void skip_identities(struct pl_graph *g, const unsigned char *mark)
 static unsigned char *mark_effects(const struct pl_graph *g)
 {
     unsigned char *mark = calloc((size_t)g->n + 1, 1);
-    size_t capacity = (size_t)g->n + 1; /* a node is pushed at most once per edge */
+    size_t capacity = (size_t)g->n + 1; /* a node is pushed onto the stack at most once per edge */
     for (int i = 0; i < g->n; i++)
         if (g->node[i].kind != PL_GONE)
             capacity += (size_t)(g->node[i].n_in + g->node[i].n_ctrl);
@@ -154,7 +154,7 @@ static bool all_constant(const struct pl_graph *g, const struct pl_node *n)
 }
 
 /* Computes output k of the node from its constants. Returns false if the output could not be
- * computed and must be computed in the runs. */
+ * computed and must be computed in each run instead. */
 static bool fold(struct pl_graph *g, int i, int k, struct rt_tensor *out)
 {
     struct pl_node *n = &g->node[i];

@@ -31,7 +31,7 @@ struct rt_token_plan;
 
 /* The kinds of nodes in the compiler's graph (ir/ir.h) and of steps in a plan. */
 enum pl_kind {
-    PL_GONE, /* a node that a pass removed, and that becomes no step */
+    PL_GONE, /* a node that a pass removed and that does not become a step */
     PL_OP,
     PL_CONST, /* a constant, whose tensor is `value` */
     PL_FEED,  /* a feed, whose number is `feed` */
@@ -99,11 +99,11 @@ struct rt_plan_step {
     /* in a PL_CALL, the index of the first input that is an argument of the function */
     int call_skip;
     struct rt_tensor value; /* tensor of a PL_CONST */
-    int feed;               /* index of the feed of a PL_FEED */
+    int feed;               /* index of the feed that a PL_FEED represents */
     struct rt_plan **sub;
     int n_sub;
-    int first_value;   /* value index of output 0 */
-    int *in_value;     /* value index of each input */
+    int first_value;   /* index of the value of output 0 */
+    int *in_value;     /* index of the value of each input */
     uint64_t last_use; /* for the order executor, bit k is set if no later step reads input k */
     int n_release;     /* number of values that no step reads after this one */
     int *release;
@@ -122,10 +122,10 @@ struct rt_plan {
     int n_nodes; /* steps in topological order (in any order if `tokens` is set) */
     struct rt_plan_step *node;
     int n_values;
-    const struct rt_tensor **constant; /* per value: its constant tensor, or NULL */
+    const struct rt_tensor **constant; /* for each value, its constant tensor, or NULL */
     int n_feeds, n_fetches;
-    int *feed_value;  /* value index of each feed, or -1 if no step reads the feed */
-    int *fetch_value; /* value index of each fetch */
+    int *feed_value;  /* index of the value of each feed, or -1 if no step reads the feed */
+    int *fetch_value; /* index of the value of each fetch */
     uint8_t *feed_dtype, *fetch_dtype;
     /* bit k is set if the plan or a plan inside it has a step of enum rt_effect k */
     uint8_t effects;

@@ -1,13 +1,15 @@
 /*
  * The results of a plan's row-wise analyses, by the lengths of the dimensions of its feeds that the
- * signature leaves open, except dimension 0. A plan may compute any value from a length, so a
+ * signature leaves unknown, except dimension 0. A plan may compute any value from a length, so a
  * result is valid only for the lengths that were analysed; a run of merged rows therefore looks up
  * its own lengths. The last RT_ROW_ANALYSES results are kept. A client that always sends new
  * lengths makes every merged run analyse the plan again, which takes less time than preparing
  * kernels for the new lengths.
  *
- * `shapes` are the shapes in the signature, one per feed, with open dimensions (-1), among them
- * dimension 0. `feeds` may be NULL if only dimension 0 is open. Threads: none of these calls lock.
+ * `shapes` are the shapes in the signature, one per feed, with -1 for unknown dimensions, including
+ * dimension 0. `feeds` may be NULL if only dimension 0 is unknown.
+ *
+ * Threads: none of these calls lock.
  */
 #ifndef RT_ROW_ANALYSES_H
 #define RT_ROW_ANALYSES_H
@@ -19,19 +21,20 @@ enum { RT_ROW_ANALYSES = 32 };
 enum rt_row_verdict { RT_ROWS_NOT_ANALYSED, RT_ROWS_INDEPENDENT, RT_ROWS_NOT_INDEPENDENT };
 
 struct rt_row_analyses { /* the caller zeroes the struct before its first use */
-    /* the open lengths of up to RT_ROW_ANALYSES analyses, stored one analysis after another */
+    /* the lengths of the unknown dimensions in up to RT_ROW_ANALYSES analyses, stored one analysis
+     * after another */
     int64_t *length;
     int n, next; /* `next` is the index of the entry to replace when all entries are used */
     bool is_proved[RT_ROW_ANALYSES];
 };
 void rt_row_analyses_clear(struct rt_row_analyses *p);
 
-/* Returns the number of open dimensions, not counting dimension 0. */
+/* Returns the number of unknown dimensions, not counting dimension 0. */
 int rt_count_open(const struct rt_shape *shapes, int n_feeds);
 /* Returns whether the feeds have the given shapes and the same number of rows. */
 bool rt_feeds_have_rows(const struct rt_shape *shapes, const struct rt_tensor *feeds, int n_feeds);
-/* Copies the shapes and replaces the open dimensions with the lengths of the feeds. Dimension 0
- * stays open. */
+/* Copies the shapes and replaces the unknown dimensions, except dimension 0, with the lengths in
+ * the feeds. */
 void rt_close_shapes(struct rt_shape *out, const struct rt_shape *shapes,
                      const struct rt_tensor *feeds, int n_feeds);
 

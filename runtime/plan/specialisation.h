@@ -63,12 +63,12 @@ struct rt_step {
     /* Whether to check the deadline after this step, because the steps since the last check did
      * much work. */
     bool check;
-    bool is_view; /* whether the kernel makes its own outputs */
+    bool is_view; /* whether the kernel creates its own outputs (RT_K_VIEWS) */
     int node;
     struct rt_prepared *prepared;
     int in, out;       /* indexes of the first input argument and the first output argument */
     int scratch;       /* index of the scratch memory's extent, or -1 for no scratch memory */
-    uint64_t last_use; /* last_use of the plan's step, for a RT_STEP_NODE */
+    uint64_t last_use; /* for an RT_STEP_NODE, bit k is set if no later step reads input k */
     /* index of the first patch that passes an output of the step to an argument, and number of
      * these patches */
     int patch, n_patch;
@@ -103,8 +103,8 @@ struct rt_specialisation {
     int n_steps;
     struct rt_step *step;
     int n_args;
-    /* `data` of an argument in the activation buffer is the index of an extent. An argument that is
-     * a constant is a complete tensor. */
+    /* For an argument of kind RT_ARG_ACTIVATION, `data` is the index of an extent instead of an
+     * address. An argument of kind RT_ARG_CONST is a complete tensor. */
     struct rt_tensor *arg;
     uint8_t *arg_kind;
     int n_patches;

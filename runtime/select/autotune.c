@@ -19,8 +19,8 @@
 
 #define FIRST_LINE "slipway autotune 1\n"
 
-/* Waiting for the lock of the file ends after 2 s, because other processes hold it for one write
- * only. */
+/* The wait for the file's lock ends after 2 s, because other processes hold the lock only for one
+ * write. */
 enum { LOCK_TRIES = 200, LOCK_NS = 10000000 };
 
 struct rt_autotune {
@@ -281,7 +281,7 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err)
         return RT_OK;
     rt_mutex_lock(&a->mu);
     if (a->changed) {
-        /* Fails if the file is not an autotune cache, or not writable. */
+        /* Fails if the file is not an autotune cache or is not writable. */
         st = rt_autotune_check_file(a->path, err);
         if (!st)
             st = save_locked(a, err);

@@ -49,7 +49,7 @@ struct pl_benchmark {
 struct candidate {
     const struct rt_kernel *kernel;
     struct rt_prepared *prepared;
-    int64_t best_ns; /* best time for the current batch size */
+    int64_t best_ns; /* shortest time for the current batch size */
     size_t packed;   /* size of the kernel's packed constants, in bytes */
     /* sum, over batch sizes, of the ratio of this candidate's time to the best time */
     double score;
@@ -58,7 +58,7 @@ struct candidate {
 
 struct tensors {
     int n_in, n_out;
-    struct rt_tensor *in; /* n_in inputs, then n_out outputs */
+    struct rt_tensor *in; /* n_in inputs followed by n_out outputs */
     struct rt_info *info;
 };
 

@@ -25,10 +25,11 @@
 #include "runtime/core/pool.h"
 
 enum {
-    /* Default bound on contexts and pools, in bytes. */
+    /* Default limit on the total size of idle contexts and pools, in bytes. */
     RT_IDLE_CACHE_BYTES = 256 << 20,
-    RT_IDLE_CACHE_SPECIALISATION_BYTES = 1 << 30, /* default bound on specialisations, in bytes */
-    /* The maximum size, in bytes, of an item that stays reserved while it is used. */
+    /* default limit on the total size of specialisations, in bytes */
+    RT_IDLE_CACHE_SPECIALISATION_BYTES = 1 << 30,
+    /* The maximum size, in bytes, of an item whose reservation is kept while the item is used. */
     RT_IDLE_CACHE_SMALL = 64 << 10,
 };
 
@@ -50,7 +51,8 @@ struct rt_cache_owner {
 };
 
 struct rt_idle_cache {
-    struct rt_budget idle, specialisations; /* budgets in bytes; `idle` is for contexts and pools */
+    /* Budgets in bytes. `idle` is the budget of idle contexts and pools. */
+    struct rt_budget idle, specialisations;
     atomic_int n_specialisations;
     struct rt_mutex mu;
     struct rt_cache_owner *first; /* list of all owners; guarded by mu */
@@ -67,8 +69,8 @@ void rt_idle_cache_add_owner(struct rt_idle_cache *k, struct rt_cache_owner *who
 void rt_idle_cache_remove_owner(struct rt_idle_cache *k, struct rt_cache_owner *who);
 /* Reserves `bytes` for an item of owner `who` that a run returns, and evicts other owners' items if
  * necessary. Before the call, *reserved is the number of bytes that the item still has reserved,
- * and the call changes it to `bytes`. Returns false, with *reserved 0, if the bound does not admit
- * the bytes. The caller must hold no lock. */
+ * and the call changes it to `bytes`. Returns false and sets *reserved to 0 if the bound does not
+ * admit the bytes. The caller must hold no lock. */
 bool rt_idle_cache_reserve(struct rt_idle_cache *k, struct rt_cache_owner *who, size_t *reserved,
                            size_t bytes);
 void rt_idle_cache_release(struct rt_idle_cache *k, size_t bytes);

@@ -12,7 +12,8 @@ struct rt_variable {
     enum rt_dtype dtype;
     struct rt_shape shape;
     struct rt_mutex mu;
-    /* RT_NO_DTYPE if there is no value; mu guards all members from here on */
+    /* The dtype is RT_NO_DTYPE if the variable has no value. mu guards this member and all members
+     * after it. */
     struct rt_tensor value;
     uint32_t storage; /* incremented when TensorFlow would allocate a new buffer */
     bool is_mutable, is_frozen;

@@ -63,10 +63,10 @@ enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
                                                            struct rt_error *err),
                                   void *arg, const struct rt_state *state, struct rt_error *err);
 /*
- * Functions for the compiler. A variable is mutable if a served signature writes it, so that no
- * plan may use its value as a constant. rt_variable_freeze reads the value and marks the variable
- * as frozen, which means that a plan holds the value as a constant. The next write to a frozen
- * variable makes the variable mutable and calls on_write once.
+ * The compiler calls these functions. A variable is mutable if a served signature writes it, so
+ * that no plan may use its value as a constant. rt_variable_freeze reads the value and marks the
+ * variable as frozen, which means that a plan holds the value as a constant. The next write to a
+ * frozen variable makes the variable mutable and calls on_write once.
  */
 bool rt_variable_is_mutable(struct rt_variable *v);
 void rt_variable_set_mutable(struct rt_variable *v);

@@ -219,7 +219,8 @@ struct rt_session_stats {
     int n_specialisations;
     size_t specialisation_bytes;
     size_t idle_bytes; /* total size of idle contexts and pools, in bytes */
-    /* Bytes in variables and tables, without weights from files (runtime/session/state.h). */
+    /* Number of bytes in variables and tables, except weights from files
+     * (runtime/session/state.h). */
     size_t state_bytes;
 };
 void rt_session_stats(struct rt_session *s, struct rt_session_stats *out);

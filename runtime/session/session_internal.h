@@ -63,7 +63,8 @@ struct rt_session {
     int n_specialisations;
     size_t specialisation_bytes;
     struct rt_pending_compilation *pending, **pending_end;
-    int n_pending; /* number of compilations that are in the list or about to be added */
+    /* number of compilations that are in the list `pending` or about to be added to it */
+    int n_pending;
     /* True between the calls of rt_session_loading, or if options.compiles_inline is set. */
     bool is_loading;
     atomic_bool ends; /* whether the session is about to be freed, so that compiling stops */

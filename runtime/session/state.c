@@ -146,7 +146,7 @@ static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
     if (t->buf && may_move(s, t)) {
         rt_tensor_ref(out, t);
         out->alias_of = 0;
-    } else /* with a credit, rt_buffer_move charges the copy */
+    } else /* If `credit` is not 0, rt_buffer_move charges the copy. */
         st = rt_tensor_copy(out, t, s && !credit ? s->pool : NULL, err);
     if (!st && s && out->buf)
         st = rt_buffer_move(out->buf, s->pool, credit, err);
