@@ -3,7 +3,7 @@
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 
-/* A convolution over three spatial axes, of which a missing one has length 1. */
+/* A convolution over three spatial axes. An axis that the op lacks has length 1. */
 struct walk {
     int64_t batch, ci, co, cig, cog, groups;
     struct kn_axis a[3];

@@ -21,8 +21,7 @@ struct state {
 };
 
 enum { LEAST_CHANNELS = 32, LEAST_LENGTH = 6 };
-/* The largest error allowed, relative to the largest magnitude, as measured for the node's
- * filter. */
+/* The largest error allowed for the node's filter, as returned by kn_winograd_check_end. */
 static const double MAX_ERROR = 1e-4;
 
 static bool init(const struct kn_conv_shape *g, int cores, struct kn_winograd_1d *l)

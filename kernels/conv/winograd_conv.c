@@ -31,8 +31,7 @@ enum {
      * costs more than the multiplications that they save. */
     MIN_OUTPUTS_OF_4X4 = 100,
 };
-/* The largest error allowed, relative to the largest magnitude, as measured for the node's
- * filter. */
+/* The largest error allowed for the node's filter, as returned by kn_winograd_check_end. */
 static const double MAX_ERROR = 1e-4;
 
 static bool init(const struct kn_conv_shape *g, int m, int cores, struct kn_winograd *w)

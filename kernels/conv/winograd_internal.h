@@ -8,8 +8,9 @@
 #include "kernels/conv/winograd.h"
 
 struct kn_winograd_loops {
-    /* Transforms the (m + 2) x (m + 2) inputs of a tile, whose rows are `row` floats apart. `v`
-     * gets one vector of ci channels per position of the transform domain, `step` floats apart. */
+    /* Transforms the `(m + 2) x (m + 2)` inputs of a tile, whose rows are `row` floats apart. `v`
+     * receives one vector of ci channels per position of the transform domain, `step` floats
+     * apart. */
     void (*input)(int m, const float *src, int64_t row, int64_t ci, float *v, int64_t step);
     /* Transforms the sums of a tile back into m x m outputs, whose rows are `row` floats apart. `p`
      * holds one vector of co channels per position of the transform domain, `step` floats apart. */

@@ -34,8 +34,8 @@ bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
     t->domain_size = (t->tile_h + t->window_h - 1) * (t->tile_w + t->window_w - 1);
     if (!rt_mul(t->h, t->w, &tiles) || !rt_mul(tiles, t->batch, &tiles))
         return false;
-    /* The transformed weights of one position have as many bytes as the input and result rows of 2
-     * * `block` tiles. */
+    /* The transformed weights of one position have as many bytes as the input and result rows of `2
+     * * block` tiles. */
     int64_t block = t->ci * t->co / (t->ci + t->co) / 2;
     if (block < MIN_TILES)
         block = MIN_TILES;
@@ -50,7 +50,7 @@ bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
     t->block = kn_even_size(tiles, block, t->cores);
     if (!rt_mul(t->block + 1, t->domain_size * (t->ci + t->co) * 8, &bytes))
         return false;
-    /* A cache line of padding per matrix keeps the matrices from falling on the same cache sets. */
+    /* A cache line of padding per matrix keeps the matrices from mapping to the same cache sets. */
     t->in_step = t->block * t->ci + LINE;
     t->out_step = t->block * t->co + LINE;
     t->results = t->domain_size * t->in_step;

@@ -95,9 +95,10 @@ struct kn_winograd_check {
 bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_winograd_tiles *one,
                              size_t scratch_bytes);
 /*
- * Returns the largest difference divided by the largest magnitude, or NaN if a difference is NaN.
- * `filter` has the shape [window_h, window_w, ci, co]. `scale` has co floats, by which the filter
- * is multiplied for the direct sums, or is NULL.
+ * Returns the largest difference between a Winograd sum and the direct sum, divided by the largest
+ * magnitude of a direct sum. Returns NaN if a difference is NaN. `filter` has the shape [window_h,
+ * window_w, ci, co]. `scale` has co floats, by which the filter is multiplied for the direct sums,
+ * or is NULL.
  */
 double kn_winograd_check_end(struct kn_winograd_check *check, const float *filter,
                              const float *scale);

@@ -233,7 +233,8 @@ static enum rt_status embedding_sum_prepare(struct rt_prep *p, void **state)
 struct bag {
     const float *table, *weight; /* weight is NULL if there are no weights */
     const bool *mask;
-    /* The bag has n indices; the indices, and the weights or mask, are `step` elements apart. */
+    /* The bag has n indices. The indices, and the weights or the mask, are `step` elements
+     * apart. */
     int64_t width, n, step;
     float by; /* the divisor of the sum */
 };

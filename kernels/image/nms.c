@@ -1,7 +1,8 @@
 /*
- * Non-maximum suppression: NonMaxSuppression, V2 to V5, WithOverlaps, and
- * CombinedNonMaxSuppression. Candidates are removed from a heap in descending order of score. Each
- * is compared with the boxes that were chosen since its last comparison.
+ * Ops of non-maximum suppression: NonMaxSuppression and its versions V2 to V5,
+ * NonMaxSuppressionWithOverlaps, and CombinedNonMaxSuppression. Candidates are removed from a heap
+ * in descending order of score. Each is compared with the boxes that were chosen since its last
+ * comparison.
  */
 #include <float.h>
 #include <math.h>

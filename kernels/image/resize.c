@@ -237,7 +237,7 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
     z->scale_h = scale_of(z->in_h, z->out_h, align);
     z->scale_w = scale_of(z->in_w, z->out_w, align);
     *state = z;
-    /* An empty output may have a width for which no memory would suffice. */
+    /* The width of an empty output may be so large that no memory would suffice for `col`. */
     if (rt_count(out->rank, out->dim) <= 0)
         return RT_OK;
     z->col = rt_prep_alloc(p, (size_t)z->out_w * sizeof *z->col);
@@ -366,8 +366,8 @@ KN_CLONES static void bicubic(const struct resize *z, const struct chunk *p, con
     }
 }
 
-/* Returns the part of pixel i, [i, i + 1), that lies in [from, to), as a length; `scale` is to -
- * from. */
+/* Returns the length of the part of pixel i, which covers [i, i + 1), that lies in [from, to).
+ * `scale` is `to - from`. */
 static float part(int64_t i, float from, float to, float scale)
 {
     const float lo = (float)i, hi = (float)(i + 1);

@@ -1,5 +1,5 @@
 /*
- * MutableDenseHashTable. It stores pairs like the other tables, but reserves two keys, and exports
+ * MutableDenseHashTable stores pairs like the other tables, but reserves two keys, and exports
  * TensorFlow's array of buckets, including the empty ones. TensorFlow must find every key in its
  * own bucket after restoring a checkpoint that Slipway wrote.
  */

@@ -1,5 +1,5 @@
 /*
- * MatMul and the BatchMatMul ops.
+ * The op MatMul and all versions of BatchMatMul.
  *
  * Each of these ops has three kernels: "packed" (a constant right-hand matrix, packed once; see
  * fully_connected.h), "gemm" (plain operands, see gemm.h) and "plain" (the reference loops, for

@@ -23,7 +23,7 @@ enum {
     LINE = 16,             /* number of floats in a cache line */
     WIDE = 2,              /* number of vectors side by side in a panel */
     GEMV_PANELS = 4,       /* maximum number of panels that a GEMV computes together */
-    PREFETCH_FLOATS = 256, /* the distance in floats by which a GEMV prefetches a panel */
+    PREFETCH_FLOATS = 256, /* prefetch distance of a GEMV within a panel, in floats */
     /* number of bytes that stay in a core's own cache if the core uses little other memory */
     L2_BYTES = 1 << 20,
     /* The number of terms of a sum that are computed together. The rows of a panel for these terms

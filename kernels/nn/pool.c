@@ -338,8 +338,8 @@ static int64_t pixel(const struct pool *p, const struct place *w, int64_t d, int
  */
 enum { PLACE_WORK = 16, PIXEL_WORK = 4, BRANCH_WORK = 4 };
 
-/* Each body reduces channels [from, to) of a window. src is the image, and dst is the window's
- * output. */
+/* The macros below define functions that reduce channels [from, to) of a window. src is the image,
+ * and dst is the window's output. */
 #define MAX_BODY(dt, T, GET)                                                                       \
     KN_CLONES static void max_pixel_##dt(T *restrict y, const T *restrict x, int64_t n)            \
     {                                                                                              \
@@ -443,7 +443,7 @@ enum { LANES = 16, WIDE = 4 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 typedef int32_t lane_bits __attribute__((vector_size(LANES * sizeof(float))));
 
-/* Reduces `wide` * LANES channels of one window that has nd x nh x nw pixels. */
+/* Reduces `wide * LANES` channels of one window of `nd x nh x nw` pixels. */
 static inline __attribute__((always_inline)) void float_window(const struct pool *p,
                                                                const float *from, int64_t nd,
                                                                int64_t nh, int64_t nw, float start,

@@ -1,6 +1,6 @@
 #include "kernels/parsing/parse_example.h"
 
-/* Reads a length of at most three bytes, which is below 2 MiB. */
+/* Reads a length that is encoded in at most three bytes and is therefore below 2 MiB. */
 static inline const uint8_t *read_length(const uint8_t *p, const uint8_t *end, size_t *n)
 {
     if (p < end && p[0] < 0x80) {

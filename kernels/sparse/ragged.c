@@ -1,6 +1,6 @@
 /*
- * RaggedTensorToTensor and RaggedTensorToSparse. The row partitions of a ragged tensor are row
- * splits (the end of each row) or value row ids (the row of each value).
+ * The ops RaggedTensorToTensor and RaggedTensorToSparse. The row partitions of a ragged tensor are
+ * row splits (the end of each row) or value row ids (the row of each value).
  */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"

@@ -1,6 +1,6 @@
 /*
- * SparseToDense, SparseReshape, SparseFillEmptyRows and SparseReorder. A sparse tensor consists of
- * three tensors: indices [n, rank] of int64, values [n], shape [rank].
+ * The ops SparseToDense, SparseReshape, SparseFillEmptyRows and SparseReorder. A sparse tensor
+ * consists of three tensors: indices [n, rank] of int64, values [n], shape [rank].
  */
 #include "kernels/array/array.h"
 #include "kernels/array/sort.h"

@@ -1,4 +1,4 @@
-/* EncodeBase64 and DecodeBase64, with the URL-safe alphabet. */
+/* EncodeBase64 and DecodeBase64 use the URL-safe alphabet. */
 #include "kernels/string/each.h"
 
 #include <string.h>

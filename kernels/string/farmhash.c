@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The algorithms are implemented from their published descriptions. Bytes are read as
+/* The hash algorithms are implemented from their published descriptions. Bytes are read as
  * little-endian. */
 
 static uint64_t get64(const char *p)

@@ -1,6 +1,7 @@
 /*
- * StringLower and StringUpper. With encoding "", only ASCII letters change. With "utf-8", the
- * letters of all scripts change, and malformed bytes become U+FFFD, as in TensorFlow.
+ * StringLower and StringUpper change the case of letters. With encoding "", only ASCII letters
+ * change. With "utf-8", the letters of all scripts change, and malformed bytes become U+FFFD, as in
+ * TensorFlow.
  */
 #include "kernels/array/array.h"
 #include "kernels/string/case_map.h"

@@ -39,7 +39,7 @@ enum pl_kind {
     PL_IF,    /* runs sub[0] if input 0, the condition, is true, and sub[1] otherwise */
     /* Runs the sub-plan that input 0 indexes, or the last one if the index is out of range. */
     PL_CASE,
-    PL_WHILE, /* a loop: sub[0] is the condition, sub[1] the body */
+    PL_WHILE, /* runs a loop with the condition sub[0] and the body sub[1] */
     PL_COPY,  /* copies input 0 to another device */
 };
 

@@ -35,7 +35,7 @@ void rt_autotune_free(struct rt_autotune *a); /* does nothing if `a` is NULL */
  * another kind. Logs a warning if the file cannot be written. */
 enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, struct rt_error *err);
 /*
- * Checks that the file `path` can be written now; NULL and an empty path give RT_OK. Returns
+ * Checks that the file `path` can be written now. Returns RT_OK if `path` is NULL or empty. Returns
  * RT_INVALID_ARGUMENT if a file exists that is neither empty nor an autotune cache of any version,
  * RT_FAILED_PRECONDITION if it is not a regular file, and other errors if it cannot be written or
  * read. After any error rt_autotune_save does not write.

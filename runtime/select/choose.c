@@ -1,12 +1,12 @@
 /*
  * Kernel selection: chooses the kernel that runs a node with given shapes. The rule chooses the
- * kernel whose `can` returns the highest rank. If this kernel and others are RT_K_TIMED, and the
- * session is not sealed yet, the autotune cache (autotune.h) decides, or else a benchmark
- * (benchmark.c), as long as the session's time for benchmarks lasts.
+ * kernel whose `can` returns the highest rank. If this kernel and others are RT_K_TIMED, and
+ * pl_chooser_seal has not been called yet, the autotune cache (autotune.h) decides, or else a
+ * benchmark (benchmark.c), as long as the session's time for benchmarks lasts.
  *
- * A choice that is made before the session is sealed holds for all later shapes of the same
- * constant, so that the constant is packed in one form. A later choice is made by the rule alone
- * and holds for one shape, so that it does not depend on the order of requests.
+ * A choice that is made before that call holds for all later shapes of the same constant, so that
+ * the constant is packed in one form. A later choice is made by the rule alone and holds for one
+ * shape, so that it does not depend on the order of requests.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -30,10 +30,11 @@ struct pl_chooser {
     struct rt_arena *arena;
     /* Generated constants for benchmarks, or NULL while a benchmark uses them. Guarded by mu. */
     struct rt_pack *packs;
-    bool sealed;      /* whether the chooser is sealed; guarded by mu */
+    bool sealed;      /* whether pl_chooser_seal was called; guarded by mu */
     int64_t left_ns;  /* time left for benchmarks; guarded by mu */
-    int n_benchmarks; /* number of nodes timed; guarded by mu */
-    int remembered;   /* number of nodes found in the cache; guarded by mu */
+    int n_benchmarks; /* number of nodes whose kernels were timed; guarded by mu */
+    /* number of nodes whose kernel was found in the autotune cache; guarded by mu */
+    int remembered;
     /* number of nodes that were not timed because the time for benchmarks was used up; guarded by
      * mu */
     int untimed;
