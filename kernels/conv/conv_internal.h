@@ -38,7 +38,7 @@ struct kn_conv_filter {
 struct kn_conv_onednn_slice {
     struct kn_conv_shape g;
     struct kn_dnnl dnnl;
-    /* the primitive without the activation, created after oneDNN met a NaN */
+    /* the primitive without the activation, created after oneDNN encountered a NaN */
     _Atomic(struct kn_dnnl *) unfused;
 };
 
@@ -128,8 +128,8 @@ struct kn_conv_work {
     const float *src, *filter;
     float *dst;
     char *workspace; /* scratch memory for the executions of one core */
-    /* Set when a sharded run meets a NaN, so that the run is repeated on one core. NULL in serial
-     * runs. */
+    /* Set when a sharded run encounters a NaN, so that the run is repeated on one core. NULL in
+     * serial runs. */
     atomic_bool *met_nan;
 };
 /* Runs all executions, on several cores if there is a sharded split and cores are idle, and then

@@ -6,8 +6,8 @@
 #include "kernels/cpu/bf16.h"
 #include "runtime/exec/parallel.h"
 
-/* Makes the primitive of a slice without its activation, after oneDNN's activation met a NaN (which
- * it turns into 0), and keeps it for later runs. */
+/* Makes the primitive of a slice without its activation, after oneDNN's activation encountered a
+ * NaN (which it turns into 0), and keeps the primitive for later runs. */
 static enum rt_status make_unfused(const struct kn_conv *c, struct kn_conv_onednn_slice *p,
                                    const struct kn_dnnl **out, struct rt_run *r)
 {
@@ -33,7 +33,7 @@ static enum rt_status make_unfused(const struct kn_conv *c, struct kn_conv_onedn
     return RT_OK;
 }
 
-/* The fused activation is no longer used after MOST_NAN runs have met a NaN. */
+/* The fused activation is no longer used after MOST_NAN runs have encountered a NaN. */
 enum { MOST_NAN = 8 };
 
 /* Runs one execution for the `n` outputs that begin at `at`, and the epilogue steps that oneDNN

@@ -9,8 +9,8 @@
 
 struct kn_winograd_1d_loops {
     /* Transforms the inputs of a tile. They are `pixel` floats apart, and only [from, to) of them
-     * lie in the image. `v` gets one vector of ci channels per position of the transform domain,
-     * `step` floats apart. */
+     * lie in the image. `v` receives one vector of ci channels per position of the transform
+     * domain, `step` floats apart. */
     void (*input)(int taps, const float *src, int64_t pixel, int64_t from, int64_t to, int64_t ci,
                   float *v, int64_t step);
     /* Transforms the sums of a tile back into `count` outputs, which are `pixel` floats apart, and

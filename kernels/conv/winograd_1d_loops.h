@@ -2,7 +2,7 @@
 
 /*
  * Transforms the inputs of one tile. They are `pixel` floats apart, and only [from, to) of them lie
- * in the image (the others are zero). `v` gets one vector of ci channels per position of the
+ * in the image (the others are zero). `v` receives one vector of ci channels per position of the
  * transform domain, `step` floats apart.
  */
 INLINE void LOOPS(tile_in)(const float *src, int64_t pixel, int64_t from, int64_t to, int64_t ci,

@@ -41,7 +41,7 @@ INLINE void LOOPS(out2)(const VEC *p, VEC *y)
 /* ---- tiles ---- */
 
 /* Transforms the a x a inputs of one tile, which have `row` floats between rows and ci floats
- * between pixels. `v` gets one vector of ci channels for each of the a * a positions of the
+ * between pixels. `v` receives one vector of ci channels for each of the a * a positions of the
  * transform domain, `step` floats apart. */
 INLINE void LOOPS(tile_in)(const float *src, int64_t row, int64_t ci, float *v, int64_t step,
                            const int a)

@@ -62,7 +62,7 @@
         return (VEC)(((BITS)a & yes) | ((BITS)b & ~yes));                                          \
     }
 
-/* Defines load_some and store_some by way of a buffer in memory. */
+/* Defines load_some and store_some with a buffer in memory. */
 #define SOME_BY_MEMORY                                                                             \
     INLINE VEC LOOPS(load_some)(const float *p, int n, VEC rest)                                   \
     {                                                                                              \

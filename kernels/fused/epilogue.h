@@ -10,7 +10,8 @@
  *
  * A folded negative scale cannot make -0.0 of products that sum to 0.0, so where nothing is added
  * after it the sign of such a zero differs from TensorFlow's. (With a shift it does not: -0.0 + 0.0
- * is 0.0.) Refusing these folds would keep batch normalisation out of the weights.
+ * is 0.0.) Refusing these folds would prevent batch normalisation from being folded into the
+ * weights.
  *
  * The residual is another tensor. In every known network it has the output's shape. Where it must
  * be broadcast, or makes the output larger (`broadcast_residual`), the kernel writes to scratch

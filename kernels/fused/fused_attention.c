@@ -59,8 +59,8 @@ static enum rt_status check_rank(int k, int rank, struct rt_error *err)
                                "Expected input %d to have rank %d but got: %d", k, 4, rank);
 }
 
-/* Returns the axis of the heads in input k, or in the output for k = RT_ATTENTION_OUT. The rows lie
- * along the other one of axes 1 and 2. */
+/* Returns the axis of the heads in input k, or in the output for k = RT_ATTENTION_OUT. The heads
+ * lie along one of axes 1 and 2, and the rows along the other. */
 static int heads_axis(const struct rt_attention *op, int k)
 {
     return op->heads_first >> k & 1 ? 1 : 2;

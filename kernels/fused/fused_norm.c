@@ -203,8 +203,8 @@ static enum rt_status run_rows(struct rt_run *r, void *arg, int64_t from, int64_
     return RT_OK;
 }
 
-/* Normalises along any axes. Along the last axis, scale, offset or x may have length 1 where the
- * others do not. */
+/* Normalises along any axes. Along the last axis, scale, offset and x may each be broadcast from
+ * length 1. */
 static enum rt_status run_any(struct rt_run *r, const struct job *j)
 {
     const struct norm *k = j->k;

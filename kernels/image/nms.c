@@ -47,8 +47,8 @@ static void sink(struct candidate *h, int64_t n, int64_t i)
 
 /* ---- similarity ---- */
 
-/* Returns the intersection over union of two boxes. A box is two opposite corners in any order: [y,
- * x, y, x]. */
+/* Returns the intersection over union of two boxes. A box [y, x, y, x] consists of two opposite
+ * corners in any order. */
 static float iou(const float *a, const float *b)
 {
     const float ay0 = fminf(a[0], a[2]), ax0 = fminf(a[1], a[3]);
@@ -415,7 +415,7 @@ static void rows_combined(struct rt_rows *r)
 struct detection {
     float score;
     int32_t box, class_;
-    /* position in the order of discovery, which detections with equal scores keep */
+    /* position in the order of discovery, by which detections with equal scores are ordered */
     int64_t order;
 };
 

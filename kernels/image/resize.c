@@ -438,8 +438,8 @@ static void area_columns(const struct resize *z, int64_t y, const struct chunk *
     }
 }
 
-/* Computes a pixel whose window is too large for one chunk, row by row, and a range of columns at a
- * time. */
+/* Computes a pixel whose window is too large for one chunk. The window is processed row by row, and
+ * each row in ranges of columns. */
 static enum rt_status area_pixel(struct rt_run *r, int64_t *left, const struct resize *z,
                                  const struct window *whole, const float *src, float *dst,
                                  int64_t n)

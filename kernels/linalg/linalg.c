@@ -321,7 +321,7 @@ struct batch {
     int64_t n, m, count;
     struct ask *ask;
     int64_t *swap;
-    void *workspace, *workspace2; /* each of these is memory for one matrix */
+    void *workspace, *workspace2; /* two work buffers of one matrix each */
 };
 
 static struct batch batch_of(struct rt_run *r, struct ask *ask)

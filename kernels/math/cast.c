@@ -31,7 +31,8 @@ static inline int64_t i64_of_int(int64_t x)
 {
     return x;
 }
-/* Values above half of the unsigned range are converted by way of x - 2^31, or x - 2^63 for u64. */
+/* Values above half of the unsigned range are converted by way of `x - 2^31`, or `x - 2^63` for
+ * u64. */
 static inline uint32_t u32_of_double(double x)
 {
     const uint32_t low = (uint32_t)i32_of_double(x), high = (uint32_t)i32_of_double(x - 0x1p31);

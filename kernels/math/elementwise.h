@@ -158,7 +158,7 @@ enum { KN_CHUNK = 1 << 18 };
         .kernels =                                                                                 \
             KN_CPU(TF, #NAME, 0 KN_FOR_##LIST(KN_TYPE_OF, NAME), NAME##_prepare, kn_map_run),      \
     };
-/* Registers a further op name for existing loops. */
+/* Registers another op name for existing loops. */
 #define KN_MAP_ALIAS(NAME, TF, OF, LIST)                                                           \
     const struct kn_entry kn_##NAME = {                                                            \
         .op = {.name = TF, .infer = kn_infer_same, .rows = rt_rows_same},                          \

@@ -119,7 +119,7 @@ const struct kn_reducer kn_reduce_sum[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW
 /*
  * A Mean of integers is truncated. The mean of no elements is 0 for integers and NaN for floats.
  * Sums of signed integers stay unsigned until the end, because gcc 12 miscompiles additions that
- * change the signedness on the way.
+ * change the signedness of a partial sum.
  */
 #define MEAN_SIGNED(dt, a, count)   ((count) ? (int64_t)(a) / (count) : 0)
 #define MEAN_UNSIGNED(dt, a, count) ((count) ? (a) / (uint64_t)(count) : 0)

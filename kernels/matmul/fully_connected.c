@@ -520,7 +520,7 @@ struct sharded {
     const struct kn_fully_connected *s;
     const void *const *data;
     char *workspace;
-    /* set if a shard met a NaN, so that one core must compute the GEMM again */
+    /* set if a shard encountered a NaN, so that one core must compute the GEMM again */
     atomic_bool met_nan;
 };
 

@@ -5,10 +5,10 @@
  * Switch and the Merge become identities. The remaining graph has no such branch, and often no
  * control flow at all: a `training` flag has a default, and a serving signature does not feed it.
  *
- * The token executor calls a token dead in one run; in this pass a node is dead only if it is dead
- * in every run. The rules are those of the token executor (exec/exec_token.c). If the edges of the
- * graph alone do not show which nodes are dead (a dead fetch, a loop whose next iteration is dead,
- * a control edge from a dead node to a live one), the graph is left unchanged.
+ * In the token executor, a token is dead in one particular run. In this pass, a node is dead only
+ * if it is dead in every run. The rules are those of the token executor (exec/exec_token.c). If the
+ * edges of the graph alone do not show which nodes are dead (a dead fetch, a loop whose next
+ * iteration is dead, a control edge from a dead node to a live one), the graph is left unchanged.
  */
 #include <stdlib.h>
 #include <string.h>

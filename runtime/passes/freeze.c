@@ -97,9 +97,9 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
 
 /*
  * The state of a search that follows handles backwards, from their uses to the constants and feeds
- * that they may be. It goes through all inputs of a node and into the plans inside the node. Every
- * op that stores tensors between nodes (lists, TensorArrays, stacks, tables, variables) refuses
- * handles, so a handle has no other path from one node to another.
+ * from which they may come. The search goes through all inputs of a node and into the plans inside
+ * the node. Every op that stores tensors between nodes (lists, TensorArrays, stacks, tables,
+ * variables) refuses handles, so a handle has no other path from one node to another.
  */
 struct walk {
     struct pl_graph *g;

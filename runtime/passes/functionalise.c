@@ -15,8 +15,9 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_EDGES limits the edges from outside into one branch. MAX_VISITS limits the number of visits
- * to these edges in a round, as a multiple of the number of nodes and edges in the graph. */
+/* MAX_EDGES limits the number of edges that enter one branch from outside. MAX_VISITS limits the
+ * number of visits to these edges in a round, as a multiple of the number of nodes and edges in the
+ * graph. */
 enum { MAX_EDGES = 4096, MAX_VISITS = 64, NONE = -1 };
 
 struct edges {

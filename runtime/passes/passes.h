@@ -23,7 +23,7 @@ struct pl_request {
     /* For each feed, the value that it has in every run of the plan, or NULL if its value is not
      * constant. The array may be NULL. */
     const struct rt_tensor *const *constant_feed;
-    /* The number of nodes that are left for this plan and all plans inside it, or NULL for the
+    /* The number of nodes that this plan and all plans inside it may still have, or NULL for the
      * outermost plan. */
     int64_t *nodes_left;
     bool is_load; /* whether the plan is for restore or init ops (rt_call_spec.is_load) */

@@ -112,8 +112,8 @@ static bool is_for(const struct pl_pass *p, const struct pl_graph *g)
            !((p->graphs & PL_ON_SERVED) && g->is_load);
 }
 
-/* Verifies the graph. A graph that a pass left broken is a bug of the compiler, whatever the model.
- * Wrong types are the model's fault if its nodes have just been imported. */
+/* Verifies the graph. If a pass leaves an invalid graph, the compiler has a bug, whatever the
+ * model. But wrong types are an error of the model if its nodes have just been imported. */
 static void verify(struct pl_graph *g, const char *pass, bool imports)
 {
     struct rt_error err = {.arena = NULL}, other = {.arena = NULL};
@@ -261,7 +261,7 @@ enum rt_status pl_build_graph(struct pl_graph *g, struct rt_plan **out, struct r
         (*out)->handed_out = g->handed_out;
         (*out)->n_handed_out = g->n_handed_out;
     }
-    /* Plans with copies between devices, and plans that run once, are left to tier 0. Their
+    /* Plans with copies between devices, and plans that run once, are run by tier 0 only. Their
      * `segment` stays NULL. */
     if (!st && !(*out)->tokens && s->n_devices <= 1 && !g->is_load &&
         !s->options.tuning.no_specialise)

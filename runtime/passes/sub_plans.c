@@ -1,5 +1,5 @@
-/* Makes the plans of the functions that are left in a graph, and of the subgraphs of functionalised
- * nodes. */
+/* Makes the plans of the functions that a graph still calls after inlining, and of the subgraphs of
+ * functionalised nodes. */
 #include <stdlib.h>
 
 #include "runtime/files/import.h"

@@ -324,8 +324,8 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
     }
     for (int k = 0; k < c.n; k++) {
         st = pl_prepare_candidate(prep, c.kernel[k]);
-        /* A kernel may refuse a node because its sums are too inexact for this constant, or because
-         * its library does not support the shape. The next candidate is tried. */
+        /* A kernel may refuse a node because its sums are not accurate enough with this constant,
+         * or because its library does not support the shape. The next candidate is tried. */
         if (st != RT_FAILED_PRECONDITION || k + 1 >= c.n)
             break;
         prep->self->why = "another refuses";

@@ -4,8 +4,8 @@
  * compilation of a specialisation makes its own.
  *
  * Owner: the step's cache, or the caller of rt_prepared_get if the kernel is not cached. Packed
- * constants belong to the session. Threads: any may look up and add; a prepared kernel is immutable
- * once it is in a cache.
+ * constants belong to the session. Threads: any thread may look up and add prepared kernels; a
+ * prepared kernel is immutable once it is in a cache.
  */
 #ifndef RT_PREPARED_H
 #define RT_PREPARED_H

@@ -83,8 +83,8 @@ enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err
 /*
  * What a callable computes. Feeds and fetches name any tensors of the graph ("x:0", "x"); targets
  * are nodes that run for their effect. A feed cuts the graph: nodes that only the fed tensor
- * depends on are not run. rt_session_prepare makes the plan immediately and keeps it, for a bounded
- * number of different specs (RT_RESOURCE_EXHAUSTED beyond the bound).
+ * depends on are not run. rt_session_prepare makes the plan immediately and keeps it. It returns
+ * RT_RESOURCE_EXHAUSTED if the number of different specs exceeds a bound.
  */
 struct rt_call_spec {
     const char *const *feeds;

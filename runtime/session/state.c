@@ -108,8 +108,8 @@ enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *
     return st;
 }
 
-/* Returns whether no run allocated the buffer. The buffer then belongs to no pool, or to the pool
- * of weights. */
+/* Returns whether no run allocated the buffer. In that case, the buffer belongs to no pool, or to
+ * the pool of weights. */
 static bool is_foreign(const struct rt_state *s, const struct rt_buffer *b)
 {
     const struct rt_pool *pool = b->kind == RT_BUF_HEAP ? atomic_load(&b->pool) : NULL;
