@@ -21,7 +21,7 @@ bool kn_winograd_init(struct kn_winograd *w)
 /* number of filters that are transformed together; panel widths are multiples of this number */
 enum { PACKED = 8 };
 
-/* Computes the weight transform G g G' of PACKED adjacent 3x3 filters, in double, because the
+/* Computes the weight transform `G g G'` of PACKED adjacent 3x3 filters, in double, because the
  * rounding of weights affects every output. In floats, `tap` is the distance between two of the
  * nine taps, and `matrix` the distance between two positions of the transform domain. */
 KN_CLONES static void pack_some(int m, const float *g, int64_t tap, float *u, int64_t matrix)

@@ -23,14 +23,15 @@ enum {
     /* minimum number of rows of scores that are processed together, because a GEMM with fewer rows
      * is slow */
     BLOCK_ROWS = 42,
-    /* With fewer than PACK_ROWS rows, kn_gemm_run multiplies, because packing does not pay off. */
+    /* With fewer than PACK_ROWS rows, kn_gemm_run computes the products, because packing does not
+     * pay off. */
     PACK_ROWS = 8,
     /* From this number of heads per core on, an uneven division of heads costs little. */
     MANY_HEADS = 8,
     /* The minimum number of rows per shard when a head is divided. It bounds the work of packing
      * the head's keys and values, which each shard repeats. */
     SPAN_ROWS = 32,
-    SLOT_MOST = 1 << 22, /* maximum number of scores of one shard, unless a single row is longer */
+    SLOT_MOST = 1 << 22, /* maximum number of scores of one shard, unless a single row has more */
     /* maximum total number of scores of the shards that run concurrently, unless a single shard has
      * more */
     ALL_MOST = 1 << 24,
@@ -66,8 +67,8 @@ static int heads_axis(const struct rt_attention *op, int k)
     return op->heads_first >> k & 1 ? 1 : 2;
 }
 
-/* Checks batch and heads of the scores against those of input k or, if op->broadcasts contains
- * `which`, broadcasts them. */
+/* Checks the numbers of batch entries and heads of the scores against those of input k or, if
+ * op->broadcasts contains `which`, broadcasts them. */
 static enum rt_status meet(const struct rt_attention *op, int k, int which,
                            const struct rt_shape *s, struct rt_shape *scores, struct rt_error *err)
 {

@@ -13,8 +13,8 @@
 
 enum {
     LANES = 32,
-    /* The work per element, which is read three times and written once, in units of
-     * rt_run_spend. */
+    /* The work per element, in units of rt_run_spend. Each element is read three times and written
+     * once. */
     WORK = 4,
     OWN = 1 << 17, /* number of elements that fit in one core's own cache */
 };

@@ -10,7 +10,7 @@
 #include "kernels/math/elementwise.h"
 #include "runtime/fusion/rotary.h"
 
-/* The work per element, which reads three numbers and writes one, in units of rt_run_spend. */
+/* The work per element, in units of rt_run_spend. Each element takes three reads and one write. */
 enum { WORK = 4 };
 
 /* ---- shapes ---- */

@@ -1,7 +1,7 @@
 /*
- * Tensor lists, which are the values on variant edges of TensorFlow 2 loops. A list's array of
- * items is copied when the list is changed while it is shared. Items are references to tensors,
- * whose elements are never copied.
+ * Tensor lists are the values on variant edges of TensorFlow 2 loops. A list's array of items is
+ * copied when the list is changed while it is shared. Items are references to tensors, whose
+ * elements are never copied.
  */
 #ifndef KN_LIST_LIST_H
 #define KN_LIST_LIST_H

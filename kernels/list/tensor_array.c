@@ -1,8 +1,8 @@
 /*
- * TensorArrays and stacks of TensorFlow 1, which are objects that a node creates in every run. Data
- * edges (flow) and control edges define the order of their ops, so the ops' effect only has to keep
- * equal nodes from being merged. A loop may run several ops on one object concurrently, so each
- * object has its own lock.
+ * TensorArrays and stacks of TensorFlow 1 are objects that a node creates in every run. Data edges
+ * (flow) and control edges define the order of their ops, so the ops' effect only has to keep equal
+ * nodes from being merged. A loop may run several ops on one object concurrently, so each object
+ * has its own lock.
  */
 #include "kernels/array/array.h"
 #include "kernels/list/list.h"

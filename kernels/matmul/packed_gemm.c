@@ -50,7 +50,7 @@ struct kn_packed_gemm_block {
     const float *start, *bias;
     const float *next; /* address of the packed floats to prefetch */
     int64_t lda, ldc, ld_start;
-    int64_t prefetch_step; /* number of floats that `next` advances by with each term */
+    int64_t prefetch_step; /* number of floats by which `next` advances with each term */
     int64_t rows, k;
     int wide, last; /* number of vectors in the panel, and number of floats in the last vector */
     int panels;     /* number of complete panels computed together */

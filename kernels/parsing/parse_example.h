@@ -22,7 +22,7 @@ struct kn_parse_layout {
      * (version 2) */
     int key[3];
     int n[3];     /* number of features of each kind */
-    int defaults; /* index of the first input with a default */
+    int defaults; /* index of the first input with the default of a feature */
     /* index of the first output with sparse indices, and of the first output with dense values */
     int sparse, vals;
     /* index of the first output with ragged values; the outputs with row splits come after all of

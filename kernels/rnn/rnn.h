@@ -1,6 +1,6 @@
 /*
- * Recurrent layers (_RNN), which the runtime creates from loops. runtime/fusion/recurrent.h has the
- * table of cells and the op's inputs and attributes.
+ * The op _RNN is a recurrent layer, which the runtime creates from a loop.
+ * runtime/fusion/recurrent.h has the table of cells and the op's inputs and attributes.
  *
  * The input's GEMM is computed for many steps together (packed_gemm.h). A step then multiplies only
  * the state by the recurrent weights, adding to the input's sums, and a pass over the sums computes

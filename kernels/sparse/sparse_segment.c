@@ -1,5 +1,5 @@
 /*
- * Embedding bags, which add up the rows of `data` that `indices` select, per segment:
+ * Embedding bags add up, per segment, the rows of `data` that `indices` select. The ops are
  * SparseSegmentSum, SparseSegmentMean and SparseSegmentSqrtN, each also with a given number of
  * segments.
  *

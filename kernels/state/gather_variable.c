@@ -1,6 +1,6 @@
 /*
- * ResourceGather and ResourceGatherNd, which gather rows of a variable by index (embeddings). If a
- * plan has frozen the variable, input 0 is the variable's value instead of its handle.
+ * ResourceGather and ResourceGatherNd gather rows of a variable by index (embeddings). If a plan
+ * has frozen the variable, input 0 is the variable's value instead of its handle.
  */
 #include "kernels/array/array.h"
 #include "kernels/array/gather_rows.h"

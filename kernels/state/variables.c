@@ -52,7 +52,7 @@ static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_ten
         st = make_slot(n, in, out, err);
     if (st || !kn_shape_known(s) || kn_shape_total(s) != 0)
         return st;
-    /* In TensorFlow, an empty ref variable is initialized from the start. */
+    /* In TensorFlow, a ref variable without elements counts as initialized from the start. */
     struct rt_tensor t;
     st = rt_tensor_new(&t, NULL, rt_attr_dtype(n, "dtype"), s->rank, s->dim, err);
     if (!st) {

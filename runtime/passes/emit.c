@@ -6,8 +6,8 @@
 #include "runtime/exec/executor.h"
 #include "runtime/select/choose.h"
 
-/* Makes a step from a node and takes over what the node owns. The edges of the step still have the
- * node numbers of the graph. */
+/* Makes a step from a node and takes ownership of everything that the node owns. The edges of the
+ * step still have the node numbers of the graph. */
 static void take_node(struct rt_plan_step *to, struct pl_node *from)
 {
     *to = (struct rt_plan_step){.kind = from->kind,

@@ -278,8 +278,8 @@ static bool reads(struct work *w, struct component *c, int taken, struct pl_edge
     return pl_is_free(node_of(w, from.node)) || put(w, &c->capture, from);
 }
 
-/* Records the node that a control edge from outside waits for. If it is a Switch, which will be
- * removed, the branch waits for the inputs of the Switch instead. */
+/* Records the source of a control edge from outside, for which the branch must wait. If the source
+ * is a Switch, which will be removed, the branch waits for the inputs of the Switch instead. */
 static bool wait_outside(struct work *w, struct component *c, int i)
 {
     const struct pl_node *from = node_of(w, i);

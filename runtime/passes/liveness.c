@@ -1,5 +1,5 @@
-/* Liveness analysis, which finds the last step that reads each value, so that the order executor
- * frees the value's memory after that step. */
+/* The liveness analysis finds the last step that reads each value, so that the order executor frees
+ * the value's memory after that step. */
 #include <stdlib.h>
 
 #include "runtime/passes/passes.h"

@@ -34,7 +34,7 @@ enum pl_kind {
     PL_GONE, /* a node that a pass removed and that does not become a step */
     PL_OP,
     PL_CONST, /* a constant, whose tensor is `value` */
-    PL_FEED,  /* a feed, whose number is `feed` */
+    PL_FEED,  /* a feed, whose index is `feed` */
     PL_CALL,  /* calls sub[0], a function that is too large to inline */
     PL_IF,    /* runs sub[0] if input 0, the condition, is true, and sub[1] otherwise */
     /* Runs the sub-plan that input 0 indexes, or the last one if the index is out of range. */

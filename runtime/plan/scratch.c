@@ -1,5 +1,4 @@
-/* The scratch memory of a context, which grows as runs need more, and which is charged to the run's
- * pool. */
+/* The scratch memory of a context. It grows as runs need more, and is charged to the run's pool. */
 #include <stdlib.h>
 #include <sys/mman.h>
 

@@ -30,7 +30,7 @@ struct rt_autotune;
  * Returns NULL if memory runs out. */
 struct rt_autotune *rt_autotune_new(const char *path);
 void rt_autotune_free(struct rt_autotune *a); /* does nothing if `a` is NULL */
-/* Works like rt_autotune_new, for a file that a user names, which is checked first
+/* Works like rt_autotune_new, but the file is named by a user and is therefore checked first
  * (rt_autotune_check_file). Returns RT_INVALID_ARGUMENT or RT_FAILED_PRECONDITION if the file is of
  * another kind. Logs a warning if the file cannot be written. */
 enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, struct rt_error *err);

@@ -1,5 +1,5 @@
 /*
- * The benchmark of a node's candidate kernels, which runs them on generated data with the node's
+ * The benchmark of a node's candidate kernels. It runs them on generated data with the node's
  * shapes, and finds the fastest. Times are the thread's processor time, so that other load on the
  * machine has little influence. Packed constants are generated too, with the sizes that packing
  * would give them, so that nothing is packed for a kernel that is not chosen.

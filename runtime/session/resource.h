@@ -17,7 +17,7 @@
 
 struct rt_state; /* defined in runtime/session/state.h */
 
-/* A variable, which is a tensor under a lock. Readers share the tensor's buffer. A writer therefore
+/* A variable is a tensor under a lock. Readers share the tensor's buffer. A writer therefore
  * replaces the tensor, or writes in place if the variable holds the only reference to the
  * buffer. */
 struct rt_variable;
