@@ -25,7 +25,8 @@ static enum rt_status source_open(struct source *s, const char *prefix, struct r
 
     *s = (struct source){NULL, NULL};
     if (snprintf(path, sizeof path, "%s.index", prefix) >= (int)sizeof path ||
-        access(path, F_OK) == 0 || !rt_errno_is_absence(errno)) /* rt_checkpoint_open reports why */
+        access(path, F_OK) == 0 ||
+        !rt_errno_is_absence(errno)) /* rt_checkpoint_open reports the error */
         return rt_checkpoint_open(&s->checkpoint, prefix, err);
     return rt_checkpoint_v1_open(&s->v1, prefix, err);
 }

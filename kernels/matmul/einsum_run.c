@@ -39,7 +39,8 @@ static void step(const struct kn_einsum_view *v, int n, int64_t *at, int64_t *p)
                     const int64_t to = len - from < CHUNK ? len : from + CHUNK;                    \
                     for (int64_t k = from; k < to; k++)                                            \
                         s += (U)src[p + k * by];                                                   \
-                    if (rt_run_spend(r, &left, 2 * (to - from) + 8)) /* step() costs 8 units */    \
+                    /* 8 is the cost of step(), in units of rt_run_spend */                        \
+                    if (rt_run_spend(r, &left, 2 * (to - from) + 8))                               \
                         return r->err->code;                                                       \
                 }                                                                                  \
                 step(sum, last, inner, &p);                                                        \

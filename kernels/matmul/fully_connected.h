@@ -54,7 +54,7 @@ struct kn_fully_connected {
     /* Offsets in scratch memory of float copies of half-precision operands, or of operand a in
      * bfloat16. */
     size_t a_at, c_at;
-    bool bf16; /* `dnnl` multiplies bfloat16 */
+    bool bf16; /* whether `dnnl` multiplies bfloat16 numbers */
     /* If `panels.width` is positive, b is packed into these panels, and oneDNN is not used. */
     struct kn_bf16_panels panels;
 };

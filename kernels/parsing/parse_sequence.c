@@ -35,7 +35,8 @@ struct sequence {
     /* for the context and the feature lists, an entry for each feature and example */
     struct proto *proto[2];
     struct total *total[2]; /* an entry for each feature */
-    int64_t each, left;     /* approximate work per example, and countdown of rt_run_spend */
+    /* approximate work per example, and countdown to the next deadline check (rt_run_spend) */
+    int64_t each, left;
 };
 
 static struct rt_span name_of(const struct sequence *s, int64_t e)

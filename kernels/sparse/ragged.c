@@ -382,7 +382,7 @@ static enum rt_status to_sparse_run(struct rt_run *r)
     }
     for (int d = 1; d < values->rank; d++)
         shape[levels + d] = values->dim[d];
-    /* row[k] is the row of level k that holds value i. It only increases with i. */
+    /* row[k] is the row of level k that holds value i. It never decreases while i increases. */
     int64_t row[RT_MAX_RANK] = {0}, inner[RT_MAX_RANK], left = RT_WORK;
     kn_strides(values->rank, values->dim, inner);
     for (int64_t i = 0; i < values->dim[0]; i++) {

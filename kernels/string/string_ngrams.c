@@ -81,7 +81,7 @@ struct joined {
     const struct ngrams *g;
     char *p;
     bool has_item;
-    int64_t *left; /* countdown of rt_run_spend */
+    int64_t *left; /* counts down to the next deadline check (rt_run_spend) */
 };
 
 static char *put(char *to, struct rt_span s)

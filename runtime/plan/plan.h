@@ -129,8 +129,8 @@ struct rt_plan {
     uint8_t *feed_dtype, *fetch_dtype;
     /* bit k is set if the plan or a plan inside it has a step of enum rt_effect k */
     uint8_t effects;
-    /* Whether the plan has Switch, Merge, Enter, Exit or NextIteration, so that exec_token.c runs
-     * it. */
+    /* Whether the plan contains a Switch, Merge, Enter, Exit or NextIteration, so that exec_token.c
+     * runs it. */
     bool tokens;
     struct rt_token_plan *token; /* plan of exec_token.c; set if `tokens` is set */
     int max_in, max_out;
