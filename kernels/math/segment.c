@@ -34,8 +34,8 @@ static enum rt_status segment_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Divides n integer sums by `by`. SegmentMean divides sums that wrap around in the integers' own
- * type, while Mean divides 64-bit sums. */
+/* Divides n integer sums by `by`. The sums of SegmentMean wrap around in the integers' own type,
+ * while those of Mean have 64 bits. */
 static void divide_ints(enum rt_dtype dtype, void *d, int64_t n, int64_t by)
 {
     switch (dtype) {

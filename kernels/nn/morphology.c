@@ -1,4 +1,4 @@
-/* Dilation2D computes the maximum over each window of the sum of pixel and filter value. */
+/* For each window, Dilation2D computes the maximum of the sums of a pixel and a filter value. */
 #include <float.h>
 #include <string.h>
 

@@ -82,7 +82,7 @@ static inline uint32_t kn_load32(const uint8_t *p)
     return v;
 }
 
-/* Returns whether two byte strings of n bytes are equal. It is fast for short strings. */
+/* Returns whether two byte strings of n bytes are equal. The function is fast for short strings. */
 static inline bool kn_same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
 {
     if (n >= 8) {

@@ -37,8 +37,8 @@ struct pl_pass {
     const char *after;
     enum pl_repeat repeat;
     unsigned graphs;
-    /* Whether the pass adds nodes of the model to the graph, whose edges may have other types than
-     * their readers expect. */
+    /* Whether the pass adds nodes of the model to the graph. The edges of these nodes may have
+     * other types than their readers expect. */
     bool imports;
 };
 

@@ -41,7 +41,7 @@ struct walk {
     struct rt_dep *dep;       /* for each value, a dependence that holds for all batch sizes */
     enum rt_extreme *extreme; /* for each value, whether it is an extreme over the rows */
     struct rt_error *why;
-    bool *is_refused; /* whether a node refuses these inputs for every batch size */
+    bool *is_refused; /* whether a node refuses its inputs for every batch size */
     /* set if memory was refused, so that a failed proof may succeed later */
     bool *no_memory;
 };

@@ -13,7 +13,7 @@
 struct rt_compiler;
 struct rt_session;
 
-/* Makes a compiler. Returns NULL if memory runs out or the thread does not start. */
+/* Makes a compiler. Returns NULL if memory runs out or the thread cannot be started. */
 struct rt_compiler *rt_compiler_new(void);
 void rt_compiler_free(struct rt_compiler *c); /* does nothing if `c` is NULL */
 /* Waits until the queue is empty and nothing is being compiled. */
