@@ -17,7 +17,7 @@ struct pool {
     /* `depth` is the number of channels in a window, which is 1 except for depthwise MaxPool */
     int64_t batch, channels, depth;
     struct kn_axis a[KN_MAX_SPATIAL]; /* missing leading axes have length 1 */
-    bool count_batch; /* argmax counts from the start of the complete input, not of the image */
+    bool count_batch; /* whether argmax indexes the complete input instead of one image */
     enum rt_dtype dtype;
     bool average;
     bool zeros; /* the padding of a MaxPool has the value 0 (runtime/fusion/fuse_pad.c) */

@@ -60,8 +60,8 @@ struct rt_patch {
 
 struct rt_step {
     uint8_t kind;
-    /* Whether to check the deadline after this step, because the steps since the last check did
-     * much work. */
+    /* Whether to check the deadline after this step, because the steps since the last check
+     * performed much work. */
     bool check;
     bool is_view; /* whether the kernel creates its own outputs (RT_K_VIEWS) */
     int node;
