@@ -12,12 +12,12 @@
 
 #include "clients/c/message.h"
 
-/* bytes of an arena for the names and tables of a response; the space for its tensors is added */
+/* number of bytes of a response's arena for names and tables, besides the space for tensors */
 enum { ARENA_SLACK = 1 << 20 };
 
 struct slipway_client {
     grpc_channel *channel;
-    char *authorization; /* authorization header of each request; NULL: no such header is sent */
+    char *authorization; /* authorization header of each request, or NULL if none is sent */
     size_t max_message_bytes;
 };
 
@@ -269,7 +269,7 @@ struct given {
         struct slipway_answer response;
         struct slipway_status status;
         struct slipway_metadata metadata;
-    } is; /* must be first, because a pointer to it is converted to struct given */
+    } is; /* the first member, because its address is converted to that of struct given */
     struct rt_arena *arena;
 };
 

@@ -21,8 +21,8 @@ enum rt_status cl_write_predict(struct rt_bytes *out, const struct slipway_model
                                 const char *const *outputs, int n_outputs, struct rt_error *err);
 void cl_write_status_request(struct rt_bytes *out, const struct slipway_model *model);
 void cl_write_metadata_request(struct rt_bytes *out, const struct slipway_model *model);
-/* Converts the text of a model config file to a ReloadConfigRequest. INVALID_ARGUMENT: the text is
- * malformed; the error text is "LINE:COLUMN: reason". */
+/* Converts the text of a model config file to a ReloadConfigRequest. Returns INVALID_ARGUMENT with
+ * the error text "LINE:COLUMN: reason" if the text is malformed. */
 enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
                                        struct rt_error *err);
 /* Appends a field that holds bytes, a string or a message to *out. */

@@ -80,7 +80,7 @@ enum slipway_dtype {
     SLIPWAY_UINT64 = 23,     /* uint64_t */
 };
 const char *slipway_dtype_name(int dtype); /* returns a name such as "DT_FLOAT", or "DT_INVALID" */
-size_t slipway_dtype_size(int dtype);      /* size of an element in bytes; 0: unknown type */
+size_t slipway_dtype_size(int dtype);      /* element size in bytes, or 0 for an unknown type */
 
 enum { SLIPWAY_MAX_RANK = 32 };
 
@@ -110,13 +110,13 @@ struct slipway_client;
 
 struct slipway_options {
     const char *address; /* "HOST:PORT", "unix:/path", or another gRPC target */
-    bool tls;            /* false: plain text */
+    bool tls;            /* whether TLS is used */
     /* PEM texts, not paths. `ca` holds the certificate authorities to trust instead of the
      * system's. `cert` and `key` identify the client; set both of them or neither. */
     const char *ca, *cert, *key;
-    const char *server_name;  /* name in the server's certificate; NULL: that in the address */
+    const char *server_name;  /* name in the server's certificate, or NULL for the address's host */
     const char *token;        /* bearer token of each call, or NULL */
-    size_t max_message_bytes; /* maximum size of a response, and of its tensors; 0: 2 GiB - 1 */
+    size_t max_message_bytes; /* maximum size of a response and of its tensors; 0 means 2 GiB - 1 */
     bool own_connection;      /* whether the client shares no connection with other clients */
 };
 
@@ -140,8 +140,8 @@ struct slipway_model {
 };
 
 struct slipway_call {
-    int64_t timeout_ms;         /* time until the call fails with DEADLINE_EXCEEDED; 0: no limit */
-    const char *const *outputs; /* names of the outputs to return; NULL: all of the signature */
+    int64_t timeout_ms;         /* time until the call fails (DEADLINE_EXCEEDED); 0 means never */
+    const char *const *outputs; /* names of the outputs to return; NULL means all outputs */
     int n_outputs;
 };
 
@@ -151,7 +151,7 @@ struct slipway_answer {
     const char *model, *signature; /* names of the model and the signature in the response */
     int64_t version;
     int n_outputs;
-    const struct slipway_tensor *outputs; /* sorted by name; data is aligned for its element type */
+    const struct slipway_tensor *outputs; /* sorted by name, with data aligned for its type */
 };
 
 /*
@@ -192,7 +192,7 @@ struct slipway_status {
 };
 
 /* Requests the status of one version if `model` names one, otherwise of all versions that the
- * server reports. NOT_FOUND: the server has no such version. */
+ * server reports. Fails with NOT_FOUND if the server has no such version. */
 enum slipway_code slipway_status(struct slipway_client *c, const struct slipway_model *model,
                                  const struct slipway_call *call, struct slipway_status **out,
                                  struct slipway_error *err);
@@ -204,8 +204,8 @@ struct slipway_input {       /* describes an input or an output of a signature *
     const char *name;        /* name of the input or output in the signature */
     const char *tensor_name; /* name of the tensor in the graph, such as "x:0" */
     int dtype;
-    int rank;                      /* -1: unknown */
-    int64_t dim[SLIPWAY_MAX_RANK]; /* -1: any length */
+    int rank;                      /* -1 if unknown */
+    int64_t dim[SLIPWAY_MAX_RANK]; /* -1 for any length */
 };
 struct slipway_signature {
     const char *name, *method;

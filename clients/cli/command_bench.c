@@ -243,7 +243,8 @@ static enum rt_status random_shots(struct bench *b, struct rt_error *err)
     return st;
 }
 
-/* Sends each request once before the load starts, and records the response as the one to expect. */
+/* Sends each request once before the load starts, and records its response as the expected
+ * response. */
 static enum rt_status query_alone(struct bench *b, struct rt_error *err)
 {
     struct rt_bytes response;

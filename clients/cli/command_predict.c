@@ -20,7 +20,7 @@ struct predict {
 
     struct cl_remote remote;
     struct slipway_model model;
-    /* NULL until the metadata was requested from the server. */
+    /* NULL until the server has returned the metadata. */
     const struct slipway_signature *signature;
     struct cl_input input;
     struct rt_arena *arena;

@@ -9,8 +9,8 @@
 /*
  * Converts numbers and booleans to the type `dtype`. Conversion to a floating-point type rounds.
  * Integers must be in the range of the type, and floating-point values must be integral to be
- * converted to integers. INVALID_ARGUMENT: a value cannot be converted; the error text names it. A
- * tensor that already has the type is left unchanged.
+ * converted to integers. If a value cannot be converted, returns INVALID_ARGUMENT and names the
+ * value in the error text. A tensor that already has the type is left unchanged.
  */
 enum rt_status cl_convert(struct slipway_tensor *t, int dtype, struct rt_arena *arena,
                           struct rt_error *err);

@@ -18,7 +18,7 @@ enum cl_flag_kind {
     CL_TEXT,   /* const char * */
     CL_COUNT,  /* an int64_t of at least `min` */
     CL_REAL,   /* a double of at least `min` */
-    CL_TEXTS,  /* a struct cl_list: the flag may be given several times */
+    CL_TEXTS,  /* a struct cl_list of the values of a flag that may be repeated */
 };
 
 struct cl_list {

@@ -24,9 +24,9 @@ enum { BLOCK = 64 << 10, SMALL_BODY = 64 << 10 };
 
 struct cl_http {
     char *host, *port, *name, *token;
-    SSL_CTX *tls; /* NULL: no TLS */
+    SSL_CTX *tls; /* NULL without TLS */
     size_t max_body;
-    int fd; /* -1: not connected */
+    int fd; /* -1 while not connected */
     SSL *ssl;
     char *block;
 };
@@ -372,7 +372,7 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
     if (body.n || strcmp(method, "POST") == 0)
         rt_bytes_addf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.n);
     rt_bytes_adds(&head, "\r\n");
-    /* Send the head and the body of the request in one packet. */
+    /* A small body is sent in one packet with the head of the request. */
     if (body.n && body.n <= SMALL_BODY) {
         rt_bytes_add(&head, body.p, body.n);
         body.n = 0;

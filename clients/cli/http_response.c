@@ -157,7 +157,7 @@ static enum rt_status feed_line(struct cl_http_response *a, const char **p, cons
     if (!nl)
         return RT_OK;
     if (!a->line.p)
-        rt_bytes_adds(&a->line, ""); /* ensure that line.p is not NULL even if the line is empty */
+        rt_bytes_adds(&a->line, ""); /* makes line.p non-NULL even if the line is empty */
     if (!rt_bytes_reserve(&a->line, 1))
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "a line of the answer is too long");
     if (a->line.n && a->line.p[a->line.n - 1] == '\r')

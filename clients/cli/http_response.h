@@ -24,7 +24,7 @@ enum cl_http_stage {
 struct cl_http_response {
     enum cl_http_stage stage;
     int status;
-    bool is_head;    /* the request method was HEAD: the response has no body */
+    bool is_head;    /* the request method was HEAD, so the response has no body */
     bool keep_alive; /* whether the connection can be used for another request */
     bool has_length, is_chunked;
     uint64_t left;
@@ -39,8 +39,8 @@ void cl_http_response_init(struct cl_http_response *a, size_t max_body);
 void cl_http_response_clear(struct cl_http_response *a);
 
 /* Consumes the n bytes at p, or only those that belong to the response. *used receives the number
- * of consumed bytes. DATA_LOSS: the bytes are not HTTP; RESOURCE_EXHAUSTED: the response is too
- * large. */
+ * of consumed bytes. Returns DATA_LOSS if the bytes are not HTTP, and RESOURCE_EXHAUSTED if the
+ * response is too large. */
 enum rt_status cl_http_response_feed(struct cl_http_response *a, const char *p, size_t n,
                                      size_t *used, struct rt_error *err);
 /* Reports to the parser that the connection has ended. The end completes a body that has no

@@ -9,7 +9,7 @@
 #include "clients/cli/remote.h"
 
 struct cl_input {
-    const char *json; /* JSON text of the inputs; NULL: the inputs are tensors */
+    const char *json; /* JSON text of the inputs, or NULL if the inputs are tensors */
     int n;
     struct slipway_tensor *tensors; /* the tensors have no names until cl_input_bind sets them */
 };

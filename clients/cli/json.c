@@ -383,8 +383,8 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
     }
 }
 
-/* Writes the part of a tensor below dimension `depth` whose elements begin at *at, and advances
- * *at past them. */
+/* Writes, as nested JSON lists, the part of a tensor below dimension `depth` whose first element is
+ * at *at. Advances *at past that part. */
 static void put_part(struct rt_bytes *out, const struct slipway_tensor *t, int depth,
                      const char **at)
 {

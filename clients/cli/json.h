@@ -13,15 +13,15 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/span.h"
 
-/* Parses a JSON text with any value. INVALID_ARGUMENT: the text is malformed; the error text is
- * "line L column C: reason". *out must be freed by json_decref. */
+/* Parses a JSON text with any value. Returns INVALID_ARGUMENT with the error text "line L column C:
+ * reason" if the text is malformed. *out must be freed by json_decref. */
 enum rt_status cl_json_load(struct rt_span text, json_t **out, struct rt_error *err);
 
 /*
  * Reads the tensors in `body`, an object with either row_key or column_key. The specs give the
  * tensors' names and types; tensors that are missing in the columns are omitted. Strings may be
- * written as {"b64": "..."}. INVALID_ARGUMENT: a value does not match its spec; the error text
- * names the value.
+ * written as {"b64": "..."}. If a value does not match its spec, returns INVALID_ARGUMENT and names
+ * the value in the error text.
  */
 enum rt_status cl_json_tensors(const json_t *body, const char *row_key, const char *column_key,
                                const struct slipway_input *specs, int n_specs,

@@ -21,7 +21,7 @@ struct thread {
 
 struct load {
     const struct cl_load *options;
-    /* Successful responses are counted only if their shots were due at measure_ns or later. */
+    /* Responses are counted as successful only if their shots were due at measure_ns or later. */
     int64_t start_ns, measure_ns, end_ns;
     _Atomic int64_t next;
     _Atomic bool stop;
@@ -135,7 +135,8 @@ static void *run_thread(void *arg)
         if (options->rate > 0 && sent - due > LATE_NS)
             atomic_fetch_add(&t->n_late, 1);
         judge(t, &shot, &response, st, &err);
-        /* Do not retry in a busy loop while nothing listens at the address. */
+        /* Waits before the next request, to avoid a busy loop while nothing listens at the
+         * address. */
         if (st == RT_UNAVAILABLE)
             sleep_until(rt_now_ns() + 1000000);
     }

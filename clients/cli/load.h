@@ -19,9 +19,9 @@ enum { CL_MAX_THREADS = 1024 };
 
 struct cl_source {
     /*
-     * Fills *out with shot number `i` of the run. Returns false if there are no more shots. `kept`
-     * is a buffer of the calling thread that the shot may point to. May be called by several
-     * threads at the same time.
+     * Fills *out with request number `i` of the run. Returns false if there are no more requests.
+     * The request may point to `kept`, a buffer of the calling thread. The function may be called
+     * by several threads at the same time.
      */
     bool (*next)(void *arg, int64_t i, struct cl_shot *out, struct rt_bytes *kept);
     void *arg;
@@ -32,9 +32,9 @@ struct cl_load {
     struct cl_source source;
     double rate; /* requests per second; 0 selects a closed loop */
     int64_t n_threads, n_connections;
-    /* if `seconds` is 0, the load ends when the source has no more shots or after max_shots */
+    /* if `seconds` is 0, the load ends when `source` has no more requests or after max_shots */
     double warmup_s, seconds;
-    int64_t max_shots; /* 0: no limit */
+    int64_t max_shots; /* 0 means no limit */
     /* tolerance for comparing responses; if negative, responses are not compared */
     double tolerance;
     bool progress;
@@ -49,7 +49,7 @@ struct cl_fault {
 
 struct cl_result {
     double seconds; /* duration of the measurement in nanoseconds */
-    /* n_late: number of shots sent more than 1 ms after they were due */
+    /* n_late is the number of requests that were sent more than 1 ms after they were due. */
     int64_t n_ok, n_failed, n_wrong, n_late;
     /* `latency` is measured from the due time of a shot, `service` from the time it was sent. */
     struct cl_histogram *latency, *service;

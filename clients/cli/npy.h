@@ -19,8 +19,8 @@
 bool cl_is_npy(struct rt_span file);
 bool cl_is_npz(struct rt_span file);
 
-/* Reads a .npy file. out->name is left unchanged. INVALID_ARGUMENT: the file is not a supported
- * .npy file; the error text has the reason. */
+/* Reads a .npy file and leaves out->name unchanged. Returns INVALID_ARGUMENT with the reason if the
+ * file is not a supported .npy file. */
 enum rt_status cl_npy_read(struct rt_span file, struct rt_arena *arena, struct slipway_tensor *out,
                            struct rt_error *err);
 /* Reads each array of an .npz archive as a tensor named like the archive's entry without ".npy".

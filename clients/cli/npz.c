@@ -1,5 +1,5 @@
-/* Reads the zip archive around .npy files. Sizes are read from the central directory at the end of
- * the archive. */
+/* Reads .npz files, which are zip archives of .npy files. Sizes are read from the central directory
+ * at the end of the archive. */
 #include <string.h>
 #include <zlib.h>
 

@@ -31,7 +31,7 @@ extern const struct cl_flag cl_version_flags[];
 enum { CL_N_VERSION_FLAGS = 3 };
 
 struct cl_remote {
-    struct slipway_client *grpc; /* gRPC client; NULL: the server is called over REST */
+    struct slipway_client *grpc; /* gRPC client, or NULL if the server is called over REST */
     struct cl_http *rest;
     int64_t timeout_ms;
     size_t max_bytes; /* maximum size of a response */
@@ -43,7 +43,7 @@ enum rt_status cl_remote_open(struct cl_remote *r, const struct cl_target *t,
                               struct rt_arena *arena, struct rt_error *err);
 void cl_remote_close(struct cl_remote *r);
 
-/* Fills *m from the flags. INVALID_ARGUMENT: the version is not a number. */
+/* Fills *m from the flags. Returns INVALID_ARGUMENT if the version is not a number. */
 enum rt_status cl_model_of(struct slipway_model *m, const char *name,
                            const struct cl_version_flags *f, struct rt_error *err);
 
@@ -67,7 +67,8 @@ enum rt_status cl_remote_status(struct cl_remote *r, const struct slipway_model 
 enum rt_status cl_remote_metadata(struct cl_remote *r, const struct slipway_model *m,
                                   struct rt_arena *arena, struct slipway_metadata *out,
                                   struct rt_error *err);
-/* Sets *out to the signature that `m` names. NOT_FOUND: the model has no such signature. */
+/* Sets *out to the signature that `m` names. Returns NOT_FOUND if the model has no such
+ * signature. */
 enum rt_status cl_remote_signature(struct cl_remote *r, const struct slipway_model *m,
                                    struct rt_arena *arena, const struct slipway_signature **out,
                                    struct rt_error *err);
