@@ -17,7 +17,7 @@ struct question {
     /* A second tensor to fetch; NULL means that only "y:0" is fetched. */
     const char *also;
     bool no_specialise;
-    struct rt_parallel *cores; /* NULL: the graph runs on one core */
+    struct rt_parallel *cores; /* NULL if the graph runs on one core */
 };
 struct answer {
     enum rt_status status;

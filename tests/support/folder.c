@@ -10,7 +10,7 @@
 #include "tests/support/test.h"
 
 static char root[256];
-static bool was_root; /* true: folder_close has given up root's privileges */
+static bool was_root; /* whether folder_close has given up root's privileges */
 
 const char *folder_new(void)
 {
@@ -44,7 +44,7 @@ void folder_close(const char *name)
     enum { NOBODY = 65534 };
 
     assert_int_equal(chmod(root, 0755), 0);
-    /* In this mode the directory can be listed, but not searched. */
+    /* With mode 0444 the directory can be listed, but not searched. */
     assert_int_equal(chmod(folder_path(name), 0444), 0);
     was_root = getuid() == 0;
     if (was_root) /* root is not restricted by file modes */

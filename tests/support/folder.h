@@ -1,4 +1,5 @@
-/* A temporary directory for one test, with files in it. A call that fails fails the test. */
+/* A temporary directory for one test, with files in it. A function that fails makes the test
+ * fail. */
 #ifndef TESTS_SUPPORT_FOLDER_H
 #define TESTS_SUPPORT_FOLDER_H
 

@@ -25,7 +25,7 @@ enum fg_way { FG_UNFUSED, FG_FUSED, FG_SPECIALISED, FG_N_WAYS };
 struct fused_graph {
     struct rt_bytes g;
     struct rt_registry *ops;
-    bool finite_feeds; /* true: fg_feed stores neither NaN nor infinities nor -0 */
+    bool finite_feeds; /* if true, fg_feed stores neither NaN nor infinities nor -0 */
     int n_feeds, n_fetches;
     const char *feed[FG_MOST], *fetch[FG_MOST];
     struct rt_tensor in[FG_MOST];
@@ -47,7 +47,7 @@ void fg_scalar(struct fused_graph *x, const char *name, double value);
 void fg_feed(struct fused_graph *x, const char *name, int rank, const int64_t *dim);
 void fg_fetch(struct fused_graph *x, const char *name);
 
-/* Opens a session that runs the graph in one way. The caller frees it. */
+/* Opens a session that runs the graph in the given way. The caller frees the session. */
 struct rt_session *fg_open(struct fused_graph *x, enum fg_way way, struct rt_callable **call);
 /* Runs the graph once in a session of its own and sets *nodes to the number of nodes that ran. The
  * caller clears the outputs. */

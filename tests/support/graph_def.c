@@ -111,8 +111,8 @@ static void put_tensor(struct rt_bytes *b, int field, const char *s, size_t n)
 static void put_attrs(struct rt_bytes *b, int field, const char *s, char end);
 
 /*
- * Writes one value into an AttrValue, or into its list. The field numbers in a list are the same
- * except for functions.
+ * Writes one value into an AttrValue, or into its ListValue. Both messages have the same field
+ * numbers except for functions.
  */
 static void put_value(struct rt_bytes *v, const char *s, size_t n, bool in_list)
 {

@@ -22,8 +22,8 @@ struct op_call {
      * there is none. Since only the op under test reads this op's output, it may write over that
      * output. */
     const char *before[OP_MOST], *before_attrs[OP_MOST];
-    size_t run_memory_limit; /* 0: no memory limit */
-    int64_t deadline_ms;     /* deadline, counted from the start of the run; 0: no deadline */
+    size_t run_memory_limit; /* 0 means no limit */
+    int64_t deadline_ms;     /* deadline, counted from the start of the run; 0 means no deadline */
     struct rt_error err;
 };
 enum rt_status op_run(struct op_call *c);

@@ -32,7 +32,7 @@ enum state_mode {
     STATE_N_MODES,
 };
 
-/* cmocka calls these once for a group of tests. A test's own set-up may add nodes to
+/* cmocka calls these functions once for a group of tests. A test's own set-up may add nodes to
  * state_graph. */
 extern struct rt_bytes state_graph;
 int state_set_up(void **state);

@@ -1,5 +1,5 @@
-/* A callable's plan is made without a shared lock (runtime/api/callable.c): only runs that need the
- * plan wait for it. */
+/* A callable's plan is made without a shared lock (runtime/api/callable.c), so that only runs that
+ * need the plan wait for it. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -109,7 +109,7 @@ static void only_those_who_need_a_plan_wait_for_it(void **state)
     sg_node(x, "z", "Neg", "x", "T=float");
     struct rt_callable *y = sg_prepare(x, "y", NULL), *z = sg_prepare(x, "z", NULL);
     assert_int_equal(gate.n_begun, 1);
-    rt_session_serve(x->session); /* from now on, every plan is made again at its next run */
+    rt_session_serve(x->session); /* after this call, every plan is made again at its next run */
     hold(true);
     for (int i = 0; i < 2; i++) {
         r[i].c = y;
@@ -124,7 +124,7 @@ static void only_those_who_need_a_plan_wait_for_it(void **state)
         pthread_join(r[i].thread, NULL);
         assert_true(r[i].result == 4);
     }
-    assert_int_equal(gate.n_begun, 2); /* the two requests made only one new plan between them */
+    assert_int_equal(gate.n_begun, 2); /* the two requests shared one new plan */
 }
 
 int main(void)

@@ -15,7 +15,8 @@ static void an_arena_refuses_what_is_over_its_cap_and_stays_usable(void **state)
     assert_non_null(rt_arena_alloc(a, 100));
     assert_false(rt_arena_was_full(a));
     assert_null(rt_arena_alloc(a, 20000));
-    /* rt_arena_was_full resets its flag, so that a later failure is not blamed on a full arena. */
+    /* rt_arena_was_full resets its flag, so that a later failure is not attributed to a full
+     * arena. */
     assert_true(rt_arena_was_full(a));
     assert_false(rt_arena_was_full(a));
     assert_null(rt_arena_array(a, SIZE_MAX / 2, 4));
@@ -106,12 +107,12 @@ static void bytes_ask_before_they_grow(void **state)
     assert_true(b.failed);
     rt_bytes_clear(&b);
     assert_false(b.failed);
-    /* The owner must also be asked for growth after a clear. */
+    /* After rt_bytes_clear, growth must still be requested from the owner. */
     assert_true(rt_bytes_reserve(&b, 99) && !rt_bytes_reserve(&b, 200));
     rt_bytes_clear(&b);
 }
 
-/* An owner that grants growth up to `most` bytes and counts the grants. */
+/* An owner of a buffer, which grants growth up to `most` bytes and counts the grants. */
 struct owner {
     size_t most;
     int n_granted;
@@ -125,8 +126,8 @@ static bool grants_and_counts(void *arg, size_t capacity, size_t wanted)
     return wanted <= o->most;
 }
 
-/* Once, a buffer whose doubling was refused grew by one byte at a time, and copied its 60 MB for
- * every byte. */
+/* In an earlier version, a buffer whose doubling was refused grew by one byte at a time and copied
+ * its 60 MB for every byte. */
 static void bytes_near_their_limit_are_moved_a_few_times_only(void **state)
 {
     (void)state;
@@ -138,7 +139,7 @@ static void bytes_near_their_limit_are_moved_a_few_times_only(void **state)
         b.grow_arg = &o;
         while (!b.failed)
             rt_bytes_addc(&b, 'x');
-        /* All bytes that the owner grants can be used; one of them holds the NUL. */
+        /* All bytes that the owner grants are usable, but the terminating NUL takes one of them. */
         assert_int_equal(b.n, most - 1);
         assert_true(o.n_granted < 64);
         rt_bytes_clear(&b);

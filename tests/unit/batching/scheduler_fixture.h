@@ -3,8 +3,9 @@
  * a test sets the duration of a run and counts the runs. The model returns floats doubled and
  * strings unchanged, and refuses an input that holds the number 13.
  *
- * A test begins a world, submits requests from its own thread, which is the world's only I/O loop,
- * ends the loop's turn, waits for the responses, drops the requests and ends the world.
+ * A test begins a world, which is a server with one model, and submits requests from its own
+ * thread, which is the only I/O loop. It ends the loop's turn, waits for the responses, drops the
+ * requests and ends the world.
  */
 #ifndef TESTS_UNIT_BATCHING_SCHEDULER_FIXTURE_H
 #define TESTS_UNIT_BATCHING_SCHEDULER_FIXTURE_H
@@ -16,10 +17,10 @@
 #include "server/batching/io_loop.h"
 #include "server/batching/scheduler.h"
 
-/* The model's switches and counts; each world begins with all of them zero. */
+/* The model's switches and counts, all of which are zero when a test begins a world. */
 extern struct sched_model {
-    /* Numbers of runs that have begun, of runs in progress, and of the most runs at the same
-     * time. */
+    /* Number of runs that have begun, number of runs in progress, and largest number of runs that
+     * were in progress at the same time. */
     _Atomic int runs, together, most_together;
     /* Numbers of rows in the inputs of the first 64 runs; -1 stands for a scalar. */
     _Atomic int64_t rows[64];
@@ -53,7 +54,7 @@ struct request {
 };
 
 /* Starts a server with one version of one signature. `parameters` is the text of the batching
- * parameters file, or NULL. sched_end frees it after every request has completed. */
+ * parameters file, or NULL. sched_end frees the server after every request has completed. */
 struct world *sched_begin_with(int n_workers, bool rowwise, bool writes, enum srv_maybe batching,
                                const char *parameters);
 /* Starts a server without --enable_batching. */

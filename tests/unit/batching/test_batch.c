@@ -62,7 +62,7 @@ static void merging_much_ends_when_nobody_wants_it_any_more(void **state)
     for (int gone = 0; gone < 2; gone++) {
         /* Most rows of the merged batch are padding. */
         expect_merge_ends(8, 8, SRV_MAX_BATCH_ROWS, gone);
-        /* The rows of both requests are so large that merging takes long. */
+        /* The rows of both requests are so large that merging takes a long time. */
         expect_merge_ends(3 << 20, 3 << 20, 2, gone);
         /* The row of one request is short and is padded to the length of the other's. */
         expect_merge_ends(2, 3 << 20, 2, gone);

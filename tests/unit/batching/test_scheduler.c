@@ -1,4 +1,5 @@
-/* The path of a request through the scheduler: queue, worker or I/O loop, and early ends. */
+/* Tests the path of a request through the scheduler, from its queue to a worker or the I/O loop,
+ * and requests that end early. */
 #include "tests/unit/batching/scheduler_fixture.h"
 
 #include <unistd.h>

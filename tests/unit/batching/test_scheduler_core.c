@@ -8,7 +8,7 @@ enum { N = 64 };
 struct world {
     struct srv_core core;
     struct srv_core_policy policy;
-    struct srv_core_queue queue[3]; /* each model queue has one queue */
+    struct srv_core_queue queue[3]; /* the queue of each model queue's callable */
     struct srv_core_model_queue model_queue[3];
     struct srv_core_bucket bucket[6]; /* each model queue has two buckets */
     struct srv_core_job job[N];
@@ -48,7 +48,8 @@ static int at(const struct world *w, const struct srv_core_job *j)
     return j ? (int)(j - w->job) : -1;
 }
 
-/* Takes one batch from the core. It must come from `bucket` and have `n_jobs` jobs. */
+/* Takes one batch from the scheduler core and asserts that it comes from `bucket` and has `n_jobs`
+ * jobs. */
 static struct srv_core_batch take(struct world *w, int64_t now, int bucket, int n_jobs)
 {
     struct srv_core_batch b;
@@ -83,7 +84,8 @@ static void a_number_of_rows_that_is_preferred_is_made_with_few_less(void **stat
     for (int i = 0; i < 5; i++)
         put(&w, 0, 1, RT_NEVER, 10);
     take(&w, 10, 0, 4);
-    /* A single job cannot be reduced, so it runs although one row is not preferred. */
+    /* A batch of one job cannot be made smaller, so it runs although 1 is not a preferred batch
+     * size. */
     take(&w, 10, 0, 1);
     put(&w, 0, 1, RT_NEVER, 10);
     put(&w, 0, 2, RT_NEVER, 10);
@@ -180,7 +182,7 @@ static void jobs_without_a_deadline_are_not_starved_by_those_with_one(void **sta
     (void)state;
     struct world w;
     begin(&w, usual());
-    put(&w, 0, 1, RT_NEVER, 0); /* with `patience`, the job gets a deadline of 1000 */
+    put(&w, 0, 1, RT_NEVER, 0); /* patience_ns gives the job a deadline of 1000 ns */
     put(&w, 1, 1, 1200, 600);
     take(&w, 700, 0, 1);
 }
@@ -265,7 +267,7 @@ static void a_batch_stops_growing_where_a_member_would_miss_its_deadline(void **
         srv_cost_learn(&w.bucket[0].cost, i, 100 * i);
     for (int i = 0; i < 6; i++)
         put(&w, 0, 1, 350, 0);
-    /* Four rows would take 400 ns and miss the deadline of 350. */
+    /* Four rows would take 400 ns and miss the deadline of 350 ns. */
     assert_int_equal(take(&w, 0, 0, 3).rows, 3);
 }
 

@@ -214,8 +214,8 @@ static void json_is_compared_by_its_numbers(void **state)
     assert_string_equal(err.msg, "\"s\", not \"t\"");
     json_decref(a);
     json_decref(b);
-    /* The tolerance of each output is relative to its own largest value. An output that the record
-     * lacks is ignored. */
+    /* The tolerance of an output is relative to the largest magnitude in that output. An output
+     * that the recorded response lacks is ignored. */
     assert_ok(cl_json_load(
                   rt_span_str(
                       "{\"predictions\": [{\"y\": 1000.0, \"n\": 1.0}, {\"y\": 0.0, \"n\": 1.0}]}"),

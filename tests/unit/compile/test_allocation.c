@@ -19,8 +19,8 @@
 
 static _Thread_local bool counting;
 static long n_allocations;
-/* n_calls counts this thread's allocations; number `fail_at`, counted from 1, fails; none fails if
- * `fail_at` is 0. */
+/* n_calls counts the allocations of this thread. Allocation number `fail_at`, counted from 1,
+ * fails; if `fail_at` is 0, no allocation fails. */
 static _Thread_local long fail_at, n_calls;
 
 void *__real_malloc(size_t n);
@@ -121,7 +121,7 @@ static int tear_down(void **state)
 }
 
 /* Makes the plan with its first allocation failing, then with its second, and so on until the plan
- * makes fewer allocations than that. */
+ * makes too few allocations for one to fail. */
 static void fail_each(struct fixture *x, const struct rt_session_options *options,
                       const struct rt_call_spec *spec)
 {
@@ -300,8 +300,8 @@ static void a_loop_of_frames_with_a_branch_in_it_allocates_nothing(void **state)
 
 /*
  * An assignment to a frozen variable invalidates every plan and the analysis that permits merging
- * its rows. If that analysis fails because memory is short, runs are not merged for a while, and
- * then the analysis is repeated: one failed allocation must not end merging for good.
+ * its rows. If that analysis fails because memory is short, runs are temporarily not merged, and
+ * the analysis is repeated later, so that one failed allocation does not end merging permanently.
  */
 static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
 {
@@ -335,7 +335,7 @@ static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
         assert_true(rt_callable_is_rowwise(call, &shape, &err));
         gs_call(x->s, NULL, "read");
         assert_ok(rt_callable_run(gs_prepare(x->s, &writes), NULL, NULL, NULL, &err), &err);
-        /* The assignment invalidated the plan, so it is made again. */
+        /* The assignment invalidated the plan, so gs_call makes it again. */
         call = gs_call(x->s, "x", "y");
         n_calls = 0;
         at += 1 + at / 8;

@@ -147,7 +147,7 @@ static void errors_say_the_same(void **state)
     struct rt_tensor t;
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){2, 3}, &x->err), &x->err);
     memset(t.data, 0, rt_tensor_bytes(&t));
-    tiers_compare(x, &t); /* the MatMul's inputs do not match, so it has no shape */
+    tiers_compare(x, &t); /* the MatMul's inputs do not match, so its output has no shape */
     rt_tensor_clear(&t);
 }
 
@@ -310,8 +310,8 @@ static struct rt_session_stats run_one(const struct opened *o, int n)
     return stats;
 }
 
-/* Opens the compiled session of the fixture with these options; its callable runs from "x" to
- * "y". */
+/* Opens the compiled session of the fixture with the given options. The session's callable runs
+ * from "x" to "y". */
 static void open_compiled(struct tiers *x, const struct rt_session_options *options)
 {
     const struct opened o = open_one(x, "y", options);
@@ -643,7 +643,7 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     node(x, "n", "Neg", "x", "T=float");
     node(x, "y", "Tanh", "n", "T=float");
     open_compiled(x, &options);
-    for (int i = 0; i < 40; i++) /* the compiler may have begun to compile these shapes */
+    for (int i = 0; i < 40; i++) /* the compiler may begin to compile the ten shapes */
         run_rows(x, i % 10);
     rt_session_loading(x->tier[1], true, NULL);
     const int before = tiers_specialisations(x) + rt_session_compile(x->tier[1]);
@@ -654,7 +654,7 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     rt_compiler_wait(compiler);
     assert_int_equal(tiers_specialisations(x), 10);
     assert_int_equal(rt_session_compile(x->tier[1]), 6);
-    run_rows(x, 30); /* this shape is compiled when loading ends */
+    run_rows(x, 30); /* the shape with 30 rows is compiled when loading ends */
     rt_session_loading(x->tier[1], false, NULL);
     rt_compiler_wait(compiler);
     assert_int_equal(tiers_specialisations(x), 17);

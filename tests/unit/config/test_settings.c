@@ -209,7 +209,7 @@ static void an_empty_platform_config_is_all_defaults(void **state)
     const char *path = file(PLATFORM(""));
     assert_ok(RESOLVE(flag("platform_config_file", path), "--enable_batching"), &err);
     assert_int_equal(o.enable_batching, SRV_UNSAID);
-    /* TensorFlow Serving also treats an absent field as false. */
+    /* As in TensorFlow Serving, an absent enable_model_warmup is treated as false. */
     assert_false(o.enable_model_warmup);
     assert_string_equal(o.saved_model_tags, "serve");
     folder_remove();

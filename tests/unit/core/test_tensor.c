@@ -50,7 +50,7 @@ static void a_shape_that_cannot_be_is_refused(void **state)
                  &err, "type 99");
     assert_int_equal(rt_count(2, (int64_t[]){INT64_MAX, 2}), -1);
     assert_int_equal(rt_count(0, NULL), 1);
-    /* In a tensor without elements, too, the other dimensions must not overflow. */
+    /* The product of the other dimensions must not overflow even if the tensor has no elements. */
     assert_int_equal(rt_count(3, (int64_t[]){0, INT64_MAX, 2}), -1);
     assert_int_equal(rt_count(3, (int64_t[]){INT64_C(1) << 40, 0, 1 << 22}), 0);
     assert_fails(

@@ -53,7 +53,7 @@ static void many_rows_are_run_in_micro_batches_to_the_same_bits(void **state)
     compare(x, 131, SIDE); /* the last micro-batch has fewer rows */
     compare(x, 160, SIDE);
     compare(x, 3, SIDE);
-    compare(x, 4, 256); /* the same plan runs rows of another shape */
+    compare(x, 4, 256); /* the same plan also runs rows of a different shape */
 }
 
 static void a_row_may_be_a_micro_batch(void **state)

@@ -15,7 +15,7 @@
 #define CK_PLAIN "tests/goldens/checkpoint/plain"
 /* A checkpoint with the tensor "w" in slices, over several shards. */
 #define CK_SLICED "tests/goldens/checkpoint/sliced"
-#define CK_WHOLE  rt_span_of(NULL, 0) /* the slice that is the complete tensor */
+#define CK_WHOLE  rt_span_of(NULL, 0) /* a slice that covers the complete tensor */
 
 /* Set-up and tear-down of a cmocka group, which make and remove the folder. */
 int ck_set_up(void **state);

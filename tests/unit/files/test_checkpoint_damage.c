@@ -1,4 +1,4 @@
-/* Checkpoints with a flipped bit, a missing byte or a missing file. */
+/* Tests checkpoints with a flipped bit, a missing byte or a missing file. */
 #include "tests/unit/files/checkpoint_fixture.h"
 
 #include <sys/stat.h>
@@ -23,8 +23,8 @@ static void every_flipped_bit_of_a_compressed_index_is_noticed(void **state)
         p[bit / 8] ^= (char)(1 << bit % 8);
     }
     free(p);
-    /* Only the padding of the footer and the unused metaindex block have no checksum: fewer than 60
-     * bytes. */
+    /* Only the padding of the footer and the unused metaindex block have no checksum. Together they
+     * have fewer than 60 bytes. */
     assert_true((tried - refused) * 3 < 60 * 8);
 }
 

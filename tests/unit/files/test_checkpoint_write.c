@@ -51,7 +51,7 @@ static void what_is_written_is_what_tensorflow_writes(void **state)
     rt_checkpoint_unref(c);
 }
 
-/* TensorFlow too leaves the files of the first prefix unchanged. */
+/* As in TensorFlow, the files of the first prefix remain unchanged. */
 static void a_merge_that_names_a_tensor_twice_touches_no_file(void **state)
 {
     (void)state;
@@ -68,8 +68,8 @@ static void a_merge_that_names_a_tensor_twice_touches_no_file(void **state)
     assert_ok(rt_checkpoint_write(buffer[0], 2, names, (struct rt_tensor[]){t, t}, NULL, &err),
               &err);
     assert_ok(rt_checkpoint_write(buffer[1], 1, only, &t, NULL, &err), &err);
-    /* The first prefix is merged first with itself, then with one that has a tensor of the same
-     * name. */
+    /* The first checkpoint is merged with itself, and then with a second checkpoint that also has
+     * the tensor "v". */
     for (int k = 0; k < 2; k++) {
         const char *prefixes[] = {buffer[0], buffer[k]};
         char words[700];

@@ -78,7 +78,7 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         size_t n;
         char type;
         int times;
-        /* A part of the expected error; NULL: one entry is read; "": no entry is read. */
+        /* A part of the expected error, NULL if one entry is read, or "" if no entry is read. */
         const char *words;
     } rows[] = {
         /* A table with one entry, "k" with the value "v", and one restart point: uncompressed, as a
@@ -87,8 +87,8 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         {"\x0d\x30\0\1\1kv\0\0\0\0\1\0\0\0", 15, 1, 1, NULL},
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 2, 1, "compression 2 (zstd)"},
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 4, 1, "bad block type: compression 4"},
-        /* Uncompressed lengths that are not terminated, that the compressed bytes cannot reach, or
-         * that differ from the length of the decompressed bytes. */
+        /* The uncompressed length is not terminated, cannot be reached by the compressed bytes, or
+         * differs from the length of the decompressed bytes. */
         {"\xff\xff\xff\xff\xff\xff", 6, 1, 1, "is no snappy data"},
         {"", 0, 1, 1, "is no snappy data"},
         {"\xff\xff\xff\xff\x0f\x30\0", 7, 1, 1, "of snappy data announces 4294967295"},

@@ -177,7 +177,7 @@ static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
                              : binary[below(sizeof binary / sizeof *binary)],
                     in, "T=float");
         }
-        if (below(4) == 0) { /* fetches an intermediate value too */
+        if (below(4) == 0) { /* fetches an intermediate value as well as the output */
             x.n_fetches = 2;
             x.fetches[1] = "n0:0";
         }
@@ -216,7 +216,7 @@ struct mixed {
     struct run run;
     const struct other_type *other;
     char name[FEEDS + MOST_NODES][MOST_NAME];
-    /* The values that are numbers and those that are truth values, as indices into `name`. */
+    /* Indices into `name` of the values that are numbers, and of those that are booleans. */
     int number[FEEDS + MOST_NODES], truth[FEEDS + MOST_NODES];
     int n_numbers, n_truths;
 };

@@ -17,8 +17,8 @@ struct way {
     const char *reduce; /* the op that reduces rows, "Sum" or "Mean" */
     int axis;
     bool keep;
-    /* Operands of the Mul, which are "rows by" or "by rows"; or "mask"; NULL: rows are not
-     * weighted. */
+    /* "rows by" or "by rows" are the operands of the Mul that weights the rows, "mask" means that a
+     * mask hides rows, and NULL that rows are neither weighted nor hidden. */
     const char *by;
     double otherwise; /* the value that replaces the rows that the mask hides */
 };
@@ -326,8 +326,8 @@ static void equal_ids_that_somebody_else_reads_are_found(void **state)
     clear(&p, in, &g);
 }
 
-/* The segment op reads the unique ids instead of the position of each id among them. This computes
- * something else and must not be fused as the usual form. */
+/* The segment op reads the unique ids instead of the position of each id among them. It computes a
+ * different result from an embedding bag, so the nodes must not be fused as one. */
 static void bags_of_other_rows_are_theirs(void **state)
 {
     (void)state;

@@ -111,7 +111,7 @@ static void vectors_that_do_not_fit_stay_nodes(void **state)
             fg_fetch(x, "out");
             fg_compare(x, i == 5, shape[i]);
         }
-    /* If the weights were multiplied by the factors below, they would leave the range of a
+    /* Multiplied by the factors of the following cases, the weights would leave the range of a
      * float. */
     ep_add_head(x, EP_CONV_1X1, 2, dim);
     fg_scalar(x, "v", 1e-30);
@@ -239,7 +239,8 @@ static void an_average_of_nothing_stays_nan_behind_relu(void **state)
 static void steps_behind_a_reshape_join_the_matmul(void **state)
 {
     static const struct {
-        const char *last, *bias; /* the dimensions into which a row is split; the bias's shape */
+        /* the dimensions into which a row is split, and the shape of the bias */
+        const char *last, *bias;
         bool fuses;
     } c[] = {
         {"64", "64", true},      {"4,16", "4x16", true},  {"1,64", "1x64", false},

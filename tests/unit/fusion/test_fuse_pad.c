@@ -17,8 +17,8 @@ static void padding_with_zeros_joins_a_convolution(void **state)
          "padding='EXPLICIT' explicit_paddings=[0,0,1,2,0,1,0,0] strides=[1,1,1,1]", false, true},
         {"0,0,4,3,4,4,0,0", NULL, "padding='VALID' strides=[1,1,1,1] dilations=[1,2,2,1]", false,
          true},
-        /* Not fused: a value other than 0, axes other than height and width, padding SAME, and more
-         * padding than the window is long. */
+        /* A Pad is not fused if its value is not 0, if it pads axes other than height and width, if
+         * the padding of the convolution is SAME, or if it is longer than the window. */
         {"0,0,1,1,1,1,0,0", "2", "padding='VALID' strides=[1,1,1,1]", false, false},
         {"0,0,1,1,1,1,0,0", "nan", "padding='VALID' strides=[1,1,1,1]", false, false},
         {"1,0,1,1,1,1,0,0", NULL, "padding='VALID' strides=[1,1,1,1]", false, false},
@@ -73,8 +73,8 @@ static void padding_with_zeros_joins_a_pool(void **state)
         {"0,0,0,1,2,0,0,0", "MaxPool", "padding='VALID' ksize=[1,3,3,1] strides=[1,1,1,1]", true},
         {"0,0,1,0,1,0,0,0", "MaxPool", "padding='VALID' ksize=[1,2,2,1] strides=[1,3,3,1]", true},
         {"0,0,3,3,0,0,0,0", "MaxPool", "padding='VALID' ksize=[1,4,1,1] strides=[1,4,1,1]", true},
-        /* Not fused: a pool with padding of its own, more padding than the window is long, axes
-         * other than height and width, and averages. */
+        /* A Pad is not fused if the pool has padding of its own or computes averages, or if the Pad
+         * is longer than the window or pads axes other than height and width. */
         {"0,0,1,1,1,1,0,0", "MaxPool", "padding='SAME' ksize=[1,3,3,1] strides=[1,2,2,1]", false},
         {"0,0,1,1,1,1,0,0", "MaxPool",
          "padding='EXPLICIT' explicit_paddings=[0,0,1,1,1,1,0,0] ksize=[1,3,3,1] "

@@ -201,8 +201,8 @@ static void keras_layers_answer_as_in_tensorflow(void **state)
 
 /* ---- other shapes ---- */
 
-/* Makes a feed of the golden's type and depth, with the given first two dimensions; one of its
- * floats is `special`. */
+/* Makes an input with the golden's type and last dimension, and with the given first two
+ * dimensions. One of its floats is `special`. */
 static void make_input(const struct golden *g, int64_t first, int64_t second, float special,
                        struct rt_tensor *x)
 {
@@ -253,13 +253,14 @@ static void other_batches_and_lengths_answer_as_the_loop_does(void **state)
 /* Returns whether a large batch of this golden must be sharded over cores. */
 static bool must_be_cut(const char *name)
 {
-    /* These loops have few units and inputs, so too little work to be sharded. */
+    /* The loops in these goldens have few units and inputs, and therefore too little work to be
+     * sharded. */
     if (strncmp(name, "states_", 7) == 0)
         return false;
-    /* An unrolled loop is no loop in the graph, and becomes no layer. */
+    /* An unrolled loop leaves no loop in the graph, so no layer is made. */
     if (strstr(name, "_unroll"))
         return false;
-    /* Models with these names have a fixed batch size. */
+    /* keras_lstm_rows and the goldens called tf1_fixed_ have a fixed batch size. */
     return !strstr(name, "keras_lstm_rows") && !strstr(name, "tf1_fixed_");
 }
 
@@ -357,14 +358,14 @@ static void damaged(const char *name, const struct golden *g)
         {"split:output:2", "split:output:3"},
         {"mul_2:z:0", "add_1:z:0"},
         {"mul_1:z:0", "mul_2:z:0"},
-        /* replacements in loops with a mask */
+        /* The following replacements are for loops with a mask. */
         {"Tile_1:output:0", "Tile_2:output:0"},
         {"SelectV2:output:0", "SelectV2:output:1"},
         {"SelectV2_1:output:0", "SelectV2_2:output:0"},
         {"SelectV2_2:output:0", "SelectV2_1:output:0"},
         {"while_placeholder_4", "while_placeholder_3"},
         {"while_placeholder_4", "while_placeholder_2"},
-        /* replacements in loops made of frames */
+        /* The following replacements are for loops made of frames. */
         {"while/Identity_3", "while/Identity_4"},
         {"while/Identity_4", "while/Identity_3"},
         {"while/Identity_1", "while/Identity_2"},
@@ -375,8 +376,8 @@ static void damaged(const char *name, const struct golden *g)
         {"rnn/TensorArray_1", "rnn/TensorArray:1"},
         {"rnn/strided_slice_1", "rnn/strided_slice:0"},
         {"cell/split:2", "cell/split:1"},
-        /* replacements in loops with sequence lengths, stacked cells, peepholes, projections and
-         * clipping */
+        /* The following replacements are for loops with sequence lengths, stacked cells, peepholes,
+         * projections or clipping. */
         {"while/Select_1", "while/Select_2"},
         {"while/Select_2", "while/Select_1"},
         {"\x06Select", "\x06Enter_"},

@@ -15,7 +15,7 @@
 #include "tests/support/registry.h"
 
 static struct rt_error err;
-static struct rt_parallel *cores; /* NULL: the graph runs on one core */
+static struct rt_parallel *cores; /* NULL if the graph runs on one core */
 static uint64_t seed = 7;
 
 static uint64_t draw(void)
@@ -152,7 +152,7 @@ static const struct form forms[] = {
       {"a", "AddV2", "mask s", "T=float"},
       {"p", "Softmax", "a", "T=float"},
       {"y", "Einsum", "p v", "N=2 T=float equation='BNTS,BSNH->BNTH'"}}},
-    /* attention of T5: every tensor has heads before rows */
+    /* attention as T5 exports it; in every tensor, the heads precede the rows */
     {RT_F32,
      false,
      3,
@@ -459,8 +459,9 @@ static void what_others_see_is_left_as_it_is(void **state)
     clear(in);
 }
 
-/* The mask is combined with a tensor of false, where Keras has a tensor of true: every score is
- * hidden, and fusion must not mistake the tensor for Keras's. */
+/* The mask is combined with a tensor that is false everywhere, where Keras exports a tensor that is
+ * true everywhere. Every score is hidden, and fusion must not mistake the tensor for that of
+ * Keras. */
 static void a_mask_that_is_joined_with_zeros_hides_all(void **state)
 {
     (void)state;
@@ -472,8 +473,8 @@ static void a_mask_that_is_joined_with_zeros_hides_all(void **state)
     clear(in);
 }
 
-/* One node of BERT's form is replaced: the pattern may or may not be found, and the graph may be
- * refused, but fusion must not change the outcome. */
+/* Replaces one node of attention as BERT exports it. The pattern may or may not be found, and the
+ * graph may be refused, but fusion must not change the outcome. */
 static void what_is_written_otherwise_gives_the_same(void **state)
 {
     (void)state;
@@ -508,7 +509,7 @@ static void what_is_written_otherwise_gives_the_same(void **state)
         {"c", "Mul", "p p", "T=float"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        /* With equally many queries and keys, more of the variants are valid. */
+        /* More of the replacements are valid if there are as many queries as keys. */
         for (int square = 0; square < 2; square++) {
             const int64_t n = square ? 4 : 5;
             struct rt_tensor in[4] = {

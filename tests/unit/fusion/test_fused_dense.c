@@ -1,6 +1,7 @@
 /*
  * Dense layers on three axes, which Keras writes as tensordot, become one MatMul
- * (runtime/fusion/fuse_dense.c). Its outputs are compared with the same graph without fusion.
+ * (runtime/fusion/fuse_dense.c). The outputs of the fused graph are compared with those of the same
+ * graph without fusion.
  */
 #include "tests/support/test.h"
 

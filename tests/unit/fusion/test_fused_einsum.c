@@ -14,7 +14,8 @@ static struct rt_error err;
 
 struct form {
     const char *equation, *w, *bias; /* `w` and `bias` are the shapes of these tensors */
-    /* Number of nodes of a fused run, including views; the bias is in the MatMul's epilogue. */
+    /* Number of nodes that a fused run has, including views. The bias is part of the MatMul's
+     * epilogue and not counted. */
     int nodes;
 };
 static const struct form forms[] = {
@@ -129,8 +130,8 @@ static void its_rows_are_independent(void **state)
     }
 }
 
-/* The weights are packed and the packed matmul requests no scratch memory: the kernel must not add
- * an offset to the pointer to this memory, which is NULL. */
+/* The weights are packed, and the packed matmul requests no scratch memory. The kernel must not add
+ * an offset to the pointer to its scratch memory, which is NULL. */
 static void a_packed_matmul_needs_no_memory_besides(void **state)
 {
     enum { K = 64, N = 80, ROWS = 6 };

@@ -165,7 +165,7 @@ static const char *attributes_of(const char *const node[3])
     return "T=float";
 }
 
-/* The node that replaces the node of its name; NULL: no node is replaced. */
+/* The node that replaces the node of the same name, or NULL if no node is replaced. */
 static const struct gd_line *other;
 
 static void write(struct rt_bytes *g, const struct form *f, int axis, const char *n,
@@ -319,8 +319,8 @@ static void a_value_of_other_axes_is_refused_alike(void **state)
     }
 }
 
-/* One node of Keras 2's form is replaced: the pattern may or may not be found, and the graph may be
- * refused, but fusion must not change the outcome. */
+/* Replaces one node of the form that Keras 2 exports. The pattern may or may not be found, and the
+ * graph may be refused, but fusion must not change the outcome. */
 static void what_is_written_otherwise_gives_the_same(void **state)
 {
     (void)state;
@@ -530,7 +530,7 @@ static void what_only_looks_like_it_gives_the_same(void **state)
          {"ve", "AddV2", "var small"},
          {"r", "Rsqrt", "ve"},
          {"y", "Mul", "e r"}},
-        {{"e", "Exp", "x"}, /* takes the mean of a product that is not a square */
+        {{"e", "Exp", "x"}, /* takes the mean of a product of two different values */
          {"d2", "Mul", "x e"},
          {"var", "Mean", "d2 axis"},
          {"ve", "AddV2", "var small"},

@@ -131,7 +131,7 @@ struct shapes {
     int rank[3]; /* the ranks of x, cos and sin */
     int64_t dim[3][5];
 };
-/* Lists shapes that every form accepts; x is [batch, time, 3 heads, 8]. */
+/* Shapes that every form accepts. The shape of x is [batch, time, 3 heads, 8]. */
 static const struct shapes usual[] = {
     {{4, 4, 4}, {{2, 5, 3, 8}, {1, 5, 1, 8}, {1, 5, 1, 8}}},
     {{4, 3, 2}, {{1, 1, 3, 8}, {1, 3, 8}, {3, 8}}},
@@ -244,7 +244,7 @@ static void it_is_rowwise(void **state)
 {
     static const struct rt_shape shapes[][3] = {
         {{4, {-1, 5, 3, 8}}, {4, {-1, 5, 1, 8}}, {4, {-1, 5, 3, 8}}},
-        /* With only one axis, rows are rotated with other rows. */
+        /* If x has only one axis, the rotation combines values of different rows. */
         {{1, {-1}}, {1, {-1}}, {1, {-1}}},
     };
     (void)state;

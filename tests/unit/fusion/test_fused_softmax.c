@@ -13,7 +13,7 @@ static struct rt_error err;
 struct form {
     const char *max, *sum; /* axes of the maximum and of the sum, written as the value of a Const */
     const char *keep_max, *keep_sum; /* attribute keep_dims of the maximum and of the sum */
-    const char *of_max, *of_sum;     /* inputs of the maximum and of the sum */
+    const char *of_max, *of_sum;     /* names of the inputs of the maximum and of the sum */
 };
 static const struct form usual = {"int32<1>:-1", "int32<>:-1", "true", "true", "x", "e"};
 

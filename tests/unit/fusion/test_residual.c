@@ -49,9 +49,9 @@ static const struct layer layers[] = {
     {"matmul.packed", "MatMul", "T=float", 2, {70, 100}, {100, 72}, {70, 72}},
     {"matmul.packed", "MatMul", "T=float", 2, {3, 513}, {513, 100}, {3, 100}},
     {"matmul.packed", "MatMul", "T=float transpose_b=true", 2, {5, 640}, {640, 640}, {5, 640}},
-    /* oneDNN computes this layer on any processor */
+    /* oneDNN computes the following layer on any processor. */
     {"matmul.packed", "MatMul", "T=float transpose_a=true", 2, {100, 70}, {100, 72}, {70, 72}},
-    /* too many weights to be packed, so oneDNN computes this layer too */
+    /* The following layer has too many weights to be packed, so oneDNN computes it as well. */
     {"matmul.gemm", "MatMul", "T=float", 2, {3, 1024}, {1024, 8200}, {3, 8200}},
 };
 

@@ -150,7 +150,7 @@ static void a_block_in_small_pieces_is_a_flood(void **state)
 
     begin();
     add(HEADERS, END_HEADERS, 1, 32000);
-    /* In these reads, each returns one TCP segment of 1,460 bytes. */
+    /* Each read returns one TCP segment of 1,460 bytes. */
     assert_int_equal(feed(1460), SRV_H2_GOES_ON);
     assert_true(f.budget > SRV_H2_BUDGET - 200);
     assert_int_equal(feed(2), SRV_H2_FLOOD);
@@ -228,7 +228,7 @@ static void streams_before_the_settings_are_acknowledged_have_a_limit(void **sta
 static void what_is_sent_pays_for_windows(void **state)
 {
     (void)state;
-    /* Starts near the maximum, so that the counter of sent bytes wraps during the test. */
+    /* `sent` starts near the maximum, so that the counter of sent bytes wraps during the test. */
     uint64_t sent = UINT64_MAX - 5000;
 
     begin();
@@ -244,7 +244,7 @@ static void what_is_sent_pays_for_windows(void **state)
     assert_true(f.budget >= SRV_H2_BUDGET - 10);
 }
 
-/* The frames are those that grpc-go sends: it sends a ping in each round trip and updates windows
+/* The frames are those of grpc-go, which sends a ping in each round trip and updates windows
  * immediately. */
 static void a_call_pays_for_its_data_a_ping_and_windows(void **state)
 {
@@ -273,7 +273,7 @@ static void the_budget_has_an_upper_limit(void **state)
     start(MAX_BLOCK, 0);
     srv_h2_frames_fill(&f, INT64_MAX / 2, UINT64_MAX);
     assert_int_equal(f.budget, SRV_H2_BUDGET);
-    srv_h2_frames_fill(&f, 5, 5); /* a clock that goes back does not refill the budget */
+    srv_h2_frames_fill(&f, 5, 5); /* a clock that moves backwards does not refill the budget */
     assert_int_equal(f.budget, SRV_H2_BUDGET);
 }
 

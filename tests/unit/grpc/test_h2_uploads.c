@@ -147,8 +147,8 @@ static void what_is_announced_does_not_count(void **state)
 }
 
 /* Stream 1 retains a few bytes of each 8 KB that arrive on the connection. gRPC core retains a
- * block of memory as long as any part of it is held, so the bytes that arrived before each part
- * count as well. */
+ * block of memory as long as any part of it is held, so the bytes that arrived before each part are
+ * also counted. */
 static void a_piece_counts_with_what_lies_beside_it(void **state)
 {
     (void)state;
@@ -164,8 +164,8 @@ static void a_piece_counts_with_what_lies_beside_it(void **state)
     frame(DATA, 0, 1, 30);
     assert_true(f.uploads.held > N * BESIDE);
     assert_true(f.uploads.held < N * (BESIDE + 200));
-    /* Bytes that arrived long before are in other blocks, so the number of bytes that are counted
-     * has an upper limit. */
+    /* Bytes that arrived long before a part are in other blocks, so the number of bytes that are
+     * counted with the part has an upper limit. */
     for (uint32_t i = 0; i < N; i++) {
         frame(HEADERS, 0, 2 * (N + i) + 3, 50);
         frame(DATA, END_STREAM, 2 * (N + i) + 3, BESIDE);

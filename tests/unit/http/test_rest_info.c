@@ -4,7 +4,7 @@
 #include "server/http/rest_request.h"
 #include "server/versions/status.h"
 
-/* The metadata up to the first default value, which has many empty members. */
+/* The expected metadata up to the first default value of an input. */
 static const char metadata_start[] = "{\n"
                                      "\"model_spec\":{\n"
                                      " \"name\": \"m\",\n"

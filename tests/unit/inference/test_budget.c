@@ -111,7 +111,7 @@ static void a_response_is_wanted_until_its_deadline_or_its_clients_going(void **
     size_t own = 0;
     struct srv_growth g = {&b, &own, {.deadline_ns = 1, .cancelled = &gone}};
     struct srv_cancellation *w = srv_growth_cancellation(&g);
-    /* Cancellation is checked once per SRV_CANCELLATION_CHECK_BYTES. */
+    /* Cancellation is checked once every SRV_CANCELLATION_CHECK_BYTES bytes. */
     assert_true(srv_should_continue(w, SRV_CANCELLATION_CHECK_BYTES - 1));
     assert_ok(srv_growth_take(&g, 1, &err), &err);
     assert_false(srv_should_continue(w, 1));

@@ -180,8 +180,8 @@ static void what_is_wrong_is_told(void **state)
             "Tensor q:0, specified in either feed_devices or fetch_devices was not found");
     REFUSED(*state, SRV_SESSION_RUN, "\x0a\x03\x0a\x01m\x12\x03\x0a\x01q\x1a\x01y",
             RT_INVALID_ARGUMENT, "tensor parsing error: q");
-    /* 2,000 examples, each with a context of 1,000 bytes, expand to twice the largest body that is
-     * permitted. */
+    /* 2,000 examples, each with a context of 1,000 bytes, expand to twice the size of the largest
+     * permitted request body. */
     char big[4 + 4 + 1003 + 4000 + 64];
     size_t n = 0;
     const char spec[] = "\x0a\x13\x0a\x01m\x1a\x0eregress_x_to_y";

@@ -66,7 +66,7 @@ static void an_infinity_in_the_last_of_an_odd_number_makes_no_nan(void **state)
     (void)state;
     const struct kn_bf16_loops *loops = kn_bf16_loops_of(0);
     const struct kn_bf16_panels p = {.k = 3, .n = 1, .width = loops->width};
-    /* The row has three values; the NaN after it would show if it were read as a fourth. */
+    /* The row has three values. If a kernel read a fourth value, the result would be NaN. */
     const float a[] = {1, 1, INFINITY, NAN}, b[] = {1, 2, 3};
     float c[KN_BF16_MOST_WIDTH];
     uint32_t packed[2 * KN_BF16_MOST_WIDTH];
@@ -178,7 +178,7 @@ static void answers_are_near_those_in_float_and_the_same_bits_when_it_is_off(voi
 static void a_very_large_matrix_is_kept_in_half_the_bytes(void **state)
 {
     (void)state;
-    const int64_t k = 2049, n = 4100; /* weights of type float would be too many to be packed */
+    const int64_t k = 2049, n = 4100; /* as floats, the weights would be too large to be packed */
     static const char *const feed = "x:0", *const fetch = "y:0";
     struct rt_error err = {0};
     struct rt_bytes g;

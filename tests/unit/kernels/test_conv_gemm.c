@@ -23,7 +23,7 @@ struct way {
     const char *kernel;
     bool no_fusion;
     struct rt_parallel *parallel;
-    atomic_int asked; /* number of times that autotuning has timed the wanted kernel */
+    atomic_int asked; /* number of times that autotuning has timed `kernel` */
 };
 
 static int64_t clock_says(void *arg, const struct rt_kernel *k, int64_t batch)
@@ -157,7 +157,7 @@ static void compare(const struct shape *s, const char *act, bool odd)
         assert_alike(&expected, &out, tolerance, what);
         if (i == 0)
             rt_tensor_ref(&first, &out);
-        else /* with another number of cores, not a single bit may change */
+        else /* the number of cores must not change a single bit of the output */
             assert_alike(&first, &out, 0, what);
         rt_tensor_clear(&out);
     }

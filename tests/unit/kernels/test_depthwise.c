@@ -65,7 +65,7 @@ static void one_shape(const struct kn_depthwise_loops *loops, struct kn_depthwis
 
     kn_depthwise_rows(&d, x, f, shift, y, 0, d.y.out);
     expect(&d, x, f, shift, y);
-    /* If the rows are computed in two calls, not a single bit may change. */
+    /* Computing the rows in two calls must not change a single bit of the output. */
     float *other = draw_floats(n_y);
     kn_depthwise_rows(&d, x, f, shift, other, d.y.out / 3, d.y.out);
     kn_depthwise_rows(&d, x, f, shift, other, 0, d.y.out / 3);
@@ -92,8 +92,8 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
             for (int size = 3; size <= 5; size += 2)
                 for (int stride = 1; stride <= 2; stride++)
                     for (int pad = 0; pad < 4; pad++, n++) {
-                        /* If `pad` is 0, there is no padding; 1 means SAME, 2 padding on one side,
-                         * 3 more padding than the window is long. */
+                        /* If `pad` is 0, there is no padding; 1 means SAME, 2 means padding on one
+                         * side, and 3 means more padding than the window is long. */
                         const int64_t lo = pad == 1 ? size / 2 : pad == 3 ? size + 1 : 0;
                         const int64_t hi = pad == 2 ? size - 1 : lo;
                         struct kn_depthwise d = {.y = axis(c[i].h, size, stride, lo, hi),

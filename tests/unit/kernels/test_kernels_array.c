@@ -22,7 +22,7 @@ struct line {
 struct graph {
     const char *what;
     struct rt_shape x, i; /* shapes of the feeds "x" and "i", whose dimension 0 is the batch */
-    bool rowwise;         /* true: the analysis must find "out" row-wise */
+    bool rowwise;         /* whether the analysis must find "out" row-wise */
     struct line line[12];
 };
 
@@ -493,7 +493,7 @@ static void a_strided_copy_is_the_plain_loop_for_every_size_and_order(void **sta
         for (int i = 0; i < 4; i++) {
             w.dim[i] = in_dim[perm[i]];
             w.src[i] = stride[perm[i]];
-            if (seed >> (40 + i) & 1) { /* the slice reads this axis backwards */
+            if (seed >> (40 + i) & 1) { /* the slice reads axis i backwards */
                 from += w.src[i] * (w.dim[i] - 1);
                 w.src[i] = -w.src[i];
             }

@@ -167,7 +167,7 @@ static void an_output_on_top_of_an_input_changes_nothing(void **state)
         }
 }
 
-/* Lengths up to 300 take every path through vectors and remainders. */
+/* Lengths up to 300 reach every vector loop and every loop over remaining elements. */
 static void lines_and_columns_of_every_length_reduce_to_what_a_plain_loop_gives(void **state)
 {
     (void)state;
@@ -395,7 +395,7 @@ static void types_that_do_not_go_together_are_refused(void **state)
         int n_in;
         enum rt_dtype in[5];
         int n_out;
-        const char *why; /* the message of the expected error; NULL: the op runs */
+        const char *why; /* the message of the expected error, or NULL if the op runs */
     } cases[] = {
         {"Complex", "T=float Tout=complex64", 2, {RT_F32, RT_F32}, 1, NULL},
         {"Complex", "T=double Tout=complex128", 2, {RT_F64, RT_F64}, 1, NULL},

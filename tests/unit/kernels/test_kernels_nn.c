@@ -173,7 +173,8 @@ static struct rt_tensor answer(struct fixture *x, const struct rt_registry *ops,
     return answer_with(x, ops, in, n_in, NULL);
 }
 
-/* Asserts that the tensors differ by at most 1e-5 of the largest magnitude, and clears both. */
+/* Asserts that the elements differ by at most 1e-5 times the largest magnitude, and clears both
+ * tensors. */
 static void compare_tensors(struct rt_tensor *a, struct rt_tensor *b, const char *what)
 {
     float most = 0, apart = 0;
@@ -382,7 +383,7 @@ static void without_fusion_and_winograd_the_answers_agree(void **state)
     struct fixture *x = *state;
     static const struct rt_tuning less[] = {
         {.no_fusion = true}, {.no_winograd = true}, {.no_fusion = true, .no_winograd = true}};
-    /* Side lengths for Winograd tiles of 2x2 and of 4x4. */
+    /* Side lengths of the images for Winograd tiles of 2x2 and of 4x4 outputs. */
     static const int64_t sides[] = {7, 9, 21};
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
         const int64_t side = sides[i], channels = 48;
@@ -549,7 +550,7 @@ static void only_a_label_that_is_kept_carries_rows_through_einsum(void **state)
     assert_true(is_rowwise(x, "self:0"));
     assert_false(is_rowwise(x, "gram:0"));
     assert_false(is_rowwise(x, "sum:0"));
-    assert_false(is_rowwise(x, "turn:0")); /* row-wise, but along another axis than the first */
+    assert_false(is_rowwise(x, "turn:0")); /* row-wise along an axis other than the first */
     assert_true(is_rowwise(x, "pairs:0"));
 }
 

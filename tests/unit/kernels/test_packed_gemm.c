@@ -213,9 +213,9 @@ static void many_sizes(const struct kn_packed_gemm_loops *loops)
     one_size(loops, 5, 0, 33);
     one_size(loops, 5, 3, 0);
     one_size(loops, 400, 3, 17);
-    one_size(loops, 29, 1700, 40); /* the terms of the sums take several blocks */
+    one_size(loops, 29, 1700, 40); /* the terms of each sum are split into several blocks */
     one_size(loops, 1, 1700, 40);
-    one_size(loops, 347, 800, 19); /* the terms of the sums and the rows take several blocks */
+    one_size(loops, 347, 800, 19); /* the terms and the rows are split into several blocks */
 }
 static void a_packed_gemm_is_the_plain_sums_on_every_instruction_set(void **state)
 {

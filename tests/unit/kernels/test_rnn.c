@@ -5,7 +5,8 @@
 #include "kernels/rnn/rnn.h"
 #include "tests/support/draw.h"
 
-enum { SPARE = 16 }; /* number of floats behind each array, because loops read complete vectors */
+/* number of floats that follow each array, because loops read complete vectors */
+enum { SPARE = 16 };
 
 static float *floats(int64_t n)
 {

@@ -1,5 +1,5 @@
-/* Look-up tables after a restore, with removed keys, and with reserved keys. The expected outputs
- * of dense tables are those of TensorFlow 2.21 (tests/conformance/specs/tables.py). */
+/* Tests look-up tables after a restore, with removed keys, and with reserved keys. The expected
+ * outputs of dense tables are those of TensorFlow 2.21 (tests/conformance/specs/tables.py). */
 #include "tests/support/test.h"
 
 #include "kernels/array/hash_set.h"
@@ -13,7 +13,7 @@ struct fixture {
     struct rt_bytes g;
     struct rt_registry *ops;
     struct rt_session *s;
-    int64_t deadline_ms; /* deadline of each run; 0: no deadline */
+    int64_t deadline_ms; /* deadline of each run; 0 means no deadline */
     struct rt_error err;
 };
 
@@ -69,8 +69,8 @@ static void dense_table(struct fixture *x, const char *empty, const char *attrs)
 #define EMPTY_0  "dtype=int64 value=int64<>:0"
 #define BUCKETS8 "key_dtype=int64 value_dtype=float initial_num_buckets=8"
 
-/* Runs `what`, a node, or a tensor that is fetched into *out. The keys are [n, width], or [n] if
- * width is 0; if v is NULL, no values are fed. */
+/* Runs the node `what` or, if `what` is "NODE:OUTPUT", fetches that tensor into *out. The keys are
+ * [n, width], or [n] if width is 0; if v is NULL, no values are fed. */
 static enum rt_status run(struct fixture *x, const char *what, int64_t n, int64_t width,
                           const int64_t *k, const float *v, struct rt_tensor *out)
 {
@@ -237,7 +237,7 @@ static void keys_come_and_go(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-/* Asserts that the run ends soon after its deadline: probing the table is work that checks the
+/* Asserts that the run ends soon after its deadline, for which probing the table must check the
  * deadline. The limit of four seconds allows for a busy machine; without a deadline each of these
  * runs takes ten seconds or more. */
 static void ends_soon(struct fixture *x, const char *what, int64_t n, const int64_t *k,
@@ -320,7 +320,7 @@ static void an_export_whose_buckets_all_collide_ends_soon_after_its_deadline(voi
     for (int64_t i = 0; i < CROWD; i++)
         k[i] = (i + 1) << 32;
     dense_table(x, EMPTY_0, BUCKETS8);
-    /* The table hashes with a secret key, so these keys do not collide in it. */
+    /* The table hashes with a secret key, so multiples of 2^32 do not collide in it. */
     x->deadline_ms = 5000;
     assert_ok(run(x, "insert", CROWD, 0, k, v, NULL), &x->err);
     ends_soon(x, "export:0", 1, k, NULL);

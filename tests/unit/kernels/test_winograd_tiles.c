@@ -59,7 +59,7 @@ static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
         assert_true(s.slots == width || work < (double)(s.slots + 1) * KN_SHARD_MACS);
         assert_true(s.by_blocks == (blocks % s.slots == 0 || blocks >= 3 * s.slots));
     }
-    /* Cores share the only block, which has enough work. */
+    /* All cores share the work of the only block, which is large enough for them. */
     t.batch = 1;
     t.cores = 0;
     t.out_h = t.out_w = 8;
@@ -75,8 +75,8 @@ static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
     assert_int_equal(kn_winograd_sharding(&t, 3).slots, 1);
 }
 
-/* Every point of the transform domain has weights of its own. The points are multiplied in two
- * ranges, and the points of the first range panel by panel. */
+/* Every point of the transform domain has weights of its own. The points of the second range are
+ * multiplied in one call, and those of the first range in one call per panel. */
 static void each_point_of_the_transform_domain_has_its_gemm(void **state)
 {
     (void)state;

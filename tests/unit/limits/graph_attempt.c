@@ -27,7 +27,7 @@ enum { SANITIZED = 0 };
  * Stack frames of sanitizer builds are several times larger. */
 enum { STACK = 512 << 10, STACK_SANITIZED = 4 << 20, MAX_MB = 256, MAX_S = 5, TEXT = 2000 };
 
-/* The graph of the child process, which is built before its thread starts. */
+/* The graph of the child process. It is built before the child's thread starts. */
 static struct rt_bytes graph;
 
 struct outcome {

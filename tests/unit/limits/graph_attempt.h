@@ -1,9 +1,9 @@
 /*
- * Graphs that are small in bytes but refer to a lot: deep, wide or self-referring functions,
- * branches, loops and attributes. Each graph is imported, searched for missing ops, prepared, run
- * and freed in a process of its own, on a thread with a small stack. It may be refused with an
- * error that states the exceeded limit, but the process must stay within limits on memory and CPU
- * time.
+ * Graphs of few bytes that expand to large structures, because their functions, branches, loops and
+ * attributes are deep, wide or refer to themselves. Each graph is imported, searched for missing
+ * ops, prepared, run and freed in a process of its own, on a thread with a small stack. It may be
+ * refused with an error that states the exceeded limit, but the process must stay within limits on
+ * memory and CPU time.
  *
  * A graph has an input "x", a bool, and an output "y".
  */

@@ -130,7 +130,7 @@ static void items_do_not_crowd_in_one_slot(void **state)
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         struct rt_tensor t = empty(kinds[k].dtype, 1, DIM(N));
         const bool is_complex = kinds[k].dtype == RT_C64 || kinds[k].dtype == RT_C128;
-        /* In each of these types, an element whose bits are all set is a NaN. */
+        /* In every type in `kinds`, an element whose bits are all set is a NaN. */
         memset(t.data, 0xff, rt_tensor_bytes(&t));
         for (int64_t i = 0; is_complex && i < 2 * N; i++)
             if (kinds[k].dtype == RT_C64)
@@ -232,13 +232,13 @@ static void long_work_ends_soon_after_its_deadline(void **state)
     memset(ids.data, 0, rt_tensor_bytes(&ids));
     struct rt_tensor row = empty(RT_F32, 2, DIM(1, N));
     memset(row.data, 0, rt_tensor_bytes(&row));
-    /* This op computes a sum of 2^40 terms. */
+    /* SparseSegmentSum computes a sum of 2^40 terms. */
     ends_soon((struct op_call){.op = "SparseSegmentSum",
                                .attrs = "T=float Tidx=int32 Tsegmentids=int32",
                                .n_in = 3,
                                .n_out = 1,
                                .in = {row, index, ids}});
-    /* This op multiplies sparse matrices with 2^36 multiplications. */
+    /* SparseTensorDenseMatMul makes 2^36 multiplications. */
     struct rt_tensor at = empty(RT_I64, 2, DIM(N, 2)), values = empty(RT_F32, 1, DIM(N));
     struct rt_tensor b = empty(RT_F32, 2, DIM(1, 1 << 16));
     memset(at.data, 0, rt_tensor_bytes(&at));
@@ -249,7 +249,7 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .n_in = 4,
                                .n_out = 1,
                                .in = {at, values, LONGS(1, 1), b}});
-    /* This op normalises each of 2^20 channels over all channels. */
+    /* LRN normalises each of 2^20 channels over all channels. */
     struct rt_tensor channels = empty(RT_F32, 4, DIM(1, 1, 1, N));
     memset(channels.data, 0, rt_tensor_bytes(&channels));
     ends_soon((struct op_call){.op = "LRN",
@@ -257,7 +257,7 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .n_in = 1,
                                .n_out = 1,
                                .in = {channels}});
-    /* This op resizes an image of 1 x 1 pixels to 30,000 x 20,000. */
+    /* ResizeBicubic resizes an image of 1 x 1 pixels to 30,000 x 20,000. */
     struct rt_tensor picture = empty(RT_F32, 4, DIM(1, 1, 1, 1));
     *(float *)picture.data = 1;
     ends_soon((struct op_call){.op = "ResizeBicubic",
@@ -267,8 +267,8 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .in = {picture, op_ints(2, (int32_t[]){30000, 20000})}});
 }
 
-/* One op sums four million rows of 4,096 numbers, and each row is little work. Another op makes a
- * list whose items take a gigabyte. */
+/* One op sums four million rows of 4,096 numbers, each of which takes little time. Another op makes
+ * a list whose items take a gigabyte of memory. */
 static void many_small_steps_end_soon_after_their_deadline(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void many_small_steps_end_soon_after_their_deadline(void **state)
                            .in = {op_int(-1), op_int(1 << 24)},
                            .deadline_ms = 1};
     const int64_t before = rt_now_ns();
-    /* The deadline is checked at intervals while the list's items are cleared. */
+    /* The op checks its deadline at intervals while it clears the items of the list. */
     assert_int_equal(op_run(&list), RT_DEADLINE_EXCEEDED);
     assert_true(rt_now_ns() - before < INT64_C(2000000000));
     op_clear(&list);

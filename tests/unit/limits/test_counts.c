@@ -8,8 +8,8 @@
 #include "tests/support/graph_def.h"
 #include "tests/support/registry.h"
 
-/* A valid node of each of these ops; in it, every count is 2 and every list has two elements.
- * `free` names the attributes whose length need not match another attribute. */
+/* A valid node of each op, in which every count is 2 and every list has two elements. `free` names
+ * the attributes whose length need not match another attribute. */
 static const struct {
     const char *op, *inputs, *attrs, *free;
 } ops[] = {
@@ -150,8 +150,8 @@ static void counts_and_lists_that_disagree_are_refused_at_import(void **state)
     assert_true(n_refused > 100);
 }
 
-/* A count that the caller of a function passes is compared when the body is instantiated, and
- * refused with TensorFlow's message. */
+/* A count that the caller of a function passes is compared with the length of its list when the
+ * body is instantiated. If they differ, the body is refused with TensorFlow's message. */
 static void a_count_from_the_caller_of_a_function_is_compared_too(void **state)
 {
     (void)state;

@@ -95,7 +95,7 @@ static void arguments_of_one_function(struct rt_bytes *g, int n)
 struct grows {
     const char *name;
     void (*build)(struct rt_bytes *g, int n);
-    bool feeds_all; /* true: the graph's inputs are x0 to x(n-1), not only x0 */
+    bool feeds_all; /* whether the graph's inputs are x0 to x(n-1) instead of only x0 */
 };
 
 static double cpu_seconds(void)

@@ -249,8 +249,8 @@ static void long_selections_and_ranges_are_whole(void **state)
     op_clear(&k);
 }
 
-/* A large batch is convolved in several parts. Each image must get the result that it gets alone,
- * except for rounding. */
+/* A large batch is convolved in several parts. Except for rounding, the result of each image must
+ * be the result of convolving the image alone. */
 static void images_of_a_large_batch_are_those_of_small_ones(void **state)
 {
     (void)state;
@@ -274,8 +274,8 @@ static void images_of_a_large_batch_are_those_of_small_ones(void **state)
     op_clear(&all);
 }
 
-/* If there are few channels, the size of a part depends on the bytes that are read and written
- * instead of on the multiplications. */
+/* If there are few channels, the size of a part depends on the number of bytes that are read and
+ * written instead of the number of multiplications. */
 static void small_images_of_a_large_batch_are_those_of_one(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void small_images_of_a_large_batch_are_those_of_one(void **state)
     op_clear(&all);
 }
 
-/* An image that is too large for one part is divided by rows of its output. */
+/* An image that is too large to be convolved in one part is divided by rows of its output. */
 static void a_large_image_is_convolved_whole(void **state)
 {
     (void)state;

@@ -47,7 +47,7 @@ static void arithmetic_is_defined_everywhere(void **state)
 }
 
 /* A signature's input may be an output of an unknown op, whose type is RT_NO_DTYPE with a size of
- * 0. The row analysis once divided by that size for Bitcast. */
+ * 0. In an earlier version, the row analysis of Bitcast divided by that size. */
 static void bitcast_of_an_unknown_type_is_not_divided_by(void **state)
 {
     (void)state;
@@ -96,12 +96,14 @@ static void gather_refuses_an_axis_at_the_end_of_int64(void **state)
 /* An op, one of whose inputs must be a single number. */
 struct scalar_input {
     const char *op, *attrs;
-    /* The number is input `at` of n_in inputs. Input 0, or input 1 if `at` is 0, is float [3]. */
+    /* The single number is input `at` of n_in inputs. The first of the other inputs is float
+     * [3]. */
     int at, n_in;
-    /* The single number itself, and the first integer of the remaining input if there is one. */
+    /* `value` is the single number. A third input has n_other integers, the first of which is
+     * `other`. */
     int32_t value, other;
     int64_t n_other;
-    bool takes_one; /* TensorFlow also accepts a vector of one element instead */
+    bool takes_one; /* TensorFlow accepts a vector of one element as well as a scalar */
 };
 static const struct scalar_input scalars[] = {
     {"Cumsum", "T=float Tidx=int32", 1, 2, 0, 0, 0, false},
@@ -153,7 +155,7 @@ static void combined_suppression_takes_scalars_only(void **state)
         }
 }
 
-/* TensorFlow refuses each of these cases, but earlier versions of Slipway accepted it. */
+/* TensorFlow refuses each of the following cases, which earlier versions of Slipway accepted. */
 static void what_tensorflow_refuses_is_refused(void **state)
 {
     (void)state;
@@ -271,7 +273,7 @@ static void enormous_shapes_without_elements_are_survived(void **state)
         }
 }
 
-/* Each of these cases was once reported by UBSan: a product or sum of numbers that are each valid
+/* UBSan once reported each of the following cases, in which a product or sum of valid numbers
  * overflowed. */
 static void products_of_attributes_and_dimensions_are_checked(void **state)
 {
@@ -356,7 +358,7 @@ static void a_crop_of_many_rows_reads_none_behind_the_last(void **state)
     }
 }
 
-/* tests/conformance/acceptance.py recorded which of these splits TensorFlow accepts. */
+/* tests/conformance/acceptance.py recorded which of the splits in `cases` TensorFlow accepts. */
 static void ragged_splits_are_looked_at_only_where_rows_go(void **state)
 {
     (void)state;

@@ -77,7 +77,8 @@ static void effects_before_a_dead_node_still_happen(void **state)
     sg_variable(x);
     sg_node(x, "add", "AssignAddVariableOp", "v x", "dtype=float");
     sg_constant(x, "two", "^add", "2");
-    sg_node(x, "gone", "Mul", "switch:1 two", "T=float"); /* "gone" is dead, but "add" is not */
+    /* "gone" is a dead node, but "add" is not. */
+    sg_node(x, "gone", "Mul", "switch:1 two", "T=float");
     sg_node(x, "end", "Merge", "else gone", "T=float N=2");
     sg_node(x, "value", "ReadVariableOp", "v", "dtype=float");
     sg_number(x, 4, NULL, "init");

@@ -1,7 +1,6 @@
 /*
  * A variable that a plan may write is not frozen in that plan (runtime/passes/freeze.c), no matter
- * where the handle comes from through which it is written: even the first run must read the new
- * value.
+ * how the plan gets the handle of the variable. Even the first run must read the new value.
  *
  * The variables "a" and "b" hold 1 and 2. Each form makes a handle "h", of "a" where x is positive
  * and of "b" otherwise, and writes 10 through it. "a_now" and "b_now" are read after the write.
@@ -132,7 +131,7 @@ static const struct form forms[] = {
      {IF, {"d", "PlaceholderWithDefault", "h", "dtype=resource shape=<>"}, ASSIGN("d")}},
 };
 
-/* These forms have variables that are references of TensorFlow 1. */
+/* Forms in which the variables are references of TensorFlow 1. */
 static const struct form ref_forms[] = {
     {"RefSwitch and RefMerge",
      {{"sa", "RefSwitch", "ra positive", "T=float"},

@@ -76,8 +76,8 @@ static void one_predicate_may_have_branches_that_depend_on_each_other(void **sta
     cf_assert_functionalised(x, "end", "If", 2);
 }
 
-/* "late" reads a node of the first branch and, through its own Switch, the result of that branch:
- * complete branches cannot be ordered so that each has its inputs. */
+/* "late" reads a node of the first branch and, through its own Switch, the result of that branch.
+ * Complete branches cannot be ordered so that each has its inputs. */
 static void a_branch_that_waits_for_itself_stays(void **state)
 {
     struct small_graph *x = *state;

@@ -33,7 +33,7 @@ static void several_variables_and_several_ends(void **state)
     cf_loop(x, "w", "x", "hundred", "w/result");
     sg_constant(x, "none", "", "0");
     sg_node(x, "n_enter", "Enter", "none", "T=float frame_name='w'");
-    /* The inputs of this Merge are in the reverse order. */
+    /* This Merge has the NextIteration as its first input and the Enter as its second. */
     sg_node(x, "n_merge", "Merge", "n_next n_enter", "T=float N=2");
     sg_node(x, "n_switch", "Switch", "n_merge w/cond", "T=float");
     sg_node(x, "n_exit", "Exit", "n_switch:0", "T=float");

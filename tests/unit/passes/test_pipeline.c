@@ -35,7 +35,7 @@ static void a_pass_has_one_function(void **state)
     }
 }
 
-/* If a pass must run after another, the other must run on every graph on which the pass runs. */
+/* If pass A must run after pass B, then B must run on every graph on which A runs. */
 static void a_pass_stands_behind_what_must_have_run(void **state)
 {
     int n;

@@ -14,7 +14,7 @@
 /* A way to compute "k" from the number of rows n; k is 0 or 1 for every n. */
 struct function {
     const char *what;
-    bool is_constant; /* true: k is the same for every n, so a use of k is row-wise */
+    bool is_constant; /* whether k is the same for every n, so that a use of k is row-wise */
     struct gd_line line[RG_MOST_LINES];
 };
 static const struct function functions[] = {

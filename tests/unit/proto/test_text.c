@@ -241,7 +241,7 @@ static const struct golden {
     const ProtobufCMessageDescriptor *type;
     int n;
     const char *text;
-    int n_packed; /* -1: the text is refused */
+    int n_packed; /* -1 if the text is refused */
     const char *packed;
 } goldens[] = {
 #define TYPE_GRAPH                 &tensorflow__graph_def__descriptor

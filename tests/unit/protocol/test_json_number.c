@@ -91,7 +91,7 @@ static void the_fast_printer_agrees_with_the_c_library(void **state)
     }
 }
 
-/* Asserts that the text is read as the float that its correctly rounded double rounds to. */
+/* Asserts that srv_float_read returns the value that strtod returns, rounded to a float. */
 static void float_agrees(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text, *end = p + strlen(text);

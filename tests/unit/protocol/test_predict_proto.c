@@ -219,7 +219,8 @@ static void a_type_that_is_not_wanted_is_not_expanded(void **state)
     rt_tensor_clear(&t);
     assert_fails(srv_tensor_read(srv_cursor_of(&s, s.n), RT_STRING, &t, &left, &err),
                  RT_RESOURCE_EXHAUSTED, &err, "at most 2 values are given");
-    /* An error in the message itself is reported rather than a wrong type, if it has both. */
+    /* If a message is malformed and also has the wrong type, the error states that it is
+     * malformed. */
     s = rt_span_of("\x08\x01\x12\x04\x12\x02\x08\x02\x22\x03"
                    "abc",
                    13);

@@ -23,8 +23,8 @@ struct fixture {
     struct rt_autotune *a;
     struct rt_tuning tuning;
     const char *fastest; /* name of the kernel that takes 1 ms per row in the injected times */
-    double others;       /* number of milliseconds per row that all other kernels take */
-    int slow;            /* number of first runs of the fastest kernel that take 10 ms instead */
+    double others;       /* milliseconds per row that every kernel other than `fastest` takes */
+    int slow;            /* number of first runs in which `fastest` takes 10 ms */
     int timed;           /* number of calls of clock_says */
     float first_weight;  /* value of the first weight of the filter */
     struct rt_error err;
@@ -119,8 +119,9 @@ static int64_t packed(struct rt_session *s)
     return stats.packed_bytes;
 }
 
-/* Returns whether packed weights of `bytes` bytes are as many as Winograd F(m x m, 3 x 3) packs,
- * which may round channels up; a direct kernel packs fewer, nine per channel. */
+/* Returns whether `bytes` is the size of the weights that Winograd F(m x m, 3 x 3) packs, which may
+ * round the number of channels up. A direct kernel packs fewer weights, nine per pair of an input
+ * and an output channel. */
 static bool is_wino(int64_t bytes, int m)
 {
     return bytes >= (m + 2) * (m + 2) * CI * CO * 4 && bytes < (m + 2) * (m + 2) * CI * 64 * 4 + 1;
@@ -215,7 +216,7 @@ static void what_was_timed_once_is_remembered(void **state)
         assert_int_equal(x->timed > 0, i == 0);
         assert_true(packed(s) < 2 * 9 * CI * CO * 4);
         rt_session_free(s);
-        x->fastest = "conv2d.winograd4"; /* the clock is not read any more, so this has no effect */
+        x->fastest = "conv2d.winograd4"; /* has no effect, because no kernel is timed any more */
     }
 }
 
@@ -527,7 +528,7 @@ static void only_a_file_of_ours_is_written(void **state)
         enum rt_status want = i < 2 ? RT_INVALID_ARGUMENT : RT_FAILED_PRECONDITION;
         assert_int_equal(rt_autotune_open(&a, folder_path(strange[i]), &x->err), want);
         assert_null(a);
-        /* rt_autotune_new does not check whether the file can be used, but saving it does. */
+        /* rt_autotune_new does not check whether the file is usable, but rt_autotune_save does. */
         a = rt_autotune_new(folder_path(strange[i]));
         rt_autotune_put(a, "key", "name");
         assert_int_equal(rt_autotune_save(a, &x->err), want);

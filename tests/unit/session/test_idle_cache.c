@@ -98,7 +98,7 @@ static void what_was_not_used_for_a_while_gives_way(void **state)
     assert_true(take_one(&b));
     assert_true(put_one(&b, 1050));
     assert_false(put_one(&c, 1099));
-    assert_true(put_one(&c, 1150)); /* a is evicted, because b has been used since */
+    assert_true(put_one(&c, 1150)); /* a is evicted, because b was used more recently */
     assert_int_equal(a.n_dropped, 1);
     assert_int_equal(b.n_dropped, 0);
     assert_int_equal(rt_idle_cache_bytes_of(idle_cache, (void *)&b), 40);

@@ -136,7 +136,7 @@ static void a_load_may_be_cancelled_at_any_node(void **state)
         assert_int_equal(load_until(at, all, &m), RT_CANCELLED);
         assert_null(m);
         assert_int_equal(n_warnings, 0);
-        /* No kernel is chosen for the remaining nodes any more. */
+        /* After the cancellation, no kernel is chosen for the remaining nodes. */
         assert_in_range(n_asked, at, at + 3);
     }
     rt_registry_free(all);

@@ -1,7 +1,6 @@
 /*
- * State that one call writes and another call reads: an output must be the value that was written
- * last, no matter what was known of the state when the plan was made, or what a specialisation
- * holds.
+ * Tests state that one call writes and another call reads. An output must be the value that was
+ * written last, even if the reader's plan or specialisation was made for an earlier state.
  *
  * Every reader of a kind of state runs against every writer of that kind, in each mode of
  * tests/support/state_graph.h. Their runs alternate, and the expected outputs are computed in this
@@ -141,7 +140,7 @@ static const struct reader readers[] = {
     {"table size", "t_keys:0", same},
 };
 
-/* These tensors, when fetched, add p to a state and then read it. */
+/* Tensors that, when fetched, add p to a state and then read the state. */
 static const char *const both[] = {
     "r_add_read:0",     "r_by_switch_read:0", "v_add_read:0",     "v_in_function:0",
     "v_in_branch:0",    "v_by_switch_read:0", "v_in_loop_read:0", "v_by_case_read:0",

@@ -1,8 +1,8 @@
 /*
  * Tests that the memory that runs leave in variables and tables counts as the session's state
- * (runtime/session/state.h): once, including the bytes of strings, and until it is replaced,
- * removed or destroyed. A write that would exceed the limit is refused and leaves the state
- * unchanged.
+ * (runtime/session/state.h). The memory, which includes the bytes of strings, counts once, until
+ * the state is replaced, removed or destroyed. A write that would exceed the limit is refused and
+ * leaves the state unchanged.
  */
 #include "tests/support/test.h"
 
@@ -188,7 +188,7 @@ static void a_variable_counts_once_and_not_as_a_run(void **state)
     runs(s, "v_set", 15000000, 0); /* v takes 60 MB */
     holds(s, 60000000);
     assert_true(atomic_load(&budget.used) < 8 * MB);
-    for (int i = 0; i < 5; i++) /* each run still has its own limit */
+    for (int i = 0; i < 5; i++) /* each run still has its own memory limit */
         runs(s, "big_size", 22000000, 0);
     runs(s, "w_from_v", 1, 0); /* the variables w and v share a buffer */
     holds(s, 60000000);
@@ -210,7 +210,8 @@ static void what_exceeds_the_limit_is_refused_and_changes_nothing(void **state)
     refused(s, "r_set", 15000000, 0);
     assert_int_equal(held(s), before);
     assert_int_equal(number(s, "v_size:0"), 15000000);
-    /* A value that is being replaced does not count against its replacement. */
+    /* The memory of a value that is being replaced does not count when its replacement is checked
+     * against the limit. */
     for (int i = 0; i < 4; i++)
         runs(s, "v_set", 16000000 + i, 0);
     refused(s, "w_set", 15000000, 0);

@@ -166,7 +166,7 @@ static void *io_loop_thread(void *arg)
         }
         if (stop && !f->io_loop.retiring)
             return NULL;
-        /* Reads each version of the map, so that a sanitizer reports one that was freed too
+        /* Reads each version of the map, so that a sanitizer reports a version that was freed too
          * early. */
         const struct srv_map *map = atomic_load(&f->io_loop.server->map);
         int n = 0;

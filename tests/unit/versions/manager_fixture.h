@@ -24,7 +24,7 @@
 
 extern struct manager_fixture {
     struct srv_server server;
-    /* NULL: there is no manager that mf_tear_down would have to stop. */
+    /* NULL if there is no manager that mf_tear_down has to stop. */
     struct srv_manager *manager;
     struct rt_error err; /* the error of MF_START; tests may use it for their own calls */
 
@@ -37,7 +37,7 @@ extern struct manager_fixture {
     atomic_int n_events;   /* number of calls of count_event */
     atomic_int n_ended;    /* number of versions whose requests were ended, which drops handles */
     atomic_bool load_held; /* while true, loads wait until they are cancelled */
-    atomic_bool load_deaf; /* while true, loads ignore that they are cancelled */
+    atomic_bool load_deaf; /* while true, loads ignore their cancellation */
 } fixture;
 
 /* Time limit for waits, which is reached only if the test fails. */

@@ -8,7 +8,7 @@
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
 #include "tests/support/folder.h"
 
-static atomic_int reload_status; /* -1: no response yet */
+static atomic_int reload_status; /* -1 until a response arrives */
 static char reload_text[512];
 
 static void note_reload(void *arg, enum rt_status status, const struct rt_error *e)

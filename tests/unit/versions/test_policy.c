@@ -103,7 +103,7 @@ static void only_legal_moves_are_made(void **state)
     assert_true(srv_state_may_become(SRV_END, SRV_START));
 }
 
-/* Follows the policy's decisions from every combination of states. The decisions must reach an end,
+/* Follows the policy's decisions from every combination of states. The decisions must terminate,
  * and a model that had an available version must keep one as long as any version is wanted. */
 static void every_start_comes_to_rest_without_a_gap(void **state)
 {

@@ -128,7 +128,7 @@ static void a_link_to_nothing_is_seen_and_no_hindrance(void **state)
     assert_int_equal(symlink("nowhere", folder_path("m/1/.#lock")), 0);
     assert_ok(srv_source_fingerprint(folder_path("m/1"), &b, &err), &err);
     assert_false(srv_fingerprint_eq(&a, &b));
-    folder_write("m/1/nowhere", "y"); /* the link now leads to a file */
+    folder_write("m/1/nowhere", "y"); /* the link now points to a file */
     assert_ok(srv_source_fingerprint(folder_path("m/1"), &a, &err), &err);
     assert_false(srv_fingerprint_eq(&a, &b));
     assert_int_equal(symlink("itself", folder_path("m/1/itself")), 0);
