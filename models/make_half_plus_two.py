@@ -21,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def messages():
-    """Returns Python modules of Slipway's .proto files; protobuf's own messages come with its library."""
+    """Returns Python modules for Slipway's .proto files. The protobuf library already has protobuf's own messages."""
     out = tempfile.mkdtemp()
     protos = [p for p in glob.glob(f"{ROOT}/proto/tensorflow/**/*.proto", recursive=True)]
     subprocess.run(["protoc", "-I", f"{ROOT}/proto", "--python_out", out, *protos], check=True)

@@ -310,7 +310,7 @@ def available(base):
 
 
 def triton(args):
-    """Measures Slipway and Triton on core 0 in turn; Triton is started by tests/bench/triton/start.sh WORK 0."""
+    """Measures Slipway and Triton alternately on core 0. Triton is started by tests/bench/triton/start.sh WORK 0."""
     with tempfile.TemporaryDirectory() as folder:
         here = os.path.join(ROOT, "tests/bench/triton")
         peer = subprocess.Popen(["sh", f"{here}/start.sh", args.work, "0"], stdout=subprocess.DEVNULL,

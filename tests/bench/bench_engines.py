@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Compares Slipway with TensorFlow, ONNX Runtime and OpenVINO on the benchmark models (./run bench engines).
 
-All engines are measured in turn, round after round, in one run: each in a process of its own, pinned to the same
-cores, with the same inputs and the same number of threads, and every call is made in-process on tensors in memory. A
-round's figure is the median of its calls, an engine's figure the median of its rounds. Printed are the milliseconds
-of a call, the ratio of the best peer's time to Slipway's, the ratio that the project aims for, and Slipway's GFLOP/s
-beside the core's peak, which is measured in every round too.
+All engines are measured in one run, one after the other in each round. Each engine has a process of its own, pinned to
+the same cores, with the same inputs and the same number of threads, and every call is made in-process on tensors in
+memory. The result of a round is the median of its calls, and that of an engine is the median of its rounds. The script
+prints the milliseconds of a call, the ratio of the best peer's time to Slipway's, the ratio that the project aims for,
+Slipway's GFLOP/s, and the core's peak GFLOP/s, which is also measured in every round.
 
---clock cpu measures the CPU time of the process per call instead: for a machine that other programs use too (one
+--clock cpu measures the CPU time of the process per call instead, for a machine that other programs also use (one
 thread only). A peer that is not installed, or that fails on a model, is shown as '-'.
 """
 import argparse
@@ -75,7 +75,8 @@ class Process:
 
 
 class Slipway(Process):
-    """`slipway run --on_line`, which measures for a number of milliseconds that each input line gives."""
+    """`slipway run --on_line`, which reads lines that each state a number of milliseconds and measures for that
+    time."""
 
     @staticmethod
     def question(q):
@@ -87,7 +88,7 @@ class Slipway(Process):
 
 
 def ours(args, model, batch, folder):
-    """Measures Slipway with the same inputs as the peers."""
+    """Measures Slipway with the same inputs as the other engines."""
     feeds = f"{folder}/{model}-{batch}.json"
     if not os.path.exists(feeds):
         subprocess.run([args.python[0], HERE / "engines.py", "feeds", model, str(batch), feeds], check=True)

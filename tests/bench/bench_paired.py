@@ -3,9 +3,9 @@
 binary.
 
 Each case is measured in pairs whose order alternates. Both programs are pinned to the same core, and the load to
-another. Printed are the median of the ratios old time / new time, which is above 1 where the new build is faster, and
-the 95 % interval of their geometric mean. Times are CPU time per request or run, so that other programs on the core
-matter little.
+another core. The script prints the median of the ratios old time / new time, which is above 1 where the new build is
+faster, and the 95 % interval of their geometric mean. Times are CPU time per request or run, so that other programs on
+the core matter little.
 
 REST and gRPC: half_plus_two Predict, with 16 connections and 16 x 4 streams. Models: each --model DIR, a version's
 directory, with random inputs.

@@ -5,9 +5,9 @@
  *
  *   conv_speed NETWORK [BATCH [ROUNDS]]     resnet50, vgg19, inceptionv3
  *
- * The kernels run in turns, and the result is the round in which the thread used the least CPU
- * time. Between runs, the second-level cache is filled with other data, as it would be by other
- * layers.
+ * The kernels run alternately, and the result is that of the round in which the thread used the
+ * least CPU time. Between runs, the second-level cache is filled with other data, as other layers
+ * would fill it.
  */
 #include <stdio.h>
 #include <stdlib.h>

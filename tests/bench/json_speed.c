@@ -1,8 +1,8 @@
 /*
  * Measures how many megabytes of JSON per second one core decodes into a tensor and encodes from
- * one, for a float image of 224 x 224 x 3 in row form, beside jansson (json_speed, or ./run bench
- * json). Numbers have the digits that Slipway writes, or the 16 or 17 digits that Python's json
- * module writes for a float32 array.
+ * one, for a float image of 224 x 224 x 3 in row form. The speed of jansson is printed for
+ * comparison. Run as json_speed, or by `./run bench json`. Numbers have the digits that Slipway
+ * writes, or the 16 or 17 digits that Python's json module writes for a float32 array.
  */
 #include <jansson.h>
 #include <stdio.h>

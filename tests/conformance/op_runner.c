@@ -45,7 +45,7 @@ enum { MOST = 256 };
 struct settings {
     struct rt_tuning tuning;
     size_t memory_bytes; /* memory_bytes 0 means no limit */
-    int64_t deadline_ns; /* time limit, counted from the start of a run; 0: no deadline */
+    int64_t deadline_ns; /* time limit, counted from the start of a run; 0 means no deadline */
     bool measures_memory;
 };
 
@@ -99,8 +99,7 @@ static void put_text(const char *p, size_t n)
     put(p, n);
 }
 
-/* Reads a tensor. A tensor without elements may have dimensions that exceed any limit, and is then
- * refused. */
+/* Reads a tensor. A tensor without elements is refused if its dimensions exceed a limit. */
 static enum rt_status get_tensor(struct rt_tensor *t, struct rt_error *err)
 {
     const int32_t dtype = get_int(), rank = get_int();
@@ -178,7 +177,7 @@ static struct rt_session *open_session(const struct rt_registry *registry,
  * increase: when the deadline passes, a signal handler stores the CPU time that this process has
  * used.
  */
-/* CPU time when the deadline passed; -1: the deadline has not passed. */
+/* CPU time when the deadline passed, or -1 if the deadline has not passed. */
 static volatile int64_t cpu_at_deadline_ns = -1;
 static int64_t late_us;
 
@@ -365,7 +364,7 @@ int main(int argc, char **argv)
     struct rt_registry *registry = rt_registry_new();
     struct rt_session *session = NULL;
     must(registry && kn_register(registry), "the kernels cannot be registered");
-    mallopt(M_MMAP_THRESHOLD, 65536); /* the mmap threshold that the server sets too */
+    mallopt(M_MMAP_THRESHOLD, 65536); /* the server sets the same mmap threshold */
     must(signal(SIGALRM, deadline_passed) != SIG_ERR, "no signal handler");
     for (int c; (c = getchar()) != EOF;) {
         must(strchr("GRISLDM", c) != NULL, "an unknown request");

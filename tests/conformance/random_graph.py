@@ -61,7 +61,7 @@ class RandomGraph:
                          and (rank is None or len(v.shape) == rank))
 
     def const(self, shape, scale=1.0, dtype=np.float32):
-        # Multiples of 1/8 have few different bytes, so that recorded graphs stay small when compressed.
+        # Multiples of 1/8 use few distinct byte values, so recorded graphs stay small when compressed.
         x = self.rng.integers(-8, 9, shape) / 8 * scale
         return self.tf.constant(np.asarray(x, dtype))
 
@@ -474,7 +474,7 @@ class RandomGraph:
         used = {i.ref() for o in self.graph.get_operations() for i in o.inputs}
         ends = [v.tensor for v in self.pool if v.tensor.ref() not in used and v.tensor.op.type != "Placeholder"] + self.sinks
         middle = [v.tensor for v in self.pool if v.tensor.ref() in used and v.tensor.op.type != "Placeholder"]
-        for _ in range(4):  # These intermediate values are fetched although other nodes read them.
+        for _ in range(4):  # Some intermediate values are fetched although other nodes read them.
             ends.append(self.pick(middle))
         ends = list({t.ref(): t for t in ends}.values())
         self.fetches = [t.name for t in ends]
@@ -504,5 +504,6 @@ class TensorSet:
 
 # absolute tolerance for sums whose terms cancel, so that what remains is rounding error
 NOISE = 1e-5
-# tolerance by type, relative to the largest magnitude; float64 values are computed from float32 values
+# Tolerance of each type, relative to the largest magnitude of an output. Values of type float64 are computed from
+# float32 values.
 TOLERANCE = {"float32": 2e-4, "float64": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}

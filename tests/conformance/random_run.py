@@ -98,7 +98,7 @@ def find(tf, path, seed, steps, feed):
             for op in made.graph.get_operations():
                 if not made.graph.is_fetchable(op) or op.name in v1_inside or op.type in ("Const", "Placeholder"):
                     continue
-                # FusedBatchNormV3's other outputs are undefined in inference
+                # Only FusedBatchNormV3's first output is compared, because the others are undefined in inference.
                 for t in op.outputs[:1] if op.type == "FusedBatchNormV3" else op.outputs:
                     if t.dtype.is_numpy_compatible and t.dtype.name not in ("resource", "variant"):
                         n += 1

@@ -122,7 +122,7 @@ class Program:
         v = self.pick(may)
         key = tf.cast(tf.math.floormod(given, 3), tf.int64)
         if self.chance(0.5):
-            # The assignment then waits for `last` by a data input too.
+            # Through a data input, the assignment waits for `last` too.
             given = self.behind(last, lambda: self.tf.identity(given))
 
         def make():

@@ -322,7 +322,7 @@ def different_texts(theirs, ours):
 CASES_PER_GRAPH = 200  # a session holds a limited number of plans, so a graph holds at most this many cases
 
 
-# The tuning of two tiers, node by node and compiled: a single node must give the same bits in both tiers.
+# The tunings of the two tiers, node by node and compiled. A single node must give the same bits in both tiers.
 TIERS = (("no_autotune", "no_specialise"), ("no_autotune",))
 
 

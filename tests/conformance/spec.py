@@ -79,7 +79,7 @@ class Case:
 
 
 class Graph:
-    """A case of several nodes or several runs: see README.md."""
+    """A case of several nodes or several runs (see README.md)."""
 
     def __init__(self, build, *feeds, name="", ulps=None, rtol=None, atol=None, check=None):
         self.build, self.feeds, self.name, self.check, self.outputs = build, feeds, name, check, None
@@ -91,7 +91,7 @@ class Graph:
 
 
 class Gen:
-    """Generates inputs, which are the same in every run."""
+    """Generates the inputs of cases. The inputs are the same in every run."""
 
     SHAPES = [(), (1,), (0,), (7,), (3, 5), (2, 0, 3), (33,), (1, 1, 1), (2, 1, 3, 2), (2, 1, 1, 2, 1, 3, 1, 2), (259,)]
     BROADCASTS = [

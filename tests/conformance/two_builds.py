@@ -30,7 +30,8 @@ import subprocess
 import sys
 import tempfile
 
-run = spec_module = None  # imported after the arguments are parsed: both need packages that come with TensorFlow
+# Imported after the arguments are parsed, because both need packages that come with TensorFlow.
+run = spec_module = None
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PLAIN = ("no_autotune",)
@@ -40,7 +41,7 @@ TUNINGS = [PLAIN + more for more in ((), ("no_specialise",), ("no_fusion",), ("n
 class Report:
     def __init__(self, most):
         self.counts, self.most = collections.Counter(), most
-        self.different = collections.Counter()  # number of differences by kind, which is an op or what a part compares
+        self.different = collections.Counter()  # number of differences by kind, for example an op or a model
 
     def add(self, kind, what, is_same):
         self.counts["compared"] += 1

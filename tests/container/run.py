@@ -23,7 +23,7 @@ import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-NOT_RUN = 77  # exit status if the image cannot be built on this machine: the one that automake's tests use
+NOT_RUN = 77  # exit status if the image cannot be built on this machine; automake's tests use 77 too
 WORK = os.path.join(ROOT, "build", "container")
 BASE = "debian:12-slim"
 IMAGE = "slipway-test"
@@ -238,7 +238,7 @@ def ask_over_grpc(model):
     with grpc.insecure_channel("127.0.0.1:8500") as channel:
         call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
         answer = call(request, timeout=10)
-    at = answer.index(struct.pack("<3f", 2.5, 3, 4.5))  # raises ValueError if the response does not have these values
+    at = answer.index(struct.pack("<3f", 2.5, 3, 4.5))  # raises ValueError if the response lacks the expected values
     return list(struct.unpack("<3f", answer[at:at + 12]))
 
 

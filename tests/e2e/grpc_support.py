@@ -22,7 +22,7 @@ class Client:
     """The stubs of all services, on one channel."""
 
     def __init__(self, target, credentials=None, options=()):
-        # Without this option, a new channel would share the connection of an old channel to the same address.
+        # With the global subchannel pool, a new channel would share the connection of an old one to the same address.
         options = (("grpc.use_local_subchannel_pool", 1), *options)
         self.channel = grpc.secure_channel(target, credentials, options) if credentials \
             else grpc.insecure_channel(target, options)

@@ -197,7 +197,7 @@ class Connection:
 
     def status(self, stream, seconds):
         """Returns the gRPC status of a stream as a number, or None if the stream ended without a status or did not end
-        in time."""
+        within `seconds`."""
         self.read(seconds, until=stream)
         status = self.trailers.get(stream, {}).get("grpc-status")
         return None if status is None else int(status)

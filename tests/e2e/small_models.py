@@ -1,8 +1,8 @@
 """Writes SavedModels of a few nodes without TensorFlow, for tests of the code around a model.
 
 A model is a dictionary of signatures. A signature is (inputs, outputs), where each maps an alias to
-(tensor name, type name) of a node that `graph` makes. A third part is its method, without the
-prefix."""
+(tensor name, type name) of a node that `graph` makes. An optional third element is the method name
+of the signature, without the prefix "tensorflow/serving/"."""
 import os
 
 from tensorflow.core.framework import tensor_pb2, types_pb2

@@ -24,8 +24,8 @@ def binary():
 
 
 def free_ports(n):
-    """Returns n different ports on which nobody listens. They are below the range of ports for outgoing connections, so
-    that no connection takes a port before the server does."""
+    """Returns n different ports on which no process listens. They are below the range of ports for outgoing
+    connections, so that no connection takes a port before the server does."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
             end = int(file.read().split()[0])

@@ -297,7 +297,8 @@ class Limits(Case):
                     "currently 1 batches enqueued and max_enqueued_batches is 1")
             self.assertEqual(b.rest("double", [1.0] * 2), (503, text))
             self.assertEqual(b.grpc("double", [1.0] * 2), (CODE.UNAVAILABLE, text))
-            self.assertEqual(b.rest("rows", [1.0] * 4)[0], 200)  # A request of another signature joins another queue.
+            # A request for a different signature joins a different queue.
+            self.assertEqual(b.rest("rows", [1.0] * 4)[0], 200)
             # A third request fills the waiting batch.
             self.assertEqual(b.rest("double", [1.0]), (200, [2.0]))
             waiting.join()
@@ -333,7 +334,7 @@ class Modes(Case):
             self.assertEqual(b.outputs(*[("double", [float(i)]) for i in range(8)]),
                              [[2.0 * i] for i in range(8)])
             self.assertEqual(set(map(tuple, b.outputs(*[("rows", [0.0])] * 8))), {(1.0,)})
-            # A request with a scalar input does not disturb batching.
+            # A request with a scalar input, which has no rows to merge, succeeds as well.
             self.assertEqual(b.rest("double", 3.0), (200, 6.0))
 
     def test_with_the_flag_false_nothing_is_merged(self):

@@ -201,8 +201,8 @@ class Models(ConfigCase):
                              (400, True))
 
     def test_a_label_moves_only_to_what_is_available(self):
-        """With the flag, a new label may point to any version, but an existing label cannot move to a version that is
-        not available."""
+        """With --allow_version_labels_for_unavailable_models, a new label may point to any version, but an existing
+        label cannot move to a version that is not available."""
         specific = "m model_version_policy { specific { versions: %d } } version_labels { %s }"
         file = self.config(specific % (1, "key: 'stable' value: 1"))
         with Server(f"--model_config_file={file}",

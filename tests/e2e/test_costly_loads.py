@@ -1,5 +1,5 @@
-"""Models of a few hundred bytes whose constants alone take minutes or gigabytes to compute: a load ends soon, even if
-the model is removed or the server stops, and no good model waits for it."""
+"""Tests models of a few hundred bytes whose constants alone take minutes or gigabytes to compute. A load must end soon,
+even if the model is removed or the server stops, and other models must not wait for it."""
 import os
 import shutil
 import signal
@@ -120,8 +120,8 @@ def peak_bytes(pid):
 
 
 def write_convolutions(folder, n=4000):
-    """Writes a model of n convolutions of different shapes: preparing the convolutions takes seconds and many small
-    blocks of memory."""
+    """Writes a model of n convolutions of different shapes. Preparing the convolutions takes seconds and allocates many
+    small blocks of memory."""
     def build(g):
         g.placeholder("x", "float")
         g.const("axes", "int32", [4], int_val=range(4))

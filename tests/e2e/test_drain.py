@@ -1,6 +1,5 @@
-"""SIGTERM while clients of both transports keep sending: requests sent before it are answered,
-later requests are answered or refused so that a client can try again, and the process ends with
-status 0."""
+"""Tests SIGTERM while clients of both transports keep sending. Requests that were sent before the signal are answered,
+later requests are answered or refused so that a client can try again, and the process ends with status 0."""
 import http.client
 import json
 import os
@@ -128,8 +127,8 @@ GOING = {"ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "R
 
 class Drain(Case):
     def end_under_load(self, *flags):
-        """Returns (the time when the server was told to stop, the time that a request then needed
-        to reach it, all requests)."""
+        """Returns (time of the order to stop, time that a request took at that moment to reach the server, list of all
+        requests)."""
         with Server(f"--models={MODELS}", *flags) as server:
             load = Load(server)
             try:

@@ -35,7 +35,7 @@ def streams(c, n):
 
 
 class Flood:
-    """Each method is one kind of flood and returns the next bytes of the flood, some 10 KiB or more."""
+    """Each method is one kind of flood and returns the next bytes of the flood, about 10 KiB or more."""
 
     def __init__(self, c):
         self.c, self.stream = c, 0
@@ -105,7 +105,7 @@ KINDS = [name for name in vars(Flood) if name not in OTHERS and name[0] != "_"]
 
 
 class Upload(http2.Connection):
-    """Sends requests as far as the server's windows allow."""
+    """Sends requests as far as the server's flow-control windows permit."""
 
     def __init__(self, *args, **kw):
         self.window, self.initial, self.windows = 65535, 65535, {}
@@ -245,8 +245,8 @@ class Frames(Case):
         self.floods_are_cut_off(*self.tls())
 
     def many_are_read_in_turn(self, context, channel_of, *flags):
-        """Sends calls and cancels each immediately: too few per connection to be a flood, but so many in total that
-        they take seconds. A client that sends little must not wait for them."""
+        """Sends calls and cancels each immediately. Each connection has too few calls to be a flood, but all calls
+        together take seconds. A client that sends few calls must not wait for them."""
         n, calls = (40, 1500) if SLOW == 1 else (20, 500)
         with self.serve(*flags) as server, channel_of(server) as channel, contextlib.ExitStack() as stack:
             crowd = [stack.enter_context(http2.Connection(server.grpc_port, tls=context)) for _ in range(n)]
@@ -362,11 +362,11 @@ class Frames(Case):
                     stream = c.half(3 * MEBI)
                     self.assertIsNotNone(stream)
                     c.send(c.frame(http2.RST_STREAM, 0, stream, reset))
-                for _ in range(4):  # The server's time limit ends these requests.
+                for _ in range(4):  # the server's time limit ends the requests of this loop
                     stream = c.half(3 * MEBI)
                     self.assertIsNotNone(stream)
                     self.assertEqual(c.status(stream, 60 * SLOW), 4)
-            for _ in range(8):  # Each time, gRPC core closes the connection because of an invalid frame.
+            for _ in range(8):  # in each round, gRPC core closes the connection because of an invalid frame
                 with Upload(server.grpc_port) as c:
                     self.assertIsNotNone(c.half(3 * MEBI))
                     c.send(broken)
@@ -398,7 +398,8 @@ class Frames(Case):
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_who_gives_many_windows_for_large_answers_is_not_cut_off(self):
-        """24 window updates for each 32 KiB of a response are more than the budget per time alone allows."""
+        """Tests 24 window updates for each 32 KiB of a response, which exceed the part of the budget that grows with
+        time."""
         def on_frame(c, kind, flags, stream, body):
             if kind == http2.DATA and body:
                 c.taken += len(body)

@@ -123,7 +123,7 @@ class Stall(Case):
 
     def test_who_is_slow_but_goes_on_is_served(self):
         with self.serve() as server, http2.Connection(server.grpc_port, window=0) as c:
-            # The client reads a response of 2 MiB in some 20 steps.
+            # The client reads a response of 2 MiB in about 20 steps.
             stream = c.ask(PREDICT, fill(MEBI // 2))
             c.send(c.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 8 * MEBI)))
             start = time.monotonic()
@@ -216,7 +216,7 @@ class Stall(Case):
                 streams = [c.ask(PREDICT, fill(20000)) for _ in range(500)]
                 wait_for(lambda: c.read(0.1) and all(map(c.is_over, streams)), name)
                 spent[name] = processor_s() - before
-            # Once, checking 700 connections for each of 500 responses took some 0.5 s.
+            # In an earlier version, checking 700 connections for each of 500 responses took about 0.5 s of CPU time.
             self.assertLess(spent["tls"], spent["unix"] + 0.15, spent)
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
@@ -306,12 +306,12 @@ class Memory(Case):
 
 
 class Calls(Case):
-    """Limits on open calls also apply to a peer that ignores them: gRPC core enforces only settings
+    """Tests that limits on open calls also apply to a peer that ignores them, because gRPC core enforces only settings
     that the peer has acknowledged."""
 
     @staticmethod
     def half(c, n):
-        """Opens n calls in one go, without sending messages."""
+        """Opens n calls in quick succession, without sending messages."""
         streams = range(c.next_stream, c.next_stream + 2 * n, 2)
         c.next_stream += 2 * n
         for at in range(0, n, 100):
@@ -341,7 +341,7 @@ class Calls(Case):
             self.assertIn("--max_grpc_calls", refused[0]["grpc-message"])
             self.assertEqual(server.metric(CALLS), 300)
             self.assertEqual(server.metric('slipway_events_total{event="grpc_call_refused"}'), 1700)
-            # One connection may not use all calls: some are left for other connections.
+            # One connection may not use all calls, so that some are left for other connections.
             with http2.Connection(server.grpc_port) as third:
                 self.assertEqual(third.status(third.ask(PREDICT, half_plus_two()), 60 * SLOW), 0)
             one.close()
@@ -452,7 +452,7 @@ class Streams(Case):
 
 
 class Aside(Case):
-    """Requests that take long to read must not delay other calls of their I/O loop."""
+    """Tests that requests that take a long time to read do not delay other calls of their I/O loop."""
 
     def beside(self, server, path, body, compressed=False, ask=None):
         """Sends a request, and small calls at the same time. Returns (duration of the slowest small
@@ -519,15 +519,15 @@ class Aside(Case):
     @staticmethod
     def takes_long_to_inflate():
         request = predict_pb2.PredictRequest.FromString(half_plus_two(50 * MEBI))
-        # The model does not exist, so the response is an error and small.
+        # The model does not exist, so the response is a short error message.
         request.model_spec.name = "nothing"
         return zlib.compress(request.SerializeToString(), 1)
 
     @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
     def test_small_compressed_messages_do_not_wait_for_large_ones(self):
         small = predict_pb2.PredictRequest.FromString(half_plus_two())
-        # The noise takes some 8 KiB compressed, which is more than the server inflates on the I/O
-        # loop; pure noise would not be compressed.
+        # Compressed, the noise takes about 8 KiB, which is more than the server inflates on the I/O loop. Only four
+        # bits of each byte are random, because pure noise would not be compressed.
         noise = random.Random(1).randbytes(4 * 4096)
         small.inputs["x"].tensor_content = bytes(b & 15 for b in noise)
         small.inputs["x"].tensor_shape.dim[0].size = 4096
@@ -575,7 +575,7 @@ class Aside(Case):
 
     @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
     def test_one_value_that_fills_a_shape_holds_up_nobody(self):
-        # With one I/O loop, anything that takes long on the loop also delays the small calls.
+        # With a single I/O loop, a long operation on the loop also delays the small calls.
         with Server(self.sums(), "--num_grpc_threads=1") as server:
             body = self.filled(1, 1 << 26, float_val=1)
             self.assertLess(len(body), 50)
@@ -591,7 +591,7 @@ class Aside(Case):
                 self.assertEqual(c.status(stream, 60), 3)
                 self.assertIn("Expects arg[0] to be float but string is provided",
                               c.trailers[stream]["grpc-message"])
-            # If they were stored, 10,000,000 strings would take 160 MB or more.
+            # Stored separately, 10,000,000 strings would take 160 MB or more.
             self.assertLess(self.peak(server), before + 64 * MEBI)
 
     @staticmethod

@@ -113,7 +113,7 @@ class LoadBalancer(support.Case):
         return server
 
     def states(self):
-        """Returns {(backend, server): state} as the load balancer reports it."""
+        """Returns {(backend, server): state} with the states that the load balancer reports."""
         if self.balancer.poll() is not None:
             self.log.seek(0)
             raise AssertionError("haproxy has ended: " + self.log.read())

@@ -550,7 +550,8 @@ class MultiInference(InferenceCase):
         values = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": None,
                   "classify_x_to_y": None, "classify_both": None, "classify_labels": None}
         n = 0
-        for names in itertools.permutations(values):  # uses more orders of the tasks than a model may have calls
+        # Tests 300 orders of the tasks, more than RT_MAX_DYNAMIC_CALLABLES.
+        for names in itertools.permutations(values):
             if n == 300:
                 break
             n += 1

@@ -263,7 +263,7 @@ class Stopping(Case):
         with Server(f"--models={MODELS}", "--drain_delay_ms=60000") as server:
             server.process.send_signal(signal.SIGTERM)
             wait_for(lambda: server.get("/readyz")[0] == 503, "readyz to say so")
-            # After 0.2 s, a signal is a second request to stop: signals within 0.1 s of the first belong to it.
+            # A signal after 0.2 s is a second request to stop, but signals within 0.1 s of the first are ignored.
             time.sleep(0.2)
             server.process.send_signal(signal.SIGTERM)
             # The second signal ends the process well before the delay of 60 s.

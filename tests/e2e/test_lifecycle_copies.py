@@ -40,7 +40,7 @@ class Model:
         return answer
 
     def pause(self, seconds=PAUSE):
-        """Waits, and sends requests continuously."""
+        """Sends requests continuously for the given number of seconds."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.ask()
@@ -62,8 +62,7 @@ class Model:
                 self.pause()
 
     def comes(self, version=2):
-        """Sends requests until the version, which is now complete, is served; which must happen
-        soon."""
+        """Sends requests until the version, which is now complete, is served. Fails if this takes too long."""
         self.whole = True
         wait_for(lambda: self.ask() == NEW, f"version {version} of {self.name}")
         wait_for(lambda: self.server.state(self.name, version) == "AVAILABLE", "its state")

@@ -16,7 +16,7 @@ WAIT = 60 * SLOW
 
 
 def save(folder):
-    """Saves a model in which n (and k) are shapes. The last operation of each signature takes long."""
+    """Saves a model in which n (and k) are shapes. The last operation of each signature takes a long time."""
     def build(g):
         f = {"T": "float"}
         g.placeholder("n", "int32")
@@ -148,7 +148,7 @@ class Limits(Case):
             wait_for(lambda: self.ask(server, "fill", [4500, 4500])[0] == 200, "the memory")
 
     def test_many_inputs_are_found_in_next_to_no_time(self):
-        n = 5000  # A version that searched for each input among all others took seconds for twenty requests.
+        n = 5000  # An implementation that searched for each input among all others took seconds for twenty requests.
         names = [f"x{i:04}" for i in range(n)]
 
         def build(g):
@@ -226,14 +226,14 @@ class Limits(Case):
                     "--run_memory_limit_bytes=256M", "--run_memory_idle_bytes=0") as server:
             self.assertEqual(self.ask(server, "serving_default", [10])[0], 200)
             before = rss_mb()
-            # With the second size, a run exceeds its memory limit.
+            # With the second value of n, a run exceeds its memory limit.
             for n, want in ((1000000, 200), (8000000, 429)):
                 for _ in range(10):
                     self.assertEqual(self.ask(server, "serving_default", [n])[0], want)
             if SLOW == 1:  # A sanitizer has a heap of its own, so memory is checked only without one.
                 wait_for(lambda: rss_mb() < before + 100, lambda: f"{before} MB, not {rss_mb()}")
 
-    # Writing each of these responses once took some ten seconds or more, even if its deadline was shorter.
+    # Earlier versions took ten seconds or more to write each of these responses, even if the deadline was shorter.
     LONG_ANSWERS = {"escapes": ("\x01" * 1000000, [1000]), "lists": ("", [10, 100000000, 0])}
 
     def answer_of(self, server, x, n):
@@ -249,7 +249,7 @@ class Limits(Case):
                 self.assertEqual(status, 504, body)
                 self.wait_idle(server)
                 self.assertLess(self.cpu_s(server) - start, 3 * SLOW, name)
-            # A response that will not be sent must not count as bytes in flight either.
+            # The bytes of a response that will not be sent must not stay counted as bytes in flight.
             wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the answers to go")
 
     def test_a_long_answer_ends_when_the_client_hangs_up(self):

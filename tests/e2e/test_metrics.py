@@ -21,7 +21,7 @@ NAME = re.compile(r'(?:slipway_|process_|:tensorflow:)[a-zA-Z0-9_:]+')
 
 
 def read(text):
-    """Parses the page strictly and returns [(name, {label: value}, number)]."""
+    """Parses the metrics page strictly and returns [(name, {label: value}, number)]."""
     samples = []
     for line in text.splitlines():
         if line.startswith("#"):

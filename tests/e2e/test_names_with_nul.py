@@ -1,5 +1,5 @@
-"""Names from clients that contain a NUL: responses have the complete names, and no name is mistaken for the part before
-its NUL."""
+"""Tests names from clients that contain a NUL. Responses have the complete names, and no name is mistaken for the part
+before its NUL."""
 import json
 import os
 import unittest
@@ -65,7 +65,8 @@ class NamesWithNul(Case):
                  "{y}.", {"filter": ["y\0z"]})):
             with self.subTest(text):
                 r = self.request(**fields)
-                if len(r.inputs) == 2:  # A protobuf map has no order, so either order is right.
+                # A protobuf map has no order, so the message may name the inputs in either order.
+                if len(r.inputs) == 2:
                     with self.assertRaises(grpc.RpcError) as caught:
                         self.predict.Predict(r, timeout=30)
                     self.assertIn(caught.exception.details(),

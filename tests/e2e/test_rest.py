@@ -421,7 +421,7 @@ class LimitsTest(unittest.TestCase):
         status, _, body = server.ask("POST", PREDICT, b" " * 1000001)
         self.assertEqual(status, 429)
         self.assertIn("larger than --max_bytes_in_flight", body.decode())
-        # The first request is too large as tensors, the second too large as JSON text.
+        # The first request exceeds the limit as tensors, the second already as JSON text.
         for n in (200000, 400000):
             server.come_to_rest()
             status, _, body = server.ask("POST", PREDICT, b'{"inputs": [' + b"1," * n + b"1]}")
@@ -429,7 +429,7 @@ class LimitsTest(unittest.TestCase):
             self.assertIn("--max_bytes_in_flight", body.decode())
         server.come_to_rest()
         half = b'{"inputs": [' + b"1," * 200000
-        # The second request does not fit next to the first now, but may fit later.
+        # The second request exceeds the limit while the first is in memory, but may fit later.
         with server.connect() as s:
             s.sendall(head("POST", PREDICT, 600000) + half)
             wait_for(lambda: server.bytes_in_flight() >= 400000, "the other's body")

@@ -164,7 +164,7 @@ class Tls(unittest.TestCase):
                 if name:
                     context.load_cert_chain(self.folder.at(name + ".crt"),
                                             self.folder.at(name + ".key"))
-                # In TLS 1.3, a client learns only from its first read that it was refused.
+                # In TLS 1.3, a client learns only from its first read that the server has refused the handshake.
                 with self.subTest(name=name), self.assertRaises(OSError):
                     with server.connect(context) as s:
                         s.sendall(head("GET", MODEL))
@@ -229,7 +229,8 @@ class Tls(unittest.TestCase):
                         pass
                 s.close()
             with socket.create_connection(("127.0.0.1", server.rest_port)) as s:
-                with self.assertRaises(OSError):  # Sending a byte now and then does not extend the time limit.
+                # Sending single bytes at intervals does not extend the time limit of the handshake.
+                with self.assertRaises(OSError):
                     for byte in hello:
                         s.sendall(bytes([byte]))
                         time.sleep(0.02)
@@ -294,7 +295,7 @@ class Tls(unittest.TestCase):
                 steady.sendall(head("GET", MODEL))
                 self.assertEqual(test_rest.answer(steady)[0], 200)
                 answers += 1
-            # With n connections it is some n / 4; without a limit on handshakes per turn it was 5.
+            # For n connections, there are about n / 4 responses; without a limit on handshakes per turn, there were 5.
             self.assertGreater(answers, n / 10)
 
     def test_a_handshake_in_pieces_goes_on_as_they_come(self):

@@ -50,7 +50,7 @@ class Transport(unittest.TestCase):
             return everything(s)
 
     def refused(self, code, words, data):
-        """Checks that the server refuses with one complete response of its own and closes the connection."""
+        """Checks that the server refuses `data` with one complete response of its own and closes the connection."""
         got = self.raw(data)
         top, body = got.split(b"\r\n\r\n", 1)
         self.assertTrue(top.startswith(b"HTTP/1.1 %d " % code), got)
@@ -218,7 +218,7 @@ class Transport(unittest.TestCase):
                 s.sendall(top + b"1;" + b"a" * 100_000)
             self.assertTrue(everything(s).startswith(b"HTTP/1.1 400 "))
             time.sleep(1)
-        with self.server.connect() as s:  # The error is the same for a line that has not ended yet.
+        with self.server.connect() as s:  # An incomplete line must not use CPU time while the server waits for its end.
             s.sendall(top + b"1;" + b"a" * 200)
             time.sleep(1)
         self.assertLess(self.cpu_s() - start, 0.5 * SLOW)
@@ -227,7 +227,7 @@ class Transport(unittest.TestCase):
         top = self.post("Host: t", "Transfer-Encoding: chunked", body=b"")
         spaces = [b" "] * 65536
         self.refused(413, "more than 65536 chunks", top + chunked(spaces + [BODY]))
-        with self.server.connect() as s:  # The same number of chunks is allowed if the chunks are larger.
+        with self.server.connect() as s:  # The same number of chunks is permitted if each chunk is larger.
             s.sendall(top + chunked([b" " * 16] * 65536 + [BODY]))
             self.assertEqual(answer(s)[0], 200)
         with self.server.connect() as s:
@@ -251,7 +251,7 @@ class Transport(unittest.TestCase):
                 s.sendall(head("POST", PREDICT, len(BODY)) + BODY)
                 status, headers, _ = answer(s)
                 self.assertEqual((status, headers.get("connection")), (200, None))
-            # Responses that refuse a request keep the connection open as well.
+            # Responses that refuse a request keep the connection open, too.
             for path, body in (("/v1/models/x:predict", BODY), ("/nowhere", b"x" * 1000)):
                 s.sendall(head("POST", path, len(body)) + body)
                 self.assertEqual(answer(s)[0], 404)
@@ -295,7 +295,7 @@ class Transport(unittest.TestCase):
             status, _, body = self.server.ask("POST", PREDICT, bad, ["Content-Encoding: gzip"])
             self.assertEqual((status, json.loads(body)["error"]),
                              (400, "JSON Parse error: The document is empty"))
-        # Other content codings are ignored.
+        # Content codings other than gzip are ignored.
         self.assertEqual(self.server.ask("POST", PREDICT, BODY, ["Content-Encoding: br"])[0], 200)
 
     def test_a_bomb_takes_no_more_than_the_limit(self):
@@ -372,7 +372,7 @@ class Flags(unittest.TestCase):
         page = server.ask("GET", METRICS)[2].decode()
         self.assertRegex(page, r':request_count\{model_name="half_plus_two",status="INVALID_ARGUMENT"\} 3\n')
         self.assertNotIn("refused_body_cut_off", page)
-        with server.connect() as s:  # A body whose length is announced is refused in the same way.
+        with server.connect() as s:  # A body with a Content-Length is refused with the same status as a chunked one.
             s.sendall(head("POST", PREDICT, 20 * MEBI))
             s.sendall(b" " * (20 * MEBI))
             self.assertEqual(answer(s)[0], 413)
@@ -421,7 +421,7 @@ class Flags(unittest.TestCase):
                                  b"Content-Length: 0\r\n", b""), b"1\r\n \r\n")):
             with self.subTest(first=first):
                 self.trickle(server, first, piece)
-        with server.connect() as s:  # A client that sends nothing at all is cut off in the same way.
+        with server.connect() as s:  # A client that sends nothing is cut off as well.
             self.assertTrue(is_closed(s))
         wait_for(lambda: server.ask("POST", PREDICT, BODY)[0] == 200, "an answer")
 
@@ -442,7 +442,7 @@ class Memory(unittest.TestCase):
 
     def test_an_answer_beyond_the_budget_is_refused_by_name(self):
         self.assertEqual(self.fill(2 * MEBI)[0], 200)  # 12 MB of text
-        # The response does not fit into the budget, which the server notices while or before it writes the response.
+        # The responses exceed the budget, which the server detects either before or while it writes them.
         for n in (4 * MEBI - 700000, 20 * MEBI):
             self.server.come_to_rest()
             status, _, body = self.fill(n)
@@ -524,7 +524,8 @@ class Memory(unittest.TestCase):
                 s.sendall(head("GET", "/healthz", headers=["Connection: close"]))
                 self.assertEqual(answer(s)[0], 200)
                 wait_for(lambda: not set(os.listdir(descriptors)) - before, "the end of the connection")
-            time.sleep(0.2 * SLOW)  # The end of the connection arrives at a socket that the server no longer uses.
+            # Waits until the end of the connection is reported for a socket that the server no longer uses.
+            time.sleep(0.2 * SLOW)
             for _ in range(20):
                 self.assertEqual(server.ask("GET", "/healthz")[0], 200)
             for descriptor in (*copies, process):

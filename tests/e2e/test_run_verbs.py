@@ -1,4 +1,5 @@
-"""The messages of ./run when it neither builds nor runs anything, and single tests by name."""
+"""Tests the messages that ./run prints when it neither builds nor runs anything, and how it selects single tests by
+name."""
 import os
 import re
 import subprocess
@@ -18,8 +19,8 @@ class RunVerbs(Case):
             os.chmod(self.path(tool), 0o755)
 
     def run_verb(self, *arguments):
-        """Runs ./run and returns (exit status, standard output, standard error). No tool that builds or installs
-        may be called."""
+        """Runs ./run and returns (exit status, standard output, standard error). Fails if ./run has called a tool that
+        builds or installs."""
         done = subprocess.run([os.path.join(ROOT, "run"), *arguments], text=True, capture_output=True, timeout=60 * SLOW,
                               check=False, env=dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}"))
         self.assertFalse(os.path.exists(self.path("called")), arguments)

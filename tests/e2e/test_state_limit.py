@@ -1,5 +1,5 @@
-"""The variables and tables of a version have a memory limit: a request that would exceed it is refused by every API,
-the server's memory stays within the limit, and the next request succeeds."""
+"""Tests the memory limit of a version's variables and tables. A request that would exceed the limit is refused by every
+API, the server's memory stays within the limit, and the next request succeeds."""
 import json
 import unittest
 
@@ -228,7 +228,7 @@ def write_saving(folder, prefix):
 
 
 class RestoredAgain(Case):
-    """A checkpoint entry that is restored several times counts as many times as it is in memory."""
+    """Tests that a checkpoint entry that is restored several times is counted once for each copy in memory."""
 
     def serve(self, how):
         write_saving(self.path("saves", "1"), self.path("w"))

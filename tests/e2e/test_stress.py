@@ -1,6 +1,6 @@
-"""Twenty clients of every API send requests while versions, labels and a model are added and
-removed. Each response must be possible in its situation and right for the version that it names,
-each code that must occur does occur, and afterwards the server holds no more than before."""
+"""Twenty clients of every API send requests while versions, labels and a model are added and removed. Each response
+must be permitted in the situation of its request and correct for the version that it names, each required code must
+occur, and afterwards the server must hold no more resources than before."""
 import collections
 import http.client
 import json
@@ -25,7 +25,7 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
 ROUNDS = max(8, int(200 / SLOW))
 WAIT = 20 * SLOW
 VERSIONS = (1, 2, 3)
-# Number of weight bytes of each version: so many that a leak of one version is visible.
+# Number of weight bytes of each version, large enough that a leak of one version is visible.
 WEIGHT_BYTES = 1 << 20
 MAY_GROW_KB = 12 << 10
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
@@ -33,14 +33,14 @@ LABELS = ("stable", "canary")
 
 # The gRPC codes that may occur in each situation. Those that begin with ! must occur at least once.
 ALLOWED = {
-    "still": "!OK",  # requests of a model that is not changed
-    "latest": "!OK",  # requests of a model that always has at least one version
-    "version": "!OK !NOT_FOUND",  # requests of a version that is added and removed
-    # Requests of a version whose folder is moved away and back.
+    "still": "!OK",  # requests for a model that is not changed
+    "latest": "!OK",  # requests for a model that always has at least one version
+    "version": "!OK !NOT_FOUND",  # requests for a version that is added and removed
+    # Requests for a version whose folder is moved away and back.
     "version on disk": "!OK !NOT_FOUND",
-    # Requests of a label whose version may be about to be unloaded.
+    # Requests for a label whose version may be about to be unloaded.
     "label": "!OK !INVALID_ARGUMENT NOT_FOUND",
-    "coming": "!OK !NOT_FOUND",  # requests of a model that is added and removed
+    "coming": "!OK !NOT_FOUND",  # requests for a model that is added and removed
     # Versions that have ended remain in the status of the model.
     "coming, its states": "!OK NOT_FOUND",
     "no such model": "!NOT_FOUND",
@@ -61,8 +61,8 @@ ALLOWED_REST = {"no such signature": "!INVALID_ARGUMENT"}
 
 
 def write_model(folder, version):
-    """Writes a model y = 0.5 x + version, of a tensor or of Examples: the value shows which version
-    computed it."""
+    """Writes a model that computes `y = 0.5 x + version` from a tensor or from Examples, so that the value shows which
+    version computed it."""
     def build(g):
         g.placeholder("tf_example", "string")
         g.const("names", "string", [0])
@@ -123,7 +123,7 @@ class Seen:
 
 
 class Client:
-    """A thread that sends requests in sequence, in situations of its own choice."""
+    """A thread that sends requests in sequence, each in a random situation."""
 
     def __init__(self, clients, ask, pause=0.01):
         self.clients, self.ask, self.pause = clients, ask, pause

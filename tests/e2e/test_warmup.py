@@ -112,8 +112,8 @@ class Warmup(Case):
             self.assertEqual(self.warmed(server), {})
 
     def test_zeros_that_warm_up_leave_no_trace(self):
-        """The expected outputs are those of TensorFlow Serving, which runs no warm-up of its own: the first numbers of
-        a seed, and of a counter."""
+        """The expected outputs are those of TensorFlow Serving, which runs no warm-up of its own. They are the first
+        numbers of a seeded generator and the first values of a counter."""
         write_drawing(self.path("m", "1"))
         answers = []
         for flags in ((), ("--enable_model_warmup=false",), ("--specialise=off",)):

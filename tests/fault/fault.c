@@ -35,11 +35,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The linker defines both symbols. Addresses in reported stacks are relative to
+/* The linker defines __executable_start and _end. Addresses in reported stacks are relative to
  * __executable_start. */
 extern char __executable_start, _end;
 
-static struct fault_control *control; /* NULL: faults are off, and no call fails */
+static struct fault_control *control; /* NULL if faults are off, so that no call fails */
 static _Thread_local uintptr_t stack_low, stack_high;
 
 __attribute__((constructor)) static void fault_open(void)
@@ -64,7 +64,8 @@ static void note_stack_bounds(void)
     void *low = NULL;
     size_t n = 0;
 
-    /* Set even if the query of the stack's bounds fails, so that no thread repeats the query. */
+    /* stack_low is set even if the query of the stack's bounds fails, so that no thread repeats the
+     * query. */
     stack_low = 1;
     if (pthread_getattr_np(pthread_self(), &attr))
         return;
@@ -428,7 +429,7 @@ int __wrap_fcntl(int fd, int command, ...)
     if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
         FAIL(FAULT_DESCRIPTOR, EMFILE, -1);
     va_start(ap, command);
-    /* For commands without an argument, `value` is garbage that is ignored. */
+    /* For commands without an argument, `value` is indeterminate, and the kernel ignores it. */
     long value = va_arg(ap, long);
     va_end(ap);
     return __real_fcntl(fd, command, value);

@@ -68,7 +68,7 @@ PHASES = {  # Maps a phase to (flags of the server, method of Served that makes 
 
 
 def made_as(phase):
-    """Returns the options of a phase's server, besides its flags."""
+    """Returns the options of a phase's server that are not flags."""
     return {"small": phase.startswith("start"), "watched": phase == "drop",
             "secure": "secure" in phase or phase.startswith("start")}
 
@@ -108,7 +108,7 @@ class Report:
 
 
 class Campaign:
-    """Runs one phase with all its faults."""
+    """Runs one phase with each of its planned faults."""
 
     def __init__(self, args, report, control, served_module, phase):
         self.args, self.report, self.control = args, report, control
@@ -116,7 +116,7 @@ class Campaign:
         self.dice = random.Random(args.seed)
         self.kinds = tuple(args.kind or KINDS)
         self.served = None
-        self.expected_digits = None  # the response for digits that a process without faults gives
+        self.expected_digits = None  # the response of the model digits from a process without faults
         self.tuned = None  # path of the file that autotuning has written
         self.known = set()  # stacks whose calls another phase makes fail
 
@@ -135,7 +135,8 @@ class Campaign:
     # ---- which faults ----
 
     def targets(self, calls, found):
-        """Returns (description, arguments of arm) for each planned fault, with the most different calls first."""
+        """Returns (description, arguments of arm) for each planned fault. Faults in distinct functions come before
+        further faults in the same functions."""
         once, later, seen = [], [], set()
         found = [f for f in found if f[0] in self.kinds and f[1] not in self.known]
         self.dice.shuffle(found)
@@ -318,7 +319,7 @@ class Campaign:
             except AssertionError:
                 return False
             if self.control.fired()[0] and time.monotonic() > end - 50:
-                self.control.quiet()  # A server whose call always fails would retry it for ever.
+                self.control.quiet()  # If the call always failed, the server would retry it for ever.
             time.sleep(0.01)
         raise AssertionError("60 s: " + served.server.log()[-2000:])
 

@@ -29,11 +29,12 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
 from test_stress import CLASSIFY, REGRESS, write_model
 
 WAIT = 5 * SLOW
-# The memory limit for versions: what the server counts for one version, and up to half as much again. If the memory of
-# a version stays counted after the version has gone, there is no memory for the next version, and all later loads fail.
+# The memory limit for versions is the memory that the server counts for one version, plus up to half of that. If the
+# memory of a version stays counted after the version has gone, there is no memory for the next version, and all later
+# loads fail.
 VERSION_BYTES = 19 << 19
-# Memory limit of all runs together, small for the same reason as the limit for versions; idle plans may hold half of
-# it.
+# Memory limit of all runs together, so small that later runs fail if memory of a run stays counted. Idle plans may hold
+# half of it.
 RUNS_BYTES = 64 << 20
 CORE_THREADS = 2  # number of timer threads that gRPC core may start on its own
 # The only codes that a server may return for lack of memory, descriptors or disk space.
@@ -50,7 +51,7 @@ class Wrong(AssertionError):
 
 
 class Late(Wrong):
-    """No response has arrived in time."""
+    """No response has arrived within the time limit."""
 
 
 class Refused(Exception):
@@ -292,7 +293,7 @@ class Served:
         check("slipway_build_info" in page, True, "the end of the page of metrics")
 
     def rest_wrong(self):
-        """Errors that a client causes must still be reported to it as its own errors."""
+        """Invalid requests must still be refused with the errors of invalid requests."""
         for body, code in ((b"{", 400), (b'{"instances": ["a"]}', 400), (b'{"examples": []}', 400)):
             status, _, text = self.http("POST", "/v1/models/half_plus_two:predict", body)
             if status in REST_REFUSALS:
@@ -317,8 +318,8 @@ class Served:
         near(values(y), [v / 2 + (2 if model == "m" else self.addend()) for v in x], "Predict")
 
     def grpc_many(self):
-        """Sends more calls, each of which needs memory, than the server accepts at a time. The streams between them
-        stay open and take the memory that the calls release."""
+        """Sends more calls than the server accepts at a time, each of which needs memory. A Watch stream is opened
+        before each call; the streams stay open and take the memory that the calls release."""
         for _ in range(20):
             watch = self.health.Watch(health_pb2.HealthCheckRequest(service=""))
             watch.add_callback(lambda: None)

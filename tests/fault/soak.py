@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""`./run soak`: the clients of tests/e2e/test_stress.py, and rude clients, run against one server for an hour
-(--seconds), while versions, labels and models are added and removed. Laps end at quiet points: no memory may stay
-counted, the numbers of descriptors and threads must be those of the start, and resident memory must not grow from
-the middle third of the laps to the last by more than MAY_GROW_KB. Every answer must be possible in its situation,
-and every code that must occur does occur. The last line is "N passed, M failed", counting laps."""
+"""`./run soak`: the clients of tests/e2e/test_stress.py, and misbehaving clients, run against one server for an hour
+(--seconds), while versions, labels and models are added and removed. At the end of each lap, when the server is idle,
+no memory may stay counted, and the numbers of descriptors and threads must be those of the start. Resident memory must
+not grow from the middle third of the laps to the last third by more than MAY_GROW_KB. Every response must be permitted
+in the situation of its request, and every required code must occur. The last line is "N passed, M failed", counting
+laps."""
 import argparse
 import collections
 import gzip
@@ -50,8 +51,8 @@ def soak(seconds, n_laps, seed):
     from support import Server, wait_for  # pylint: disable=import-outside-toplevel
 
     class RudeClients(test_stress.Clients):
-        """The polite clients, and clients that send compressed or large bodies, abandon requests and responses, send
-        bytes that are not a request, or cancel calls."""
+        """The clients of test_stress.py, with further clients that send compressed or large bodies, abandon requests or
+        responses, send bytes that are not a request, or cancel calls."""
 
         def asks(self):
             return super().asks() + [self.compressed, self.large, self.large_grpc, self.half_a_request,
@@ -145,9 +146,9 @@ def soak(seconds, n_laps, seed):
                 i += 1
 
         def quiet(self):
-            """Returns what the idle server holds: descriptors, threads, kilobytes."""
+            """Returns the numbers of descriptors and threads and the resident kilobytes of the idle server."""
             wait_for(lambda: not gauges(self.server), lambda: f"gauges: {gauges(self.server)}", 20)
-            time.sleep(2.5)  # The server returns memory at most every two seconds.
+            time.sleep(2.5)  # the server returns memory to the system at most every two seconds
             return self.resources()
 
         def runTest(self):

@@ -5,10 +5,10 @@
  *   bytes held at the peak, beyond those held before   free_bytes + growth * size
  *   CPU seconds of the process                         free_s + us_per_byte * size / 1e6
  *
- * An input that makes a parser quadratic, or a few bytes that make it allocate gigabytes, are
- * findings like a crash. The times are those of the instrumented build (ASan, UBSan and coverage),
- * which is some 20 times slower than the release build. A first run on an empty input allocates the
- * data that persists, such as the table of ops.
+ * An input that makes a parser quadratic, or a short input that makes it allocate gigabytes, is
+ * reported like a crash. The times are those of the instrumented build (ASan, UBSan and coverage),
+ * which is about 20 times slower than the release build. A first run on an empty input allocates
+ * the data that persists, such as the table of ops.
  */
 #ifndef TESTS_FUZZ_COST_H
 #define TESTS_FUZZ_COST_H
@@ -22,8 +22,8 @@ struct fuzz_cost {
 };
 
 /*
- * Cost limits for text and binary parsers, which may make a structure of some hundred bytes from
- * two bytes of input and use the memory that every request has.
+ * Cost limits for text and binary parsers, which may make a structure of several hundred bytes from
+ * two bytes of input, in addition to the memory that every request uses.
  */
 #define FUZZ_PARSER                                                                                \
     {                                                                                              \

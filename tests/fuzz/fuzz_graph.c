@@ -157,7 +157,7 @@ static void fill_attrs(char *out, size_t capacity, const char *text, struct read
             snprintf(some, sizeof some, "%d", counts[next(r) % 10]);
         else if (*text == '?')
             snprintf(some, sizeof some, "%s", next(r) & 1 ? "true" : "false");
-        else if (*text == '2' && next(r) > 250) /* sometimes writes a count that is wrong */
+        else if (*text == '2' && next(r) > 250) /* sometimes writes a wrong count */
             some[0] = '3';
         for (const char *p = some; *p && n < last; p++)
             out[n++] = *p;

@@ -9,7 +9,7 @@
 #include "server/grpc/h2_frames.h"
 #include "tests/fuzz/cost.h"
 
-/* Below 4 KiB, so that a header block of several frames costs no budget. */
+/* MAX_BLOCK is below 4 KiB, so that a header block of several frames costs no budget. */
 enum { MAX_BLOCK = 4000 };
 
 const struct fuzz_cost fuzz_cost = FUZZ_PARSER;

@@ -10,8 +10,8 @@
 #include "server/inference/golden_compare.h"
 #include "tests/fuzz/cost.h"
 
-/* A few bytes may encode a tensor of equal elements, which the comparison decodes twice, each time
- * to at most 256 MB, which is MIN_BUDGET of golden_compare.c. */
+/* A few bytes may encode a tensor of equal elements. The comparison decodes such a tensor twice,
+ * each time to at most 256 MB (MIN_BUDGET of golden_compare.c). */
 const struct fuzz_cost fuzz_cost = {
     .free_bytes = 544 << 20, .growth = 512, .free_s = 20, .us_per_byte = 100};
 

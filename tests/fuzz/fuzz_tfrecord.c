@@ -1,5 +1,5 @@
-/* Reads a file of records, once with the checksums of the input, and once with correct checksums
- * around the complete input. */
+/* Reads the input as a file of records with its own checksums. Then writes the complete input as
+ * one record with correct checksums and reads it back. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the lengths of files, headers and functions: a file or function that needs more lines than its limit does two
-things. Each finding is printed on a line; the exit status is 1 if there are any.
+"""Checks the lengths of files, headers and functions, because a file or function that exceeds its limit probably has
+more than one purpose. Each finding is printed on a line; the exit status is 1 if there are any.
 
 The length of a function is from its first line to its closing brace, which clang-format puts in the first column.
 EXCEPTIONS names files and functions that may be longer, with the reason; an entry that is no longer needed is a finding
@@ -13,7 +13,7 @@ import sys
 from lint import ROOT, tracked
 
 FILE, HEADER, FUNCTION = 800, 250, 80
-EXCEPTIONS = {  # maps a path, or a path and a function, to the reason
+EXCEPTIONS = {  # maps a path, or a path and a function, to the reason why it may be longer
     "kernels/string/case_map.h": "a generated table",
 }
 C_FOLDERS = ("clients/", "kernels/", "proto/", "runtime/", "server/", "tests/")

@@ -32,7 +32,7 @@ BANNED = {"strcpy", "strcat", "sprintf", "strncpy", "strtok", "atoi", "alloca"}
 ONLY_IN_MAIN = {"getenv", "setlocale"}
 # Only proto/unpack.c, which checks the bytes first, may call this function.
 ONLY_IN_UNPACK = {"protobuf_c_message_unpack"}
-# runtime/base/checked.h has functions for these operations, and kernels must use those.
+# Kernels must use the functions of runtime/base/checked.h instead of these compiler builtins.
 NOT_IN_KERNELS = {f"__builtin_{how}_overflow" for how in ("add", "sub", "mul")}
 # Allocations of kernels that depend on data count against the limit of a run and are made by rt_scratch,
 # rt_run_alloc or kn_text_begin.

@@ -86,7 +86,7 @@ def rewritten(path, text, names, files):
 
 
 def changes(rules):
-    """Yields (path, text, rewritten text) of each file that the rules change."""
+    """Yields (path, text, rewritten text) of each file that the renaming rules change."""
     files = {rule.old: rule.new for rule in rules if "/" in rule.old}
     for path in tracked():
         names = {rule.old: rule.new for rule in rules if "/" not in rule.old and covers(rule.scopes, path)}

@@ -29,7 +29,7 @@ from ours import TIERS, Child, Died, Refusal  # noqa: E402
 def expected(results):
     """Returns TensorFlow's result in its recorded form: the code and message of a refusal, or the tensors."""
     if results is None:
-        return "ended"  # TensorFlow crashed, so anything that Slipway does without a crash is right
+        return "ended"  # TensorFlow crashed, so any result that Slipway returns without a crash is accepted
     kept = []
     for r in results:
         if isinstance(r, tuple):
@@ -40,7 +40,7 @@ def expected(results):
 
 
 def summary(dtype, shape, data):
-    """Returns the values of a tensor if they are few, otherwise None."""
+    """Returns the values of a tensor, or None if it holds strings or more than 64 values."""
     values = Tensor(dtype, shape, data).values()
     if len(values) > 64 or dtype == 7:
         return None

@@ -18,7 +18,7 @@ DTYPES = {
 }
 NUMBERS = {name: number for number, (name, _, _) in DTYPES.items()} | {"float16": 19}
 STRING = 7
-MAX_RANK = 8  # RT_MAX_RANK: op_runner accepts no tensor of a higher rank
+MAX_RANK = 8  # RT_MAX_RANK, the highest rank of a tensor that op_runner accepts
 
 
 def count(shape):

@@ -68,7 +68,7 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
 LOOSE = {"Empty": "is not initialised", "RandomUniform": "is random", "RandomUniformInt": "is random",
          "RandomStandardNormal": "is random"}
 
-# Ops that return their outputs in an order of their own, as TopK without `sorted` does too.
+# Ops that return their outputs in an order of their own. TopK without `sorted` is another such op.
 OWN_ORDER = {"LookupTableExport": "a table's rows are in its own order", "LookupTableExportV2": "a table's rows are in its own order"}
 
 # Ops in whose graphs elements that are NaN in TensorFlow are not compared.
@@ -102,9 +102,9 @@ def holds_both_zeros(case):
 def undefined(case):
     """Returns whether TensorFlow's result has no meaning, so that nothing is compared."""
     if any(n.op in ("ArgMax", "ArgMin") and n.attrs.get("Tidx") == ["type", 5] for n in case.nodes):
-        return True  # TensorFlow reads 32 bits where the tensor holds an int16.
+        return True  # TensorFlow reads 32 bits of an axis that is stored as an int16.
     if any("Pool" in n.op for n in case.nodes) and any(d >> 31 for t in tensors(case) for d in t.shape):
-        return True  # TensorFlow uses only the lower 32 bits of a dimension.
+        return True  # TensorFlow's pooling uses only the lower 32 bits of a dimension.
     if any(n.op in ("AvgPool3D", "MaxPool3D") and n.attrs.get("padding", [0, 0])[1] == b"SAME" and strides_exceed_windows(n)
            for n in case.nodes):
         return True  # Without oneDNN, which theirs.py turns off, TensorFlow shifts the windows by a negative padding.
@@ -115,7 +115,7 @@ def undefined(case):
         # recognised as equal depends on chance.
         return True
     stack = [n for n in case.nodes if n.op.startswith(("StackPush", "StackPop"))]
-    # No edge determines the order in which these nodes run.
+    # No edge determines the order in which several stack ops run.
     return sum(not any(i.startswith("^") for i in n.inputs) for n in stack) > 1
 
 
@@ -235,8 +235,8 @@ def lacks_values(case, node):
 
 
 def own_values(case, refused):
-    """Returns whether the values are compared between the tiers, but not with TensorFlow's values. `refused`: an
-    earlier step was refused."""
+    """Returns whether the values are compared between the tiers, but not with TensorFlow's values. `refused` states
+    whether an earlier step was refused."""
     if refused and any("Scatter" in n.op for n in case.nodes):
         return True  # Slipway and TensorFlow may apply different parts of an update before they refuse it.
     if any("ScatterNd" in n.op and rank_of_input(case, n, 1) == 1 for n in case.nodes):
@@ -258,9 +258,9 @@ def own_values(case, refused):
     if any(n.op == "SoftmaxCrossEntropyWithLogits" and weighs_by_infinity(case, n) for n in case.nodes):
         return True  # TensorFlow rounds a small loss to 0 before the multiplication, which then makes a NaN.
     if any(n.op == "RaggedTensorToTensor" and lacks_values(case, n) for n in case.nodes):
-        return True  # TensorFlow copies memory that lies behind the values.
+        return True  # TensorFlow copies memory beyond the end of the values.
     if any(n.op == "MaxPool3D" for n in case.nodes) and holds_nan(case):
-        # TensorFlow loses the NaN or the values before it, depending on how it divides channels into vectors.
+        # TensorFlow ignores the NaN or the values before it, depending on how it divides channels into vectors.
         return True
     if any(n.op == "Sign" for n in case.nodes) and holds_far_complex(case):
         return True  # TensorFlow flushes the reciprocal of the absolute value to 0 in some positions of a tensor.

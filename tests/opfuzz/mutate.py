@@ -18,8 +18,8 @@ INTEGERS = [3, 4, 5, 6, 9, 17, 22, 23]
 
 
 def one_of(rng, dtype, shape=()):
-    """Returns an interesting element of type `dtype`. `shape` is that of a related tensor, whose sizes are bounds of
-    indices."""
+    """Returns an element of type `dtype` that is likely to reveal a fault. `shape` is the shape of a related tensor;
+    indices are drawn near its dimensions."""
     if dtype == STRING:
         return rng.choice(STRINGS) if rng.random() < 0.9 else rng.randbytes(rng.randrange(40))
     if dtype in INTEGERS:

@@ -13,7 +13,7 @@ import time
 
 from case import DTYPES, STRING, Tensor, count, graph_def
 
-TIMES_OUT_S = 15  # time limit of a case; each run has a deadline of 2 s, so a case that takes this long has ignored it
+TIMES_OUT_S = 15  # time limit of a case; a case that reaches it has ignored the deadline of 2 s of its run
 MEMORY_MB = 256  # memory limit of a run in megabytes
 SUPPORT = pathlib.Path(__file__).resolve().parent.parent / "support"
 ENVIRONMENT = {

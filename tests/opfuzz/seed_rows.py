@@ -39,7 +39,7 @@ table("HashTable", "", fill="InitializeTable", shared_name="words")
 table("MutableHashTable", "")
 table("MutableHashTable", "", use_node_name_sharing=True)
 table("MutableHashTableOfTensors", "", values=t("int64", [2, 2], [1, 2, 3, 4]), value_shape=[2])
-# SaveV2 of a uint8 tensor writes a data file with exactly these bytes, which makes a word file without an op for it.
+# SaveV2 of a uint8 tensor writes a data file with exactly these bytes, which serves as a vocabulary file.
 TEXT = b"a 1\nb 2\n"
 WRITE = ("write", "SaveV2", [scalar("string", b"words"), s("x"), s(""), t("uint8", [len(TEXT)], list(TEXT))], {"dtypes": ["uint8"]})
 FILE = scalar("string", b"words.data-00000-of-00001")

@@ -29,7 +29,7 @@ class Child:
     def start(self):
         self.process = subprocess.Popen([self.python, os.path.abspath(__file__)], cwd=self.folder.name, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        self.read(300)  # Importing TensorFlow takes long on a busy machine.
+        self.read(300)  # importing TensorFlow takes a long time on a busy machine
 
     def stop(self):
         if self.process:
@@ -46,7 +46,7 @@ class Child:
         return pickle.loads(self.process.stdout.read(struct.unpack("<q", head)[0]))
 
     def ask(self, line):
-        """Sends a case as JSON; starts the child if it does not run."""
+        """Sends a case as JSON. Starts the child first if it is not running."""
         try:
             if self.process is None:
                 self.start()
@@ -139,7 +139,7 @@ def main():
                 for step in case.steps:
                     try:
                         fetched = [graph.as_graph_element(n) for n in step]
-                    # A name does not exist, so this step is refused, but the other steps still run.
+                    # A name in the step does not exist, so the step is refused, but the other steps still run.
                     except (KeyError, ValueError) as e:
                         results.append((3, f"{type(e).__name__}: {e}"[:500]))
                         continue

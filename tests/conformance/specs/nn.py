@@ -192,7 +192,7 @@ POOLS = [
 def pool(g, op):
     for dtype in REALS if op == "MaxPool" else FLOATS:
         if dtype in ("uint32", "uint64"):
-            continue  # The op's list of types lacks these types.
+            continue  # The op's list of types lacks uint32 and uint64.
         for x, k, s in POOLS:
             for padding in ("SAME", "VALID"):
                 yield Case(
@@ -299,7 +299,7 @@ def batch_norm(g, op):
             **how
         )
 
-    def reserved(case, theirs, ours):  # returns what TensorFlow returns with oneDNN
+    def reserved(case, theirs, ours):  # checks that the reserved outputs are those of TensorFlow with oneDNN
         empty = case.inputs[0].size == 0
         same = all(np.array_equal(a, np.zeros_like(b) if empty else b) for a, b in zip(ours, case.inputs[3:]))
         return None if same else "the reserved outputs are not the statistics"
@@ -331,7 +331,8 @@ def lrn(g, op):
         ]:
             for s in [(2, 3, 4, 7), (1, 1, 1, 1), (0, 2, 2, 3), (1, 2, 2, 20)]:
                 yield Case(num(g, dtype, *s), rtol=3e-3 if dtype == "float16" else 1e-5, **how)
-        # In TensorFlow, the band matrix spreads these special values to channels outside of their window.
+        # TensorFlow multiplies by a band matrix, which spreads NaN, infinite and very large values to channels outside
+        # of their window.
         for special in (np.nan, np.inf, -np.inf, 3e38):
             x = np.array(num(g, "float32", 2, 2, 3, 12))
             x[0, 0, 0, 3] = x[0, 1, 2, 0] = x[1, 1, 1, 11] = special

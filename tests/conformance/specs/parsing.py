@@ -373,7 +373,7 @@ def parse_single_sequence(g, op):
                             (ONE_SPARSE, sequence([("sf", v)], [("SI", feature_list(v))])),
                             (ONE_SPARSE, sequence([("sf", floats(1))], [("SI", feature_list(v, ints(3)))]))):
             case = which.case(op, scalar(data))
-            # The messages of the last two cases are not compared: only protobuf prints unknown fields.
+            # The messages of the last two cases are not compared, because only protobuf prints unknown fields.
             case.texts = i < len(wrong) - 2
             yield case
     yield ONE_DENSE.case(op, scalar(field(1, field(1, field(2, floats(1, 2)) + field(1, b"f")))))

@@ -174,7 +174,7 @@ def dense(g, op):
                                                   shared_name=f"dense{next(count)}", **attrs)
 
     def case(name, empty, deleted, default, steps, feeds, value="float32", ask=None, **attrs):
-        """`steps` are (op, keys, values); keys and values are indices of feeds."""
+        """Returns a case. Each of the `steps` is (op, keys, values), where keys and values are indices into `feeds`."""
         ask = feeds[0] if ask is None else ask
 
         def build(tf, *args):
@@ -217,7 +217,7 @@ def dense(g, op):
     yield case("vectors as keys", i64([0, 0]), i64([-1, -1]), f32(-5), [insert, export, remove], [pairs, f32([1, 2, 3, 4])], **small)
     yield case("values of unknown shape", i64(0), i64(-1), f32(-1), [insert, export], [i64([1, 2]), f32([1, 2])], value_shape="unknown", **small)
     yield case("vectors as values", i64(0), i64(-1), f32([-1, -2]), [insert, export], [i64([1, 2]), f32([[1, 2], [3, 4]])], value_shape=[2], **small)
-    # The buckets of a checkpoint, including empty buckets and one whose key was removed.
+    # A checkpoint's buckets, some of which are empty, and one of which is that of a removed key.
     saved = [i64([[0], [1], [-1], [3], [0], [0], [0], [0]]), f32([[0], [1], [2], [3], [0], [0], [0], [0]]), i64([1, 3, 5, 2]), i64([4, 11]), f32([4, 11]), i64([3]), f32([3])]
     load, more, less = ("import", 0, 1), ("insert", 3, 4), ("remove", 5, 0)
     # TensorFlow stores a key twice if it is inserted again after a bucket whose key was removed; no case tests this.
