@@ -1,7 +1,7 @@
 """Writes the counter model: make_counter.py [MODELS_DIR]
 
 A model with state: the signatures get, incr, incr_by (input delta) and reset each return the count. Needs tensorflow
-(PyPI). The result is committed; nothing needs this script to serve it.
+(PyPI). The result is committed, so serving it does not need this script.
 """
 import os
 import shutil

@@ -2,7 +2,7 @@
 
 A small convolutional net on scikit-learn's handwritten digits (1,797 real scans of 8 by 8 pixels, grey
 levels 0 to 16). 40 images are held out and written as request bodies next to the model, with their labels.
-Needs tensorflow and scikit-learn (PyPI). The result is committed; nothing needs this script to serve it.
+Needs tensorflow and scikit-learn (PyPI). The result is committed, so serving it does not need this script.
 """
 import json
 import os

@@ -45,7 +45,7 @@ struct cl_flag_set {
 struct cl_usage {
     const char *command;  /* "predict" */
     const char *synopsis; /* text that follows the command in its usage line */
-    const char *about;    /* text of `--help`: lines that end in \n */
+    const char *about;    /* text of `--help`, whose lines end in \n */
     int min_words, max_words;
     const struct cl_flag_set *sets;
     int n_sets;

@@ -48,10 +48,11 @@ struct cl_fault {
 };
 
 struct cl_result {
-    double seconds; /* duration of the measurement in nanoseconds */
+    double seconds; /* duration of the measurement */
     /* n_late is the number of requests that were sent more than 1 ms after they were due. */
     int64_t n_ok, n_failed, n_wrong, n_late;
-    /* `latency` is measured from the due time of a shot, `service` from the time it was sent. */
+    /* `latency` is measured from the time when a request was due, `service` from the time when it
+     * was sent. */
     struct cl_histogram *latency, *service;
     int n_faults;
     struct cl_fault faults[CL_MAX_FAULTS]; /* number of failed calls by status code */

@@ -17,7 +17,7 @@ bool cl_is_npy(struct rt_span file)
 /* ---- the header: a dict as Python prints it ---- */
 
 struct header {
-    char order, kind; /* byte order: '<' or '>'; kind: 'f', 'i', 'u', 'b', 'c', 'S' or 'U' */
+    char order, kind; /* byte order '<' or '>', and kind 'f', 'i', 'u', 'b', 'c', 'S' or 'U' */
     int64_t width;    /* element size that follows the kind, e.g. 4 in "<f4" */
     bool is_fortran;
     int rank;

@@ -136,7 +136,7 @@ class GrpcClient:
         try:
             answer = self._call(_PREDICTION + 'Predict', request, timeout)
         except Error:
-            # The next version of the model may have another signature.
+            # The next version of the model may have a different signature.
             self._signatures.pop((model, version, label), None)
             raise
         found, spec = self._understand(messages.read_predict, answer)
