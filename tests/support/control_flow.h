@@ -17,7 +17,7 @@ void cf_cond(struct small_graph *x);
 /* Adds the nodes of cf_cond with the predicate cf_flag, whose value is known when the plan is
  * made. */
 void cf_cond_of_flag(struct small_graph *x, bool value);
-/* Adds "flag", a PlaceholderWithDefault of `value` that nobody feeds. */
+/* Adds "flag", a PlaceholderWithDefault of `value` that is never fed. */
 void cf_flag(struct small_graph *x, bool value);
 
 /*

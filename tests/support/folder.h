@@ -3,7 +3,8 @@
 #ifndef TESTS_SUPPORT_FOLDER_H
 #define TESTS_SUPPORT_FOLDER_H
 
-/* Makes the temporary directory and returns its path. Only one may exist at a time. */
+/* Makes the temporary directory and returns its path. Only one such directory may exist at a
+ * time. */
 const char *folder_new(void);
 void folder_remove(void);                  /* removes the directory and its contents */
 const char *folder_path(const char *name); /* returns a path that is valid for the next few calls */

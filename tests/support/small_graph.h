@@ -37,7 +37,8 @@ void sg_ref_variable(struct small_graph *x);
 /* Prepares a callable. The first call of sg_prepare, sg_run, sg_number or sg_count opens the
  * session, which lacks nodes that are added later. `fetch` or `target` may be NULL. */
 struct rt_callable *sg_prepare(struct small_graph *x, const char *fetch, const char *target);
-/* Runs the graph and returns the status of the run, or that of making the plan if this fails. */
+/* Runs the graph and returns the status of the run, or the status of making the plan if that
+ * fails. */
 enum rt_status sg_run(struct small_graph *x, float feed, const char *fetch, struct rt_tensor *out);
 /* Runs the graph and returns the float or int32 scalar that is fetched, or 0 without a fetch. */
 float sg_number(struct small_graph *x, float feed, const char *fetch, const char *target);

@@ -26,7 +26,7 @@ enum { STATE_FIRST = 40 };
 enum state_mode {
     STATE_NODE_BY_NODE,
     STATE_COMPILED, /* a shape is compiled when it first runs */
-    /* As STATE_COMPILED, but the test prepares the writer's callable after the reader has run, as
+    /* Like STATE_COMPILED, but the test prepares the writer's callable after the reader has run, as
      * SessionRun may. */
     STATE_WRITER_COMES_LATE,
     STATE_N_MODES,

@@ -23,7 +23,7 @@ static void the_arithmetic_of_a_convolution_counts_all_sums(void **state)
     const struct rt_node conv = node_of("Conv2D");
     const struct rt_trace_output in[] = {of(RT_F32, 4, 2, 9, 9, 8), of(RT_F32, 4, 3, 3, 4, 6)};
     const struct rt_trace_output out =
-        /* A convolution of two groups: each filter reads 4 of the 8 channels. */
+        /* The convolution has two groups, so each filter reads 4 of the 8 channels. */
         of(RT_F32, 4, 2, 7, 7, 6);
     assert_true(rt_node_flops(&conv, in, 2, &out, 1) == 2.0 * (2 * 7 * 7 * 6) * (3 * 3 * 4));
     const struct rt_node depthwise = node_of("DepthwiseConv2dNative");

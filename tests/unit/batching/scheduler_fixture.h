@@ -68,8 +68,8 @@ void sched_end(struct world *w);
  * sched_drop frees it. */
 struct request *sched_submit_shaped(struct world *w, int rank, const int64_t *dim, float value,
                                     float step, int64_t deadline);
-/* Submits a request of `rows` rows of two numbers, all equal to `value`, or of a scalar if `rows`
- * is 0. */
+/* Submits a request with `rows` rows of two numbers, all equal to `value`, or with a scalar if
+ * `rows` is 0. */
 struct request *sched_submit(struct world *w, int64_t rows, float value, int64_t deadline);
 /* The `done` callback of an srv_job whose owner is a struct request: counts the request in
  * n_done. */
@@ -80,7 +80,7 @@ void sched_drop(struct request *r);
 /* Submits a request that occupies the only worker until sched_model.held is false, so that later
  * requests have to queue. Returns when it runs. */
 struct request *sched_block(struct world *w);
-/* Wait until n requests have completed, or until n runs have begun. The test fails if there are
+/* Waits until n requests have completed, or until n runs have begun. The test fails if there are
  * more than n. */
 void sched_wait_done(struct world *w, int n);
 void sched_wait_runs(int n);

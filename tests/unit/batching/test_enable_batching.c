@@ -1,4 +1,4 @@
-/* --enable_batching=true with TensorFlow Serving's batching parameters. */
+/* Tests --enable_batching=true with TensorFlow Serving's batching parameters. */
 #include "tests/unit/batching/scheduler_fixture.h"
 
 static void with_batching_on_every_signature_is_merged_up_to_the_files_size(void **state)

@@ -152,7 +152,7 @@ static void small_requests_do_not_wait_for_workers_that_are_at_long_ones(void **
 {
     (void)state;
     struct world *w = sched_begin(1, true, false);
-    /* The scheduler learns from the first request that the shape is quick. */
+    /* The scheduler learns from the first request that requests of this shape have a low cost. */
     struct request *first = sched_submit(w, 1, 1, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
     sched_wait_done(w, 1);

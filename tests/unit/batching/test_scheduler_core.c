@@ -117,7 +117,7 @@ static void what_queued_meanwhile_runs_together_in_order_up_to_the_row_limit(voi
     begin(&w, usual());
     for (int i = 0; i < 5; i++)
         put(&w, 0, 3, RT_NEVER, i);
-    /* Two jobs have 6 rows, and a third would make 9, which exceeds the limit of 8. */
+    /* Two jobs together have 6 rows. A third job would make 9, which exceeds the limit of 8. */
     struct srv_core_batch b = take(&w, 10, 0, 2);
     assert_int_equal(b.rows, 6);
     assert_int_equal(at(&w, b.jobs), 0);
@@ -516,7 +516,7 @@ static void a_batch_that_the_next_job_does_not_fit_waits_no_longer(void **state)
     put(&w, 0, 4, RT_NEVER, 10);
     put(&w, 0, 3, RT_NEVER, 11);
     take_none(&w, 12);
-    put(&w, 0, 2, RT_NEVER, 13); /* the job does not fit into the open batch, and opens another */
+    put(&w, 0, 2, RT_NEVER, 13); /* the job does not fit into the open batch, so it opens another */
     take(&w, 14, 0, 2);
     take_none(&w, 15);
     assert_int_equal(srv_core_next_timer(&w.core), 113);

@@ -1,5 +1,5 @@
-/* Memory planning (runtime/compile/memory_plan.c): offsets in the activation buffer for values
- * whose lifetimes are known. */
+/* Tests memory planning (runtime/compile/memory_plan.c), which computes offsets in the activation
+ * buffer for values whose lifetimes are known. */
 #include "tests/support/test.h"
 
 #include "runtime/compile/compile.h"

@@ -1,5 +1,5 @@
 /*
- * Specialisations for exact shapes (runtime/compile/specialise.c): they give the bits and the
+ * Tests specialisations for exact shapes (runtime/compile/specialise.c). They give the bits and the
  * errors of a run node by node, hold a bounded amount of memory, and are made only for shapes that
  * recur.
  */
@@ -283,7 +283,8 @@ static void what_is_kept_is_bounded(void **state)
     assert_true(tiers_specialisations(x) > 0 && tiers_specialisations(x) <= 64);
 }
 
-/* A session on the fixture's graph with given options, and its callable from "x" to one fetch. */
+/* A session on the fixture's graph with the given options, and its callable from "x" to one
+ * fetch. */
 struct opened {
     struct rt_session *session;
     struct rt_callable *call;

@@ -1,6 +1,6 @@
 /*
  * Runs every signature of the project's own models at batch sizes that change and recur.
- * Specialised it must give the bits that it gives node by node, and with fusion nearly the same
+ * Specialised runs must give the same bits as runs node by node, and fused runs nearly the same
  * numbers.
  */
 #include "tests/support/test.h"

@@ -1,4 +1,4 @@
-/* The compute pool that runs the shards of loops (runtime/exec/parallel.h). */
+/* Tests the compute pool that runs the shards of loops (runtime/exec/parallel.h). */
 #include "tests/support/test.h"
 
 #include <stdatomic.h>
@@ -226,7 +226,7 @@ static void an_idle_pool_uses_no_core(void **state)
     struct rt_parallel *p = rt_parallel_new(4, 4);
     rt_parallel_run(p, 4, nothing, NULL);
     struct timespec pause = {.tv_nsec = 50000000};
-    nanosleep(&pause, NULL); /* the helper threads go to sleep during this pause */
+    nanosleep(&pause, NULL); /* the helper threads go to sleep during the pause */
     const int64_t before = cpu_ns();
     pause.tv_nsec = 200000000;
     nanosleep(&pause, NULL);

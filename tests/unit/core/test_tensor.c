@@ -1,4 +1,4 @@
-/* Tensors, their buffers and strings, and the pools and budgets that limit their memory
+/* Tests tensors, their buffers and strings, and the pools and budgets that limit their memory
  * (runtime/core/tensor.h). */
 #include "tests/support/test.h"
 
@@ -366,7 +366,7 @@ struct tight {
     struct rt_budget budget;
     struct rt_pool *pool[TIGHT_POOLS];
     atomic_size_t out;
-    /* n_threads counts started threads and seeds the generator of each. */
+    /* n_threads is the number of started threads, and seeds the generator of each thread. */
     atomic_int n_given, n_beyond, n_threads;
 };
 

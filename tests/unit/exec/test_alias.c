@@ -58,7 +58,7 @@ static const struct form forms[] = {
     {"snapshot_behind", {6, 10, 14}},
     {"part_behind", {1, 3, 5}},
     {"product_behind", {6, 10, 14}},
-    /* outputs of control flow and of calls share the buffer */
+    /* Outputs of control-flow nodes and of calls also share the variable's buffer. */
     {"chosen", {10, 14, 18}},
     {"called", {10, 14, 18}},
     {"exit_sum", {24, 40, 56}},

@@ -1,7 +1,7 @@
 /*
- * TensorFlow 1 graphs with branches by Switch and Merge and loops by frames. Every test runs twice:
- * on the token executor (runtime/exec/exec_token.c), and in a session with fusion, where most of
- * these graphs are functionalised and need no token executor.
+ * Tests TensorFlow 1 graphs with branches by Switch and Merge and loops by frames. Every test runs
+ * twice: on the token executor (runtime/exec/exec_token.c), and in a session with fusion, where
+ * most of the graphs are functionalised and need no token executor.
  */
 #include "tests/support/control_flow.h"
 
@@ -72,9 +72,9 @@ static void a_loop_runs_until_its_condition_ends_it(void **state)
     assert_true(sg_number(x, 1, "w/exit", NULL) == 128);
 }
 
-/* The Merge waits for a NextIteration by a control edge and does not read it. This graph has no
- * cycle, because import accepts a cycle only through a Merge's inputs, and the plan still has to
- * order it. */
+/* The Merge waits for a NextIteration by a control edge and does not read its output. The graph has
+ * no cycle, because import accepts a cycle only through a Merge's inputs, but the plan must still
+ * order the two nodes. */
 static void a_merge_may_wait_for_a_next_iteration(void **state)
 {
     struct small_graph *x = *state;

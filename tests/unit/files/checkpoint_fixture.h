@@ -23,8 +23,8 @@ int ck_tear_down(void **state);
 
 /* Returns the checkpoint's entry with the given name, or NULL. */
 const struct rt_checkpoint_entry *ck_entry(const struct rt_checkpoint *c, const char *name);
-/* Reads a tensor and loads its bytes; if `slice` is not NULL, only that slice. The caller clears
- * t. */
+/* Reads a tensor and loads its bytes, or only the bytes of `slice` if that is not NULL. The caller
+ * clears t. */
 void ck_get(struct rt_checkpoint *c, const char *name, enum rt_dtype dtype, const char *slice,
             struct rt_tensor *t);
 /* Fails the test unless `c` has the tensors of CK_PLAIN with the same names and bytes. */

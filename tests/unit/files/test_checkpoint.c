@@ -1,4 +1,4 @@
-/* Checkpoints that TensorFlow wrote are read, and open ones are shared. */
+/* Tests that checkpoints that TensorFlow wrote are read, and that open checkpoints are shared. */
 #include "tests/unit/files/checkpoint_fixture.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Checkpoints that are written and merged must have the files that TensorFlow writes. */
+/* Tests that checkpoints that are written and merged have the files that TensorFlow writes. */
 #include "tests/unit/files/checkpoint_fixture.h"
 
 #include <unistd.h>

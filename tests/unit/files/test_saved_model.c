@@ -132,8 +132,8 @@ static char dir[64];
         assert_int_equal(system(command_), 0);                                                     \
     } while (0)
 
-/* Asserts that empty strings, which take much more memory when loaded than in the file, count in a
- * version's size as loaded. `dir` must hold a model. */
+/* Asserts that the loaded size of a version includes its empty strings, which take much more memory
+ * when loaded than in the file. `dir` must hold a model. */
 static void assert_strings_count_as_they_are_loaded(void)
 {
     const char *name = "empty";
@@ -194,7 +194,7 @@ static void a_directory_is_complete_only_with_all_its_files(void **state)
 }
 
 /* Each default value is a tensor of 40 MB that takes a few bytes in the file. One tensor is below
- * the limit, two together exceed it. */
+ * the limit, and two together exceed it. */
 static void defaults_share_one_limit(void **state)
 {
     (void)state;

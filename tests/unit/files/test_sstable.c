@@ -26,7 +26,7 @@ static void add_block(struct rt_bytes *table, const char *stored, size_t n, char
     rt_bytes_add(table, &crc, 4);
 }
 
-/* Returns a table of one data block with these stored bytes and this compression; the index has
+/* Returns a table of one data block with the given stored bytes and compression type. The index has
  * `times` entries for the block. */
 static struct rt_bytes table_with(const char *stored, size_t n, char type, int times)
 {

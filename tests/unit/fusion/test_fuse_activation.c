@@ -22,8 +22,8 @@ static void every_activation_joins_every_head(void **state)
             }
 }
 
-/* Variants of activations in other nodes than frameworks export, which need not be fused, and
- * expressions that resemble an activation but are not one. */
+/* Variants of activations that use other nodes than those that frameworks export, which need not be
+ * fused, and expressions that resemble an activation but are not one. */
 enum { MOST_NODES = 10 };
 static const struct variant {
     const char *what;
@@ -86,7 +86,7 @@ static const struct variant {
     {"a vector less the value", 0, {{"out", "Sub", "v head"}}},
     {"the value less a vector", 1, {{"out", "Sub", "head v"}}},
 };
-/* Adds the scalars that the variants read. */
+/* Scalars that nodes of the variants read. */
 static const struct {
     const char *name;
     double value;

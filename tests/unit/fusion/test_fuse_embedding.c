@@ -1,6 +1,6 @@
 /*
  * Sums and means of embedding rows become one node (runtime/fusion/fuse_embedding.c), whose outputs
- * are compared with the same graph without fusion.
+ * are compared with those of the same graph without fusion.
  */
 #include "tests/support/test.h"
 

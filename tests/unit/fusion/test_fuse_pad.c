@@ -49,7 +49,7 @@ static void padding_with_zeros_joins_a_convolution(void **state)
             fg_fetch(x, "out");
             fg_compare(x, c[i].fuses ? 2 : 1, c[i].pad);
         }
-    /* Another node reads the padded image, since it is fetched too. */
+    /* The padded image is also fetched, so the convolution is not its only reader. */
     const int64_t dim[] = {2, 9, 9, 20};
     fg_feed(x, "x", 4, dim);
     fg_node(x, "paddings", "Const", "", "dtype=int32 value=int32<4,2>:0,0,1,1,1,1,0,0");

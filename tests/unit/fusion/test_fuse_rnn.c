@@ -98,7 +98,8 @@ static enum rt_status ask_cores(struct rt_span graph, const char *fetch, const s
                                 struct rt_parallel *cores, struct rt_tensor *y, size_t *scratch,
                                 struct rt_error *err)
 {
-    /* In another session, autotuning could choose other kernels, whose bits might differ. */
+    /* In another session, autotuning could choose other kernels, whose outputs might have different
+     * bits. */
     const struct rt_session_options options = {
         .registry = test_registry, .parallel = cores, .tuning = {.no_autotune = true}};
     *y = (struct rt_tensor){0};

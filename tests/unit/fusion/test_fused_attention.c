@@ -1,7 +1,7 @@
 /*
- * Attention becomes one node (runtime/fusion/fuse_attention.c), whose output is compared with the
- * same graph without fusion. The feeds are queries, keys and values of shape [batch, length, heads,
- * depth], and a mask.
+ * Attention becomes one node (runtime/fusion/fuse_attention.c), whose output is compared with that
+ * of the same graph without fusion. The feeds are queries, keys and values of shape [batch, length,
+ * heads, depth], and a mask.
  */
 #include "tests/support/test.h"
 
@@ -248,7 +248,7 @@ static void compare(const struct form *f, const struct rt_tensor in[4], const ch
 }
 
 struct sizes {
-    /* Lengths of batch, queries, keys and heads; depths of keys and values. */
+    /* Batch size, numbers of queries, keys and heads, and depths of keys and values. */
     int64_t b, t, s, n, h, d;
     int mask_rank;
     int64_t mask[4];
@@ -292,8 +292,8 @@ static void every_form_is_one_node(void **state)
         }
 }
 
-/* The number of heads is no multiple of the number of cores, so the rows of a head are sharded
- * too. */
+/* The number of heads is not a multiple of the number of cores, so the rows of a head are also
+ * sharded. */
 static void heads_and_their_rows_are_shared_out(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /*
  * Layer and RMS normalisation become one node (runtime/fusion/fuse_norm.c), and multiplications by
- * 1 are removed (simplify_algebra.c). Outputs are compared with the same graph without fusion.
+ * 1 are removed (simplify_algebra.c). Outputs are compared with those of the same graph without
+ * fusion.
  */
 #include "tests/support/test.h"
 

@@ -1,6 +1,6 @@
 /*
- * Rotary position embedding becomes one node (runtime/fusion/fuse_rotary.c), whose outputs are
- * compared with the same graph without fusion, specialised and node by node.
+ * Rotary position embedding becomes one node (runtime/fusion/fuse_rotary.c). Its outputs,
+ * specialised and node by node, are compared with those of the same graph without fusion.
  */
 #include "tests/support/test.h"
 

@@ -1,5 +1,6 @@
 /* A softmax that is written as maximum, exponential, sum and quotient becomes one node
- * (runtime/fusion/fuse_softmax.c), whose output is compared with the graph without fusion. */
+ * (runtime/fusion/fuse_softmax.c), whose output is compared with that of the graph without
+ * fusion. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 
 static struct rt_error err;
 
-/* The details in which the graphs of these tests differ. */
+/* Details in which the graphs of the tests differ. */
 struct form {
     const char *max, *sum; /* axes of the maximum and of the sum, written as the value of a Const */
     const char *keep_max, *keep_sum; /* attribute keep_dims of the maximum and of the sum */

@@ -38,11 +38,11 @@ static const struct layer layers[] = {
     {"conv2d.line", "Conv2D", SAME, 4, {2, 10, 9, 32}, {1, 7, 32, 48}, {2, 10, 9, 48}},
     {"conv2d.line", "Conv2D", SAME, 4, {2, 10, 9, 32}, {7, 1, 32, 48}, {2, 10, 9, 48}},
     {"conv2d.onednn", "Conv2D", SAME, 4, {2, 13, 11, 20}, {3, 3, 20, 30}, {2, 13, 11, 30}},
-    /* oneDNN shards the work of this layer by rows */
+    /* oneDNN shards the work of the following layer by rows */
     {"conv2d.onednn", "Conv2D", SAME, 4, {1, 41, 41, 24}, {1, 1, 24, 160}, {1, 41, 41, 160}},
-    /* oneDNN shards the work of this layer by images */
+    /* oneDNN shards the work of the following layer by images */
     {"conv2d.onednn", "Conv2D", SAME, 4, {9, 11, 11, 24}, {1, 1, 24, 160}, {9, 11, 11, 160}},
-    /* oneDNN shards the work of this layer by channels */
+    /* oneDNN shards the work of the following layer by channels */
     {"conv2d.onednn", "Conv2D", SAME, 4, {1, 4, 4, 128}, {3, 3, 128, 264}, {1, 4, 4, 264}},
     /* some output rows lie in the padding, so their sums have no terms */
     {"conv2d.onednn", "Conv2D", PADDED, 4, {1, 0, 4, 8}, {1, 1, 8, 24}, {1, 3, 4, 24}},

@@ -120,7 +120,7 @@ static void a_body_counts_as_it_arrives_until_it_ends(void **state)
     assert_int_equal(f.uploads.held, 0);
     frame(HEADERS, 0, 7, 50);
     frame(DATA, 0, 7, 100);
-    frame(HEADERS, END_STREAM, 7, 50); /* these trailers end stream 7 */
+    frame(HEADERS, END_STREAM, 7, 50); /* the trailers end stream 7 */
     assert_int_equal(f.uploads.held, 0);
     frame(DATA, 0, 7, 100); /* stream 7 has ended, so its DATA is not counted */
     frame(HEADERS, END_STREAM, 9, 50);

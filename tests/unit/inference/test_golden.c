@@ -95,7 +95,8 @@ static enum rt_status answers(enum srv_api api, const char *got, size_t n_got, c
 
 #define TWO   "\x00\x00\x00\x40"
 #define THREE "\x00\x00\x40\x40"
-/* An entry in a response's outputs: a float [1] in float_val, or the same in tensor_content. */
+/* An entry in a response's outputs: a float [1] in float_val, or the same tensor in
+ * tensor_content. */
 #define TYPED(name, value)                                                                         \
     "\x0a\x13\x0a\x01" name "\x12\x0e\x08\x01\x12\x04\x12\x02\x08\x01\x2a\x04" value
 #define CONTENT(name, value)                                                                       \

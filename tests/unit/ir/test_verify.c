@@ -1,5 +1,5 @@
-/* The verifier of the compiler's graph (runtime/ir/verify.h) accepts a valid graph and finds each
- * fault that a test inserts. */
+/* Tests that the verifier of the compiler's graph (runtime/ir/verify.h) accepts a valid graph and
+ * finds each fault that a test inserts. */
 #include <string.h>
 
 #include "runtime/ir/verify.h"

@@ -159,7 +159,8 @@ static void the_cost_is_that_of_the_largest_execution(void **state)
     assert_float_equal(kn_conv_split_cost(&few, &one), products + 32 * elements, 1);
 }
 
-/* Executions of common convolutions end soon, however large the batch and the image are. */
+/* Tests that an execution of a common convolution does limited work, however large the batch and
+ * the image are. */
 static void a_large_convolution_is_interruptible(void **state)
 {
     const struct kn_conv_shape large = shape(64, 2048, 64, 64, 3, 1, 1);

@@ -518,7 +518,7 @@ static void a_strided_copy_is_the_plain_loop_for_every_size_and_order(void **sta
 static void fingerprints_are_those_that_models_were_trained_with(void **state)
 {
     (void)state;
-    /* The expected buckets are TensorFlow's for num_buckets = 1000000007. */
+    /* The expected buckets are those of TensorFlow for num_buckets = 1000000007. */
     static const struct {
         char fill;
         size_t n;

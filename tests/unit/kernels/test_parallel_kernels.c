@@ -62,7 +62,8 @@ static struct rt_tensor answer(struct fixture *x, struct rt_parallel *parallel,
     static const char *const feeds[] = {"x:0"}, *const fetches[] = {"y:0"};
     const struct rt_call_spec spec = {
         .feeds = feeds, .n_feeds = 1, .fetches = fetches, .n_fetches = 1};
-    /* In two sessions, autotuning might choose different kernels, whose bits may differ. */
+    /* In two sessions, autotuning might choose different kernels, whose outputs might have
+     * different bits. */
     const struct rt_session_options options = {
         .registry = x->ops, .parallel = parallel, .tuning = {.no_autotune = true}};
     struct rt_library *l = NULL;

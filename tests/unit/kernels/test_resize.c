@@ -106,7 +106,7 @@ static int64_t cpu_ms(void)
 static void a_run_ends_long_before_a_row_is_done(void **state)
 {
     (void)state;
-    for (int k = 0; k <= N_OPS; k++) { /* k = N_OPS stands for ResizeArea with one window */
+    for (int k = 0; k <= N_OPS; k++) { /* `k = N_OPS` stands for ResizeArea with one window */
         struct op_call c;
         const bool is_area = k == N_OPS;
         int64_t ms[2];

@@ -5,8 +5,8 @@
 #include "runtime/base/clock.h"
 #include "tests/support/op.h"
 
-/* Returns a SparseReorder of n rows with one index each: the numbers 0 to n - 1 in random order,
- * which are also the values. */
+/* Returns a SparseReorder of n rows with one index each. The indices are the numbers 0 to n - 1 in
+ * random order, and each value equals its index. */
 static struct op_call shuffled(int64_t n)
 {
     struct rt_tensor at = op_tensor(RT_I64, 2, (int64_t[]){n, 1}, NULL);

@@ -222,8 +222,8 @@ static void a_crop_without_a_position_lies_outside(void **state)
     op_clear(&c);
 }
 
-/* Tensors without elements whose other dimensions are as large as possible. The ops include at
- * least one of each family of kernels. */
+/* Tests tensors without elements whose other dimensions are as large as possible. The ops include
+ * at least one of each family of kernels. */
 static void enormous_shapes_without_elements_are_survived(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* Branches of TensorFlow 1 whose predicate is known when the plan is made
- * (runtime/passes/dead_branches.c): the branch that cannot be taken leaves the plan, and the
- * outputs are those of the original graph. In these graphs the predicate is a "flag" that nobody
- * feeds. */
+ * (runtime/passes/dead_branches.c). The branch that cannot be taken leaves the plan, and the
+ * outputs are those of the original graph. In these graphs the predicate is a "flag" that is never
+ * fed. */
 #include "tests/support/control_flow.h"
 
 static void a_default_that_nobody_feeds_leaves_no_branch(void **state)

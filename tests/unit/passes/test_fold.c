@@ -1,4 +1,4 @@
-/* Tests constant folding (runtime/passes/constant_evaluation.c): little work may be done when the
+/* Tests constant folding (runtime/passes/constant_evaluation.c). Little work may be done when the
  * plan is made, and work that exceeds the limits on time and memory is left to the runs. */
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* Branches of TensorFlow 1 become If nodes with subgraphs (runtime/passes/functionalise.c): no
- * Switch and no Merge is left in the plan, and the outputs are those of the original graph. */
+/* Tests that branches of TensorFlow 1 become If nodes with subgraphs
+ * (runtime/passes/functionalise.c). No Switch and no Merge is left in the plan, and the outputs are
+ * those of the original graph. */
 #include "tests/support/control_flow.h"
 
 static void a_branch_becomes_one_node(void **state)

@@ -1,5 +1,6 @@
-/* Loops of TensorFlow 1 become While nodes with subgraphs (runtime/passes/functionalise_loop.c): no
- * frame is left in the plan, and the outputs are those of the original graph. */
+/* Tests that loops of TensorFlow 1 become While nodes with subgraphs
+ * (runtime/passes/functionalise_loop.c). No frame is left in the plan, and the outputs are those of
+ * the original graph. */
 #include "tests/support/control_flow.h"
 
 #include <math.h>

@@ -116,8 +116,8 @@ static void pieces_at_every_level_cost_what_the_bytes_do(void **state)
     rt_bytes_clear(&name);
 }
 
-/* Two bytes of a message may become a struct of hundreds. The memory for a message is limited to 16
- * MB plus 64 bytes per byte of the message. */
+/* Two bytes of a message may become a struct of hundreds of bytes. The memory for a message is
+ * limited to 16 MB plus 64 bytes per byte of the message. */
 static void a_message_does_not_grow_without_limit(void **state)
 {
     (void)state;

@@ -189,8 +189,8 @@ static void the_16_bit_floats_round_once_and_come_back(void **state)
     assert_int_equal(rt_bfloat_from(1e300), 0x7f80);
     /* The number is halfway between two bfloat16 numbers and is rounded to the even one. */
     assert_int_equal(rt_bfloat_from(1.00390625), 0x3f80);
-    /* The number is just above halfway between two bfloat16 numbers; rounded to a float first, it
-     * would be halfway. */
+    /* The number is just above halfway between two bfloat16 numbers. If it were rounded to a float
+     * first, it would lie exactly halfway. */
     assert_int_equal(rt_bfloat_from(nextafter(1.00390625, 2)), 0x3f81);
 
     struct request r;
@@ -539,7 +539,8 @@ static void a_nested_value_ends_where_its_brackets_do(void **state)
         for (size_t b = 0; b < sizeof behind / sizeof *behind; b++)
             for (size_t shift = 0; shift < 8; shift++) {
                 const size_t length = strlen(values[v]), n = shift + length + strlen(behind[b]);
-                /* The text fills its memory, so that a sanitizer reports reads beyond it. */
+                /* The text fills its allocation exactly, so that a sanitizer reports reads beyond
+                 * it. */
                 unsigned char *text = malloc(n + 1);
                 assert_non_null(text);
                 snprintf((char *)text, n + 1, "%.*s%s%s", (int)shift, "        ", values[v],

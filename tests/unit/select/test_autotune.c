@@ -257,7 +257,7 @@ static void a_filter_that_tiles_are_too_inexact_for_is_summed_directly(void **st
 {
     struct fixture *x = *state;
     struct rt_callable *c;
-    x->first_weight = 3e38f; /* with this weight, Winograd's transforms would overflow a float */
+    x->first_weight = 3e38f; /* a weight for which Winograd's transforms would overflow a float */
     x->fastest = "conv2d.winograd4";
     struct rt_session *s = session(x, &c);
     struct rt_tensor y = run(x, c, 1, 12);

@@ -95,7 +95,7 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
 }
 
 /* Loads a model, and cancels the load in call number `at` of can_never. If `at` is 0, the load is
- * cancelled before it begins; if -1, never. */
+ * cancelled before it begins; if `at` is -1, it is not cancelled. */
 static enum rt_status load_until(int at, struct rt_registry *all, struct rt_model **m)
 {
     const struct rt_model_options options = {

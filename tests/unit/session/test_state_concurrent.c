@@ -12,9 +12,9 @@ struct crowd {
     atomic_int n_written; /* number of writes whose runs have ended */
 };
 
-/* Reads a state again and again. Each value must be at least the value that had been written when
- * the call began, at most the last value that is ever written, and at least the value that this
- * thread read before. */
+/* Reads a state repeatedly. Each value must be at least the value that had been written when the
+ * call began, at most the last value that is ever written, and at least the value that this thread
+ * read before. */
 static void *read_all(void *arg)
 {
     struct crowd *c = arg;

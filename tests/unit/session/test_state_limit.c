@@ -293,8 +293,8 @@ static void tables_count_what_they_hold(void **state)
     const int64_t inserted = number(s, "u_size:0");
     assert_true(inserted > 1000000 && inserted < 20000000);
     assert_true(held(s) <= STATE_LIMIT);
-    /* A refused import leaves the pairs in the table unchanged. An import whose pairs fit into the
-     * place of the old ones needs no further memory. */
+    /* A refused import leaves the pairs in the table unchanged. An import that needs no more memory
+     * than the pairs that it replaces is accepted. */
     refused(s, "u_import", 20000000, 0);
     assert_int_equal(number(s, "u_size:0"), inserted);
     runs(s, "u_import", (int)inserted, 0);
@@ -341,7 +341,8 @@ static void weights_that_are_replaced_raise_the_limit(void **state)
     assert_non_null(b);
     b->kind = RT_BUF_LAZY;
     const struct rt_tensor weights = {.dtype = RT_F32, .rank = 1, .dim = {1250}, .buf = b};
-    /* A second reference to the buffer, as in a plan that holds the weights in memory. */
+    /* The test holds a second reference to the buffer, like a plan that holds the weights in
+     * memory. */
     rt_buffer_ref(b);
     rt_state_replaced(&s, &weights);
     assert_int_equal(rt_pool_hold(s.pool, 5000, 0, "a test", &err), RT_RESOURCE_EXHAUSTED);

@@ -1,5 +1,5 @@
 /*
- * Random nodes have generators, which are state too: calls that run in sequence or concurrently
+ * Tests the generators of random nodes, which are state. Calls that run in sequence or concurrently
  * draw from one sequence, in every mode of tests/support/state_graph.h.
  */
 #include "tests/support/state_graph.h"

@@ -1,4 +1,5 @@
-/* Tests the life cycle of versions: loaded, served, replaced, retried, freed, and reported. */
+/* Tests the life cycle of versions: how they are loaded, served, replaced, retried, freed and
+ * reported. */
 #include "tests/unit/versions/manager_fixture.h"
 
 #include <unistd.h>
