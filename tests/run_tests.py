@@ -159,7 +159,8 @@ def end_to_end(tally, preset, slow, env=None, how="", only=None):
     say(f"{preset}: {how}{len(files)} files of end-to-end tests")
     command = [sys.executable, "tests/e2e/run.py", f"build/{preset}"]
     env = dict(env or {}, SLIPWAY_SLOW=str(slow))
-    run(command + ["no file"], env)  # Generates the protobuf modules once, before several files need them.
+    # Generates the protobuf modules once, before several test files need them at the same time.
+    run(command + ["no file"], env)
 
     def one(name):
         return name, timed(run, command + [name], env, timeout=2 * ONE_RUN_S)
@@ -188,7 +189,7 @@ def container(tally):
 
 
 def fuzz(tally, seconds=None, only=()):
-    """Runs each fuzz target over its corpus for some seconds. New inputs go to build/, not into the tree."""
+    """Runs each fuzz target over its corpus for a few seconds. New inputs go to build/, not into the tree."""
     if not build(tally, "fuzz", "fuzzers"):
         return
     folder = os.path.join(ROOT, "build", "fuzz", "tests", "fuzz")

@@ -21,8 +21,8 @@ import tempfile
 
 import bench
 
-# Two-sided 95 % points of Student's t distribution by degrees of freedom. For other degrees of freedom the largest
-# one below them is used.
+# Two-sided 95 % points of Student's t distribution by degrees of freedom. If a number of degrees of freedom is missing,
+# the largest number below it is used.
 STUDENT = {4: 2.776, 6: 2.447, 8: 2.306, 10: 2.228, 12: 2.179, 14: 2.145, 16: 2.120, 19: 2.093, 24: 2.064, 29: 2.045}
 
 

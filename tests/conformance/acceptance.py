@@ -27,8 +27,8 @@ import spec as spec_module
 from run import Refusal
 from spec import Case, Const, Graph, np
 
-SCANNED = 40  # seeds are chosen from this number of cases of each specification
-# For cases that have a graph of their own, the number of seeds is multiplied by this, because the graphs differ.
+SCANNED = 40  # number of cases of each specification from which seeds are chosen
+# Factor by which the number of seeds is multiplied for cases that have a graph of their own, because the graphs differ.
 SEEDS_OF_GRAPHS = 4
 GRAPHS_PER_SESSION = 20  # a session holds a limited number of plans, and one graph may need eleven
 TIME_LIMIT_S = 20
@@ -361,7 +361,7 @@ def check_op(tf, runners, spec, n_seeds, alone):
         if problem and ("we died" in problem or not is_known(spec.op, text)):
             wrong[text, re.sub("[0-9]+", "#", problem)].append(f"{how}: {case}: {problem}")
 
-    # An input that TensorFlow's kernel refuses must be refused as a constant too, either in the run or when the graph
+    # An input that TensorFlow's kernel refuses must also be refused as a constant, either in the run or when the graph
     # is loaded.
     consts = [(text, const, a) for (text, _, const), a in zip(wanted, theirs) if const is not None]
     asked = [(text, case, a, "fed") for (text, case, _), a in zip(wanted, theirs)] + [(*c, "constant") for c in consts]

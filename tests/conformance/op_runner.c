@@ -44,7 +44,7 @@ enum { MOST = 256 };
 /* Settings that the command-line arguments give. */
 struct settings {
     struct rt_tuning tuning;
-    size_t memory_bytes; /* memory_bytes 0 means no limit */
+    size_t memory_bytes; /* 0 means no limit */
     int64_t deadline_ns; /* time limit, counted from the start of a run; 0 means no deadline */
     bool measures_memory;
 };

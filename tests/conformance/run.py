@@ -246,7 +246,7 @@ def compare_arrays(theirs, ours, ulps=0, rtol=0, atol=0, signs=True):
         flat = [np.stack([x.real, x.imag]).astype(part) for x in (theirs, ours)]
         if ulps or rtol or atol:
             # Both parts of a complex number are compared relative to its magnitude, because a part may be tiny only
-            # since large numbers cancelled.
+            # because large numbers cancelled.
             size = np.abs(theirs).astype(np.float64)
             with np.errstate(all="ignore"):
                 close = np.abs(theirs - ours) <= ulps * np.spacing(size.astype(part)) + rtol * size + atol

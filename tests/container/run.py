@@ -173,7 +173,7 @@ class Container:
 
     @property
     def pid(self):
-        """Returns the process id of the container's process 1, as seen from outside."""
+        """Returns the process id, in the namespace of this script, of the container's process 1."""
         path = f"/proc/{self.unshare.pid}/task/{self.unshare.pid}/children"
         with open(path, encoding="ascii") as file:
             children = file.read().split()

@@ -1,4 +1,4 @@
-"""Shared helpers of end-to-end tests of the gRPC side: a client, a case that starts servers, HTTP/2 by hand, and
+"""Shared helpers of the end-to-end tests of gRPC: a client, a test case that starts servers, hand-written HTTP/2, and
 certificates."""
 import json
 import os

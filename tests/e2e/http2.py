@@ -60,7 +60,7 @@ class Block:
         return "?" if huffman else self.data[self.at - n:self.at].decode("latin-1")
 
     def fields(self):
-        """Returns {name: value} for the headers whose values are not in the static table."""
+        """Returns {name: value} for the headers whose values are not in HPACK's static table."""
         found = {}
         while self.at < len(self.data):
             first = self.data[self.at]
@@ -139,8 +139,8 @@ class Connection:
         self.socket.sendall(data)
 
     def begin(self, path, body=b"", end=False, headers=()):
-        """Opens a stream with its headers, `headers` and `body`, which may be a part of the request. Returns the stream
-        id."""
+        """Opens a stream. Sends `headers` in addition to the usual headers, and `body`, which may be a part of the
+        request. Returns the stream id."""
         stream = self.next_stream
         self.next_stream += 2
         self.send(self.headers_of(path, stream, more=headers) + (self.data_of(stream, body, end)

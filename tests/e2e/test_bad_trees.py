@@ -1,5 +1,5 @@
-"""Version directories that hold links or too many files, or that never stop changing: usable
-versions are served, the others are refused with the reason, and no other model waits for them."""
+"""Tests version directories that hold links or too many files, or that never stop changing. Usable versions are served,
+the others are refused with the reason, and no other model waits for them."""
 import json
 import os
 import re
@@ -52,8 +52,8 @@ class BadTrees(Case):
             self.assertEqual(server.get("/readyz")[0], 200)
 
     def test_files_behind_kubernetes_links_are_served(self):
-        """A version's directory may be a Kubernetes ConfigMap: ..data is a link to a directory, and
-        is replaced by a link to another directory."""
+        """A version's directory may be a Kubernetes ConfigMap, in which ..data is a link to a directory and is later
+        replaced by a link to another directory."""
         for name, source in (("..2024", PLUS_3), ("..2025", PLUS_2)):
             self.put(f"models/m/.new/{name}", source)
         os.symlink("..2024", self.path("models/m/.new/..data"))

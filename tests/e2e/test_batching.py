@@ -1,4 +1,4 @@
-"""Batching with --enable_batching and its parameters, over REST and gRPC."""
+"""Tests batching with --enable_batching and its parameters, over REST and gRPC."""
 import base64
 import json
 import os
@@ -173,7 +173,7 @@ class Batched:
         return [answer for _, answer in answers]
 
 
-# A batch waits for its fourth row so long that, even on a slow machine, it is clear whether a request waited.
+# A batch waits for its fourth row long enough to show, even on a slow machine, whether a request waited.
 WAITS = "max_batch_size { value: 4 } batch_timeout_micros { value: 60000000 } "
 AT_ONCE = 30
 
@@ -244,8 +244,8 @@ class Sizes(Case):
         with Batched(self, "max_batch_size { value: 8 } allowed_batch_sizes: 3 "
                            "allowed_batch_sizes: 8 batch_timeout_micros { value: 300000 }") as b:
             self.assertEqual(b.outputs(("rows", [[0.0]])), [[[3.0]]])
-            # Two requests that do not end up in the same batch are each padded to three rows, so both are sent again
-            # until they do.
+            # If the two requests are not in the same batch, each is padded to three rows, and both are sent again until
+            # they share a batch.
             wait_for(lambda: b.outputs(("rows", [0.0] * 2), ("rows", [0.0] * 2)) == [[8.0] * 2] * 2,
                      "two in one batch")
             self.assertEqual(b.outputs(("double", [1.0, 2.0])), [[2.0, 4.0]])

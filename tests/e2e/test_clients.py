@@ -1,4 +1,5 @@
-"""The clients: the subcommands that talk to a server, the example of the C library, and the Python package."""
+"""Tests the clients, which are the subcommands that talk to a server, the example of the C library, and the Python
+package."""
 import json
 import os
 import shutil
@@ -277,7 +278,8 @@ class Commands(Asked):
         self.bad("NOT_FOUND", "bench", "nobody", "--server", self.grpc)
 
     def test_a_stall_shows_in_an_open_loop(self):
-        """If a server stalls for a while, a client that sends at a fixed rate must measure the requests that waited."""
+        """If a server stalls temporarily, the latencies that a client with a fixed rate measures must include the wait
+        of the delayed requests."""
         with socket.socket() as slow:
             slow.bind(("127.0.0.1", 0))
             slow.listen()

@@ -14,11 +14,10 @@ import http2
 from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-ROWS = 8000  # number of images per request, so large that a request takes some time
+ROWS = 8000  # number of images per request, large enough that a request takes some time
 WAIT = 60 * SLOW
-# A request that was sent a shorter time ago may not have reached the server yet. The time is at
-# least JUST_SENT_S, and at least some round trips of small requests, because threads of a client
-# send late on a busy machine.
+# A request that was sent this many seconds before the order to stop, or later, may not have reached the server. The
+# limit is also at least JUST_SENT_TRIPS round trips of small requests, because busy clients send late.
 JUST_SENT_S = 0.4 * SLOW
 JUST_SENT_TRIPS = 3
 # The number of requests that must have reached the server before it is told to stop, so that the
@@ -32,7 +31,7 @@ class Load:
     response."""
 
     def just_sent_s(self):
-        """Returns how long a request is assumed to take at most to reach the server."""
+        """Returns the longest time that a request is assumed to take to reach the server."""
         return max(JUST_SENT_S, JUST_SENT_TRIPS * self.slowest_small_s)
 
     def come_by_now(self):
@@ -174,9 +173,8 @@ def half_plus_two(n):
 
 
 class Frozen(Case):
-    """The server gets no CPU time while requests arrive and it is told to stop. All requests that
-    are in its sockets at that time are regarded as sent before, no matter how late the server
-    reads them."""
+    """The server gets no CPU time while requests arrive and it is told to stop. All requests that are in its sockets at
+    that time count as sent before the order to stop, no matter how late the server reads them."""
 
     def setUp(self):
         super().setUp()

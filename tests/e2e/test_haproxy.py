@@ -1,5 +1,5 @@
-"""docker/haproxy.cfg, unchanged, balances two servers that are restarted in turn and swap versions
-under constant load over REST and gRPC: no request fails."""
+"""Tests docker/haproxy.cfg, unchanged, with two servers that are restarted in turn and swap versions under constant
+load over REST and gRPC. No request may fail."""
 import csv
 import http.client
 import io

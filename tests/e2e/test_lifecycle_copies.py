@@ -95,7 +95,7 @@ def slowly_with_the_graph_last(m):
 def out_of_order_with_the_index_last(m):
     for name in (PB, DATA):
         m.copy_slowly(name, 2)
-    m.pause(1.6)  # The files do not change any more, but the index is missing.
+    m.pause(1.6)  # the files no longer change, but the index is missing
     m.copy(INDEX)
     m.comes()
 
@@ -288,7 +288,7 @@ def the_base_path_goes_away_for_a_while(m):
     os.rename(m.path, m.aside)
     end = time.monotonic() + 2.5
     while time.monotonic() < end:
-        # Any response is accepted: the folder determines whether the model exists.
+        # any response is accepted, because the folder determines whether the model exists
         m.server.request(f"/v1/models/{m.name}")
         time.sleep(0.1)
     os.rename(m.aside, m.path)

@@ -1,4 +1,4 @@
-"""The metrics page: Prometheus's own parser reads it, its counts match the requests, and it has
+"""Tests the metrics page. Prometheus's own parser must read it, its counts must match the requests, and it must have
 every metric that the dashboard uses."""
 import json
 import math

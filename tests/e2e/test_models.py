@@ -1,5 +1,5 @@
-"""Real models from models/: digits over both APIs, a counter with state, and files that are damaged while their version
-is served."""
+"""Tests real models from models/: digits over both APIs, a counter with state, and files that are damaged while their
+version is served."""
 import concurrent.futures
 import glob
 import json
@@ -188,7 +188,7 @@ class HarmedFiles(Case):
 
 
 class Goldens(Case):
-    """Models whose expected outputs TensorFlow computed (tests/goldens/models/make.py)."""
+    """Tests models whose expected outputs TensorFlow computed (tests/goldens/models/make.py)."""
 
     def compare(self, want, got):
         self.assertEqual(set(want), set(got))

@@ -1,4 +1,4 @@
-"""The REST API of a running server: TensorFlow Serving's responses, and malicious clients."""
+"""Tests the REST API of a running server: TensorFlow Serving's responses, and malicious clients."""
 import gzip
 import json
 import os
@@ -280,7 +280,7 @@ class RestTest(unittest.TestCase):
             status, got = ask(MODEL + ":regress", json.dumps(
                 {"examples": [{"x": v} for v in rows]}).encode())
             self.assertEqual(status, 400)
-            for _ in range(5):  # These clients disconnect without waiting for the response.
+            for _ in range(5):  # Some clients disconnect without waiting for the response.
                 with server.connect() as s:
                     s.sendall(head("POST", PREDICT, len(body)) + body)
             self.assertEqual(ask(PREDICT, body), (200, {"predictions": want}))

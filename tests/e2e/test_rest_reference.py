@@ -1,4 +1,5 @@
-"""TensorFlow Serving's responses over REST, section by section: routes, codes, messages, JSON in both directions."""
+"""Tests TensorFlow Serving's responses over REST, section by section: routes, codes, messages, JSON in both
+directions."""
 import base64
 import json
 import math
@@ -284,7 +285,7 @@ class Predict(Reference):
 
 class Values(Reference):
     def same(self, dtype, text):
-        """Returns the response to `text` in row form, as the text between the brackets."""
+        """Returns the response to `text` in row form, without the brackets around its predictions."""
         body = self.raw("types", b'{"signature_name": "%s", "instances": [%s]}'
                         % (dtype.encode(), text.encode()))
         start, end = b'{\n    "predictions": [', b"\n    ]\n}"

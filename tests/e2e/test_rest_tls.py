@@ -1,4 +1,4 @@
-"""REST over TLS: valid and invalid certificates, clients with and without a certificate, slow handshakes."""
+"""Tests REST over TLS: valid and invalid certificates, clients with and without a certificate, slow handshakes."""
 import contextlib
 import gzip
 import http.client

@@ -1,4 +1,4 @@
-"""HTTP from well-behaved and misbehaving clients: limits, unusual requests, compression, CORS, slow clients."""
+"""Tests HTTP from well-behaved and misbehaving clients: limits, unusual requests, compression, CORS, slow clients."""
 import contextlib
 import ctypes
 import gzip
@@ -82,8 +82,8 @@ class Transport(unittest.TestCase):
                      self.post("Host: t", "Transfer-Encoding: gzip, chunked"))
 
     def test_lengths_that_are_no_numbers(self):
-        # libmicrohttpd itself refuses these values before it calls a callback, and sends its headers twice, so the test
-        # looks only at the first header block and at the end of the connection.
+        # libmicrohttpd itself refuses such values before it calls a callback, and sends its headers twice, so the test
+        # checks only the first header block and the end of the connection.
         for value in ("-13", "+13", "13, 13", "0x10", "99999999999999999999", "1 3"):
             got = self.raw(self.post("Host: t", "Content-Length: " + value))
             self.assertRegex(got, rb"\AHTTP/1.1 4(00|13) .*\r\nConnection: close\r\n")

@@ -1,4 +1,4 @@
-"""State that one signature of a model writes and others read, whichever way the server runs the
+"""Tests state that one signature of a model writes and other signatures read, in every way in which the server runs the
 model."""
 import json
 import random

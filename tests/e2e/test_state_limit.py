@@ -15,7 +15,7 @@ WAIT = 60 * SLOW
 RUN_MB, STATE_MB = 200, 100
 FLAGS = (f"--run_memory_limit_bytes={RUN_MB}M", f"--state_memory_limit_bytes={STATE_MB}M",
          "--enable_session_service")
-MORE_KB = 64 << 10  # memory of the server itself, in addition to the two limits
+MORE_KB = 64 << 10  # memory of the server itself, in addition to the limits for runs and for state
 
 
 def save(folder):
@@ -138,7 +138,7 @@ class StateLimit(Case):
         self.assertTrue(90 <= n < 100, n)
         for i in range(n, n + 50):
             self.refused(self.assign, f"v{i}_set", b"a" * MB, 10)
-        for i in range(200):  # A value that is replaced frees its memory for the new value.
+        for i in range(200):  # The memory of a value that is replaced is available to the new value.
             self.assign(f"v{i % n}_set", b"b" * MB, 10)
         self.stays_within()
         self.assign("v0_set", b"c", 1)

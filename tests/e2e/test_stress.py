@@ -327,7 +327,7 @@ class Clients:
         return answer
 
     def is_right(self, api, situation, where, spec, value, base, signature):
-        """Checks an output against the version that the response names."""
+        """Checks that an output is that of the version that the response names."""
         self.seen.check(api, situation, value, base + spec.version.value)
         self.seen.check(api, situation, (spec.name, spec.signature_name),
                         (where.get("model", "m"), signature))

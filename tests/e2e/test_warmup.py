@@ -1,4 +1,4 @@
-"""Warm-up requests of a version, which run before the version is visible."""
+"""Tests warm-up requests of a version, which run before the version is visible."""
 import json
 import os
 import re

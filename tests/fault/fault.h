@@ -36,8 +36,8 @@ struct fault_stack {
 struct fault_control {
     uint32_t armed, tracing;
     /*
-     * Which calls fail: `kinds` has one bit per fault_kind, `stack` is the hash of a stack or 0 for
-     * any stack, and `thread` is a prefix of the thread's name. Of the calls that match, number
+     * The calls that fail. `kinds` has one bit per fault_kind, `stack` is the hash of a stack or 0
+     * for any stack, and `thread` is a prefix of the thread's name. Of the calls that match, number
      * `first` (counted from 1) and the n - 1 calls after it fail.
      */
     uint32_t kinds, first, n, pad;

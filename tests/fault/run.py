@@ -308,7 +308,7 @@ class Campaign:
             pass
 
     def wait_ready(self, served):
-        """Waits until the server is ready; returns False if it has ended."""
+        """Waits until the server is ready. Returns False if the server has ended."""
         end = time.monotonic() + 60
         while time.monotonic() < end:
             if served.server.process.poll() is not None:

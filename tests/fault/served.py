@@ -579,7 +579,7 @@ class Served:
         self.settle("more", [])
 
     def label(self):
-        """Moves a label, which takes effect with the next serving map; responses must follow it."""
+        """Moves a label. The move takes effect with the next serving map, and responses must follow it."""
         self.labelled = 3 - (self.labelled or 1)
         self.apply(self.config(self.half, label=self.labelled))
         self.check_label()
@@ -660,7 +660,7 @@ class Served:
             try:
                 files.append(os.readlink(folder + "fd/" + name))
             except OSError:
-                pass  # the descriptor was closed after the listing
+                pass  # the descriptor was closed after the folder was listed
         logs = [f for f in files if f.startswith(self.path("logs"))]
         for one in logs[:1]:
             files.remove(one)

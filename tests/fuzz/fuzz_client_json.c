@@ -1,6 +1,6 @@
 /*
- * Reads JSON as the tensors of a request and as those of a response. The client's output must be
- * JSON again.
+ * Reads JSON as the tensors of a request and as those of a response. What the client then writes
+ * must be valid JSON.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -43,8 +43,8 @@ static const char *const examples = NODE("x", "Placeholder", TYPE("DT_STRING"))
                                  LIST("ragged_split_types", "type: DT_INT32"));
 
 /*
- * Attributes of the parsing ops: one name for each kind of feature, which the context and the
- * feature lists share, with a default value, and a list that may be missing.
+ * Parts of the parsing ops' nodes. For each kind of feature, the context and the feature lists
+ * share one name; each has a default value, and a list may be missing.
  */
 #define TYPES(key, what) LIST(key, "type: " what)
 #define COUNT(key)       "attr { key: '" key "' value { i: 1 } } "

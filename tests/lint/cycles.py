@@ -25,7 +25,8 @@ LAYERS = {"base": "runtime/base", "proto": "proto", "runtime": "runtime", "kerne
 ALLOWED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cycles.txt")
 # Each of these functions calls all functions that a table in its file names.
 TABLES = {("runtime/passes/pipeline.c", "run_pass")}
-COPY = re.compile(r"\.(isra|constprop|part|cold)(\.\d+)?")  # suffixes of the copies that gcc makes of a function
+# Suffixes that gcc appends to the names of copies of a function.
+COPY = re.compile(r"\.(isra|constprop|part|cold)(\.\d+)?")
 
 
 def source_of(folder, member):

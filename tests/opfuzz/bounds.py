@@ -39,9 +39,9 @@ ours.TIMES_OUT_S = 30
 DEADLINE_EXCEEDED = 4
 EMPTY_DEADLINE_MS = 1500  # deadline of a run, which is far longer than any op on empty tensors needs
 LARGE_DEADLINE_MS = 30
-LARGE_MB = 64  # megabytes of each repeated input in cases of kind large
+LARGE_MB = 64  # size in megabytes of each repeated input in cases of kind large
 MANY, MANY_ELEMENTS = 1000, 20000  # number of inputs in a list, and number of elements of each input
-MEMORY_MB = 16  # megabytes of each repeated input in cases of kind memory
+MEMORY_MB = 16  # size in megabytes of each repeated input in cases of kind memory
 # memory limits of runs of kind memory: large outputs exceed the first limit, and many small allocations exceed the
 # second
 MEMORY_LIMITS_MB = (24, 96)
@@ -224,7 +224,7 @@ class Child(ours.Child):
         return self.number(b"D") / 1000
 
     def grown_mb(self):
-        """Returns the megabytes by which the process grew at the peak of the last run."""
+        """Returns by how many megabytes the resident memory grew during the last run, at its peak."""
         return self.number(b"M") / (1 << 20)
 
     def number(self, question):

@@ -1,4 +1,4 @@
-"""Compares results: decides which results are equal, and which may differ deliberately."""
+"""Compares results and decides which of them are equal and which may differ deliberately."""
 
 import math
 import re

@@ -29,7 +29,7 @@ def one_of(rng, dtype, shape=()):
 
 
 def elements(rng, dtype, n, shape=()):
-    """Returns `n` elements, which are all equal, or are interesting values, or are small numbers."""
+    """Returns `n` elements that are all equal, that are likely to reveal faults, or that are small numbers."""
     how = rng.random()
     if how < 0.3:
         return [one_of(rng, dtype, shape)] * n

@@ -45,8 +45,8 @@ class Died(Exception):
 
 
 def signature_of(text, code):
-    """Returns one line that is the same for the same defect: the kind of report and the innermost functions of Slipway
-    in the stack."""
+    """Returns one line that identifies a defect. It holds the kind of report and the innermost functions of Slipway in
+    the stack."""
     frames = re.findall(r"#\d+ 0x\w+ in (\w+) (\S+?/(?:kernels|runtime|proto|tests)/\S+)", text)
     where = " in " + ", ".join(f"{name} ({pathlib.Path(path).name})" for name, path in frames[:2]) if frames else ""
     where = re.sub(r":\d+(?=\))", "", where)
@@ -58,7 +58,7 @@ def signature_of(text, code):
 
 
 def empty(folder):
-    """Removes the files of an earlier case, so that the next one does not find them."""
+    """Removes the files of an earlier case, so that the next case does not find them."""
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)

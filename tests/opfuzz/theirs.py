@@ -56,8 +56,8 @@ class Child:
             self.stop()
 
     def answer(self):
-        """Returns the results in the form of ours.Child.run, refusals as (code, message), or None if TensorFlow has
-        died or hangs."""
+        """Returns the results in the form of ours.Child.run, with refusals as (code, message). Returns None if
+        TensorFlow has died or hangs."""
         try:
             return self.read(TIMES_OUT_S) if self.process else None
         except (EOFError, BrokenPipeError):

@@ -1,5 +1,4 @@
-"""Specifies random ops, which with seeds must give TensorFlow's numbers, in a first and in a second
-draw."""
+"""Specifies random ops. With given seeds, the numbers of their first and second draws must be those of TensorFlow."""
 
 from spec import *
 

@@ -109,7 +109,7 @@ def from_file(g, op):
     yield case(b"a\nb\nc\n", ask, **lines)
     yield case(b"a\nb\nc", ask, **lines)
     yield case(b"a\nb\nc\n", ask, offset=1, **lines)
-    yield case(b"a\nb\nc\n", ask, offset=2**63 - 1, **lines)  # with this offset, line numbers overflow and wrap around
+    yield case(b"a\nb\nc\n", ask, offset=2**63 - 1, **lines)  # the offset makes line numbers overflow and wrap around
     yield case(b"a\nb\nc\n", ask, vocab_size=2, **lines)
     yield case(b"a\nb\nc\n", ask, vocab_size=4, **lines)
     yield case(b"a\nb\nc\n", ask, vocab_size=3, **lines)

@@ -33,7 +33,7 @@ def one_way(x, cell, time_major=False, length=None):
 
 
 def row_lengths(x, more=2):
-    """Derives a length for each row from its values: from 0 to `more` above the number of steps."""
+    """Derives a length for each row from its values, between 0 and the number of steps plus `more`."""
     span = tf.cast(tf.shape(x)[1] + 1 + more, tf.float32)
     return tf.cast(tf.math.floormod(tf.abs(tf.reduce_sum(x[:, :1, 0], 1)) * 7, 1) * span, tf.int32)
 
