@@ -12,7 +12,7 @@ def quantile(q, metric, by, labels):
     return f"histogram_quantile({q}, sum by (le, {by}) (rate({metric}_bucket{{{labels}}}{RATE})))"
 
 
-# A string begins a row of panels; a tuple (title, unit, [(expression, legend)...]) is a panel.
+# A string begins a row of panels, and a tuple (title, unit, [(expression, legend)...]) is a panel.
 PANELS = [
     "Traffic",
     ("Requests by model", "reqps",

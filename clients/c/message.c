@@ -245,7 +245,7 @@ enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
 
 /* ---- reading tensors ---- */
 
-/* Names the TensorProto field that holds the values of a data type, and the encoding of these
+/* Names the TensorProto field that holds the values of a data type, and the encoding of the
  * values. */
 enum values_kind { AS_VARINT, AS_FIXED32, AS_FIXED64, AS_STRINGS };
 struct values_field {

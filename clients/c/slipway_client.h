@@ -98,7 +98,7 @@ struct slipway_tensor {
     int dtype;        /* an enum slipway_dtype */
     int rank;
     int64_t dim[SLIPWAY_MAX_RANK];
-    const void *data; /* the elements in row-major order; NULL if there are none */
+    const void *data; /* the elements in row-major order, or NULL if there are none */
 };
 
 /* Returns the product of the dimensions, or -1 if one is negative or the product overflows. */

@@ -1,4 +1,4 @@
-/* Names of status codes, version states and data types, and the sizes of elements. */
+/* Defines the names of status codes, version states and data types, and the sizes of elements. */
 #include "clients/c/slipway_client.h"
 
 #include "runtime/base/status.h"

@@ -159,8 +159,8 @@ static enum rt_status over_grpc(struct predict *p, struct rt_error *err)
 
 /* ---- over REST ---- */
 
-/* Removes all outputs except those that --output names, which are put in the order of these
- * flags. */
+/* Removes all outputs except those that --output names. The remaining outputs are put in the order
+ * of the flags. */
 static enum rt_status choose(const struct predict *p, struct slipway_tensor *outputs, int *n,
                              struct rt_error *err)
 {

@@ -1,4 +1,4 @@
-/* Converts tensors to another data type if that type can represent every value. Threads: pure
+/* Converts tensors to a different data type if that type can represent every value. Threads: pure
  * functions. */
 #ifndef CL_CONVERT_H
 #define CL_CONVERT_H

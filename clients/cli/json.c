@@ -363,8 +363,8 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
         rt_bytes_addf(out, "%llu", (unsigned long long)u);
         break;
     case SLIPWAY_COMPLEX64:
-    /* TensorFlow Serving has no JSON format for complex numbers; this client writes each as a
-     * pair of numbers */
+    /* TensorFlow Serving has no JSON format for complex numbers, so this client writes pairs of
+     * numbers */
     case SLIPWAY_COMPLEX128: {
         int part = dtype == SLIPWAY_COMPLEX64 ? SLIPWAY_FLOAT : SLIPWAY_DOUBLE;
         rt_bytes_addc(out, '[');

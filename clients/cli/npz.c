@@ -87,8 +87,8 @@ static enum rt_status unpack(const struct entry *e, size_t max_bytes, struct rt_
                              struct rt_span *out, struct rt_error *err)
 {
     *out = e->packed;
-    /* Entries that are not compressed count towards the limit too, because many entries may
-     * refer to the same bytes. */
+    /* Uncompressed entries also count towards the limit, because many entries may refer to the same
+     * bytes. */
     if (e->size > max_bytes)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "\"%.*s\" takes %zu bytes, more than %zu",
                        (int)e->name.n, (const char *)e->name.p, e->size, max_bytes);

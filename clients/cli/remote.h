@@ -52,7 +52,8 @@ struct cl_shot {
     enum pb_log_type type;  /* type of the PredictionLog record, which selects the gRPC method */
     struct rt_span request; /* the serialized request message or, over REST, the request body */
     const char *path;       /* for REST */
-    struct rt_span want;    /* the expected response; if its p is NULL, any response is accepted */
+    /* the expected response; p is NULL if any response is accepted */
+    struct rt_span want;
 };
 /* Sends one request and receives its response. `response`, which rt_bytes_init has initialised, is
  * cleared first. */

@@ -46,7 +46,7 @@ class VersionStatus:
 class TensorInfo:
     name: str  # the tensor's name in the graph, for example 'x:0'
     dtype: str  # 'DT_FLOAT'
-    shape: Optional[Tuple[int, ...]]  # a dimension of -1 means any size; None means any rank
+    shape: Optional[Tuple[int, ...]]  # a dimension of -1 means any size, and None means any rank
 
 
 @dataclass(frozen=True)

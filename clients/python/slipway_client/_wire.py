@@ -48,8 +48,8 @@ _NOTHING = memoryview(b'')
 
 
 def fields(message: Union[bytes, memoryview]) -> Iterator[Tuple[int, int, int, memoryview]]:
-    """Yields (number, type, integer, data) for each field. A varint has its value in `integer` and no data; a field of
-    any other type has `data`, and `integer` is 0."""
+    """Yields (number, type, integer, data) for each field. A varint has its value in `integer` and no data. A field of
+    any other type has `data`, and its `integer` is 0."""
     view, at = memoryview(message), 0
     while at < len(view):
         tag, at = read_varint(view, at)
