@@ -12,16 +12,16 @@ enum { ANSWER_FEEDS = 4 };
 
 struct question {
     const struct rt_bytes *graph;
-    /* Names of the feeds, up to the first NULL; if there is none, "x:0" is fed. */
+    /* Names of the feeds, up to the first NULL. If there is none, "x:0" is fed. */
     const char *feeds[ANSWER_FEEDS];
-    /* A second tensor to fetch; NULL means that only "y:0" is fetched. */
+    /* A second tensor to fetch, or NULL if only "y:0" is fetched. */
     const char *also;
     bool no_specialise;
     struct rt_parallel *cores; /* NULL if the graph runs on one core */
 };
 struct answer {
     enum rt_status status;
-    char text[400]; /* the message of the error; "" if the run succeeded */
+    char text[400]; /* the message of the error, or "" if the run succeeded */
     struct rt_tensor y;
     int64_t nodes; /* number of nodes that ran in the run */
 };

@@ -8,7 +8,7 @@
 const char *folder_new(void);
 void folder_remove(void);                  /* removes the directory and its contents */
 const char *folder_path(const char *name); /* returns a path that is valid for the next few calls */
-/* Writes a file; creates its parents, and replaces an existing file. */
+/* Writes a file. Creates its parent directories and replaces an existing file. */
 void folder_write(const char *name, const char *text);
 void folder_make(const char *name);   /* creates a directory and its parents */
 void folder_delete(const char *name); /* deletes a file or a directory tree */

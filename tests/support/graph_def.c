@@ -272,7 +272,7 @@ void gd_function(struct rt_bytes *graph, const char *name, const char *args, con
     put_args(&sig, 2, args);
     put_args(&sig, 3, outs);
     put_message(&f, 1, &sig);
-    /* In a GraphDef, a node is field 1; in a FunctionDef, it is field 3. */
+    /* A node is field 1 of a GraphDef and field 3 of a FunctionDef. */
     for (size_t at = 0; nodes && at < nodes->n;) {
         size_t start = ++at, n = 0;
         for (int shift = 0;; shift += 7) {

@@ -13,7 +13,7 @@ struct rt_session *gs_open(struct rt_span graph, const struct rt_session_options
 
 /* Prepares a callable, which belongs to the session. */
 struct rt_callable *gs_prepare(struct rt_session *s, const struct rt_call_spec *spec);
-/* Prepares a callable from one feed to one fetch; NULL means no feed or no fetch. */
+/* Prepares a callable from one feed to one fetch. NULL means no feed or no fetch. */
 struct rt_callable *gs_call(struct rt_session *s, const char *feed, const char *fetch);
 
 /* Runs a node that initialises state, as the server does when it loads a model. */

@@ -27,7 +27,7 @@ struct op_call {
     struct rt_error err;
 };
 enum rt_status op_run(struct op_call *c);
-/* Returns whether requests with inputs of these shapes may be merged along dimension 0 of every
+/* Returns whether requests with inputs of the given shapes may be merged along dimension 0 of every
  * input. */
 bool op_is_rowwise(struct op_call *c, const struct rt_shape *shapes);
 void op_clear(struct op_call *c); /* clears the inputs and the outputs of the call */

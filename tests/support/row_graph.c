@@ -41,7 +41,7 @@ static const struct gd_line base[] = {
     {"var", "VarHandleOp", "", "dtype=float shape=<?>"},
     {"first", "Const", "", "dtype=float value=float<4>:1,2,4,8"},
     {"put", "AssignVariableOp", "var first", "dtype=float"},
-    /* In a run "got" has shape [n]; in the graph its rank is unknown. */
+    /* "got" has shape [n] in a run, but its rank is unknown in the graph. */
     {"got", "ResourceGather", "var at", "dtype=float Tindices=int32"},
     {NULL, NULL, NULL, NULL},
 };

@@ -39,7 +39,7 @@ enum rt_status rg_run(struct rg_graph *g, const struct rt_shape *row, int64_t fr
                       struct rt_tensor *out, struct rt_error *err);
 /*
  * Runs pairs of requests of several sizes, alone and merged. Merged requests must give the same
- * bits as alone, or fail exactly when one of them fails alone; otherwise the test fails with a
+ * bits as alone, or fail exactly when one of them fails alone. Otherwise the test fails with a
  * message that holds `what` and the texts after it. Returns how many pairs gave outputs.
  */
 int rg_check_merged(struct rg_graph *g, const struct rt_shape *row, const char *what,

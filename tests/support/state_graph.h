@@ -40,8 +40,8 @@ int state_tear_down(void **state);
 
 /* Opens a session and initialises its state. The caller frees it. */
 struct rt_session *state_open(enum state_mode mode);
-/* Returns a callable. If `what` is "NODE:OUTPUT", the callable fetches it; otherwise the callable
- * runs the node `what` and fetches nothing. */
+/* Returns a callable. If `what` is "NODE:OUTPUT", the callable fetches that tensor. Otherwise the
+ * callable runs the node `what` and fetches nothing. */
 struct rt_callable *state_prepare(struct rt_session *s, const char *what);
 /* Runs the callable with the feed p and returns state_sum of the output, or 0 if there is none. A
  * failure's message contains `what`. */

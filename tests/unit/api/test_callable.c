@@ -1,5 +1,5 @@
-/* A callable's plan is made without a shared lock (runtime/api/callable.c), so that only runs that
- * need the plan wait for it. */
+/* Tests that a callable's plan is made without a shared lock (runtime/api/callable.c), so that only
+ * runs that need the plan wait for it. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static struct {
     struct rt_mutex mu;
     struct rt_cond changed;
     bool is_held; /* guarded by mu */
-    int n_begun;  /* number of runs of the kernel that have begun; guarded by mu */
+    int n_begun;  /* number of runs of the kernel that have begun, guarded by mu */
 } gate;
 
 static enum rt_status infer_slow(struct rt_infer *x)

@@ -295,7 +295,7 @@ static void rows_are_analysed_by_many_threads_at_once(void **state)
         rt_session_serve(s);
         assert_true(rt_callable_is_rowwise(c, &shape, &why));
         prepare(s, "chosen:0", true);
-        /* The variable belongs to another call, but the assignment invalidates all plans of the
+        /* The variable belongs to a different call, but the assignment invalidates all plans of the
          * session. */
         run_target(s, "flag_off", false);
         for (int k = 0; k < N_THREADS; k++) {

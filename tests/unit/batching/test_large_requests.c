@@ -1,4 +1,5 @@
-/* Splits requests that have more rows than a batch may have (enable_large_batch_splitting). */
+/* Tests that requests that have more rows than a batch may have are split
+ * (enable_large_batch_splitting). */
 #include "tests/unit/batching/scheduler_fixture.h"
 
 #define ROWS_4 "max_batch_size { value: 4 } enable_large_batch_splitting { value: true } "

@@ -112,7 +112,7 @@ static void every_flag_of_tensorflow_serving_is_accepted(void **state)
     assert_int_equal(n, 6);
     i = 0;
     PARSE(true, "--enable_profiler=true", "--num_tflite_pools=0");
-    /* All flags have their default values, so nothing is reported. */
+    /* All flags have their default values, so no flag is reported. */
     assert_false(srv_options_next_note(&o, &i, &name, &reason));
 }
 

@@ -1,4 +1,4 @@
-/* The schemas of TensorFlow's ops (runtime/core/schema.h). */
+/* Tests the schemas of TensorFlow's ops (runtime/core/schema.h). */
 #include "tests/support/test.h"
 
 #include "runtime/core/schema.h"

@@ -91,8 +91,8 @@ static void a_pool_counts_recycles_and_holds_to_its_limit(void **state)
     rt_buffer_unref(a);
 }
 
-/* The header of a small allocation is larger than the allocation itself, and counts against the
- * limit too. */
+/* The header of a small allocation is larger than the allocation itself, and also counts against
+ * the limit. */
 static void small_pieces_count_what_they_take(void **state)
 {
     (void)state;
@@ -424,7 +424,7 @@ static void a_tight_budget_holds_while_reserves_move(void **state)
 
 /*
  * The cost of a refusal by a full budget does not depend on the number of pools that share the
- * budget. Asking 8000 pools at each of 40000 refusals took ten seconds or more; the limit of MOST_S
+ * budget. Asking 8000 pools at each of 40000 refusals took ten seconds or more. The limit of MOST_S
  * allows for a busy machine.
  */
 static void a_refusal_does_not_ask_all_pools_that_have_nothing(void **state)

@@ -1,7 +1,7 @@
 /*
- * Random graphs with TensorFlow's recorded outputs (tests/conformance/random_run.py --record), run
- * node by node and specialised, with fusion and without. Specialisation alone does not reorder any
- * sum, so it must give the same bits.
+ * Runs random graphs node by node and specialised, with fusion and without, and compares the
+ * outputs with those that TensorFlow recorded (tests/conformance/random_run.py --record).
+ * Specialisation alone does not reorder any sum, so it must give the same bits.
  */
 #include "tests/support/test.h"
 

@@ -38,7 +38,7 @@ static void a_lazy_tensor_is_read_in_pieces_until_its_run_ends(void **state)
     assert_int_equal(left, -1);
     assert_true(rt_tensor_is_lazy(&back));
     assert_int_equal(rt_pool_in_use(pool), 0);
-    /* The tensor is still lazy, so another run may load it. */
+    /* The tensor is still lazy, so a different run may load it. */
     assert_ok(rt_tensor_load(&back, &err), &err);
     assert_memory_equal(back.data, t.data, rt_tensor_bytes(&t));
     rt_tensor_clear(&back);

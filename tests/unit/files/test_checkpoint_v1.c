@@ -159,7 +159,7 @@ static void many_files_need_few_descriptors(void **state)
     assert_true(rt_checkpoint_v1_count(c) >= FILES);
     rt_checkpoint_v1_close(c);
 
-    /* An open checkpoint is shared until one of its files changes; then the checkpoint is read
+    /* An open checkpoint is shared until one of its files changes. Then the checkpoint is read
      * again. */
     snprintf(pattern, sizeof pattern, "%s", folder_path("v1-000"));
     c = opened(pattern);

@@ -1,4 +1,4 @@
-/* The tables of a checkpoint's index: blocks, compression, and errors for damaged tables. */
+/* Tests the tables of a checkpoint's index: blocks, compression, and errors for damaged tables. */
 #include "tests/support/test.h"
 
 #include "runtime/base/crc32c.h"

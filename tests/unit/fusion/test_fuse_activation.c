@@ -1,5 +1,5 @@
 /*
- * Activations after a convolution or a matmul become a part of that node's epilogue
+ * Tests that activations after a convolution or a matmul become a part of that node's epilogue
  * (runtime/fusion/fuse_activation.c), in each of the forms that frameworks export.
  */
 #include "tests/support/epilogue_graph.h"

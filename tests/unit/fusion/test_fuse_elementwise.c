@@ -1,7 +1,7 @@
 /*
- * Fuses element-wise nodes into one node (runtime/fusion/fuse_elementwise.c), and lets a fused node
- * read the operands of a concatenation directly (fuse_concat.c). The outputs must be those of the
- * same graph without fusion, bit for bit.
+ * Tests that element-wise nodes become one node (runtime/fusion/fuse_elementwise.c), and that a
+ * fused node reads the operands of a concatenation directly (fuse_concat.c). The outputs must be
+ * those of the same graph without fusion, bit for bit.
  */
 #include "tests/support/test.h"
 
@@ -78,7 +78,7 @@ static void expect_same(const struct rt_tensor *a, const struct rt_tensor *b)
 }
 
 /* Compares a run without fusion with a run with fusion. In the two runs of the fused graph at most
- * `most` nodes may run; 0 means any number. */
+ * `most` nodes may run, where 0 means any number. */
 static void compare(struct run *x, int64_t most)
 {
     struct rt_tensor unfused[4];
@@ -210,8 +210,8 @@ static const struct other_type {
     const char *name;
 } other_types[] = {{RT_U8, "uint8"}, {RT_I32, "int32"}, {RT_I64, "int64"}, {RT_BOOL, "bool"}};
 
-/* A graph of floats and booleans. It has two feeds of floats, one of booleans and one of another
- * type, which only a Cast reads. */
+/* A graph of floats and booleans. It has two feeds of floats, one of booleans, and one of a
+ * different type, which only a Cast reads. */
 struct mixed {
     struct run run;
     const struct other_type *other;
@@ -608,7 +608,7 @@ static void what_is_concatenated_may_be_broadcast(void **state)
 }
 
 /* The concatenation is the second operand of a step, or is itself an input of a concatenation along
- * another axis. */
+ * a different axis. */
 static void what_is_concatenated_stands_anywhere(void **state)
 {
     (void)state;

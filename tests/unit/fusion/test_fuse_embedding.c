@@ -1,6 +1,6 @@
 /*
- * Sums and means of embedding rows become one node (runtime/fusion/fuse_embedding.c), whose outputs
- * are compared with those of the same graph without fusion.
+ * Tests that sums and means of embedding rows become one node (runtime/fusion/fuse_embedding.c),
+ * whose outputs are compared with those of the same graph without fusion.
  */
 #include "tests/support/test.h"
 
@@ -114,8 +114,8 @@ static struct rt_tensor others(enum rt_dtype dtype, int rank, const int64_t *dim
     return t;
 }
 
-/* Compares runs with and without fusion on indices of one shape and weights, or a mask, of
- * another. */
+/* Compares runs with and without fusion. The indices have one shape, and the weights, or the mask,
+ * have a different one. */
 static void compare(const struct way *w, int width, enum rt_dtype dtype, int rank,
                     const int64_t *dim, int by_rank, const int64_t *by_dim)
 {

@@ -1,5 +1,5 @@
 /*
- * Operations on the channels after a convolution or a matmul become its epilogue
+ * Tests that operations on the channels after a convolution or a matmul become its epilogue
  * (runtime/fusion/fuse_epilogue.c): bias, batch normalisation, and an activation after them. A
  * value that other nodes read is still computed, constants that do not fit remain nodes, and no NaN
  * is lost.
@@ -207,7 +207,7 @@ static void nan_now_and_then_is_never_lost(void **state)
 }
 
 /* The mean of no elements is NaN. TensorFlow's own fused matmul, which its graph optimiser inserts,
- * gives 0 after the Relu; the nodes of the graph give NaN, and fusion must preserve the NaN. */
+ * gives 0 after the Relu, but the nodes of the graph give NaN, and fusion must preserve the NaN. */
 static void an_average_of_nothing_stays_nan_behind_relu(void **state)
 {
     struct fused_graph *x = *state;

@@ -1,5 +1,5 @@
-/* A Pad with zeros before a convolution or a pool becomes a part of that node's own padding
- * (runtime/fusion/fuse_pad.c). */
+/* Tests that a Pad with zeros before a convolution or a pool becomes a part of that node's own
+ * padding (runtime/fusion/fuse_pad.c). */
 #include "tests/support/fused_graph.h"
 
 static void padding_with_zeros_joins_a_convolution(void **state)

@@ -1,6 +1,7 @@
 /*
- * The sum of a residual and the output of a convolution or a matmul becomes a step of the epilogue
- * (runtime/fusion/fuse_epilogue.c), and steps after the sum do not move before it.
+ * Tests that the sum of a residual and the output of a convolution or a matmul becomes a step of
+ * the epilogue (runtime/fusion/fuse_epilogue.c), and that steps after the sum do not move before
+ * it.
  */
 #include "tests/support/epilogue_graph.h"
 
@@ -126,7 +127,7 @@ static void rows_stay_apart_with_a_residual(void **state)
 }
 
 /* A kernel refuses the convolution (TensorFlow has no dilated depthwise kernel), and the shape of
- * the tensor that is added after it would be refused too. The error must be the convolution's. */
+ * the tensor that is added after it would also be refused. The error must be the convolution's. */
 static void what_a_convolution_refuses_comes_before_its_epilogue(void **state)
 {
     struct fused_graph *x = *state;

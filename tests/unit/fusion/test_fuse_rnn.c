@@ -1,7 +1,7 @@
 /*
- * Loops become recurrent layers (runtime/fusion/rnn_loop.h, kernels/rnn/rnn.c). Graphs that Keras
- * exported are compared with TensorFlow's recorded outputs. With other shapes, or with one op, name
- * or number changed, they are compared with the loop as it runs without fusion.
+ * Tests that loops become recurrent layers (runtime/fusion/rnn_loop.h, kernels/rnn/rnn.c). Graphs
+ * that Keras exported are compared with TensorFlow's recorded outputs. With other shapes, or with
+ * one op, name or number changed, they are compared with the loop as it runs without fusion.
  */
 #include "tests/support/test.h"
 
@@ -113,7 +113,8 @@ static enum rt_status ask_cores(struct rt_span graph, const char *fetch, const s
     return st;
 }
 
-/* Imports and runs the graph; either may fail. Sets *nodes to the number of nodes that ran. */
+/* Imports and runs the graph, either of which may fail. Sets *nodes to the number of nodes that
+ * ran. */
 static enum rt_status ask(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
                           bool no_fusion, struct rt_tensor *y, int64_t *nodes, struct rt_error *err)
 {
@@ -401,7 +402,7 @@ static void damaged(const char *name, const struct golden *g)
         each_change(name, g, change[i][0], change[i][1], strlen(change[i][0]));
 }
 
-/* Replaces a dimension of -1 in a constant shape by 7, which is not a batch size of this test. */
+/* Replaces a dimension of -1 in a constant shape by 7, which is not a batch size in the test. */
 static void reshaped(const char *name, const struct golden *g)
 {
     each_change(name, g, "\xff\xff\xff\xff", "\7\0\0\0", 4);

@@ -1,7 +1,7 @@
 /*
- * Attention becomes one node (runtime/fusion/fuse_attention.c), whose output is compared with that
- * of the same graph without fusion. The feeds are queries, keys and values of shape [batch, length,
- * heads, depth], and a mask.
+ * Tests that attention becomes one node (runtime/fusion/fuse_attention.c), whose output is compared
+ * with that of the same graph without fusion. The feeds are queries, keys and values of shape
+ * [batch, length, heads, depth], and a mask.
  */
 #include "tests/support/test.h"
 
@@ -152,7 +152,7 @@ static const struct form forms[] = {
       {"a", "AddV2", "mask s", "T=float"},
       {"p", "Softmax", "a", "T=float"},
       {"y", "Einsum", "p v", "N=2 T=float equation='BNTS,BSNH->BNTH'"}}},
-    /* attention as T5 exports it; in every tensor, the heads precede the rows */
+    /* attention as T5 exports it, with the heads before the rows in every tensor */
     {RT_F32,
      false,
      3,
@@ -225,8 +225,8 @@ static struct question question_of(const struct rt_bytes *g, const char *also)
                              .cores = cores};
 }
 
-/* Compares the runs with and without fusion. The fused run must run `want` nodes; 0 means more than
- * one node, and -1 any number. */
+/* Compares the runs with and without fusion. The fused run must run `want` nodes, where 0 means
+ * more than one node, and -1 any number. */
 static void compare_with(const struct form *f, const struct gd_line *other,
                          const struct rt_tensor in[4], const char *also, int64_t want)
 {
@@ -312,8 +312,8 @@ static void heads_and_their_rows_are_shared_out(void **state)
     }
 }
 
-/* One axis has length 1 in the scores and 4 in the mask, so adding the mask broadcasts the scores;
- * the values have a shape that fits the broadcast scores. */
+/* One axis has length 1 in the scores and 4 in the mask, so adding the mask broadcasts the scores.
+ * The values have a shape that fits the broadcast scores. */
 static void a_mask_may_widen_the_scores(void **state)
 {
     (void)state;

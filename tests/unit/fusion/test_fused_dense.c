@@ -1,5 +1,5 @@
 /*
- * Dense layers on three axes, which Keras writes as tensordot, become one MatMul
+ * Tests that dense layers on three axes, which Keras writes as tensordot, become one MatMul
  * (runtime/fusion/fuse_dense.c). The outputs of the fused graph are compared with those of the same
  * graph without fusion.
  */

@@ -1,7 +1,7 @@
 /*
- * Layer and RMS normalisation become one node (runtime/fusion/fuse_norm.c), and multiplications by
- * 1 are removed (simplify_algebra.c). Outputs are compared with those of the same graph without
- * fusion.
+ * Tests that layer and RMS normalisation become one node (runtime/fusion/fuse_norm.c), and that
+ * multiplications by 1 are removed (simplify_algebra.c). Outputs are compared with those of the
+ * same graph without fusion.
  */
 #include "tests/support/test.h"
 
@@ -18,7 +18,7 @@ static const float TOLERANCE = 1e-5f;
 
 struct form {
     const char *name;
-    /* Name, op and inputs of each node; "s" is the scale and "o" the offset. */
+    /* Name, op and inputs of each node. "s" is the scale and "o" the offset. */
     const char *nodes[20][3];
 };
 #define MOMENTS                                                                                    \
@@ -265,8 +265,8 @@ static void long_rows_and_many_are_right(void **state)
     rt_bytes_clear(&g);
 }
 
-/* Tests graphs whose normalised axis is not the last axis, or whose scale and offset have another
- * length or rank. */
+/* Tests graphs whose normalised axis is not the last axis, or whose scale and offset have a
+ * different length or rank. */
 static void odd_shapes_are_right(void **state)
 {
     (void)state;
@@ -418,7 +418,7 @@ static void what_is_kept_for_shapes_is_bounded(void **state)
 }
 
 /* A resize precomputes its interpolation weights for the width and height of the output. A
- * specialisation counts its weights as its memory; the weights of a run count against the run's
+ * specialisation counts its weights as its memory, but the weights of a run count against the run's
  * limit. */
 static void what_grows_with_a_shape_is_counted(void **state)
 {
@@ -525,7 +525,7 @@ static void what_only_looks_like_it_gives_the_same(void **state)
         {{"n", "Mul", "x two"}, {"y", "Neg", "n"}}, /* multiplies x by a number other than 1 */
         {{"n", "RealDiv", "x two"}, {"y", "Neg", "n"}},
         {{"n", "RealDiv", "one x"}, {"y", "Neg", "n"}}, /* divides 1 by x */
-        {{"e", "Exp", "x"}, /* divides a value by the root mean square of another value */
+        {{"e", "Exp", "x"}, /* divides a value by the root mean square of a different value */
          {"d2", "Square", "x"},
          {"var", "Mean", "d2 axis"},
          {"ve", "AddV2", "var small"},
@@ -537,7 +537,7 @@ static void what_only_looks_like_it_gives_the_same(void **state)
          {"ve", "AddV2", "var small"},
          {"r", "Rsqrt", "ve"},
          {"y", "Mul", "x r"}},
-        {{"e", "Exp", "x"}, /* subtracts the mean of another value from a value */
+        {{"e", "Exp", "x"}, /* subtracts the mean of one value from a different value */
          {"mean", "Mean", "e axis"},
          {"d", "Sub", "x mean"},
          {"d2", "SquaredDifference", "x mean"},

@@ -12,7 +12,7 @@
 
 static struct rt_error err;
 
-/* Runs the graph; fetches "y" and, unless `also` is NULL, the tensor `also`. Stores the op that ran
+/* Runs the graph. Fetches "y" and, unless `also` is NULL, the tensor `also`. Stores the op that ran
  * first in `first`. */
 static struct rt_tensor run(const struct rt_bytes *g, const struct rt_tensor *x, const char *also,
                             bool no_fusion, char first[16])

@@ -1,6 +1,6 @@
 /*
- * Rotary position embedding becomes one node (runtime/fusion/fuse_rotary.c). Its outputs,
- * specialised and node by node, are compared with those of the same graph without fusion.
+ * Tests that rotary position embedding becomes one node (runtime/fusion/fuse_rotary.c). Its
+ * outputs, specialised and node by node, are compared with those of the same graph without fusion.
  */
 #include "tests/support/test.h"
 

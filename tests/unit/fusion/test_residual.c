@@ -51,7 +51,7 @@ static const struct layer layers[] = {
     {"matmul.packed", "MatMul", "T=float transpose_b=true", 2, {5, 640}, {640, 640}, {5, 640}},
     /* oneDNN computes the following layer on any processor. */
     {"matmul.packed", "MatMul", "T=float transpose_a=true", 2, {100, 70}, {100, 72}, {70, 72}},
-    /* The following layer has too many weights to be packed, so oneDNN computes it as well. */
+    /* The following layer has too many weights to be packed, so oneDNN also computes it. */
     {"matmul.gemm", "MatMul", "T=float", 2, {3, 1024}, {1024, 8200}, {3, 8200}},
 };
 
@@ -122,7 +122,7 @@ static void assert_ran(const struct rt_described_plan *plan, const struct way *w
     fail_msg("%s did not run", w->kernel);
 }
 
-/* Runs the graph and returns "y"; sets *activations to the size of the activation buffer in bytes.
+/* Runs the graph and returns "y". Sets *activations to the size of the activation buffer in bytes.
  * If `later` is true, a node after the sum reads the residual again. */
 static struct rt_tensor answer(const struct rt_bytes *g, const struct way *w, bool compiled,
                                bool later, const struct rt_tensor *in, size_t *activations)

@@ -1,4 +1,4 @@
-/* The number of gRPC core's messages that are logged per second is limited. */
+/* Tests that the number of gRPC core's messages that are logged per second is limited. */
 #include "tests/support/test.h"
 
 #include "server/grpc/core_log.h"

@@ -130,8 +130,8 @@ static void a_body_counts_as_it_arrives_until_it_ends(void **state)
     srv_h2_frames_clear(&f);
 }
 
-/* Only bytes that have arrived count against the limit, because announcing a length costs a peer
- * nothing. */
+/* Only bytes that have arrived count against the limit, because a peer can announce any length
+ * without cost. */
 static void what_is_announced_does_not_count(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Status and metadata responses must have the bytes that protobuf prints for TensorFlow Serving. */
+/* Tests that status and metadata responses have the bytes that protobuf prints for TensorFlow
+ * Serving. */
 #include "tests/support/test.h"
 
 #include "server/http/rest_request.h"

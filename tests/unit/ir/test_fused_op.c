@@ -1,5 +1,5 @@
-/* Fused ops (runtime/core/fused_op.h): a kernel reads, from its node, the attributes and inputs
- * that the pass has set. */
+/* Tests fused ops (runtime/core/fused_op.h), whose kernels read from their node the attributes and
+ * inputs that the pass has set. */
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"

@@ -204,7 +204,7 @@ static void a_very_large_matrix_is_kept_in_half_the_bytes(void **state)
         assert_ok(rt_session_prepare(s, &spec, &c, &err), &err);
         assert_ok(rt_callable_run(c, &x, &y[bf16], NULL, &err), &err);
         rt_session_stats(s, &stats);
-        /* Packed weights take two bytes each; they are padded to whole panels and pairs of rows. */
+        /* Packed weights take two bytes each and are padded to whole panels and pairs of rows. */
         if (bf16)
             assert_in_range(stats.packed_bytes, k * n * 2, (k + 1) * (n + KN_BF16_MOST_WIDTH) * 2);
         rt_session_free(s);

@@ -23,7 +23,7 @@ static struct kn_conv_shape shape(int64_t batch, int64_t in, int64_t ci, int64_t
         .n_spatial = 2, .batch = batch, .ci = ci, .co = co, .groups = 1, .axis = {a, a}};
 }
 
-/* Returns the input row in which the window of an output row begins; it is negative in the
+/* Returns the input row in which the window of an output row begins. The row is negative in the
  * padding. */
 static int64_t start_of(const struct kn_conv_shape *g, int64_t row)
 {

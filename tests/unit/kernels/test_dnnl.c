@@ -1,5 +1,5 @@
-/* Several threads create, share, run and free oneDNN objects at the same time, because the cache of
- * primitives belongs to the process. */
+/* Tests that several threads can create, share, run and free oneDNN objects at the same time,
+ * because the cache of primitives belongs to the process. */
 #include "tests/support/test.h"
 
 #include <pthread.h>

@@ -11,8 +11,8 @@
 
 /*
  * Compares GEMMs and convolutions of the libraries with the plain loops of the kernels named
- * "*.plain" on random shapes; tests epilogues, and the libraries' behaviour when several threads
- * call them.
+ * "*.plain" on random shapes. Also tests epilogues, and the libraries' behaviour when several
+ * threads call them.
  */
 
 enum { N_THREADS = 4, N_RUNS = 40, MAX_CASES = 60 };
@@ -282,7 +282,8 @@ static void convolutions_agree_with_the_loops(void **state)
 /* ---- epilogues ---- */
 
 /* Compares `op`, the node "h", and the steps after it, once with the steps as the epilogue of "h"
- * and once as separate nodes; fetching "h" as well prevents the fusion. */
+ * and once as separate nodes. In the second case, "h" is also fetched, which prevents the
+ * fusion. */
 static void epilogue(struct fixture *x, const char *op, const struct rt_tensor *in,
                      const struct rt_tensor *filter, const char *attrs, int64_t channels)
 {
@@ -348,7 +349,7 @@ static void a_normalisation_by_constants_joins_its_convolution(void **state)
     struct rt_tensor apart = answer_with(x, x->all, &image, 1, "h:0");
     struct rt_tensor together = answer(x, x->all, &image, 1);
     compare_tensors(&apart, &together, "batch norm");
-    /* Fetching another output of "n" prevents the fusion of "n". */
+    /* Fetching a second output of "n" prevents the fusion of "n". */
     apart = answer_with(x, x->all, &image, 1, "n:1");
     together = answer(x, x->plain, &image, 1);
     compare_tensors(&apart, &together, "batch norm, by the loops");

@@ -165,8 +165,8 @@ static void the_error_of_a_filter_is_measured(void **state)
     }
 }
 
-/* A NaN of the input reaches every output whose window holds it, even a clipped output, and no
- * output in another row of the image. */
+/* A NaN of the input must reach every output whose window holds it, even a clipped output, and no
+ * output in any other row of the image. */
 static void nan_is_not_lost(void **state)
 {
     (void)state;

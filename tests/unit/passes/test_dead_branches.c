@@ -1,6 +1,6 @@
-/* Branches of TensorFlow 1 whose predicate is known when the plan is made
+/* Tests branches of TensorFlow 1 whose predicate is known when the plan is made
  * (runtime/passes/dead_branches.c). The branch that cannot be taken leaves the plan, and the
- * outputs are those of the original graph. In these graphs the predicate is a "flag" that is never
+ * outputs are those of the original graph. In the graphs, the predicate is a "flag" that is never
  * fed. */
 #include "tests/support/control_flow.h"
 

@@ -11,7 +11,7 @@
 
 #define I RG_INT
 
-/* A way to compute "k" from the number of rows n; k is 0 or 1 for every n. */
+/* A way to compute "k", which is 0 or 1, from the number of rows n. */
 struct function {
     const char *what;
     bool is_constant; /* whether k is the same for every n, so that a use of k is row-wise */

@@ -1,6 +1,6 @@
 /*
- * Autotuning (runtime/select/autotune.h): kernels are chosen by their times, which the tests inject
- * so that no test depends on speed, and the choices are saved in a file.
+ * Tests autotuning (runtime/select/autotune.h). Kernels are chosen by their times, which the tests
+ * inject so that no test depends on speed, and the choices are saved in a file.
  */
 #include "tests/support/test.h"
 
@@ -148,7 +148,7 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
             assert_true(bytes > 0 && bytes < 2 * 9 * CI * CO * 4);
         else
             assert_true(is_wino(bytes, i == 1 ? 2 : 4));
-        /* For another shape with the same filter, no kernel is timed and no weights are packed
+        /* For a different shape with the same filter, no kernel is timed and no weights are packed
          * again. */
         x->timed = 0;
         run_only(x, c, 3, 12);

@@ -1,4 +1,4 @@
-/* A kernel that ranks above Sqrt's own, and whose prepare fails (runtime/select/choose.c). */
+/* Tests a kernel that ranks above Sqrt's own and whose prepare fails (runtime/select/choose.c). */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"

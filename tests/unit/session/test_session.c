@@ -72,7 +72,7 @@ static struct rt_tensor vector(int n, const float *v)
     return t;
 }
 
-/* Runs the session with at most one feed, one fetch and one target; each may be NULL. */
+/* Runs the session with at most one feed, one fetch and one target, each of which may be NULL. */
 static enum rt_status run1(struct fixture *x, const char *feed, const struct rt_tensor *in,
                            const char *fetch, struct rt_tensor *out, const char *target)
 {

@@ -113,7 +113,7 @@ static size_t held(struct rt_session *s)
     return stats.state_bytes;
 }
 
-/* Runs the node `what` if out is NULL; otherwise fetches the integer `what` into *out. The feeds
+/* Runs the node `what` if out is NULL, otherwise fetches the integer `what` into *out. The feeds
  * are n, a string of `bytes` bytes, and a vector of n zeros. */
 static enum rt_status run(struct rt_session *s, const char *what, int32_t n, size_t bytes,
                           int64_t *out, struct rt_error *err)
