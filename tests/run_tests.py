@@ -85,7 +85,7 @@ def run(command, env=None, timeout=ONE_RUN_S, cwd=ROOT):
 
 
 def build(tally, preset, target="all"):
-    """A build that fails counts as one failed test; returns whether the build succeeded."""
+    """A build that fails counts as one failed test. Returns whether the build succeeded."""
     say(f"build {preset}")
     folder = os.path.join(ROOT, "build", preset)
     status, output = 0, ""
@@ -150,7 +150,7 @@ def script_counts(status, output):
 
 
 def end_to_end(tally, preset, slow, env=None, how="", only=None):
-    """Runs each end-to-end file in a process of its own; `only` names the files to run."""
+    """Runs each end-to-end file in a process of its own. `only` names the files to run."""
     folder = os.path.join(ROOT, "tests", "e2e")
     files = [n for n in os.listdir(folder) if n.startswith("test_") and n.endswith(".py") and (not only or n in only)]
     files.sort(key=lambda n: (LONGEST.index(n) if n in LONGEST else len(LONGEST), n))
@@ -174,7 +174,7 @@ def end_to_end(tally, preset, slow, env=None, how="", only=None):
 
 
 def container(tally):
-    """Tests the container image on a machine that can build it; `./run container` installs the packages that a build
+    """Tests the container image on a machine that can build it. `./run container` installs the packages that a build
     needs."""
     say("container")
     (status, output), seconds = timed(run, [sys.executable, "tests/container/run.py"], timeout=1200)
@@ -223,7 +223,7 @@ def fuzz(tally, seconds=None, only=()):
 
 
 def by_script(tally, name, script, seconds):
-    """Runs a program of tests/fault for `seconds`; the program's last line has the counts of passed and failed
+    """Runs a program of tests/fault for `seconds`. The program's last line has the counts of passed and failed
     tests."""
     say(f"{name}, {seconds} s")
     (status, output), took = timed(run, [sys.executable, f"tests/fault/{script}.py", f"--seconds={seconds}"])

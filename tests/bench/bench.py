@@ -242,14 +242,14 @@ def gauge(page, name):
 
 
 def moment(log, text):
-    """Returns the time of the log line that begins with `text`, in seconds; None while there is no such line."""
+    """Returns the time of the log line that begins with `text`, in seconds, or None if there is no such line yet."""
     with open(log, encoding="utf-8") as file:
         found = re.search(rf"^(\S+)Z INFO {text}", file.read(), re.M)
     return datetime.datetime.fromisoformat(found[1]).timestamp() if found else None
 
 
 def why_not(log):
-    """Returns the reason that the log gives for a version that could not be loaded; None while there is none."""
+    """Returns the reason that the log gives for a version that could not be loaded, or None if it gives none yet."""
     with open(log, encoding="utf-8") as file:
         found = re.search(r"^\S+Z ERROR (Loading servable: .*)", file.read(), re.M)
     return found and found[1]

@@ -80,8 +80,8 @@ def front(args):
 
 
 class Model:
-    """A `slipway run --bench` process that makes one measurement for each line that it is sent; the model stays
-    loaded."""
+    """A `slipway run --bench` process that makes one measurement for each line that it is sent. The model stays loaded
+    between the lines."""
 
     def __init__(self, binary, directory, batch):
         self.process = subprocess.Popen(

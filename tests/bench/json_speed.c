@@ -178,8 +178,8 @@ int main(void)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char what[64];
         fill_image();
-        /* In the text with 4 digits per number, the numbers are rounded, so the image is rounded
-         * too. */
+        /* In the text with 4 digits per number, the numbers are rounded, so the image is also
+         * rounded. */
         if (i == 2)
             for (int k = 0; k < N; k++) {
                 char number[32];

@@ -26,7 +26,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc  # 
 
 
 def examples(version):
-    """Returns a function of (n, seed) that returns n of the Examples stored with a model; returns None if the model has
+    """Returns a function of (n, seed) that returns n of the Examples stored with a model, or None if the model has
     none."""
     path = version / "assets.extra" / "examples.tfrecord"
     if not path.exists():

@@ -43,7 +43,8 @@ class RandomGraph:
         return self.rng.random() < p
 
     def some(self, fits):
-        """Returns a random value of the pool for which `fits` holds, preferring recent ones; None if there is none."""
+        """Returns a random value of the pool for which `fits` holds, preferring recent ones, or None if there is
+        none."""
         found = [v for v in self.pool if fits(v)]
         if not found:
             return None
@@ -431,7 +432,8 @@ class RandomGraph:
         return True
 
     def halves(self):
-        """Adds a short chain in another precision, which no other node reads because its rounding errors are large."""
+        """Adds a short chain in a different precision, which no other node reads because its rounding errors are
+        large."""
         v = self.floats()
         if not v:
             return False

@@ -122,7 +122,7 @@ class Program:
         v = self.pick(may)
         key = tf.cast(tf.math.floormod(given, 3), tf.int64)
         if self.chance(0.5):
-            # Through a data input, the assignment waits for `last` too.
+            # Through a data input, the assignment also waits for `last`.
             given = self.behind(last, lambda: self.tf.identity(given))
 
         def make():
@@ -148,7 +148,7 @@ class Program:
         return self.behind(last, make)
 
     def through_alias(self, values, last, depth):
-        """Writes a ref variable, then reads it through an alias that may have been read before."""
+        """Writes a ref variable and then reads it through an alias that may have been read before."""
         if depth and not self.v1:  # functions accept no ref variables
             return self.effect(values, last, depth)
         given = self.small(self.pick(values[-4:]))
@@ -173,7 +173,7 @@ class Program:
         return self.tf.raw_ops.VarHandleOp(dtype=self.tf.int32, shape=[], shared_name=v.op.name)
 
     def passed_handle(self, values):
-        """Returns a handle of one of the resource variables; which variable is decided only during the run."""
+        """Returns a handle of one of the resource variables. The run decides which variable it is."""
         tf = self.tf
         v, w = (self.pick([v for v in self.variables if is_resource(v)]) for _ in range(2))
         yes, other = tf.less(self.pick(values), self.pick(values)), tf.equal(self.x, 3)

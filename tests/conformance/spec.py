@@ -25,7 +25,7 @@ SPECS = []  # all specifications, in the order in which they are defined
 
 
 def dtype_of(name):
-    """Returns the numpy dtype with the given name; bfloat16 is not one of numpy's own."""
+    """Returns the numpy dtype with the given name, including bfloat16, which numpy itself lacks."""
     return np.dtype(bfloat16) if name == "bfloat16" else np.dtype(object if name == "string" else name)
 
 

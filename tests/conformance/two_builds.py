@@ -231,7 +231,7 @@ def compare_version(options, report, version, scratch):
 
 
 def compare_tuned(report, binaries, version, request, scratch):
-    """Compares runs with the autotune cache that the old build writes for the given request; each run gets a copy of
+    """Compares runs with the autotune cache that the old build writes for the given request. Each run gets a copy of
     the cache."""
     model, name, body, base = request
     written = os.path.join(scratch, "written")

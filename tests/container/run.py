@@ -23,7 +23,7 @@ import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-NOT_RUN = 77  # exit status if the image cannot be built on this machine; automake's tests use 77 too
+NOT_RUN = 77  # exit status if the image cannot be built on this machine, as in automake's tests
 WORK = os.path.join(ROOT, "build", "container")
 BASE = "debian:12-slim"
 IMAGE = "slipway-test"
@@ -33,7 +33,7 @@ MAX_BYTES = 100 * 1000 * 1000
 # ---- building ----
 
 def why_not():
-    """Returns the reason why this machine cannot build the image; None when it can."""
+    """Returns the reason why this machine cannot build the image, or None if it can."""
     if os.geteuid() != 0:
         return "only root can"
     for program in ("buildah", "debootstrap", "unshare", "nsenter", "apt-get"):
@@ -132,7 +132,7 @@ class Container:
             os.makedirs(target, exist_ok=True)
             self.bind(folder, target)
         mount("-o", "remount,ro,bind", self.root)
-        # /dev and /proc come from the container engine; the image writes to neither.
+        # /dev and /proc come from the container engine, and the image writes to neither.
         self.bind("/dev", os.path.join(self.root, "dev"))
         user, group = self.config["User"].split(":")
         self.user = int(user)

@@ -95,7 +95,7 @@ def client_hello():
 
 class Connection:
     def __init__(self, where, window=65535, tls=None):
-        """Connects to `where`, a port of this machine or the path of a UNIX socket; `tls` is an SSLContext."""
+        """Connects to `where`, which is a port of this machine or the path of a UNIX socket. `tls` is an SSLContext."""
         if isinstance(where, str):
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.settimeout(30)

@@ -1,4 +1,4 @@
-"""Starts a server on free ports, sends REST requests to it, and stops it; its output is saved."""
+"""Starts a server on free ports, sends REST requests to it, and stops it. The server's output is saved."""
 import json
 import os
 import random

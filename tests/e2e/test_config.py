@@ -1,5 +1,5 @@
-"""Flags and configuration files, and their effect on versions: those parts of the reference that the unit tests
-(test_options, test_settings, test_config, test_policy, test_manager) cannot check."""
+"""Tests flags and configuration files and their effect on versions, as far as the unit tests (test_options,
+test_settings, test_config, test_policy, test_manager) cannot check them."""
 import os
 import shutil
 import signal

@@ -1,5 +1,5 @@
-"""Files that flags and models name: malformed text gives protobuf's own error, and a path that is not a regular file is
-refused immediately, with its type."""
+"""Tests files that flags and models name. Malformed text gives protobuf's own error, and a path that is not a regular
+file is refused immediately, with its type."""
 import os
 import re
 import shutil

@@ -31,8 +31,8 @@ LEFT_OUT = (
     ("* --cert client.crt *", "needs a server with TLS, which has a test of its own"),
 )
 
-# A wrapper around the program under test. Clients get `--server` unless they have that flag; a server gets ports of its
-# own and is stopped once it is ready; measurements take a second.
+# A wrapper around the program under test. Clients get `--server` unless they have that flag, a server gets ports of its
+# own and is stopped once it is ready, and measurements take a second.
 DRIVER = """#!{python}
 import re, signal, subprocess, sys, time
 arguments = sys.argv[1:]

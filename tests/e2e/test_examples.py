@@ -1,4 +1,4 @@
-"""Models that parse serialized tf.Examples, called by Predict."""
+"""Tests models that parse serialized tf.Examples and are called by Predict."""
 import base64
 import json
 import os

@@ -1,5 +1,5 @@
-"""gRPC clients that flood the server with frames or headers are cut off at a bounded cost in memory, while other
-clients get responses. Clients that send many legitimate requests are not cut off."""
+"""Tests that gRPC clients that flood the server with frames or headers are cut off at a bounded cost in memory, while
+other clients get responses. Clients that send many legitimate requests are not cut off."""
 import contextlib
 import os
 import re

@@ -319,7 +319,7 @@ class Calls(Case):
         return streams
 
     def goes_on(self, c):
-        """Opens calls; returns False as soon as the connection is cut off."""
+        """Opens calls. Returns False as soon as the connection is cut off."""
         try:
             self.half(c, 200)
             return c.read(0.01)

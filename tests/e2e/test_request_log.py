@@ -1,4 +1,4 @@
-"""Requests over gRPC and REST are written to request logs, which can be replayed."""
+"""Tests that requests over gRPC and REST are written to request logs, which can be replayed."""
 import glob
 import json
 import os

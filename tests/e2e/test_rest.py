@@ -29,7 +29,7 @@ class Server(support.Server):
     def __exit__(self, *error):
         code, log = self.stop(), self.log()
         super().__exit__(*error)
-        if code != 0:  # A sanitizer's report makes the exit code non-zero too.
+        if code != 0:  # A sanitizer's report also makes the exit code non-zero.
             raise AssertionError(f"the server ended with {code}: {log}")
 
     def connect(self):

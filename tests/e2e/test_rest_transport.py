@@ -251,7 +251,7 @@ class Transport(unittest.TestCase):
                 s.sendall(head("POST", PREDICT, len(BODY)) + BODY)
                 status, headers, _ = answer(s)
                 self.assertEqual((status, headers.get("connection")), (200, None))
-            # Responses that refuse a request keep the connection open, too.
+            # Responses that refuse a request also keep the connection open.
             for path, body in (("/v1/models/x:predict", BODY), ("/nowhere", b"x" * 1000)):
                 s.sendall(head("POST", path, len(body)) + body)
                 self.assertEqual(answer(s)[0], 404)
@@ -403,7 +403,7 @@ class Flags(unittest.TestCase):
             self.assertEqual(server.stop(), 0)
 
     def trickle(self, server, first, piece):
-        """Sends `piece` repeatedly; the server must close the connection."""
+        """Sends `first` and then `piece` repeatedly. The server must close the connection."""
         with server.connect() as s:
             s.sendall(first)
             end = time.monotonic() + 60 * SLOW
@@ -421,7 +421,7 @@ class Flags(unittest.TestCase):
                                  b"Content-Length: 0\r\n", b""), b"1\r\n \r\n")):
             with self.subTest(first=first):
                 self.trickle(server, first, piece)
-        with server.connect() as s:  # A client that sends nothing is cut off as well.
+        with server.connect() as s:  # A client that sends nothing is also cut off.
             self.assertTrue(is_closed(s))
         wait_for(lambda: server.ask("POST", PREDICT, BODY)[0] == 200, "an answer")
 
@@ -552,7 +552,7 @@ class Memory(unittest.TestCase):
                 s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
             for s in sockets:
                 self.assertEqual(answer(s)[0], 200)
-            # The requests must take memory, otherwise the test would prove nothing.
+            # The requests must take memory, because otherwise the test would prove nothing.
             self.assertGreater(self.resident(), before + n * 8 * 1024)
         wait_for(lambda: self.resident() < before + 12 * MEBI, "the memory of connections")
 

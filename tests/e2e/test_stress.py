@@ -578,8 +578,7 @@ class Stress(Case):
                                                                       400)
                              for label in LABELS), f"round {i}: {labels}")
         self.look(versions, labels, coming)
-        # One model of the new configuration fails to load; the rest of the configuration is not
-        # rolled back.
+        # One model of the new configuration fails to load, but the rest of the configuration is not rolled back.
         if i % 10 == 0:
             with self.assertRaises(grpc.RpcError) as caught:
                 self.reload(self.config(versions, labels, coming, broken=True), timeout=WAIT)

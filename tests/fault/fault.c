@@ -134,7 +134,7 @@ static void count(enum fault_kind kind, uint64_t hash, const uint64_t *stack)
     }
 }
 
-/* Returns whether the driver has requested that this call fail. */
+/* Returns whether the driver has requested that the current call fail. */
 static bool fails(enum fault_kind kind, const void *frame)
 {
     struct fault_control *c = control;

@@ -208,7 +208,7 @@ class Campaign:
             served.probe()
             allowed = self.module.LOAD_CODES
             if set(how["kinds"]) & set(FILES):
-                # DATA_LOSS means that a file could not be read; the server tries the load again.
+                # DATA_LOSS means that a file could not be read. The server tries the load again.
                 allowed += ("DATA_LOSS",)
             for code, text in served.failed_loads():
                 if code not in allowed:

@@ -1,4 +1,4 @@
-"""A server whose libc calls can be made to fail, its requests, and the conditions that must hold whenever it is
+"""A server whose libc calls can be made to fail, the requests to it, and the conditions that must hold whenever it is
 idle."""
 import base64
 import gzip
@@ -167,7 +167,7 @@ class Served:
         self.expected_digits = self.rest("POST", "/v1/models/digits:predict", self.picture)
 
     def end(self):
-        """Sends SIGTERM; returns a description of any failure that occurred before the process ended, or None."""
+        """Sends SIGTERM. Returns a description of any failure that occurred before the process ended, or None."""
         for watch in self.watches:
             watch.cancel()
         try:
@@ -194,7 +194,7 @@ class Served:
     # ---- requests: each checks its answer, or raises Refused ----
 
     def http(self, method, path, body=None, headers=None):
-        """Sends a request over a connection of its own; returns (status, headers, body)."""
+        """Sends a request over a connection of its own and returns (status, headers, body)."""
         at = ("127.0.0.1", self.server.rest_port)
         connection = http.client.HTTPSConnection(*at, timeout=self.wait, context=self.secure) \
             if self.secure else http.client.HTTPConnection(*at, timeout=self.wait)
@@ -319,7 +319,7 @@ class Served:
 
     def grpc_many(self):
         """Sends more calls than the server accepts at a time, each of which needs memory. A Watch stream is opened
-        before each call; the streams stay open and take the memory that the calls release."""
+        before each call. The streams stay open and take the memory that the calls release."""
         for _ in range(20):
             watch = self.health.Watch(health_pb2.HealthCheckRequest(service=""))
             watch.add_callback(lambda: None)
@@ -504,7 +504,7 @@ class Served:
             except Wrong as error:
                 # The configuration is accepted, but the first load of its new model has failed.
                 codes = re.findall(r"due to error: (\w+): ", str(error))
-                # DATA_LOSS means that a file could not be read; failed_loads checks whether that is allowed.
+                # DATA_LOSS means that a file could not be read. failed_loads checks whether that is allowed.
                 if not str(error).startswith("UNKNOWN") or set(codes) - {*LOAD_CODES, "DATA_LOSS"}:
                     raise
                 self.applied = True
@@ -591,7 +591,7 @@ class Served:
     # ---- what is always so ----
 
     def repair(self):
-        """Restores the configuration. A change that was accepted completes by itself; a change that a fault has
+        """Restores the configuration. A change that was accepted completes by itself, and a change that a fault has
         prevented is sent again."""
         if self.labelled and self.applied:
             self.check_label()

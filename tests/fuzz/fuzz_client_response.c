@@ -1,5 +1,5 @@
 /*
- * Reads arbitrary bytes as a server's response; the first byte selects the message type. A tensor
+ * Reads arbitrary bytes as a server's response, whose message type the first byte selects. A tensor
  * that can be read is written as an input and read again, unless its last string is repeated so
  * often that the strings, when written, exceed the limit.
  */

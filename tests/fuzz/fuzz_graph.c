@@ -117,8 +117,8 @@ static void add_ref(struct scope *s, char type, const char *text)
     snprintf(s->text[s->n++], sizeof s->text[0], "%s", text);
 }
 
-/* Returns the name of a value of the given type, preferring recent ones; sometimes a name of any
- * type. */
+/* Returns the name of a value of the given type, preferring recent ones. Sometimes returns a name
+ * of any type. */
 static const char *pick(const struct scope *s, struct reader *r, char type)
 {
     const unsigned by = next(r);

@@ -23,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LAYERS = {"base": "runtime/base", "proto": "proto", "runtime": "runtime", "kernels": "kernels",
           "server": "server", "client": "clients/c", "cli": "clients/cli"}
 ALLOWED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cycles.txt")
-# Each of these functions calls all functions that a table in its file names.
+# Each function in this set calls all functions that a table in its file names.
 TABLES = {("runtime/passes/pipeline.c", "run_pass")}
 # Suffixes that gcc appends to the names of copies of a function.
 COPY = re.compile(r"\.(isra|constprop|part|cold)(\.\d+)?")

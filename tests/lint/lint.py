@@ -32,12 +32,12 @@ BANNED = {"strcpy", "strcat", "sprintf", "strncpy", "strtok", "atoi", "alloca"}
 ONLY_IN_MAIN = {"getenv", "setlocale"}
 # Only proto/unpack.c, which checks the bytes first, may call this function.
 ONLY_IN_UNPACK = {"protobuf_c_message_unpack"}
-# Kernels must use the functions of runtime/base/checked.h instead of these compiler builtins.
+# Kernels must use the functions of runtime/base/checked.h instead of the compiler's builtins.
 NOT_IN_KERNELS = {f"__builtin_{how}_overflow" for how in ("add", "sub", "mul")}
 # Allocations of kernels that depend on data count against the limit of a run and are made by rt_scratch,
 # rt_run_alloc or kn_text_begin.
 ALLOCATES = re.compile(r"\b(?:malloc|realloc|reallocarray|aligned_alloc|posix_memalign|calloc(?!\(1, sizeof \*?[\w>-]+\)))\s*\(")
-# `prepare` may allocate as much as the graph and its constants require; tables count their memory themselves.
+# `prepare` may allocate as much as the graph and its constants require. Tables count their memory themselves.
 NOT_OF_A_RUN = {
     "kernels/conv/conv_onednn.c", "kernels/fused/epilogue.c", "kernels/conv/winograd_tiles.c",
     "kernels/lookup/table.c", "kernels/lookup/table_dense.c"}

@@ -46,7 +46,7 @@ MEMORY_MB = 16  # size in megabytes of each repeated input in cases of kind memo
 # second
 MEMORY_LIMITS_MB = (24, 96)
 MEMORY_DEADLINE_MS = 4000
-LATE_MS = 100  # limit on CPU time after the deadline; a run that uses more has not checked the deadline
+LATE_MS = 100  # limit on CPU time after the deadline, which a run exceeds if it does not check the deadline
 HUGE = (1 << 40, 1 << 31, (1 << 62) - 1, 1 << 20)
 INTEGERS = {NUMBERS[n] for n in ("int32", "int64")}
 
@@ -129,7 +129,7 @@ def huge_cases(case):
 
 
 class Repeated(Tensor):
-    """A tensor repeated `times` times along one of its dimensions; its bytes are made when they are sent."""
+    """A tensor repeated `times` times along one of its dimensions. Its bytes are made only when they are sent."""
 
     def __init__(self, t, axis, times):
         axis %= len(t.shape)

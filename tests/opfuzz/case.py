@@ -91,7 +91,7 @@ def pack_one(dtype, value):
 
 
 def tensor(dtype, shape, values):
-    """Makes a tensor from Python numbers or strings; `dtype` is a number or a name."""
+    """Makes a tensor from Python numbers or strings. `dtype` is a number or a name."""
     dtype = NUMBERS.get(dtype, dtype)
     if dtype == STRING:
         return Tensor(dtype, shape, [v if isinstance(v, bytes) else str(v).encode() for v in values])

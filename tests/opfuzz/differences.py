@@ -8,7 +8,7 @@ from case import STRING, Tensor
 UNIMPLEMENTED, DEADLINE, EXHAUSTED = 12, 4, 8
 COMPLEX = (8, 18)
 
-# Known failures that have not been fixed yet, as (signature, reason); may be empty.
+# Known failures that have not been fixed yet, as (signature, reason). The list may be empty.
 KNOWN = []
 
 # Deliberate differences from TensorFlow, each as (regular expression that matches "OP: difference", reason).
@@ -68,7 +68,7 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
 LOOSE = {"Empty": "is not initialised", "RandomUniform": "is random", "RandomUniformInt": "is random",
          "RandomStandardNormal": "is random"}
 
-# Ops that return their outputs in an order of their own. TopK without `sorted` is another such op.
+# Ops that return their outputs in an order of their own, which also applies to TopK without `sorted`.
 OWN_ORDER = {"LookupTableExport": "a table's rows are in its own order", "LookupTableExportV2": "a table's rows are in its own order"}
 
 # Ops in whose graphs elements that are NaN in TensorFlow are not compared.
@@ -273,8 +273,7 @@ def loose(case):
 
 
 def difference_between_tiers(case, plain, compiled):
-    """Returns a description if the tiers do not accept the same cases or do not give the same bits; otherwise returns
-    None."""
+    """Returns a description if the tiers do not accept the same cases or do not give the same bits, otherwise None."""
     if any(is_refusal(r) and r.code in (DEADLINE, EXHAUSTED) for r in plain + compiled):
         return None  # The tiers need different amounts of memory and time.
     for a, b in zip(plain, compiled):

@@ -47,7 +47,7 @@ class Fuzzer:
         self.pending = []  # cases that ran since the last check for leaks
 
     def make(self, index):
-        """Returns case number `index` of the fuzzer's seed; the ops take turns."""
+        """Returns case number `index` of the fuzzer's seed. Successive cases start from seeds of successive ops."""
         rng = random.Random(f"{self.options.seed}:{index}")
         op = self.ops[index % len(self.ops)]
         return self.mutator.mutate(rng, rng.choice(self.seeds[op]))

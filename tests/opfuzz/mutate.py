@@ -18,8 +18,8 @@ INTEGERS = [3, 4, 5, 6, 9, 17, 22, 23]
 
 
 def one_of(rng, dtype, shape=()):
-    """Returns an element of type `dtype` that is likely to reveal a fault. `shape` is the shape of a related tensor;
-    indices are drawn near its dimensions."""
+    """Returns an element of type `dtype` that is likely to reveal a fault. `shape` is the shape of a related tensor,
+    and indices are drawn near its dimensions."""
     if dtype == STRING:
         return rng.choice(STRINGS) if rng.random() < 0.9 else rng.randbytes(rng.randrange(40))
     if dtype in INTEGERS:
@@ -39,7 +39,7 @@ def elements(rng, dtype, n, shape=()):
 
 
 def reshaped(rng, t, shape):
-    """Returns `t` with another shape; its elements are repeated or cut off to fit the shape."""
+    """Returns `t` with a different shape. The elements are repeated or cut off to fit the shape."""
     n = count(shape)
     if n > MOST:
         return t
@@ -54,7 +54,7 @@ def reshaped(rng, t, shape):
 
 
 def cast(rng, t, dtype):
-    """Returns `t` with its values converted to another type."""
+    """Returns `t` with its values converted to a different type."""
     if dtype not in DTYPES or DTYPES[dtype][2] is None and dtype != STRING or t.dtype not in DTYPES:
         return t
     values = t.values()
@@ -299,7 +299,7 @@ class Mutator:
             at += n
 
     def feed_or_hold(self, rng, case):
-        """Turns fed tensors into constants and constants into fed tensors; a placeholder may declare the shape of its
+        """Turns fed tensors into constants and constants into fed tensors. A placeholder may declare the shape of its
         feed."""
         for n in list(case.nodes):
             if n.op == "Placeholder" and n.name in case.feeds and rng.random() < 0.3:

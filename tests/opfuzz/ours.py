@@ -13,7 +13,7 @@ import time
 
 from case import DTYPES, STRING, Tensor, count, graph_def
 
-TIMES_OUT_S = 15  # time limit of a case; a case that reaches it has ignored the deadline of 2 s of its run
+TIMES_OUT_S = 15  # time limit of a case, which is reached only if the run ignores its deadline of 2 s
 MEMORY_MB = 256  # memory limit of a run in megabytes
 SUPPORT = pathlib.Path(__file__).resolve().parent.parent / "support"
 ENVIRONMENT = {
@@ -89,7 +89,7 @@ class Child:
             self.process = None
 
     def died(self, why=None):
-        """Returns an exception that holds the child's last output; the next case starts a new child."""
+        """Returns an exception that holds the child's last output. The next case starts a new child."""
         code = None
         if why is None:
             try:
@@ -150,8 +150,8 @@ class Child:
         return Tensor(dtype, shape, self.read(count(shape) * size))
 
     def run(self, case):
-        """Returns a list of tensors or a Refusal for each step; for a graph that is refused, only the graph's
-        Refusal."""
+        """Returns a list of tensors or a Refusal for each step, or the graph's Refusal alone if the graph is
+        refused."""
         if self.process is None:
             self.start()
         empty(self.folder.name)
@@ -173,7 +173,7 @@ class Child:
         return results
 
     def leaks(self):
-        """Returns a Died if the cases that ran so far have leaked memory; otherwise returns None."""
+        """Returns a Died if the cases that ran so far have leaked memory, otherwise None."""
         if self.process is None:
             return None
         self.send(b"L")

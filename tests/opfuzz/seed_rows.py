@@ -20,7 +20,7 @@ def case(op, *lines, steps):
 
 def table(kind, version, more=(), values=i64(1, 2), fill="LookupTableInsert", **attrs):
     """Adds a case in which a table is created, filled, looked up, exported, and filled by an import, each in a run of
-    its own; `version` is "" or "V2"."""
+    its own. `version` is "" or "V2"."""
     pair, default = {"Tin": "string", "Tout": "int64"}, i64(7, 8) if "OfTensors" in kind else scalar("int64", -1)
     lines = [("table", kind + version, list(more), WORDS | attrs),
              ("fill", fill + version, ["table", s("a", "b"), values], pair | {"Tkey": "string", "Tval": "int64"}),

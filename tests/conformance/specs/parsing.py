@@ -92,7 +92,7 @@ class Spec:
 
 
 def TensorShape(dims):
-    """Returns the message of a shape attribute; TensorFlow is imported only when this function is called."""
+    """Returns the message of a shape attribute. TensorFlow is imported only when this function is called."""
     import tensorflow as tf
 
     return tf.TensorShape(dims)
@@ -161,7 +161,7 @@ ODD_LISTS = [
 
 
 def random_examples(g, spec, n):
-    """Returns Examples with the features of `spec` in random order, some missing, some repeated, some of another
+    """Returns Examples with the features of `spec` in random order, some missing, some repeated, some of a different
     type."""
     wanted = [(k, v[0] if isinstance(v, tuple) else v) for kind in (spec.dense, spec.sparse, spec.ragged) for k, v in kind.items()]
     for _ in range(n):

@@ -137,7 +137,8 @@ def cross(g, op):
                 yield Case(*both, hashed_output=True, num_buckets=buckets, hash_key=key, out_type="int64", internal_type="int64")
             internal = "string"
             yield Case(*both, hashed_output=False, num_buckets=0, hash_key=0, out_type="string", internal_type=internal)
-    both = columns(g, 4, "si")  # The type of the output decides whether values are hashed; hashed_output is ignored.
+    # The type of the output decides whether values are hashed, and hashed_output is ignored.
+    both = columns(g, 4, "si")
     for hashed in (True, False):
         for out in ("int64", "string"):
             for buckets in (0, 100):
@@ -173,7 +174,7 @@ def cross_hashed(g, op):
     for kinds in KINDS:
         for strong in (False, True):
             if strong and "I" in kinds:
-                continue  # TensorFlow's process crashes on this input.
+                continue  # TensorFlow's process crashes on such an input.
             for buckets in (0, 100):
                 yield Case(*columns(g, 4, kinds), np.int64(buckets), np.bool_(strong), np.int64([137, -9]))
     for bad in bad_columns(g):
