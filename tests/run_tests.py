@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`./run test` and `./run fuzz`: builds the tests and runs them. The last line of `test` is "N passed, M failed",
-counted over all programs; the exit status is 1 if any test failed."""
+"""Implements `./run test` and `./run fuzz`, which build the tests and run them. The last line of `test` is "N passed, M
+failed", counted over all programs, and the exit status is 1 if any test failed."""
 import argparse
 import concurrent.futures
 import json
@@ -30,8 +30,8 @@ FILES_AT_A_TIME = 2 * CORES
 LONGEST = ("test_grpc_stall.py", "test_costly_loads.py", "test_life.py", "test_bad_trees.py", "test_grpc_services.py",
            "test_limits.py", "test_stress.py", "test_config.py", "test_grpc_frames.py", "test_rest_transport.py",
            "test_batching.py", "test_haproxy.py")
-# Files that test outputs of the runtime, which the tests run both specialised and node by node. The other files test
-# transports, configuration and the life cycle of versions, which are the same in both modes.
+# Files that test the outputs of the runtime. They run twice, with the runtime specialised and node by node. The other
+# files test transports, configuration and the life cycle of versions, which are the same in both modes.
 RUNTIME_FILES = ("test_batching.py", "test_clients.py", "test_costly_loads.py", "test_examples.py", "test_inference.py",
                  "test_models.py", "test_request_log.py", "test_rest_reference.py", "test_state.py",
                  "test_state_limit.py", "test_stress.py", "test_warmup.py")
@@ -107,7 +107,7 @@ def cmocka_counts(status, output):
     if not passed and not failed:
         passed = 1 if status == 0 else 0
     if status and not failed:
-        failed = 1  # A crash, a leak or a race is visible only in the exit status.
+        failed = 1  # A crash, a leak or a race of a program is visible only in its exit status.
     return passed, failed
 
 
@@ -264,7 +264,7 @@ def find_tests(name):
 
 
 def run_named(tally, names, preset, seconds):
-    """`./run test NAME...`: runs unit programs, end-to-end files or classes, and fuzz targets."""
+    """Implements `./run test NAME...`, which runs unit programs, end-to-end files or classes, and fuzz targets."""
     found = [(name, find_tests(name)) for name in names]
     for name, tests in found:
         if not tests:

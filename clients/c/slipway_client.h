@@ -117,7 +117,7 @@ struct slipway_options {
     const char *server_name;  /* name in the server's certificate, or NULL for the address's host */
     const char *token;        /* bearer token of each call, or NULL */
     size_t max_message_bytes; /* maximum size of a response and of its tensors; 0 means 2 GiB - 1 */
-    bool own_connection;      /* whether the client shares no connection with other clients */
+    bool own_connection;      /* whether the client has connections of its own */
 };
 
 /*

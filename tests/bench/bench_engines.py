@@ -34,7 +34,7 @@ def wanted(model, batch):
 
 
 class Process:
-    """An engine that runs in a process of its own, which answers each line of input with a line of output. A process
+    """An engine that runs in a process of its own and responds to each line of input with a line of output. A process
     that has died is restarted."""
     question = staticmethod(json.dumps)
 

@@ -171,7 +171,7 @@ class Runner(run.Runner):
             return self.send_graph()
 
     def decode(self):
-        """Reads a tensor from the runner and drops its data: an accepted tensor may be as large as the runner's
+        """Reads a tensor from the runner and drops its data, because an accepted tensor may be as large as the runner's
         memory limit."""
         dtype, rank = struct.unpack("<ii", self.read(8))
         n = math.prod(struct.unpack(f"<{rank}q", self.read(8 * rank)))
@@ -189,7 +189,7 @@ class Runner(run.Runner):
 
 
 def child_runs(tf, cases, first, pipe):
-    """Child process: returns the results of one case after the other, and dies if TensorFlow dies."""
+    """Runs as the child process, which returns the results of one case after the other and dies if TensorFlow dies."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit_own_memory()
     null = os.open(os.devnull, os.O_WRONLY)

@@ -174,7 +174,7 @@ static struct rt_session *open_session(const struct rt_registry *registry,
 
 /*
  * The overrun of a deadline is measured in CPU time, which other processes of a busy machine do not
- * increase: when the deadline passes, a signal handler stores the CPU time that this process has
+ * increase. When the deadline passes, a signal handler stores the CPU time that this process has
  * used.
  */
 /* CPU time when the deadline passed, or -1 if the deadline has not passed. */
@@ -339,8 +339,8 @@ static void answer_serve(struct rt_session *session)
     put_status(err.code, &err);
 }
 
-/* A function of LeakSanitizer, NULL unless it is linked. It also prints the leaks to standard
- * error. */
+/* A function of LeakSanitizer, which also prints the leaks to standard error. It is NULL unless
+ * LeakSanitizer is linked. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
 static void answer_leaks(void)

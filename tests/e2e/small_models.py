@@ -111,9 +111,9 @@ def write_shapes(folder):
 
 
 def write_counter(folder, is_ref):
-    """Writes a model with a number that starts at 40: `add` adds x to the number, `sum` returns the number plus x,
-    `value` returns it. The number is a variable of TensorFlow 1 (is_ref), which ops read directly, or of TensorFlow
-    2, which ops read through a handle."""
+    """Writes a model with a number that starts at 40: `add` adds x to the number, `sum` returns the number plus x, and
+    `value` returns the number. The number is a variable of TensorFlow 1 (is_ref), which ops read directly, or of
+    TensorFlow 2, which ops read through a handle."""
     def build(g):
         g.placeholder("x", "float")
         g.const("start", "float", [], float_val=[40])

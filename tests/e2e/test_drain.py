@@ -254,7 +254,7 @@ class HalfSent(Case):
 
 
 class WholeTime(Case):
-    """A drain that uses up its time limit ends at the limit and abandons the remaining requests."""
+    """A drain that reaches its time limit ends and abandons the remaining requests."""
 
     def test_who_never_ends_is_given_up_at_the_limit(self):
         limit = 3

@@ -305,7 +305,7 @@ class Frames(Case):
                 for c in crowd:
                     c.send(http2.PREFACE + http2.Connection.frame(http2.SETTINGS, 0, 0) +
                            http2.Connection.frame(http2.SETTINGS, http2.ACK, 0))
-                    c.rekey(100)  # Even 100 unnecessary key updates are allowed.
+                    c.rekey(100)  # a client may make 100 key updates, even if they are unnecessary
                 time.sleep(0.3)
                 self.assertEqual(self.cut(server), {})
                 threads = [threading.Thread(target=c.rekey, args=(200000,)) for c in crowd]

@@ -288,8 +288,7 @@ class Memory(Case):
                 self.assertEqual(c.status(c.ask(PREDICT, half_plus_two()), 30 * SLOW), 0)
                 before = switches()
                 time.sleep(5)
-                # While the connection is open, the manager wakes up to check whether it still
-                # exists.
+                # While the connection is open, the manager wakes up to check whether the connection still exists.
                 self.assertGreater(switches(), before)
             wait_for(lambda: self.stands_still(switches, 5), "no look any more", 30)
 
@@ -463,7 +462,7 @@ class Aside(Case):
         with http2.Connection(server.grpc_port) as c, \
                 grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
                                       [("grpc.use_local_subchannel_pool", 1)]) as channel:
-            # This first call establishes the connection, so that the time for it is not measured.
+            # The first call establishes the connection, so that the time for it is not measured.
             ask(channel)
             encoding = [("grpc-encoding", "deflate")] if compressed else []
             stream = c.begin(path, headers=encoding)

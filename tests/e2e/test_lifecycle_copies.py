@@ -1,5 +1,5 @@
-"""Versions that arrive as people copy them: slowly, incompletely, out of order or by links, or that
-change or vanish while they are read. A partial version is never served, and the old version
+"""Tests versions that arrive as people copy them: slowly, incompletely, out of order or by links,
+or that change or vanish while they are read. A partial version is never served, and the old version
 continues to serve.
 
 Each case is a model of its own in one server's folder and runs in a thread of its own, because most

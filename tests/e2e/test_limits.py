@@ -54,7 +54,8 @@ LONGER = [14000, 14000]  # a shape for which the signature `square` runs for a m
 
 
 def save_answers(folder):
-    """Saves a model whose output is x repeated n times: a request of a few bytes can have a response of any size."""
+    """Saves a model whose output is x repeated n times, so that a request of a few bytes can have a response of any
+    size."""
     def build(g):
         g.placeholder("x", "string")
         g.placeholder("n", "int32")

@@ -207,7 +207,7 @@ class Idle(support.Case):
                         if name == "slipway_model_idle_bytes"]
                 self.assertEqual(len(kept), 3)
                 self.assertLessEqual(sum(kept), limit)
-                # The limit of 256 MB allows everything that the runs may retain.
+                # The limit of 256 MB is large enough for everything that the runs may retain.
                 if limit == 1 << 28:
                     self.assertGreater(sum(kept), 0)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`./run fault`: libc calls of the server's own code fail, one after the other, in each of the PHASES. After each fault
-the server must be alive, answer correctly, hold no memory of requests, and serve every version.
+"""Implements `./run fault`: libc calls of the server's own code fail, one after the other, in each of the PHASES. After
+each fault the server must be alive, answer correctly, hold no memory of requests, and serve every version.
 
 Each phase runs once while its calls are counted by the stack that they come from. Then, for every such stack (or
 with --all for every single call) the phase runs again while that call fails: alone, and for memory and descriptors

@@ -1,6 +1,6 @@
 /*
  * Decodes the body of a classify or regress request. The decoded Examples must be valid for the
- * decoder of the wire format, be as many as the JSON has, and stay within the budget.
+ * decoder of the wire format, be as many as in the JSON, and stay within the budget.
  */
 #include <stdint.h>
 #include <stdlib.h>

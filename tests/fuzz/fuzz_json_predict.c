@@ -1,6 +1,6 @@
 /*
- * Decodes the body of a predict request: the first byte selects the signature, the rest is JSON. A
- * request that decodes is encoded again.
+ * Decodes the body of a predict request. The first byte selects the signature, and the rest is
+ * JSON. A request that decodes is encoded again.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -56,7 +56,8 @@ def empty_tensor(t, shape):
 
 
 def shapes_without_elements(shape):
-    """Yields shapes in which one dimension is zero, each in turn, and either one other or all others are enormous."""
+    """Yields shapes in which each dimension in turn is zero, and in which either one or all of the other dimensions are
+    enormous."""
     n = len(shape)
     for zero in range(n):
         for huge in ((1 << 40), 3 << 20):
@@ -85,7 +86,7 @@ def replaced(case, changes):
 
 
 def empty_cases(case):
-    """Yields cases with empty tensors. Inputs of the same rank are changed alike, together and one by one."""
+    """Yields cases with empty tensors. Inputs of the same rank are changed in the same way, together and one by one."""
     places = [((kind, key), t) for kind, key, t in tensors_of(case)]
     ranks = collections.defaultdict(list)
     for place, t in places:

@@ -138,7 +138,7 @@ def rank_of_input(case, node, i):
 
 
 def leaves_gaps(case, node):
-    """Returns whether a list grows to hold an index while elements before it stay unwritten."""
+    """Returns whether a tensor list grows to hold an index while elements before that index stay unwritten."""
     t = input_of(case, node, 2)
     list_of = {n.name: n for n in case.nodes if n.op == "TensorListFromTensor"}.get(node.inputs[0].split(":")[0])
     elements = input_of(case, list_of, 0) if list_of else None

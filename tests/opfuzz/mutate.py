@@ -177,7 +177,7 @@ class Mutator:
         self.registry = registry
 
     def mutate(self, rng, case):
-        """Returns a copy of `case` with some changes."""
+        """Returns a copy of `case` with random changes."""
         case = case.copy()
         if rng.random() < 0.35:
             self.retype(rng, case)
@@ -235,7 +235,7 @@ class Mutator:
             other_attr(rng, node, attr, found[0] if found else None)
 
     def change_inputs(self, rng, case, node):
-        """Removes or adds a variadic input, with or without changing the attribute that counts the inputs; or moves an
+        """Removes or adds a variadic input, with or without changing the attribute that counts the inputs, or moves an
         edge."""
         how = rng.random()
         if not node.inputs:

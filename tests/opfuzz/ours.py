@@ -36,8 +36,7 @@ class Refusal:
 
 
 class Died(Exception):
-    """The child process has died. `text` describes how, and `signature` is a line that is the same for the same
-    defect."""
+    """The child process has died. `text` describes how, and `signature` is a line that identifies the defect."""
 
     def __init__(self, signature, text):
         super().__init__(signature)

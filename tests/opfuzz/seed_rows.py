@@ -1,6 +1,6 @@
 """Valid cases of ops for which neither single nodes nor the conformance specs give seeds.jsonl a case: tables of the
-first version, graphs that create, fill and read lists and arrays, and checkpoints. Each is one graph; fuzz.py
-mutates them like the recorded ones."""
+first version, graphs that create, fill and read lists and arrays, and checkpoints. Each case is one graph, and fuzz.py
+mutates it like the recorded cases."""
 
 import base64
 

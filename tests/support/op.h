@@ -18,9 +18,9 @@ struct op_call {
     const char *op, *attrs; /* attributes in the notation of graph_def.h */
     int n_in, n_out;
     struct rt_tensor in[OP_MOST], out[OP_MOST];
-    /* For each input, an op that is put in front of the input, and its attributes; NULL means that
-     * there is none. Since only the op under test reads this op's output, it may write over that
-     * output. */
+    /* For each input, an op that is put in front of the input, and its attributes, or NULL if there
+     * is none. Since only the op under test reads the output of that op, the op under test may
+     * write over that output. */
     const char *before[OP_MOST], *before_attrs[OP_MOST];
     size_t run_memory_limit; /* 0 means no limit */
     int64_t deadline_ms;     /* deadline, counted from the start of the run; 0 means no deadline */

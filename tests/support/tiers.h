@@ -16,7 +16,7 @@ enum { TIERS_FETCHES = 8 }; /* maximum number of fetches of a graph */
 struct tiers {
     struct rt_bytes g;
     struct rt_registry *ops;
-    struct rt_session *tier[2]; /* tier[0] runs node by node, tier[1] runs compiled plans */
+    struct rt_session *tier[2]; /* tier[0] runs node by node, and tier[1] runs compiled plans */
     struct rt_callable *call[2];
     int n_fetches;
     bool no_fusion;

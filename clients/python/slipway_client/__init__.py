@@ -1,4 +1,4 @@
-"""A client for Slipway and TensorFlow Serving. REST needs only the standard library, gRPC needs grpcio and numpy.
+"""A client for Slipway and TensorFlow Serving. REST needs only the standard library, and gRPC needs grpcio and numpy.
 
     import slipway_client
 

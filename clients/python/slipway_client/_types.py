@@ -18,8 +18,8 @@ STATES = {0: 'UNKNOWN', 10: 'START', 20: 'LOADING', 30: 'AVAILABLE', 40: 'UNLOAD
 
 
 class Error(Exception):
-    """The reason why a call has no response. `code` is the name of a gRPC status code ('NOT_FOUND'), `message` is the
-    server's message. Over REST, `http_status` is set too, and `retry_after` holds the Retry-After header as the
+    """The reason why a call has no response. `code` is the name of a gRPC status code ('NOT_FOUND'), and `message` is
+    the server's message. Over REST, `http_status` is also set, and `retry_after` holds the Retry-After header as the
     server sent it."""
 
     def __init__(self, code: str, message: str, http_status: Optional[int] = None, retry_after: Optional[str] = None):

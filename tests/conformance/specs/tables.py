@@ -1,4 +1,4 @@
-"""Specifies look-up tables, by graphs that run several times in one session."""
+"""Specifies look-up tables by means of graphs that run several times in one session."""
 
 import atexit
 import itertools

@@ -1,7 +1,7 @@
 """Computes with TensorFlow the expected outputs of the models in this folder and of models/digits: make.py (writes
 answers.json).
 
-The TF1 models beside this file were made by tests/models/make_mnist.py. Needs tensorflow (PyPI).
+The TF1 models next to this file were made by tests/models/make_mnist.py. Needs tensorflow (PyPI).
 """
 import glob
 import json

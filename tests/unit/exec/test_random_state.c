@@ -1,5 +1,5 @@
 /*
- * Random programs with side effects and TensorFlow's recorded outputs
+ * Runs random programs with side effects, whose outputs TensorFlow recorded
  * (tests/conformance/random_state.py --record). Several signatures read and write variables of both
  * kinds and a table, through functions, branches and loops. Their runs are interleaved, and every
  * second run fetches the complete state.

@@ -131,8 +131,8 @@ static void copy_file(const char *from, const char *to)
     free(p);
 }
 
-/* A checkpoint may have more files than the process may have open, because each file is open only
- * while it is read. */
+/* A checkpoint may have more files than the process may have open at the same time, because each
+ * file is open only while it is read. */
 static void many_files_need_few_descriptors(void **state)
 {
     enum { FILES = 100, DESCRIPTORS = 30 };

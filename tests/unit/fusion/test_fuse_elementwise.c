@@ -126,8 +126,8 @@ static struct rt_tensor random_operand(int rank, const int64_t *dim)
 {
     int64_t own[RT_MAX_RANK];
     const int skip = below(3) ? 0 : (int)below(rank + 1);
-    /* If `how` is 0, all axes keep their length; if it is 1, some axes do; if it is 2, only one
-     * does. */
+    /* If `how` is 0, all axes keep their length. If it is 1, some axes keep theirs, and if it is 2,
+     * only one axis does. */
     const int how = (int)below(3);
     const int64_t axis = below(rank + 1);
     for (int i = skip; i < rank; i++)

@@ -5,7 +5,7 @@
 #include "runtime/ir/verify.h"
 #include "tests/support/test.h"
 
-/* The graph is x -> Neg -> Exp, which is fetched, with a control edge from Neg to Exp. */
+/* The graph is x -> Neg -> Exp. Exp is fetched, and a control edge leads from Neg to Exp. */
 enum { X, NEG, EXP, N };
 
 struct small {

@@ -3,9 +3,9 @@
 #include "kernels/conv/conv_split.h"
 #include "kernels/cpu/parallel.h"
 
-/* Tests how convolutions are split into executions: together they compute every output once, from
- * the inputs that the complete convolution reads for it, and the cost of the largest execution
- * selects the split. */
+/* Tests how convolutions are split into executions. Together the executions compute every output
+ * once, from the inputs that the complete convolution reads for it, and the cost of the largest
+ * execution selects the split. */
 
 static struct kn_conv_shape shape(int64_t batch, int64_t in, int64_t ci, int64_t co, int64_t size,
                                   int64_t stride, int64_t dilation)

@@ -147,7 +147,7 @@ static struct rt_session *session(struct fixture *x, const struct rt_registry *o
     return s;
 }
 
-/* Runs the graph. Feeds "x" and, if given, "w"; fetches "y" and, unless `also` is NULL, `also`.
+/* Runs the graph. Feeds "x" and, if given, "w". Fetches "y" and, unless `also` is NULL, `also`.
  * Returns "y". */
 static struct rt_tensor answer_with(struct fixture *x, const struct rt_registry *ops,
                                     const struct rt_tensor *in, int n_in, const char *also)

@@ -1,7 +1,7 @@
 /*
- * Tests that resize images in chunks (kernels/image/resize.c): pixels with millions of channels,
- * and windows as large as the image, must give the same outputs as small ones, and a run must end
- * soon after its deadline.
+ * Tests images that are resized in chunks (kernels/image/resize.c). Pixels with millions of
+ * channels, and windows as large as the image, must give the same outputs as small ones, and a run
+ * must end soon after its deadline.
  */
 #include "tests/support/test.h"
 

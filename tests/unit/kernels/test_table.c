@@ -309,8 +309,8 @@ static void an_import_that_ends_by_its_deadline_leaves_a_dense_table_as_it_was(v
     free(v);
 }
 
-/* An export places keys by TensorFlow's hash function, which has no secret key: multiples of 2^32
- * all hash to the first bucket. */
+/* An export places keys by TensorFlow's hash function, which has no secret key, so multiples of
+ * 2^32 all hash to the first bucket. */
 static void an_export_whose_buckets_all_collide_ends_soon_after_its_deadline(void **state)
 {
     struct fixture *x = *state;

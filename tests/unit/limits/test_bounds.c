@@ -162,7 +162,7 @@ static void ends_soon(struct op_call c)
     op_clear(&c);
 }
 
-/* Returns n integers that an attacker who knew this process's hash key could choose: their hashes
+/* Returns n integers that an attacker who knew this process's hash key could choose. Their hashes
  * fall into one 64th of a table of n_slots slots, so that each integer is compared with nearly all
  * before it. */
 static struct rt_tensor crowd(int64_t n, uint64_t n_slots)
@@ -191,8 +191,8 @@ static void a_crowd_in_one_slot_ends_soon_after_its_deadline(void **state)
                                .in = {LONGS(1), crowd(N, 2 * N)}});
 }
 
-/* Inverts a public hash function of integers, which has no key: returns the integer whose hash is
- * v. An attacker can compute this integer for any table. */
+/* Inverts a public hash function of integers, which has no key, and returns the integer whose hash
+ * is v. An attacker can compute this integer for any table. */
 static uint64_t unhashed(uint64_t v)
 {
     /* The multiplicative inverse of 0xd6e8feb86659fd93 modulo 2^64. */

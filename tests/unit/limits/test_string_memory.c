@@ -11,8 +11,8 @@
 
 enum { MEGABYTE = 1 << 20, LIMIT = 100 * MEGABYTE, MANY = 3000 };
 
-/* Returns a tensor whose elements share one string of `bytes` bytes: 'a' with a blank in every 64
- * letters. */
+/* Returns a tensor whose elements share one string of `bytes` bytes, in which every 64th byte is a
+ * blank and the others are 'a'. */
 static struct rt_tensor shared_strings(int rank, const int64_t *dim, size_t bytes)
 {
     struct rt_tensor t = op_tensor(RT_STRING, rank, dim, NULL);
@@ -27,7 +27,7 @@ static struct rt_tensor shared_strings(int rank, const int64_t *dim, size_t byte
 }
 
 /* Returns a field of /proc/self/status in bytes. The field VmRSS is the current resident memory,
- * VmHWM its peak. */
+ * and VmHWM is its peak. */
 static size_t resident(const char *field)
 {
     char line[200];

@@ -146,7 +146,7 @@ static void a_known_branch_inside_a_loop_leaves_the_loop(void **state)
     assert_int_equal(sg_count(x, "w/exit", NULL, "Mul"), 0);
 }
 
-/* The work must not be quadratic in the number of inputs: a pass that searched all inputs of the
+/* The work must not be quadratic in the number of inputs. A pass that searched all inputs of the
  * Merge for each dead input took minutes. */
 static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
 {

@@ -359,7 +359,7 @@ static void the_first_run_reads_what_it_wrote(void **state)
     for (int way = 0; way < N_WAYS; way++) {
         for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
             check_first_run(&forms[k], false, way, 1);
-            if (!strstr(forms[k].what, "last step")) /* with x = -1 the loop runs no iteration */
+            if (!strstr(forms[k].what, "last step")) /* the loop runs no iteration if x is -1 */
                 check_first_run(&forms[k], false, way, -1);
         }
         for (size_t k = 0; k < sizeof ref_forms / sizeof *ref_forms; k++) {

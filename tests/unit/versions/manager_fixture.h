@@ -65,7 +65,7 @@ void mf_hold_handles(bool hold);
 void mf_add_version(const char *dir, const char *word);
 /* Returns "--NAME=PATH" with the absolute path. The result is valid until the next few calls. */
 const char *mf_flag(const char *name, const char *path);
-/* Writes models.config with the given models, the name of each being its base path. */
+/* Writes models.config with the given models, each of which has its name as base path. */
 void mf_write_config(const char *const *names, int n);
 #define MF_CONFIG(...)                                                                             \
     mf_write_config((const char *const[]){__VA_ARGS__},                                            \
