@@ -6,7 +6,8 @@
 Four kinds of cases are made from the seeds, each run node by node in op_runner:
 
   empty  tensors without elements whose other dimensions are enormous, and enormous integers (values and attributes): the
-         result, or the refusal, comes immediately. A run that reaches its deadline has looped over elements that do not exist.
+         result, or the refusal, comes immediately. A run that reaches its deadline has looped over elements that do not
+         exist.
   large  inputs repeated until an op has tens of megabytes to work on: when the deadline passes during the run, the run ends
          soon after it, measured in CPU time, so that a busy machine does not matter.
   many   lists of a thousand inputs, each too small for the op to check the deadline while it works on that input: the run ends
