@@ -269,7 +269,7 @@ struct given {
         struct slipway_answer response;
         struct slipway_status status;
         struct slipway_metadata metadata;
-    } is; /* the first member, because its address is converted to that of struct given */
+    } is; /* must be the first member, as its address is converted to that of struct given */
     struct rt_arena *arena;
 };
 

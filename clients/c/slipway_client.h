@@ -114,7 +114,7 @@ struct slipway_options {
     /* PEM texts, not paths. `ca` holds the certificate authorities to trust instead of the
      * system's. `cert` and `key` identify the client; set both of them or neither. */
     const char *ca, *cert, *key;
-    const char *server_name;  /* name in the server's certificate, or NULL for the address's host */
+    const char *server_name;  /* expected name in the server's certificate; NULL means the host */
     const char *token;        /* bearer token of each call, or NULL */
     size_t max_message_bytes; /* maximum size of a response and of its tensors; 0 means 2 GiB - 1 */
     bool own_connection;      /* whether the client has connections of its own */

@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 
-# Imported after the arguments are parsed, because both need packages that come with TensorFlow.
+# run and spec_module are imported after the arguments are parsed, because both need packages that come with TensorFlow.
 run = spec_module = None
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

@@ -40,7 +40,7 @@ class Server:
         self.predict = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         self.model = model_service_pb2_grpc.ModelServiceStub(self.channel)
         self.health = health_pb2_grpc.HealthStub(self.channel)
-        if models:  # A server without models never becomes ready, so readiness is not awaited.
+        if models:  # A server without models never becomes ready, so the test does not wait for readiness.
             self.wait_ready()
 
     def wait_open(self):

@@ -327,7 +327,8 @@ class Frames(Case):
             with Beside(channel) as beside:
                 held = [c for c in crowd if c.half(3 * MEBI) and c.read(0.01)]
                 self.assertLessEqual(3 * MEBI * len(held), limit)
-                # The memory limit permits three such requests, but not four, so at least three must be in memory.
+                # The memory limit permits three requests of this size, but not four, so at least three must be in
+                # memory.
                 self.assertGreater(len(held), 2)
                 self.assertEqual(self.cut(server), {"unfinished": n - len(held)})
                 with http2.Connection(server.grpc_port, tls=context) as c:  # Other connections still have memory left.

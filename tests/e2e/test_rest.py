@@ -421,7 +421,7 @@ class LimitsTest(unittest.TestCase):
         status, _, body = server.ask("POST", PREDICT, b" " * 1000001)
         self.assertEqual(status, 429)
         self.assertIn("larger than --max_bytes_in_flight", body.decode())
-        # The first request exceeds the limit as tensors, the second already as JSON text.
+        # The tensors of the first request exceed the limit, and so does the JSON text of the second request.
         for n in (200000, 400000):
             server.come_to_rest()
             status, _, body = server.ask("POST", PREDICT, b'{"inputs": [' + b"1," * n + b"1]}")

@@ -82,8 +82,8 @@ class Transport(unittest.TestCase):
                      self.post("Host: t", "Transfer-Encoding: gzip, chunked"))
 
     def test_lengths_that_are_no_numbers(self):
-        # libmicrohttpd itself refuses such values before it calls a callback, and sends its headers twice, so the test
-        # checks only the first header block and the end of the connection.
+        # libmicrohttpd itself refuses an invalid Content-Length before it calls a callback, and sends its headers
+        # twice, so the test checks only the first header block and the end of the connection.
         for value in ("-13", "+13", "13, 13", "0x10", "99999999999999999999", "1 3"):
             got = self.raw(self.post("Host: t", "Content-Length: " + value))
             self.assertRegex(got, rb"\AHTTP/1.1 4(00|13) .*\r\nConnection: close\r\n")
@@ -227,7 +227,7 @@ class Transport(unittest.TestCase):
         top = self.post("Host: t", "Transfer-Encoding: chunked", body=b"")
         spaces = [b" "] * 65536
         self.refused(413, "more than 65536 chunks", top + chunked(spaces + [BODY]))
-        with self.server.connect() as s:  # The same number of chunks is permitted if each chunk is larger.
+        with self.server.connect() as s:  # 65,537 chunks are permitted if they are larger.
             s.sendall(top + chunked([b" " * 16] * 65536 + [BODY]))
             self.assertEqual(answer(s)[0], 200)
         with self.server.connect() as s:

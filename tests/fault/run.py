@@ -319,7 +319,7 @@ class Campaign:
             except AssertionError:
                 return False
             if self.control.fired()[0] and time.monotonic() > end - 50:
-                self.control.quiet()  # If the call always failed, the server would retry it for ever.
+                self.control.quiet()  # ends the fault, because the server retries a call that always fails for ever
             time.sleep(0.01)
         raise AssertionError("60 s: " + served.server.log()[-2000:])
 

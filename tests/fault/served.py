@@ -293,7 +293,7 @@ class Served:
         check("slipway_build_info" in page, True, "the end of the page of metrics")
 
     def rest_wrong(self):
-        """Invalid requests must still be refused with the errors of invalid requests."""
+        """During a fault, invalid requests must be refused as invalid or for lack of resources."""
         for body, code in ((b"{", 400), (b'{"instances": ["a"]}', 400), (b'{"examples": []}', 400)):
             status, _, text = self.http("POST", "/v1/models/half_plus_two:predict", body)
             if status in REST_REFUSALS:

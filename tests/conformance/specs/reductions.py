@@ -27,7 +27,8 @@ def over_axes(g, types, **how):
 def sums(g, op):
     for dtype, x, axes, keep in over_axes(g, NUMBERS, special=False):
         if dtype in FLOATS + COMPLEX:
-            # The terms are positive, so that they cannot cancel, because the tolerance is relative to the sum.
+            # All terms are made positive, so that they cannot cancel each other, since the tolerance is relative to the
+            # sum.
             x = np.abs(x).astype(x.dtype)
         if op == "EuclideanNorm" and dtype in INTS:
             x = np.array(g.rng.integers(0, 3, x.shape), x.dtype)  # integers so small that their squares do not overflow

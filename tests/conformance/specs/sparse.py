@@ -174,7 +174,7 @@ def cross_hashed(g, op):
     for kinds in KINDS:
         for strong in (False, True):
             if strong and "I" in kinds:
-                continue  # TensorFlow's process crashes on such an input.
+                continue  # TensorFlow's process crashes on strong hashes of dense integers.
             for buckets in (0, 100):
                 yield Case(*columns(g, 4, kinds), np.int64(buckets), np.bool_(strong), np.int64([137, -9]))
     for bad in bad_columns(g):

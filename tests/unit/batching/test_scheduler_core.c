@@ -8,7 +8,7 @@ enum { N = 64 };
 struct world {
     struct srv_core core;
     struct srv_core_policy policy;
-    struct srv_core_queue queue[3]; /* the queue of each model queue's callable */
+    struct srv_core_queue queue[3]; /* queue[i] belongs to the callable of model_queue[i] */
     struct srv_core_model_queue model_queue[3];
     struct srv_core_bucket bucket[6]; /* each model queue has two buckets */
     struct srv_core_job job[N];

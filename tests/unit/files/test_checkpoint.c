@@ -157,8 +157,8 @@ static void parts_in_several_shards_come_together(void **state)
 static void keys_of_parts_are_tensorflows(void **state)
 {
     (void)state;
-    /* The expected keys are the bytes that TensorFlow 2.21 wrote for slices with these starts and
-     * lengths. */
+    /* The expected keys are the bytes that TensorFlow 2.21 wrote for slices with the given `start`
+     * and `length`. */
     static const struct {
         int64_t start, length;
         const char *key;

@@ -38,7 +38,7 @@ static void every_cut_of_an_example_is_survived(void **state)
 {
     (void)state;
     for (size_t n = 0; n < sizeof GOOD; n++) {
-        unsigned char *copy = malloc(n + 1); /* a sanitizer reports a read beyond these bytes */
+        unsigned char *copy = malloc(n + 1); /* a sanitizer reports a read beyond `n + 1` bytes */
         assert_non_null(copy);
         memcpy(copy, GOOD, n);
         struct kn_example x = kn_example_of(rt_span_of(copy, n));
