@@ -181,7 +181,7 @@ static struct slipway_string text_of(const unsigned char *p, size_t width, bool 
         else
             rt_bytes_addc(&utf8, '\0');
         if (c)
-            kept = utf8.n; /* trailing NULs are padding and are dropped */
+            kept = utf8.n; /* trailing NULs of a string are padding and are dropped */
     }
     struct slipway_string s = {NULL, kept};
     if (!utf8.failed)

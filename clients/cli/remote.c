@@ -68,7 +68,7 @@ static void ignore_grpc_log(gpr_log_func_args *args)
 
 /* ---- opening ---- */
 
-/* Contents of the files named by flags. */
+/* Contents of the files that the flags name. */
 struct identity {
     const char *ca, *cert, *key, *token;
 };

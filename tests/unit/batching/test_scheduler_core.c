@@ -10,7 +10,7 @@ struct world {
     struct srv_core_policy policy;
     struct srv_core_queue queue[3]; /* queue[i] belongs to the callable of model_queue[i] */
     struct srv_core_model_queue model_queue[3];
-    struct srv_core_bucket bucket[6]; /* each model queue has two buckets */
+    struct srv_core_bucket bucket[6]; /* model_queue[i] has the buckets 2 * i and 2 * i + 1 */
     struct srv_core_job job[N];
     int n;
 };

@@ -157,7 +157,7 @@ static void a_saved_model_in_many_pieces_is_read_or_refused_at_once(void **state
         rt_bytes_init(&graph, 1 << 24);
         rt_bytes_init(&file, 1 << 24);
         rt_bytes_init(&piece, 100);
-        put(&piece, 15, "", 0); /* no message has a field 15 */
+        put(&piece, 15, "", 0); /* no message has a field with the number 15 */
         put(&piece, 1, "", 0);
         repeat(&graph, d->fields[i].id, 100000, &piece);
         put(&file, 2, graph.p, graph.n);
