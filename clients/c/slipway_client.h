@@ -151,7 +151,7 @@ struct slipway_answer {
     const char *model, *signature; /* names of the model and the signature in the response */
     int64_t version;
     int n_outputs;
-    const struct slipway_tensor *outputs; /* sorted by name, with data aligned for its type */
+    const struct slipway_tensor *outputs; /* sorted by name, each with data aligned for its type */
 };
 
 /*
@@ -164,7 +164,7 @@ enum slipway_code slipway_predict(struct slipway_client *c, const struct slipway
                                   const struct slipway_tensor *inputs, int n_inputs,
                                   const struct slipway_call *call, struct slipway_answer **out,
                                   struct slipway_error *err);
-void slipway_answer_free(struct slipway_answer *a); /* the argument may be NULL */
+void slipway_answer_free(struct slipway_answer *a); /* `a` may be NULL */
 /* Returns the output with this name, or NULL if `a` has no such output. */
 const struct slipway_tensor *slipway_output(const struct slipway_answer *a, const char *name);
 
@@ -196,7 +196,7 @@ struct slipway_status {
 enum slipway_code slipway_status(struct slipway_client *c, const struct slipway_model *model,
                                  const struct slipway_call *call, struct slipway_status **out,
                                  struct slipway_error *err);
-void slipway_status_free(struct slipway_status *s); /* the argument may be NULL */
+void slipway_status_free(struct slipway_status *s); /* `s` may be NULL */
 
 /* ---- metadata ---- */
 
@@ -222,7 +222,7 @@ struct slipway_metadata {
 enum slipway_code slipway_metadata(struct slipway_client *c, const struct slipway_model *model,
                                    const struct slipway_call *call, struct slipway_metadata **out,
                                    struct slipway_error *err);
-void slipway_metadata_free(struct slipway_metadata *m); /* the argument may be NULL */
+void slipway_metadata_free(struct slipway_metadata *m); /* `m` may be NULL */
 
 /* ---- reload ---- */
 

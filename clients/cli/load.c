@@ -13,7 +13,8 @@ struct load;
 struct thread {
     struct load *load;
     pthread_t id;
-    /* Connection to the server: one per thread over REST, shared by threads over gRPC. */
+    /* The connection to the server. Each thread has its own over REST, and threads share
+     * connections over gRPC. */
     struct cl_remote *remote;
     struct cl_histogram latency, service;
     _Atomic int64_t n_ok, n_failed, n_wrong, n_late;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures the server: bench.py front|start|swap|load|triton ... (./run bench). Prints ratios, medians of
-alternated runs.
+"""Measures the server: bench.py front|start|swap|load|triton ... (./run bench). Prints ratios and medians of
+alternating runs.
 
 front   half_plus_two Predict on one core, with the load on another, compared with minimal echo servers of libmicrohttpd
         and gRPC, with 1, 16 and 256 connections. Needs wrk and h2load (Debian: wrk, nghttp2-client).

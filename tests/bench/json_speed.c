@@ -92,7 +92,8 @@ static void encode_ours(struct ours *o)
         give_up(rt_error_text(&err));
 }
 
-/* Stores every number of a nested array at `to`, in order, and returns the end of the numbers. */
+/* Stores the numbers of a nested array at `to`, in order, and returns a pointer past the last
+ * number. */
 static float *flatten(const json_t *v, float *to)
 {
     if (!json_is_array(v)) {

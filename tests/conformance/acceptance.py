@@ -6,7 +6,7 @@ others of the same type: small tensors by scalars, vectors and matrices of zero,
 the ends of their range; floats by NaN and infinities; shapes by shapes with a zero, without their first dimension,
 with one more dimension, and with an enormous dimension beside a zero. Each replacement is fed, and if the seed's
 input is small also made a constant, in both tiers of Slipway. TensorFlow runs in a child process, because some of
-these inputs end it.
+these inputs crash it.
 """
 
 import argparse
@@ -136,7 +136,7 @@ def mutants(case):
 
 
 def signature(case):
-    """Returns what two seeds should differ in: types, ranks and attributes."""
+    """Returns a key made of a case's types, ranks, name and attributes. No two seeds have the same key."""
     parts = [(str(value_of(v).dtype), value_of(v).ndim) for _, _, v in places(case)]
     return repr((parts, getattr(case, "name", ""), sorted(getattr(case, "attrs", {}).items(), key=str)))
 
@@ -189,7 +189,7 @@ class Runner(run.Runner):
 
 
 def child_runs(tf, cases, first, pipe):
-    """Runs as the child process, which returns the results of one case after the other and dies if TensorFlow dies."""
+    """Runs in the child process. Returns the results of one case after another, and crashes if TensorFlow crashes."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit_own_memory()
     null = os.open(os.devnull, os.O_WRONLY)

@@ -3,17 +3,17 @@
  * results to standard output. All numbers are little-endian; strings and graphs are preceded by
  * their length (int64). The commands are:
  *
- *   'G' graph                    opens a session over a serialized GraphDef
- *   'R' feeds fetches targets    runs; three counts (int32), then a name and a tensor per feed,
- *                                then the names of fetches and targets
- *   'I' as 'R'                   runs, like 'R', but as a part of loading
+ *   'G' graph                    opens a session on a serialized GraphDef
+ *   'R' feeds fetches targets    runs the graph; the arguments are three counts (int32), a name and
+ *                                a tensor per feed, and the names of the fetches and the targets
+ *   'I' as 'R'                   runs the graph like 'R', but as a part of loading
  *   'S'                          ends loading
  *
- *   'L'    status 0, unless LeakSanitizer is linked and found a leak
- *   'D'    status 0 and, as the message, the microseconds of CPU time that the last run used
- *          after its deadline (0 if it met the deadline)
- *   'M'    status 0 and, as the message, the bytes by which the resident memory grew during the
- *          last run, at its peak
+ *   'L'    returns status 0, unless LeakSanitizer is linked and found a leak
+ *   'D'    returns status 0 and, as the message, the microseconds of CPU time that the last run
+ *          used after its deadline (0 if it met the deadline)
+ *   'M'    returns status 0 and, as the message, the bytes by which the resident memory grew during
+ *          the last run, at its peak
  *
  * The response to a command is a status (int32) and a message. If the status of 'R' or 'I' is 0,
  * the fetched tensors follow.
@@ -364,7 +364,7 @@ int main(int argc, char **argv)
     struct rt_registry *registry = rt_registry_new();
     struct rt_session *session = NULL;
     must(registry && kn_register(registry), "the kernels cannot be registered");
-    mallopt(M_MMAP_THRESHOLD, 65536); /* the server sets the same mmap threshold */
+    mallopt(M_MMAP_THRESHOLD, 65536); /* the server sets the same threshold for mmap */
     must(signal(SIGALRM, deadline_passed) != SIG_ERR, "no signal handler");
     for (int c; (c = getchar()) != EOF;) {
         must(strchr("GRISLDM", c) != NULL, "an unknown request");

@@ -17,14 +17,15 @@ import struct
 import sys
 import zlib
 
-from run import ROOT, Refusal, Runner, np, packed  # imported before TensorFlow, because `run` sets the environment
+# imported before TensorFlow, because `run` sets environment variables that TensorFlow reads
+from run import ROOT, Refusal, Runner, np, packed
 
 from random_run import TUNINGS, Built, session
 
 CONTROL_V1 = 3  # one in CONTROL_V1 seeds has loops and branches in the form of TensorFlow 1
 SIGNATURES = 4
 RUNS = 40
-SMALL = 1000  # upper bound on all numbers
+SMALL = 1000  # modulus by which the numbers of a program are reduced, so that they stay small
 
 
 def is_resource(v):
@@ -122,7 +123,7 @@ class Program:
         v = self.pick(may)
         key = tf.cast(tf.math.floormod(given, 3), tf.int64)
         if self.chance(0.5):
-            # Through a data input, the assignment also waits for `last`.
+            # The input of the effect also waits for `last`, so that a data edge orders the two as well.
             given = self.behind(last, lambda: self.tf.identity(given))
 
         def make():

@@ -145,7 +145,7 @@ class Runner:
         self.child.stdin.write(data)
 
     def load(self, graph_def):
-        """Opens a session over the graph. Returns None, or a Refusal if the graph is refused."""
+        """Opens a session on the graph. Returns None, or a Refusal if the graph is refused."""
         self.graph = graph_def
         if self.child is None:
             return self.start()

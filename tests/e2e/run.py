@@ -61,7 +61,7 @@ def main():
     generate(out)
     make_importable(out)
     loader = unittest.TestLoader()
-    if len(sys.argv) > 3:  # the names are patterns that must match MODULE.CLASS.METHOD
+    if len(sys.argv) > 3:  # unittest matches these patterns against MODULE.CLASS.METHOD
         loader.testNamePatterns = [f"*.{name}" if "." in name else f"*.{name}.*" for name in sys.argv[3:]]
     suite = loader.discover(HERE, pattern=pattern)
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)

@@ -154,7 +154,7 @@ class BadTrees(Case):
                                            f"{self.path('models/later2')}\n")
             self.put("elsewhere/later/1", PLUS_3)
             wait_for(lambda: server.state("later", 1) == "AVAILABLE", "its target", 30 * SLOW)
-            time.sleep(2.5)  # long enough for two polls, of which there is one per second
+            time.sleep(2.5)  # long enough for two polls, because the server polls once per second
             self.assertRegex(server.log(), f"{told}{self.path('models/later2')}\n")
             self.assertEqual(len(re.findall(told, server.log())), 2)
             self.assertNotIn("hidden", server.log())

@@ -173,7 +173,7 @@ class Batched:
         return [answer for _, answer in answers]
 
 
-# A batch waits for its fourth row long enough to show, even on a slow machine, whether a request waited.
+# A batch waits for its fourth row for so long that a test can tell, even on a slow machine, whether a request waited.
 WAITS = "max_batch_size { value: 4 } batch_timeout_micros { value: 60000000 } "
 AT_ONCE = 30
 

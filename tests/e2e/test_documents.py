@@ -1,6 +1,6 @@
-"""Runs the examples of the documents. Each fenced `sh` block is one script, which runs in a copy of the repository's
-surroundings. The script's `slipway` is DRIVER, which sends requests to the server under test, or stops a server once
-it is ready."""
+"""Runs the examples of the documents. Each fenced `sh` block is one script, which runs in a folder that has the files
+of the repository and those that the documents mention. The script's `slipway` is DRIVER, which sends requests to the
+server under test, or stops a server once it is ready."""
 import fnmatch
 import json
 import os

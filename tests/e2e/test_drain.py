@@ -212,7 +212,7 @@ class Frozen(Case):
         streams = []
         c.send(c.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 20)))
         self.told_while_frozen(lambda: streams.append(c.begin(PREDICT, whole[:20000])))
-        # The body is sent slowly, so that the server can extend the window.
+        # The body is sent slowly, so that the server has time to extend the flow-control window.
         for at in range(20000, len(whole), 20000):
             c.send(c.data_of(streams[0], whole[at:at + 20000], end=at + 20000 >= len(whole)))
             c.read(0.02)

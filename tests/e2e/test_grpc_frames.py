@@ -99,7 +99,7 @@ class Flood:
 
 
 LISTS = ("continuations", "lengths_without_end", "lists")
-# Under a sanitizer, a cancelled call takes longer than the budget takes to regain the call's cost.
+# Under a sanitizer, cancelling a call takes so long that the budget regains the cost of the call in the meantime.
 OTHERS = ("first", "block") + (("resets",) if SLOW > 1 else ())
 KINDS = [name for name in vars(Flood) if name not in OTHERS and name[0] != "_"]
 
@@ -202,8 +202,8 @@ class Frames(Case):
                  "the first answer")
 
     def flood(self, c, kind):
-        """Sends a flood until the connection is cut off. Returns the number of bytes sent, or None if the connection
-        was not cut off."""
+        """Sends a flood of the given kind until the connection is cut off. Returns the number of bytes sent, or None if
+        the connection was not cut off."""
         flood, sent, end = Flood(c), 0, time.monotonic() + 30 * SLOW
         while sent < MUCH and time.monotonic() < end:
             data = getattr(flood, kind)()
@@ -331,7 +331,8 @@ class Frames(Case):
                 # memory.
                 self.assertGreater(len(held), 2)
                 self.assertEqual(self.cut(server), {"unfinished": n - len(held)})
-                with http2.Connection(server.grpc_port, tls=context) as c:  # Other connections still have memory left.
+                # Memory remains for the requests of other connections.
+                with http2.Connection(server.grpc_port, tls=context) as c:
                     self.settle(c)
                 for c in held:
                     self.assertTrue(c.read(0.01))

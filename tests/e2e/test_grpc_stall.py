@@ -288,7 +288,8 @@ class Memory(Case):
                 self.assertEqual(c.status(c.ask(PREDICT, half_plus_two()), 30 * SLOW), 0)
                 before = switches()
                 time.sleep(5)
-                # While the connection is open, the manager wakes up to check whether the connection still exists.
+                # While the connection is open, the thread `manager` wakes up to check whether the connection still
+                # exists.
                 self.assertGreater(switches(), before)
             wait_for(lambda: self.stands_still(switches, 5), "no look any more", 30)
 
@@ -340,7 +341,7 @@ class Calls(Case):
             self.assertIn("--max_grpc_calls", refused[0]["grpc-message"])
             self.assertEqual(server.metric(CALLS), 300)
             self.assertEqual(server.metric('slipway_events_total{event="grpc_call_refused"}'), 1700)
-            # One connection may not use all calls, so that some are left for other connections.
+            # One connection cannot use up the limit on open calls, so other connections can still open calls.
             with http2.Connection(server.grpc_port) as third:
                 self.assertEqual(third.status(third.ask(PREDICT, half_plus_two()), 60 * SLOW), 0)
             one.close()
@@ -467,7 +468,7 @@ class Aside(Case):
             encoding = [("grpc-encoding", "deflate")] if compressed else []
             stream = c.begin(path, headers=encoding)
             data = struct.pack(">BI", compressed, len(body)) + body
-            # The body is sent within the window, which the server extends.
+            # The client pauses after each frame, so that the server can extend the flow-control window.
             for at in range(0, len(data), 32768):
                 c.send(c.data_of(stream, data[at:at + 32768], end=at + 32768 >= len(data)))
                 c.read(0.002)

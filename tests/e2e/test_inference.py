@@ -721,7 +721,7 @@ class SessionRun(InferenceCase):
                      [("tf_example", [1])], ["y"])
 
     def test_many_at_once_while_plans_are_made(self):
-        """Several clients send calls that are new to the server at the same time."""
+        """Several clients concurrently send calls for which the server has no plan yet."""
         stub = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         signatures = ["regress_x_to_y", "regress_x_to_y2", "regress_flat"]
         wanted = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": 3}

@@ -1,5 +1,5 @@
-"""Tests the life cycle of the process and of versions: start, swaps under load, bad versions, configuration, drain, and
-the commands that need no server."""
+"""Tests the life cycle of the process and of versions, including start, swaps under load, bad versions, configuration,
+drain, and the commands that need no server."""
 import json
 import os
 import re

@@ -16,7 +16,8 @@ WAIT = 60 * SLOW
 
 
 def save(folder):
-    """Saves a model in which n (and k) are shapes. The last operation of each signature takes a long time."""
+    """Saves a model in which n is the shape of a tensor. Most signatures run an operation on this tensor that takes a
+    long time."""
     def build(g):
         f = {"T": "float"}
         g.placeholder("n", "int32")
@@ -231,7 +232,7 @@ class Limits(Case):
             for n, want in ((1000000, 200), (8000000, 429)):
                 for _ in range(10):
                     self.assertEqual(self.ask(server, "serving_default", [n])[0], want)
-            if SLOW == 1:  # A sanitizer has a heap of its own, so memory is checked only without one.
+            if SLOW == 1:  # A sanitizer retains freed memory, so memory is checked only without one.
                 wait_for(lambda: rss_mb() < before + 100, lambda: f"{before} MB, not {rss_mb()}")
 
     # Earlier versions wrote each of the following responses for ten seconds or more, even beyond the deadline.

@@ -1,4 +1,5 @@
-"""Tests the REST API of a running server: TensorFlow Serving's responses, and malicious clients."""
+"""Tests the REST API of a running server, including TensorFlow Serving's responses and the requests of malicious
+clients."""
 import gzip
 import json
 import os
@@ -19,7 +20,7 @@ METRICS = "/monitoring/prometheus/metrics"
 
 
 class Server(support.Server):
-    """A server over models/half_plus_two, with flags that the test passes."""
+    """A server that serves models/half_plus_two, with flags that the test passes."""
 
     def __init__(self, *flags):
         super().__init__("--model_name=half_plus_two", "--port=0",

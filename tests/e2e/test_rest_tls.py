@@ -1,4 +1,5 @@
-"""Tests REST over TLS: valid and invalid certificates, clients with and without a certificate, slow handshakes."""
+"""Tests REST over TLS with valid and invalid certificates, clients with and without a certificate, and slow
+handshakes."""
 import contextlib
 import gzip
 import http.client
@@ -49,7 +50,7 @@ class Folder:
 
 
 class TlsServer(test_rest.Server):
-    """A server over half_plus_two. Waiting for readiness does not check the server's certificate."""
+    """A server that serves half_plus_two over TLS. Waiting for readiness does not check the server's certificate."""
 
     def __init__(self, folder, *flags, client=None):
         self.context = ssl.create_default_context(cafile=folder.at("ca.crt"))

@@ -112,8 +112,8 @@ class Seen:
                 self.wrong.append(f"{api}, {situation}: answered {got}, not {expected}")
 
     def missing(self):
-        """Yields the codes that did not occur: for each API that was used in the situation, or for
-        all APIs together if there are few rounds."""
+        """Yields a description of each required code that did not occur. A code must occur in each API that was used in
+        the situation or, if there are few rounds, in any API."""
         came = {(SLOW == 1 and api, situation, code) for api, situation, code in self.codes}
         for api, situation in sorted({key[:2] for key in self.codes}):
             rest = ALLOWED_REST if api.startswith("REST") else {}
@@ -599,7 +599,7 @@ class Stress(Case):
         self.assertEqual(self.answers("disk"), (200, 2))
 
     def resources(self):
-        """Returns the numbers of descriptors and threads, and the resident kilobytes."""
+        """Returns the server's numbers of descriptors and threads, and its resident memory in kilobytes."""
         folder = f"/proc/{self.server.process.pid}/"
         with open(folder + "status", encoding="utf-8") as file:
             kb = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))

@@ -9,16 +9,16 @@
 #include <stdint.h>
 
 enum fault_kind {
-    FAULT_MEMORY, /* calls of malloc and related functions fail with ENOMEM */
-    FAULT_OPEN,   /* calls of open fail with EMFILE */
-    FAULT_READ,   /* read of a file fails with EIO */
-    FAULT_SHORT,  /* read returns half of the requested bytes */
-    FAULT_STAT,   /* stat fails with EIO */
-    FAULT_MMAP,   /* mmap fails with ENOMEM */
-    FAULT_THREAD, /* pthread_create fails with EAGAIN */
-    /* Calls of eventfd, epoll, inotify, socket and accept fail with EMFILE or ENOSPC. */
+    FAULT_MEMORY, /* calls to malloc and related functions fail with ENOMEM */
+    FAULT_OPEN,   /* calls to open fail with EMFILE */
+    FAULT_READ,   /* calls to read on a file fail with EIO */
+    FAULT_SHORT,  /* calls to read return half of the requested bytes */
+    FAULT_STAT,   /* calls to stat fail with EIO */
+    FAULT_MMAP,   /* calls to mmap fail with ENOMEM */
+    FAULT_THREAD, /* calls to pthread_create fail with EAGAIN */
+    /* Calls to eventfd, epoll, inotify, socket and accept fail with EMFILE or ENOSPC. */
     FAULT_DESCRIPTOR,
-    FAULT_WRITE, /* write to a file fails with ENOSPC */
+    FAULT_WRITE, /* calls to write on a file fail with ENOSPC */
     FAULT_KINDS,
 };
 

@@ -116,9 +116,9 @@ class Campaign:
         self.dice = random.Random(args.seed)
         self.kinds = tuple(args.kind or KINDS)
         self.served = None
-        self.expected_digits = None  # the response of the model digits from a process without faults
+        self.expected_digits = None  # the response of the model `digits` from a process without faults
         self.tuned = None  # path of the file that autotuning has written
-        self.known = set()  # stacks whose calls another phase makes fail
+        self.known = set()  # hashes of the stacks at which another phase already makes calls fail
 
     def new_served(self):
         served = self.module.Served(self.control, *PHASES[self.phase][0].split(),
@@ -255,8 +255,8 @@ class Campaign:
     # ---- phases that take a process each ----
 
     def new_process(self, how, armed):
-        """Runs a phase in a process of its own. The fault is armed from the start (`armed`), or from the SIGTERM on.
-        Returns a description of the failure, or None."""
+        """Runs a phase in a process of its own. The fault is armed from the start if `armed` is true, otherwise just
+        before SIGTERM. Returns a description of the failure, or None."""
         served, phase = self.new_served(), self.phase
         try:
             if armed:
@@ -286,7 +286,7 @@ class Campaign:
                 self.control.arm(**how)
                 error = served.end()
                 asked.join()
-                # if memory stays exhausted, only the time limit of the process can end it
+                # while memory stays exhausted, only its time limit can end the process
                 limit = f"exit status -{signal.SIGALRM.value}:"
                 if error and how.get("n") == EVER and error.startswith(limit):
                     self.report.outcomes[phase, "ended by its limit"] += 1

@@ -30,8 +30,7 @@ from test_stress import CLASSIFY, REGRESS, write_model
 
 WAIT = 5 * SLOW
 # The memory limit for versions is the memory that the server counts for one version, plus up to half of that. If the
-# memory of a version stays counted after the version has gone, there is no memory for the next version, and all later
-# loads fail.
+# memory of a freed version stays counted, no memory is left for the next version, and all later loads fail.
 VERSION_BYTES = 19 << 19
 # Memory limit of all runs together, so small that later runs fail if memory of a run stays counted. Idle plans may hold
 # half of it.

@@ -147,7 +147,7 @@ def soak(seconds, n_laps, seed):
                 i += 1
 
         def quiet(self):
-            """Returns the numbers of descriptors and threads and the resident kilobytes of the idle server."""
+            """Returns the idle server's numbers of descriptors and threads, and its resident memory in kilobytes."""
             wait_for(lambda: not gauges(self.server), lambda: f"gauges: {gauges(self.server)}", 20)
             time.sleep(2.5)  # the server returns memory to the system at most every two seconds
             return self.resources()

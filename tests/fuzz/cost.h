@@ -29,14 +29,16 @@ struct fuzz_cost {
     {                                                                                              \
         .free_bytes = 4 << 20, .growth = 512, .free_s = 0.5, .us_per_byte = 100                    \
     }
-/* Cost limits for messages unpacked by protobuf-c: those of proto/unpack.h. */
+/* Cost limits for messages unpacked by protobuf-c, which follow from the limits of
+ * proto/unpack.h. */
 #define FUZZ_MESSAGE                                                                               \
     {                                                                                              \
         .free_bytes = 32 << 20, .growth = 512, .free_s = 0.5, .us_per_byte = 100                   \
     }
 /*
- * Cost limits for graphs: those of runtime/files/import.c (64 MB and 64 bytes per byte of input,
- * held twice while a graph is made), 256 MB of repeated constants, and plans of 300,000 nodes.
+ * Cost limits for graphs, which follow from the limits of runtime/files/import.c (64 MB and 64
+ * bytes per byte of input, held twice while a graph is made), 256 MB of repeated constants, and
+ * plans of 300,000 nodes.
  */
 #define FUZZ_GRAPH                                                                                 \
     {                                                                                              \

@@ -1,5 +1,5 @@
-/* Reads a .npy or .npz file. Arrays that are read are written, and must be the same when read
- * again. */
+/* Reads a .npy or .npz file. Each array is then written and read again, which must give the same
+ * number of elements. */
 #include <stdint.h>
 #include <stdlib.h>
 

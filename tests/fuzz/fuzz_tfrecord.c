@@ -17,7 +17,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rt_tfrecord *r = rt_tfrecord_over(rt_span_of(data, size));
     while (r && rt_tfrecord_next(r, &record, &err) == RT_OK)
         rt_tfrecord_add(&out, record.p, record.n);
-    /* A file whose records were all read must be the same when the records are written again. */
+    /* Writing the records that were read must give the bytes with which the file begins. */
     if (r && !out.failed && out.n && (out.n > size || memcmp(out.p, data, out.n) != 0))
         abort();
     rt_tfrecord_close(r);

@@ -39,7 +39,7 @@ Comment = collections.namedtuple("Comment", "path line text")
 
 
 def matched(pattern, text, begins):
-    """Yields the matches of `pattern` in `text` that begin with one of the strings `begins`, as pieces."""
+    """Yields a Piece for each match of `pattern` in `text` that begins with one of the strings `begins`."""
     for match in pattern.finditer(text):
         if match[0].startswith(begins):
             before = text[text.rfind("\n", 0, match.start()) + 1:match.start()]
@@ -65,7 +65,8 @@ def joined(pieces, mark):
 
 def in_c(text):
     for piece in matched(C_TOKEN, text, "/*"):
-        first, *others = re.split(r"\\?\n", piece.text[2:-2].strip("*"))  # A line of a macro's comment ends in \.
+        # In a macro, each line of a comment but the last ends in a backslash.
+        first, *others = re.split(r"\\?\n", piece.text[2:-2].strip("*"))
         lines = [first, *(re.sub(r"^\s*(?:\*(?: |$))?", "", line) for line in others)]
         yield piece.line, "\n".join(line.rstrip() for line in lines).strip()
     yield from joined(matched(C_TOKEN, text, "//"), "/")

@@ -40,11 +40,11 @@ ours.TIMES_OUT_S = 30
 DEADLINE_EXCEEDED = 4
 EMPTY_DEADLINE_MS = 1500  # deadline of a run, which is far longer than any op on empty tensors needs
 LARGE_DEADLINE_MS = 30
-LARGE_MB = 64  # size in megabytes of each repeated input in cases of kind large
+LARGE_MB = 64  # size in megabytes of each repeated input in cases of kind `large`
 MANY, MANY_ELEMENTS = 1000, 20000  # number of inputs in a list, and number of elements of each input
-MEMORY_MB = 16  # size in megabytes of each repeated input in cases of kind memory
-# memory limits of runs of kind memory: large outputs exceed the first limit, and many small allocations exceed the
-# second
+MEMORY_MB = 16  # size in megabytes of each repeated input in cases of kind `memory`
+# Memory limits of runs in cases of kind `memory`. Large outputs exceed the first limit, and many small allocations
+# exceed the second.
 MEMORY_LIMITS_MB = (24, 96)
 MEMORY_DEADLINE_MS = 4000
 LATE_MS = 100  # limit on CPU time after the deadline, which a run exceeds if it does not check the deadline
@@ -187,7 +187,7 @@ def lists_of_inputs(node, row):
 
 
 def many_cases(case, rows):
-    """Yields cases in which a list of inputs consists of its first member a thousand times."""
+    """Yields cases in which a list of inputs is replaced by a thousand copies of its first member."""
     for i, node in enumerate(case.nodes):
         if node.op != case.op:
             continue

@@ -68,17 +68,17 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
 LOOSE = {"Empty": "is not initialised", "RandomUniform": "is random", "RandomUniformInt": "is random",
          "RandomStandardNormal": "is random"}
 
-# Ops that return their outputs in an order of their own, which also applies to TopK without `sorted`.
+# Ops that return their outputs in an order of their own. TopK and TopKV2 also do so if `sorted` is false.
 OWN_ORDER = {"LookupTableExport": "a table's rows are in its own order", "LookupTableExportV2": "a table's rows are in its own order"}
 
-# Ops in whose graphs elements that are NaN in TensorFlow are not compared.
+# Graphs with these ops are compared without the elements that are NaN in TensorFlow.
 OWN_NAN = {"Erf": "TensorFlow's of an infinite float64 is NaN, not 1",
            "DepthwiseConv2dNative": "TensorFlow multiplies padding with infinite weights and with NaN",
            "Conv2D": "the same", "Conv3D": "the same",
            "Conv3DBackpropInputV2": "TensorFlow multiplies the zeros between strided positions too"}
 
 
-# Ops in whose graphs elements that are infinite in Slipway and finite in TensorFlow are not compared.
+# Graphs with these ops are compared without the elements that are infinite in Slipway and finite in TensorFlow.
 OWN_INFINITE = {"Log": "of a subnormal number that is taken for 0, TensorFlow's library takes the logarithm of 2^-150",
                 "Lgamma": "the same"}
 
@@ -235,8 +235,8 @@ def lacks_values(case, node):
 
 
 def own_values(case, refused):
-    """Returns whether the values are compared between the tiers, but not with TensorFlow's values. `refused` states
-    whether an earlier step was refused."""
+    """Returns whether the values of the two tiers are compared with each other, but not with TensorFlow's values.
+    `refused` states whether an earlier step was refused."""
     if refused and any("Scatter" in n.op for n in case.nodes):
         return True  # Slipway and TensorFlow may apply different parts of an update before they refuse it.
     if any("ScatterNd" in n.op and rank_of_input(case, n, 1) == 1 for n in case.nodes):
@@ -260,7 +260,8 @@ def own_values(case, refused):
     if any(n.op == "RaggedTensorToTensor" and lacks_values(case, n) for n in case.nodes):
         return True  # TensorFlow copies memory beyond the end of the values.
     if any(n.op == "MaxPool3D" for n in case.nodes) and holds_nan(case):
-        # TensorFlow ignores the NaN or the values before it, depending on how it divides channels into vectors.
+        # TensorFlow's MaxPool3D ignores a NaN, or the values before it, depending on how it divides the channels into
+        # vectors.
         return True
     if any(n.op == "Sign" for n in case.nodes) and holds_far_complex(case):
         return True  # TensorFlow flushes the reciprocal of the absolute value to 0 in some positions of a tensor.

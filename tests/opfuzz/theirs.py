@@ -1,7 +1,7 @@
-"""Runs TensorFlow in a child process, because some malformed graphs end the process that runs them.
+"""Runs TensorFlow in a child process, because some malformed graphs crash the process that runs them.
 
-As a program this file is that child: it reads a case (JSON) per line of standard input and writes a pickled result for
-each to standard output.
+As a program, this file is that child. It reads a case as JSON from each line of standard input, and writes a pickled
+result for each case to standard output.
 """
 
 import os

@@ -6,8 +6,8 @@
 
 float draw(void);              /* returns a number in [-1, 1) */
 int64_t draw_below(int64_t n); /* returns a number in [0, n), where n is at most 2^24 */
-/* Returns n random floats, 64-byte aligned, in an allocation of exactly that size, so that
- * sanitizers report accesses beyond them. The caller frees them. */
+/* Returns n random floats in a 64-byte-aligned allocation of exactly n floats, so that sanitizers
+ * report accesses beyond it. The caller frees it. */
 float *draw_floats(int64_t n);
 
 #endif

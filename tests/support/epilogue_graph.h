@@ -1,6 +1,6 @@
 /*
  * Parts of graphs for tests of epilogues: a head, which is the convolution or matmul that an
- * epilogue follows, and activations in the nodes that frameworks export.
+ * epilogue follows, and activations, which are written as the nodes that frameworks export.
  */
 #ifndef TESTS_SUPPORT_EPILOGUE_GRAPH_H
 #define TESTS_SUPPORT_EPILOGUE_GRAPH_H

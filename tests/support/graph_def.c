@@ -215,8 +215,8 @@ void gd_lines(struct rt_bytes *graph, const struct gd_line *lines, const struct 
 }
 
 /*
- * Returns the number of characters before the first `end`, which strcspn of a sanitizer would find
- * only after it has measured the complete text.
+ * Returns the number of characters before the first `end`. The strcspn of a sanitizer would first
+ * compute the length of the complete text.
  */
 static size_t until(const char *s, char end)
 {

@@ -21,7 +21,7 @@ void gd_node(struct rt_bytes *graph, const char *name, const char *op, const cha
 struct gd_line {
     const char *name, *op, *inputs, *attrs;
 };
-/* Adds the nodes of a table, which ends with a row without a name. Unless `other` is NULL, it
+/* Adds the nodes of a table, which ends with a row without a name. Unless `other` is NULL, `other`
  * replaces the node of the same name. */
 void gd_lines(struct rt_bytes *graph, const struct gd_line *lines, const struct gd_line *other);
 

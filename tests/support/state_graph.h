@@ -25,7 +25,7 @@ enum { STATE_FIRST = 40 };
 
 enum state_mode {
     STATE_NODE_BY_NODE,
-    STATE_COMPILED, /* a shape is compiled when it first runs */
+    STATE_COMPILED, /* a shape is compiled in the first run that has it */
     /* Like STATE_COMPILED, but the test prepares the writer's callable after the reader has run, as
      * SessionRun may. */
     STATE_WRITER_COMES_LATE,

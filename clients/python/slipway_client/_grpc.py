@@ -111,8 +111,8 @@ class GrpcClient:
 
         `inputs` is a mapping from names to arrays, or the array of the only input. Values are converted to the types in
         the model's metadata, which is fetched once: reals are rounded to the model's precision, integers must be in the
-        type's range, and reals become integers only if they have no fraction. If every input is an array of another
-        type than numpy's defaults (float64 and int64), the arrays are sent unchanged."""
+        type's range, and reals become integers only if they have no fraction. If every input is an array
+        whose type is not one of numpy's defaults (float64 and int64), the arrays are sent unchanged."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_PREDICTION + 'Predict', model, 'PredictResponse', timeout)
         named = inputs if isinstance(inputs, Mapping) else None

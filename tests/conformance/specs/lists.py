@@ -53,7 +53,7 @@ def items(g, op):
     yield case([2], 2, [2])
     yield case([2], 2, [-1])
     yield case([2], 2, [0], get=5)
-    for i in ([0], [[0]], [5]):  # with no index or several indices, TensorFlow's process crashes
+    for i in ([0], [[0]], [5]):  # TensorFlow's process crashes if the index has no element or several elements
         yield case([2], 2, [0], get=i)
 
 

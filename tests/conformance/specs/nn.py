@@ -192,7 +192,7 @@ POOLS = [
 def pool(g, op):
     for dtype in REALS if op == "MaxPool" else FLOATS:
         if dtype in ("uint32", "uint64"):
-            continue  # The op's list of types lacks uint32 and uint64.
+            continue  # The types that MaxPool accepts do not include uint32 and uint64.
         for x, k, s in POOLS:
             for padding in ("SAME", "VALID"):
                 yield Case(

@@ -1,4 +1,4 @@
-"""Specifies strings: lengths, case, substrings, joins, hashes, numbers, Base64."""
+"""Specifies string ops, such as lengths, case, substrings, joins, hashes, numbers and Base64."""
 
 from spec import *
 

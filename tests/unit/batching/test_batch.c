@@ -64,7 +64,8 @@ static void merging_much_ends_when_nobody_wants_it_any_more(void **state)
         expect_merge_ends(8, 8, SRV_MAX_BATCH_ROWS, gone);
         /* The rows of both requests are so large that merging takes a long time. */
         expect_merge_ends(3 << 20, 3 << 20, 2, gone);
-        /* The row of one request is short and is padded to the length of the other's. */
+        /* The row of one request is short and is padded to the length of the other request's
+         * row. */
         expect_merge_ends(2, 3 << 20, 2, gone);
     }
 }

@@ -1,6 +1,6 @@
 /*
- * A run of a specialised shape allocates nothing. Every allocation that making a plan needs may
- * fail, and a sanitizer then checks that nothing leaks. The linker wraps calls of malloc and
+ * A run of a specialised shape allocates nothing. While a plan is made, any allocation may
+ * fail, and a sanitizer then checks that nothing leaks. The linker wraps calls to malloc and
  * related functions from Slipway's own libraries (tests/CMakeLists.txt), and the wrappers count
  * them.
  *

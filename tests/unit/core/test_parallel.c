@@ -113,7 +113,7 @@ static void no_helper_comes_when_every_core_has_a_run(void **state)
     (void)state;
     struct rt_parallel *p = rt_parallel_new(3, 3);
     struct counts c = {.p = p};
-    for (int i = 0; i < 4; i++) /* enters one more parallel run than there are cores */
+    for (int i = 0; i < 4; i++) /* four runs begin on three cores */
         rt_parallel_enter(p);
     assert_int_equal(rt_parallel_free_width(p), 1);
     rt_parallel_run(p, SHARDS, count_shard, &c);

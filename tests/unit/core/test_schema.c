@@ -33,8 +33,8 @@ static void the_table_is_sorted_and_points_inside_itself(void **state)
                 const struct rt_arg_schema *a = &args[k];
                 assert_true(a->type_attr < s->n_attr && a->number_attr < s->n_attr &&
                             a->list_attr < s->n_attr);
-                /* An argument's type is either fixed, or given by an attribute, or by a list
-                 * attribute. */
+                /* An argument's type is either fixed or given by one attribute, which holds a type
+                 * or a list of types. */
                 assert_int_equal(
                     (a->type != RT_NO_DTYPE) + (a->type_attr >= 0) + (a->list_attr >= 0), 1);
                 if (a->type_attr >= 0)

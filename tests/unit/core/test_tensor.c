@@ -366,7 +366,8 @@ struct tight {
     struct rt_budget budget;
     struct rt_pool *pool[TIGHT_POOLS];
     atomic_size_t out;
-    /* n_threads is the number of started threads, and seeds the generator of each thread. */
+    /* n_threads counts the started threads, and its value seeds the generator of each new
+     * thread. */
     atomic_int n_given, n_beyond, n_threads;
 };
 

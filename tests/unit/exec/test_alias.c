@@ -66,7 +66,7 @@ static const struct form forms[] = {
      * to its readers */
     {"before_growth", {6, 10, 14}},
     {"of_other_shape", {10, 14, 18}},
-    /* a different tensor keeps its elements, even if the variable took over the tensor's buffer */
+    /* an update of v changes no other tensor or variable, even if both shared a buffer */
     {"given", {4, 4, 4}},
     {"other", {6, 10, 14}},
     /* a read that is fetched in the same run as an update */

@@ -22,7 +22,7 @@ static void every_activation_joins_every_head(void **state)
             }
 }
 
-/* Variants of activations that use other nodes than those that frameworks export, which need not be
+/* Variants of activations with nodes other than those that frameworks export, which need not be
  * fused, and expressions that resemble an activation but are not one. */
 enum { MOST_NODES = 10 };
 static const struct variant {
@@ -86,7 +86,7 @@ static const struct variant {
     {"a vector less the value", 0, {{"out", "Sub", "v head"}}},
     {"the value less a vector", 1, {{"out", "Sub", "head v"}}},
 };
-/* Scalars that nodes of the variants read. */
+/* The scalars that the nodes of `variants` read. */
 static const struct {
     const char *name;
     double value;

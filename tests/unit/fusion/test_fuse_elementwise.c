@@ -41,7 +41,7 @@ struct run {
     int n_feeds, n_fetches;
     const char *feeds[FEEDS], *fetches[4];
     struct rt_tensor in[FEEDS], out[4];
-    int64_t nodes; /* number of nodes that ran, in both runs together */
+    int64_t nodes; /* number of nodes that ran in two runs together */
 };
 
 static enum rt_status run_with(struct run *x, bool no_fusion)
@@ -77,8 +77,8 @@ static void expect_same(const struct rt_tensor *a, const struct rt_tensor *b)
     }
 }
 
-/* Compares a run without fusion with a run with fusion. In the two runs of the fused graph at most
- * `most` nodes may run, where 0 means any number. */
+/* Compares the outputs with and without fusion. With fusion, two runs together may run at most
+ * `most` nodes, where 0 means any number. */
 static void compare(struct run *x, int64_t most)
 {
     struct rt_tensor unfused[4];

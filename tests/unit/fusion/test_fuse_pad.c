@@ -18,7 +18,7 @@ static void padding_with_zeros_joins_a_convolution(void **state)
         {"0,0,4,3,4,4,0,0", NULL, "padding='VALID' strides=[1,1,1,1] dilations=[1,2,2,1]", false,
          true},
         /* A Pad is not fused if its value is not 0, if it pads axes other than height and width, if
-         * the padding of the convolution is SAME, or if it is longer than the window. */
+         * the convolution's padding is SAME, or if the Pad is longer than the window. */
         {"0,0,1,1,1,1,0,0", "2", "padding='VALID' strides=[1,1,1,1]", false, false},
         {"0,0,1,1,1,1,0,0", "nan", "padding='VALID' strides=[1,1,1,1]", false, false},
         {"1,0,1,1,1,1,0,0", NULL, "padding='VALID' strides=[1,1,1,1]", false, false},

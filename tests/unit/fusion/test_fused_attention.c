@@ -191,7 +191,7 @@ static const struct form causal[] = {
       SOFTMAX_CONTEXT}},
 };
 
-/* Writes the graph to `g`. Unless `other` is NULL, it replaces the node of the same name. */
+/* Writes the graph to `g`. Unless `other` is NULL, `other` replaces the node of the same name. */
 static void write(struct rt_bytes *g, const struct form *f, const struct gd_line *other)
 {
     rt_bytes_init(g, 1 << 16);

@@ -86,7 +86,7 @@ static void constant(struct rt_bytes *g, const char *name, const char *value)
     gd_node(g, name, "Const", "", text);
 }
 
-/* Writes the graph to `g`. Unless `other` is NULL, it replaces the node of the same name. */
+/* Writes the graph to `g`. Unless `other` is NULL, `other` replaces the node of the same name. */
 static void write(struct rt_bytes *g, const struct form *f, const struct gd_line *other)
 {
     static const char *const constants[][2] = {
@@ -137,7 +137,8 @@ static const struct shapes usual[] = {
     {{4, 3, 2}, {{1, 1, 3, 8}, {1, 3, 8}, {3, 8}}},
     {{4, 1, 1}, {{3, 4, 3, 8}, {8}, {8}}},
     {{4, 4, 4}, {{2, 5, 3, 8}, {2, 5, 3, 8}, {2, 5, 3, 8}}},
-    {{4, 4, 4}, {{1, 5, 3, 8}, {4, 5, 3, 8}, {4, 5, 3, 8}}}, /* x is broadcast to cos and sin */
+    /* x is broadcast to the shape of cos and sin */
+    {{4, 4, 4}, {{1, 5, 3, 8}, {4, 5, 3, 8}, {4, 5, 3, 8}}},
     {{4, 4, 4}, {{2, 5, 3, 8}, {1, 5, 1, 1}, {1, 5, 1, 8}}}, /* each row has a single cosine */
     {{4, 0, 4}, {{2, 5, 3, 8}, {0}, {1, 1, 1, 1}}},
     {{4, 4, 4}, {{0, 5, 3, 8}, {1, 5, 1, 8}, {1, 5, 1, 8}}},
@@ -191,7 +192,7 @@ static void any_rank_and_length_is_right(void **state)
             assert_int_equal(ask(&forms[i], NULL, NULL, 3, (int64_t[]){3, 7, n}), 1);
         }
     }
-    /* The slices of form 1 always take 4 elements as the first part of a row. */
+    /* The slices of forms[1] always split a row after its fourth element. */
     for (int64_t n = 1; n <= 11; n++)
         assert_int_equal(ask(&forms[1], NULL, NULL, 2, (int64_t[]){3, n}), 1);
 }

@@ -1,4 +1,4 @@
-/* Tests that connections take turns to read, with loopback sockets and an edge-triggered epoll, as
+/* Tests that connections take turns reading, with loopback sockets and an edge-triggered epoll, as
  * gRPC core uses it. */
 #include "tests/support/test.h"
 

@@ -4,8 +4,8 @@
 #include "kernels/cpu/parallel.h"
 
 /* Tests how convolutions are split into executions. Together the executions compute every output
- * once, from the inputs that the complete convolution reads for it, and the cost of the largest
- * execution selects the split. */
+ * once, from the inputs that the complete convolution reads for it. The cost of a split is that of
+ * its largest execution. */
 
 static struct kn_conv_shape shape(int64_t batch, int64_t in, int64_t ci, int64_t co, int64_t size,
                                   int64_t stride, int64_t dilation)
@@ -143,8 +143,8 @@ static void the_cost_is_that_of_the_largest_execution(void **state)
     assert_float_equal(kn_conv_split_cost(&g, &images), row * 56 * 3, 1);
     assert_float_equal(kn_conv_split_cost(&g, &rows), row * 10, 1);
 
-    /* A vector of 16 output channels takes the same time if it has fewer channels. The rule ignores
-     * this for grouped convolutions. */
+    /* oneDNN computes output channels in vectors of 16, so 4 channels cost as much as 16. The rule
+     * ignores this for grouped convolutions. */
     struct kn_conv_shape few = shape(1, 56, 64, 4, 3, 1, 1);
     const struct kn_conv_split one = {.images = 1};
     const double products = 56.0 * 56 * 64 * 4 * 9, elements = 56.0 * 56 * (64 + 4);

@@ -107,7 +107,7 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
         for (size_t i = 0; i < sizeof c / sizeof *c; i++)
             for (int taps = 3; taps <= 7; taps += 2)
                 /* If `pad` is 0, there is no padding; 1 means SAME, 2 means padding on one side,
-                 * and 3 means more padding than the window is long. */
+                 * and 3 means padding that is longer than the window. */
                 for (int pad = 0; pad < 4; pad++)
                     for (int vertical = 0; vertical < 2; vertical++, way++) {
                         const int64_t before = pad == 1 ? taps / 2 : pad == 3 ? taps + 2 : 0;

@@ -14,7 +14,7 @@
 /* A way to compute "k", which is 0 or 1, from the number of rows n. */
 struct function {
     const char *what;
-    bool is_constant; /* whether k is the same for every n, so that a use of k is row-wise */
+    bool is_constant; /* whether k is the same for every n, which makes the uses of k row-wise */
     struct gd_line line[RG_MOST_LINES];
 };
 static const struct function functions[] = {
@@ -447,8 +447,8 @@ static void what_follows_the_batch_size_as_a_row_does_is_rowwise(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
-/* A graph that mixes rows only if dimension 1, or a number derived from it, has one certain length,
- * which differs from all lengths that are tried at loading. */
+/* A graph that mixes rows only if dimension 1, or a number derived from it, has a particular
+ * length, which is not among the lengths that are tried at loading. */
 struct length {
     const char *what;
     struct rt_shape shape;

@@ -1,4 +1,4 @@
-/* Tests responses as JSON: outputs in row and columnar form, and errors. */
+/* Tests responses as JSON, which hold outputs in row or columnar form, or an error. */
 #include "tests/support/test.h"
 
 #include "server/protocol/tfs/json_tensor.h"

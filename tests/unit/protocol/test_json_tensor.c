@@ -1,4 +1,5 @@
-/* Tests requests as JSON: TensorFlow Serving's examples, values, and errors. */
+/* Tests requests as JSON, including TensorFlow Serving's examples, the conversion of values, and
+ * errors. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -212,7 +213,7 @@ static void types_beyond_tensorflow_servings_keep_to_their_range(void **state)
     static const struct {
         enum rt_dtype dtype;
         const char *good, *bad;
-        uint32_t low, high; /* the bytes of the two numbers of `good` */
+        uint32_t low, high; /* bit patterns of the two numbers in `good` */
         size_t size;
     } cases[] = {
         {RT_U16, "[0, 65535]", "[65536]", 0, 0xffff, 2},

@@ -25,7 +25,7 @@ struct fixture {
     const char *fastest; /* name of the kernel that takes 1 ms per row in the injected times */
     double others;       /* milliseconds per row that every kernel other than `fastest` takes */
     int slow;            /* number of first runs in which `fastest` takes 10 ms */
-    int timed;           /* number of calls of clock_says */
+    int timed;           /* number of calls to clock_says */
     float first_weight;  /* value of the first weight of the filter */
     struct rt_error err;
 };
@@ -216,7 +216,8 @@ static void what_was_timed_once_is_remembered(void **state)
         assert_int_equal(x->timed > 0, i == 0);
         assert_true(packed(s) < 2 * 9 * CI * CO * 4);
         rt_session_free(s);
-        x->fastest = "conv2d.winograd4"; /* has no effect, because no kernel is timed any more */
+        /* the change has no effect, because no kernel is timed any more */
+        x->fastest = "conv2d.winograd4";
     }
 }
 

@@ -94,11 +94,11 @@ static void what_was_not_used_for_a_while_gives_way(void **state)
     open_shelf(&c, idle_cache, 50);
     assert_true(put_one(&a, 1000));
     assert_true(put_one(&b, 1001));
-    assert_false(put_one(&c, 1001)); /* the owners a and b were used recently */
+    assert_false(put_one(&c, 1001)); /* the owners `a` and `b` were used recently */
     assert_true(take_one(&b));
     assert_true(put_one(&b, 1050));
     assert_false(put_one(&c, 1099));
-    assert_true(put_one(&c, 1150)); /* an item of a is evicted, because b was used more recently */
+    assert_true(put_one(&c, 1150)); /* `a` loses an item, because `b` was used more recently */
     assert_int_equal(a.n_dropped, 1);
     assert_int_equal(b.n_dropped, 0);
     assert_int_equal(rt_idle_cache_bytes_of(idle_cache, (void *)&b), 40);
@@ -124,9 +124,9 @@ static void everybody_in_use_keeps_one(void **state)
     for (int i = 0; i < 3; i++)
         assert_true(put_one(&a, 10));
     assert_false(put_one(&a, 10));
-    assert_true(put_one(&b, 10)); /* the owner a has three items and loses one */
+    assert_true(put_one(&b, 10)); /* the owner `a` has three items and loses one */
     assert_int_equal(a.n, 2);
-    assert_false(put_one(&b, 10)); /* the owner b already has one item */
+    assert_false(put_one(&b, 10)); /* the owner `b` already has one item */
     assert_int_equal(a.n, 2);
     close_shelf(&a);
     close_shelf(&b);

@@ -66,7 +66,7 @@ static void a_server_that_runs_any_node_reads_all(void **state)
 /* ---- cancelled loads ---- */
 
 static _Atomic bool cancelled;
-/* n_asked counts the calls of can_never. Call number cancel_at, counted from 1, cancels the
+/* n_asked counts the calls to can_never. Call number cancel_at, counted from 1, cancels the
  * load. */
 static int n_asked, cancel_at;
 static int n_warnings;

@@ -1,4 +1,5 @@
-/* Tests sessions (runtime/session/session.h): feeds and fetches, variables, functions, devices. */
+/* Tests sessions (runtime/session/session.h), including feeds and fetches, variables, functions and
+ * devices. */
 #include "tests/support/test.h"
 
 #include <pthread.h>
