@@ -21,7 +21,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def messages():
-    """Returns Python modules for Slipway's .proto files. The protobuf library already has protobuf's own messages."""
+    """Generates Python modules for Slipway's .proto files and adds them to Python's path. protobuf's own messages are
+    left out, because the protobuf package has them."""
     out = tempfile.mkdtemp()
     protos = [p for p in glob.glob(f"{ROOT}/proto/tensorflow/**/*.proto", recursive=True)]
     subprocess.run(["protoc", "-I", f"{ROOT}/proto", "--python_out", out, *protos], check=True)

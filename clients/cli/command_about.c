@@ -1,5 +1,5 @@
-/* Implements `slipway status`, `slipway metadata` and `slipway reload`, the commands about models
- * that run no inference. */
+/* Implements `slipway status`, `slipway metadata` and `slipway reload`, which are the commands that
+ * query or configure models but run no inference. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Implements `slipway bench`: sends load to a server and checks the responses, or replays a request
- * log. */
+/* Implements `slipway bench`, which sends load to a server and checks the responses, or replays a
+ * request log. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

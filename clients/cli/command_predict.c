@@ -1,4 +1,4 @@
-/* Implements `slipway predict`: sends one request to a model and prints the response. */
+/* Implements `slipway predict`, which sends one request to a model and prints the response. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -152,8 +152,8 @@ enum rt_status cl_check_pairs(const char *flag, const char *form, const struct c
 
 /* ---- JSON ---- */
 
-/* Returns whether a JSON value is a complete request body: an object with the key "instances" or
- * "inputs". */
+/* Returns whether a JSON value is a complete request body, which is an object with the key
+ * "instances" or "inputs". */
 static bool is_whole(const json_t *v)
 {
     return json_object_get(v, "instances") || json_object_get(v, "inputs");

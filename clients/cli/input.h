@@ -1,6 +1,6 @@
 /*
- * The inputs that a user gives to a command, which are either JSON text, which the server
- * validates, or tensors for a signature. Threads: no state; only cl_input_read performs I/O.
+ * The inputs that a user gives to a command. They are either JSON text, which the server validates,
+ * or tensors for a signature. Threads: no state; only cl_input_read performs I/O.
  */
 #ifndef CL_INPUT_H
 #define CL_INPUT_H

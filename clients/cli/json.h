@@ -36,7 +36,7 @@ enum rt_status cl_check_name(const char *name, const struct slipway_input *specs
 /* Appends a request body that holds the tensors in the column format. */
 void cl_json_request(struct rt_bytes *out, const char *signature,
                      const struct slipway_tensor *inputs, int n);
-/* Appends a response body: in the row format if `rows` is set and all outputs have the same number
+/* Appends a response body, in the row format if `rows` is set and all outputs have the same number
  * of rows, otherwise in the column format. */
 void cl_json_response(struct rt_bytes *out, const struct slipway_tensor *outputs, int n, bool rows);
 /* Appends a string in quotes, or as {"b64": "..."} if the string is not UTF-8. */

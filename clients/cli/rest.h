@@ -1,6 +1,6 @@
 /*
- * Calls to a server over REST: paths, requests, and the JSON responses that describe models.
- * Threads: used by one thread at a time.
+ * Calls to a server over REST, with their paths, their requests, and the JSON responses that
+ * describe models. Threads: used by one thread at a time.
  */
 #ifndef CL_REST_H
 #define CL_REST_H
@@ -15,8 +15,8 @@ const char *cl_rest_path(struct rt_arena *arena, const struct slipway_model *m, 
 enum rt_status cl_rest(struct cl_remote *r, const char *method, const char *path,
                        struct rt_span body, struct rt_bytes *response, struct rt_error *err);
 
-/* The REST implementations of the functions in remote.h: cl_rest_status implements
- * cl_remote_status, etc. */
+/* The REST implementations of the functions in remote.h. For example, cl_rest_status implements
+ * cl_remote_status. */
 enum rt_status cl_rest_status(struct cl_remote *r, const struct slipway_model *m,
                               struct rt_arena *arena, struct slipway_status *out,
                               struct rt_error *err);

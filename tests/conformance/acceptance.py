@@ -313,7 +313,7 @@ def disagreement(theirs, ours):
     return None
 
 
-# Cases in which Slipway deliberately differs from TensorFlow: op, replaced input, and the reason.
+# Cases in which Slipway deliberately differs from TensorFlow, each as (op, replaced input, reason).
 KNOWN = (
     ("ArgMax|ArgMin", "input 1: element .*", "TensorFlow casts an int64 dimension to int32 before it looks at it"),
     (".*Conv.*", "input 1: dimension . = 0", "filters without rows: refused as with oneDNN, TensorFlow's default; not without it"),

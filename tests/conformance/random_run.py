@@ -120,7 +120,8 @@ SAMPLE = 32
 
 
 def sample(tf, value):
-    """Encodes a summary of an array: type, shape, largest magnitude, tolerance, and some evenly spaced elements."""
+    """Encodes a summary of an array, which holds its type, shape, largest magnitude, tolerance, and some evenly spaced
+    elements."""
     flat = value.reshape(-1)
     largest = float(np.max(np.abs(flat.astype(np.float64)), initial=0)) if value.dtype != object else 0
     n = min(flat.size, SAMPLE)

@@ -170,11 +170,13 @@ class Program:
         return got, got.op
 
     def handle(self, v):
-        """Makes a handle of a variable in the current scope: the main graph, a branch, a loop or a function."""
+        """Makes a handle of a variable in the current scope, which is the main graph, a branch, a loop or a
+        function."""
         return self.tf.raw_ops.VarHandleOp(dtype=self.tf.int32, shape=[], shared_name=v.op.name)
 
     def passed_handle(self, values):
-        """Returns a handle of one of the resource variables. The run decides which variable it is."""
+        """Returns a handle of one of the resource variables. Which variable it refers to is known only during the
+        run."""
         tf = self.tf
         v, w = (self.pick([v for v in self.variables if is_resource(v)]) for _ in range(2))
         yes, other = tf.less(self.pick(values), self.pick(values)), tf.equal(self.x, 3)

@@ -349,7 +349,7 @@ def main():
     container = output_of("from", "--pull-never", IMAGE)
     try:
         Container.root = output_of("mount", container)
-        for folder in ("dev", "proc"):  # a container engine creates both folders, so the image need not have them
+        for folder in ("dev", "proc"):  # a container engine creates /dev and /proc, so the image need not have them
             os.makedirs(os.path.join(Container.root, folder), exist_ok=True)
         done = subprocess.run([sys.executable, os.path.abspath(__file__), "--inside",
                                Container.root, json.dumps(Container.config)], check=False)

@@ -18,7 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 def generate(out):
     """Generates Python messages and gRPC stubs from proto/, if they are older than any of its files."""
     protos = sorted(glob.glob(os.path.join(ROOT, "proto", "**", "*.proto"), recursive=True))
-    # The protobuf package of Python already has protobuf's own messages.
+    # protobuf's own messages are left out, because Python's protobuf package has them.
     protos = [p for p in protos if f"{os.sep}google{os.sep}protobuf{os.sep}" not in p]
     stamp = os.path.join(out, "stamp")
     newest = max(os.path.getmtime(p) for p in protos)

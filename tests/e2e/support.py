@@ -64,14 +64,15 @@ SANITIZER_REPORT = re.compile(r"(WARNING|ERROR): \w*Sanitizer|: runtime error: "
 
 def refuse_sanitizer_reports(log):
     """Fails if the log has a sanitizer's report. A race or undefined behaviour does not end the server, and a leak is
-    reported only when it has ended, so they appear only in the log and in the exit status, which few tests check."""
+    reported only when the server has ended, so these reports appear only in the log and in the exit status, which few
+    tests check."""
     if SANITIZER_REPORT.search(log):
         raise AssertionError(log)
 
 
 class Server:
-    """Runs `slipway serve FLAGS`, or with as_tensorflow the binary under the name of TensorFlow Serving's. open_files
-    is the server's RLIMIT_NOFILE."""
+    """Runs `slipway serve FLAGS` or, with as_tensorflow, the same binary under the name tensorflow_model_server.
+    open_files is the server's RLIMIT_NOFILE."""
 
     def __init__(self, *flags, as_tensorflow=False, wait=True, open_files=None):
         self.folder = tempfile.mkdtemp(prefix="slipway-e2e-")

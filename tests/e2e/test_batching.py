@@ -308,8 +308,8 @@ class Limits(Case):
                      "--rest_api_timeout_in_ms=1000") as b:
             text = "Run() timeout exceeded while waiting in batching queue"
             self.assertEqual(b.rest("double", [1.0]), (429, text))
-            # Two deadlines expire at the same time: the client's own, and its copy in the server. Either error may be
-            # returned.
+            # Two deadlines expire at the same time, namely the client's own and its copy in the server. Either error
+            # may be returned.
             self.assertIn(b.grpc("double", [1.0], timeout=0.5),
                           ((CODE.DEADLINE_EXCEEDED, "Deadline Exceeded"),
                            (CODE.RESOURCE_EXHAUSTED, text)))

@@ -63,7 +63,7 @@ def suppression(g):
 
 
 def segments(g):
-    """Adds 20 segment sums, each of which computes 240 MB, and the node "costly", which adds their sums."""
+    """Adds 20 segment sums, each with an output of 240 MB, and the node "costly", which adds their sums."""
     fill(g, "a", 1)
     g.const("ids", "int32", [1], int_val=[59999999])
     g.const("axis", "int32", [], int_val=[0])
@@ -75,7 +75,7 @@ def segments(g):
 
 
 def chain(g):
-    """Adds a chain of 2,000 cheap nodes, each of which computes 16 MB, and the node "costly" at its end."""
+    """Adds a chain of 2,000 cheap nodes, each with an output of 16 MB, and the node "costly" at its end."""
     fill(g, "a", 2048, 2048)
     last = "a"
     for i in range(2000):

@@ -93,7 +93,7 @@ class Documents(Case):
         for name in os.listdir(ROOT):
             if name not in ("build", "models", ".git"):
                 os.symlink(os.path.join(ROOT, name), self.path(name))
-        # The commands of a document may change models/, so they get a copy.
+        # The commands of a document may change models/, so they run on a copy.
         shutil.copytree(MODELS, self.path("models"))
         os.makedirs(self.path("build", "release"))
         built = os.path.dirname(binary())

@@ -126,8 +126,8 @@ class Upload(http2.Connection):
         super().on_frame(kind, flags, stream, body)
 
     def half(self, n):
-        """Opens a stream and sends the n bytes of a message's first half. Returns the stream, or None if the stream was
-        cut off."""
+        """Opens a stream and sends the first half of a message, which has n bytes. Returns the stream, or None if the
+        stream was cut off."""
         try:
             self.read(0.01)
             stream = self.begin(PREDICT)
@@ -385,7 +385,7 @@ class Frames(Case):
 
     @contextlib.contextmanager
     def by_both(self):
-        """Yields a server and two connections: one over a UNIX socket without TLS, and one with TLS."""
+        """Yields a server and two connections, one over a UNIX socket without TLS and one with TLS."""
         flag, context = by_tls(self.folder)
         save(self.path("models", "m", "1"))
         self.put("models/half_plus_two/1")

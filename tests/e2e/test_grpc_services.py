@@ -1,5 +1,5 @@
-"""Tests services and features of gRPC besides inference: configuration, reflection, health, TLS, limits and the access
-log."""
+"""Tests services and features of gRPC besides inference, such as configuration, reflection, health, TLS, limits and the
+access log."""
 import itertools
 import json
 import os

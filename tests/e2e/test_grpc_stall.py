@@ -452,7 +452,7 @@ class Streams(Case):
 
 
 class Aside(Case):
-    """Tests that requests that take a long time to read do not delay other calls of their I/O loop."""
+    """Tests that requests that take a long time to read do not delay other calls on the same I/O loop."""
 
     def beside(self, server, path, body, compressed=False, ask=None):
         """Sends a request, and small calls at the same time. Returns (duration of the slowest small

@@ -1,5 +1,5 @@
-"""Tests real models from models/: digits over both APIs, a counter with state, and files that are damaged while their
-version is served."""
+"""Tests real models from models/, including digits over both APIs, a counter with state, and models whose files are
+damaged while their version is served."""
 import concurrent.futures
 import glob
 import json

@@ -1,5 +1,5 @@
-"""Tests TensorFlow Serving's responses over REST, section by section: routes, codes, messages, JSON in both
-directions."""
+"""Tests TensorFlow Serving's responses over REST, section by section, including routes, codes, messages, and JSON in
+both directions."""
 import base64
 import json
 import math

@@ -508,8 +508,8 @@ class Memory(unittest.TestCase):
             self.assertIn("cannot accept a connection: Too many open files", server.log())
 
     def test_a_connection_whose_file_outlives_it(self):
-        """Another process holds the socket, as a forked one would, so closing the server's descriptor does not end the
-        connection. Later events on the socket must not affect the server."""
+        """Another process holds the socket, as a forked child would, so closing the server's descriptor does not end
+        the connection. Later events on the socket must not affect the server."""
         with Server() as server:
             process = os.pidfd_open(server.process.pid)
             descriptors = f"/proc/{server.process.pid}/fd"

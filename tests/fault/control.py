@@ -1,4 +1,4 @@
-"""The driver's side of fault.h: selects the server's calls that fail, and reads the outcome."""
+"""The driver's side of fault.h, which selects the server's calls that fail, and reads the outcome."""
 import mmap
 import os
 import shutil

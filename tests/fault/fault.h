@@ -24,8 +24,8 @@ enum fault_kind {
 
 enum { FAULT_DEPTH = 8, FAULT_STACKS = 1 << 16 };
 
-/* A call stack from which a wrapped function was called: return addresses relative to the start of
- * the executable, innermost first. */
+/* A call stack from which a wrapped function was called, as return addresses relative to the start
+ * of the executable, innermost first. */
 struct fault_stack {
     _Atomic uint64_t hash; /* hash 0 means that the entry is free */
     uint32_t kind;

@@ -1,6 +1,6 @@
 /*
- * Parses arbitrary bytes as Examples, alone and in a batch, by every op that parses them. The ops
- * may refuse them.
+ * Parses arbitrary bytes as Examples, alone and in a batch, with every op that parses Examples. The
+ * ops may refuse the bytes.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Routes a request line: the input is a method and a raw URI, separated by the first space. */
+/* Routes a request line. The input is a method and a raw URI, separated by the first space. */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Reads arbitrary bytes as a GraphDef, makes a plan and runs it: the last few nodes are fetched,
- * within a deadline. */
+/* Reads arbitrary bytes as a GraphDef, makes a plan that fetches the last few nodes, and runs the
+ * plan within a deadline. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

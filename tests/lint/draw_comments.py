@@ -144,7 +144,7 @@ def sources_of(commit):
 
 
 def draw(commit, n):
-    """Returns (the hash of `commit`, the number of comments in it, `n` of these comments at random)."""
+    """Returns (the hash of `commit`, the number of comments in it, `n` of these comments drawn at random)."""
     full = git("rev-parse", "--verify", f"{commit}^{{commit}}").decode().strip()
     comments = [comment for path, text in sources_of(full) for comment in comments_of(path, text)]
     return full, len(comments), random.Random(int(full, 16)).sample(comments, min(n, len(comments)))

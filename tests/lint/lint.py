@@ -119,7 +119,8 @@ def check_paths(path, text):
 # ---- documents ----
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-# Matches a file or folder of the tree that a document names: `server/main.c`, `runtime/fusion/fuse_*.c`, `tests/unit`.
+# Matches a file or folder of the tree that a document names, such as `server/main.c`, `runtime/fusion/fuse_*.c` or
+# `tests/unit`.
 NAMED_FILE = re.compile(r"`((?:clients|cmake|docker|docs|kernels|models|proto|runtime|server|tests)/[\w./*-]+)`")
 
 
@@ -183,7 +184,8 @@ def check_format(files):
 
 
 def tracked():
-    """Returns the files of the tree: those that git tracks or, in a copy without git, every file outside of build/."""
+    """Returns the files of the tree, which are those that git tracks or, in a copy without git, every file outside of
+    build/."""
     git = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     if git.returncode == 0 and git.stdout:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests draw_comments.py: which comments it finds in each language, and whether its draw is reproducible."""
+"""Tests which comments draw_comments.py finds in each language, and whether its draw is reproducible."""
 import sys
 import textwrap
 import unittest

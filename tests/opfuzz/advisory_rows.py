@@ -1,4 +1,4 @@
-"""The rows that advisories.py replays: malformed inputs, each with the number of an advisory that describes the
+"""The rows that advisories.py replays. Each row is a malformed input with the number of an advisory that describes the
 input."""
 
 from case import Case, Node, Tensor
@@ -9,7 +9,7 @@ ROWS = []  # (number, Case)
 
 
 def row(number, op, *tensors, loose=False, **attrs):
-    """Adds a node twice: with inputs that are fed, and with inputs that are constants."""
+    """Adds a node twice, once with inputs that are fed and once with inputs that are constants."""
     ROWS.extend((number, case) for case in one_node(op, *tensors, loose=loose, **attrs))
 
 

@@ -68,7 +68,8 @@ def shapes_without_elements(shape):
 
 
 def tensors_of(case):
-    """Yields the tensors that may be changed: fed tensors by name, and the tensors of constants by node index."""
+    """Yields the tensors that may be changed, which are the fed tensors, by name, and the tensors of constants, by node
+    index."""
     for name, t in case.feeds.items():
         yield ("feed", name, t)
     for i, node in enumerate(case.nodes):
@@ -98,7 +99,7 @@ def empty_cases(case):
         for group in groups:
             for shape in shapes_without_elements(group[0][1].shape):
                 yield replaced(case, {place: empty_tensor(t, shape) for place, t in group})
-    if len(ranks) > 1:  # changes all inputs together: each gets a first or a last dimension of zero
+    if len(ranks) > 1:  # changes all inputs together, so that each gets a first or a last dimension of zero
         for zero in (0, -1):
             changes = {}
             for place, t in places:
@@ -158,8 +159,8 @@ def repeated(t, axis, megabytes):
 
 
 def large_cases(case, megabytes):
-    """Yields cases in which inputs are repeated along their first or last dimension: all inputs in the same way, or one
-    of them."""
+    """Yields cases in which inputs are repeated along their first or last dimension. Either all inputs are repeated in
+    the same way, or only one of them."""
     fed = [(name, t) for name, t in case.feeds.items() if t.shape and t.data]
     for axis in (0, -1):
         for group in [fed] + ([[f] for f in fed] if len(fed) > 1 else []):

@@ -53,7 +53,7 @@ class Tensor:
         return [bool(x) for x in got] if name == "bool" else got
 
     def raw(self):
-        """Encodes the tensor for op_runner: dtype, rank, dimensions, elements."""
+        """Encodes the tensor for op_runner as its dtype, rank, dimensions and elements."""
         head = struct.pack(f"<ii{len(self.shape)}q", self.dtype, len(self.shape), *self.shape)
         if self.dtype == STRING:
             return head + b"".join(struct.pack("<q", len(s)) + s for s in self.data)
@@ -61,7 +61,7 @@ class Tensor:
 
 
 def clamp(dtype, value):
-    """Converts a number to `dtype`: integers wrap, and numbers beyond the range of a float become infinite."""
+    """Converts a number to `dtype`. Integers wrap, and numbers beyond the range of a float become infinite."""
     name, size, code = DTYPES[dtype]
     if name == "bool":
         return bool(value)

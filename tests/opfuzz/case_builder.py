@@ -1,5 +1,5 @@
-"""Helpers to write cases by hand: tensors from numbers, and graphs of one or more nodes, with types that follow
-from the inputs."""
+"""Helpers to write cases by hand. They make tensors from numbers, and graphs of one or more nodes with types that
+follow from the inputs."""
 
 from case import Case, Node, Tensor, count, tensor
 from mutate import constant, placeholder
@@ -40,7 +40,7 @@ def scalar(dtype, value):
 
 
 def attributes(schema, attrs):
-    """Converts attributes to the form that a node of a case has: {name: [kind, value]}."""
+    """Converts attributes to the form that a node of a case has, which is {name: [kind, value]}."""
     out = {}
     for attr in schema.attrs:
         if attr.name in attrs:
@@ -80,7 +80,7 @@ def outputs(op, made):
 
 
 def one_node(op, *tensors, loose=False, **attrs):
-    """Returns two cases of a single node: one with fed inputs, one with constants."""
+    """Returns two cases of a single node, one with fed inputs and one with constants."""
     flat = [v for value in tensors for v in (value if isinstance(value, list) else [value])]
     cases = []
     for make in (placeholder, constant):

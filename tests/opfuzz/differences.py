@@ -229,7 +229,7 @@ def holds_subnormal(case):
 
 
 def lacks_values(case, node):
-    """Returns whether the row partitions of a RaggedTensorToTensor describe more values than it has."""
+    """Returns whether the row partitions of a RaggedTensorToTensor describe more values than its input has."""
     values, last = input_of(case, node, 1), input_of(case, node, len(node.inputs) - 1)
     return values is None or last is None or not values.shape or max(last.values(), default=0) > values.shape[0]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fuzzes ops: runs malformed graphs of a few nodes in op_runner, built with sanitizers, in both tiers. See
+"""Fuzzes ops by running malformed graphs of a few nodes in op_runner, built with sanitizers, in both tiers. See
 README.md."""
 
 import argparse

@@ -1,5 +1,5 @@
-"""Slipway's side of the fuzzer: op_runner as a child process, one per tier, watched for crashes, sanitizer reports,
-hangs and leaks."""
+"""Slipway's side of the fuzzer. It runs op_runner as a child process, one per tier, and watches it for crashes,
+sanitizer reports, hangs and leaks."""
 
 import os
 import pathlib

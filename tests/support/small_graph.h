@@ -40,7 +40,8 @@ struct rt_callable *sg_prepare(struct small_graph *x, const char *fetch, const c
 /* Runs the graph and returns the status of the run, or the status of making the plan if that
  * fails. */
 enum rt_status sg_run(struct small_graph *x, float feed, const char *fetch, struct rt_tensor *out);
-/* Runs the graph and returns the float or int32 scalar that is fetched, or 0 without a fetch. */
+/* Runs the graph and returns the float or int32 scalar that is fetched, or 0 if nothing is
+ * fetched. */
 float sg_number(struct small_graph *x, float feed, const char *fetch, const char *target);
 /* Returns the number of nodes of `op` in the plan. */
 int sg_count(struct small_graph *x, const char *fetch, const char *target, const char *op);

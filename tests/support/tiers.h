@@ -30,7 +30,7 @@ int tiers_tear_down(void **state);
 void tiers_open(struct tiers *x, const char *feed, const char *const *fetches, int n);
 /* Asserts that `a` and `b` have the same type, shape and bits. */
 void tiers_same(const struct rt_tensor *a, const struct rt_tensor *b);
-/* Runs both sessions on the feed, the compiled session three times, and compares the results. */
+/* Runs both sessions on the feed, the compiled one three times, and compares the results. */
 void tiers_compare(struct tiers *x, const struct rt_tensor *feed);
 /* Returns the number of specialisations that the compiled session holds. */
 int tiers_specialisations(const struct tiers *x);

@@ -22,7 +22,7 @@ def b64(data: bytes) -> Dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """Converts values that the json module cannot encode: numpy's arrays and numbers, and bytes."""
+    """Converts values that the json module cannot encode, which are numpy's arrays and numbers, and bytes."""
     if isinstance(value, (bytes, bytearray)):
         return b64(bytes(value))
     if hasattr(value, 'tolist'):

@@ -2,7 +2,7 @@
 
 from spec import *
 
-# each entry is (shape, axes): the axes are innermost, outer, mixed, all, none, negative or empty, and some take more
+# each entry is (shape, axes); the axes are innermost, outer, mixed, all, none, negative or empty, and some take more
 # than one block or vector lane
 AXES = [
     ((), []), ((5,), [0]), ((5,), []), ((0,), [0]), ((3, 0), [0]), ((3, 0), [1]), ((2, 3), [0]), ((2, 3), [1]),

@@ -24,7 +24,7 @@ def ref(tf, value, shape):
 
 
 def on_variable(value, change, *feeds, **how):
-    """Returns a graph with three runs: assign the variable, change it, read it."""
+    """Returns a graph with three runs, which assign the variable, change it and read it."""
 
     def build(tf, initial, *args):
         handle, init = variable(tf, initial)

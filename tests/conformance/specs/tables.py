@@ -7,7 +7,8 @@ import tempfile
 
 from spec import *
 
-NUMBER = itertools.count()  # tables with the same name are one table, even in different cases, so names are numbered
+# tables with the same name are one table, even in different test cases, so names are numbered
+NUMBER = itertools.count()
 FOLDER = tempfile.mkdtemp(prefix="conformance")
 
 

@@ -44,8 +44,8 @@ with tempfile.TemporaryDirectory() as temp:
         f.write(proto.SerializeToString(deterministic=True))
     os.remove("second/fingerprint.pb")
 
-    # Writes a SavedModel of TensorFlow 1, as text: two tag sets, an init op in a collection, a default value of an
-    # input.
+    # Writes a SavedModel of TensorFlow 1, as text, with two tag sets, an init op in a collection, and a default value
+    # of an input.
     first = os.path.join(temp, "first")
     builder = tf1.saved_model.Builder(first)
     with tf.Graph().as_default(), tf1.Session() as session:

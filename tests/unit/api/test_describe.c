@@ -1,5 +1,5 @@
-/* Tests what the description of a node states: its counts of arithmetic operations and bytes, and
- * the name of its epilogue (runtime/api/describe.h). */
+/* Tests the description of a node (runtime/api/describe.h), which states its counts of arithmetic
+ * operations and bytes, and the name of its epilogue. */
 #include <string.h>
 
 #include "runtime/api/describe.h"

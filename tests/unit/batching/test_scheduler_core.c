@@ -89,7 +89,7 @@ static void a_number_of_rows_that_is_preferred_is_made_with_few_less(void **stat
     take(&w, 10, 0, 1);
     put(&w, 0, 1, RT_NEVER, 10);
     put(&w, 0, 2, RT_NEVER, 10);
-    /* Neither one nor three rows are a preferred batch size, so the batch takes both jobs. */
+    /* Neither 1 nor 3 rows is a preferred batch size, so the batch takes both jobs. */
     take(&w, 10, 0, 2);
     for (int i = 0; i < 9; i++)
         put(&w, 0, 1, RT_NEVER, 10);

@@ -524,7 +524,7 @@ static void idle_memory_takes_no_others_budget(void **state)
     node(x, "m3", "MatMul", "m2 w", "T=float");
     node(x, "y", "Neg", "m3", "T=float");
     open_compiled(x, &options);
-    /* Each of three values takes 16 bytes per row: two are in the activation buffer, and one is
+    /* Three values take 16 bytes per row each. Two of them are in the activation buffer, and one is
      * fetched. */
     for (int i = 0; i < 6; i++) {
         struct rt_tensor t = rows((5 << 20) / 16 + i * 100), y;

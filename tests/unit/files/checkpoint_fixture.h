@@ -1,5 +1,5 @@
 /*
- * A fixture for tests of checkpoints: two checkpoints that TensorFlow 2.21 wrote
+ * A fixture for tests of checkpoints. It holds two checkpoints that TensorFlow 2.21 wrote
  * (tests/goldens/checkpoint), their tensors, and damaged copies of their files in the folder of
  * tests/support/folder.h.
  */

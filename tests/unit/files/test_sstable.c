@@ -1,4 +1,5 @@
-/* Tests the tables of a checkpoint's index: blocks, compression, and errors for damaged tables. */
+/* Tests the tables of a checkpoint's index, including blocks, compression, and errors for damaged
+ * tables. */
 #include "tests/support/test.h"
 
 #include "runtime/base/crc32c.h"
@@ -81,8 +82,8 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         /* A part of the expected error, NULL if one entry is read, or "" if no entry is read. */
         const char *words;
     } rows[] = {
-        /* A table with one entry, "k" with the value "v", and one restart point: uncompressed, as a
-         * Snappy literal, and with unsupported types of compression. */
+        /* A table with one entry, "k" with the value "v", and one restart point. It is stored
+         * uncompressed, as a Snappy literal, and with unsupported types of compression. */
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 0, 1, NULL},
         {"\x0d\x30\0\1\1kv\0\0\0\0\1\0\0\0", 15, 1, 1, NULL},
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 2, 1, "compression 2 (zstd)"},

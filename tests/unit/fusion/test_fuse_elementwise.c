@@ -120,7 +120,7 @@ static const char *const unary[] = {RT_ELEMENTWISE_UNARY(NAME)};
 static const char *const binary[] = {RT_ELEMENTWISE_BINARY(NAME)};
 #undef NAME
 
-/* Returns a tensor that broadcasts to the given shape: some of its axes have length 1, or it lacks
+/* Returns a tensor that broadcasts to the given shape. Some of its axes have length 1, or it lacks
  * leading axes. */
 static struct rt_tensor random_operand(int rank, const int64_t *dim)
 {
@@ -561,7 +561,7 @@ static void what_only_elementwise_ops_read_is_never_concatenated(void **state)
     static const struct {
         int64_t dim[4];
         int layers, axis;
-        int64_t scale; /* length of the scaling vector: the length of the last axis, or 1 */
+        int64_t scale; /* length of the scaling vector, which is the length of the last axis or 1 */
         int64_t most;
     } cases[] = {
         {{2, 5, 6, 3}, 2, 3, 1, 6},   {{1, 4, 4, 32}, 4, -1, 1, 14}, {{2, 3, 2, 7}, 3, 1, 7, 10},

@@ -78,7 +78,7 @@ static void a_residual_of_another_shape_is_broadcast_or_refused(void **state)
             }
 }
 
-/* A residual block with a projection: both operands of the sum are convolutions, and either
+/* A residual block with a projection. Both operands of the sum are convolutions, and either
  * convolution could take the sum into its epilogue. */
 static void of_two_convolutions_one_takes_the_sum(void **state)
 {

@@ -53,8 +53,9 @@ static void clear(struct rt_tensor in[4])
 
 struct form {
     enum rt_dtype mask;
-    bool broadcasts; /* the batches and heads of the matmuls may have length 1 and be broadcast */
-    int n_left;      /* number of nodes that remain after fusion; 0 means 1 */
+    /* the batch and head dimensions of the matmuls may have length 1 and be broadcast */
+    bool broadcasts;
+    int n_left; /* number of nodes that remain after fusion; 0 means 1 */
     struct gd_line nodes[16];
 };
 #define AXIS              "T=int32 Index=int32 shrink_axis_mask=1"
@@ -88,7 +89,7 @@ static const struct form forms[] = {
       {"both", "LogicalAnd", "ones mask", ""},
       {"a", "SelectV2", "both m low", "T=float"},
       CONTEXT}},
-    /* attention as tf_keras exports it: the keys are the first input, and the mask is added */
+    /* attention as tf_keras exports it, where the keys are the first input and the mask is added */
     {RT_F32,
      false,
      0,
@@ -117,7 +118,7 @@ static const struct form forms[] = {
       {"m", "AddV2", "d mask", "T=float"},
       {"a", "AddV2", "m tiny", "T=float"},
       SOFTMAX_CONTEXT}},
-    /* attention as DistilBERT exports it: the queries are scaled and the negated mask is
+    /* attention as DistilBERT exports it, where the queries are scaled and the negated mask is
      * subtracted */
     {RT_F32,
      true,
@@ -130,7 +131,8 @@ static const struct form forms[] = {
       {"neg", "Neg", "mask", "T=float"},
       {"a", "Sub", "s neg", "T=float"},
       SOFTMAX_CONTEXT}},
-    /* attention written by hand: one Transpose puts the keys in the order that the matmul needs */
+    /* attention written by hand, in which one Transpose puts the keys into the order that the
+     * matmul needs */
     {RT_BOOL,
      true,
      0,

@@ -494,7 +494,7 @@ static void multiplications_by_one_are_left_out(void **state)
             snprintf(in, sizeof in, i % 2 ? "n%d one" : "one n%d", i - 1);
         gd_node(&g, name, i % 3 && i % 2 ? "RealDiv" : "Mul", i > 1 ? in : "x one", "T=float");
     }
-    /* A product with ones that adds an axis is not removed. */
+    /* A multiplication by ones that adds an axis is not removed. */
     snprintf(in, sizeof in, "n%d ones", LINE);
     gd_node(&g, "wide", "Mul", in, "T=float");
     gd_node(&g, "y", "Neg", "wide", "T=float");

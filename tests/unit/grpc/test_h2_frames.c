@@ -80,7 +80,7 @@ static void a_cut_at_any_place_changes_nothing(void **state)
         assert_true(f.has_settings_ack);
         assert_int_equal(f.skip + f.n_frame, 0);
         assert_int_equal(f.last_stream, 1);
-        /* Three of the frames cost budget: a CONTINUATION, a DATA and a WINDOW_UPDATE. */
+        /* Three of the frames cost budget, namely a CONTINUATION, a DATA and a WINDOW_UPDATE. */
         assert_int_equal(f.budget, SRV_H2_BUDGET - 3);
     }
 }

@@ -46,7 +46,7 @@ static void close_ends(struct ends e)
     close(e.server);
 }
 
-/* Waits for an edge of epoll and returns the descriptor that it reports, or -1 if no edge
+/* Waits for an epoll event and returns the descriptor that it reports, or -1 if no event
  * arrives. */
 static int next_edge(void)
 {
@@ -61,7 +61,7 @@ static void say(struct ends e)
     assert_int_equal(next_edge(), e.server);
 }
 
-/* Asserts that the connection is paused and that an edge of epoll ends the pause. */
+/* Asserts that the connection is paused and that an epoll event ends the pause. */
 static void expect_pause(int fd)
 {
     assert_int_equal(srv_turns_limit(fd), 0);
@@ -200,8 +200,8 @@ static void test_in_a_crowd_bulk_is_a_turn(void **state)
         close_ends(crowd[i]);
 }
 
-/* SO_RCVLOWAT reports no edge of a socket that was reset and has nothing left to read. The pause
- * must end nevertheless. */
+/* With SO_RCVLOWAT, epoll reports no event for a socket that was reset and has nothing left to
+ * read. The pause must end nevertheless. */
 static void test_a_pause_in_which_the_peer_resets_ends(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* Tests the budget of bytes in flight: when it grants bytes to a request, and how it refuses
- * them. */
+/* Tests when the budget of bytes in flight grants bytes to a request, and how it refuses them. */
 #include "tests/support/test.h"
 
 #include "server/base/budget.h"
@@ -56,8 +55,8 @@ static void what_never_fits_is_told_the_flag(void **state)
         srv_budget_refused(&b, own, 1, "the response", &err), RT_RESOURCE_EXHAUSTED, &err,
         "the response is larger than --max_bytes_in_flight, 1000 bytes, allows: it takes at "
         "least 1001 with what the request holds");
-    /* A decoder needs more bytes than are left. No other request is in flight, so no more bytes can
-     * become available. */
+    /* A decoder needs more bytes than remain in the budget. No other request is in flight, so no
+     * more bytes can become available. */
     srv_budget_give(&b, &own, 400);
     assert_int_equal(srv_budget_code(&b, own, srv_budget_left(&b) + 1), RT_RESOURCE_EXHAUSTED);
     size_t other = 0;

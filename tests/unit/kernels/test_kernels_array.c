@@ -8,8 +8,8 @@
 
 /*
  * Tests properties of array ops that the comparison with TensorFlow (tests/conformance) does not
- * show: which graphs the analysis finds row-wise, and whether their rows are independent; lists and
- * views that share bytes; and strided copies.
+ * show. The tests cover which graphs the analysis finds row-wise, whether their rows are
+ * independent, lists and views that share bytes, and strided copies.
  */
 
 /* ---- rows ---- */

@@ -122,8 +122,8 @@ static struct kn_packed_gemm_args args_of(const struct sample *s)
     return t;
 }
 
-/* Runs the GEMM in eight parts: rows, panels and terms of the sums are each split at a random
- * position. */
+/* Runs the GEMM in eight parts. The rows, the panels and the terms of the sums are each split at a
+ * random position. */
 static void run_in_slices(const struct sample *s, const struct kn_gemm_post_ops *e)
 {
     const int64_t split_k = draw_below(s->p.k + 1), split_panel = draw_below(s->p.panels + 1);

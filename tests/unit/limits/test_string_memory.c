@@ -140,7 +140,8 @@ static void what_is_given_up_on_the_way_is_not_counted(void **state)
 {
     (void)state;
     /* The op makes 90 or 120 results of 1 MB, each joined from copies of a string of 10 KB. The
-     * kernel computes the lengths before it allocates, so no intermediate memory counts. */
+     * kernel computes the lengths before it allocates, so no intermediate memory counts against the
+     * limit. */
     CASE("ReduceJoin", "keep_dims=false separator=''", 1, RT_OK,
          {shared_strings(2, DIM(90, 100), 10000), INTS(1)}, 2);
     CASE("ReduceJoin", "keep_dims=false separator=''", 1, EXHAUSTED,

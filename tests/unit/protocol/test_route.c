@@ -1,4 +1,4 @@
-/* Tests how request paths are parsed: TensorFlow Serving's patterns and Slipway's own. */
+/* Tests how request paths are matched with TensorFlow Serving's patterns and with Slipway's own. */
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"

@@ -318,7 +318,7 @@ static void servers_that_share_a_file_lose_nothing(void **state)
 }
 
 enum { SERVERS = 4, SAVES = 20 };
-static char cache[512]; /* path of the file that the processes share */
+static char cache[512]; /* path of the autotune file that the processes share */
 
 static void *save_often(void *arg)
 {

@@ -224,8 +224,8 @@ static void what_exceeds_the_limit_is_refused_and_changes_nothing(void **state)
     rt_session_free(s);
 }
 
-/* The state copies a value that would otherwise keep other memory in use: a request's memory, or
- * the complete tensor of which the value is a slice. */
+/* The state copies a value that would otherwise keep other memory in use, namely a request's memory
+ * or the complete tensor of which the value is a slice. */
 static void what_would_hold_other_memory_is_copied(void **state)
 {
     struct rt_session *s = session(NULL, true);

@@ -1,4 +1,5 @@
-/* Tests request logs without a server: which requests are sampled, and what the files contain. */
+/* Tests which requests are sampled for request logs, and what the log files contain, without a
+ * server. */
 #include "tests/support/test.h"
 
 #include "runtime/base/tfrecord.h"

@@ -73,8 +73,8 @@ void mf_write_config(const char *const *names, int n);
 
 /* Returns the state of a version, and writes its message to `text` unless that is NULL. */
 enum srv_state mf_state_of(const char *model, int64_t version, char *text, size_t capacity);
-/* Waits until the version is in state `want`, or until the count is above 0. Returns false if the
- * safety time limit is reached. */
+/* Waits until the version is in state `want`, or until *n is above 0. Returns false if the safety
+ * time limit is reached. */
 bool mf_comes_to(const char *model, int64_t version, enum srv_state want);
 bool mf_comes_above_0(atomic_int *n);
 

@@ -1,5 +1,4 @@
-/* Tests the life cycle of versions: how they are loaded, served, replaced, retried, freed and
- * reported. */
+/* Tests how versions are loaded, served, replaced, retried, freed and reported. */
 #include "tests/unit/versions/manager_fixture.h"
 
 #include <unistd.h>
