@@ -12,7 +12,8 @@
 
 #include "clients/c/message.h"
 
-/* number of bytes of a response's arena for names and tables, besides the space for tensors */
+/* number of bytes in a response's arena for names and tables, in addition to the space for
+ * tensors */
 enum { ARENA_SLACK = 1 << 20 };
 
 struct slipway_client {
@@ -269,7 +270,7 @@ struct given {
         struct slipway_answer response;
         struct slipway_status status;
         struct slipway_metadata metadata;
-    } is; /* must be the first member, as its address is converted to that of struct given */
+    } is; /* must be first, because its address is converted to the address of the struct given */
     struct rt_arena *arena;
 };
 

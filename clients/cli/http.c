@@ -87,7 +87,7 @@ static bool identify(SSL_CTX *ctx, const char *cert, const char *key)
 static enum rt_status tls_new(struct cl_http *h, const struct cl_http_options *o,
                               struct rt_error *err)
 {
-    /* OpenSSL writes to sockets without MSG_NOSIGNAL, which would raise SIGPIPE */
+    /* OpenSSL writes to sockets without MSG_NOSIGNAL, so that a write may raise SIGPIPE */
     signal(SIGPIPE, SIG_IGN);
     h->tls = SSL_CTX_new(TLS_client_method());
     if (!h->tls)

@@ -32,7 +32,8 @@ struct cl_load {
     struct cl_source source;
     double rate; /* requests per second; 0 means a closed loop */
     int64_t n_threads, n_connections;
-    /* if `seconds` is 0, the load ends when `source` has no more requests or after max_shots */
+    /* if `seconds` is 0, the load ends when `source` has no more requests or after max_shots
+     * requests */
     double warmup_s, seconds;
     int64_t max_shots; /* 0 means no limit */
     /* tolerance for comparing responses; a negative value means that they are not compared */

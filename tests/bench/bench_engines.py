@@ -75,8 +75,7 @@ class Process:
 
 
 class Slipway(Process):
-    """`slipway run --on_line`, which reads lines that each state a number of milliseconds and measures for that
-    time."""
+    """`slipway run --on_line`. Each line that it reads states a number of milliseconds, for which it then measures."""
 
     @staticmethod
     def question(q):

@@ -74,7 +74,7 @@ def check(tf, runners, seed, steps, most):
             got = {name: runner.run(built)[0] for name, runner in runners.items()}
             try:
                 want = theirs.run(made.fetches, feeds)
-            except tf.errors.OpError as refusal:  # the generator did not foresee the shape, which TensorFlow refuses
+            except tf.errors.OpError as refusal:  # TensorFlow refuses a shape that the generator did not foresee
                 wrong += [f"feed {k}, {name}: not refused as TensorFlow does: {refusal.message[:80]}"
                           for name, values in got.items() if not isinstance(values, Refusal)]
                 continue

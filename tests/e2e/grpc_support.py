@@ -1,5 +1,5 @@
-"""Shared helpers of the end-to-end tests of gRPC: a client, a test case that starts servers, hand-written HTTP/2, and
-certificates."""
+"""Shared helpers of the end-to-end tests of gRPC, which are a client, a test case that starts servers, hand-written
+HTTP/2, and certificates."""
 import json
 import os
 import socket

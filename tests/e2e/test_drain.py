@@ -1,5 +1,5 @@
-"""Tests SIGTERM while clients of both transports keep sending. Requests that were sent before the signal are answered,
-later requests are answered or refused so that a client can try again, and the process ends with status 0."""
+"""Tests SIGTERM while clients of both transports keep sending. Requests that were sent before the signal get responses,
+later requests get responses or are refused so that a client can try again, and the process ends with status 0."""
 import http.client
 import json
 import os

@@ -550,7 +550,7 @@ class MultiInference(InferenceCase):
         values = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": None,
                   "classify_x_to_y": None, "classify_both": None, "classify_labels": None}
         n = 0
-        # Tests 300 orders of the tasks, more than RT_MAX_DYNAMIC_CALLABLES.
+        # Tests 300 orders of the tasks, which are more than RT_MAX_DYNAMIC_CALLABLES.
         for names in itertools.permutations(values):
             if n == 300:
                 break

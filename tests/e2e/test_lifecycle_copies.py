@@ -1,4 +1,4 @@
-"""Tests versions that arrive as people copy them: slowly, incompletely, out of order or by links,
+"""Tests versions that are copied slowly, incompletely, out of order or by links, as people do,
 or that change or vanish while they are read. A partial version is never served, and the old version
 continues to serve.
 

@@ -90,7 +90,7 @@ class Routes(Reference):
                            '{"inputs": 2}')
             else:
                 self.assertEqual(self.predict(path, {"inputs": 2}), {"outputs": want - 0.0}, path)
-        # The fixed words of a path may be written in any case, but the method's name may not.
+        # The fixed words of a path may be written in upper or lower case, but the method's name may not.
         self.assertEqual(self.ask("POST", "/V1/MODELS/m/VERSIONS/1:predict", ONE)[0], 200)
         self.assertEqual(self.ask("GET", "/v1/Models/m/Labels/stable/metadata")[0], 200)
         self.assertIn(b"model_version_status", self.ask("GET", "/v1/models/m/METADATA")[2])

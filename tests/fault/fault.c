@@ -176,7 +176,7 @@ static bool is_file(int fd)
 
 /*
  * FAULT_WRAP(type, name, parameters) declares the libc function `name` and the wrapper that calls
- * of `name` reach.
+ * to `name` reach.
  */
 #define FAULT_WRAP(type, name, ...)                                                                \
     type __real_##name(__VA_ARGS__);                                                               \
@@ -307,7 +307,7 @@ FAULT_WRAP(ssize_t, pread, int fd, void *p, size_t n, off_t at)
     return __real_pread(fd, p, n, at);
 }
 
-/* fread reports a read error by the error flag of the stream. */
+/* fread reports a read error through the error flag of the stream. */
 FAULT_WRAP(size_t, fread, void *p, size_t size, size_t n, FILE *f)
 {
     if (is_file(fileno(f)) && FAILS(FAULT_READ)) {

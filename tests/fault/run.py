@@ -319,7 +319,8 @@ class Campaign:
             except AssertionError:
                 return False
             if self.control.fired()[0] and time.monotonic() > end - 50:
-                self.control.quiet()  # ends the fault, because the server retries a call that always fails for ever
+                # ends the fault, because otherwise the server would retry the failing call for ever
+                self.control.quiet()
             time.sleep(0.01)
         raise AssertionError("60 s: " + served.server.log()[-2000:])
 

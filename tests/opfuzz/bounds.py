@@ -88,7 +88,8 @@ def replaced(case, changes):
 
 
 def empty_cases(case):
-    """Yields cases with empty tensors. Inputs of the same rank are changed in the same way, together and one by one."""
+    """Yields cases with empty tensors. Inputs of the same rank are changed in the same way, all of them together and
+    each of them alone."""
     places = [((kind, key), t) for kind, key, t in tensors_of(case)]
     ranks = collections.defaultdict(list)
     for place, t in places:

@@ -274,7 +274,7 @@ def loose(case):
 
 
 def difference_between_tiers(case, plain, compiled):
-    """Returns a description if the tiers do not accept the same cases or do not give the same bits, otherwise None."""
+    """Returns a description if the two tiers accept different cases or give different bits, otherwise None."""
     if any(is_refusal(r) and r.code in (DEADLINE, EXHAUSTED) for r in plain + compiled):
         return None  # The tiers need different amounts of memory and time.
     for a, b in zip(plain, compiled):

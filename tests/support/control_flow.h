@@ -1,6 +1,6 @@
 /*
- * Adds branches by Switch and Merge, and loops by frames, to small graphs, as TensorFlow 1 writes
- * them. The comment of each function names the nodes that it adds.
+ * Adds branches of Switch and Merge nodes, and loops of frames, to small graphs, as TensorFlow 1
+ * writes them. The comment of each function names the nodes that it adds.
  */
 #ifndef TESTS_SUPPORT_CONTROL_FLOW_H
 #define TESTS_SUPPORT_CONTROL_FLOW_H

@@ -57,8 +57,8 @@ enum rt_status fg_run(struct fused_graph *x, enum fg_way way, struct rt_tensor *
  * finite element of `a`, or times 1 if that is larger. NaN equals NaN, and an infinity equals only
  * itself. */
 void fg_assert_near(const struct rt_tensor *a, const struct rt_tensor *b, const char *what);
-/* Runs the graph all three ways and compares the outputs. Fusion must save at least `saved` nodes.
- * Ends with fg_clear. */
+/* Runs the graph node by node, fused and specialised, and compares the outputs. Fusion must save at
+ * least `saved` nodes. Ends with fg_clear. */
 void fg_compare(struct fused_graph *x, int saved, const char *what);
 
 #endif

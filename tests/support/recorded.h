@@ -14,7 +14,8 @@ struct recorded_reader {
     const char *at, *end;
 };
 
-/* Opens a file and returns its contents, which the caller frees. *r reads from their beginning. */
+/* Opens a file and returns its contents, which the caller frees. *r is set to read the contents
+ * from the beginning. */
 char *recorded_open(const char *path, struct recorded_reader *r);
 const char *recorded_take(struct recorded_reader *r, size_t n);
 int32_t recorded_int(struct recorded_reader *r);

@@ -34,7 +34,7 @@ void sg_variable(struct small_graph *x);
  * "init" for it. */
 void sg_ref_variable(struct small_graph *x);
 
-/* Prepares a callable. The first call of sg_prepare, sg_run, sg_number or sg_count opens the
+/* Prepares a callable. The first call to sg_prepare, sg_run, sg_number or sg_count opens the
  * session, which lacks nodes that are added later. `fetch` or `target` may be NULL. */
 struct rt_callable *sg_prepare(struct small_graph *x, const char *fetch, const char *target);
 /* Runs the graph and returns the status of the run, or the status of making the plan if that

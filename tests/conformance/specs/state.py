@@ -307,8 +307,8 @@ def checkpoints(g, op):
         def restore(names, slices, dtypes):
             return raw.RestoreV2(prefix=whole, tensor_names=names, shape_and_slices=slices, dtypes=dtypes)
 
-        # Tests SaveV2 with one name twice, a slice that does not fit its tensor, and reads of names and slices that do
-        # not exist.
+        # Tests SaveV2 with a duplicate name, a slice that does not fit its tensor, and reads of names and slices that
+        # do not exist.
         return [[first], [second], [merge],
                 restore(["a", "c", "b", "a"], ["", "", "", "5 4 1,3:1,2"], [a.dtype, c.dtype, b.dtype, a.dtype]),
                 restore(["nothing"], [""], [a.dtype]), restore(["b"], [""], [a.dtype]),

@@ -1,7 +1,7 @@
 /*
- * Tests TensorFlow 1 graphs with branches by Switch and Merge and loops by frames. Every test runs
- * twice, once on the token executor (runtime/exec/exec_token.c) and once in a session with fusion,
- * where most of the graphs are functionalised and need no token executor.
+ * Tests TensorFlow 1 graphs with branches of Switch and Merge nodes and loops of frames. Every test
+ * runs twice, once on the token executor (runtime/exec/exec_token.c) and once in a session with
+ * fusion, where most of the graphs are functionalised and need no token executor.
  */
 #include "tests/support/control_flow.h"
 

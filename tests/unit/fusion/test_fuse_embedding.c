@@ -23,7 +23,8 @@ struct way {
     double otherwise; /* the value that replaces the rows that the mask hides */
 };
 
-/* Writes the graph to `g`. In the fourth row of the table, every second element is NaN. */
+/* Writes the graph to `g`. In the fourth row of the embedding table, every second element is
+ * NaN. */
 static void write(struct rt_bytes *g, const struct way *w, int width, const char *tindices)
 {
     char text[8000], attrs[64];

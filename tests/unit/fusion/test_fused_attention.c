@@ -256,7 +256,7 @@ struct sizes {
     int64_t mask[4];
 };
 
-/* Compares the runs with and without fusion on inputs of the lengths z. `special` puts NaN and
+/* Compares the runs with and without fusion on inputs whose lengths are z. `special` puts NaN and
  * infinities into queries and values. */
 static void try_sizes(const struct form *f, const struct sizes *z, bool special)
 {

@@ -15,7 +15,7 @@ static struct rt_error err;
 struct form {
     const char *equation, *w, *bias; /* `w` and `bias` are the shapes of these tensors */
     /* Number of nodes that a fused run has, including views. The bias is part of the MatMul's
-     * epilogue and not counted. */
+     * epilogue and is not counted. */
     int nodes;
 };
 static const struct form forms[] = {

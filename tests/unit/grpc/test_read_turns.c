@@ -176,7 +176,7 @@ static void test_in_a_crowd_turns_are_shorter_and_ends_wait(void **state)
         close_ends(crowd[i]);
 }
 
-/* Connections that send much in few frames are paused only if there are several of them. */
+/* Connections that send many bytes in few frames are paused only if there are several of them. */
 static void test_in_a_crowd_bulk_is_a_turn(void **state)
 {
     (void)state;

@@ -7,7 +7,7 @@
 #include "tests/support/draw.h"
 
 /* Threads that multiply their own matrices at the same time must get the bits that one thread gets
- * alone, because each call of OpenBLAS has a buffer of its own (kernels/cpu/openblas.c). */
+ * alone, because each call to OpenBLAS has a buffer of its own (kernels/cpu/openblas.c). */
 
 enum { THREADS = 4, ROUNDS = 3000, MOST = 64 * 64 };
 

@@ -267,8 +267,8 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .in = {picture, op_ints(2, (int32_t[]){30000, 20000})}});
 }
 
-/* One op sums four million rows of 4,096 numbers, each of which takes little time. Another op makes
- * a list whose items take a gigabyte of memory. */
+/* One op sums four million rows of 4,096 numbers, where each row takes little time. Another op
+ * makes a list whose items take a gigabyte of memory. */
 static void many_small_steps_end_soon_after_their_deadline(void **state)
 {
     (void)state;

@@ -28,8 +28,8 @@ static const float *floats(const struct rt_tensor *t)
     return t->data;
 }
 
-/* Counts mismatches and asserts their number once, because an assertion per element would take
- * longer than the kernels. */
+/* Counts the mismatches and asserts once that there are none, because an assertion per element
+ * would take longer than the kernels. */
 static void expect(const struct rt_tensor *t, int64_t n, float (*want)(int64_t i))
 {
     int64_t bad = 0;

@@ -1,4 +1,4 @@
-/* Tests that the order of the table of passes (runtime/passes/pipeline.c) satisfies all
+/* Tests that the order of the passes in their table (runtime/passes/pipeline.c) meets the passes'
  * requirements. */
 #include <string.h>
 

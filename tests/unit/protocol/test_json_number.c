@@ -110,7 +110,7 @@ static void floats_are_read_as_their_doubles_are(void **state)
         uint64_t r = next_random(&seed);
         uint32_t bits = (uint32_t)r;
         float f, above;
-        if (i % 2) /* an exponent that is common in requests */
+        if (i % 2) /* limits the exponent to values that are common in requests */
             bits = (bits & 0x807fffff) | (uint32_t)(90 + r % 70) << 23;
         memcpy(&f, &bits, 4);
         if (!isfinite(f))

@@ -364,8 +364,8 @@ static void ragged_lists_are_refused_where_they_differ(void **state)
             "Encountered list at unexpected level: 1 expected < 1");
     refused(RT_F32, "{\"inputs\":[[1,2],[\"a\"]]}", RT_INVALID_ARGUMENT,
             "Encountered list at unexpected size: 1 at level: 1");
-    /* The product of the dimensions is far larger than the text, so memory for so many elements
-     * must not be allocated. */
+    /* The product of the dimensions is far larger than the text, so no memory may be allocated for
+     * that number of elements. */
     refused(RT_F64, "{\"inputs\":[[[1,2,3,4,5,6,7,8,9]],[],[],[],[],[],[],[],[],[],[],[],[]]}",
             RT_INVALID_ARGUMENT, "Encountered list at unexpected size: 0 at level: 1");
 }

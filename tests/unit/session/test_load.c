@@ -95,7 +95,7 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
     n_warnings++;
 }
 
-/* Loads a model, and cancels the load in call number `at` of can_never. If `at` is 0, the load is
+/* Loads a model, and cancels the load in call number `at` to can_never. If `at` is 0, the load is
  * cancelled before it begins; if `at` is -1, it is not cancelled. */
 static enum rt_status load_until(int at, struct rt_registry *all, struct rt_model **m)
 {
@@ -144,7 +144,7 @@ static void a_load_may_be_cancelled_at_any_node(void **state)
 }
 
 /* Compiles three shapes before serving, as a server does after warm-up requests, and cancels in
- * call number `at` of can_never. Returns how many shapes were compiled. */
+ * call number `at` to can_never. Returns how many shapes were compiled. */
 static int compile_until(int at, struct rt_model *m)
 {
     const struct rt_model_signature *s = rt_model_signature(m, "serving_default");
