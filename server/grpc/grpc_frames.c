@@ -203,14 +203,14 @@ void srv_grpc_frames_begin(int fd)
     begin(&plain[fd], sent);
 }
 
-/* Finds the connection that has been idle for longest, since before_ms or earlier, or returns
- * NULL. */
-static struct watched *longest_idle(int64_t before_ms, bool (*has_calls)(const void *arg, int fd),
-                                    const void *arg)
+/* Finds the connection below max_fd that has been idle for longest, since before_ms or earlier, or
+ * returns NULL. */
+static struct watched *longest_idle(int max_fd, int64_t before_ms,
+                                    bool (*has_calls)(const void *arg, int fd), const void *arg)
 {
     struct watched *found = NULL;
 
-    for (int fd = 0; fd < SRV_GRPC_MAX_FD; fd++) {
+    for (int fd = 0; fd < max_fd; fd++) {
         struct watched *w = plain_of(fd);
         if (!w || has_calls(arg, fd))
             continue;
@@ -225,10 +225,10 @@ static struct watched *longest_idle(int64_t before_ms, bool (*has_calls)(const v
     return found;
 }
 
-bool srv_grpc_frames_close_idle(int64_t idle_ms, bool (*has_calls)(const void *arg, int fd),
-                                const void *arg)
+bool srv_grpc_frames_close_idle(int max_fd, int64_t idle_ms,
+                                bool (*has_calls)(const void *arg, int fd), const void *arg)
 {
-    struct watched *w = longest_idle(now_ms() - idle_ms, has_calls, arg);
+    struct watched *w = longest_idle(max_fd, now_ms() - idle_ms, has_calls, arg);
 
     if (!w)
         return false;

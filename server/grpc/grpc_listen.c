@@ -56,7 +56,7 @@ static int make_room(const struct srv_listener *l, int fd, int max_fd)
 {
     int to = -1;
 
-    if (srv_grpc_frames_close_idle(IDLE_MS, has_calls, l->grpc))
+    if (srv_grpc_frames_close_idle(max_fd, IDLE_MS, has_calls, l->grpc))
         for (int i = 0; i < FREED_STEPS && to < 0; i++) {
             usleep(FREED_STEP_US);
             to = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -82,7 +82,7 @@ static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd
         if (fd < 0 && errno == EAGAIN)
             return true;
         if (fd < 0)
-            srv_grpc_frames_close_idle(IDLE_MS, has_calls, l->grpc);
+            srv_grpc_frames_close_idle(max_fd, IDLE_MS, has_calls, l->grpc);
         else if (fd >= max_fd)
             fd = make_room(l, fd, max_fd);
         if (fd < 0)

@@ -63,7 +63,7 @@ struct turn {
     bool is_over; /* the turn has ended; the next permitted read begins a new turn */
     /* whether reads are short, because the last turn had many frames or this is the first turn */
     bool is_heavy;
-    bool at_its_end; /* the end of the connection has already been delayed */
+    bool at_its_end;     /* the end of the connection has already been delayed */
     bool is_handshaking; /* the TLS handshake has not ended: each read needs permission */
     bool may_handshake;  /* the pause that has ended gives permission for one read */
     uint32_t frames;     /* in this turn */
