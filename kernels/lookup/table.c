@@ -125,7 +125,9 @@ enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_
     t->n_key = 1;
     if (rt_attr(n, "value_shape"))
         t->value_shape = *rt_attr_shape(n, "value_shape");
-    t->n_value = t->value_shape.rank < 0 ? -1 : kn_shape_total(&t->value_shape);
+    if (t->value_shape.rank < 0) /* TensorFlow treats an unknown shape as []. */
+        t->value_shape.rank = 0;
+    t->n_value = kn_shape_total(&t->value_shape);
     enum rt_status st = kn_check_container(n, err);
     if (!st && (t->n_value < 0 || t->value_shape.rank == RT_MAX_RANK))
         st = rt_fail(err, RT_INVALID_ARGUMENT, "%s: value_shape must be fully defined", n->name);

@@ -593,6 +593,36 @@ static void checkpoints_of_nothing_are_not_merged(void **state)
     }
 }
 
+/* As in TensorFlow, a dense table whose shape of values is unknown holds scalars. */
+static void a_table_of_values_of_unknown_shape_holds_scalars(void **state)
+{
+    (void)state;
+    static const char *const values[] = {"dtype=float value=float<1>:2",
+                                         "dtype=float value=float<1,1>:2"};
+    for (size_t i = 0; i < 2; i++) {
+        struct small_graph g;
+        graph_begin(&g);
+        gd_node(&g.bytes, "x", "Placeholder", "", "dtype=int32 shape=<?>");
+        gd_node(&g.bytes, "empty", "Const", "", "dtype=int64 value=int64<>:0");
+        gd_node(&g.bytes, "deleted", "Const", "", "dtype=int64 value=int64<>:-1");
+        gd_node(&g.bytes, "keys", "Const", "", "dtype=int64 value=int64<1>:1");
+        gd_node(&g.bytes, "values", "Const", "", values[i]);
+        gd_node(&g.bytes, "table", "MutableDenseHashTableV2", "empty deleted",
+                "key_dtype=int64 value_dtype=float value_shape=<?> initial_num_buckets=8 "
+                "max_load_factor=0.8f");
+        gd_node(&g.bytes, "insert", "LookupTableInsertV2", "table keys values",
+                "Tin=int64 Tout=float");
+        struct rt_tensor x = op_int(1);
+        const enum rt_status st = graph_run(&g, false, &x, NULL, "insert");
+        if (i == 0)
+            assert_ok(st, &g.err);
+        else
+            assert_fails(st, RT_INVALID_ARGUMENT, &g.err, "Expected shape [1] for value");
+        rt_tensor_clear(&x);
+        graph_end(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -612,6 +642,7 @@ int main(void)
         cmocka_unit_test(array_indices_and_stack_sizes_are_scalars),
         cmocka_unit_test(attributes_hold_no_shape_beyond_int64),
         cmocka_unit_test(checkpoints_of_nothing_are_not_merged),
+        cmocka_unit_test(a_table_of_values_of_unknown_shape_holds_scalars),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
