@@ -342,6 +342,17 @@ static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_
  * descriptor. */
 static _Thread_local int read_last = -1;
 
+/* Ends a connection that was cut off. The core's close of the descriptor then resets the
+ * connection. Otherwise the kernel would keep the socket for another minute, in which a client that
+ * is still sending would wait for the closed receive window. */
+static void cut_off(int fd)
+{
+    const struct linger reset = {.l_onoff = 1};
+
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    shutdown(fd, SHUT_RDWR);
+}
+
 /* Inspects n bytes that were read from a plain connection. Returns the number of frames in them
  * that cost work, IS_CUT_OFF if the connection is cut off, or -1 if the connection is not plain. */
 static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
@@ -361,7 +372,7 @@ static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
     if (v) {
         end(w);
         report(v);
-        shutdown(fd, SHUT_RDWR);
+        cut_off(fd);
     }
     return v ? IS_CUT_OFF : (int64_t)n_work;
 }

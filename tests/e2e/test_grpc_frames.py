@@ -240,6 +240,25 @@ class Frames(Case):
         self.floods_are_cut_off(None, lambda server: grpc.insecure_channel(
             f"127.0.0.1:{server.grpc_port}", ONE))
 
+    @staticmethod
+    def half_closed(port):
+        """Returns the number of sockets with this local port that have sent their FIN and wait for the peer's."""
+        with open("/proc/net/tcp", encoding="ascii") as file:
+            entries = [line.split() for line in file]
+        return sum(e[1].endswith(f":{port:04X}") and e[3] in ("04", "05") for e in entries[1:])
+
+    def test_connections_that_are_cut_off_leave_no_socket_behind(self):
+        with self.serve() as server, http2.Connection(server.grpc_port) as c:
+            self.settle(c)
+            # Small pieces are read completely, so that the kernel does not reset the connection because of unread bytes.
+            end = time.monotonic() + 30 * SLOW
+            with contextlib.suppress(OSError):
+                while c.read(0.01) and time.monotonic() < end:
+                    c.send(c.frame(UNKNOWN, 0, 0) * 400)
+            self.assertEqual(self.cut(server), {"flood": 1})
+            # The client keeps its end open. A socket that waits for it would stay for a minute.
+            wait_for(lambda: self.half_closed(server.grpc_port) == 0, "the end of the socket", 20)
+
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_floods_by_tls_are_cut_off(self):
         self.floods_are_cut_off(*self.tls())
