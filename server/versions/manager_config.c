@@ -50,8 +50,12 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
         model->watch = -1;
     }
     rt_mutex_lock(&m->mu);
-    for (int i = 0; i < m->n_models; i++)
+    for (int i = 0; i < m->n_models; i++) {
+        /* A model that is configured again may have an entry because it is being unloaded. */
+        if (!m->models[i]->config)
+            m->models[i]->since = rt_now_ns();
         m->models[i]->config = NULL;
+    }
     rt_mutex_unlock(&m->mu);
     srv_mgr_point_models(m);
     for (int i = 0; m->folder && i < m->folder->n_models; i++)

@@ -16,13 +16,13 @@ static bool is_overdue(const struct srv_manager *m, const struct srv_managed *mo
 enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_managed *model,
                                  bool final, const struct srv_managed_version **why)
 {
-    int n_wanted = 0, n_failed = 0, n_loading = 0;
+    int n_wanted = 0, n_failed = 0, n_moving = 0;
     for (int i = 0; i < model->n_entries; i++) {
         const struct srv_managed_version *e = model->entries[i];
         if (e->state == SRV_AVAILABLE)
             return SRV_SERVES;
         n_wanted += e->wanted;
-        n_loading += e->state == SRV_LOADING;
+        n_moving += e->state == SRV_LOADING || e->state == SRV_UNLOADING;
         if (e->wanted && e->state == SRV_END && e->code && (e->final || !final)) {
             n_failed++;
             if (!*why)
@@ -31,9 +31,9 @@ enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_m
     }
     if (n_wanted && n_failed == n_wanted)
         return SRV_FAILED;
-    /* A load may take arbitrarily long, but the wait for files to appear or to become stable is
-     * limited. */
-    return !n_loading && is_overdue(m, model) ? SRV_MISSING : SRV_WAITING;
+    /* A load, and the unload that precedes a second load, may take arbitrarily long, but the wait
+     * for files to appear or to become stable is limited. */
+    return !n_moving && is_overdue(m, model) ? SRV_MISSING : SRV_WAITING;
 }
 
 /* Returns the wanted version of a model that is closest to serving. If several versions are equally

@@ -67,6 +67,30 @@ static void start_with_m_then_ask_for_n(void)
     assert_int_equal(wait_for_reload(100), -1);
 }
 
+/* Starts with the models m and n, removes n while requests hold it, and configures it again after
+ * more than --model_wait_seconds. */
+static void a_reload_waits_for_a_model_that_is_still_being_unloaded(void **state)
+{
+    (void)state;
+    mf_add_version("m/1", "ok");
+    mf_add_version("n/1", "ok");
+    MF_CONFIG("m", "n");
+    assert_ok(MF_START(mf_flag("model_config_file", "models.config"), "--model_wait_seconds=1"),
+              &fixture.err);
+    assert_true(mf_comes_to("n", 1, SRV_AVAILABLE));
+    mf_hold_handles(true);
+    MF_CONFIG("m");
+    srv_manager_reread(fixture.manager);
+    assert_true(mf_comes_to("n", 1, SRV_UNLOADING));
+    usleep(1100000); /* more than --model_wait_seconds since n was configured first */
+    reload_m_and_n();
+    const int early = wait_for_reload(300);
+    mf_hold_handles(false);
+    assert_int_equal(early, -1);
+    assert_int_equal(wait_for_reload(MF_SAFETY_LIMIT_MS), RT_OK);
+    assert_true(mf_comes_to("n", 1, SRV_AVAILABLE));
+}
+
 static void a_reload_waits_on_when_the_config_file_is_read_again(void **state)
 {
     (void)state;
@@ -163,6 +187,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, mf_set_up, mf_tear_down)
     const struct CMUnitTest tests[] = {
+        TEST(a_reload_waits_for_a_model_that_is_still_being_unloaded),
         TEST(a_reload_waits_on_when_the_config_file_is_read_again),
         TEST(a_reload_ends_when_the_config_file_takes_its_models_out),
         TEST(a_reload_that_waits_ends_with_the_manager),
