@@ -118,7 +118,7 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
 {
     struct rt_prepared *p = NULL;
     struct rt_tensor *handle = c->handle;
-    int n_checked = 0;
+    int n_handles = 0; /* number of the last input that was a handle, plus 1 */
     bool lazy_kernel = n->lazy;
     enum rt_status st = RT_OK;
 
@@ -128,9 +128,11 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
                                      !rt_op_reads_value(n->def->op, k, n->n_in));
         handle[k].dtype = RT_NO_DTYPE;
         st = make_ready(c, n, k, &in[k], &handle[k], later, err);
-        n_checked = k + 1;
+        if (!handle[k].dtype)
+            continue;
+        n_handles = k + 1;
         /* The kernel may not take over the bytes of a variable. */
-        if (handle[k].dtype && k < 64)
+        if (k < 64)
             last_use &= ~(UINT64_C(1) << k);
     }
     if (!st)
@@ -164,7 +166,7 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
     }
     for (int o = 0; o < n->n_out && !st; o++)
         st = check_output(n, p->kernel, o, &out[o], err);
-    for (int k = 0; k < n_checked; k++)
+    for (int k = 0; k < n_handles; k++)
         if (handle[k].dtype) {
             rt_tensor_clear(&in[k]);
             in[k] = handle[k];
