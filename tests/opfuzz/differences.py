@@ -60,6 +60,7 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"ScatterNd\w+: we refuse: indices\[[1-9]\d*\] = \[-?\d+\] does not index",
      "of a vector of indices, TensorFlow looks at the first only"),
     (r"StringNGrams: we refuse: First split value must be 0, got -?\d{10,}", "TensorFlow takes the lower 32 bits"),
+    (r"we accept; TensorFlow: max_load_factor must be between 0 and 1, got: 0$", "TensorFlow's threads flush subnormal numbers"),
     (r"TopKV2: we refuse: input must have at least k columns. Had \d+, needed \d{10,}", "TensorFlow takes the lower 32 bits of k"),
     (r"Dilation2D: we refuse: Dilation2D: a rate of -", "no window has a size below 0, which TensorFlow does not look at"),
     (r"we refuse: Expected key shape \[\d+\] got \[\d+,\d+\]", "TensorFlow imports a dense table of longer keys than it was made for"),

@@ -19,7 +19,8 @@ TIMES_OUT_S = 30
 MEMORY = 8 << 30
 # Fragments of error messages from shape inference. The last one is part of a message that Python cannot decode.
 INFERRED = (" for '{{node", "ValueError: Input tensor must be int32 or int64, but was ",
-            "ValueError: Need least two elements in shape_and_slice", "UnicodeDecodeError: ")
+            "ValueError: Need least two elements in shape_and_slice", "ValueError: Invalid value in tensor used for shape",
+            "UnicodeDecodeError: ")
 
 
 class Child:
