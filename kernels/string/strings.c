@@ -118,7 +118,9 @@ static enum rt_status substr_one(struct rt_run *r, const struct rt_str *s, int64
     size_t from = 0, to = 0;
 
     if (utf8) {
-        if (!char_offset(p, s->n, pos, &from))
+        /* Unlike with bytes, TensorFlow selects nothing if the length is negative, and refuses the
+         * pair of a negative position and a negative length. */
+        if ((pos < 0 && len < 0) || !char_offset(p, s->n, pos, &from))
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "pos %lld out of range for string at index %lld", (long long)pos,
                            (long long)i);
@@ -136,8 +138,6 @@ static enum rt_status substr_one(struct rt_run *r, const struct rt_str *s, int64
         /* A negative length selects the rest of the string. */
         to = len < 0 || len > n - (int64_t)from ? s->n : from + (size_t)len;
     }
-    if (utf8 && len < 0)
-        to = s->n;
     return rt_str_set(out, rt_run_pool(r), p + from, to - from, r->err) ? RT_OK : r->err->code;
 }
 

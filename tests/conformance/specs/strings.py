@@ -40,7 +40,8 @@ def substr(g, op):
         for x, p, n in ((s(b"hello", b"world"), 1, 3), (s(b"hello", b"wor"), 4, 3), (s(b"hello", b"wor"), -2, 10),
                         (s(b"hello", b"wor"), -6, 10), (s(b"hello", b"wor"), [1, 2], [1, 0]), (s(b"hello", b"wor"), [1, 2, 3], [1, 1, 1]),
                         (s(b"hello", b"wor"), [1, 2], [1]), (s(b"hello"), [1, 2], [1, 1]), (s("über日本".encode()), 1, 4),
-                        (s("über".encode()), -3, 2), (s("über".encode()), 4, 2), (s("über".encode()), 9, 2)):
+                        (s("über".encode()), -3, 2), (s("über".encode()), 4, 2), (s("über".encode()), 9, 2),
+                        (s("über".encode()), 1, -1), (s("über".encode()), -3, -1), (s("über".encode()), 9, -1)):
             yield Case(x, np.int32(p), np.int32(n), unit=unit)
             yield Case(x, np.int64(p), np.int64(n), unit=unit)
 
