@@ -170,11 +170,13 @@ static enum rt_status make_mutable(const struct rt_node *n, const struct rt_tens
 static enum rt_status make_of_tensors(const struct rt_node *n, const struct rt_tensor *in,
                                       struct rt_object **out, struct rt_error *err)
 {
-    const struct rt_shape *shape = rt_attr_shape(n, "value_shape");
+    struct rt_shape shape = *rt_attr_shape(n, "value_shape");
 
-    if (shape->rank >= 0 && shape->rank != 1)
+    if (shape.rank < 0)
+        shape.rank = 0; /* as in kn_table_new */
+    if (shape.rank != 1)
         return rt_fail(err, RT_INVALID_ARGUMENT, "Default value must be a vector, got shape %s",
-                       KN_TEXT(shape));
+                       KN_TEXT(&shape));
     return make_mutable(n, in, out, err);
 }
 

@@ -259,8 +259,12 @@ def defaults(g, op):
 
                 yield Graph(build, keys, np.float32(default), name=f"{kind} {keys.tolist()} {default}")
 
-    def of_scalars(tf, q):
-        h = tf.raw_ops.MutableHashTableOfTensorsV2(key_dtype="int64", value_dtype="float32", value_shape=[], shared_name=f"scalars{next(NUMBER)}")
-        return [tf.raw_ops.LookupTableFindV2(table_handle=h, keys=q, default_value=held(tf, 0.0))]
+    for shape in ([], [2, 2], None):
 
-    yield Graph(of_scalars, np.int64([1]), name="of tensors that are scalars")
+        def of_others(tf, q, shape=shape):
+            h = tf.raw_ops.MutableHashTableOfTensorsV2(key_dtype="int64", value_dtype="float32", value_shape=shape or [], shared_name=f"others{next(NUMBER)}")
+            if shape is None:  # Python writes [] for an unknown shape.
+                h.op._set_attr("value_shape", tf.compat.v1.AttrValue(shape=tf.TensorShape(None).as_proto()))
+            return [tf.raw_ops.LookupTableFindV2(table_handle=h, keys=q, default_value=held(tf, 0.0))]
+
+        yield Graph(of_others, np.int64([1]), name=f"of tensors of shape {shape}")
