@@ -64,16 +64,21 @@ static enum rt_status check_window(const struct rt_node *n, const int64_t *k, co
                            "is: %lld,%lld,%lld,%lld",
                            (long long)k[0], (long long)k[1], (long long)k[2], (long long)k[3]);
         }
-        if (s[i] <= 0 || s[i] > INT32_MAX)
-            return rt_fail(err, RT_INVALID_ARGUMENT, "Stride must be > 0, but got %lld",
-                           (long long)s[i]);
     }
     if (k[0] != 1 || s[0] != 1)
         return rt_fail(err, RT_UNIMPLEMENTED,
                        "Pooling is not yet supported on the batch dimension.");
+    for (int i = 0; i < n_spatial(n); i++) {
+        const int64_t stride = s[kn_spatial_axis(kn_channels_first(n), i)];
+        if (stride <= 0 || stride > INT32_MAX)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Stride must be > 0, but got %lld",
+                           (long long)stride);
+    }
     return RT_OK;
 }
 
+/* Checks the window and stride of channels. As in TensorFlow, the stride of a 2D pooling does not
+ * matter unless the window contains several channels. */
 static enum rt_status check_depth(const struct rt_node *n, int64_t k, int64_t s, int64_t flat,
                                   int64_t channels, struct rt_error *err)
 {
@@ -276,8 +281,6 @@ static enum rt_status read_window(const struct rt_node *n, const struct rt_info 
         for (int j = 0; j < 4; j++)
             v[i][j] = kn_int_at(t, j);
     }
-    if (v[0][3] == 1)
-        v[1][3] = 1; /* without a window along channels, TensorFlow ignores their stride */
     return check_window(n, v[0], v[1], err);
 }
 

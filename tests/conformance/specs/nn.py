@@ -214,6 +214,9 @@ def pool(g, op):
     kw = dict(ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="SAME")
     yield Case(num(g, "float32", 5, 5, 3), **kw)
     yield Case(np.full((1, 2, 2, 1), -np.inf, "float32"), **kw)
+    if op == "AvgPool":
+        for s in (0, 2, -1):  # The kernel ignores the stride of channels. Python's graph of a MaxPool does not.
+            yield Case(num(g, "float32", 2, 5, 5, 4), ksize=[1, 2, 2, 1], strides=[1, 2, 2, s], padding="SAME")
     if op == "MaxPool":
         yield Case(num(g, "float32", 2, 5, 5, 5), ksize=[1, 1, 1, 2], strides=[1, 1, 1, 2], padding="SAME")
         yield Case(num(g, "float32", 2, 5, 5, 4), ksize=[1, 2, 1, 2], strides=[1, 1, 1, 2], padding="SAME")
@@ -225,6 +228,7 @@ def pool_v2(g, op):
     for x, k, s in POOLS:
         yield Case(num(g, "float32", *x), np.int32([1, *k, 1]), np.int32([1, *s, 1]), padding="SAME")
         yield Case(num(g, "float32", *x), Const(np.int32([1, *k, 1])), np.int32([1, *s, 1]), padding="VALID")
+    yield Case(num(g, "float32", 2, 5, 5, 3), np.int32([1, 2, 2, 1]), np.int32([1, 2, 2, 0]), padding="SAME")
     yield Case(num(g, "float32", 2, 5, 5, 3), np.int32([1, 2, 2]), np.int32([1, 2, 2, 1]), padding="SAME")
     yield Case(num(g, "float32", 2, 5, 5, 3), np.int32([1, 2, 2, 1]), np.int32([1, 2, 2]), padding="SAME")
 
@@ -262,6 +266,8 @@ def pool3d(g, op):
                     rtol=0 if op == "MaxPool3D" else tolerance(dtype),
                 )
     yield Case(num(g, "float32", 2, 3, 4, 5), ksize=[1, 2, 2, 2, 1], strides=[1, 2, 2, 2, 1], padding="SAME")
+    for s in (0, 2):
+        yield Case(num(g, "float32", 2, 3, 4, 5, 2), ksize=[1, 2, 2, 2, 1], strides=[1, 2, 2, 2, s], padding="SAME")
     yield Case(num(g, "float32", 2, 3, 4, 5, 2), ksize=[1, 1, 1, 1, 2], strides=[1, 1, 1, 1, 1], padding="SAME")
     yield Case(num(g, "float32", 2, 2, 3, 4, 5), ksize=[1, 1, 2, 2, 2], strides=[1, 1, 2, 2, 2], padding="SAME", data_format="NCDHW")
 
