@@ -23,9 +23,10 @@ enum {
     /* Number of calls of each kind that each I/O loop requests from the core in advance. */
     POSTED = 16,
     EVENTS_PER_TURN = 256,
-    /* memory quota for connections, to which the quota for their messages is added */
+    /* memory quota for connections; the quota for their messages is added to it */
     QUOTA_EXTRA = 256 << 20,
-    WATCH_NS = 500000000, /* interval between checks of watchers and stalled calls */
+    /* interval between checks of stalled calls and of streams with a `look` function */
+    WATCH_NS = 500000000,
     CLOSING_NS = 2000000, /* maximum duration of a turn of an I/O loop that is closing */
 };
 
@@ -46,7 +47,8 @@ static void post_calls(struct srv_io_loop *io_loop, struct srv_message *loop_mes
     }
 }
 
-/* Checks stalled calls and watchers during a turn, at intervals of watch_ns. */
+/* Checks stalled calls and streams with a `look` function during a turn if watch_ns have passed
+ * since the last check, or if no more calls are accepted. */
 static void look_around(struct srv_grpc_loop *loop)
 {
     bool ending = atomic_load(&loop->grpc->quiesced);
@@ -125,9 +127,9 @@ static void *run_loop(void *arg)
 /*
  * Switches off abseil's search for lock cycles. The core's mutexes are abseil's, and Debian builds
  * abseil with this search. If it is on, locking a second mutex updates a process-wide graph, which
- * accounts for a sixth of the instructions of a small call. This debugging aid can be switched off
- * at run time, by a C++ function, which is called by its mangled name in Debian's build. In other
- * builds the function does not exist, or the search is off anyway.
+ * accounts for a sixth of the instructions of a small call. A C++ function can switch off this
+ * debugging aid at run time. It is called by the mangled name that it has in Debian's build. In
+ * other builds the function does not exist, or the search is already off.
  */
 static void stop_lock_graph(void)
 {
@@ -420,8 +422,8 @@ void srv_grpc_quiesce(struct srv_grpc *g)
 
 int srv_grpc_in_flight(struct srv_grpc *g)
 {
-    /* From srv_grpc_quiesce until the core is shut down, sockets may have unread bytes, which are
-     * counted together as one request. */
+    /* From srv_grpc_quiesce until the core is shut down, sockets may still have unread bytes. All
+     * of these bytes together are counted as one request. */
     bool receive = atomic_load(&g->quiesced) && !atomic_load(&g->is_shut_down);
     return receive + atomic_load(&g->server->grpc_requests);
 }

@@ -167,7 +167,8 @@ static void end_call(struct srv_call *c)
     srv_list_remove(&c->link);
     srv_call_forget_socket(c);
     if (c->call) {
-        /* Only the end of the call tells whether the client cancelled it or sent no message. */
+        /* Only at the end of the call is it certain whether the client cancelled it or sent no
+         * message. */
         if (c->came_empty && c->cancelled)
             c->code = RT_CANCELLED;
         report_to_metrics(c);
@@ -587,9 +588,9 @@ static void on_call(struct srv_call *c, bool ok)
     start_close(c);
 }
 
-/* Handles a call whose message is complete. No work is done for a client that has left: it may have
- * queued thousands of calls before. The handler of a stream is called nevertheless, because it owns
- * the stream's state. */
+/* Handles a call whose message is complete. No work is done for a client that has disconnected,
+ * because it may have queued thousands of calls before. The handler of a stream is called
+ * nevertheless, because it owns the stream's state. */
 static void handle(struct srv_call *c, void (*handler)(struct srv_call *c))
 {
     if (c->is_closed && c->cancelled && !c->stream.has_begun)

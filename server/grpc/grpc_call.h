@@ -66,7 +66,7 @@ enum srv_awaited {
 
 struct srv_call {
     struct srv_link link; /* link in loop->calls */
-    /* next call in the free list, in the list of watchers, or in the queue of an aside thread */
+    /* next call in the free list, in the list loop->watchers, or in the queue of an aside thread */
     struct srv_call *next;
     struct srv_grpc_loop *loop;
     struct srv_io_loop *io_loop;
@@ -89,13 +89,14 @@ struct srv_call {
     struct srv_grpc_port *port;
     /* requested method, or NULL for unregistered methods */
     const struct srv_grpc_method *posted_as;
-    int pending; /* number of events to come after SRV_EV_CALL; used by the I/O loop thread */
+    /* number of events still expected after SRV_EV_CALL; used by the I/O loop thread */
+    int pending;
     /* Orders the start of a batch on one thread before its completion on another. The core's queue
      * already ensures this order, but the thread sanitizer cannot see it. */
     _Atomic int handed;
     bool counted;        /* whether the call is counted in server->grpc_requests */
     unsigned connection; /* index of the connection's counter in grpc_share.c */
-    /* the connection's descriptor, or -1 (unknown) if the core accepted it */
+    /* the connection's descriptor, or -1 if unknown because the core accepted the connection */
     int socket;
     bool is_in_metrics; /* whether the call was reported to the metrics */
     grpc_call *call;
@@ -110,9 +111,10 @@ struct srv_call {
     /* result of inflating the message; its error text is in c->err */
     enum rt_status inflate_status;
     bool is_inflated;
-    /* an enum srv_awaited in the low bits, and the number of waits so far in the other bits */
+    /* value of enum srv_awaited in the low bits, and number of waits so far in the other bits */
     _Atomic uint32_t awaited;
-    /* `awaited`, time, and number of bytes received by the peer, as of the last stall check */
+    /* values as of the last stall check: `awaited`, the time, and the number of bytes that the peer
+     * had received */
     uint32_t seen_awaited;
     int64_t seen_ns;
     uint64_t seen_taken;
@@ -172,9 +174,9 @@ void srv_call_fail(struct srv_call *c, enum rt_status code);
 void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
 /* Announces that another thread will respond. The call delays the drain unless `patient` is set. */
 void srv_call_expect(struct srv_call *c, bool patient);
-/* Sends an announced response from any thread. Takes ownership of `p`, which was allocated by
- * malloc; if it is NULL and `code` is an error, only a status is sent. The call may already be
- * freed when this function returns. */
+/* Sends the response of a call after srv_call_submit or srv_call_expect. May be called on any
+ * thread. Takes ownership of `p`, which was allocated by malloc; if it is NULL and `code` is an
+ * error, only a status is sent. The call may already be freed when this function returns. */
 void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
                                const char *text);
 
@@ -187,12 +189,12 @@ void srv_call_aside(struct srv_call *c, enum srv_aside kind, void (*work)(struct
 /*
  * Runs `work` on the thread for `kind` and then `next` on the I/O loop thread. A handler calls it
  * on the I/O loop thread instead of responding, and `next` continues as a handler does. If the
- * client leaves meanwhile, `work` may be left out, and `next` is called only for a stream.
+ * client disconnects meanwhile, `work` may be skipped, and `next` is called only for a stream.
  */
 void srv_call_detour(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c),
                      void (*next)(struct srv_call *c));
-/* Returns the thread for work on a message of `bytes` bytes, as sent: a client with large messages
- * does not delay one with small messages. */
+/* Returns the thread for work on the call's message, according to the size of the message before it
+ * is inflated, so that a client with large messages does not delay one with small messages. */
 enum srv_aside srv_call_aside_of(const struct srv_call *c);
 
 /* ---- streams ---- */

@@ -123,10 +123,10 @@ static void report(enum srv_h2_verdict v)
 
 /* ---- incomplete bodies ---- */
 
-/* Returns whether a connection holds too many bytes. It may hold as many as all connections leave
- * free: half of the limit if it is the only one, and `1 / (n + 1)` of the limit each if n
- * connections hold the same number of bytes. So the connections that hold the most bytes are cut
- * off. */
+/* Returns whether a connection holds too many bytes. It may hold as many bytes as remain unused in
+ * the limit for all connections: half of the limit if it is the only one, and `1 / (n + 1)` of the
+ * limit if n connections hold the same number of bytes. So the connections that hold the most bytes
+ * are cut off. */
 static bool holds_much(struct watched *w) RT_REQUIRES(w->mu)
 {
     const int64_t now = (int64_t)w->frames.uploads.held, more = now - w->held;
@@ -510,7 +510,7 @@ int SSL_do_handshake(SSL *tls)
 int SSL_read(SSL *tls, void *p, int n)
 {
     pthread_once(&tls_once, find_tls);
-    /* The program's own TLS clients also call SSL_read. */
+    /* The program's own TLS clients also call SSL_read, and their connections are not inspected. */
     struct watched_tls *t = watch.metrics && SSL_is_server(tls) ? tls_of(tls) : NULL;
     int got = real_read(tls, p, n);
 

@@ -46,7 +46,7 @@ void srv_grpc_frames_begin(int fd);
  * The core frees the descriptor soon afterwards. Returns false if there is no idle connection. */
 bool srv_grpc_frames_close_idle(int max_fd, int64_t idle_ms,
                                 bool (*has_calls)(const void *arg, int fd), const void *arg);
-/* Tells this module that sendmsg has sent the first n bytes of `message` on the descriptor. */
+/* Reports that sendmsg has sent the first n bytes of `message` on the descriptor. */
 void srv_grpc_frames_sent(int fd, const struct msghdr *message, size_t n);
 
 #endif

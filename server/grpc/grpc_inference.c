@@ -13,15 +13,15 @@ enum {
      * ones are decoded by a worker, because decoding them takes longer than handing the call to a
      * worker and back. A message of 41 bytes may describe a tensor of 256 MiB. */
     HERE_BYTES = 256 << 10,
-    /* Maximum number of fields, those of nested messages included, that are read on the I/O loop
-     * thread. Reading this many fields takes about 0.02 ms. */
+    /* Maximum number of fields, including those of nested messages, that are read on the I/O loop
+     * thread. Reading HERE_FIELDS fields takes about 0.02 ms. */
     HERE_FIELDS = 1024,
 };
 
 struct request {
     struct srv_inference inf; /* the first member */
     struct srv_cursor message;
-    int64_t fields_left;        /* the counter of `message` */
+    int64_t fields_left;        /* message.fields_left points to this counter */
     enum rt_status read_status; /* result of reading on an aside thread; its text is in c->err */
     /* The original `signature` and `prepare` of the job, saved while a worker decodes the
      * tensors. */
@@ -61,8 +61,8 @@ static size_t most_tensor_bytes(const struct srv_call *c)
     return (size_t)c->server->options.max_body_bytes * (size_t)TENSOR_FACTOR;
 }
 
-/* Releases the message and its share of the budget in exchange for the decoded tensors, which
- * have `bytes` bytes. */
+/* Releases the message, and replaces its share of the budget with that of the decoded tensors,
+ * which have `bytes` bytes. */
 static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
 {
     srv_call_drop_payload(c);

@@ -173,7 +173,7 @@ static enum rt_status write_status(struct info_call *c)
 
     if (st)
         return st;
-    /* As in TensorFlow Serving, a label is ignored, and an empty name is treated as that of a
+    /* As in TensorFlow Serving, a label is ignored, and an empty name is treated as the name of a
      * model without versions. */
     st = srv_status_of(c->server->manager, spec.name, spec.has_version, spec.version, c->arena,
                        &versions, &n, c->err);

@@ -25,7 +25,7 @@
  *
  * Each I/O loop thread has a completion queue. A call is a struct from the free list of its I/O
  * loop. The pending events of a call are counted, and the call returns to the free list when no
- * more can arrive.
+ * more events can arrive.
  */
 #ifndef SRV_GRPC_INTERNAL_H
 #define SRV_GRPC_INTERNAL_H
@@ -79,25 +79,26 @@ struct srv_grpc_loop {
     struct srv_call *free;
     int n_free;
     struct srv_call *watchers; /* streams that have a `look` function */
-    /* Number of calls that could not be requested from the core for lack of memory: catch-all
-     * requests by port, then requests by method. The requests are repeated in each turn, because
-     * the core delivers a call only if a call of its kind was requested. */
+    /* Number of calls that could not be requested from the core for lack of memory: first the
+     * catch-all requests per port, then the requests per method. The requests are repeated in each
+     * turn, because the core delivers a call only if a call of its kind was requested. */
     int unposted[SRV_GRPC_MAX_PORTS + SRV_GRPC_MAX_METHODS];
     int n_unposted;        /* sum of the elements of `unposted` */
     struct srv_link calls; /* the calls of this loop that hold a grpc_call */
     /* number of large responses in progress, by descriptor (grpc_stall.c) */
     int *n_large, n_large_capacity;
-    /* maps a peer's address to 1 + its descriptor, as listed at the time listed_ns; entries may
-     * be outdated */
+    /* maps a peer's address to `1 + descriptor`, as listed at the time listed_ns; entries may be
+     * outdated */
     struct rt_map sockets;
     int64_t listed_ns;
-    /* time of the last check of watchers and stalled calls, and the interval between two checks */
+    /* time of the last check of stalled calls and of streams with a `look` function, and the
+     * interval between two checks */
     int64_t watched_ns, watch_ns;
     struct srv_grpc_closing closing;
     struct srv_message close;
-    /* Events of batches that had completed when the function that started them returned
-     * (start_batch in grpc_call.c). The I/O loop handles them before it reads further events
-     * from the core. */
+    /* Events of batches that the core had already completed when grpc_call_start_batch returned
+     * (start_batch in grpc_call.c). The I/O loop handles them before it reads further events from
+     * the core. */
     grpc_event at_once[SRV_GRPC_AT_ONCE];
     int n_at_once;
 };
@@ -149,9 +150,9 @@ struct srv_grpc {
     /* a channel that never connects, used by the function `wake` in grpc.c */
     grpc_channel *nowhere;
     _Atomic int n_calls; /* number of calls that hold a grpc_call */
-    /* numbers of calls that hold a grpc_call, by connection (grpc_share.c) */
+    /* number of calls that hold a grpc_call, per connection (grpc_share.c) */
     _Atomic int calls_of[SRV_GRPC_CONNECTIONS];
-    /* numbers of open streams, by method and by connection (grpc_share.c) */
+    /* number of open streams per method, and per connection (grpc_share.c) */
     _Atomic int n_streams[SRV_GRPC_MAX_METHODS], streams_of[SRV_GRPC_CONNECTIONS];
     _Atomic int n_shut_down; /* number of ports that have shut down */
     _Atomic bool quiesced;
@@ -177,12 +178,12 @@ extern _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
 
 /* ---- grpc_share.c ---- */
 
-/* Counts a call that holds a grpc_call, and sets its `connection` and `socket`. Called on the
- * I/O loop thread. Returns false if the connection already has its full share of open calls. */
+/* Counts a call that holds a grpc_call, and sets its `connection` and `socket`. Called on the I/O
+ * loop thread. Returns false if the connection has reached its limit of open calls. */
 bool srv_call_open_share(struct srv_call *c);
 void srv_call_close_share(struct srv_call *c);
 /* Counts a call that becomes a stream of its method. Returns false, without counting it, if the
- * connection already has its full share of the method's streams. */
+ * connection has reached its limit of streams of the method. */
 bool srv_stream_open_share(struct srv_call *c);
 void srv_stream_close_share(struct srv_call *c);
 

@@ -23,7 +23,7 @@ enum {
     PAUSE_US = 100000,
     /* minimum idle time of a connection that is closed for a new one, as for REST */
     IDLE_MS = 1000,
-    /* maximum time, in steps of FREED_STEP_US, in which the core frees a closed descriptor */
+    /* The core must free a closed descriptor within FREED_STEPS steps of FREED_STEP_US us. */
     FREED_STEP_US = 1000,
     FREED_STEPS = 100,
 };

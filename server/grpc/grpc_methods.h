@@ -26,11 +26,11 @@ enum { SRV_NOT_COUNTED = -1 };
 struct srv_grpc_method {
     const char *path; /* "/package.Service/Method" */
     enum srv_grpc_kind kind;
-    int api; /* enum srv_api under which metrics count the calls, or SRV_NOT_COUNTED */
+    int api; /* the value of enum srv_api under which metrics count the calls, or SRV_NOT_COUNTED */
     /* Maximum size of messages in bytes. Larger messages are refused, so that reading a message
-     * never blocks the I/O loop for long. 0: only --max_body_bytes limits messages. */
+     * never blocks the I/O loop for long. 0 means that only --max_body_bytes limits messages. */
     size_t max_bytes;
-    /* Handles the first message, and every further message that the handler requests by
+    /* Handles the first message, and every further message that the handler requests with
      * srv_stream_read. After the client's last message it is called without a payload. */
     void (*handle)(struct srv_call *c);
     /* Returns why the options disable the method (the text of an UNIMPLEMENTED error), or NULL

@@ -12,8 +12,8 @@
 #include "server/telemetry/metrics_total.h"
 
 enum {
-    MAX_METRICS = 1000, /* names in a request, repeated ones included */
-    MAX_NAME = 1024,    /* bytes of a name */
+    MAX_METRICS = 1000, /* maximum number of names in a request, including repeated ones */
+    MAX_NAME = 1024,    /* maximum number of bytes of a name */
     MAX_PAGE = 64 << 20,
 };
 
@@ -25,7 +25,7 @@ struct metric {
 /* The state of one reload call, allocated in its arena. */
 struct reload {
     struct rt_span config;
-    int n_names, n_metrics; /* number of names in the request, and without repeated ones */
+    int n_names, n_metrics; /* number of names in the request, and number of distinct names */
     struct metric *metrics;
 };
 

@@ -4,17 +4,17 @@
  * separately. An open call takes 13 to 17 KB in Slipway and in the core together, even without a
  * message.
  *
- * A connection may have as many open calls as all connections leave free: half of the limit if it
- * is the only one, and a quarter in the case of the next connection. A connection may always have
- * LEAST open calls, so that a client with few calls is served regardless of how many calls other
- * clients open.
+ * A connection may have as many open calls as remain unused in the limit for all connections: half
+ * of the limit if it is the only one, and a quarter of the limit if it is the second one. A
+ * connection may always have LEAST open calls, so that a client with few calls is served regardless
+ * of how many calls other clients open.
  *
  * A call beyond the limit is refused immediately by cancelling it with a status. The core sends the
  * status as trailers and forgets the stream, even if the request is incomplete and remains so.
  *
- * The streams of each method have a limit of their own with the same rule, because a stream stays
- * open for as long as its client wants: streams of one method do not displace those of another, and
- * a connection cannot hold all streams of a method.
+ * A client may keep a stream open indefinitely. So the streams of each method have a limit of their
+ * own with the same rule: streams of one method do not displace those of another, and a connection
+ * cannot hold all streams of a method.
  */
 #include <grpc/support/alloc.h>
 #include <string.h>
@@ -26,7 +26,7 @@
 
 enum {
     LEAST = 8,
-    MAX_STREAMS = 2000, /* number of streams of a method that connections share */
+    MAX_STREAMS = 2000, /* maximum number of open streams of a method on all connections together */
 };
 
 /* Sets the call's descriptor, if this server accepted the call's connection itself, and the

@@ -60,8 +60,8 @@ static void end_upload(struct srv_h2_frames *f, uint32_t stream)
     leave_unpaid(f, srv_h2_uploads_end(&f->uploads, stream));
 }
 
-/* Counts n bytes that were read, either as part of the DATA frame being read or as bytes not yet
- * counted with a body. */
+/* Counts n bytes that were read. Bytes of a counted body are added to the count of the body,
+ * together with `unpaid`; all others are added to `unpaid`. */
 static void count(struct srv_h2_frames *f, uint32_t n)
 {
     uint64_t *bytes = f->data_stream ? srv_h2_uploads_find(&f->uploads, f->data_stream) : NULL;

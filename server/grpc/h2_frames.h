@@ -5,8 +5,8 @@
  *
  *  - a header block (HEADERS and its CONTINUATIONs) of more than max_block bytes;
  *  - more than SRV_H2_MAX_STREAMS_BEFORE_ACK streams before the peer has acknowledged the server's
- *    settings, which limit the number of streams. A normal peer acknowledges the settings as soon
- *    as it has read anything;
+ *    settings, which limit the number of streams (a normal peer acknowledges the settings as soon
+ *    as it has read anything);
  *  - a flood of frames that cost work and request nothing. Each of these frames spends from a
  *    budget, which is refilled, up to SRV_H2_BUDGET, by time, new streams, payload and the bytes
  *    that the server sends:
@@ -69,15 +69,17 @@ struct srv_h2_frames {
     uint32_t skip; /* number of bytes of a payload or of the preface that are still to be skipped */
     uint32_t block; /* number of bytes of the header block that was read last or is being read */
     uint32_t last_stream; /* the highest stream number opened so far */
-    /* number, modulo 2^32, of frames that cost work, which are all except DATA frames of 256 bytes
-     * or more */
+    /* number, modulo `2^32`, of frames that cost work, which are all except DATA frames of 256
+     * bytes or more */
     uint32_t n_work;
     /* stream of the DATA frame whose payload is being read, or 0 if no DATA frame is being read */
     uint32_t data_stream;
-    uint32_t unpaid; /* number of bytes that are not yet counted together with a part of a body */
+    /* number of bytes, at most SRV_H2_RETAINED_BYTES, to be added to the count of the body whose
+     * next part arrives first */
+    uint32_t unpaid;
     struct srv_h2_uploads uploads;
     bool data_ends; /* whether the DATA frame being read ends its stream */
-    /* Number of streams opened so far; no longer counted once has_settings_ack is set. */
+    /* Number of streams opened so far; counted only until has_settings_ack is set. */
     uint16_t n_streams;
     bool has_settings_ack;
     uint8_t n_frame;

@@ -19,7 +19,8 @@
 
 enum {
     TICK_NS = 500000, /* interval between checks of the paused connections */
-    AT_ONCE = 2,      /* maximum number of connections whose pauses one check ends */
+    /* maximum number of pauses that one check ends, not counting those of handshakes */
+    AT_ONCE = 2,
     /* maximum number of paused connections examined in a check, oldest first */
     LOOKED_AT = 32,
     /* Minimum time between the ends of two connections, so that their teardown is spread over
@@ -27,7 +28,7 @@ enum {
     END_NS = 5000000,
     PAUSE_NS = 100000000, /* maximum time that passes before at least one pause is ended */
     TURN_FRAMES = 64,     /* maximum number of frames per turn if there is a crowd */
-    /* maximum number of bytes per read if is_heavy, and then also per turn if there is a crowd */
+    /* maximum number of bytes if is_heavy, per read and, if there is a crowd, also per turn */
     TURN_BYTES = 8192,
     ALONE = 4, /* factor by which turns are longer while there is no crowd */
     /* There is a crowd if at least CROWD connections reached a limit of a turn within the current
@@ -36,16 +37,17 @@ enum {
     /* period in nanoseconds over which connections are counted to detect a crowd */
     CROWD_NS = 1000000000,
     FEW_FRAMES = TURN_FRAMES / 8,
-    /* While no I/O loop is idle, handshakes take 1 / HANDSHAKE_SHARE of the time of a thread, and
-     * at most HANDSHAKE_NS at once. */
+    /* While no I/O loop is idle, handshakes take at most `1 / HANDSHAKE_SHARE` of the time of a
+     * thread. Unused time accumulates up to HANDSHAKE_NS. */
     HANDSHAKE_SHARE = 2,
     HANDSHAKE_NS = 20000000,
-    LARGEST_READ = 1 << 16, /* maximum bytes per read, which may contain thousands of frames */
-    /* Unless is_heavy, the frames of a turn are counted anew after this many bytes. */
+    /* maximum number of bytes per read unless is_heavy; they may contain thousands of frames */
+    LARGEST_READ = 1 << 16,
+    /* number of bytes after which, unless is_heavy, the frames of a turn are counted anew */
     BULK_BYTES = 1 << 18,
     TURN_BULK = 1 << 20, /* maximum number of bytes per turn if there is a crowd */
-    /* a connection is assumed to have ended if the number of calls has dropped by this much
-     * since the last check */
+    /* a connection is assumed to have ended if the number of calls has dropped by at least this
+     * number since the last check */
     FEWER_CALLS = 4,
     MAX_LOOPS = 64,
     NONE = -1,
@@ -61,14 +63,16 @@ struct turn {
     /* true for a TCP socket; stored after the members that follow, and loaded before them */
     _Atomic bool may_pause;
     bool is_over; /* the turn has ended; the next permitted read begins a new turn */
-    /* whether reads are short, because the last turn had many frames or this is the first turn */
+    /* whether reads are limited to TURN_BYTES, because the last turn had many frames or this is the
+     * first turn */
     bool is_heavy;
-    bool at_its_end;     /* the end of the connection has already been delayed */
-    bool is_handshaking; /* the TLS handshake has not ended: each read needs permission */
-    bool may_handshake;  /* the pause that has ended gives permission for one read */
-    uint32_t frames;     /* in this turn */
-    uint32_t bytes;      /* number of bytes read in this turn, counted only while reads are short */
-    uint64_t bulk;       /* number of bytes read in this turn */
+    bool at_its_end; /* the end of the connection has already been delayed */
+    /* whether the TLS handshake has not ended yet, so that each read needs permission */
+    bool is_handshaking;
+    bool may_handshake; /* the pause that has ended gives permission for one read */
+    uint32_t frames;    /* in this turn */
+    uint32_t bytes;     /* number of bytes read in this turn, reset together with `frames` */
+    uint64_t bulk;      /* number of bytes read in this turn */
     uint64_t n_frames;
     int64_t crowd; /* the period of CROWD_NS in which the connection was last counted */
     int next;      /* next connection of the same queue of paused connections */
@@ -101,12 +105,13 @@ static struct {
     struct queue turn_over, handshakes;
     bool is_stopping;
     bool has_tls; /* whether connections begin with a TLS handshake; set at start */
-    /* the time that handshakes may take while no I/O loop is idle, and when time was last added to
-     * it; guarded by mu */
+    /* the time for which handshakes may run while no I/O loop is idle, and when this time was last
+     * increased; guarded by mu */
     int64_t handshake_ns, handshake_filled_ns;
-    /* whether a permitted step has not been reported yet; guarded by mu */
+    /* whether a step of a handshake was permitted and its end has not been reported yet; guarded by
+     * mu */
     bool is_handshaking;
-    const _Atomic int *n_calls; /* NULL: not known */
+    const _Atomic int *n_calls; /* NULL means unknown */
     int n_calls_before;         /* the value of *n_calls at the last check */
     /* time of the most recent end of a connection, or of at least FEWER_CALLS calls */
     int64_t ended_ns;
@@ -198,7 +203,7 @@ static void take(struct queue *q, int before, int fd, int64_t now) RT_REQUIRES(a
     q->released_ns = now;
 }
 
-/* Removes the connections whose turn is over and whose pause ends from their queue, and returns the
+/* Removes from their queue the connections whose turn is over and whose pause ends. Returns the
  * number of these connections. */
 static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns, bool is_free)
     RT_REQUIRES(all.mu)
@@ -229,9 +234,10 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns, bo
     return n;
 }
 
-/* Returns whether a step of a handshake may begin although the I/O loops are busy: the last step
- * has ended, and handshakes have had less than their share of time. A permitted read may have found
- * nothing, in which case no end is reported. */
+/* Returns whether a step of a handshake may begin although the I/O loops are busy. It may if no
+ * other step is running and handshakes have had less than their share of time. A step counts as
+ * ended after PAUSE_NS, because a permitted read may have found nothing, in which case no end is
+ * reported. */
 static bool has_handshake_time(int64_t now) RT_REQUIRES(all.mu)
 {
     all.handshake_ns += (now - all.handshake_filled_ns) / HANDSHAKE_SHARE;
@@ -242,7 +248,8 @@ static bool has_handshake_time(int64_t now) RT_REQUIRES(all.mu)
            (!all.is_handshaking || now - all.handshakes.released_ns >= PAUSE_NS);
 }
 
-/* Removes the handshake that may go on from its queue. Returns 1 if there is one, otherwise 0. */
+/* Removes the first handshake from its queue if the handshake may continue. Returns 1 in that case,
+ * otherwise 0. */
 static int take_handshake(int *released, int64_t now, bool is_free) RT_REQUIRES(all.mu)
 {
     int fd = all.handshakes.first;
@@ -401,8 +408,8 @@ void srv_turns_begin(int fd)
 }
 
 /* Returns whether a connection may read a part of its handshake. Otherwise the connection is
- * paused. A read that will find nothing needs no permission: the core reads until nothing is left.
- */
+ * paused. A read that will find nothing needs no permission, because the core reads until nothing
+ * is left. */
 static bool may_handshake(int fd, struct turn *t)
 {
     bool may = t->may_handshake;
@@ -483,7 +490,8 @@ void srv_turns_handshake(int fd, int64_t took_ns, bool has_ended)
         return;
     rt_mutex_lock(&all.mu);
     all.handshake_ns -= took_ns;
-    /* Steps that began while a loop was idle do not delay others for longer than the last one. */
+    /* Steps that began while a loop was idle may have used more than the share of handshakes. The
+     * excess is limited to the duration of the last step. */
     if (all.handshake_ns < -took_ns)
         all.handshake_ns = -took_ns;
     all.is_handshaking = false;

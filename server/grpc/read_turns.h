@@ -5,21 +5,22 @@
  *
  * So each read is short, and a connection that has used up its turn is paused: its reads return
  * EAGAIN, and the core goes on to other connections. The pause ends when one of the I/O loops and
- * the thread that read the connection are idle. A turn lasts 64 frames that cost work (all frames
- * except DATA frames of 256 bytes or more), or four times as many while fewer than four connections
- * reach that number within a second. If there are at least four of these, a turn also ends after
- * 1 MiB, because requests of few large frames may take long to handle. When a connection that has
- * sent that many frames ends, the end also waits for a turn, because the core takes down all
- * streams of the connection at once.
+ * the thread that read the connection are idle. A turn ends after 64 frames that cost work (all
+ * frames except DATA frames of 256 bytes or more). While fewer than four connections reach this
+ * number within a second, it ends after four times as many frames. Otherwise it also ends after 1
+ * MiB, because requests that consist of few large frames may take long to handle. When a connection
+ * that has sent at least 64 such frames ends, the end also waits for a turn, because the core takes
+ * down all streams of the connection together.
  *
- * The core also performs TLS handshakes on these threads: an RSA signature with a key of 4096 bits
- * takes 3 ms, in which other connections wait. So the reads of a connection whose handshake has
- * not ended need permission. Paused connections receive it one by one, in the order of their
- * pauses, when an I/O loop is idle or when handshakes have taken less than half of a thread's time.
+ * The core also performs TLS handshakes on these threads. An RSA signature with a key of 4096 bits
+ * takes 3 ms, during which other connections wait. So the reads of a connection whose handshake has
+ * not ended need permission. Paused connections receive this permission one by one, in the order of
+ * their pauses, when an I/O loop is idle or when handshakes have taken less than half of a thread's
+ * time.
  *
  * The core waits for edge-triggered epoll events. When SO_RCVLOWAT is set on a TCP socket with
  * readable bytes, Linux reports the edge again. Connections are not paused on kernels that do not
- * do this, nor on other kinds of sockets.
+ * report it, nor on other kinds of sockets.
  *
  * Threads: any thread may call these functions, but a connection is read by one thread at a time. A
  * thread of this module ends the pauses.
