@@ -3,8 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Finds the next coding of the list and whether the weight of the coding is zero, and advances
- * *list past the coding. */
+/* Parses the next coding of the list, sets *refused if its weight is zero, and advances *list past
+ * the coding. */
 static bool next_coding(const char **list, const char **name, size_t *n, bool *refused)
 {
     const char *p = *list + strspn(*list, " \t,");

@@ -402,9 +402,9 @@ static void take_lines(struct srv_http_stream *s, struct rt_span all, struct rt_
 }
 
 /*
- * Reads lines of `all`, which begins with the bytes held so far, up to the last line of the stage.
- * Returns the number of bytes up to the end of that line, or 0 if the lines are incomplete or were
- * refused.
+ * Reads the lines of `all` up to the last line of the stage. `all` begins with the bytes held so
+ * far. Returns the number of bytes up to the end of that line, or 0 if the lines are incomplete or
+ * were refused.
  */
 static size_t look_for_end(struct srv_http_stream *s, struct rt_span all, struct rt_bytes *out)
 {

@@ -148,7 +148,7 @@ static void wake(struct srv_io_loop *io_loop)
     struct srv_rest_loop *l = io_loop->loop;
     uint64_t one = 1;
     if (write(l->wake_fd, &one, sizeof one) < 0)
-        return; /* if the eventfd's counter is full, the I/O loop is awake anyway */
+        return; /* if the eventfd's counter is full, the I/O loop is already awake */
 }
 
 /* ---- orders to an I/O loop, by message ---- */

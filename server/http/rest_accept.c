@@ -22,10 +22,10 @@ enum {
     /* Maximum number of connections accepted per turn, so that open connections are served too. */
     BURST = 16,
     RETRY_MS = 100,
-    /* Times after which a connection may be closed for a new one: when it waits for its first
-     * request, when it waits for another request, and when a request has begun to arrive. An active
-     * client that keeps its connection, and an upload, thus have more time than a new client
-     * needs. */
+    /* Times after which a connection may be closed for a new one. They apply to a connection that
+     * waits for its first request, to one that waits for another request, and to one on which a
+     * request has begun to arrive. An active client that keeps its connection, and an upload, thus
+     * have more time than a new client needs. */
     FRESH_MS = 100,
     IDLE_MS = 500,
     INCOMPLETE_MS = 1000,
@@ -95,8 +95,8 @@ static struct srv_rest_conn *older(struct srv_rest_conn *c, const struct srv_lin
     return c && c->since_ns <= first->since_ns ? c : first;
 }
 
-/* Returns the connection whose request, handshake or refused body has been incomplete for longest;
- * NULL if there is none. */
+/* Returns the connection whose request, handshake or refused body has been incomplete for longest,
+ * or NULL if there is none. */
 static struct srv_rest_conn *longest_incomplete(const struct srv_rest_loop *l)
 {
     return older(older(older(NULL, &l->reading), &l->handshakes), &l->lingering);
@@ -110,7 +110,7 @@ static int64_t closable_ns(const struct srv_rest_conn *c, int ms)
 /*
  * Returns the connection to close so that a waiting one can be accepted: one that is idle after a
  * request, or else one that has not sent anything yet, or else an incomplete one. Returns NULL if
- * none has waited for long enough, or if another loop has capacity, which accepts the waiting
+ * none has waited for long enough, or if another loop has capacity and accepts the waiting
  * connection. A connection whose request has arrived is never closed.
  */
 static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
@@ -127,8 +127,8 @@ static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
     return closable_ns(incomplete, INCOMPLETE_MS) <= l->now_ns ? incomplete : NULL;
 }
 
-/* Called when the limit is reached and a connection waits. Closes one connection, whose place is
- * free in a later turn. */
+/* Called when the connection limit is reached and another connection waits. Closes one connection,
+ * whose place becomes free in a later turn. */
 static void close_one(struct srv_rest_loop *l)
 {
     struct srv_metrics *metrics = l->io_loop.server->metrics;
@@ -209,7 +209,8 @@ int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
                           closable_ns(longest_incomplete(l), INCOMPLETE_MS)};
     int64_t first = RT_NEVER;
     for (int i = 0; i < 3; i++)
-        /* A connection that could be closed by now was closed, unless another loop has capacity. */
+        /* A time in the past needs no check. Its connection has been closed, unless another loop
+         * has capacity. */
         if (at[i] > now && at[i] < first)
             first = at[i];
     return first;

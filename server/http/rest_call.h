@@ -50,7 +50,8 @@ struct srv_rest_call {
     struct srv_rest_conn *conn;
     struct MHD_Connection *mhd;
     struct srv_rest_call *next_free;
-    /* references held by libmicrohttpd's request, and by its response while it uses `pub.out` */
+    /* number of references, held by libmicrohttpd's request, and by its response while the response
+     * uses `pub.out` */
     int refs;
     enum srv_rest_stage stage;
     bool in_handler, finished, overdue;
@@ -74,7 +75,8 @@ static inline struct srv_rest_call *srv_rest_call_of(struct srv_rest_request *r)
 /* ---- rest_handler.c ---- */
 
 void srv_rest_unref(struct srv_rest_call *req);
-/* Lets some of the deferred requests be answered in this turn; called before the daemon runs. */
+/* Resumes some of the deferred requests, which are answered in this turn. Called before the daemon
+ * runs. */
 void srv_rest_resume_deferred(struct srv_rest_loop *l);
 /* Frees the calls in the free list of an I/O loop. */
 void srv_rest_free_calls(struct srv_rest_loop *l);
@@ -131,7 +133,7 @@ void srv_rest_deflate(struct srv_rest_call *req);
 /* Returns whether srv_rest_deflate would compress a response with this body. */
 bool srv_rest_takes_gzip(const struct srv_rest_call *req, const struct rt_bytes *body);
 /* Appends the compressed body to `out`. Returns false if compression does not end within the limit
- * of `out`, or is cancelled; in this case the contents of `out` are of no use. */
+ * of `out`, or is cancelled; in this case the contents of `out` are unusable. */
 bool srv_rest_compress(struct rt_bytes *out, const struct rt_bytes *body,
                        struct srv_cancellation *cancellation);
 

@@ -46,9 +46,9 @@ struct srv_rest_conn {
     struct srv_rest_call *req;
     int fd;
     int64_t deadline_ns;
-    /* Time since which the connection waits for its peer: when the connection was accepted, when
-     * the request that is being read began, when the last request ended or was refused, or when the
-     * peer closed its side. */
+    /* Time at which the connection began to wait for its peer. It is the time when the connection
+     * was accepted, when the request that is being read began, when the last request ended or was
+     * refused, or when the peer closed its side. */
     int64_t since_ns;
     /* Number of bytes that the peer had acknowledged when the response was last checked. */
     uint64_t acked;
@@ -75,8 +75,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
 void srv_rest_hang_up(struct srv_rest_conn *c);
 /* Ends all connections that linger. Called before the daemon is stopped. */
 void srv_rest_end_lingering(struct srv_rest_loop *l);
-/* Lets a connection linger after the response to a refused request was sent: for a limited time,
- * the bytes that still arrive are dropped. */
+/* Keeps a connection open for a limited time after the response to a refused request was sent, and
+ * drops the bytes that still arrive. */
 void srv_rest_begin_lingering(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* Ends all idle connections to which no byte of another request has arrived. */
 void srv_rest_hang_up_idle(struct srv_rest_loop *l);

@@ -13,7 +13,7 @@ enum {
     /* maximum size of a request's arena; tensors are not allocated from it */
     ARENA_BYTES = 64 << 20,
     MAX_RESPONSE_BYTES = 2047 << 20,
-    DESCRIBING_PER_TURN_NS = 1000000, /* maximum time for requests about models in a turn */
+    DESCRIBING_PER_TURN_NS = 1000000, /* maximum time per turn for metadata and status requests */
 };
 
 /* ---- requests and their free list ---- */
@@ -133,8 +133,8 @@ static bool describes_model(const struct srv_rest_request *r)
            (r->route.api == SRV_METADATA || r->route.api == SRV_STATUS);
 }
 
-/* Returns whether a request must wait for a later turn, so that many requests about large models
- * that arrive at once do not hold up the loop's other connections. */
+/* Returns whether a request must wait for a later turn, so that many simultaneous metadata and
+ * status requests for large models do not delay the loop's other connections. */
 static bool must_wait(const struct srv_rest_call *req)
 {
     const struct srv_rest_loop *l = req->loop;
@@ -144,8 +144,8 @@ static bool must_wait(const struct srv_rest_call *req)
 
 void srv_rest_resume_deferred(struct srv_rest_loop *l)
 {
-    /* Resumes as many requests as would take DESCRIBING_PER_TURN_NS at the rate of the last turn.
-     */
+    /* Resumes as many deferred requests as would take DESCRIBING_PER_TURN_NS at the rate of the
+     * last turn. */
     int64_t left =
         l->describing_ns ? DESCRIBING_PER_TURN_NS * l->n_described / l->describing_ns : 0;
     if (left < 1)
@@ -230,7 +230,8 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
         break;
     case STAGE_OVER:
         *n_data = 0;
-        /* the handler was called again only because the connection was resumed in order to end */
+        /* the connection was resumed only so that it can end, which is why the handler was called
+         * again */
         return req->conn->lingers ? MHD_YES : MHD_NO;
     }
     return MHD_YES;

@@ -5,13 +5,14 @@
 #include "server/http/rest_request.h"
 
 enum {
-    /* Bodies of at least this size are decoded by a worker: decoding a body of this size takes
-     * about a millisecond, during which the loop serves no other connection. */
+    /* Bodies of at least this size are decoded by a worker, because decoding a body of this size
+     * takes about a millisecond, during which the loop serves no other connection. */
     LONG_BODY = 32 << 10,
-    /* Decoding a body below this size takes hardly longer than handing it over to a worker. */
+    /* Uncompressed bodies below this size are always decoded on the I/O loop, because decoding
+     * takes hardly longer than handing the body over to a worker. */
     SHORT_BODY = 4 << 10,
-    /* maximum time that an I/O loop spends in a turn on inflating bodies, and on decoding those of
-     * at least SHORT_BODY; workers decode the others */
+    /* maximum time per turn that an I/O loop spends on inflating bodies, and on decoding bodies of
+     * at least SHORT_BODY bytes; workers decode the others */
     DECODE_PER_TURN_NS = 1000000,
 };
 
@@ -79,7 +80,7 @@ bool srv_rest_inference(struct srv_rest_request *r,
     if (!r->found)
         /* The version's handle is kept until the response is sent. */
         srv_hold(r->io_loop, job->version);
-    /* A request of an unknown model never becomes a job, so its body is not left to a worker. */
+    /* A request for an unknown model never becomes a job, so its body is not left to a worker. */
     const bool is_late = !r->found && r->io_loop->decode_ns >= DECODE_PER_TURN_NS;
     st = r->gzip && r->body.n < LONG_BODY && !is_late ? on_loop(r, inflate_short) : RT_OK;
     const bool is_long = r->gzip || r->body.n >= LONG_BODY;

@@ -58,8 +58,8 @@ struct srv_rest {
     int n_reported, n_failed;
 };
 
-/* The metrics page of a turn, plain and compressed; empty: no request of the turn has asked for
- * it. */
+/* The metrics page of a turn, plain and compressed. Each form is empty until a request of the turn
+ * needs it. */
 struct srv_rest_page {
     struct rt_bytes text, packed;
 };
@@ -97,8 +97,9 @@ struct srv_rest_loop {
     /* connections whose peer has closed its side, linked by `end` */
     struct srv_link ended;
     struct srv_link waiting, overdue; /* requests that wait for a job, oldest first */
-    struct srv_link deferred;         /* requests about models that wait for a later turn */
-    /* number of requests about models answered in the current turn, and the time spent on them */
+    struct srv_link deferred;         /* metadata and status requests that wait for a later turn */
+    /* number of metadata and status requests answered in the current turn, and the time spent on
+     * them */
     int64_t n_described, describing_ns;
     struct srv_rest_call *free_requests;
     int n_free;

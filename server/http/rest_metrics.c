@@ -1,7 +1,7 @@
 /*
- * Handles GET of the metrics page. An I/O loop writes the page, and compresses it, at most once a
- * turn. All requests of the turn share the page, so that many clients that ask at once do not hold
- * up the loop's other connections.
+ * Handles GET of the metrics page. An I/O loop writes and compresses the page at most once per
+ * turn. All requests of the turn share the page, so that many simultaneous requests for it do not
+ * delay the loop's other connections.
  */
 #include "server/http/rest_call.h"
 #include "server/http/rest_loop.h"

@@ -10,8 +10,8 @@
 
 enum { MAX_FILE = 1 << 20 };
 
-/* Reads a complete PEM file with a `what` and appends a NUL. An empty path leaves *out unchanged.
- */
+/* Reads a complete PEM file and appends a NUL. `what` is the kind of PEM block that the file must
+ * contain. An empty path leaves *out unchanged. */
 static enum rt_status read_file(const char *flag, const char *path, const char *what, char **out,
                                 struct rt_error *err)
 {

@@ -17,8 +17,8 @@ enum {
     /* A body is read directly into libmicrohttpd's buffer if at least PAST_BYTES bytes of it are
      * left. */
     PAST_BYTES = 16 << 10,
-    /* maximum number of bytes read after a refused request; unread bytes would reset the
-     * connection */
+    /* maximum number of bytes that are read and dropped after a refused request, because unread
+     * bytes would reset the connection */
     DRAINED_BYTES = 1 << 20,
 };
 
