@@ -64,17 +64,19 @@ struct srv_load {
     void *owner;
     const char *model; /* the model's name; must outlive the load */
     int64_t version;
-    char *dir;                     /* path of the version's directory, freed by free() */
+    char *dir;                     /* path of the version's directory, allocated by malloc */
     enum srv_maybe bf16;           /* whether the model's own configuration sets precision bf16 */
     struct srv_fingerprint before; /* fingerprint of the directory when it was found stable */
-    /* set by the manager, which knows the reason, to end the load early with RT_CANCELLED */
+    /* set by the manager to end the load early with RT_CANCELLED; the manager itself reports the
+     * reason */
     _Atomic bool cancelled;
     /* ---- set by the loader ---- */
     enum rt_status status;
     struct rt_error err;
     bool left_place; /* whether the load has given up its slot to another load */
     bool changed;    /* whether `status` is RT_ABORTED because the files changed during the load */
-    struct srv_fingerprint after; /* fingerprint of the directory after the load, if `changed` */
+    /* fingerprint of the directory after the load; set only if `changed` is true */
+    struct srv_fingerprint after;
     /* whether `status` is RT_RESOURCE_EXHAUSTED because the load was refused before any weights
      * were read */
     bool over_memory_limit;

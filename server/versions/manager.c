@@ -174,12 +174,12 @@ static void look_at_bursts(struct srv_manager *m)
 }
 
 /*
- * Counts closed connections. The memory of closed connections stays scattered in the heap, about 29
- * KB for each, so the heap is trimmed after many of them. Only gRPC's core knows when its
- * connections close, so the number is computed as the accepted connections minus the growth of the
- * open ones. A burst of calls on one connection leaves as much memory behind, so freed calls count
- * too. When no connections are left, the calls freed last are counted once more; then counting
- * pauses until a new connection exists.
+ * Counts closed connections. Each closed connection leaves about 29 KB of freed memory scattered in
+ * the heap, so the heap is trimmed after many connections have closed. Only gRPC's core knows when
+ * its connections close, so their number is computed as the number of accepted connections minus
+ * the increase in the number of open ones. A burst of calls on one connection leaves a similar
+ * amount of freed memory, so freed calls are counted too. When no connections are left, the calls
+ * freed last are counted once more; then counting pauses until a new connection exists.
  */
 static void count_closed(struct srv_manager *m, int64_t now)
 {
@@ -190,7 +190,7 @@ static void count_closed(struct srv_manager *m, int64_t now)
     int n_open = srv_sockets(NULL, INT32_MAX) - m->n_inherited;
 
     if (n_open + m->n_inherited < 0)
-        return; /* counting the sockets failed, so no connection is counted as closed */
+        return; /* the sockets could not be counted, so no connection is counted as closed */
     n_open = n_open > 0 ? n_open : 0;
     int64_t closed = n_accepted - m->n_accepted - (n_open - m->n_open);
     m->n_closed += closed > 0 ? closed : 0;
@@ -282,8 +282,8 @@ static void serve(struct srv_manager *m)
 
 static void unload_everything(struct srv_manager *m)
 {
-    /* interval between attempts while memory is short; the server cannot stop until an empty map is
-     * published */
+    /* Interval between attempts while memory is short. They are repeated because the server cannot
+     * stop until an empty map is published. */
     const useconds_t pause_us = AGAIN_MS * 1000;
     if (m->reload) {
         struct rt_error err = {0};

@@ -126,7 +126,7 @@ static enum rt_status change_config(struct srv_manager *m, struct srv_config *co
         return st;
     srv_mgr_log_config(config);
     srv_mgr_take_configs(m, config, NULL);
-    /* a new map must be published, because the serving map contains the part of the
+    /* a new map must be published, because the serving map contains those parts of the
      * configuration that requests need */
     srv_mgr_publish(m, NULL, NULL);
     return RT_OK;
@@ -199,9 +199,9 @@ void srv_mgr_end_reload(struct srv_reload *r, enum rt_status status, const struc
     free_reload(r);
 }
 
-/* Names in `err`, with RT_OK, the models that serve although there is a problem with their base
- * path. TensorFlow Serving's reload succeeds as well when a model's new base path does not exist.
- */
+/* Lists in `err`, with the status RT_OK, the models that continue to serve although there is a
+ * problem with their base path. TensorFlow Serving's reload also succeeds when a model's new base
+ * path does not exist. */
 static void name_troubled(const struct srv_manager *m, struct rt_error *err)
 {
     struct srv_unavailable list = {0};

@@ -35,11 +35,11 @@ enum {
     LOOK_SHARE_NEW = 10,
     LOOK_SHARE = 100,
     LOOK_MAX_S = 60, /* maximum time between two listings of a version's directory */
-    /* time after which log and status report that a version's files are still changing */
+    /* time after which the log and the status report that a version's files are still changing */
     UNREST_LOG_S = 5,
-    /* Number of loads in a row that end because the files changed before the version fails. After
-     * each of them the manager does not look at the files for a pause, which doubles from
-     * CHANGED_PAUSE_MS to CHANGED_PAUSE_MAX_MS. */
+    /* Number of loads that end because the files changed, without a successful load in between,
+     * after which the version fails. After each of these loads the manager pauses before it
+     * examines the files again; the pause doubles from CHANGED_PAUSE_MS to CHANGED_PAUSE_MAX_MS. */
     CHANGED_LOADS_MAX = 4,
     CHANGED_PAUSE_MS = 500,
     CHANGED_PAUSE_MAX_MS = 60000,
@@ -72,8 +72,9 @@ struct srv_grace {
     struct srv_retirement retirements[];
 };
 
-/* A reload request, which exists from its arrival until its new models are settled. It owns
- * copies of the models' names, because the config may be replaced in the meantime. */
+/* A reload request, which exists from its arrival until all its new models are settled
+ * (srv_mgr_settled). It owns copies of the models' names, because the config may be replaced in the
+ * meantime. */
 struct srv_reload {
     struct srv_reload *next;
     /* The requested configuration; NULL once the manager has taken ownership of it. */
@@ -120,14 +121,15 @@ struct srv_manager {
     /* the current configuration; `base` comes from the flags, the config file or a reload, and
      * `folder` from --models */
     struct srv_config *base, *folder;
-    struct srv_reload *reload; /* the reload in progress, whose new models are not settled yet */
+    /* the reload in progress, until all its new models are settled (srv_mgr_settled) */
+    struct srv_reload *reload;
     const struct srv_published *published;
     struct srv_version *by_slot[SRV_MAX_VERSIONS];
     int n_loading, n_graces, n_freeing;
     int64_t next_poll, next_config, next_trim;
     /* Time at which to repeat a step that ran out of memory. Until then the table of models and the
      * published map may lag behind the configuration and the loaded versions. RT_NEVER means that
-     * nothing lags. */
+     * no step must be repeated. */
     int64_t again_at;
     bool trim_pending;
     /* time of the next count, number of connections accepted at the last count, and number of
@@ -137,9 +139,9 @@ struct srv_manager {
      * inherited */
     int n_open, n_inherited;
     int64_t n_calls_freed; /* value of the server's n_calls_freed when the heap was last trimmed */
-    size_t n_bursts;       /* value of rt_heap_bursts() at the last check */
-    /* whether n_bursts had grown at the last check; the heap is trimmed at the first check that
-     * finds it unchanged */
+    size_t n_bursts;       /* value that rt_heap_bursts() returned at the last check */
+    /* whether n_bursts had increased at the last check; the heap is trimmed at the first check that
+     * finds n_bursts unchanged */
     bool bursts_wait;
     char *folder_trouble, *config_trouble;
 };

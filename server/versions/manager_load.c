@@ -81,10 +81,10 @@ static void load_again(struct srv_manager *m, struct srv_managed *model,
     e->retry_at = rt_now_ns() + SECOND / 2;
 }
 
-/* Ends a load during which the version's files changed. The first times, the version is loaded
- * again when its files have come to rest. A version whose files change during each load fails: its
- * init op or warm-up may write there, and would do so again. The failed version is tried again when
- * its files change once more. */
+/* Ends a load during which the version's files changed. The version is loaded again when its files
+ * have stopped changing. After CHANGED_LOADS_MAX such loads without a successful one it fails,
+ * because its init op or warm-up may write to the directory and would do so again. The failed
+ * version is tried again when its files change once more. */
 static void load_changed(struct srv_manager *m, struct srv_managed *model,
                          struct srv_managed_version *e, struct srv_load *load)
 {

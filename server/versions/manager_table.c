@@ -25,8 +25,8 @@ void srv_mgr_wake(struct srv_manager *m)
 }
 
 /* Returns a copy of a text, which the caller must free(), or NULL if memory runs out. The copy is
- * valid UTF-8, because texts of models' files become strings of JSON and protobuf, which clients
- * refuse to read otherwise. */
+ * valid UTF-8, because texts from a model's files become JSON and protobuf strings, and clients
+ * reject strings that are not valid UTF-8. */
 static char *copy_as_utf8(const char *text)
 {
     struct rt_bytes copy;
@@ -255,7 +255,7 @@ void srv_mgr_forget_gone_models(struct srv_manager *m)
         struct srv_managed *model = m->models[i];
         if (is_gone(model) && ++n_gone > MAX_GONE_MODELS)
             continue;
-        /* the removed models are moved behind those that are kept */
+        /* the removed models are moved after those that are kept */
         m->models[i] = m->models[n_kept];
         m->models[n_kept++] = model;
     }

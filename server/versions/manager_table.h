@@ -48,7 +48,8 @@ struct srv_managed_version {
     int n_changed;
     int64_t retry_at;
     struct srv_load *load; /* the running load while the state is LOADING, otherwise NULL */
-    /* in the state UNLOADING: time at which the requests that are left are ended; RT_NEVER: none */
+    /* in the state UNLOADING, the time at which the remaining requests are ended, or RT_NEVER if
+     * they are not ended */
     int64_t end_at;
     /* set in the state LOADING once the version is loaded; the next serving map makes the version
      * AVAILABLE */
@@ -65,9 +66,9 @@ struct srv_managed {
     bool is_initial;
     int64_t since; /* time when the model was added to the table */
     bool empty_logged;
-    /* The problem with the base path that was logged last; NULL: none. It is logged only once, and
-     * the status shows it with the versions that serve in spite of it. The manager's thread writes
-     * it under the lock. */
+    /* The problem with the base path that was logged last, or NULL if there is none. Each problem
+     * is logged only once. The status shows it with the versions that continue to serve in spite of
+     * it. The manager's thread writes this member under the lock. */
     char *trouble;
     int watch; /* inotify watch descriptor of the base path, or -1 if there is no watch */
 };
@@ -90,7 +91,7 @@ void srv_mgr_wake(struct srv_manager *m);
 void srv_mgr_log_once(struct srv_manager *m, char **last, const char *text);
 const char *srv_mgr_state_text(const struct srv_managed_version *e);
 /* Changes a version's state as policy.h's table allows, or replaces the reason of the state START
- * or END. The reason of START says why the version is not loaded yet. */
+ * or END. In the state START the reason states why the version is not loaded yet. */
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text);
 struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n);

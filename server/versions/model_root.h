@@ -1,7 +1,7 @@
 /*
  * --model_root is the directory that must contain every path named in a reload request, that is,
  * base paths and the prefixes of request logs. The rule does not apply to the operator's own files
- * and flags, because a user who may write those has more rights anyway.
+ * and flags, because a user who may write those already has more rights.
  *
  * Symlinks are resolved before the comparison, so that none leads out of the root. For a path that
  * does not exist yet, its existing part is compared; a user who may write below the root can later

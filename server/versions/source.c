@@ -145,8 +145,8 @@ struct walk {
     struct rt_error *err;
 };
 
-/* Returns a file's time in nanoseconds, saturated, because a timestamp may exceed the range of
- * int64_t. */
+/* Returns a file's timestamp in nanoseconds. The value is saturated, because a timestamp may exceed
+ * the range of int64_t. */
 static int64_t time_ns(struct timespec t)
 {
     return rt_add_saturated(rt_mul_saturated(t.tv_sec, 1000000000), t.tv_nsec);
@@ -224,9 +224,9 @@ static enum rt_status list(struct walk *w, const char *path, int depth, struct n
 /*
  * Reads the status of `path`, following symlinks. Returns false and sets errno on failure; ENOENT
  * means that the path has disappeared. *descends is set if `path` is a directory whose entries must
- * be read. The entries of a linked directory are not read: a target inside the version is reached
- * by its own path (Kubernetes' ..data symlink points to a directory beside it, and a new target has
- * another inode), and a target outside or above the version does not belong to it.
+ * be read. The entries of a linked directory are not read, because a target inside the version is
+ * reached by its own path (Kubernetes' ..data symlink points to a directory beside it, and a new
+ * target has another inode), and a target outside or above the version does not belong to it.
  */
 static bool look(const char *path, int depth, struct stat *s, bool *descends)
 {
@@ -235,8 +235,8 @@ static bool look(const char *path, int depth, struct stat *s, bool *descends)
     if (depth ? lstat(path, s) : stat(path, s))
         return false;
     bool is_link = S_ISLNK(s->st_mode);
-    /* For a dangling symlink, the symlink's own status counts; most dangling symlinks do not matter
-     * to the model. */
+    /* A dangling symlink has the status of the symlink itself. Most dangling symlinks do not affect
+     * the model. */
     if (is_link && stat(path, &target) == 0)
         *s = target;
     *descends = !is_link && S_ISDIR(s->st_mode);

@@ -13,7 +13,7 @@
 #include "runtime/base/span.h"
 #include "runtime/base/status.h"
 
-enum srv_state { /* values as in TensorFlow Serving's API */
+enum srv_state { /* the values are those of TensorFlow Serving's API */
                  SRV_STATE_UNKNOWN = 0,
                  SRV_START = 10,
                  SRV_LOADING = 20,
@@ -28,8 +28,8 @@ struct srv_version_status {
     int64_t version;
     enum srv_state state;
     enum rt_status code;
-    /* error text; with RT_OK "", or the problem with the model's base path in spite of which the
-     * version serves */
+    /* error text; with RT_OK it is "", or it describes a problem with the model's base path in
+     * spite of which the version serves */
     const char *message;
 };
 
