@@ -23,7 +23,7 @@ struct srv_feed_key { /* the data type and shape of one feed, which all jobs of 
 /* Queue of the waiting batches of one callable. Signatures with the same callable share it. */
 struct srv_call_queue {
     struct srv_core_queue core;
-    struct srv_call_queue *next; /* next callable's queue of the same model queue */
+    struct srv_call_queue *next; /* next of the queues that belong to the same model queue */
     const struct rt_callable *call;
     bool rowwise;
     /* an output did not have one row per input row, or the callable is no longer row-wise */

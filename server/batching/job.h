@@ -3,8 +3,8 @@
  * output tensors.
  *
  * Owner: the transport that created the job; between srv_job_submit and the call of `done` the
- * scheduler owns it. Everything that a job points to lives in its arena or holds a reference of its
- * own.
+ * scheduler owns it. Everything that a job points to lives in its arena, or the job holds a
+ * reference to it.
  */
 #ifndef SRV_JOB_H
 #define SRV_JOB_H
@@ -52,8 +52,8 @@ struct srv_job {
     /* trace of the run, or NULL; a job with a trace is never merged */
     struct rt_trace *trace;
 
-    int64_t deadline_ns; /* CLOCK_MONOTONIC; RT_NEVER: none */
-    /* whether deadline_ns is that of --default_deadline_seconds, set by srv_job_submit */
+    int64_t deadline_ns; /* on CLOCK_MONOTONIC; RT_NEVER means no deadline */
+    /* whether srv_job_submit has set deadline_ns to the default of --default_deadline_seconds */
     bool has_default_deadline;
     _Atomic bool cancelled; /* the client has disconnected, so the job must not be started */
     /* the request that this sub-request is part of (sub_requests.h), or NULL if the job is not a

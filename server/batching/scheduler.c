@@ -25,7 +25,8 @@ enum {
     TOTAL_FACTOR = 4,
     /* The spare worker takes a small batch if no worker has taken any batch for SPARE_AFTER_NS. */
     SPARE_AFTER_NS = 20000000,
-    /* if no worker has taken a batch for this long, a few models may hold all workers for good */
+    /* Time after which workers count as stalled if none of them has taken a batch. A few models may
+     * then occupy all workers indefinitely. */
     STALLED_AFTER_NS = 1000000000,
     MAX_COMPILED_SIZES = 32,
     RUNS_BEFORE_LARGER = 256,
@@ -65,7 +66,8 @@ static struct srv_job *job_of(struct srv_core_job *j)
 
 /* ---- responses: never under the lock ---- */
 
-/* Tells a client that set no deadline which one has passed. */
+/* If the deadline that has passed was set by --default_deadline_seconds and not by the client,
+ * replaces the error text with one that names the flag. */
 static void name_default_deadline(struct srv_job *job)
 {
     const double seconds = (double)job->io_loop->server->options.default_deadline_ms / 1000;
@@ -299,10 +301,11 @@ static void *work(void *arg)
 }
 
 /*
- * Thread of the spare worker, which runs batches only while no worker takes any: small ones after
- * SPARE_AFTER_NS, and after STALLED_AFTER_NS any of a model that runs none. Without it, small
- * requests would wait for seconds while large requests or slow models occupy all workers, and a
- * model whose runs never end could keep all others from running.
+ * Thread of the spare worker, which runs batches only while no worker takes any. After
+ * SPARE_AFTER_NS it runs small batches, and after STALLED_AFTER_NS any batch of a model queue that
+ * has no running batch. Without the spare worker, small requests would wait for seconds while large
+ * requests or slow models occupy all workers, and a model whose runs never end could keep all
+ * others from running.
  */
 static void *work_spare(void *arg)
 {

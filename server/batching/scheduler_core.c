@@ -279,8 +279,8 @@ static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *
     return later(oldest, p->timeout_ns);
 }
 
-/* Which buckets a worker may take: all; only small ones, whose runs are short; or small ones and
- * those of model queues that have no running batch. */
+/* The buckets that a worker may take. SMALL selects only small buckets, whose runs are short.
+ * SMALL_OR_IDLE also selects the buckets of model queues that have no running batch. */
 enum choice { ALL, SMALL, SMALL_OR_IDLE };
 
 static bool may_take(const struct srv_core_bucket *b, enum choice which)
@@ -468,7 +468,7 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
                            int n_workers, int64_t max_ns, struct srv_core_batch *out)
 {
-    /* minimum number of measured runs; the first runs of a shape do not represent its cost */
+    /* minimum number of measured runs, because the first runs of a shape are not representative */
     enum { ENOUGH_RUNS = 3 };
     struct srv_core_model_queue *l = b->model_queue;
 

@@ -74,7 +74,7 @@ struct srv_core_bucket {
     struct srv_core_bucket *next; /* next bucket of the same model queue */
     struct srv_core_job *head, *tail;
     int64_t n_rows; /* total number of rows of the queued jobs */
-    /* number of batches that the queued jobs will form, and the rows in the last of them */
+    /* number of batches that the queued jobs will form, and number of rows in the last of them */
     int64_t n_batches, open_rows;
     int n_jobs, running;
     bool merges;   /* whether jobs of this bucket may run together */
@@ -166,7 +166,7 @@ struct srv_core_batch {
  */
 bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv_core_batch *out,
                    struct srv_core_job **expired);
-/* Like srv_core_next, but for the spare worker, which settings.max_running does not limit: takes
+/* Like srv_core_next, but for the spare worker, to which settings.max_running does not apply. Takes
  * only small buckets whose runs are known to be short. If `is_stalled`, also takes the buckets of
  * model queues that have no running batch. */
 bool srv_core_next_spare(struct srv_core *c, int64_t now, bool is_stalled,

@@ -1,7 +1,7 @@
 /*
- * The program's commands other than serve: inspect, run and check-config work without a server, and
- * health queries the server on this machine. Each command reads its own arguments (argv[0] is the
- * command's name), prints, and returns the process's exit status.
+ * The program's commands other than `serve`. The commands `inspect`, `run` and `check-config` work
+ * without a server, and `health` queries the server on this machine. Each command reads its own
+ * arguments (argv[0] is the command's name), prints, and returns the process's exit status.
  */
 #ifndef SRV_COMMAND_H
 #define SRV_COMMAND_H

@@ -45,8 +45,8 @@ static bool take_tls(bool *tls, const char *name, const char *arg, const char *n
     return value != NULL;
 }
 
-/* Parses one argument of a server's or of this command's command line. `next` is the argument
- * behind it, or NULL if values stand behind a "=" only. Returns whether the argument was used. */
+/* Parses one argument of the command line of a server or of this command. `next` is the argument
+ * after it, or NULL if a value can only follow "=". Returns whether the argument was used. */
 static bool take(struct srv_health_ports *p, const char *arg, const char *next)
 {
     return take_port(&p->rest, "--rest_api_port", arg, next) ||

@@ -127,7 +127,7 @@ static struct counts count(const struct plan_report *t)
         const enum rt_where where = d->n_out ? d->out[0].where : RT_WHERE_UNKNOWN;
         if (d->is_step)
             c.steps++;
-        /* a feed at a depth greater than 0 belongs to a branch or a loop */
+        /* a feed at a depth greater than 0 is an input of a branch or a loop, not of the plan */
         else if (where == RT_WHERE_FEED && d->depth == 0)
             c.inputs++;
         else if (where == RT_WHERE_CONSTANT)

@@ -457,7 +457,7 @@ static void put_random(void *data, enum rt_dtype t, int64_t n, bool ones, uint64
         case RT_F64:
             ((double *)data)[i] = real;
             break;
-        case RT_BF16: /* powers of two between 1/8 and 1, chosen at random */
+        case RT_BF16: /* each value is a random power of two from 1/8 to 1 */
             ((uint16_t *)data)[i] = ones ? 0x3f80 : (uint16_t)(0x3e00 + (random % 4 << 7));
             break;
         case RT_F16:

@@ -33,8 +33,7 @@ struct row {
     size_t offset;
     /* default value if the program is called as tensorflow_model_server */
     const char *as_tensorflow;
-    /* default value if the program is called as slipway serve, or NULL if the default is the
-     * same */
+    /* default value if called as `slipway serve`, or NULL if the default is the same */
     const char *own;
     /* range of the value of an INTEGER or BYTES flag, and of a SECONDS flag in milliseconds */
     int64_t min, max;

@@ -56,7 +56,7 @@ struct srv_options {
     /* directory that must contain reloaded models; "" allows any directory */
     const char *model_root;
     bool enable_grpc_reflection;
-    /* address to which the ports are bound; the default is 127.0.0.1 if called as slipway serve */
+    /* address to which the ports are bound; 127.0.0.1 by default if called as `slipway serve` */
     const char *bind_address;
     int64_t max_body_bytes; /* maximum size of a request body, 256 MiB by default */
     int64_t max_bytes_in_flight;
@@ -67,13 +67,13 @@ struct srv_options {
     int64_t max_batch_rows;
     /* time limit for running a job inline, 40 by default; 0 means that no job runs inline */
     int64_t inline_max_us;
-    int64_t num_workers;      /* number of workers; 0: one per usable core */
-    int64_t cores_per_run;    /* 0: as num_workers */
-    int64_t num_rest_threads; /* number of REST threads; 0: one per four cores, but at least one */
-    int64_t num_grpc_threads; /* number of gRPC threads; 0: one per four cores, but at least one */
-    int64_t default_deadline_ms; /* value of --default_deadline_seconds; 0: none */
+    int64_t num_workers;      /* number of workers; 0 means one per usable core */
+    int64_t cores_per_run;    /* 0 means num_workers */
+    int64_t num_rest_threads; /* number of REST threads; 0 means one per four cores, at least one */
+    int64_t num_grpc_threads; /* number of gRPC threads; 0 means one per four cores, at least one */
+    int64_t default_deadline_ms; /* value of --default_deadline_seconds; 0 means no deadline */
     int64_t drain_timeout_ms;    /* value of --drain_timeout, which is given in seconds */
-    /* delay before the drain; -1: 5 s if the server is process 1, otherwise 0 */
+    /* delay before the drain; -1 means 5 s if the server is process 1, and otherwise 0 */
     int64_t drain_delay_ms;
     /* time in seconds to wait for a missing model at startup, if called as
      * tensorflow_model_server */
@@ -112,8 +112,8 @@ struct srv_options {
     /* the batching parameters in platform_config_file, or NULL */
     const struct srv_batching *platform_batching;
 
-    /* The last value given for each flag, in the order of the flag table, or NULL if it was not
-     * given. */
+    /* The last value given for each flag, in the order of the flag table; NULL for a flag that was
+     * not given. */
     const char *given[SRV_MAX_FLAGS];
 };
 
@@ -123,13 +123,13 @@ enum srv_parse { SRV_PARSE_RUN, SRV_PARSE_EXIT_0, SRV_PARSE_EXIT_USAGE };
  * Sets the defaults, which depend on as_tensorflow, and then parses argv[1..].
  *
  * If as_tensorflow is set, arguments are parsed as by tensorflow_model_server. A value must follow
- * "="; a boolean is --name, --name=true or --name=false. A bad value is reported, the other flags
- * are still parsed, and then the usage is printed and the program exits. The program also exits if
- * the first unknown argument is --help. Any other unknown argument is reported with the usage, and
- * the server starts unless --strict_flags is set.
+ * "="; a boolean is --name, --name=true or --name=false. After a bad value has been reported, the
+ * other flags are still parsed. The program then prints the usage and exits. The program also exits
+ * if the first unknown argument is --help. Any other unknown argument is reported with the usage,
+ * and the server starts unless --strict_flags is set.
  *
- * Otherwise "--name value" is accepted too, and the program exits when it finds the first bad
- * value.
+ * If as_tensorflow is not set, "--name value" is accepted too, and the program exits when it finds
+ * the first bad value.
  */
 enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
                                  const char *const *argv, FILE *out);

@@ -15,7 +15,8 @@
  *   write     writes the response message
  *   clear     frees the tensors
  *
- * Codes and texts are TensorFlow Serving's; where gRPC and REST differ, `entry` decides.
+ * Codes and texts are TensorFlow Serving's. Where those of gRPC and REST differ, `entry` selects
+ * between them.
  */
 #ifndef SRV_INFERENCE_H
 #define SRV_INFERENCE_H
@@ -85,8 +86,8 @@ enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span n
 
 enum rt_status srv_inference_resolve(struct srv_inference *inf, struct rt_error *err);
 
-/* Fills the feeds, which may use at most `budget` bytes of memory (otherwise fails with
- * RESOURCE_EXHAUSTED). *bytes receives the number of bytes used. */
+/* Fills the feeds. Fails with RESOURCE_EXHAUSTED if they need more than `budget` bytes of memory.
+ * *bytes receives the number of bytes used. */
 enum rt_status srv_inference_bind(struct srv_inference *inf, size_t budget, size_t *bytes,
                                   struct rt_error *err);
 size_t srv_inference_feed_bytes(const struct srv_inference *inf);
