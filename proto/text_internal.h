@@ -24,8 +24,8 @@ struct pb_text_parser {
     const char *closed; /* the bracket that closed the most recent type name */
 };
 
-/* Records in x->places that a message of type d begins at `at`, if d is the type whose positions
- * are wanted. */
+/* Records in x->places that a message of type d begins at `at`, if the caller requested the
+ * positions of messages of this type. */
 void pb_text_keep_place(struct pb_text_parser *x, const ProtobufCMessageDescriptor *d,
                         const char *at);
 /* Fails with INVALID_ARGUMENT and an error text that begins with the line and column of `at`:

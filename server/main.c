@@ -14,7 +14,7 @@
 #include "server/config/entrypoint.h"
 #include "server/server.h"
 
-/* The status of a server that does not start, by which TensorFlow Serving's scripts know it: -1. */
+/* The exit status -1 of a server that does not start. Scripts for TensorFlow Serving expect it. */
 enum { EXIT_NOT_STARTED = 255 };
 
 static int serve(bool as_tensorflow, int argc, const char *const *argv,

@@ -76,8 +76,8 @@ struct stop {
 };
 
 /* Returns whether a second signal, which ends the process immediately, was received within
- * `wait_ms`. SIGHUP is ignored, because the config file is no longer read, and so are signals
- * shortly after the first, because tools such as timeout(1) signal the process and then its
+ * `wait_ms`. SIGHUP is ignored, because the config file is no longer read. Signals shortly after
+ * the first one are ignored too, because tools such as timeout(1) signal the process and then its
  * group. */
 static bool wait_second(const struct stop *stop, int wait_ms)
 {

@@ -7,15 +7,15 @@ static const char begin[] = "-----BEGIN ", end[] = "-----END ", dashes[] = "----
 
 enum { MAX_LABEL = 64 };
 
-/* A block "-----BEGIN LABEL-----". */
+/* A PEM block, which begins with the line "-----BEGIN LABEL-----". */
 struct block {
     const char *label;
     int n_label;
-    const char *body; /* the text behind the line of the label */
-    bool is_complete; /* whether an end line follows */
+    const char *body; /* the text after the label line */
+    bool is_complete; /* whether an "-----END" line follows */
 };
 
-/* Finds the next block at or behind `at`. Returns false if there is none. */
+/* Finds the next block at or after `at`. Returns false if there is none. */
 static bool next_block(const char *at, struct block *out)
 {
     while ((at = strstr(at, begin))) {
@@ -37,8 +37,8 @@ static bool is_a(const struct block *b, const char *what)
     return (size_t)b->n_label >= n && memcmp(b->label + b->n_label - n, what, n) == 0;
 }
 
-/* Returns whether the key in the block can be read only with a passphrase, as PKCS #8 says in the
- * label and the older format in a header. */
+/* Returns whether the key in the block can be read only with a passphrase. PKCS #8 states this in
+ * the label, and the older format states it in a header. */
 static bool is_encrypted(const struct block *b)
 {
     static const char label[] = "ENCRYPTED ", header[] = "Proc-Type: 4,ENCRYPTED";

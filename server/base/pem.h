@@ -2,16 +2,16 @@
  * Checks the texts of certificates and keys before a TLS library reads them, so that an error names
  * the flag and says what the text holds instead. Error texts never show contents.
  *
- * Threads: pure functions, any thread.
+ * Threads: the functions are pure, so any thread may call them.
  */
 #ifndef SRV_PEM_H
 #define SRV_PEM_H
 
 #include "runtime/base/status.h"
 
-/* Checks that the text contains a complete PEM block "-----BEGIN ... `what`-----", for example
- * "CERTIFICATE" or "PRIVATE KEY", which is not encrypted. `name` names the text in errors, for
- * example "--rest_tls_key_file=server.key". */
+/* Checks that the text contains a complete, unencrypted PEM block "-----BEGIN ... `what`-----",
+ * where `what` is, for example, "CERTIFICATE" or "PRIVATE KEY". `name` names the text in errors,
+ * for example "--rest_tls_key_file=server.key". */
 enum rt_status srv_pem_check(const char *text, const char *what, const char *name,
                              struct rt_error *err);
 

@@ -61,10 +61,10 @@ struct srv_map {
 const struct srv_map_model *srv_map_model(const struct srv_map *map, struct rt_span name);
 /*
  * Finds the version that `spec` names. Errors have TensorFlow Serving's texts: "Servable not found
- * for request: Latest(m)" / "Specific(m, 5)" (NOT_FOUND), "Unrecognized servable version label: L"
- * (INVALID_ARGUMENT). The version is returned without a handle: the caller must call srv_hold in
- * the same turn. Both inference and metadata requests use this function; srv_inference_find is used
- * only by inference.
+ * for request: Latest(m)" or "Servable not found for request: Specific(m, 5)" with NOT_FOUND, and
+ * "Unrecognized servable version label: L" with INVALID_ARGUMENT. The version is returned without a
+ * handle, so the caller must call srv_hold in the same turn. Both inference and metadata requests
+ * use this function; srv_inference_find is used only by inference.
  */
 enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_spec *spec,
                             struct srv_version **out, struct rt_error *err);

@@ -21,9 +21,9 @@ bool srv_socket_has_unread(int fd);
 bool srv_socket_acked(int fd, uint64_t *bytes);
 /* Returns RLIMIT_NOFILE. */
 int srv_files_limit(void);
-/* Returns how many of `n` file descriptors may be used for connections. The others are reserved:
- * 64, or half of n if n is small. For REST connections `n` is the process's limit, so that models
- * can be loaded regardless of how many clients are connected. gRPC itself does not limit its
+/* Returns how many of `n` file descriptors may be used for connections. The others (64, or half of
+ * n if n is small) are reserved, so that models can be loaded regardless of how many clients are
+ * connected. For REST connections `n` is the process's limit. gRPC itself does not limit its
  * connections; for them `n` is the number of descriptors that REST may use. */
 int srv_files_left(int n);
 /* Writes the peer's address in gRPC's format: "ipv4:ADDRESS:PORT", "ipv6:[ADDRESS]:PORT" or

@@ -37,8 +37,8 @@ enum srv_json_type {
 
 struct srv_json_doc {
     struct srv_json top;
-    /* Each of these is the value of the first member of the object `top` that has the key of the
-     * same name. Its p is NULL if the key does not occur. */
+    /* Each of these members holds the value of the key of the same name in the object `top`. If the
+     * key occurs more than once, its first value is used; if it does not occur, p is NULL. */
     struct srv_json signature_name, instances, inputs, examples, context;
     int64_t n_instances; /* number of elements of `instances`, if it is an array */
 };
@@ -103,9 +103,9 @@ void srv_json_quote(struct rt_bytes *out, const void *s, size_t n);
 /* Appends n bytes as a quoted base64 string. */
 void srv_json_base64(struct rt_bytes *out, const void *s, size_t n);
 
-/* Like srv_json_quote and srv_json_base64, for strings of tensors, of any length: `out` fails when
- * `cancellation` reports that the response is cancelled. Bytes that are not UTF-8 are kept, as by
- * TensorFlow Serving. */
+/* Like srv_json_quote and srv_json_base64, but for strings of tensors, which may have any length.
+ * `out` fails when `cancellation` reports that the response is cancelled. Bytes that are not UTF-8
+ * are kept, as by TensorFlow Serving. */
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
                          struct srv_cancellation *cancellation);
 void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n,

@@ -197,7 +197,7 @@ static bool check_number(struct check *c)
     return true;
 }
 
-/* A stack of the open containers with one bit for each container, which is 1 for an object. The
+/* A stack with one bit for each open container. The bit is 1 for an object and 0 for an array. The
  * stack grows with the depth of nesting, which cannot exceed the length of the text. */
 struct nest {
     uint64_t few[8], *bits;

@@ -104,7 +104,7 @@ static double divide_by_ten(uint64_t w, int k)
 {
     int lw = __builtin_clzll(w), ld = __builtin_clzll(five[k]);
     uint64_t top = w << lw, den = five[k] << ld;
-    /* the upper half of `num` is below `den`, so the quotient fits 64 bits */
+    /* the upper half of `num` is below `den`, so the quotient fits in 64 bits */
     wide num = (wide)top << 63;
     uint64_t q = (uint64_t)(num / den);
     bool sticky = (uint64_t)(num - (wide)q * den) != 0;
@@ -469,7 +469,7 @@ static bool scaled(uint64_t m, int e, int p, uint64_t *out)
             return true;
         }
         if (shift < -127) {
-            *out = 0; /* num has fewer than 127 bits, so it rounds to 0 */
+            *out = 0; /* num is below `2^127`, so the value rounds to 0 */
             return true;
         }
         wide q = num >> -shift, rest = num - (q << -shift), half = (wide)1 << (-shift - 1);
@@ -525,8 +525,8 @@ static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 /*
  * Returns the eight decimal digits of x, which is below `10^8`, as one value per byte, the first
  * digit in the lowest byte. Each step halves the length of the numbers in the word and splits
- * several numbers at once. A quotient by 100 or by 10 is computed as a multiplication by a rounded
- * reciprocal, which is exact for numbers of this size.
+ * several numbers in parallel. A quotient by 100 or by 10 is computed as a multiplication by a
+ * rounded reciprocal, which is exact for numbers of this size.
  */
 static inline uint64_t split_digits(uint64_t x)
 {
@@ -600,7 +600,8 @@ static inline size_t write_digits(char *buffer, uint64_t d, int digits, int k)
 {
     /* The buffer has 24 bytes, because digits_text stores complete words. */
     char text[24];
-    if (k < 0 && k >= -4 && digits <= 9) { /* most floats below 1 are written without a copy */
+    /* most floats below 1 are written directly to `buffer`, without a copy */
+    if (k < 0 && k >= -4 && digits <= 9) {
         const size_t lead = (size_t)(1 - k);
         memcpy(buffer, "0.000", 6);
         return lead + digits_text(buffer + lead, d, digits);

@@ -209,7 +209,7 @@ static size_t whole_characters(const char *p, size_t n)
 
 const char *srv_json_show(char *text, size_t capacity, struct srv_json v)
 {
-    enum { LOOK = 16384 }; /* maximum number of bytes read if the value is large */
+    enum { LOOK = 16384 }; /* maximum number of bytes of the value that are read */
     struct rt_bytes out;
     rt_bytes_init(&out, capacity - 1);
     if (v.end - v.p > LOOK)

@@ -1,6 +1,5 @@
 /*
- * The counters behind metrics.h, shared by metrics.c, which increments them, and the pages, which
- * print them.
+ * The counters behind metrics.h, which metrics.c increments and the metrics pages print.
  *
  * Threads: a cell has one writer, a network thread or a worker, and any number of readers. Cells
  * marked "guarded" have any number of writers, under srv_metrics.mu.
@@ -100,7 +99,7 @@ struct srv_model_metrics {
 };
 
 struct srv_path_metrics { /* counters of one version's directory; guarded by srv_metrics.mu */
-    char *path;           /* path of the directory, freed by free() */
+    char *path;           /* path of the directory, allocated by malloc */
     /* the model's name if the version's assets contain an ML Metadata UUID, otherwise NULL */
     const char *model;
     uint64_t loads_ok, loads_failed, load_us;
@@ -109,7 +108,7 @@ struct srv_path_metrics { /* counters of one version's directory; guarded by srv
 };
 
 struct srv_stranger {
-    char *name; /* requested model name, freed by free() */
+    char *name; /* requested model name, allocated by malloc */
     uint64_t codes[SRV_N_CODES];
 };
 
@@ -137,8 +136,8 @@ struct srv_metrics {
     /* maps the name of an event to a pointer to its uint64_t counter */
     struct rt_map events;
     struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* unused entries are NULL */
-    /* index in `paths` of the next entry to fill; once all entries are used, the oldest entry,
-     * which is replaced next */
+    /* index in `paths` of the next entry to fill or, once all entries are used, of the oldest
+     * entry, which is replaced next */
     int next_path;
     struct rt_arena *arena;
     /* the lock is held only briefly, because network threads acquire it */
@@ -156,7 +155,7 @@ static inline void srv_count_add(_Atomic uint64_t *c, uint64_t n)
     atomic_store_explicit(c, srv_count_of(c) + n, memory_order_relaxed);
 }
 
-/* Adds the cells of `from` to `to`, which belongs to the caller alone or is guarded. */
+/* Adds the cells of `from` to `to`, which must be guarded or belong to the caller alone. */
 static inline void srv_times_add(struct srv_times *to, const struct srv_times *from)
 {
     for (int i = 0; i < SRV_N_TIMES; i++)

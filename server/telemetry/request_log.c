@@ -302,8 +302,8 @@ static int64_t end_files(struct srv_request_log *l)
     int64_t now = rt_now_ns(), next = RT_NEVER;
 
     rt_mutex_lock(&l->mu);
-    /* New logs are inserted only before the current first log, so the list from it on does not
-     * change. */
+    /* New logs are inserted only before the current first log, so the part of the list that begins
+     * with this log does not change. */
     struct srv_model_log *log = l->models;
     rt_mutex_unlock(&l->mu);
     for (; log; log = log->next) {

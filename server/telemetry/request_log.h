@@ -51,9 +51,9 @@ void srv_request_log_add(const struct srv_inference *inf, struct rt_span respons
  * API. */
 void srv_request_log_write_and_add(const struct srv_inference *inf);
 
-/* Converts a sampling rate to a threshold in units of 2^-32, so that about `threshold / 2^32` of
- * the requests are sampled. A threshold of 0 samples no requests, and 2^32 samples all of them. The
- * function is pure. */
+/* Converts a sampling rate to a threshold in units of `2^-32`, so that about `threshold / 2^32` of
+ * the requests are sampled. A threshold of 0 samples no requests, and `2^32` samples all of them.
+ * The function is pure. */
 uint64_t srv_request_log_threshold(double rate);
 bool srv_request_log_samples(uint64_t threshold, uint64_t seed);
 

@@ -1,5 +1,5 @@
 /*
- * Classify and Regress: checks a signature and its outputs for these APIs, and reads the outputs as
+ * Checks a signature and its outputs for the APIs Classify and Regress, and reads the outputs as
  * classes with scores, or as values. Error texts are TensorFlow Serving's.
  *
  * Threads: the functions are pure, so any thread may call them.

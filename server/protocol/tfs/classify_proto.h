@@ -50,8 +50,8 @@ enum rt_status srv_scoring_write(const struct srv_scoring *s, const struct rt_te
                                  int64_t n, const struct srv_model_echo *echo,
                                  struct srv_growth *growth, unsigned char **out, size_t *n_out,
                                  struct rt_error *err);
-/* Writes a MultiInferenceResponse; `echo` has one entry per scoring, and *out is allocated by
- * malloc. */
+/* Writes a MultiInferenceResponse. `echo` has one entry per element of `s`, and *out is allocated
+ * by malloc. */
 enum rt_status srv_multi_write(const struct srv_scoring *s, int n_scorings,
                                const struct rt_tensor *fetches, int64_t n,
                                const struct srv_model_echo *echo, struct srv_growth *growth,

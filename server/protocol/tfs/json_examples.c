@@ -128,7 +128,8 @@ static enum rt_status add_value(struct feature *f, struct srv_json v, struct rt_
 
 /* ---- an example ---- */
 
-/* Appends an entry to a Features message: the name, and a Feature with f->values. */
+/* Appends an entry to a Features message. The entry consists of the name and a Feature with
+ * f->values. */
 static void put_feature(struct rt_bytes *features, const struct feature *f, const char *name,
                         size_t n_name)
 {

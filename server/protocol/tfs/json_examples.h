@@ -15,8 +15,8 @@
  * Converts the examples to a vector of serialized tf.Examples. The context, if there is one,
  * precedes each example, so that protobuf merges the two. Fails with RESOURCE_EXHAUSTED if more
  * than `max_bytes` bytes are needed. The JSON token of a value determines its kind: a string or b64
- * object is bytes, a boolean or a number without fraction and exponent is int64, any other number
- * is float.
+ * object is bytes, a boolean or a number without fraction and exponent is int64, and any other
+ * number is float.
  */
 enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t max_bytes,
                                         struct rt_tensor *out, struct rt_error *err);

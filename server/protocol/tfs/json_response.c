@@ -32,7 +32,7 @@ static void write_string(const struct response *a, const struct rt_str *s, bool 
     rt_bytes_addc(a->out, '}');
 }
 
-/* Writing a list, or a string without its characters, is counted as writing ITEM bytes of text. */
+/* Cost of a list or a string in addition to that of its contents, in bytes of text. */
 enum { ITEM = 16 };
 
 /* Writes n values of `data`, separated by ", ". Memory is reserved for 256 values at a time. */

@@ -1,6 +1,6 @@
 /*
- * The protobuf messages of Predict: parses a request, reads its tensors into a signature's feeds,
- * and writes the response.
+ * Handles the protobuf messages of Predict: parses a request, reads its tensors into a signature's
+ * feeds, and writes the response.
  *
  * Source: tensorflow_serving/apis/predict.proto.
  * Threads: the functions are pure; parsed data is allocated in the caller's arena.

@@ -71,7 +71,7 @@ static void take_choice(struct rt_span *s, struct parts *out)
     }
 }
 
-/* Matches /v1/models/NAME[/versions/N | /labels/L]:classify|regress|predict. */
+/* Matches `/v1/models/NAME[/versions/N | /labels/L]:classify|regress|predict`. */
 static bool match_post(struct rt_span s, struct parts *out)
 {
     *out = (struct parts){0};
@@ -85,7 +85,7 @@ static bool match_post(struct rt_span s, struct parts *out)
            rt_span_is(out->word, "regress");
 }
 
-/* Matches /v1/models[/NAME][/versions/N | /labels/L][/metadata]; a path that matches with and
+/* Matches `/v1/models[/NAME][/versions/N | /labels/L][/metadata]`. A path that matches with and
  * without NAME is read as having a NAME. */
 static bool match_get(struct rt_span uri, struct parts *out)
 {

@@ -226,7 +226,7 @@ static enum rt_status read_values(struct srv_cursor c, const struct form *form, 
         } else if (f.type == (int)form->type) {
             if (form->type == SRV_VARINT)
                 store_varint(t->data, got, f.value, dtype);
-            else /* the wire and all supported machines are little-endian */
+            else /* the wire format and all supported machines are little-endian */
                 memcpy((char *)t->data + (size_t)got * value_size(dtype, form), &f.value,
                        value_size(dtype, form));
             got++;

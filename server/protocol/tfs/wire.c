@@ -212,7 +212,8 @@ void srv_put_float(struct rt_bytes *out, uint32_t number, float v)
     if (!bits)
         return;
     p = srv_write_tag(p, number, SRV_FIXED32);
-    memcpy(p, &bits, sizeof bits); /* the wire and all supported machines are little-endian */
+    /* the wire format and all supported machines are little-endian */
+    memcpy(p, &bits, sizeof bits);
     rt_bytes_add(out, buffer, (size_t)(p - buffer) + sizeof bits);
 }
 
