@@ -1,6 +1,6 @@
 /*
  * Checks the texts of certificates and keys before a TLS library reads them, so that an error names
- * the flag and says what the text holds instead. Error texts never show contents.
+ * the flag and states what the text contains instead. Error texts never show the contents.
  *
  * Threads: the functions are pure, so any thread may call them.
  */

@@ -237,8 +237,8 @@ static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
 }
 
 /* Result of running a merged batch. NOT_ROW_WISE means that row-wise analysis could not show that
- * the output rows are independent for these shapes, or memory ran out. A later attempt, or one with
- * other shapes, may succeed. */
+ * the output rows are independent for these shapes, or that memory ran out. A later attempt, or one
+ * with other shapes, may succeed. */
 enum outcome { RAN, FAILED, NOT_ROW_WISE, DOES_NOT_FOLLOW_ROWS };
 
 /* Runs the jobs of the batch merged. If the result is FAILED, *err has the reason and no job was

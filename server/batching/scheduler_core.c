@@ -101,7 +101,7 @@ void srv_core_bucket_remove(struct srv_core_bucket *b)
 
 static void activate(struct srv_core *c, struct srv_core_model_queue *l)
 {
-    /* A model queue that was idle must not accumulate a claim to worker time. */
+    /* A model queue must gain no priority from the time in which it was idle. */
     l->virtual_ns = max64(l->virtual_ns, c->virtual_ns);
     l->prev = NULL;
     l->next = c->active;

@@ -85,7 +85,7 @@ struct srv_grpc_loop {
     int unposted[SRV_GRPC_MAX_PORTS + SRV_GRPC_MAX_METHODS];
     int n_unposted;        /* sum of the elements of `unposted` */
     struct srv_link calls; /* the calls of this loop that hold a grpc_call */
-    /* number of large responses in progress, by descriptor (grpc_stall.c) */
+    /* number of large responses in progress, per descriptor (grpc_stall.c) */
     int *n_large, n_large_capacity;
     /* maps a peer's address to `1 + descriptor`, as listed at the time listed_ns; entries may be
      * outdated */
@@ -128,8 +128,8 @@ struct srv_listener {
     bool is_running;
 };
 
-/* A server object of the core and its addresses: ports[0] has --port and --grpc_socket_path. If
- * admin addresses are set, ports[1] has --admin_address and --admin_socket. */
+/* A server object of the core and its addresses: ports[0] serves --port and --grpc_socket_path. If
+ * admin addresses are set, ports[1] serves --admin_address and --admin_socket. */
 struct srv_grpc_port {
     grpc_server *core;
     bool is_admin;
@@ -190,8 +190,8 @@ void srv_stream_close_share(struct srv_call *c);
 /* ---- grpc_stall.c ---- */
 
 int64_t srv_grpc_stall_limit_ns(const struct srv_server *server);
-/* Cuts off the calls whose peer has stalled for the time limit. Called at intervals during a
- * turn. */
+/* Cuts off the calls whose peer has stalled for longer than the time limit. Called at intervals
+ * during a turn. */
 void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
 /* Records what the call waits for from its peer. May be called on any thread, but never on two
  * threads at the same time for the same call. */

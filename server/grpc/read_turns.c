@@ -26,8 +26,9 @@ enum {
     /* Minimum time between the ends of two connections, so that their teardown is spread over
      * time. */
     END_NS = 5000000,
-    PAUSE_NS = 100000000, /* maximum time that passes before at least one pause is ended */
-    TURN_FRAMES = 64,     /* maximum number of frames per turn if there is a crowd */
+    /* time without the end of a pause after which the oldest pause is ended */
+    PAUSE_NS = 100000000,
+    TURN_FRAMES = 64, /* maximum number of frames per turn if there is a crowd */
     /* maximum number of bytes if is_heavy, per read and, if there is a crowd, also per turn */
     TURN_BYTES = 8192,
     ALONE = 4, /* factor by which turns are longer while there is no crowd */

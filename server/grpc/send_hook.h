@@ -1,5 +1,5 @@
 /*
- * Counts the bytes that sendmsg writes, by descriptor. gRPC's core writes with sendmsg and, as a
+ * Counts the bytes that sendmsg writes, per descriptor. gRPC's core writes with sendmsg and, as a
  * shared library, does not report how much it wrote; the kernel reports it only for TCP. The
  * program defines its own sendmsg, which takes precedence over that of the C library and counts
  * what it sends.

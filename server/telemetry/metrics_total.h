@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-/* Returns the sum of a counter over all labels as an integer, given a name such as
- * "/tensorflow/serving/request_count" (":tensorflow:serving:request_count" on the page); returns
- * 0 if the page does not contain the counter. */
+/* Returns the sum of a counter over all labels as an integer, or 0 if the page does not contain the
+ * counter. The name is given in TensorFlow's form, for example "/tensorflow/serving/request_count",
+ * which is ":tensorflow:serving:request_count" on the page. */
 int64_t srv_metrics_total(struct rt_span page, struct rt_span name);
 
 #endif

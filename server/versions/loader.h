@@ -32,8 +32,8 @@ struct srv_model_calls {
      * one. */
     bool (*has_warmup)(const char *dir);
     /* Replays the version's warm-up and goldens before the version is published. A NULL pointer
-     * means that neither is replayed. Setting *cancelled ends the replay, as
-     * options.session.cancelled ends `load`. */
+     * means that neither is replayed. If *cancelled becomes true, the replay ends early; for `load`
+     * the option session.cancelled has this effect. */
     enum rt_status (*validate)(struct srv_server *s, struct srv_version *v, const char *dir,
                                const _Atomic bool *cancelled, struct rt_error *err);
     void (*free)(struct rt_model *model);
