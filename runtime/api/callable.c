@@ -172,7 +172,8 @@ static bool is_current(const struct rt_callable *c)
 static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 {
     struct rt_plan_box *old = c->box;
-    rt_mutex_lock(&c->session->spec_mu); /* A retired plan must not publish compiled row counts. */
+    /* A retired plan must not publish the row counts for which it is compiled. */
+    rt_mutex_lock(&c->session->spec_mu);
     if (old)
         old->plan->compiled = NULL;
     for (int k = 0; k < RT_COMPILED_ROWS / 64; k++)

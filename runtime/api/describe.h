@@ -3,8 +3,8 @@
  * were fused into a node, how many operations it does, which kernel runs it and why, and where its
  * outputs are stored.
  *
- * Owner: a description is allocated in the given arena or belongs to the plan. It is valid while
- * both live.
+ * Owner: some parts of a description are in the given arena, others belong to the plan, so a
+ * description is valid while both live.
  * Threads: any, also during runs; an arena is used by one thread.
  */
 #ifndef RT_DESCRIBE_H
@@ -50,8 +50,8 @@ enum rt_where {
 };
 
 struct rt_described_value {
-    /* Name of the producer of an input, as "node" or "node:1". If the input is a constant that a
-     * fusion made, the name of the step that uses the constant, as "(mul)". */
+    /* Name of the producer of an input, as "node" or "node:1". For a constant that a fusion made,
+     * the name is that of the step that uses the constant, as "(mul)". */
     const char *from;
     enum rt_dtype dtype;
     /* shape of the value; the rank is -1 if the shape is not known before a run */

@@ -327,7 +327,8 @@ static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s, 
         if (shapes)
             rt_callable_request_compilation(s->call, shapes);
         free(shapes);
-        /* Compilation errors are ignored, because the warm-up run finds and reports them again. */
+        /* Compilation errors are ignored, because the warm-up run meets them again and reports
+         * them. */
         rt_session_compile(m->session);
         st = warm_run(m->session, s->call, t, t + n_in, n_out, end < end_of_all ? end : end_of_all,
                       err);
@@ -481,7 +482,8 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
         st = warm_up_all(m, options, err);
     if (!st)
         st = seal(m, options->load_all_variables, err);
-    /* Compilations that are still pending run after the kernel choices are sealed. */
+    /* Compilations that are still pending begin only now, after the kernel choices have been
+     * sealed. */
     rt_session_loading(m->session, false, NULL);
     if (st)
         goto fail;

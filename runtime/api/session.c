@@ -1,6 +1,6 @@
 /*
- * Makes and frees sessions. This file is above all layers that store anything in a session, so that
- * it can make and free all of it.
+ * Makes and frees sessions. This file is above every layer that stores data in a session, so that
+ * it can make and free all of these data.
  */
 #include "runtime/session/session.h"
 
@@ -34,7 +34,7 @@ static bool init_state(struct rt_state *state, const struct rt_session_options *
                                        : "the checkpoint's size and --state_memory_limit_bytes");
 }
 
-/* Weights that folding passes on unchanged are still counted in state.weights. */
+/* If folding returns weights unchanged, state.weights still counts them. */
 static bool init_folded(struct rt_state *folded, const struct rt_session *s)
 {
     const size_t limit = s->options.run_memory_limit;

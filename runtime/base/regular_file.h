@@ -39,7 +39,8 @@ bool rt_errno_is_absence(int number);
  * file that was not written in between. */
 bool rt_same_file(const struct stat *a, const struct stat *b);
 
-/* Reports errno `number` of a system call on `path`: "PATH; No such file or directory". */
+/* Reports the error of a system call on `path` whose errno is `number`, with a text like "PATH; No
+ * such file or directory". */
 enum rt_status rt_fail_errno(struct rt_error *err, const char *path, int number);
 
 #endif

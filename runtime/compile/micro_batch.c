@@ -16,8 +16,9 @@ enum {
      * the caches. A batch that needs SPLIT_BYTES or more is split. */
     MICRO_BATCH_BYTES = 12 << 20,
     SPLIT_BYTES = 20 << 20,
-    /* Lower bound on the total bytes that all nodes read and write, as a multiple of the bytes of
-     * constants that the additional micro-batches read again. */
+    /* The number of micro-batches is limited so that the bytes that all nodes read and write are at
+     * least this multiple of the bytes of constants that the additional micro-batches read
+     * again. */
     LEAST_TIMES = 4,
 };
 

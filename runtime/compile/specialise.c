@@ -27,7 +27,7 @@ enum {
 };
 
 enum role {
-    SKIPPED,   /* no work at run time, because the node is a constant, a feed, or has no readers */
+    SKIPPED,   /* nothing to run, because the node is a constant or a feed, or has no readers */
     VIEW,      /* the node's output is a view of its input */
     EVALUATED, /* the node's output is computed from the shapes alone */
     KERNEL,
@@ -381,8 +381,8 @@ static enum rt_status add_extent(struct work *w, size_t bytes, int first, int la
     return RT_OK;
 }
 
-/* Adds to the specialisation an argument that holds value v. Patches are appended in the order of
- * the arguments and later sorted by value. */
+/* Adds to the specialisation an argument that holds value v. An argument in a slot gets a patch.
+ * Patches are appended in the order of the arguments, and assign_patches sorts them by value. */
 static enum rt_status add_arg(struct work *w, int v, bool is_out, bool load)
 {
     struct rt_specialisation *l = w->l;
@@ -404,7 +404,7 @@ static enum rt_status add_arg(struct work *w, int v, bool is_out, bool load)
         l->arg_kind[l->n_args] = RT_ARG_CONST;
         break;
     case ACTIVATION:
-        t->data = (void *)(uintptr_t)root->extent; // NOLINT: holds an index until data is bound
+        t->data = (void *)(uintptr_t)root->extent; // NOLINT: data holds an index until it is bound
         l->arg_kind[l->n_args] = RT_ARG_ACTIVATION;
         break;
     case SLOT:

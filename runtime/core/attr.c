@@ -63,7 +63,8 @@ static enum rt_status read_shape(const Tensorflow__TensorShapeProto *p, struct r
     return RT_OK;
 }
 
-/* Returns the size of the values that the message contains, where each value has `elem` bytes. */
+/* Returns the size in bytes of the values that the message contains, where each value has `elem`
+ * bytes. */
 static size_t carried(const Tensorflow__TensorProto *p, size_t elem)
 {
     size_t n = p->n_half_val + p->n_float_val + p->n_double_val + p->n_int_val + p->n_string_val +

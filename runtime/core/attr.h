@@ -31,8 +31,8 @@ struct rt_attr_reader {
 };
 
 /* Reads an attribute value. `want` is the type that the schema declares (enum rt_attr_type); with
- * RT_ATTR_NONE the message determines the type. The error text is TensorFlow's without the
- * attribute's name, which TensorFlow appends. */
+ * RT_ATTR_NONE the message determines the type. The error text is that of TensorFlow, except that
+ * TensorFlow appends the attribute's name. */
 enum rt_status rt_attr_read(const struct rt_attr_reader *r, const Tensorflow__AttrValue *v,
                             int want, struct rt_attr *out, struct rt_error *err);
 enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow__NameAttrList *v,

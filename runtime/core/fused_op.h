@@ -72,8 +72,8 @@ enum {
     RT_FUSED_MOST_INPUTS = 64,
 };
 
-/* A fused op, as a pass passes it to pl_put_fused. The schema's last attribute, "inputs", is a bit
- * set of the op's inputs that the node has. pl_put_fused sets it. */
+/* A fused op that a pass gives to pl_put_fused. The schema's last attribute, "inputs", is a bit set
+ * of the op's inputs that the node has. pl_put_fused sets it. */
 struct rt_fused_op {
     const struct rt_schema *schema;
     struct rt_attr attr[RT_FUSED_MOST_ATTRS]; /* values of the attributes, in the schema's order */

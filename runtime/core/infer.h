@@ -71,8 +71,8 @@ struct rt_rows {
  */
 /* Rule for element-wise ops with broadcasting and any number of inputs. */
 void rt_rows_each(struct rt_rows *r);
-/* Rule for ops whose output row i depends on row i (axis 0) of input 0. No other input may depend
- * on the batch. */
+/* Rule for ops that compute output row i from row i of input 0, along axis 0. No other input may
+ * depend on the batch. */
 void rt_rows_first(struct rt_rows *r);
 /* Rule for ops where element k of every output depends on element k of input 0, which has the shape
  * of the outputs. The row axis does not change. */

@@ -30,8 +30,8 @@ struct rt_prep {
     const struct rt_info *in, *out; /* `out` is the result of rt_op.infer */
     /* number of bytes of scratch memory that run needs, which prepare sets */
     size_t scratch_bytes;
-    /* frees the parts of *state that rt_prep_alloc did not allocate; set by prepare if there are
-     * any, and called even if prepare failed */
+    /* frees the parts of *state that rt_prep_alloc did not allocate. If there are such parts,
+     * prepare sets `release`, which is called even if prepare failed. */
     void (*release)(void *state);
     const struct rt_tuning *tuning;
     struct rt_prepared *self; /* private to the runtime */

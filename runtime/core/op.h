@@ -57,8 +57,8 @@ struct rt_op {
      * For ops whose CPU kernels accept an epilogue, which consists of element-wise steps on output
      * 0 that are done while the output is in the cache (runtime/fusion/epilogue.h). If this node
      * accepts an epilogue, returns the length of the output's last axis and sets *rank to the
-     * output's rank; otherwise returns 0. Only constants in `in` have a shape. NULL if no node of
-     * the op accepts an epilogue.
+     * output's rank; otherwise returns 0. Only constants in `in` have a shape. `epilogue` is NULL
+     * if no node of the op accepts an epilogue.
      */
     int64_t (*epilogue)(const struct rt_node *n, const struct rt_info *in, int *rank);
     /*
@@ -83,8 +83,8 @@ struct rt_op {
     /*
      * For ops that spend their time in arithmetic. Returns the number of floating-point operations
      * of a run, or 0 if it is not known; a multiplication and an addition count as two. `in` holds
-     * n_in shapes, which are those of the first RT_FLOPS_INPUTS inputs and at least two. `out` is
-     * the shape of output 0. A rank may be -1. If `flops` is NULL, tools show no number.
+     * the shapes of the first n_in inputs, where n_in is at least 2 and at most RT_FLOPS_INPUTS.
+     * `out` is the shape of output 0. A rank may be -1. If `flops` is NULL, tools show no number.
      */
     double (*flops)(const struct rt_node *n, const struct rt_shape *in, int n_in,
                     const struct rt_shape *out);

@@ -45,9 +45,9 @@ enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20, R
 struct rt_pool {
     atomic_size_t refs;    /* number of references, held by owners and by each block in use */
     atomic_size_t in_use;  /* number of bytes of blocks in use, plus charged bytes */
-    atomic_size_t charged; /* number of bytes charged by rt_pool_charge, which are not blocks */
+    atomic_size_t charged; /* number of bytes charged by rt_pool_charge, which are outside blocks */
     atomic_size_t idle;    /* number of bytes of idle blocks */
-    atomic_size_t peak;    /* peak of the bytes of blocks in use during this run */
+    atomic_size_t peak;    /* largest total size of the blocks in use during this run, in bytes */
     atomic_size_t most;    /* largest memory peak of the RECENT previous runs, in bytes */
     size_t recent[RECENT]; /* memory peaks of the last RECENT runs, in bytes, latest first */
     atomic_size_t keep;    /* upper bound on `idle` */
@@ -60,9 +60,8 @@ struct rt_pool {
     /* links of the list budget->sharing; guarded by sharing_mu */
     struct rt_pool *next_sharing, **at_sharing;
     struct rt_mutex budget_mu;
-    /* Number of bytes taken from the budget, which is changed only under budget_mu. The pool
-     * reserves more than in_use, so that the threads of concurrent runs seldom contend for the
-     * lock. */
+    /* Number of bytes taken from the budget; changed only under budget_mu. The pool reserves more
+     * bytes than are in use, so that the threads of concurrent runs seldom contend for the lock. */
     atomic_size_t reserved;
     struct idle_list list[N_CLASSES];
 };

@@ -20,7 +20,7 @@
 struct rt_budget {
     atomic_size_t used;
     size_t limit;
-    /* list of the budget's pools, which, like has_surplus, only pool.c uses */
+    /* list of the budget's pools; only pool.c uses this member and has_surplus */
     struct rt_pool *sharing;
     /* Whether a pool may have reserved more than it uses. If false, no pool can return bytes. */
     atomic_bool has_surplus;

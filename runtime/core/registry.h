@@ -2,7 +2,7 @@
  * The registry of ops and kernels. kernels/table.inc fills it once; import and the compiler look up
  * the ops that a model names.
  *
- * Owner: the code that makes it. Threads: the registry is read-only once it is filled.
+ * Owner: the code that makes the registry. Threads: the registry is read-only once it is filled.
  */
 #ifndef RT_REGISTRY_H
 #define RT_REGISTRY_H

@@ -26,7 +26,8 @@ struct rt_run {
     const struct rt_tensor *in;
     /* An output is allocated if infer determined its shape and the kernel lacks RT_K_VIEWS. Its
      * strings are empty, its objects are NULL, and its plain bytes are uninitialised. Any other
-     * output is zero, and run must call one of rt_out*. */
+     * output is zeroed, and run must make it with rt_out, rt_out_view, rt_out_tensor or
+     * rt_out_object. */
     struct rt_tensor *out;
     /* rt_prep.scratch_bytes bytes of scratch memory, aligned to 64 bytes */
     void *scratch;
@@ -89,7 +90,7 @@ static inline enum rt_status rt_run_spend(struct rt_run *r, int64_t *left, int64
     *left = RT_WORK;
     return rt_run_check(r);
 }
-/* Calls rt_run_check at every 16,384th index, for a loop with a small body. */
+/* Calls rt_run_check at every 16,384th index, for loops with small bodies. */
 static inline enum rt_status rt_run_tick(struct rt_run *r, int64_t i)
 {
     return (i & 0x3fff) == 0x3fff ? rt_run_check(r) : RT_OK;

@@ -209,7 +209,7 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
     if (n && !rt_dtype_is_plain(dtype) && dtype != RT_STRING)
         return rt_fail(err, RT_UNIMPLEMENTED, "a %s tensor as a value", rt_dtype_name(dtype));
     /* The shape is compared with the number of bytes in the message before memory is allocated for
-     * it. */
+     * the tensor. */
     if (content && n) {
         if (dtype != RT_STRING && ((uint64_t)n > SIZE_MAX / size || (size_t)n * size != content))
             return rt_fail(err, RT_INVALID_ARGUMENT,

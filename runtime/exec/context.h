@@ -50,7 +50,7 @@ struct rt_context {
     size_t reserved;              /* number of bytes reserved in the session's idle cache */
     struct rt_tensor *value;      /* array of n_values tensors */
     struct rt_tensor *in, *out;
-    /* handles of variables that were replaced by values in `in`, until the node has run */
+    /* handles of variables; `in` has the variables' values in their place until the node has run */
     struct rt_tensor *handle;
     int64_t *key;
     int key_capacity;

@@ -400,7 +400,7 @@ static void clear_slots(struct run *r, int i)
         rt_tensor_clear(&r->slot[r->t->node[i].first_slot + k]);
 }
 
-/* Begins an iteration. No token has arrived yet, except for constants that are inputs of a
+/* Begins an iteration. No tokens have arrived yet, except those of constants that are inputs of a
  * Merge. */
 static void begin_round(struct run *r, int f)
 {

@@ -14,8 +14,8 @@
 
 struct rt_bound_step {
     enum rt_status (*run)(struct rt_run *r);
-    /* whether the kernel's only output is in the activation buffer, and no work follows the
-     * kernel */
+    /* whether the kernel's only output is in the activation buffer, and the step has no patches,
+     * clears no values and checks no deadline */
     bool simple;
     void *data; /* address of output 0 */
     struct rt_run r;

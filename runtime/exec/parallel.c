@@ -8,8 +8,8 @@
 #include "runtime/base/thread.h"
 
 enum {
-    /* Time for which a thread spins before it sleeps, about twice the time that it takes to wake a
-     * thread. */
+    /* Time for which a thread spins before it sleeps, which is about twice the time that it takes
+     * to wake a thread. */
     LOOK_NS = 100000,
     LOOKS = 64, /* number of spins between two readings of the clock */
     /* bit of section.left that is set if the caller sleeps until all other bits are 0 */
@@ -249,8 +249,8 @@ static int call_helpers(struct rt_parallel *p, struct section *s, int pending)
     return n;
 }
 
-/* Cancels the calls of helpers that have not started because their cores are busy with something
- * else. No shard is left for them. */
+/* Cancels the calls of helpers that have not started, because other threads occupy their cores.
+ * These helpers are not needed any more, because no shard is left. */
 static void call_off(struct rt_parallel *p, struct section *s)
 {
     for (int i = 0; i < p->n_helpers; i++) {

@@ -21,9 +21,9 @@
 
 struct rt_parallel;
 
-/* Makes a pool. `cores` is the number of cores that all runs share, `width` the maximum number of
- * cores that one run may use. Both must be at least 1. Returns NULL if memory runs out or a thread
- * cannot be started. */
+/* Makes a pool. `cores` is the number of cores that all runs share, and `width` is the maximum
+ * number of cores that one run may use. Both must be at least 1. Returns NULL if memory runs out or
+ * a thread cannot be started. */
 struct rt_parallel *rt_parallel_new(int cores, int width);
 void rt_parallel_free(struct rt_parallel *p); /* `p` may be NULL */
 

@@ -24,12 +24,13 @@ enum {
     MAX_IN_ALL = 2048,
     LEAST_PER_SESSION = 16,
     LEAST_SESSION_BYTES = 4 << 20,
-    /* number of shapes that a segment remembers having run without a specialisation */
+    /* maximum number of combinations of shapes that a segment remembers having run without a
+     * specialisation */
     MAX_SEEN = 256,
     MAX_PENDING = 64,
     /* A new specialisation may evict an old one only if the session has made more than STILL_USED
-     * runs since the last use of the old one. This prevents repeated compilation of shapes that
-     * outnumber the cache. */
+     * runs since the last use of the old one. Otherwise a model with more shapes than the cache can
+     * hold would compile them again and again. */
     STILL_USED = 2000,
 };
 
@@ -339,7 +340,8 @@ static void forget(struct rt_session *s, struct rt_specialisation *l, struct for
         publish_rows(l, false);
     atomic_store(&l->retired, true);
     atomic_fetch_add(&s->retirements, 1);
-    for (int k = 0; k < MAX_SEEN; k++) /* When evicted shapes occur again, they count as new. */
+    /* Shapes count as new if they occur again after their specialisation was evicted. */
+    for (int k = 0; k < MAX_SEEN; k++)
         if (g->seen[k].sight == REQUESTED)
             g->seen[k].hash = 0;
     /* The retired instances are collected before the lock is released, because the plan may be

@@ -92,8 +92,8 @@ struct im_arg { /* an argument of a function, with one node of op "_Arg" per ten
     int first, n;
 };
 
-/* the tensors that the text of an input names, which are n outputs of `node`, starting with
- * `out` */
+/* the tensors that the text of an input names, which are n outputs of `node`, the first of which is
+ * output `out` */
 struct im_run {
     int node, out, n;
     /* whether the input names an argument of a function; its tensors are then output `out` of n
@@ -103,8 +103,8 @@ struct im_run {
 
 /* ---- import.c ---- */
 enum rt_status im_no_memory(struct rt_error *err);
-/* Unpacks a message. *out is the message, which the caller must pb_free, or NULL if it is
- * refused. */
+/* Unpacks a message. Sets *out to the message, which the caller frees with pb_free, or to NULL if
+ * the message is refused. */
 enum rt_status im_unpack(void *out, const ProtobufCMessageDescriptor *type, struct rt_span bytes,
                          const char *what, struct rt_error *err);
 /* Appends the node's name, and its op if `s` is not NULL, to the error in *err. Returns the error's

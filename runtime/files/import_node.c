@@ -22,7 +22,7 @@ static bool is_name(const char *s)
     return true;
 }
 
-/* Computes the range and types of every argument from the node's attributes. */
+/* Computes the range of tensors and the types of each argument from the node's attributes. */
 static enum rt_status expand_args(struct im_build *b, const struct rt_node *n,
                                   const struct rt_arg_schema *arg, int n_args, int *n_tensors,
                                   const int **first, const uint8_t **dtype, uint64_t *refs,

@@ -7,8 +7,8 @@
  * behaviour of TensorFlow's loader.
  *
  * Owner: the caller of each read or load. Threads: a struct rt_saved_model is immutable. A model
- * may be used on any thread (runtime/session/session.h); it may be freed only when nothing uses it
- * any more.
+ * may be used on any thread (runtime/session/session.h); it may be freed only when no thread uses
+ * it any more.
  */
 #ifndef RT_SAVED_MODEL_H
 #define RT_SAVED_MODEL_H
@@ -165,8 +165,8 @@ const struct rt_model_signature *rt_model_signature(const struct rt_model *m, co
  * rt_model_find_dynamic quickly returns a dynamic callable that was made before, or NULL.
  * rt_model_make_dynamic makes one, which is slow. It refuses tensors that the graph lacks, with
  * TensorFlow's error texts, and more than RT_MAX_DYNAMIC_CALLABLES different callables of one kind
- * (RT_RESOURCE_EXHAUSTED). `shapes` are the shapes of the feeds, for row-wise analysis (NULL:
- * requests are not merged).
+ * (RT_RESOURCE_EXHAUSTED). `shapes` holds the shapes of the feeds, for row-wise analysis; if it is
+ * NULL, requests are not merged.
  */
 const struct rt_model_signature *rt_model_find_dynamic(const struct rt_model *m,
                                                        const struct rt_call_spec *spec);

@@ -8,14 +8,14 @@
 
 enum {
     FOOTER = 48,
-    /* number of bytes that follow a block, which are the compression type and the checksum */
+    /* number of bytes after each block, which hold the compression type and the checksum */
     TRAILER = 5,
     RESTART_EVERY = 16,
     MAX_KEY = 1 << 20,
     /* size limit of an uncompressed block, which is protobuf's limit for a message */
     MAX_BLOCK = INT32_MAX,
 };
-enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's numbers of the compression types */
+enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's numbers for the compression types */
 static const uint64_t MAGIC = UINT64_C(0xdb4775248b80fb57);
 
 static uint32_t get32(const unsigned char *p)
@@ -174,7 +174,7 @@ struct reader {
     void *arg;
     struct rt_bytes key, last;
     bool any;
-    uint64_t left; /* number of bytes of the file that do not belong to the blocks read so far */
+    uint64_t left; /* number of bytes of the file outside the blocks that have been read so far */
 };
 
 static enum rt_status read_entries(struct reader *r, struct rt_span block, struct rt_error *err)

@@ -19,8 +19,8 @@ struct pl_cell {
      * constant matrices and vectors. W and R may be the same matrix. */
     struct pl_edge in[RT_RNN_LIMIT];
     struct pl_edge made[2]; /* the new states h and c */
-    /* Whether each gate has weights of its own. If so, `gate` holds W, R and the biases of each
-     * gate, instead of `in`. */
+    /* Whether each gate has weights of its own. If so, W, R and the biases of each gate are in
+     * `gate` instead of `in`. */
     bool by_gate;
     /* for each gate, the edges that become the inputs of _RNN from RT_RNN_W on; the node of an
      * absent edge is -1 */

@@ -37,8 +37,8 @@ static bool state_of(struct pl_match *m, struct pl_edge h_new, struct pl_edge h,
     return false;
 }
 
-/* Sets the order of the column blocks from the positions of the update and reset gates, which must
- * be 0 and 1. */
+/* Sets the order of the column blocks from the positions of the update and reset gates, one of
+ * which must be 0 and the other 1. */
 static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
 {
     if (update > 1 || reset > 1 || update == reset)

@@ -89,8 +89,8 @@ static bool is_scaling(const struct pl_graph *g, struct pl_edge e, int *which)
     return n && pl_float_constant(g, n->in[1 - *which], &factor);
 }
 
-/* Returns whether the graph shows that e has four axes, either by the node that makes e or by the
- * value that e scales. */
+/* Returns whether the graph shows that e has four axes, by the node that makes e, or, if this node
+ * only scales a value, by the node that makes that value. */
 static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
 {
     int64_t v[RT_MAX_RANK];
@@ -235,7 +235,7 @@ static bool is_scalar(const struct attention *m, struct pl_edge e)
 static bool walk(struct attention *m, struct pl_edge e);
 
 /* Adds the step that node n makes, and follows the node's input `from` towards the scores. Returns
- * false, and leaves *m unchanged, if that does not lead to the scores. */
+ * false, and leaves *m unchanged, if the scores are not reached. */
 static bool step(struct attention *m, struct pl_edge e, const struct pl_node *n, int from,
                  enum rt_attention_op op, int a, int b)
 {
@@ -389,6 +389,7 @@ enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* removes the Transposes of heads, which have lost their readers */
+        /* removes the Transposes that moved the axis of heads and have lost their readers */
+        pl_prune(g);
     return st;
 }

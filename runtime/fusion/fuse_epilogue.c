@@ -69,8 +69,8 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
         if (!t)
             continue;
         if (rt_tensor_count(t) == 0)
-            /* Memory is allocated for each channel, and an empty filter does not bound the number
-             * of channels. */
+            /* A node with an empty filter gets no epilogue, because memory is allocated for each
+             * channel, and the size of an empty tensor does not bound its number of channels. */
             return 0;
         in[k].value = t;
         in[k].shape.rank = t->rank;
@@ -102,8 +102,9 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
     return st;
 }
 
-/* Returns whether e is a constant along the rows of the epilogue's current value. The result
- * differs from that of is_vector only if there is a Reshape in between. */
+/* Returns whether e is a float constant of the shape of one row of the epilogue's current value, or
+ * a scalar constant. The result differs from that of is_vector only if there is a Reshape in
+ * between. */
 static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct epilogue *t)
 {
     if (t->reshape < 0)
@@ -116,8 +117,8 @@ static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct e
 
 /* ---- scale and shift ---- */
 
-/* Returns whether the factors can be multiplied into the weights, which requires that their product
- * with a weight of any usual magnitude is a normal number. */
+/* Returns whether the factors can be multiplied into the weights. They can if the products of the
+ * factors with weights of usual magnitudes are normal numbers. */
 static bool is_fit(const struct epilogue *t)
 {
     for (int64_t c = 0; c < t->channels; c++) {

@@ -65,8 +65,8 @@ static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at
 }
 
 /* Works like is_axis_of_einsum, for a matrix product of transposed q and k. The Transposes show
- * that there are four axes. Only the last two axes are found, as axes of the inputs of the
- * Transposes. */
+ * that there are four axes. Only the last two axes of e can be found; *axis is then an axis of a
+ * Transpose's input. */
 static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at,
                               struct pl_edge *whose, int *axis)
 {

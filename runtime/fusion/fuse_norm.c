@@ -198,7 +198,7 @@ static bool is_folded(struct norm *m, const struct pl_node *root)
 enum { SHAPE_OPEN = -1 };
 
 /* Returns whether e holds elements *first to *end - 1 of x's shape, or all elements from *first on.
- * With `shrinks`, e is the length of one axis. */
+ * If `shrinks` is set, e must be the length of a single axis. */
 static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, bool shrinks,
                      int64_t *first, int64_t *end)
 {
@@ -440,8 +440,8 @@ static bool is_straight(struct norm *m, struct pl_edge e)
     return is_rms_normed(m, e);
 }
 
-/* Returns whether e is a normalisation that is_straight matches, or the product of a scale and such
- * a normalisation that has no scale of its own. */
+/* Returns whether e is a normalisation that is_straight matches, or the product of a scale and a
+ * normalisation that is_straight matches without a scale. */
 static bool is_scaled(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
@@ -515,9 +515,9 @@ enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
     if (!rt_registry_op(g->session->options.registry, "_LayerNorm"))
         return RT_OK;
     enum rt_status st = pl_uses_count(&uses, g, err);
-    /* Forms with an offset are matched first, because their inner part looks like a form without an
-     * offset. A fused node reads only values that the pattern has read, so the counts of uses
-     * remain correct for later matches. */
+    /* Forms with an offset are matched first, because a part of such a form looks like a form
+     * without an offset. A fused node reads only values that the replaced nodes read, so the counts
+     * of uses remain correct for later matches. */
     for (int products = 0; products < 2; products++)
         for (int i = 0; i < g->n && !st; i++) {
             struct norm m;

@@ -4,9 +4,9 @@
  * ignores the pixels around the image, so its extra attribute "_zeros" says that it must treat the
  * padded pixels as zeros.
  *
- * Padding is fused only if it pads rows and columns of [batch, height, width, channels], if the
- * reader's windows do not pad otherwise (VALID, or EXPLICIT already), and if it is less than the
- * length of the window, so that every window still covers a pixel of the image if it did before.
+ * Padding is fused only if it pads the rows and columns of [batch, height, width, channels], and
+ * only if the reader's own padding is VALID or EXPLICIT. It must also be less than the length of
+ * the window, so that every window which covered a pixel of the image still covers one.
  */
 #include "runtime/fusion/fuse.h"
 

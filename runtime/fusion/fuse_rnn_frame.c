@@ -13,8 +13,9 @@
 #include "runtime/fusion/fuse.h"
 #include "runtime/fusion/rnn_loop.h"
 
-/* MAX_SCANS limits the nodes visited for all frames that are examined, because each frame scans the
- * graph. Frames beyond the limit are not fused. */
+/* MAX_SCANS limits the total number of nodes that the search for loops visits, because it scans the
+ * complete graph once for each frame. When the limit is reached, the remaining frames are not
+ * fused. */
 enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16, MAX_SCANS = 1 << 23 };
 
 struct frame {
@@ -101,7 +102,8 @@ static bool find_variables(struct frame *f)
 
 /* ---- the body as a graph ---- */
 
-/* Returns the loop variable that an edge inside the frame carries, or -1. */
+/* Returns the index of the loop variable that an edge inside the frame carries, or -1 if it carries
+ * none. */
 static int variable_of(const struct frame *f, struct pl_edge e)
 {
     for (int k = 0; k < f->l.n; k++) {
@@ -347,8 +349,8 @@ static int leaves(const struct frame *f, int node, int *k)
     return NOT_OF_LOOP;
 }
 
-/* Finds the readers of the loop's values and arrays. Returns whether the new nodes make the value
- * that each reader needs. */
+/* Finds the readers of the loop's values and arrays. Returns whether the new nodes make all values
+ * that these readers need. */
 static bool find_readers(struct frame *f, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
@@ -400,8 +402,8 @@ static struct pl_edge instead_of(const struct frame *f, int i)
     }
 }
 
-/* Returns whether the inputs of node i are left unchanged. A gather reads the loop's Exit, which
- * must stay until the gather's readers are rewired. */
+/* Returns whether pl_rewire leaves the inputs of node i unchanged. A gather reads the loop's Exit,
+ * which must stay until the gather's readers are rewired. */
 static bool stays_wired(const void *arg, int i)
 {
     return instead_of(arg, i).node >= 0;

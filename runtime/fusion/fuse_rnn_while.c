@@ -25,7 +25,7 @@ static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
            pl_ints_constant(g, n->in[1], 3, perm) && perm[0] == 1 && perm[1] == 0 && perm[2] == 2;
 }
 
-/* The readers of the list that the loop writes; only TensorListStack may read it. */
+/* The readers of the list that the loop writes, which may only be TensorListStack nodes. */
 struct readers {
     bool transposed;     /* whether all readers of the stacked list transpose it to [batch, time] */
     bool any;            /* whether some node stacks the list */
@@ -44,7 +44,7 @@ static bool is_stack(struct pl_rnn_loop *l, const struct pl_node *n, int64_t len
            pl_list_shape(l->g, n->in[1], pl_last_cell(l)->width, &l->y_rows);
 }
 
-/* Returns whether the edge is an output of the loop that the replacing node does not have. */
+/* Returns whether the edge is an output of the loop that the node replacing the loop lacks. */
 static bool is_foreign(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     return e.node == l->at && (e.out >= l->n || l->role[e.out] != ROLE_STATE);
@@ -104,8 +104,8 @@ struct redirection {
     const struct readers *r;
 };
 
-/* Returns whether the inputs of node i are left unchanged, because the node is the new node, or a
- * stack or Transpose that is removed. */
+/* Returns whether pl_rewire leaves the inputs of node i unchanged, because the node is the new
+ * node, or a stack or Transpose that is removed. */
 static bool stays_wired(const void *arg, int i)
 {
     const struct redirection *d = arg;
@@ -127,8 +127,8 @@ static struct pl_edge redirected(const void *arg, struct pl_edge e)
 
 /* ---- the pass ---- */
 
-/* Returns whether the written list was reserved for the loop. Sets *length to the edge that is its
- * length, and *n to the length if it is constant, otherwise to -1. */
+/* Returns whether the written list was reserved for the loop. Sets *length to the edge that carries
+ * the list's length. Sets *n to the length if it is constant, otherwise to -1. */
 static bool find_length(struct pl_rnn_loop *l, struct pl_edge *length, int64_t *n)
 {
     const struct pl_node *list =

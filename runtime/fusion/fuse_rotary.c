@@ -116,7 +116,8 @@ static bool are_interleaved(struct rotary *m, struct pl_edge a, struct pl_edge b
 
 /* ---- the shape that a Pack is reshaped to ---- */
 
-/* Returns whether e is the length of the given axis of x, or of the Pack if both have the axis. */
+/* Returns whether e is the length of axis `axis` of x or, unless `pack` is pl_no_edge, of the
+ * Pack. */
 static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int64_t axis)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -140,8 +141,8 @@ static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int
     return true;
 }
 
-/* Returns whether `shape` is the shape of x. The axes of the Pack other than its last two have the
- * lengths of x's axes, so these lengths may come from either node. */
+/* Returns whether `shape` is the shape of x. All axes of the Pack except the last two have the
+ * lengths of x's axes, so the lengths in `shape` may be read from x or from the Pack. */
 static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge pack)
 {
     const struct pl_graph *g = m->nodes.g;

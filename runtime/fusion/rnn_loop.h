@@ -35,16 +35,17 @@ struct pl_rnn_layer {
 /* The mask that selects the rows which take a step. */
 struct pl_rnn_mask {
     enum rt_rnn_mask kind;
-    /* mask in the body, which is the bools of the step or the number of steps of each row */
+    /* mask in the body, which holds the bools of the current step or the number of steps of each
+     * row */
     struct pl_edge on;
-    /* Mask in the plan, which is the bools of all steps or the number of steps of each row. */
+    /* Mask in the plan, which holds the bools of all steps or the number of steps of each row. */
     struct pl_edge rows;
     struct pl_edge before; /* value in the body that a masked row writes */
     bool holds;            /* whether `before` is the variable pl_rnn_loop.output */
 };
 
 struct pl_rnn_loop {
-    struct pl_graph *g; /* graph that contains the loop; the last layer becomes its node `at` */
+    struct pl_graph *g; /* graph that contains the loop; the last layer replaces node `at` of it */
     int at, n;          /* `n` is the number of loop variables */
     bool is_frame;      /* whether the loop reads and writes TensorArrays instead of lists */
     /* Values of the loop variables before the first step. */
@@ -61,7 +62,7 @@ struct pl_rnn_loop {
     /* True if step t writes element t of the list, false if every step writes element 0. */
     bool each;
     struct pl_edge items; /* tensor whose rows the loop reads as items */
-    /* In a frame, the handle of the TensorArray that the loop reads. */
+    /* If the loop is a frame, the handle of the TensorArray that the loop reads. */
     struct pl_edge arrays;
     struct pl_edge limit[2];
     int n_limits;
@@ -107,12 +108,12 @@ bool pl_is_pure(const struct pl_graph *g, bool is_frame);
 /* Returns whether `e` is the scalar length of `items`, `StridedSlice(Shape(items), [0], [1],
  * [1])`. */
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items);
-/* Returns whether matrices of `given` rows and `cols_given` columns may have `cols` columns, where
- * -1 is an unknown number. If `given` is known, `cols_given` must be known too, and *rows must be
- * -1 or equal to `given`. *rows is then set to `given`. */
+/* Returns whether a matrix of `given` rows and `cols_given` columns, where -1 is an unknown number,
+ * can have `cols` columns. If `given` is known, `cols_given` must equal `cols`, and *rows must be
+ * -1 or equal to `given`; *rows is then set to `given`. */
 bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *rows);
-/* Works like pl_takes_rows, for the constant element shape of a list, which is unknown or has two
- * numbers. */
+/* Returns whether the constant `e`, the element shape of a list, allows matrices of `cols` columns.
+ * The element shape is unknown, or has two numbers that pl_takes_rows checks. */
 bool pl_list_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols, int64_t *rows);
 /* Adds the constant INT64_MAX as a limit, with which the loop makes one step for each item. The
  * result's node is -1 if memory runs out. */
@@ -120,8 +121,8 @@ struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err);
 
 struct pl_rnn_loop_put {
     struct pl_edge items, length;
-    /* `by_time` is set if x is [time, batch, ..] instead of [batch, time, ..], and `y_by_time` if y
-     * is */
+    /* `by_time` is set if x is [time, batch, ..] instead of [batch, time, ..]; `y_by_time` has the
+     * same meaning for y */
     bool by_time, y_by_time;
     /* Whether some node reads the written list. Even if none does, the loop fails if the list is
      * too short. */

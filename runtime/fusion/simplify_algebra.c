@@ -40,7 +40,7 @@ static struct pl_edge resolve(struct pl_graph *g, const int *source, struct pl_e
 
 enum rt_status pl_simplify_algebra(struct pl_graph *g, struct rt_error *err)
 {
-    /* For each node, whether it is fetched, a target, or the source of a control edge. */
+    /* For each node, whether it is a fetch, a target, or the source of a control edge. */
     bool *stays = calloc((size_t)g->n + 1, sizeof *stays);
     int *source = calloc((size_t)g->n + 1, sizeof *source);
 

@@ -43,7 +43,8 @@ struct pl_side {
 
 struct pl_condition {
     int n;
-    struct pl_side on[PL_MAX_CONDITION]; /* sides of the condition, sorted by predicate */
+    /* predicates with the sides that they must have, sorted by predicate */
+    struct pl_side on[PL_MAX_CONDITION];
 };
 
 /* Adds all sides of `from` to `to`. Returns false if the conditions exclude each other or together
@@ -54,7 +55,8 @@ void pl_copy_condition(struct pl_condition *to, const struct pl_condition *from)
  * it. */
 int pl_find_side(const struct pl_condition *c, struct pl_edge by);
 void pl_remove_side(struct pl_condition *c, int at);
-/* Returns whether `of` contains every predicate of `a`, with the side that it has in `a`. */
+/* Returns whether `of` contains every predicate of `a`, each with the side that `a` has for this
+ * predicate. */
 bool pl_is_within(const struct pl_condition *a, const struct pl_condition *of);
 bool pl_is_equal_condition(const struct pl_condition *a, const struct pl_condition *b);
 
@@ -73,8 +75,8 @@ bool pl_conditions_find(struct pl_conditions *w, const struct pl_graph *g);
 void pl_conditions_clear(struct pl_conditions *w);
 /* Sets *out to the condition of the value that the edge carries. */
 bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct pl_condition *out);
-/* Finds the predicate that Merge `n` removes. Sets *of to the side of its input 0, and *rest to the
- * further condition that both inputs have in common. */
+/* Finds the predicate that Merge `n` removes. Sets *of to the predicate with the side that input 0
+ * has, and *rest to the remaining condition, which both inputs share. */
 bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl_side *of,
                struct pl_condition *rest);
 

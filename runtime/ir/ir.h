@@ -21,9 +21,9 @@ struct pl_node {
     /* bit k is set if the sub-plans of the node contain an op of effect k */
     uint8_t effects;
     uint8_t device;  /* index into the session's devices; 0 is the CPU */
-    bool frozen;     /* whether the node is a PL_CONST that was a variable */
+    bool frozen;     /* whether the node is a PL_CONST that replaced a frozen variable */
     bool unfoldable; /* whether folding the node has failed once, so that it is not tried again */
-    /* The node's attributes and types. NULL for a PL_COPY, and for a node without an op that only
+    /* The node's attributes and types. NULL for a PL_COPY, and for a node that has no op and only
      * orders other nodes. */
     const struct rt_node *def;
     const char *name; /* name of the node, prefixed by the names of the calls that enclose it */
@@ -49,7 +49,7 @@ struct pl_node {
  * registers them in each graph that it makes, and passes copy them to the graphs that they make.
  */
 struct pl_pipeline {
-    /* Runs one simplification pass, as pl_simplify does. */
+    /* pl_simplify, which runs one simplification pass */
     enum rt_status (*simplify)(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
     /* Makes the graph of function `f` of node `node` in the state in which its plan would be made.
      * The caller clears *out with pl_graph_clear; after a failure there is nothing to clear. */

@@ -24,8 +24,8 @@ static const struct pl_edge pl_no_edge = {-1, 0};
  */
 enum rt_status pl_put_fused(struct pl_graph *g, const int *node, int n, struct rt_fused_op op,
                             const struct pl_edge *in, int n_in, struct rt_error *err);
-/* Makes node[0] a TensorFlow op whose inputs, type attributes and only output have one type. All
- * other attributes are 0, false or empty. */
+/* Makes node[0] a TensorFlow op whose inputs, type attributes and only output have the same type.
+ * All other attributes are 0, false or empty. */
 enum rt_status pl_put_op(struct pl_graph *g, const int *node, int n, const char *op,
                          enum rt_dtype dtype, const struct pl_edge *in, int n_in,
                          struct rt_error *err);
@@ -55,7 +55,7 @@ uint8_t pl_type_of(const struct pl_graph *g, struct pl_edge e);
  * and fetches read. */
 struct pl_rewiring {
     const void *arg;
-    /* returns whether the node's inputs are left unchanged */
+    /* returns whether pl_rewire must leave the node's inputs unchanged */
     bool (*keeps)(const void *arg, int node);
     struct pl_edge (*instead)(const void *arg, struct pl_edge e);
 };

@@ -26,8 +26,8 @@ enum { PL_VERIFIES = 1 };
 enum { PL_VERIFIES = 0 };
 #endif
 
-/* Verifies the graph. If `types` is false, types are not checked. The functions of a model may have
- * other types than their calls, in which case the nodes concerned fail when they run. */
+/* Verifies the graph. Types are not checked if `types` is false. Models may contain functions whose
+ * types differ from those of their calls; nodes with such types fail when they run. */
 enum rt_status pl_verify(const struct pl_graph *g, bool types, struct rt_error *err);
 
 #endif
