@@ -22,7 +22,7 @@
 
 /* maximum number of callables per session, for signatures, dynamic callables, restore and init */
 enum { MAX_CALLABLES = RT_MAX_SIGNATURES + 2 * RT_MAX_DYNAMIC_CALLABLES + 8 };
-/* delay before repeating a row-wise analysis that ran out of memory */
+/* delay in milliseconds before a row-wise analysis that ran out of memory is repeated */
 enum { ANALYSE_AGAIN_MS = 100 };
 
 struct rt_callable {

@@ -63,10 +63,11 @@ struct rt_described_value {
 
 struct rt_described_node {
     const char *name, *op, *fused;
-    int depth;          /* number of loops and branches that enclose the node */
-    int segment;        /* index of the compiled segment that holds the node, or -1 if none does */
-    bool is_step;       /* whether running the plan executes code for the node */
-    const char *kernel; /* name of the kernel, or NULL if the node has none or none is chosen yet */
+    int depth;    /* number of loops and branches that enclose the node */
+    int segment;  /* index of the compiled segment that holds the node, or -1 if none does */
+    bool is_step; /* whether running the plan executes code for the node */
+    /* name of the kernel, or NULL if the node has no kernel or none has been chosen yet */
+    const char *kernel;
     const char *why;    /* why this kernel was chosen, or NULL if the reason is not recorded */
     const char *others; /* names of the other candidate kernels, separated by blanks */
     int n_in, n_out;

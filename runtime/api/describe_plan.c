@@ -1,5 +1,5 @@
 /* Describes a plan node by node. A description has the nodes that remain after the passes, and
- * tells where the plan's specialisations store their inputs and outputs. */
+ * reports where the plan's specialisations store their inputs and outputs. */
 #include "runtime/api/describe.h"
 
 #include <string.h>

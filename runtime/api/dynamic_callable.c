@@ -184,8 +184,8 @@ static struct rt_model_signature *describe(struct rt_dynamic_callables *a,
     return s;
 }
 
-/* Prepares the call. *rowwise is set to whether its rows are independent for feeds of these shapes.
- * Runs without the lock, because I/O threads take the lock to look up calls. */
+/* Prepares the call, and sets *rowwise to whether the rows of feeds with these shapes are
+ * independent. Runs without the lock, because I/O threads take the lock to look up calls. */
 static enum rt_status prepare(struct rt_model *m, const struct rt_call_spec *spec,
                               const struct rt_shape *shapes, struct rt_callable **call,
                               bool *rowwise, struct rt_error *err)

@@ -19,7 +19,7 @@ struct rt_bytes {
     char *p;
     size_t n, capacity, limit;
     bool failed;
-    bool no_memory; /* whether the failure was caused by lack of memory, not by the limit */
+    bool no_memory; /* whether the failure was caused by a lack of memory, not by the limit */
     /* Called before the buffer grows from `capacity` to `wanted` bytes. If it returns false, the
      * buffer fails as if out of memory. The function may be called again with a smaller number. May
      * be NULL. */
@@ -51,8 +51,8 @@ int rt_utf8_length(const unsigned char *p);
 /* Replaces each byte from offset `from` on that is not part of a valid UTF-8 character by the
  * character U+FFFD. */
 void rt_bytes_make_utf8(struct rt_bytes *b, size_t from);
-/* Returns the contents of b, which the caller must free(), and leaves b empty. Returns NULL if b
- * was empty or has failed. */
+/* Returns the contents of b, which the caller must free, and leaves b empty. Returns NULL if b was
+ * empty or has failed. */
 char *rt_bytes_take(struct rt_bytes *b, size_t *n);
 
 #endif

@@ -1,5 +1,5 @@
-/* The machine resources that affinity and cgroup limits allow this process, and the processor's
- * vector instructions. Threads: any. */
+/* The machine resources that affinity and cgroup limits allow this process to use, and the
+ * processor's vector instructions. Threads: any. */
 #ifndef RT_BASE_MACHINE_H
 #define RT_BASE_MACHINE_H
 

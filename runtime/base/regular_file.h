@@ -1,5 +1,5 @@
 /*
- * Opens files that an operator or a model names, and only if they are regular files. Opening or
+ * Opens files that an operator or a model names, but only if they are regular files. Opening or
  * reading a FIFO without a writer, a terminal or a device could block the thread forever, and none
  * of these has a size that bounds the read.
  *
@@ -23,7 +23,7 @@
  */
 enum rt_status rt_open_regular(const char *path, int *fd, struct stat *info, struct rt_error *err);
 
-/* Opens `path` as rt_open_regular does, but as a stream, which the caller must fclose(). */
+/* Opens `path` as rt_open_regular does, but as a stream, which the caller closes with fclose(). */
 enum rt_status rt_open_regular_stream(const char *path, FILE **out, struct rt_error *err);
 
 /* Returns RT_FAILED_PRECONDITION, with the error text of rt_open_regular, unless `info` describes a

@@ -1,7 +1,7 @@
 /*
  * SipHash-1-3 (Aumasson and Bernstein), a keyed hash for tables whose keys come from clients or
- * files. Nobody who does not know the hash key can choose table keys that collide. Every process
- * has its own hash key, so hashes must not leave the process, and no response may depend on their
+ * files. Only somebody who knows the hash key can choose table keys that collide. Every process has
+ * its own hash key, so hashes must not leave the process, and no response may depend on their
  * order.
  *
  * Threads: any.

@@ -70,7 +70,8 @@ enum rt_status rt_vfail(struct rt_error *err, enum rt_status code, const char *f
 enum rt_status rt_fail_prefix(struct rt_error *err, const char *fmt, ...) RT_PRINTF(2, 3);
 /* Reports a failed allocation as RT_RESOURCE_EXHAUSTED, naming `what` and the bytes. */
 enum rt_status rt_fail_memory(struct rt_error *err, const char *what, size_t bytes);
-/* Copies the code and the text; a long text goes into dst->arena, or is truncated. */
+/* Copies the code and the text. A text too long for dst->msg goes into dst->arena, or is truncated
+ * if there is no arena. */
 void rt_error_copy(struct rt_error *dst, const struct rt_error *src);
 const char *rt_error_text(const struct rt_error *err);
 /*

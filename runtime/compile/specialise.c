@@ -158,8 +158,8 @@ static bool is_view(const struct work *w, const struct rt_plan_step *n)
            rt_count(in->shape.rank, in->shape.dim) == rt_count(out->shape.rank, out->shape.dim);
 }
 
-/* Refuses an output larger than a run's memory limit. The error is reported when the node runs in
- * tier 0. */
+/* Refuses an output larger than a run's memory limit. The node then runs in tier 0, which reports
+ * the error. */
 static enum rt_status check_sizes(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {
@@ -422,7 +422,7 @@ static enum rt_status add_arg(struct work *w, int v, bool is_out, bool load)
     return st;
 }
 
-/* Returns whether output o may overwrite the input that infer names as its alias. If so, assigns
+/* Returns whether output o may overwrite the input that `infer` names as its alias. If so, assigns
  * the input's extent to the output. */
 static bool lies_on_input(struct work *w, int i, int o)
 {

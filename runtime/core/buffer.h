@@ -41,8 +41,8 @@ struct rt_buffer {
     size_t size; /* number of bytes at `data` */
     /* the bytes, or NULL if the buffer is lazy and not loaded, or has no bytes */
     _Atomic(void *) data;
-    /* The pool that counts the buffer and to which it returns, or NULL if free() frees it.
-     * rt_buffer_move may change the pool while other threads share the buffer. */
+    /* The pool that counts the buffer and to which the buffer returns, or NULL if free() frees the
+     * buffer. rt_buffer_move may change the pool while other threads share the buffer. */
     _Atomic(struct rt_pool *) pool;
     struct rt_device *device; /* device that holds the bytes, or NULL for host memory */
     void *owner;              /* data that `release` and `load` of a foreign or lazy buffer use */
@@ -66,7 +66,7 @@ struct rt_buffer {
 struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                 struct rt_error *err);
 /* Allocates a buffer as rt_buffer_new does, but with a check. Also returns NULL if the check fails,
- * with the error of the check in err. */
+ * in which case err holds the error of the check. */
 struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                         const struct rt_check *check, struct rt_error *err);
 /* Returns the number of bytes that a pool counts for a heap buffer. */

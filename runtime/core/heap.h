@@ -1,7 +1,7 @@
 /*
- * Detects when malloc may hold much freed memory. When many small blocks are freed together, they
- * stay in malloc's arenas, and the process does not shrink until malloc_trim returns them to the
- * system.
+ * Detects when malloc may hold a large amount of freed memory. When many small blocks are freed
+ * together, they stay in malloc's arenas, and the process does not shrink until malloc_trim returns
+ * them to the system.
  *
  * Threads: any.
  */

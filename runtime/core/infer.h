@@ -14,9 +14,9 @@
 /* The properties of a tensor that are known at compile time. */
 struct rt_info {
     enum rt_dtype dtype;
-    struct rt_shape shape; /* a rank or a dimension of -1 is not known */
+    struct rt_shape shape; /* -1 is an unknown rank or dimension */
     /* The value, in host memory, of a constant or of a small tensor that the compiler evaluated, or
-     * NULL if the value is not known. For an input in shape_in, infer gets a value that is not
+     * NULL if the value is not known. For an input in shape_in, `infer` gets a value that is not
      * lazy. */
     const struct rt_tensor *value;
 };
@@ -27,11 +27,12 @@ struct rt_infer {
     const struct rt_node *node;
     int n_in, n_out;
     const struct rt_info *in;
-    /* outputs that infer fills in; dtypes are preset to the node's and shapes to unknown */
+    /* outputs that `infer` fills in; their dtypes are preset to those of the node, and their shapes
+     * to unknown */
     struct rt_info *out;
-    /* `alias[o]` is preset to -1, which means that output o gets memory of its own. If infer sets
+    /* `alias[o]` is preset to -1, which means that output o gets memory of its own. If `infer` sets
      * it to `k >= 0`, output o may overwrite input k if this is the last use of the input and their
-     * sizes are equal; run must then work with `out.data == in[k].data`. */
+     * sizes are equal; `run` must then work with `out.data == in[k].data`. */
     int8_t *alias;
     struct rt_error *err;
 };
@@ -66,8 +67,8 @@ struct rt_rows {
 /*
  * Row rules that many ops share (row_rules.c). The outputs of an op without a rule are
  * RT_DEP_MIXED. A rule must return the same result for every batch size. A rule gets an input of
- * kind RT_DEP_SIZE only if infer reads its value (shape_in) and each element is a constant or n
- * itself.
+ * kind RT_DEP_SIZE only if `infer` reads its value (shape_in) and each element is a constant or the
+ * number of rows.
  */
 /* Rule for element-wise ops with broadcasting and any number of inputs. */
 void rt_rows_each(struct rt_rows *r);

@@ -3,10 +3,10 @@
  * gets exact shapes; it chooses an algorithm, packs constants and requests scratch memory. `run`
  * computes (run.h).
  *
- * Owner: a kernel is static data. What prepare makes belongs to the caller's prepared kernel, until
- * its `release`.
- * Threads: takes, can and prepare are pure functions. run may be called in many contexts at the
- * same time with one state, and starts no threads.
+ * Owner: a kernel is static data. The state that `prepare` makes belongs to the caller's prepared
+ * kernel and is freed with it.
+ * Threads: `takes`, `can` and `prepare` are pure functions. `run` may be called in many contexts at
+ * the same time with one state, and starts no threads.
  */
 #ifndef RT_KERNEL_H
 #define RT_KERNEL_H
@@ -24,14 +24,14 @@ struct rt_prep {
     const struct rt_node *node;
     int n_in, n_out;
     /* Every input has an exact shape. An input has a `value` if it is a constant of the plan, or if
-     * it is in shape_in. A constant may be lazy; only rt_prep_pack may read a lazy value. A state
-     * may depend on the values of inputs in shape_in, because states are cached by shapes and these
-     * values. */
+     * it is in shape_in. A constant may be lazy; only rt_prep_pack may read a lazy value. The
+     * kernel's state may depend on the values of inputs in shape_in, because states are cached by
+     * the shapes and these values. */
     const struct rt_info *in, *out; /* `out` is the result of rt_op.infer */
-    /* number of bytes of scratch memory that run needs, which prepare sets */
+    /* number of bytes of scratch memory that `run` needs; set by `prepare` */
     size_t scratch_bytes;
     /* frees the parts of *state that rt_prep_alloc did not allocate. If there are such parts,
-     * prepare sets `release`, which is called even if prepare failed. */
+     * `prepare` sets `release`, which is called even if `prepare` failed. */
     void (*release)(void *state);
     const struct rt_tuning *tuning;
     struct rt_prepared *self; /* private to the runtime */
@@ -58,8 +58,8 @@ const void *rt_pack_data(const struct rt_pack *k);
 /* ---- the kernel ---- */
 
 enum {
-    RT_K_LAZY = 1, /* the kernel accepts lazy inputs (assignments, Identity) */
-    /* run makes the outputs, mostly as views of inputs; the runtime allocates none */
+    RT_K_LAZY = 1, /* the kernel accepts lazy inputs, as those of assignments and Identity do */
+    /* `run` makes the outputs, mostly as views of inputs; the runtime allocates none */
     RT_K_VIEWS = 2,
     /* Autotuning may choose among the kernels of an op that have this flag and can run a node
      * (runtime/select/choose.c). Other kernels are chosen by `can`. */
@@ -81,10 +81,10 @@ struct rt_kernel {
     uint64_t host_in, host_out; /* bit k is set if input or output k must be in host memory */
     unsigned flags;
     /* Returns the kernel's rank for this node, or 0 if the kernel cannot run the node. The kernel
-     * of the highest rank is tried first. If `can` is NULL, the rank is 1. If prepare returns
+     * of the highest rank is tried first. If `can` is NULL, the rank is 1. If `prepare` returns
      * RT_FAILED_PRECONDITION, the next kernel is tried. */
     int (*can)(const struct rt_prep *p);
-    enum rt_status (*prepare)(struct rt_prep *p, void **state); /* prepare may be NULL */
+    enum rt_status (*prepare)(struct rt_prep *p, void **state); /* `prepare` may be NULL */
     enum rt_status (*run)(struct rt_run *r);
 };
 

@@ -5,10 +5,10 @@
  *   op      struct rt_op, the device-independent part: effect, check, infer and row rule (infer.h)
  *   kernel  (kernel.h) struct rt_kernel: prepare and run, for one device and a set of types
  *
- * An op and its kernels are in one file under kernels/ and have one row in kernels/table.inc.
- * That file needs all three parts, so this header includes them.
+ * An op and its kernels are in one file under kernels/ and have one row in kernels/table.inc. The
+ * file of an op needs all three parts, so this header includes them.
  *
- * Owner: an op is static data. Threads: check, infer, rows and epilogue are pure functions.
+ * Owner: an op is static data. Threads: `check`, `infer`, `rows` and `epilogue` are pure functions.
  */
 #ifndef RT_OP_H
 #define RT_OP_H
@@ -24,13 +24,13 @@ enum rt_effect {
     /* the node reads a resource, so it may be dropped if unused, or merged if no write is in
      * between */
     RT_READS,
-    /* the node changes a resource, so it always runs, in order, and its signatures are not
-     * batched */
+    /* the node changes a resource, so it always runs, in order, and signatures that contain it are
+     * not batched */
     RT_WRITES,
     /* the node draws random numbers, so it is never folded or merged, but dropped if unused */
     RT_RANDOM,
-    /* the node may wait for another run (queues), so the token executor runs it, and its signatures
-     * are not batched */
+    /* the node may wait for another run (queues), so the token executor runs it, and signatures
+     * that contain it are not batched */
     RT_BLOCKS,
     RT_IO, /* the node reads files, asserts or prints, so it is never folded, merged or dropped */
 };
@@ -40,16 +40,16 @@ enum { RT_FLOPS_INPUTS = 3 }; /* maximum number of inputs whose shapes are passe
 struct rt_op {
     const char *name;
     enum rt_effect effect;
-    /* bit k is set if infer reads the value of input k (small integers in host memory) */
+    /* bit k is set if `infer` reads the value of input k (small integers in host memory) */
     uint64_t shape_in;
     /* Refuses combinations of attributes that no run accepts. Called at import. May be NULL. */
     enum rt_status (*check)(const struct rt_node *n, struct rt_error *err);
     /*
      * Infers output shapes from input shapes and known values. Dimensions that cannot be inferred
      * stay unknown. If `infer` is NULL, no output shape is known before the node has run. Refuses
-     * only inputs that every run would refuse, with TensorFlow's error text. infer is called with
+     * only inputs that every run would refuse, with TensorFlow's error text. `infer` is called with
      * exact shapes before the first run with these shapes. If a shape is still unknown after that,
-     * run must allocate the output (rt_out).
+     * `run` must allocate the output (rt_out).
      */
     enum rt_status (*infer)(struct rt_infer *x);
     void (*rows)(struct rt_rows *r); /* row rule; if NULL, all outputs are RT_DEP_MIXED */
@@ -71,10 +71,10 @@ struct rt_op {
     const char *slot_kind;
     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
                            struct rt_object **out, struct rt_error *err);
-    /* Whether infer also reads the value of the last input, whose index depends on the number of
+    /* Whether `infer` also reads the value of the last input, whose index depends on the number of
      * inputs (ConcatV2's axis). */
     bool shape_in_last;
-    /* Whether output 0 always has input 0's bytes, with a shape that infer can determine from
+    /* Whether output 0 always has input 0's bytes, with a shape that `infer` can determine from
      * inputs with exact shapes (Reshape, Identity, Squeeze). A specialisation does not run such a
      * node. */
     bool is_view;
@@ -92,7 +92,7 @@ struct rt_op {
      * TensorFlow's. The name of an internal op begins with '_', and no file may use it. */
     const struct rt_schema *internal_schema;
 };
-/* Returns whether infer reads the value of input k, according to shape_in and shape_in_last.
+/* Returns whether `infer` reads the value of input k, according to shape_in and shape_in_last.
  * Callers use this function instead of reading the members. */
 static inline bool rt_op_reads_value(const struct rt_op *op, int k, int n_in)
 {

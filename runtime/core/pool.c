@@ -122,7 +122,8 @@ static int class_of(size_t n, size_t *capacity)
     if (e > MAX_EXP)
         return -1;
     size_t step = (size_t)1 << (e - 2);
-    size_t quarter = (n - 1) / step - 4; /* index of the size class in its power of two, 0 to 3 */
+    /* position of the size class within its power of two, 0 to 3 */
+    size_t quarter = (n - 1) / step - 4;
     *capacity = (quarter + 5) * step;
     return N_SMALL + (e - 8) * 4 + (int)quarter;
 }

@@ -3,8 +3,8 @@
  * count the memory that models retain in variables and tables.
  *
  * Owner: a pool has a reference count and lives until its last block has been returned.
- * Threads: blocks may be freed on any thread. The comment of a function states if only one thread
- * at a time may call it.
+ * Threads: blocks may be freed on any thread. If only one thread at a time may call a function, its
+ * comment says so.
  */
 #ifndef RT_POOL_H
 #define RT_POOL_H
@@ -22,7 +22,8 @@ struct rt_budget {
     size_t limit;
     /* list of the budget's pools; only pool.c uses this member and has_surplus */
     struct rt_pool *sharing;
-    /* Whether a pool may have reserved more than it uses. If false, no pool can return bytes. */
+    /* Whether a pool may have reserved more than it uses. If false, no pool can return bytes to the
+     * budget. */
     atomic_bool has_surplus;
 };
 /* Takes n bytes from the budget, or returns false and takes none. A NULL budget has no limit. */
@@ -56,7 +57,7 @@ void rt_pool_begin(struct rt_pool *p);
 size_t rt_pool_end(struct rt_pool *p, size_t least);
 /* Counts memory that a run holds outside tensors against the limit and the budget. On
  * RT_RESOURCE_EXHAUSTED, `err` names `what` (which includes an article: "a list"), the sizes and
- * the flag. Called by one thread at a time. */
+ * the flag that sets the limit. Called by one thread at a time. */
 enum rt_status rt_pool_charge(struct rt_pool *p, size_t bytes, const char *what,
                               struct rt_error *err);
 void rt_pool_discharge(struct rt_pool *p, size_t bytes);
@@ -67,7 +68,7 @@ enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, size_t credit, cons
 void rt_pool_release(struct rt_pool *p, size_t bytes);
 /* Allocates n zeroed bytes outside tensors, which the pool counts until rt_pool_free. Any thread
  * may free them. Returns NULL on failure; err then names `what` (which includes an article), the
- * sizes and the flag. */
+ * sizes and the flag that sets the limit. */
 void *rt_pool_alloc(struct rt_pool *p, size_t n, const char *what, struct rt_error *err);
 void rt_pool_free(void *p); /* `p` may be NULL */
 /*

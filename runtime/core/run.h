@@ -18,15 +18,15 @@ struct rt_context;
 
 struct rt_run {
     const struct rt_node *node;
-    /* the state that prepare made, which is read-only, or NULL if the kernel has no prepare */
+    /* the read-only state that `prepare` made, or NULL if the kernel has no `prepare` */
     void *state;
     int n_in, n_out;
     /* Inputs are loaded, unless the kernel has RT_K_LAZY. A ref is replaced by the variable's
      * value, unless the node's in_ref marks the input as a ref. */
     const struct rt_tensor *in;
-    /* An output is allocated if infer determined its shape and the kernel lacks RT_K_VIEWS. Its
+    /* An output is allocated if `infer` determined its shape and the kernel lacks RT_K_VIEWS. Its
      * strings are empty, its objects are NULL, and its plain bytes are uninitialised. Any other
-     * output is zeroed, and run must make it with rt_out, rt_out_view, rt_out_tensor or
+     * output is zeroed, and `run` must make it with rt_out, rt_out_view, rt_out_tensor or
      * rt_out_object. */
     struct rt_tensor *out;
     /* rt_prep.scratch_bytes bytes of scratch memory, aligned to 64 bytes */
@@ -42,7 +42,7 @@ struct rt_run {
 };
 
 /* Allocates output k with this shape and the node's dtype. If a memory limit is reached or the run
- * should end, returns NULL, with the reason in r->err, and run must return r->err->code. For an
+ * should end, returns NULL, with the reason in r->err, and `run` must return r->err->code. For an
  * output without elements the pointer is not NULL, but must not be read. */
 void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim);
 /* Makes output k a view of input `in`, with a different shape that has equally many elements. */
@@ -54,10 +54,10 @@ enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o);
 /* Takes over input k if nothing else holds its bytes. Returns true if *out then holds the only
  * reference, so that the kernel may change the bytes. */
 bool rt_take(struct rt_run *r, int k, struct rt_tensor *out);
-/* Returns scratch memory whose size was not known in prepare. The memory is freed after run.
+/* Returns scratch memory whose size was not known in `prepare`. The memory is freed after `run`.
  * Returns NULL at a memory limit, with the reason in r->err. */
 void *rt_scratch(struct rt_run *r, size_t bytes);
-/* Returns zeroed memory, for a kernel that needs several allocations or keeps them after run;
+/* Returns zeroed memory, for a kernel that needs several allocations or keeps them after `run`;
  * rt_scratch supports neither. The memory counts in the run's pool until rt_pool_free. Returns NULL
  * at a memory limit, with the reason in r->err. */
 void *rt_run_alloc(struct rt_run *r, size_t bytes);
@@ -73,13 +73,13 @@ const struct rt_state *rt_run_state(struct rt_run *r);
  * regularly. */
 enum rt_status rt_run_check(struct rt_run *r);
 /*
- * A cheap rt_run_check for loops over much data. `work` is the work since the last call, in
- * elements read or written once; an arithmetic operation counts as one element too. rt_run_check is
- * called after every RT_WORK elements. RT_WORK elements take about 1 ms, or 10 ms if all are in
- * fresh memory: 16 MB of eight-byte elements cause 4,096 page faults, each of which takes a few
- * microseconds on a virtual machine. *left is the countdown, initially RT_WORK. A function that a
- * kernel calls for each of many items uses &r->left: a countdown of its own would restart at every
- * item and, with small items, never end.
+ * A cheap rt_run_check for loops over large amounts of data. `work` is the work since the last
+ * call, in elements read or written once; an arithmetic operation counts as one element too.
+ * rt_run_check is called after every RT_WORK elements. RT_WORK elements take about 1 ms, or 10 ms
+ * if all are in fresh memory: 16 MB of eight-byte elements cause 4,096 page faults, each of which
+ * takes a few microseconds on a virtual machine. *left is the countdown, initially RT_WORK. A
+ * function that a kernel calls for each of many items uses &r->left: a countdown of its own would
+ * restart at every item and, with small items, never end.
  */
 enum { RT_WORK = 1 << 21 };
 static inline enum rt_status rt_run_spend(struct rt_run *r, int64_t *left, int64_t work)

@@ -1,6 +1,6 @@
 /*
- * Strings are the elements of string tensors. A short string is stored in its element, a longer one
- * in a separate text that copies of the element share.
+ * Strings are the elements of string tensors. A short string is stored in its element, and a longer
+ * one is stored in a separate text that copies of the element share.
  *
  * Owner: an element owns its reference to a text; rt_str_clear drops it.
  * Threads: a text's reference count is atomic, and a text is immutable once written. An element

@@ -44,14 +44,15 @@ struct rt_tensor {
  * non-zero dimensions exceeds INT64_MAX. As in NumPy, the rule skips zeros, so that the product of
  * any dimensions of an existing tensor (strides, prefixes, suffixes, sub-shapes) does not overflow,
  * even if the tensor has no elements. TensorFlow creates tensors of some shapes that this rule
- * refuses, and then aborts the process, or fails with an internal error, in the next kernel.
+ * refuses, and its next kernel then aborts the process or fails with an internal error.
  */
 int64_t rt_count(int rank, const int64_t *dim);
 /*
- * Refuses shapes that no tensor of this dtype may have: more than RT_MAX_RANK dimensions, or a
- * violation of rt_count's rule with the element size as a further factor, so that byte strides do
- * not overflow either. Every tensor is checked: rt_tensor_new, rt_out_view and shape inference call
- * this. Sets *bytes, unless NULL, to the size of all elements.
+ * Refuses shapes that no tensor of this dtype may have, which are those with more than RT_MAX_RANK
+ * dimensions and those that break the rule of rt_count. The element size counts as a further factor
+ * in this rule, so that byte strides do not overflow either. The shape of every tensor is checked,
+ * because rt_tensor_new, rt_out_view and shape inference call this function. Sets *bytes, unless
+ * NULL, to the size of all elements.
  */
 enum rt_status rt_shape_check(enum rt_dtype dtype, int rank, const int64_t *dim, size_t *bytes,
                               struct rt_error *err);

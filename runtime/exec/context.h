@@ -99,8 +99,8 @@ enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *capaci
 void rt_context_drop_scratch(struct rt_context *c); /* frees all scratch buffers */
 /* returns the total size of all scratch buffers, in bytes */
 size_t rt_context_held(const struct rt_context *c);
-/* Allocates memory, aligned to 64 bytes, which the caller must free(). A large allocation is mapped
- * in huge pages, if the system has them. */
+/* Allocates memory, aligned to 64 bytes, which the caller frees with free(). A large allocation is
+ * mapped in huge pages, if the system has them. */
 void *rt_large_alloc(size_t bytes);
 
 /* ---- loading and allocating, while the run may continue ---- */

@@ -282,7 +282,8 @@ struct node_state {
     int pending;
     int n_dead; /* number of dead tokens that have arrived; for a Merge, only data tokens count */
     int live;   /* for a Merge, the input whose live token came first, or -1 if none has arrived */
-    /* whether a Merge has run, after which it drops tokens, or an Exit has sent a live token */
+    /* for a Merge, whether it has run, after which it drops tokens; for an Exit, whether it has
+     * sent a live token */
     bool fired;
 };
 
@@ -299,8 +300,8 @@ struct run {
     const struct rt_plan *p;
     const struct rt_token_plan *t;
     struct rt_tensor *slot;
-    /* The tensor that each Enter must send again in every iteration, or that each NextIteration
-     * must send in the next iteration. Indexed by node. */
+    /* For each Enter, the tensor that it must send again in every iteration. For each
+     * NextIteration, the tensor that it must send in the next iteration. Indexed by node. */
     struct rt_tensor *kept;
     bool *kept_dead;
     struct node_state *node;

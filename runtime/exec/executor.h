@@ -37,8 +37,8 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
  * this one supports a context without a plan (exec/fold.c). */
 enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct rt_tensor *in,
                           uint64_t last_use, struct rt_tensor *out, struct rt_error *err);
-/* Runs node i as rt_exec_node does, with inputs from the context's values and outputs stored
- * there. */
+/* Runs node i as rt_exec_node does. Takes the inputs from the context's values and stores the
+ * outputs there. */
 enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
                                 struct rt_error *err);
 /* Appends " [[{{node NAME}}]]" to the error unless the error already names a node. */

@@ -31,7 +31,7 @@ struct rt_bundle_entry {
 
 struct rt_bundle_shard {
     /* descriptor of the file, or -1 if the file is not open; guarded by the checkpoint's mu until
-     * opened */
+     * the file is open */
     int fd;
     struct stat s;
 };

@@ -23,7 +23,7 @@ struct range {
     struct rt_pool *pool; /* pool that counts the loaded bytes; may be NULL */
 };
 
-/* Counts in `pool` bytes that are not in a block of the pool. Does nothing if `pool` is NULL. */
+/* Makes `pool` count bytes that are in none of its blocks. Does nothing if `pool` is NULL. */
 static enum rt_status hold(struct rt_pool *pool, size_t bytes, struct rt_error *err)
 {
     return pool ? rt_pool_hold(pool, bytes, 0, "a tensor of a checkpoint", err) : RT_OK;
@@ -272,9 +272,9 @@ struct stored {
 };
 
 /*
- * Looks up stored slice i of entry e, unless it does not overlap `want`. Sets *n to the number of
- * elements in the overlap. All slices are looked up before memory is allocated, so that an index
- * cannot make the reader allocate more than the files hold.
+ * Looks up stored slice i of entry e if it overlaps `want`. Sets *n to the number of elements in
+ * the overlap. All slices are looked up before memory is allocated, so that an index cannot make
+ * the reader allocate more than the files hold.
  */
 static enum rt_status stored_part(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int i,
                                   const struct rt_slice *want, struct stored *out, int64_t *n,

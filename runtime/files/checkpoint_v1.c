@@ -390,7 +390,8 @@ struct wanted {
     int64_t found; /* number of elements of `part` that have been copied to `out` */
 };
 
-/* Reads a tensor's dtype and shape from the lists. All files that list the tensor must agree. */
+/* Reads a tensor's dtype and shape from the files' lists of tensors. All files that list the tensor
+ * must agree. */
 static enum rt_status describe(const struct rt_checkpoint_v1 *c, struct wanted *w,
                                struct rt_error *err)
 {

@@ -10,7 +10,7 @@
 
 /*
  * Reads a regular file (rt_open_regular). Sets *out to the file's bytes followed by a NUL, which
- * the caller must free(). Returns RT_NOT_FOUND ("PATH; No such file or directory") if the file is
+ * the caller must free. Returns RT_NOT_FOUND ("PATH; No such file or directory") if the file is
  * missing, and RT_RESOURCE_EXHAUSTED if it is larger than `limit`. Other errors have the text of
  * errno.
  */

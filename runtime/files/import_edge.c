@@ -5,8 +5,8 @@
 
 #include "runtime/base/bytes.h"
 
-/* Parses a text of decimal digits. Returns -1 if the text is empty, has other characters, or stands
- * for a number that is too large. */
+/* Parses a text of decimal digits. Returns -1 if the text is empty, has other characters, or may
+ * exceed INT32_MAX. */
 static int parse_index(const char *s)
 {
     int v = 0;

@@ -677,8 +677,8 @@ static bool has_variables(struct rt_span graph_def)
     return false;
 }
 
-/* Adds the minimum memory that an entry needs when loaded, which is that of its bytes and, for
- * strings, of their elements. Returns false on overflow. */
+/* Adds the minimum memory that a loaded entry needs for its bytes and, if it is a string tensor,
+ * for its elements. Returns false on overflow. */
 static bool add_weight(const struct rt_checkpoint_entry *e, int64_t *weight_bytes)
 {
     int64_t elements = 0;

@@ -61,8 +61,8 @@ struct rt_sstable_writer {
     int n_entries; /* number of entries in the block under construction */
 };
 
-/* rt_sstable_add must be called in increasing order of keys. `block_size` 0 means TensorFlow's
- * block size, 262144 bytes. */
+/* rt_sstable_add must be called in increasing order of keys. A `block_size` of 0 means TensorFlow's
+ * block size of 262144 bytes. */
 void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size);
 void rt_sstable_add(struct rt_sstable_writer *w, struct rt_span key, struct rt_span value);
 /* Completes the table, after which w->file holds the entire file. Returns false if out of

@@ -63,8 +63,9 @@ static bool side_of(struct pl_match *m, struct pl_edge column, struct side *s)
     return pl_columns_of(m, column, &s->of) && pl_terms_of(m, s->of, &s->t) && s->t.n_matmuls == 1;
 }
 
-/* Matches a gate, which is an activation of the sum of column block k of the product of x and its
- * weights, and column block k of the product of the state and its weights, in any order. */
+/* Matches a gate, which is an activation of a sum. One summand is column block k of the product of
+ * x and its weights, the other is column block k of the product of the state and its weights; they
+ * may come in either order. */
 static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
                     const struct side *h, int *k)
 {

@@ -22,7 +22,8 @@
 
 enum {
     RT_ELEMENTWISE_MOST = 32, /* maximum number of steps of a "_Chain" */
-    /* maximum number of inputs of a "_Chain"; rt_plan_step.last_use has only 64 bits */
+    /* maximum number of inputs of a "_Chain", which is limited because rt_plan_step.last_use has
+     * only 64 bits */
     RT_ELEMENTWISE_MOST_IN = 60
 };
 
@@ -96,8 +97,8 @@ enum rt_elementwise_op {
 };
 
 struct rt_elementwise_step {
-    /* `op` is an enum rt_elementwise_op; `a`, `b` and `c` are its operands, -1 for those that the
-     * op does not have. */
+    /* `op` is an enum rt_elementwise_op; `a`, `b` and `c` are its operands, where -1 means that the
+     * op lacks the operand. */
     int64_t op, a, b, c;
 };
 

@@ -22,7 +22,7 @@ enum {
 struct pass {
     struct pl_graph *g;
     bool *can;  /* for each node, whether it is a concatenation that can be removed */
-    int *stack; /* concatenations that must stay and whose operands have not been marked */
+    int *stack; /* concatenations that must stay and whose operands have not been marked yet */
     int n_stack;
 };
 

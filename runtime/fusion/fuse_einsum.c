@@ -19,7 +19,7 @@
 struct dense {
     struct pl_edge x, w;
     /* `n_kept`, `n_summed` and `n_new` are the numbers of axes that only x has, that both x and w
-     * have, and that only w has. */
+     * have, and that only w has, respectively. */
     int n_kept, n_summed, n_new;
     /* `summed` is the product of the lengths of the summed axes. `made` is the product of the
      * lengths of the axes that only w has. */

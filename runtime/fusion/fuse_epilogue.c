@@ -90,7 +90,7 @@ static bool is_vector(const struct pl_graph *g, struct pl_edge e, int64_t channe
            (pl_row_constant(g, e) && (t->dim[t->rank - 1] == channels || t->dim[t->rank - 1] == 1));
 }
 
-/* Loads the constant. Its bytes are valid as long as *t is held. */
+/* Loads the constant into *t. Its bytes are valid until *t is cleared. */
 static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, struct rt_tensor *t,
                                 struct rt_error *err)
 {

@@ -87,8 +87,8 @@ static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at
     return of >= 0 && of < 4;
 }
 
-/* Returns whether node i is one element of the shape of the scores. Sets *whose to the queries or
- * keys, and *axis to the axis of that tensor that has this length. */
+/* Returns whether node i reads one length from the shape of the scores. Sets *whose to the queries
+ * or keys, whichever has an axis of this length, and *axis to that axis. */
 static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *whose, int *axis)
 {
     int64_t at, end, step;

@@ -1,8 +1,8 @@
 /*
- * Loops that are recurrent layers. fuse_rnn_while.c finds them in While nodes, fuse_rnn_frame.c in
- * frames (Enter, Merge, Switch, NextIteration, Exit). rnn_loop.c has the functions that both passes
- * share. The passes match one iteration as a graph and add the nodes that replace the loop.
- * passes/functionalise_loop.c handles all other loops.
+ * Loops that are recurrent layers. fuse_rnn_while.c finds them in While nodes, and fuse_rnn_frame.c
+ * finds them in frames (Enter, Merge, Switch, NextIteration, Exit). rnn_loop.c has the functions
+ * that both passes share. The passes match one iteration as a graph and add the nodes that replace
+ * the loop. passes/functionalise_loop.c handles all other loops.
  *
  * Threads: only the thread that makes the plan. Owner: a pl_rnn_loop belongs to its pass, which
  * clears `body` (pl_graph_clear); nodes that a pass adds to the plan's graph belong to that graph.

@@ -6,7 +6,7 @@
  *   - a value has the type that its reader declares, or is the handle of a variable whose value
  *     the reader accepts;
  *   - every cycle contains a NextIteration;
- *   - every feed has its number, and every node has its sub-plans.
+ *   - every feed has an index below the number of feeds, and every node has its sub-plans.
  *
  * Owner: the graph remains the caller's. Threads: only the thread that makes the plan. Errors:
  * RT_INTERNAL with the node and the violation, which is a compiler bug. If there is no memory for
