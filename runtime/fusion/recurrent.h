@@ -116,8 +116,8 @@ enum rt_cell_act {
     /* number of rows that y must have, or -1 for any number; unless the value is -1, unwritten    \
      * rows are 0 */                                                                               \
     ATTR(INT, y_rows)                                                                              \
-    ATTR(INT, x_row)    /* first row of w and w_reset_before that multiplies x */                  \
-    ATTR(INT, h_row)    /* first row of r and r_reset_before that multiplies the state */          \
+    ATTR(INT, x_row)    /* first row, in w and w_reset_before, that multiplies x */                \
+    ATTR(INT, h_row)    /* first row, in r and r_reset_before, that multiplies the state */        \
     ATTR(STRING, order) /* letters of the gates in the order of the columns */                     \
     ATTR(FLOAT, forget_bias)                                                                       \
     ATTR(BOOL, x_by_time) /* whether x is [time, batch, depth] instead of [batch, time, depth] */  \
