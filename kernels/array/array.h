@@ -33,8 +33,8 @@ enum rt_status kn_infer_scalars(struct rt_infer *x);
 
 /* ---- integers ---- */
 
-/* Returns element i of an integer or bool tensor, or 0 if the tensor has no elements, which the
- * caller may not have checked. */
+/* Returns element i of an integer or bool tensor. Returns 0 if the tensor has no elements, so that
+ * callers need not check this. */
 int64_t kn_int_at(const struct rt_tensor *t, int64_t i);
 /*
  * Reads the value of an input that must be a single number. Returns false if the tensor holds more

@@ -34,8 +34,8 @@ int64_t kn_first_outside(const struct rt_tensor *index, int64_t limit)
     return -1;
 }
 
-/* Types that copy rows of 4, 8 and 16 bytes, because rows are aligned only to the size of their
- * elements. */
+/* Types for copying rows of 4, 8 and 16 bytes. They have no alignment, because rows are aligned
+ * only to the size of their elements. */
 typedef uint32_t four __attribute__((aligned(1), may_alias));
 typedef uint64_t eight __attribute__((aligned(1), may_alias));
 struct sixteen {

@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/types.h"
 
-/* NaN is not equal to itself, so its hash may be anything. But NaNs must not share a hash, or each
- * NaN would be compared with all earlier ones. The hash of a NaN is therefore the hash of its
+/* NaN is not equal to itself, so its hash may have any value. But NaNs must not share a hash, or
+ * each NaN would be compared with all earlier ones. The hash of a NaN is therefore the hash of its
  * address. */
 #define ADD_FLOATS(T, U)                                                                           \
     do {                                                                                           \

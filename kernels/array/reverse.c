@@ -190,8 +190,8 @@ const struct kn_entry kn_reverse_sequence = {
 
 /* ---- Roll(input, shift, axis) ---- */
 
-/* Computes the shift of each rolled axis modulo its length. Several shifts of one axis are added
- * up. */
+/* Computes the shift of each rolled axis modulo the length of the axis. Several shifts of one axis
+ * are added up. */
 static enum rt_status shifts_of(struct rt_run *r, int64_t *shift)
 {
     const struct rt_tensor *t = &r->in[0], *s = &r->in[1], *a = &r->in[2];

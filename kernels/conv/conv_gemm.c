@@ -10,8 +10,8 @@
 #include "runtime/exec/parallel.h"
 
 enum {
-    /* MOST_TERMS is the maximum number of terms per sum, and IM2COL_FLOATS the maximum number of
-     * floats, that im2col copies at a time. These floats fill at most half of a core's own
+    /* MOST_TERMS is the maximum number of terms per sum that im2col copies at a time, and
+     * IM2COL_FLOATS the maximum number of floats. These floats fill at most half of a core's own
      * cache. */
     MOST_TERMS = 512,
     IM2COL_FLOATS = 1 << 16,

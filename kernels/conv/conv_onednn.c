@@ -259,7 +259,7 @@ static void make_sharded(struct kn_conv *c, int width)
     c->n_slots = n < width ? (int)n : width;
 }
 
-/* Computes the scratch memory that one execution of a split needs. */
+/* Lays out the scratch memory that one execution of a split needs. */
 static void place_split(const struct kn_conv *c, struct kn_conv_onednn_split *split)
 {
     size_t scratch = 0, in = 0, out = 0;

@@ -5,8 +5,8 @@
 
 #include "kernels/conv/conv_shape.h"
 
-/* Computes the n_dst elements of dst from src and the filter, which is in TensorFlow's layout.
- * `dtype` is RT_F64, RT_I32, or any other type, whose tensors must have been converted to float. */
+/* Computes the n_dst elements of dst from src and the filter, which is in TensorFlow's layout. If
+ * `dtype` is neither RT_F64 nor RT_I32, the caller must have converted the tensors to float. */
 enum rt_status kn_conv_plain(const struct kn_conv_shape *g, enum rt_dtype dtype, const void *src,
                              const void *filter, void *dst, int64_t n_dst, struct rt_run *r);
 

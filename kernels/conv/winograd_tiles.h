@@ -14,8 +14,8 @@
 
 struct kn_winograd_tiles {
     int64_t batch, out_h, out_w, ci, co;
-    /* The number of cores that share the blocks. Each core gets equally many blocks, or there is
-     * only one block. The value 0 means 1 core. */
+    /* The number of cores that share the blocks. Each core gets the same number of blocks, unless
+     * there is only one block. The value 0 means 1 core. */
     int cores;
     /* The members up to tile_w are set by the caller or by kn_winograd_init and
      * kn_winograd_1d_init. */

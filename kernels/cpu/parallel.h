@@ -1,7 +1,7 @@
 /*
- * Runs the loops of kernels in parallel on idle cores. A range of rows (or of anything else) is
- * split into shards. A small range is not split, and runs on the calling thread. A row's result
- * must not depend on where the range is split.
+ * Runs the loops of kernels in parallel on idle cores. A range, of rows for example, is split into
+ * shards. A small range is not split, and runs on the calling thread. A row's result must not
+ * depend on where the range is split.
  */
 #ifndef KN_CPU_PARALLEL_H
 #define KN_CPU_PARALLEL_H

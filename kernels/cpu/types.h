@@ -132,8 +132,8 @@
  * numbers. */
 #define KN_ROUND(dt, v) KN_GET(dt, KN_PUT(dt, v))
 
-/* Returns a float, or 0 for a subnormal one, which is 0 to the processor (rt_flush_subnormals) but
- * not to functions of the library that read its bits. */
+/* Returns v, or 0 if v is subnormal. The processor treats subnormal numbers as 0
+ * (rt_flush_subnormals), but library functions that read the bits of a number do not. */
 #define KN_FLUSH(v) ((v) + 0)
 
 /* Types identified only by size, for kernels that only move elements: X(bytes, C type). */

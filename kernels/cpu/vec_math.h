@@ -14,7 +14,7 @@
 
 #include "kernels/cpu/half.h"
 
-/* Returns `yes` ? a : b by bit operations, where a compiler would otherwise branch. */
+/* Returns `yes ? a : b`. Without the bit operations, a compiler would make it a branch. */
 static inline float kn_select(int yes, float a, float b)
 {
     const uint32_t mask = 0 - (uint32_t)(yes != 0);
@@ -188,8 +188,8 @@ static inline float kn_erf_f32(float x)
 }
 
 /* Computes `erfc(a) = exp(-a * a) t q(t)` with `t = 1 / (1 + a / 2)`, where the polynomial q is
- * fitted to 4e-8. The square of a is split into two parts so that its rounding error does not grow
- * in the exponential. */
+ * fitted to within 4e-8. The square of a is split into two parts so that its rounding error does
+ * not grow in the exponential. */
 static inline float kn_erfc_f32(float x)
 {
     const float b = kn_absf(x);
@@ -230,7 +230,7 @@ static inline float kn_gelu_f32(float x)
     q = q * t + 9.946507135e-02f;
     q = q * t + 1.208263138e-01f;
     q = q * t + 1.196245410e-01f;
-    /* exp(-b * b / 2) is 2^k 2^f. Adding the rounder leaves k in the low bits, as an exponent. */
+    /* exp(-b * b / 2) is 2^k 2^f. The low bits of u are k + 127, the exponent of the float 2^k. */
     const float rounder = KN_ROUNDER + 127, z = b * b;
     const float u = z * (-0.5f * KN_LOG2_E) + rounder;
     const float k = u - rounder;
@@ -241,9 +241,9 @@ static inline float kn_gelu_f32(float x)
     p = p * f + 6.931469769e-01f;
     const float size = kn_bits_float(kn_float_bits(u) << 23);
     const float share = (size + size * (f * p)) * (t * q);
-    /* For positive x the result is `x - x * share`, and for negative x it is `x * share`; -inf
-     * times 0 makes NaN. A float comparison of 0.0 and -0.0 may choose either; as unsigned
-     * integers, all negative numbers are above -0.0. */
+    /* The first term is x or, for negative x, -0.0, and the second is -|x| * share, which is NaN
+     * for -inf. As unsigned integers, all negative numbers are above -0.0, while a float comparison
+     * could choose either of 0.0 and -0.0. */
     return kn_bits_float(bits < zero ? bits : zero) + (x < b ? x : b) * share;
 }
 

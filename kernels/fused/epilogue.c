@@ -64,8 +64,8 @@ void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfus
         x->alias[0] = (int8_t)t.residual;
 }
 
-/* Returns the number of bytes of the output without residual. The result is never 0, because
- * scratch memory of 0 bytes would be NULL. */
+/* Returns the size in bytes of the output before the residual is added. The result is never 0,
+ * because scratch memory of 0 bytes would be NULL. */
 static size_t unfused_bytes(const struct kn_epilogue *t)
 {
     return kn_padded((size_t)kn_shape_count(&t->unfused) * sizeof(float) + 64);
@@ -121,7 +121,8 @@ void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r))
     if (read_epilogue(&t, r->node, &ignored))
         return;
     struct rt_rows bare = *r;
-    /* Hides the residual from the op's own rule. The scale and the shift are constant. */
+    /* Hides the residual from the op's own rule. The scale and the shift need not be hidden,
+     * because they are constant. */
     bare.n_in = t.residual ? t.residual : r->n_in;
     unfused(&bare);
     if (!t.residual || r->out_dep[0].kind == RT_DEP_MIXED)
@@ -213,8 +214,8 @@ static inline float relu6(float x) /* returns NaN for NaN */
     const float v = x < 0 ? 0 : x;
     return v > 6 ? 6 : v;
 }
-/* gelu_tanh(x) is `x (1 + tanh(y)) / 2` with `y = sqrt(2 / pi) (x + cubed x^3)`. The factor `(1 +
- * tanh(y)) / 2` is the sigmoid of 2 y. */
+/* gelu_tanh(x) is `x (1 + tanh(y)) / 2` with `y = sqrt(2 / pi) (x + c x^3)`, where c is `cubed`.
+ * The factor `(1 + tanh(y)) / 2` is the sigmoid of 2 y. */
 static inline float gelu_tanh(float x)
 {
     const float twice_root = 2 * 0.7978845608f, cubed = 0.044715f;
@@ -391,7 +392,7 @@ enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run 
 
 /* ---- oneDNN's post-ops ---- */
 
-/* The activations that oneDNN has as post-ops, and the parameters of the post-ops. */
+/* The activations that oneDNN supports as post-ops, and their parameters. */
 static const struct {
     dnnl_alg_kind_t kind; /* 0 if oneDNN has no such post-op */
     float alpha;

@@ -8,10 +8,10 @@
  * the scale into them and lets oneDNN add the shift as its bias. The loops in epilogue.c do the
  * remaining steps, on outputs that are still in the cache.
  *
- * A folded negative scale cannot make -0.0 of products that sum to 0.0, so where nothing is added
- * after it the sign of such a zero differs from TensorFlow's. (With a shift it does not: -0.0 + 0.0
- * is 0.0.) Refusing these folds would prevent batch normalisation from being folded into the
- * weights.
+ * TensorFlow's multiplication of a sum of 0.0 by a negative scale yields -0.0, while a scale folded
+ * into the weights leaves the sum 0.0. The sign of such a zero therefore differs from TensorFlow's
+ * unless a shift is added (-0.0 + 0.0 is 0.0). Refusing to fold negative scales would prevent batch
+ * normalisation from being folded into the weights.
  *
  * The residual is another tensor. In every known network it has the output's shape. Where it must
  * be broadcast, or makes the output larger (`broadcast_residual`), the kernel writes to scratch
@@ -82,9 +82,9 @@ enum {
  * the start of the output. */
 void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,
                        int64_t at, int64_t rows, int64_t cols);
-/* Returns whether a kernel must compute its sums outside the output, which may lie over the
- * residual. The kernel then calls kn_epilogue_apply_out_of_place, which writes the output, instead
- * of kn_epilogue_apply. */
+/* Returns whether a kernel must compute its sums outside the output, because the output may overlap
+ * the residual. If so, the kernel calls kn_epilogue_apply_out_of_place, which writes the output,
+ * instead of kn_epilogue_apply. */
 static inline bool kn_epilogue_is_out_of_place(const struct kn_epilogue *t)
 {
     return t->residual && !t->broadcast_residual;
@@ -95,10 +95,11 @@ static inline bool kn_epilogue_is_out_of_place(const struct kn_epilogue *t)
 void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt_run *r,
                                     float *sums, int64_t at, int64_t rows, int64_t cols);
 /*
- * Returns, for kernels that cannot compute out of place, a run whose residual is a copy in
- * `workspace` if the output lies over the residual, else `r`. `workspace` is scratch memory of
- * kn_epilogue_residual_bytes bytes. A broadcast residual is not copied, and this scratch memory
- * then provides the *broadcast_bytes bytes of kn_epilogue_prepare.
+ * kn_epilogue_copy_residual serves kernels that cannot compute out of place. If the output lies
+ * over the residual, the function returns a run whose residual is a copy in `workspace`, else it
+ * returns `r`. `workspace` is scratch memory of kn_epilogue_residual_bytes bytes. A broadcast
+ * residual is not copied, and this scratch memory then provides the *broadcast_bytes bytes of
+ * kn_epilogue_prepare.
  */
 /* maximum number of inputs of a node, including three for its epilogue */
 enum { KN_EPILOGUE_MAX_INPUTS = 5 };

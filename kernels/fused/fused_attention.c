@@ -197,8 +197,8 @@ struct attention {
     struct kn_packed_gemm scores, context;
     int64_t slots; /* number of shards that run concurrently */
     int64_t slot;  /* number of floats of scratch memory per concurrent shard */
-    /* Offsets in a shard's scratch memory of the scores before the steps, if `widens`, of the
-     * packed keys, and of the packed values. */
+    /* Offsets in a shard's scratch memory of the scores before the steps (used if `widens` is set),
+     * of the packed keys, and of the packed values. */
     int64_t made_at, keys_at, values_at;
     int64_t ask; /* approximate number of blocks of rows between two deadline checks */
     int n_steps;

@@ -108,7 +108,7 @@ static struct rt_dep rows_of_concat(const struct rt_rows *r,
     return first.axis == (axis < 0 ? axis + rank : axis) ? (struct rt_dep){RT_DEP_MIXED, 0} : first;
 }
 
-/* Sets the row dependence of the output, by the row rule of each step in turn. */
+/* Sets the row dependence of the output by applying the row rule of each step in turn. */
 static void rows(struct rt_rows *r)
 {
     struct rt_shape shape[MOST_VALUES];
@@ -172,7 +172,8 @@ enum kind {
 
 struct operand {
     enum kind kind;
-    enum rt_dtype dtype; /* an operand that is not float32 has a buffer, whatever its kind */
+    /* unless the dtype is RT_F32, the operand has a buffer, whatever its kind */
+    enum rt_dtype dtype;
     /* index of the input, or -1 for the result of another loop nest, which is at `offset` in
      * scratch memory */
     int input;
@@ -214,7 +215,7 @@ struct elementwise {
     int n_nests;
     struct nest *nest;
     int n_concat;
-    /* for each concatenated input, its elements per row of the concatenation */
+    /* for each concatenated input, the number of its elements in a row of the concatenation */
     int64_t *piece;
     /* The concatenation has n_rows rows of `row` elements. */
     int64_t row, n_rows;

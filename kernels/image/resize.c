@@ -85,7 +85,8 @@ static enum rt_status infer_resize(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise. All rows share the second input, a small tensor with the size. */
+/* Marks the op as row-wise. All rows share the second input, which holds the size of the resized
+ * images. */
 static void rows_resize(struct rt_rows *r)
 {
     rt_rows_first(r);

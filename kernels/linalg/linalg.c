@@ -173,9 +173,9 @@ static bool ends(struct ask *q, int64_t work)
  *                Sets swap[i] to the row that row i was swapped with, and *even to whether the
  *                number of swaps is even.
  *   solve_       replaces B [n,m] by the solution, using the results of lu_.
- *   cholesky_    factorises the lower triangle of A in place. False if a pivot is 0 or negative.
- *                Products are added up before they are subtracted, as in TensorFlow, because the
- *                order decides whether a singular matrix passes for positive definite.
+ *   cholesky_    factorises the lower triangle of A in place. Returns false if a pivot is 0 or
+ *                negative. Products are added up before they are subtracted, as in TensorFlow,
+ *                because the order decides whether a singular matrix passes for positive definite.
  *   triangular_  replaces B [n,m] by the solution of op(A) X = B.
  */
 #define MATRICES(dt, T, ABS, CONJ, REAL, SQRT)                                                     \

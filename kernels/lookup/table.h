@@ -77,8 +77,8 @@ void kn_table_count_in(struct rt_run *r, struct kn_table *t);
  * Adds a pair, or replaces the value of a key that the table holds. Sets *was to whether the table
  * held the key. If it did, and `replace` is false, the existing pair stays unchanged. Sets *item to
  * the index of the pair. Called under mu, or before another thread can access the table. The call
- * spends its work from *left (rt_run_spend), so it may fail because the run's deadline has passed
- * or the run was cancelled. A failure leaves the table unchanged.
+ * subtracts its work from *left (rt_run_spend), so it may fail because the run's deadline has
+ * passed or the run was cancelled. A failure leaves the table unchanged.
  */
 enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
                             const void *value, bool replace, int64_t *item, bool *was);
@@ -108,7 +108,7 @@ enum rt_status kn_table_unlock(struct kn_table *t, enum rt_status st);
 /* Frees the memory owned by n elements at p if dtype is string. Elements of other types own no
  * memory. */
 void kn_table_drop(enum rt_dtype dtype, void *p, int64_t n);
-/* Runs LookupTableImport into a table that is filled only once (table_fill.c). */
+/* Runs LookupTableImport on a table that is filled only once (table_fill.c). */
 enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct rt_tensor *keys,
                              const struct rt_tensor *values);
 

@@ -139,8 +139,8 @@ static enum rt_status find_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise only with a single default for all keys, because per-key defaults match
- * only one number of rows. */
+/* Marks the op as row-wise only if all keys share a single default, because one default per key
+ * would match only one number of rows. */
 static void find_rows(struct rt_rows *r)
 {
     if (r->in_dep[0].kind == RT_DEP_NONE && r->in_dep[2].kind == RT_DEP_NONE &&

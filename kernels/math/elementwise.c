@@ -95,7 +95,7 @@ enum rt_status kn_map_prepare(struct rt_prep *p, const struct kn_map *op, void *
  * unsharded run. */
 enum {
     STEP = 64,
-    MAP_COST = 4, /* cost per element, which covers exponentials, in units of rt_run_spend */
+    MAP_COST = 4, /* cost per element in units of rt_run_spend, including exponentials */
 };
 
 static enum rt_status map_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
@@ -153,7 +153,7 @@ struct plan {
 enum {
     SHORT_ROW = 128,
     LINE_BYTES = 4096,
-    /* cost per element, which covers powers and logarithms, in units of rt_run_spend */
+    /* cost per element in units of rt_run_spend, including powers and logarithms */
     COST = 8,
     COMPLEX_COST = 64,
 };

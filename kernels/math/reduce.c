@@ -167,8 +167,8 @@ static const struct kn_reducer reduce_any[RT_N_DTYPES] = {KN_FOR_BOOL(REDUCER_RO
 #define SQUARED_INT(dt, x) ((uint64_t)(x) * (uint64_t)(x))
 #define MODULUS(dt, x)     ((x)*conj(x))
 #define ROOT(dt, a, count) sqrt(a)
-/* A sum that wrapped around may be negative; the NaN that is its square root is converted to an
- * integer as in TensorFlow, to 32 bits for narrow types. */
+/* A sum that wrapped around may be negative, which makes its square root NaN. The NaN is converted
+ * to an integer as in TensorFlow, to 32 bits for narrow types. */
 #define ROOT_INT(dt, a, count)                                                                     \
     ((dt) == RT_I64 || (dt) == RT_U64 ? rt_int64_of(sqrt((double)KN_PUT(dt, a)))                   \
                                       : rt_int32_of(sqrt((double)KN_PUT(dt, a))))
@@ -178,7 +178,8 @@ F64_ONLY(REDUCER, norm, double, double, ZERO, SQUARED, ADD, ADD, ROOT)
 KN_FOR_COMPLEX(REDUCER, norm, double _Complex, double _Complex, ZERO, MODULUS, ADD, ADD, ROOT)
 static const struct kn_reducer reduce_norm[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, norm)};
 
-/* L2Loss: the sum of half of each square, whose sum overflows later than that of squares */
+/* L2Loss adds up half of each square, because this sum overflows later than the sum of the
+ * squares. */
 #define HALF_SQUARE(dt, x) ((x) * (x) / 2)
 F32_HALFS(REDUCER, l2, float, double, ZERO, HALF_SQUARE, ADD, ADD, RESULT)
 F64_ONLY(REDUCER, l2, double, double, ZERO, HALF_SQUARE, ADD, ADD, RESULT)
@@ -597,7 +598,7 @@ static enum rt_status arg_run(struct rt_run *r)
     const char *src = r->in[0].data;
     void *d = r->out[0].data;
     const enum rt_dtype to = (enum rt_dtype)r->out[0].dtype;
-    /* Elements that are not contiguous each read a separate cache line from memory. */
+    /* Elements that are not contiguous are read from memory in separate cache lines. */
     const int64_t work = rt_add_saturated(rt_mul_saturated(k->n, k->inner > 1 ? 8 : 1), 8);
     int64_t i = 0, left = RT_WORK;
     for (int64_t o = 0; o < k->outer; o++)

@@ -87,7 +87,7 @@ typedef void scan_fn(void *d, const void *s, const struct scan *k);
     }
 
 /* Returns log(exp(sum) + exp(x)) without overflow. As in TensorFlow, two positive infinities make a
- * NaN, and an x that is NaN counts as another `sum`. */
+ * NaN, and an x that is NaN is treated as equal to `sum`. */
 static inline double log_add_exp(double sum, double x)
 {
     const double high = x > sum ? x : sum, low = x < sum ? x : sum;

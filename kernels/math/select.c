@@ -66,8 +66,8 @@ static select_row *row_for(enum rt_dtype d)
     return select_any;
 }
 
-/* A select op as nested loops over its three broadcast inputs, innermost first. Steps are in
- * elements. */
+/* The state of a select op, which runs as nested loops over its three broadcast inputs. Loops are
+ * ordered innermost first, and strides are in elements. */
 struct select_plan {
     select_row *row;
     int rank;

@@ -21,9 +21,9 @@ KN_MAP_SAME(RT_F64, double, erfc, ERFC)
 KN_MAP_OP(erfc, "Erfc", FLOATS)
 
 /*
- * Returns the z > 0 whose upper tail probability is q <= 1/2. The leading term of the tail gives a
- * rough start. Halley's method then solves for log q, which is nearly a quadratic function of z.
- * Four steps reach the precision of double.
+ * Returns the z > 0 whose upper tail probability is q <= 1/2. The leading term of the tail's
+ * expansion yields a rough initial value. Halley's method then solves for log q, which is nearly a
+ * quadratic function of z. Four steps reach the precision of double.
  */
 static double upper_quantile(double q)
 {
@@ -76,7 +76,7 @@ static double erfinv(double x)
     if (a == 1)
         return copysign(INFINITY, x);
     double z = upper_quantile((1 - a) / 2) * M_SQRT1_2;
-    if (a < 0.5) /* 1 - a has lost low-order bits of a */
+    if (a < 0.5) /* 1 - a, as computed, lacks low-order bits of a */
         z -= (erf(z) - a) * exp(z * z) * 0.88622692545275801;
     return copysign(z, x);
 }

@@ -332,7 +332,7 @@ static enum rt_status fully_connected_block(struct rt_run *r, void *arg, int64_t
     return RT_OK;
 }
 
-/* Returns whether the sums start from the residual, over which the output may be written. */
+/* Returns whether the sums start from the residual, which the output may then overwrite. */
 static bool starts_over(const struct kn_fully_connected *s)
 {
     return s->node.b && !s->node.epilogue.scale;

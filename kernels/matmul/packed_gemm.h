@@ -37,8 +37,8 @@ struct kn_packed_gemm {
     const struct kn_packed_gemm_loops *loops;
 };
 
-/* Sets the other members from k and n, which may be 0, and `reuse`. Returns false if a size exceeds
- * the address space. */
+/* Sets the other members from k, n (both may be 0) and `reuse`. Returns false if a size exceeds the
+ * address space. */
 bool kn_packed_gemm_init(struct kn_packed_gemm *p);
 size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p);
 /* Packs b [k, n] or, if `transposed`, [n, k], with ldb floats between rows. `scale` has n floats,
@@ -59,8 +59,8 @@ static inline int64_t kn_packed_gemm_offset(const struct kn_packed_gemm *p, int6
  * fast as the libraries. */
 bool kn_packed_gemm_is_fast(void);
 
-/* The post-ops of the GEMM, which say where the sum of an output starts, and which steps follow the
- * complete sum. */
+/* The post-ops of the GEMM, which specify the initial value of each sum and the steps that follow
+ * the complete sum. */
 struct kn_gemm_post_ops {
     const float *bias; /* n floats, or NULL if there is no bias */
     /* [rows, n], or NULL if there is no residual. It may be c itself if ld_residual equals ldc. */

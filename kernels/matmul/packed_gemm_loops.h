@@ -14,7 +14,7 @@
 #define NR (LANES * WIDE)
 
 #if PREFETCHES
-#define SIZED INLINE /* the compiler makes one copy for each number of rows and vectors */
+#define SIZED INLINE /* compiled once for each number of rows and vectors */
 #else
 #define SIZED TARGET static __attribute__((noinline))
 #endif
@@ -40,8 +40,9 @@ INLINE VEC LOOPS(clip)(const struct kn_packed_gemm_block *s, VEC v)
 #endif
 }
 
-/* The loop position of a micro-kernel, and the addresses that its loops prefetch: a panel, and the
- * memory that the next micro-kernel reads and writes. */
+/* The state of a micro-kernel: its position in the operands, its sums, and the addresses that it
+ * prefetches, which are in the next panel and in the memory that the next micro-kernel reads and
+ * writes. */
 struct LOOPS(at) {
     const float *a[(MR + 3) / 4], *b;
     const float *next, *next_a, *next_start, *next_c;

@@ -570,7 +570,7 @@ static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lr
         float base = l->bias + l->alpha * sum;
         if (l->rounds) /* a base too large for float16 becomes an infinity, as in TensorFlow */
             base = kn_from_f16(kn_to_f16(base));
-        /* As in TensorFlow, the factor of a base beyond 2^126 is subnormal, which counts as 0. */
+        /* As in TensorFlow, the factor of a base beyond 2^126 is subnormal and is treated as 0. */
         y[i] = x[i] * (l->beta == 1      ? 1 / base
                        : l->beta == 0.5f ? 1 / sqrtf(base)
                                          : lrn_power(base, -l->beta));

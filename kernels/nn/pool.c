@@ -506,8 +506,8 @@ KN_CLONES static void float_row(const struct pool *p, int64_t d, int64_t h, cons
     }
 }
 
-/* Returns the cost of a window in units of rt_run_spend. A window may be far larger than the
- * image. */
+/* Returns the cost of a window in units of rt_run_spend. The product of the sizes saturates,
+ * because a window may be far larger than the image. */
 static int64_t window_work(const struct pool *p)
 {
     int64_t work = rt_mul_saturated(2, p->channels);

@@ -102,8 +102,8 @@ static inline bool kn_same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
 /* ---- shapes ---- */
 
 /* Reads the shape of a dense feature in one example. Sets *is_padded if the first dimension is
- * unknown and will be padded, and *stride to the elements per example, or per step if padded.
- * Returns false if other dimensions of the shape are unknown. */
+ * unknown and will be padded, and *stride to the number of elements per example or, if padded, per
+ * step. Returns false if other dimensions of the shape are unknown. */
 bool kn_dense_shape(const struct rt_shape *s, bool *is_padded, int64_t *stride);
 
 /* Expands to the arguments of "%.*s" for a span. */

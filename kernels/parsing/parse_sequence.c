@@ -32,9 +32,9 @@ struct sequence {
     int64_t n;
     /* the two halves of the example: the context and the feature lists */
     struct kn_sequence_half half[2];
-    /* for the context and the feature lists, an entry for each feature and example */
+    /* for the context and the feature lists, the bytes of each feature in each example */
     struct proto *proto[2];
-    struct total *total[2]; /* an entry for each feature */
+    struct total *total[2]; /* numbers of elements and rows of each feature */
     /* approximate work per example, and countdown to the next deadline check (rt_run_spend) */
     int64_t each, left;
 };

@@ -31,7 +31,8 @@ int kn_output_named(const struct rt_node *n, const char *prefix, const char *nam
     return i < 0 ? -1 : n->out_first[i];
 }
 
-/* Returns an attribute of one half, or NULL if the op has no attribute with that name. */
+/* Returns attribute `name` of the features of one kind in the half that `prefix` names, or NULL if
+ * the op has no such attribute. */
 static const struct rt_attr *attr(const struct rt_node *n, const char *prefix, const char *kind,
                                   const char *name)
 {

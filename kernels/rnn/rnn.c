@@ -65,8 +65,8 @@ static enum rt_status rnn_pack(struct rt_prep *p, int input, int64_t row, int64_
     return RT_OK;
 }
 
-/* Computes `c [rows, n] = a [rows, k] * w`, plus `from` (whose rows are as far apart as those of c)
- * or plus the bias. */
+/* Computes `c [rows, n] = a [rows, k] * w`, and adds `from`, whose rows are as far apart as those
+ * of c, and the bias. Either may be NULL. */
 static void rnn_multiply(const struct weight *w, const float *a, int64_t lda, float *c, int64_t ldc,
                          int64_t rows, const struct rt_tensor *bias, const float *from)
 {

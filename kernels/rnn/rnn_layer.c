@@ -273,8 +273,8 @@ static bool is_by_row(const struct kn_layer *s, int k, int *axis)
     }
 }
 
-/* Marks the op as row-wise if x and the states have the same rows, and every row takes every
- * step. */
+/* Marks the op as row-wise if x and the states have the same number of rows, and every row takes
+ * every step. */
 void kn_layer_rows(struct rt_rows *r)
 {
     struct kn_layer s;

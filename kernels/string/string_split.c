@@ -40,8 +40,8 @@ static bool add(struct parts *l, int64_t row, int64_t column, const char *p, con
 }
 
 /* Splits at runs of white space, for StringSplitV2 without a separator. If `max` is 0, the string
- * stays unchanged. After `max` splits, the rest is added, even if it is empty. If `max` is -1,
- * there is no limit. */
+ * stays unchanged. After `max` splits, the rest of the string becomes the last substring, even if
+ * it is empty. If `max` is -1, the number of splits is unlimited. */
 static bool cut_space(struct parts *l, int64_t row, const char *p, const char *end, int64_t max)
 {
     if (max == 0)

@@ -9,8 +9,8 @@
 #include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
 
-/* The work per string for the call and the allocation, in units of rt_run_spend, to which the
- * string's bytes are added. */
+/* The work per string in units of rt_run_spend, which covers the call and the allocation. The
+ * number of the string's bytes is added to it. */
 enum { KN_STRING_WORK = 16 };
 /* The number of bytes of one string that are processed between two calls of rt_run_spend, in loops
  * in which a byte costs more than copying it. */

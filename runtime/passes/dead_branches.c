@@ -247,8 +247,8 @@ static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
 
 /* The edges that replace the outputs of a Switch or Merge. */
 struct place {
-    /* The edge that replaces a handle that the node returns. If its node is -1, output 0 of the
-     * node itself is read. */
+    /* For a Switch or Merge of handles, the edge that its readers read instead. The node number is
+     * -1 if they read output 0 of the node itself, which has become an identity. */
     struct pl_edge value;
     int index; /* node of the constant that add_index made for a Merge, or -1 */
 };
@@ -305,8 +305,7 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
     return st;
 }
 
-/* Makes targets of the nodes with effects that only dead nodes read, so that these nodes still
- * run. */
+/* Turns those nodes with effects that only dead nodes read into targets, so that they still run. */
 static bool keep_effects(struct work *w)
 {
     struct pl_graph *g = w->g;

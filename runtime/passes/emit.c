@@ -1,5 +1,5 @@
-/* Makes a plan from a graph: orders the steps topologically, numbers the values and finds the
- * kernels. */
+/* Makes a plan from a graph by ordering the steps topologically, numbering the values and finding
+ * the kernels. */
 #include <stdlib.h>
 
 #include "runtime/passes/passes.h"

@@ -26,8 +26,8 @@ static struct rt_variable *frozen_variable(const struct pl_graph *g, struct pl_e
     return v;
 }
 
-/* Replaces input k of node i with a constant that holds the value of `v`, of the type of `like`'s
- * first output. */
+/* Replaces input k of node i with a constant that has the value of `v` and the type of the first
+ * output of `like`. */
 static enum rt_status put_value(struct pl_graph *g, int i, int k, struct rt_variable *v,
                                 const struct rt_node *like, bool is_ref, struct rt_error *err)
 {

@@ -44,7 +44,8 @@ struct work {
     int n; /* number of nodes at the start of the pass's current round */
     struct pl_conditions all;
     bool *index_read; /* for each node, whether output 1 (the index) of a Merge is read */
-    /* Union-find over the nodes in branches of the maximum depth, and their Merges. */
+    /* Union-find over the nodes in the branches of the maximum depth and over the Merges of these
+     * branches. */
     int *join;
     int *component; /* for each root of the union-find, the index of its component in w->c, or -1 */
     int *moved;     /* for each node, its index in the subgraph, or -1 before it is moved */

@@ -3,7 +3,7 @@
  * The condition and the body of a frame are copied into subgraphs whose feeds are the loop's
  * variables, and one node (PL_WHILE) replaces the frame. Inner loops are functionalised before
  * outer loops, and branches before loops (functionalise.c). A frame stays if its body still has
- * tokens, or if it is entered, left or waited for other than by the nodes of tf.while_loop.
+ * tokens, or if nodes other than those of tf.while_loop enter it, leave it or wait for it.
  *
  * A round functionalises the loops that have no loops inside them. It reads the graph as it was
  * before the round: a loop that has the right structure is copied and a new node appended, and all

@@ -112,9 +112,9 @@ static int add_pivot(struct pl_graph *g, const char *name, int n_ctrl, struct rt
     return i;
 }
 
-/* Makes the readers of output *out of an inlined call wait for `entry`: they read the output
- * through an identity with a control edge from `entry`. Used if a pure node makes the output, or if
- * it is an argument. */
+/* Makes the readers of an inlined call's output *out wait for `entry`. They read the output through
+ * an identity with a control edge from `entry`. Used for an output that a pure node makes, and for
+ * one that is an argument of the call. */
 static enum rt_status wait_for(struct pl_graph *g, int entry, const char *name, int depth,
                                enum rt_dtype dtype, struct pl_edge *out, struct rt_error *err)
 {

@@ -127,7 +127,8 @@ static enum rt_status look_through_body(struct rt_session *s, const struct rt_gr
 }
 
 /* Lists the missing ops. Functions may call each other to any depth, so their bodies are kept in a
- * list, not on the stack. The number of bodies is bounded by the library of functions. */
+ * list, not on the stack. The number of bodies is at most the number of functions in the
+ * library. */
 enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
                                struct rt_missing_list *list, struct rt_error *err)
 {

@@ -19,7 +19,7 @@ struct walk {
     int *order, n;   /* the DONE nodes in topological order */
 };
 
-/* Returns the node of data input k, or of control input k - n_in. */
+/* Returns the node of input k, where control inputs are counted after the data inputs. */
 static int input_node(const struct pl_node *n, int k)
 {
     return k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];

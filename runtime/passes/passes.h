@@ -60,8 +60,8 @@ enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_order(const struct pl_graph *g, int *order, int *n_order, struct rt_error *err);
 /* Sets last_use and release of the steps by a liveness analysis. */
 enum rt_status pl_find_last_uses(struct rt_plan *p, struct rt_error *err);
-/* Makes the plan from a graph that all passes have run on: orders the steps, numbers the values and
- * finds their last uses. Moves the graph's nodes into the plan. */
+/* Makes the plan from a graph that all passes have run on. Orders the steps, numbers the values,
+ * finds their last uses, and moves the graph's nodes into the plan. */
 enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_error *err);
 
 /* ---- plans of functions ---- */
@@ -96,9 +96,9 @@ struct rt_missing_list {
 };
 enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
                                struct rt_missing_list *list, struct rt_error *err);
-/* Fails with INVALID_ARGUMENT because calls, branches and loops at `node` are nested more than
- * `most` deep where `body` is to be inlined or planned. The message says whether `body` calls
- * itself. If `body` is NULL, the nested branches and loops are subgraphs, not functions. */
+/* Returns INVALID_ARGUMENT, because inlining or planning `body` at `node` would nest calls,
+ * branches and loops more than `most` deep. The message says whether `body` calls itself. If `body`
+ * is NULL, the nested branches and loops are subgraphs, not functions. */
 enum rt_status pl_fail_too_deep(struct rt_session *s, const struct rt_graph *body, const char *node,
                                 int most, struct rt_error *err);
 

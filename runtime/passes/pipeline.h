@@ -23,7 +23,8 @@ enum pl_repeat {
 
 /* The graphs that a pass works on, or 0 for all graphs. */
 enum {
-    PL_ON_FUSED = 1,  /* the graphs of sessions that fuse and have no device except the CPU */
+    /* the graphs of sessions that enable fusion and have no device except the CPU */
+    PL_ON_FUSED = 1,
     PL_ON_SERVED = 2, /* all graphs except those of restore and init (rt_call_spec.is_load) */
 };
 

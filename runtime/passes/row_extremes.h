@@ -12,9 +12,9 @@
 
 enum rt_extreme { RT_NO_EXTREME, RT_LEAST, RT_MOST };
 
-/* Returns whether the only output of `op` is the least or the greatest of the values that the parts
- * of the batch have alone, if `op` has no row rule for these inputs. of[k] says the same of input
- * k. */
+/* Returns RT_LEAST or RT_MOST if the only output of `op` is the least or the greatest of the values
+ * that the parts of the batch have alone, and `op` has no row rule for these inputs. Otherwise
+ * returns RT_NO_EXTREME. of[k] is the extreme of input k. */
 enum rt_extreme rt_extreme_of_output(const struct rt_op *op, int n_in, const struct rt_info *in,
                                      const struct rt_dep *in_dep, const enum rt_extreme *of);
 

@@ -255,8 +255,8 @@ static bool infer(struct walk *w, struct visit *x, int s)
                          .err = &err};
     if (!x->op->infer)
         return true;
-    /* Unlike other callers of infer, this call may have inputs of unknown rank, which infer does
-     * not accept. */
+    /* Unlike before other calls of infer, an input may be of unknown rank at this point. infer does
+     * not accept such an input. */
     for (int k = 0; k < n->n_in; k++)
         if (x->in[s][k].shape.rank < 0 && x->in[s][k].dtype != RT_RESOURCE &&
             x->in[s][k].dtype != RT_VARIANT)

@@ -229,8 +229,8 @@ static bool fold_outputs(struct pl_graph *g, int i)
 static bool fold_all(struct pl_graph *g)
 {
     bool any = false, again = true;
-    /* Nodes mostly come before the nodes that they read, because pl_extract works backwards. The
-     * traversal therefore starts at the end. Nodes that it cannot fold yet are folded in the next
+    /* Most nodes come before the nodes that they read, because pl_extract works backwards. The
+     * traversal therefore starts at the end. Nodes that cannot be folded yet are folded in the next
      * round. */
     for (int round = 0; again && round < 8; round++) {
         again = false;
@@ -301,8 +301,8 @@ static int by_hash(const void *a, const void *b)
     return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1) : x->node - y->node;
 }
 
-/* Merges pure nodes that were made from the same node of the model and have the same inputs, mostly
- * from bodies that were inlined twice. */
+/* Merges pure nodes that were made from the same node of the model and have the same inputs. Most
+ * of them come from bodies that were inlined twice. */
 static void merge_equal(struct pl_graph *g)
 {
     struct seen *s = malloc(((size_t)g->n + 1) * sizeof *s);

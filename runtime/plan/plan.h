@@ -110,8 +110,8 @@ struct rt_plan_step {
     const struct rt_kernel **kernels; /* candidate kernels for the step's device and types */
     int n_kernels;
     bool lazy; /* whether every candidate kernel accepts lazy inputs without loading them */
-    /* Bit k is set if input k is the same in every run: it is a PL_CONST, and is not the handle of
-     * a variable that the step reads. */
+    /* Bit k is set if input k is the same in every run, which means that it is a PL_CONST and not
+     * the handle of a variable that the step reads. */
     uint64_t const_in;
     struct rt_prepared_cache *prepared;
 };
@@ -127,12 +127,14 @@ struct rt_plan {
     int *feed_value;  /* index of the value of each feed, or -1 if no step reads the feed */
     int *fetch_value; /* index of the value of each fetch */
     uint8_t *feed_dtype, *fetch_dtype;
-    /* bit k is set if the plan or a plan inside it has a step of enum rt_effect k */
+    /* bit k is set if the plan, or a plan inside it, has a step whose effect (enum rt_effect) is
+     * k */
     uint8_t effects;
     /* Whether the plan contains a Switch, Merge, Enter, Exit or NextIteration, so that exec_token.c
      * runs it. */
     bool tokens;
-    struct rt_token_plan *token; /* plan of exec_token.c; set if `tokens` is set */
+    /* data of the token executor (exec_token.c), or NULL unless `tokens` is set */
+    struct rt_token_plan *token;
     int max_in, max_out;
     /* n_nodes + 1 pointers, where element i is the segment that begins at step i, or NULL
      * (exec/specialisation_cache.c). The array is NULL if no segment of this plan is ever compiled.

@@ -31,7 +31,7 @@ void rt_row_analyses_clear(struct rt_row_analyses *p);
 
 /* Returns the number of unknown dimensions, not counting dimension 0. */
 int rt_count_open(const struct rt_shape *shapes, int n_feeds);
-/* Returns whether the feeds have the given shapes and the same number of rows. */
+/* Returns whether the feeds match the given shapes and all have the same number of rows. */
 bool rt_feeds_have_rows(const struct rt_shape *shapes, const struct rt_tensor *feeds, int n_feeds);
 /* Copies the shapes and replaces the unknown dimensions, except dimension 0, with the lengths in
  * the feeds. */

@@ -33,7 +33,7 @@
 
 /* ---- memory in the activation buffer ---- */
 
-/* A number of bytes that are in use from step `first` to step `last`, both included. */
+/* A range of the activation buffer that is in use from step `first` to step `last`, inclusive. */
 struct rt_extent {
     size_t bytes;
     int first, last;
@@ -72,7 +72,8 @@ struct rt_step {
     /* index of the first patch that passes an output of the step to an argument, and number of
      * these patches */
     int patch, n_patch;
-    /* first index in rt_specialisation.clear, and number, of the slots that no later step reads */
+    /* rt_specialisation.clear holds, from index `clear` on, the n_clear slots that no later step
+     * reads */
     int clear, n_clear;
 };
 
@@ -148,7 +149,7 @@ struct rt_specialisation *rt_segment_specialisation(struct rt_context *c, int be
 struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin);
 bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context *c);
 
-enum { RT_COMPILED_ROWS = 1024 }; /* limit of the row counts that rt_plan.compiled records */
+enum { RT_COMPILED_ROWS = 1024 }; /* rt_plan.compiled records only numbers of rows below this one */
 /* Implements rt_callable_request_compilation for a plan, by a request for a specialisation of its
  * first segment. */
 void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes);

@@ -130,8 +130,8 @@ static void add_known(struct rt_map *file, struct rt_map *known)
     forget(known, RT_AUTOTUNE_MOST);
 }
 
-/* Works like rt_autotune_read. Entries that are known already are kept, because they are newer than
- * those of the file. */
+/* Works like rt_autotune_read. Entries that are already in the cache are kept, because they are
+ * newer than those in the file. */
 static int read_locked(struct rt_autotune *a, struct rt_span text, int *bad) RT_REQUIRES(a->mu)
 {
     const size_t n_first = sizeof FIRST_LINE - 1;

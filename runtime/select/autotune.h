@@ -72,8 +72,8 @@ struct rt_autotune_stats {
 };
 struct rt_autotune_stats rt_autotune_stats(struct rt_session *s);
 
-/* Makes rt_autotune_time, in tests, return the time of `clock`, if one is set, instead of the
- * measured `ns`. */
+/* rt_autotune_inject sets a clock for tests. While a clock is set, rt_autotune_time returns the
+ * clock's time instead of the measured `ns`. */
 
 void rt_autotune_inject(struct rt_autotune *a,
                         int64_t (*clock)(void *arg, const struct rt_kernel *k, int64_t batch),

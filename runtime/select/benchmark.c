@@ -41,7 +41,8 @@ static const int64_t long_ns = 10000000;
 static const double clearly = 1.25;
 
 struct pl_benchmark {
-    struct rt_pack *pack;   /* list of generated packs, the largest first, for all candidates */
+    /* linked list of the packs generated for all candidates, the largest first */
+    struct rt_pack *pack;
     size_t requested_bytes; /* total size of the packs of the candidate being prepared, in bytes */
     bool can_forget;
 };
@@ -126,7 +127,7 @@ __attribute__((target("clflushopt"))) static void forget(const void *data, size_
     __builtin_ia32_mfence();
 }
 #else
-/* Returns false. On processors other than x86-64, constants stay in the caches. */
+/* Returns false, because constants are flushed from the caches only on x86-64. */
 static bool can_forget(void)
 {
     return false;

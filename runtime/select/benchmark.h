@@ -1,6 +1,6 @@
 /*
- * Benchmarks of kernels (select/benchmark.c): times the kernels that can run a node, on generated
- * inputs with the node's shapes.
+ * Benchmarks of kernels (select/benchmark.c). A benchmark times the kernels that can run a node, on
+ * generated inputs with the node's shapes.
  *
  * Owner: the caller keeps the generated constants from one benchmark to the next.
  * Threads: any; the list of generated constants serves one benchmark at a time.

@@ -25,8 +25,9 @@ enum { BENCHMARK_MS = 300, REASON_BYTES = 1 << 20 };
 
 struct pl_chooser {
     struct rt_mutex mu;
-    struct rt_map held;   /* maps a struct held_key to a struct rt_kernel; guarded by mu */
-    struct rt_map reason; /* maps a struct held_key to a reason in the arena; guarded by mu */
+    struct rt_map held; /* maps a struct held_key to a struct rt_kernel; guarded by mu */
+    /* maps a struct held_key to the reason for the choice, a string in `arena`; guarded by mu */
+    struct rt_map reason;
     struct rt_arena *arena;
     /* Generated constants for benchmarks, or NULL while a benchmark uses them. Guarded by mu. */
     struct rt_pack *packs;
@@ -325,7 +326,8 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
     for (int k = 0; k < c.n; k++) {
         st = pl_prepare_candidate(prep, c.kernel[k]);
         /* A kernel may refuse a node because its sums are not accurate enough with this constant,
-         * or because its library does not support the shape. The next candidate is tried. */
+         * or because its library does not support the shape. In that case the next candidate is
+         * tried. */
         if (st != RT_FAILED_PRECONDITION || k + 1 >= c.n)
             break;
         prep->self->why = "another refuses";

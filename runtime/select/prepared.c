@@ -26,7 +26,7 @@ enum {
 struct rt_prepared_cache {
     _Atomic(struct rt_prepared *) first;
     atomic_int n;
-    /* bit k is set if input k was packed at least once, also for specialisations */
+    /* bit k is set if input k was packed at least once, for tier 0 or for a specialisation */
     _Atomic uint64_t packed;
     struct rt_mutex mu;
 };

@@ -89,13 +89,13 @@ size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_session *
 
 /* ---- specialisations ---- */
 
-/* Returns whether `bytes` more bytes are within the bound on specialisations. Nothing is reserved,
- * so sessions that call this function at the same time may all get true. */
+/* Returns whether adding `bytes` bytes would stay within the bound on specialisations. Nothing is
+ * reserved, so concurrent calls may all return true. */
 bool rt_idle_cache_fits_specialisation(const struct rt_idle_cache *k, size_t bytes);
 /* Returns the number of specialisations of all sessions. */
 int rt_idle_cache_specialisations(const struct rt_idle_cache *k);
-/* These functions add a specialisation to the counts, or subtract one. Adding never fails, so each
- * session may exceed the bound by a little. */
+/* These functions add a specialisation to the counts or remove it from them. Adding never fails, so
+ * each session may slightly exceed the bound. */
 void rt_idle_cache_add_specialisation(struct rt_idle_cache *k, size_t bytes);
 void rt_idle_cache_remove_specialisation(struct rt_idle_cache *k, size_t bytes);
 

@@ -15,7 +15,8 @@ struct rt_variable {
     /* The dtype is RT_NO_DTYPE if the variable has no value. mu guards this member and all members
      * after it. */
     struct rt_tensor value;
-    uint32_t storage; /* incremented when TensorFlow would allocate a new buffer */
+    /* number of the value's storage; incremented when TensorFlow would allocate a new buffer */
+    uint32_t storage;
     bool is_mutable, is_frozen;
     void (*on_write)(void *arg);
     void *on_write_arg;

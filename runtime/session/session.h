@@ -71,8 +71,8 @@ struct rt_session_options {
 enum rt_status rt_session_new(struct rt_session **out, struct rt_library *library,
                               const struct rt_session_options *options, struct rt_error *err);
 void rt_session_free(struct rt_session *s); /* `s` may be NULL */
-/* Ends the session before it is freed: runs in progress and later ones end with RT_UNAVAILABLE,
- * loading and compiling with RT_CANCELLED. Any thread may call this. */
+/* Ends the session before it is freed. Runs in progress and later runs end with RT_UNAVAILABLE, and
+ * loading and compiling end with RT_CANCELLED. May be called on any thread. */
 void rt_session_end(struct rt_session *s);
 const struct rt_graph *rt_session_graph(const struct rt_session *s);
 /* Returns RT_CANCELLED if options.cancelled is true or the session is about to be freed. Code that
@@ -189,9 +189,10 @@ void rt_session_admit_weights(struct rt_session *s, int64_t bytes);
  */
 void rt_session_serve(struct rt_session *s);
 /*
- * The loader calls this function around runs that must not affect later results. With `yes`, the
- * states of nodes (random generators) are stored, and runs make new states. Without `yes`, the new
- * states are freed and the stored ones are restored. No run may be active during either call.
+ * The loader calls this function before and after runs that must not affect later results. If `yes`
+ * is true, the states of nodes (random generators) are stored, and runs make new states. If `yes`
+ * is false, the new states are freed and the stored ones are restored. No run may be active during
+ * either call.
  */
 void rt_session_set_aside(struct rt_session *s, bool yes);
 
@@ -205,7 +206,7 @@ enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *
 
 /* A node that cannot be run because of its op, a dtype or an attribute. */
 struct rt_missing {
-    const char *node, *op, *reason; /* strings in the arena of rt_session_missing */
+    const char *node, *op, *reason; /* strings in the arena that rt_session_missing was given */
 };
 /* Lists the nodes that the plan for `spec` would need and that cannot be run, including those in
  * functions. Sets *out to an array of *n entries in `arena`. */

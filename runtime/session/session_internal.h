@@ -50,8 +50,8 @@ struct rt_session {
     struct rt_pool *pools[64]; /* the idle pools; guarded by pool_mu */
     int n_pools;
     struct rt_cache_owner cache_owner; /* owner of `pools` in the idle cache */
-    struct rt_state state;             /* counts the memory that runs have left in `slots` */
-    struct rt_state folded;            /* counts the memory of constants that folding has made */
+    struct rt_state state;             /* accounts for the memory that runs have left in `slots` */
+    struct rt_state folded;            /* accounts for the memory of constants that folding made */
     _Atomic int64_t fold_ns;           /* total time that is left for all folds of the session */
     uint64_t entropy;
     /* Pointer to rt_session_compile, which is in a folder above this one. rt_session_new sets the

@@ -52,8 +52,8 @@ static struct rt_text *text_of(const struct rt_str *s)
     return s->n < sizeof s->u.in ? NULL : s->u.out;
 }
 
-/* Adds up the bytes of those strings to which all references are among these n strings. Of strings
- * that share their bytes, only adjacent ones are recognised as sharing. */
+/* Returns the total size of those texts in `pool` that no string but these n references. Strings
+ * that share a text are recognised as sharing it only if they are adjacent. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *s, int64_t n)
 {
     size_t bytes = 0;
@@ -116,8 +116,8 @@ static bool is_foreign(const struct rt_state *s, const struct rt_buffer *b)
     return !pool || (s && pool == s->weights);
 }
 
-/* Returns whether the buffer belongs to the model, which it does if no run allocated it and the
- * session is being loaded. */
+/* Returns whether the buffer belongs to the model. It does if no run allocated it and the session
+ * is being loaded. */
 static bool is_of_model(const struct rt_state *s, const struct rt_buffer *b)
 {
     return !s || (!s->is_serving && is_foreign(s, b));

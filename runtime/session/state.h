@@ -26,23 +26,23 @@ struct rt_state {
 };
 
 bool rt_state_init(struct rt_state *s, size_t limit_bytes, const char *flag);
-/* Makes the pool of weights, with limit_bytes as the limit in addition to the admitted weights.
+/* Makes the pool of weights with the limit limit_bytes, which rt_state_admit_weights raises.
  * Returns false if memory runs out. */
 bool rt_state_init_weights(struct rt_state *s, size_t limit_bytes, const char *flag);
 /* Raises the limit of weights so that a checkpoint with `bytes` bytes of weights can be loaded
  * once. */
 void rt_state_admit_weights(struct rt_state *s, int64_t bytes);
 void rt_state_clear(struct rt_state *s);
-/* Ends loading. After the call, runs may leave `more` further bytes in the state, or any number of
- * bytes if `more` is 0. */
+/* Ends loading. After the call, runs may leave up to `more` additional bytes in the state, or any
+ * number of bytes if `more` is 0. */
 void rt_state_serve(struct rt_state *s, size_t more);
 
 /*
  * The functions below charge nothing if the state, or the pool, is NULL. `old` (may be NULL) is the
- * value that the caller frees as soon as the call has succeeded, so the limit may be exceeded by
- * those of its bytes to which there is no other reference. On RT_RESOURCE_EXHAUSTED, err names the
- * flag and the sizes; memory that had moved into the state before the failure is charged to it
- * until it is freed.
+ * value that the caller frees as soon as the call has succeeded. The limit may therefore be
+ * exceeded by the bytes that only `old` references. On RT_RESOURCE_EXHAUSTED, err names the flag
+ * and the sizes; memory that had moved into the state before the failure is charged to it until it
+ * is freed.
  */
 
 /* Sets *out to a reference to `t`, whose memory moves into the state. Sets *out to a copy instead
