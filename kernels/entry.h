@@ -1,5 +1,5 @@
 /*
- * One row of table.inc: an op and all its kernels in one symbol.
+ * One row of table.inc, which is an op with all its kernels in one symbol.
  *
  *   const struct kn_entry kn_abs = {
  *       .op = {.name = "Abs", .infer = ..., .rows = rt_rows_same},

@@ -99,7 +99,7 @@ BOUND_OP(upper_bound, "UpperBound")
 
 /* ---- UnravelIndex(indices, dims) ---- */
 
-/* The cost of two divisions and a distant write, in units of rt_run_spend. */
+/* The cost of two divisions and of a write that misses the cache, in units of rt_run_spend. */
 enum { DIVISION_WORK = 32 };
 
 static enum rt_status unravel_run(struct rt_run *r)

@@ -60,8 +60,9 @@ static bool is_in_place(const struct kn_conv_shape *g)
 /*
  * Returns whether this kernel may be the fastest. Without im2col, it may be fastest where sums are
  * long, or the input has many more channels than the output, or the output is one pixel. With
- * im2col, it may be fastest where oneDNN, which computes a row of outputs at a time, has short rows
- * or strides, unless channels are so few that copying takes as long as multiplying.
+ * im2col, it may be fastest for short rows and for strides above 1, because oneDNN computes a row
+ * of outputs at a time. The exception is a convolution with so few channels that copying takes as
+ * long as multiplying.
  */
 static bool may_pay(const struct kn_conv_shape *g)
 {

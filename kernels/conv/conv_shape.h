@@ -39,7 +39,8 @@ double kn_conv_flops_transposed(const struct rt_node *n, const struct rt_shape *
                                 const struct rt_shape *out);
 
 /* Computes the convolution's shape from the exact shapes of the node's inputs, in prepare. Refuses
- * whatever TensorFlow's CPU kernels do not implement, such as data formats with channels first. */
+ * convolutions that TensorFlow's CPU kernels do not implement, such as those whose data format has
+ * channels first. */
 enum rt_status kn_conv_prepare(const struct rt_prep *p, struct kn_conv_shape *out);
 /* Sets the output shape of a convolution that is not transposed. */
 void kn_conv_out_shape(const struct rt_node *n, const struct kn_conv_shape *g, struct rt_shape *o);

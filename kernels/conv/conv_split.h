@@ -27,9 +27,9 @@ struct kn_conv_block {
 
 /*
  * Computes the split for one core. An execution takes at most about ten milliseconds, so that the
- * deadline can be checked between executions. With `after`, Slipway's own epilogue loops follow
- * each execution, whose outputs then fit in the cache, unless the filter would have to be read too
- * often. No axis may be empty.
+ * deadline can be checked between executions. If `after` is true, Slipway's own epilogue loops
+ * follow each execution. The outputs of an execution then fit in the cache, unless the filter would
+ * have to be read too often. No axis may be empty.
  */
 void kn_conv_split_serial(const struct kn_conv_shape *g, bool after, struct kn_conv_split *split);
 /*
@@ -45,9 +45,8 @@ bool kn_conv_split_sharded(const struct kn_conv_shape *g, bool after, int width,
 double kn_conv_split_cost(const struct kn_conv_shape *g, const struct kn_conv_split *split);
 /*
  * Returns whether every execution of the split for one core takes at most half a second. The
- * library cannot be interrupted during an execution, and some convolutions are one execution per
- * image whatever they cost: transposed convolutions, and those whose padding is as high as the
- * image.
+ * library cannot be interrupted during an execution. Transposed convolutions, and those whose
+ * padding is as high as the image, are one execution per image regardless of their cost.
  */
 bool kn_conv_split_is_interruptible(const struct kn_conv_shape *g);
 int64_t kn_conv_split_count(const struct kn_conv_shape *g, const struct kn_conv_split *split);

@@ -6,8 +6,8 @@
 #include "kernels/cpu/vec_math.h"
 
 enum {
-    /* number of outputs that are computed together; 7, because the image widths of most networks
-     * are multiples of 7 */
+    /* number of outputs that are computed together, which is 7 because the image widths of most
+     * networks are multiples of 7 */
     PIXELS = 7,
     /* If the rows of a window fit in the L1 cache for at least LEAST_CHANNELS channels, as many
      * channels as fit are processed together. Wider images are read in memory order, with all

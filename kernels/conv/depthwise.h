@@ -1,6 +1,6 @@
 /*
- * Depthwise convolutions on float32 NHWC tensors without reordering: every channel has a window of
- * its own, and the vector runs along the channels. The sums of several neighbouring outputs stay in
+ * Depthwise convolutions on float32 NHWC tensors without reordering. Every channel has a window of
+ * its own, and vectors run along the channels. The sums of several neighbouring outputs stay in
  * registers while their windows are read, so that each input pixel is read once per row of the
  * window. The sums start from the shift, and the activation is applied before they are written.
  *

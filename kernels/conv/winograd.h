@@ -3,10 +3,10 @@
  * reordering: a tile of `m x m` outputs costs `(m + 2)^2` multiplications per pair of channels
  * instead of `9 m^2`.
  *
- * For each block of tiles, the inputs of every tile are transformed (the vector runs along the
- * channels, which lie innermost), `(m + 2)^2` GEMMs multiply them with the transformed weights, and
- * the results are transformed back into rows of the output. The sums do not depend on the batch
- * size or the block.
+ * For each block of tiles, the inputs of every tile are transformed (vectors run along the
+ * channels, which are the innermost axis), `(m + 2)^2` GEMMs multiply them with the transformed
+ * weights, and the results are transformed back into rows of the output. The sums do not depend on
+ * the batch size or the block.
  *
  * With usual weights, the rounding error is about 1e-6 of the output's largest magnitude for m = 2,
  * and 1e-5 for m = 4. An infinity or NaN of the input reaches every output of its tiles, not only

@@ -1,5 +1,5 @@
 /*
- * bfloat16 arithmetic, which a session can enable (rt_tuning.bf16): constant matrices and filters
+ * bfloat16 arithmetic, which a session can enable (rt_tuning.bf16). Constant matrices and filters
  * are stored in bfloat16, while sums and results stay float.
  *
  * On processors with bfloat16 instructions, oneDNN computes the matrix multiplications, and

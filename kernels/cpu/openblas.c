@@ -2,8 +2,8 @@
  * A lock around OpenBLAS's table of work buffers, so that many threads may call OpenBLAS.
  *
  * A GEMM or GEMV of OpenBLAS packs its operands into a buffer from a process-wide table. The serial
- * flavour is built without USE_LOCKING: finding a free entry and marking it as used are separate
- * steps, so that two threads may get the same buffer, and both compute wrong results. The linker
+ * build of OpenBLAS has no USE_LOCKING, so finding a free entry and marking it as used are separate
+ * steps. Two threads may therefore get the same buffer, and both compute wrong results. The linker
  * (--wrap in CMakeLists.txt) puts the functions below between OpenBLAS and its table: only one
  * thread at a time acquires or releases a buffer, and the rest of OpenBLAS runs concurrently as
  * before.

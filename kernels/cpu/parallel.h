@@ -24,7 +24,8 @@ static inline int64_t kn_min_i64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Returns the number of shards of `size` that n is split into, of which the last may be smaller. */
+/* Returns the number of shards of size `size` into which n items are split. The last shard may be
+ * smaller. */
 static inline int64_t kn_div_up(int64_t n, int64_t size)
 {
     return n > 0 ? (n - 1) / size + 1 : 0;
@@ -77,9 +78,9 @@ typedef enum rt_status kn_rows_fn(struct rt_run *r, void *arg, int64_t from, int
 enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64_t step,
                                 kn_rows_fn *rows, void *arg);
 /*
- * Runs shards that the caller has defined: calls shard(r, arg, i, slot) for each i below n, with at
- * most `slots` calls at a time. Concurrent calls have different slot numbers below `slots`, with
- * which they can index scratch memory, for example.
+ * Runs shards that the caller has defined, by calling shard(r, arg, i, slot) for each i below n,
+ * with at most `slots` calls at a time. Concurrent calls have different slot numbers below `slots`,
+ * with which they can index scratch memory, for example.
  */
 typedef enum rt_status kn_shard_fn(struct rt_run *r, void *arg, int64_t i, int64_t slot);
 enum rt_status kn_parallel_shards(struct rt_run *r, int64_t n, int64_t slots, kn_shard_fn *shard,

@@ -127,8 +127,8 @@ static inline float kn_log_f32(float x)
     q = q * m - 2.499998662e-01f;
     q = q * m + 3.333331044e-01f;
     const float m2 = m * m;
-    /* Adding zero rounds t separately. In a sum of two products a compiler may fuse either one, and
-     * may choose differently in a loop's vectorised body and in its remainder. */
+    /* Adding zero rounds t separately. In a sum of two products, a compiler may fuse either product
+     * with the addition, and may choose differently in a vectorised loop and in its remainder. */
     const float t = m2 * m * q + 0.0f;
     float y = k * KN_LN2_LOW + t;
     y = (y - 0.5f * m2) + m + k * KN_LN2_HIGH;
@@ -174,7 +174,7 @@ static inline float kn_erf_f32(float x)
     p = p * z - 3.761263848e-01f;
     p = p * z + 1.128379167e+00f;
     /* For a > 1, a polynomial gives -log(1 - erf(a)). From a = 4 on, erf(a) is 1. */
-    /* gcc would compile ?: with the constant 4 to a branch instead of a conditional selection. */
+    /* gcc would compile `?:` with the constant 4 to a branch instead of a conditional selection. */
     const float c = kn_select(a > 4.0f, 4.0f, a);
     float q = 2.168710718e-05f;
     q = q * c - 4.413395306e-04f;
@@ -220,7 +220,7 @@ static inline float kn_gelu_f32(float x)
 {
     const uint32_t bits = kn_float_bits(x), zero = 0x80000000; /* `zero` has the bits of -0.0 */
     const float below = kn_bits_float(bits | zero);
-    /* the normal distribution's tail probability below -13.25 counts as 0 */
+    /* the normal distribution's tail probability below -13.25 is treated as 0 */
     const float b = -13.25f > below ? -13.25f : below;
     const float t = 1.0f / (1.0f - 0.3f * b);
     float q = t * 3.608882024e-02f - 1.589336622e-01f;

@@ -221,8 +221,8 @@ static inline float gelu_tanh(float x)
     const float twice_root = 2 * 0.7978845608f, cubed = 0.044715f;
     return x / (1.0f + kn_exp_f32(x * (-twice_root - twice_root * cubed * (x * x))));
 }
-/* X(name, expression): an activation of runtime/fusion/activation.h, and its value as an expression
- * of x; `a` is the activation's parameter. */
+/* X(name, expression) stands for an activation of runtime/fusion/activation.h and its value as an
+ * expression of x. `a` is the activation's parameter. */
 #define ACTIVATIONS(X)                                                                             \
     X(RELU, x < 0 ? 0 : x)                                                                         \
     X(RELU6, relu6(x))                                                                             \
@@ -304,7 +304,7 @@ static void vectors(const struct kn_epilogue *t, const struct rt_run *r, float *
 }
 
 /* The number of elements that pass through all steps of an epilogue before the next elements are
- * read, few enough to stay in the L1 cache. */
+ * read. They are few enough to stay in the L1 cache. */
 enum { CHUNK = 4096 };
 
 void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,

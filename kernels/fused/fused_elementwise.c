@@ -86,8 +86,8 @@ static enum rt_status elementwise_infer(struct rt_infer *x)
     if (st)
         return st;
     x->out[0].shape = shape[x->n_in + n_steps - 1];
-    /* The output may be written over an input. The same tile of the loop nest, or a loop nest that
-     * ran before, has already read that part of the input. */
+    /* The output may be written over an input, because the same tile of the loop nest, or a loop
+     * nest that ran before, has already read that part of the input. */
     for (int k = x->n_in - 1; k >= elementwise.pieces; k--)
         if (!x->in[k].value && x->in[k].dtype == RT_F32 &&
             kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
@@ -641,7 +641,8 @@ static void run_steps(const struct nest *n, float *const *at, int64_t count)
 }
 
 /* Writes the values of operand o, for the tile that begins at element `start` of `base`, to the
- * operand's buffer `to`. *written is the short row that the buffer already repeats, or NULL. */
+ * operand's buffer `to`. *written is the short row that the buffer already repeats, or NULL if it
+ * repeats none. */
 static void bring(const struct job *j, const struct operand *o, const char *base, int64_t whole,
                   int64_t start, int64_t count, float *to, const char **written)
 {

@@ -20,7 +20,7 @@ void kn_fused_not(void *d, const void *s, int64_t n);
 void kn_fused_copy(void *d, const void *s, int64_t n);
 void kn_fused_leaky_relu(float *d, const float *s, int64_t n, float alpha);
 
-/* Converts n values of type d, for which rt_elementwise_input must be true. */
+/* Converts n values of type d, which must be a type that rt_elementwise_input accepts. */
 void kn_fused_to_float(enum rt_dtype d, float *to, const void *from, int64_t n);
 
 #endif

@@ -238,7 +238,7 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
     z->scale_h = scale_of(z->in_h, z->out_h, align);
     z->scale_w = scale_of(z->in_w, z->out_w, align);
     *state = z;
-    /* The width of an empty output may be so large that no memory would suffice for `col`. */
+    /* The width of an empty output may be so large that `col` could not be allocated. */
     if (rt_count(out->rank, out->dim) <= 0)
         return RT_OK;
     z->col = rt_prep_alloc(p, (size_t)z->out_w * sizeof *z->col);

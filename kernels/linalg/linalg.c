@@ -313,8 +313,8 @@ static enum rt_status linalg_prepare(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* Computes the address of element `off` of p. A matrix without elements may be NULL, to which no
- * offset may be added. */
+/* Computes the address of element `off` of p. A matrix without elements may be at NULL, to which C
+ * allows no offset to be added. */
 #define AT(T, p, off) ((off) != 0 ? (T *)(p) + (off) : (T *)(p))
 
 struct batch {

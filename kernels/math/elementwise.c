@@ -133,9 +133,9 @@ enum rt_status kn_map_run(struct rt_run *r)
 /* ---- two inputs ---- */
 
 /*
- * A broadcast binary op as nested loops, innermost first, with neighbouring axes merged if both
- * inputs have the same kind of stride along them. Strides are in bytes; the innermost loop's stride
- * is passed to the row function as 0 or 1.
+ * The state of a broadcast binary op, which runs as nested loops. Loops are ordered innermost
+ * first, and neighbouring axes are merged if both inputs have the same kind of stride along them.
+ * Strides are in bytes. The innermost loop's stride is passed to the row function as 0 or 1.
  */
 struct plan {
     kn_binary_row *row;

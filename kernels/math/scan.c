@@ -274,7 +274,8 @@ static enum rt_status bucketize_check(const struct rt_node *n, struct rt_error *
     return RT_OK;
 }
 
-/* Computes the number of boundaries that are not above x. NaN counts as above all boundaries. */
+/* Computes the number of boundaries that are not above x. A NaN is treated as a value above all
+ * boundaries. */
 #define BUCKETS(dt, T, NAME)                                                                       \
     static void NAME##_##dt(int32_t *d, const void *src, int64_t n, const float *b, size_t n_b)    \
     {                                                                                              \

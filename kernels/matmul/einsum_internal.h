@@ -38,7 +38,7 @@ struct kn_einsum_operand {
     int64_t stride[KN_EINSUM_MAX_LABELS];
     bool has[KN_EINSUM_MAX_LABELS];
     int64_t elements;
-    int64_t step[KN_EINSUM_MAX_LABELS]; /* strides as the GEMM uses them */
+    int64_t step[KN_EINSUM_MAX_LABELS]; /* strides that the GEMM uses */
     /* whether the GEMM uses a dense copy of the tensor, with the axes sorted by label group */
     bool dense;
     struct kn_einsum_view keep; /* the dense copy's axes, in order */

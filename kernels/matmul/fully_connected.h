@@ -1,8 +1,8 @@
 /*
- * Fully connected layers: a GEMM whose right-hand matrix is constant and packed once. It is packed
- * for packed_gemm.h's loops or, where those do not apply (the processor multiplies bfloat16 or is
- * old, or the left-hand side is transposed), in the memory layout that oneDNN prefers. Types are
- * float and the half-precision types, which are computed in float.
+ * A fully connected layer is a GEMM whose right-hand matrix is constant and packed once. It is
+ * packed for packed_gemm.h's loops or, where those do not apply (the processor multiplies bfloat16
+ * or is old, or the left-hand side is transposed), in the memory layout that oneDNN prefers. Types
+ * are float and the half-precision types, which are computed in float.
  *
  * Threads: after preparation the struct is only read, by any number of concurrent runs, each with
  * its own scratch memory.
@@ -48,8 +48,7 @@ struct kn_fully_connected {
      * the residual.
      */
     size_t epilogue_at;
-    /* the packed weights, or NULL if the runtime keeps no packed bytes, in which case a plain GEMM
-     * runs */
+    /* the packed weights, or NULL if the runtime keeps no packed bytes and a plain GEMM runs */
     const struct rt_pack *b;
     /* Offsets in scratch memory of float copies of half-precision operands, or of operand a in
      * bfloat16. */

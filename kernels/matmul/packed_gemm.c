@@ -29,7 +29,8 @@ enum {
     /* The number of terms of a sum that are computed together. The rows of a panel for these terms
      * stay in the cache while they are multiplied by all rows of a block. */
     KC = 768,
-    /* number of floats of matrix a in a block of rows, which occupy a part of a core's own cache */
+    /* number of floats of matrix a per block of rows; a block occupies a part of a core's own
+     * cache */
     MC_KC = 1 << 17,
     MC = 336 /* maximum number of rows in a block */
 };

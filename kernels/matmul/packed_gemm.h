@@ -77,10 +77,10 @@ struct kn_gemm_post_ops {
 };
 
 /*
- * A part of a GEMM: panels [from, to) of the columns, and terms [k_from, k_to) of the sums. If a
- * caller has only some columns of `a` at a time, it runs the ranges of terms in order. The range
- * with k_from 0 starts the sums, later ranges add to c, and the range with k_to == k finishes the
- * sums.
+ * A part of a GEMM, which consists of panels [from, to) of the columns and terms [k_from, k_to) of
+ * the sums. A caller that has only some columns of `a` at a time runs the ranges of terms in order.
+ * The range with k_from 0 starts the sums, later ranges add to c, and the range with k_to == k
+ * finishes the sums.
  */
 struct kn_packed_gemm_args {
     const float *packed;
@@ -91,7 +91,8 @@ struct kn_packed_gemm_args {
     int64_t rows;
     int64_t from, to;
     int64_t k_from, k_to;
-    /* packed floats to prefetch, which are needed after those of this part, or NULL */
+    /* packed floats to prefetch because they are needed after this part, or NULL to prefetch
+     * none */
     const float *next;
 };
 /* Runs a part of the GEMM. If post_ops is NULL, there is no bias, residual, clipping or finish. */

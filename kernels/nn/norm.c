@@ -549,8 +549,9 @@ static float lrn_power(float base, float by)
 static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lrn *l,
                                 const float *x, float *y, int64_t n)
 {
-    /* TensorFlow multiplies the squares by a band matrix, whose zeros turn values that are not
-     * finite into NaN, so that channels whose window contains no such value become NaN as well. */
+    /* TensorFlow multiplies the squares by a band matrix. The zeros of the matrix turn infinite and
+     * NaN squares into NaN, so that even channels whose window contains no such square become
+     * NaN. */
     int64_t first_odd = n, last_odd = -1;
 
     for (int64_t i = 0; i < n; i++) {

@@ -185,7 +185,7 @@ static enum rt_status solve(struct pool *p, const struct rt_node *n, const struc
         if (st)
             return st;
     }
-    /* MaxPoolWithArgmax pools over spatial axes only, whatever its ksize is for channels. */
+    /* MaxPoolWithArgmax pools over spatial axes only, and ignores the ksize of the channels. */
     if (op_is(n, "MaxPoolWithArgmax")) {
         p->depth = 1;
         return RT_OK;

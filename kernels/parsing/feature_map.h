@@ -20,8 +20,10 @@ struct kn_feature {
     bool is_padded; /* whether the feature is dense with a first dimension of unknown length */
     bool may_miss;  /* whether a missing list of a dense feature list is treated as empty */
     int at;         /* index among the features of its kind */
-    int list;       /* index among the features that are not dense with a fixed shape, or -1 */
-    int def;        /* index of the input with a dense feature's default, or -1 */
+    /* index among the features that are not dense with a fixed shape, or -1 for a dense feature
+     * with a fixed shape */
+    int list;
+    int def;        /* index of the input with a dense feature's default, or -1 if there is none */
     int64_t stride; /* number of elements per example of a dense feature, or per step if padded */
     /* expected first four bytes of a dense float Feature with `stride` values, or 0 for other
      * features */

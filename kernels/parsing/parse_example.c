@@ -184,7 +184,8 @@ static enum rt_status parse_example_infer(struct rt_infer *x)
     const struct rt_shape *s = &x->in[0].shape, *dense = rt_attr(x->node, "dense_shapes")->v.shapes;
 
     if (s->rank != 1 && (s->rank != 0 || l.version == 1))
-        return RT_OK; /* the rank is unknown, or invalid, which the op reports when it runs */
+        /* the rank is unknown or invalid; an invalid rank is refused when the op runs */
+        return RT_OK;
     const bool is_batch = s->rank == 1;
     const int64_t indices[2] = {-1, 1 + is_batch}, some = -1,
                   n[2] = {is_batch ? s->dim[0] : -1, -1};

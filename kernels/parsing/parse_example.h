@@ -17,12 +17,13 @@
  * ParseExampleV2 and ParseSingleExample. */
 struct kn_parse_layout {
     int version; /* the op's version, 1 or 2, or 0 for ParseSingleExample */
-    int names;   /* index of the input with the examples' names, or -1 */
+    /* index of the input with the examples' names, or -1 if the op has no such input */
+    int names;
     /* for each kind of feature, the first input with a key (version 1) or the input with all keys
      * (version 2) */
     int key[3];
     int n[3];     /* number of features of each kind */
-    int defaults; /* index of the first input with the default of a feature */
+    int defaults; /* index of the first of the inputs with the features' default values */
     /* index of the first output with sparse indices, and of the first output with dense values */
     int sparse, vals;
     /* index of the first output with ragged values; the outputs with row splits come after all of

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /*
- * Row partitions may have any rank: as in TensorFlow, their elements are read in order. The
+ * Row partitions may have any rank, because their elements are read in order, as in TensorFlow. The
  * exceptions are the outermost row splits, whose first dimension TensorFlow uses as the number of
  * rows. If that dimension does not hold all elements, TensorFlow reads beyond the end of their
  * memory; Slipway refuses such splits.
@@ -233,8 +233,8 @@ static enum rt_status place_level(const struct levels *v, int k, const int64_t *
 }
 
 /* Fills the complete output with the default value, which is broadcast to the shape of one value.
- * As in TensorFlow, a default value with as many elements as one value is taken for one, whatever
- * its shape. */
+ * As in TensorFlow, a default value with as many elements as one value is treated as one value,
+ * whatever its shape. */
 static enum rt_status fill(struct levels *v, void *out)
 {
     const struct rt_tensor *def = &v->r->in[2];
@@ -382,7 +382,7 @@ static enum rt_status to_sparse_run(struct rt_run *r)
     }
     for (int d = 1; d < values->rank; d++)
         shape[levels + d] = values->dim[d];
-    /* row[k] is the row of level k that holds value i. It never decreases while i increases. */
+    /* row[k] is the row of level k that holds value i. row[k] never decreases while i increases. */
     int64_t row[RT_MAX_RANK] = {0}, inner[RT_MAX_RANK], left = RT_WORK;
     kn_strides(values->rank, values->dim, inner);
     for (int64_t i = 0; i < values->dim[0]; i++) {

@@ -184,10 +184,11 @@ static enum rt_status check_type(const struct rt_tensor *value, const struct rt_
 }
 
 /*
- * Checks the shape of updates that are not scalar: one slice of `value`, of `inner` elements, per
- * index. As in TensorFlow, the resource forms check only the rank if there are no indices, and only
- * the dimensions of the indices if slices have no elements. TensorFlow's resource forms never check
- * the other dimensions, and then access memory beyond the end of the slices; Slipway checks them.
+ * Checks the shape of updates that are not scalar, which must hold one slice of `value` per index.
+ * A slice has `inner` elements. As in TensorFlow, the resource forms check only the rank if there
+ * are no indices, and only the dimensions of the indices if slices have no elements. TensorFlow's
+ * resource forms never check the other dimensions and may access memory beyond the end of the
+ * slices, so Slipway checks these dimensions.
  */
 static enum rt_status check_updates(const struct job *j, const struct rt_tensor *value,
                                     int64_t inner, struct rt_error *err)

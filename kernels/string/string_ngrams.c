@@ -76,7 +76,7 @@ static bool length_of(const struct ngrams *g, const struct rt_str *word, const s
     return !is_large;
 }
 
-/* An n-gram that is being written: items with separators between them. */
+/* An n-gram that is being written, as items with separators between them. */
 struct joined {
     const struct ngrams *g;
     char *p;

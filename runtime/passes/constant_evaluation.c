@@ -1,5 +1,5 @@
 /*
- * Constant evaluation: computes values that follow from constants, or from shapes alone.
+ * Constant evaluation, which computes values that follow from constants, or from shapes alone.
  *
  * A fold is one run of one kernel. The work that a model can request by folds is bounded, because a
  * few hundred bytes of a model can request any amount of work (a convolution of two outputs of

@@ -1,7 +1,7 @@
 /*
- * Constant evaluation: folds nodes while a plan is built, and evaluates small values while the plan
- * is specialised. Each evaluation has a time limit, and the total over all evaluations of a session
- * has another (constant_evaluation.c).
+ * Constant evaluation, which folds nodes while a plan is built and evaluates small values while the
+ * plan is specialised. Each evaluation has a time limit, and the total over all evaluations of a
+ * session has another (constant_evaluation.c).
  *
  * Owner: results belong to the caller. Threads: any; a fold does not change its thread. Errors: a
  * failure does not make the model invalid; the node is evaluated in each run instead.

@@ -250,7 +250,7 @@ struct place {
     /* For a Switch or Merge of handles, the edge that its readers read instead. The node number is
      * -1 if they read output 0 of the node itself, which has become an identity. */
     struct pl_edge value;
-    int index; /* node of the constant that add_index made for a Merge, or -1 */
+    int index; /* node of the constant that add_index made for a Merge, or -1 if it made none */
 };
 
 /* Returns the edge that replaces `e`. A handle may be replaced several times in turn. Each

@@ -1,5 +1,5 @@
 /*
- * Freezes variables: once loading has finished, reads of a variable become constants if the
+ * Freezes variables. Once loading has finished, reads of a variable become constants if the
  * variable has a value and no served signature writes it. Before a plan runs, pl_mark_written finds
  * the variables that the plan may write, because the run that writes would otherwise continue with
  * the frozen value. If another plan has frozen one of these variables, the session's generation is

@@ -47,8 +47,9 @@ struct work {
     /* Union-find over the nodes in the branches of the maximum depth and over the Merges of these
      * branches. */
     int *join;
-    int *component; /* for each root of the union-find, the index of its component in w->c, or -1 */
-    int *moved;     /* for each node, its index in the subgraph, or -1 before it is moved */
+    /* for each root of the union-find, index of its component in w->c, or -1 without a Merge */
+    int *component;
+    int *moved; /* for each node, its index in the subgraph, or -1 before it is moved */
     /* For each free constant, the last subgraph that it was copied to, as `2 * component +
      * side`. */
     int *side_of;
@@ -279,8 +280,8 @@ static bool reads(struct work *w, struct component *c, int taken, struct pl_edge
     return pl_is_free(node_of(w, from.node)) || put(w, &c->capture, from);
 }
 
-/* Records the source of a control edge from outside, for which the branch must wait. If the source
- * is a Switch, which will be removed, the branch waits for the inputs of the Switch instead. */
+/* Records that the branch must wait for the source of a control edge from outside. If the source is
+ * a Switch, which will be removed, the branch waits for the inputs of the Switch instead. */
 static bool wait_outside(struct work *w, struct component *c, int i)
 {
     const struct pl_node *from = node_of(w, i);

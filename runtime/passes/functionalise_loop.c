@@ -266,8 +266,8 @@ static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
     return e.out == 1 && !(mark & IN_CONDITION);
 }
 
-/* Returns whether a control edge from `ctrl` only signals that an iteration has begun, or that a
- * variable has a value, which is the case if `ctrl` runs in every iteration. */
+/* Returns whether a control edge from `ctrl` only signals that an iteration has begun or that a
+ * variable has a value. This is the case if `ctrl` runs in every iteration. */
 static bool waits_well(const struct loop *l, int ctrl)
 {
     return !(l->mark[ctrl] & OF_FRAME) || l->variable_of[ctrl] >= 0;

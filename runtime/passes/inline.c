@@ -136,7 +136,7 @@ struct inlining {
     struct pl_graph body; /* body of the function, whose feeds are the call's arguments */
     int n_args;
     int base;  /* node k of the body, unless it is a feed, becomes node base + k of `g` */
-    int entry; /* the entry node, or -1 */
+    int entry; /* the entry node, or -1 if the call has no control inputs */
 };
 
 /* Makes the graph of the function's body, with the arguments as its feeds. */

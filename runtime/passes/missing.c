@@ -146,8 +146,8 @@ enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
 
 /* ---- recursive functions ---- */
 
-/* Returns whether a call of `body` leads to another call of `body`. Also returns false if memory
- * runs out. */
+/* Returns whether `body` calls itself, directly or through other functions. Also returns false if
+ * memory runs out. */
 static bool calls_itself(struct rt_session *s, const struct rt_graph *body)
 {
     struct rt_missing_list list = {.arena = rt_arena_new((size_t)1 << 28)};

@@ -112,8 +112,9 @@ static bool is_for(const struct pl_pass *p, const struct pl_graph *g)
            !((p->graphs & PL_ON_SERVED) && g->is_load);
 }
 
-/* Verifies the graph. If a pass leaves an invalid graph, the compiler has a bug, whatever the
- * model. But wrong types are an error of the model if its nodes have just been imported. */
+/* Verifies the graph. An invalid graph is a bug of the compiler, not an error of the model. The
+ * exception is a wrong type in a graph whose nodes have just been imported, which is an error of
+ * the model. */
 static void verify(struct pl_graph *g, const char *pass, bool imports)
 {
     struct rt_error err = {.arena = NULL}, other = {.arena = NULL};

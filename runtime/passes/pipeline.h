@@ -1,5 +1,6 @@
 /*
- * The pipeline: the table of all passes that make a plan, and the functions that run them.
+ * The pipeline consists of the table of all passes that make a plan, and of the functions that run
+ * them.
  *
  * Owner: the caller frees a plan with rt_plan_free. Threads: any; a build does not change its
  * thread and holds no lock. Errors: the reason why no plan can be made, with the node's name; after

@@ -1,5 +1,5 @@
 /*
- * Turns values that are equal in every run into constants: Const itself, and ops that make the
+ * Turns values that are equal in every run into constants. These are the value of a Const, and the
  * handle of a session's resource (equal keys name one resource, wherever the handle is made). If a
  * node gets a constant handle where its op expects a tensor, the node reads the variable, whatever
  * its op is.

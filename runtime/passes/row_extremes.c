@@ -1,4 +1,4 @@
-/* Finds extremes over the parts of a batch, from the names of the ops. */
+/* Determines extremes over the parts of a batch from the names of the ops. */
 #include <string.h>
 
 #include "runtime/passes/row_extremes.h"
@@ -42,8 +42,9 @@ static enum rt_extreme join(const struct rt_dep *dep, const enum rt_extreme *of,
     return of[0] == own && of[1] == own ? own : RT_NO_EXTREME;
 }
 
-/* Returns the extreme of a comparison with a constant operand. NaN, which Min and Max of floats
- * propagate, compares as false. False is the least of the results, but not the greatest. */
+/* Returns the extreme of a comparison with a constant operand. Min and Max of floats propagate NaN,
+ * and a comparison with NaN is false, which is the least of the results but not the greatest. A
+ * comparison of floats therefore has no greatest value. */
 static enum rt_extreme compare(const struct rt_info *in, const struct rt_dep *dep,
                                const enum rt_extreme *of, bool is_less)
 {

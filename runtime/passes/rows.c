@@ -1,6 +1,6 @@
 /*
- * Row-wise analysis: proves that requests may be merged along dimension 0. By induction over the
- * plan, each value gets a dependence (enum rt_dep_kind) that holds for every batch size. The
+ * Row-wise analysis, which proves that requests may be merged along dimension 0. By induction over
+ * the plan, each value gets a dependence (enum rt_dep_kind) that holds for every batch size. The
  * analysis visits the steps with several batch sizes side by side, with exact shapes. It calls each
  * op's row rule with the shapes of each size, and the rule must return the same result for all
  * sizes.
@@ -26,8 +26,8 @@
 /*
  * The first batch size only checks shapes, because ops that broadcast or squeeze a dimension of 1
  * treat a request of one row differently from a request of many. Row rules are not called with it,
- * because they identify rows by the length of a dimension; no dimension is likely to have one of
- * the other sizes as its length.
+ * because they identify rows by the length of a dimension, and many dimensions have length 1. No
+ * dimension is likely to have one of the other sizes as its length.
  */
 enum { N_SIZES = 4 };
 static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};

@@ -122,7 +122,8 @@ struct rt_plan {
     int n_nodes; /* steps in topological order (in any order if `tokens` is set) */
     struct rt_plan_step *node;
     int n_values;
-    const struct rt_tensor **constant; /* for each value, its constant tensor, or NULL */
+    /* for each value, its constant tensor, or NULL if it is not constant */
+    const struct rt_tensor **constant;
     int n_feeds, n_fetches;
     int *feed_value;  /* index of the value of each feed, or -1 if no step reads the feed */
     int *fetch_value; /* index of the value of each fetch */

@@ -1,7 +1,7 @@
 /*
- * The autotune cache: the fastest kernel of a node, found by timing, for each key of processor, op,
- * attributes, types and shapes. The cache lives as long as the process, or longer if it has a file,
- * which several servers may share.
+ * The autotune cache stores the fastest kernel of a node, found by timing, for each key of
+ * processor, op, attributes, types and shapes. The cache lives as long as the process, or longer if
+ * it has a file, which several servers may share.
  *
  * The file is text. Its first line has the version of the format, and each further line has a key,
  * a tab and a kernel's name. The file is untrusted input, so invalid lines are skipped, a name that
@@ -54,9 +54,9 @@ bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_na
 void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOTUNE_NAME]);
 /* Adds or replaces an entry. A full cache first drops the oldest eighth of its entries. */
 void rt_autotune_put(struct rt_autotune *a, const char *key, const char *name);
-/* Merges the entries that the file has now with those of the cache and writes the file, if the
- * cache has new entries since the last save. The file PATH.lock is locked during the call, so that
- * servers which share the file lose no entries. */
+/* Merges the current entries of the file with those of the cache, and writes the file. Does nothing
+ * if the cache has no new entries since the last save. The file PATH.lock is locked during the
+ * call, so that servers which share the file lose no entries. */
 enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err);
 
 /* Adds the entries in the text of a file, and returns the number of valid lines. Sets *bad to the

@@ -1,6 +1,6 @@
 /*
- * Kernel selection: chooses the kernel that runs a node with given shapes. The rule chooses the
- * kernel whose `can` returns the highest rank. If this kernel and others are RT_K_TIMED, and
+ * Kernel selection, which chooses the kernel that runs a node with given shapes. The rule chooses
+ * the kernel whose `can` returns the highest rank. If this kernel and others are RT_K_TIMED, and
  * pl_chooser_seal has not been called yet, the autotune cache (autotune.h) decides, or else a
  * benchmark (benchmark.c), as long as the session's time for benchmarks lasts.
  *

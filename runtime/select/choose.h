@@ -1,6 +1,6 @@
 /*
- * Kernel selection for a step: finds the kernels that can run the step (select/candidates.c), and
- * chooses one of them by rule, by an earlier choice or by timing (select/choose.c).
+ * Kernel selection for a step, which finds the kernels that can run the step (select/candidates.c)
+ * and chooses one of them by rule, by an earlier choice or by timing (select/choose.c).
  *
  * Owner: a session owns its chooser.
  * Threads: any; the chooser has a lock.
@@ -23,7 +23,7 @@ enum rt_status pl_find_kernels(const struct rt_session *s, struct rt_arena *aren
 enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *const *kernels,
                                 int n);
 
-/* The state shared by all choices of a session. */
+/* The state shared by all kernel choices of a session. */
 struct pl_chooser;
 struct pl_chooser *pl_chooser_new(void); /* makes a chooser, or returns NULL if memory runs out */
 void pl_chooser_free(struct pl_chooser *c);

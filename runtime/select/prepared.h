@@ -1,7 +1,7 @@
 /*
- * Prepared kernels: the chosen kernel of a step and its state, for given shapes of the inputs
- * (select/prepared.c). Both tiers use them: tier 0 finds them in the step's cache, and the
- * compilation of a specialisation makes its own.
+ * A prepared kernel is the chosen kernel of a step with its state, for given shapes of the inputs
+ * (select/prepared.c). Tier 0 finds prepared kernels in the step's cache, and the compilation of a
+ * specialisation makes its own.
  *
  * Owner: the step's cache, or the caller of rt_prepared_get if the kernel is not cached. Packed
  * constants belong to the session. Threads: any thread may look up and add prepared kernels; a
@@ -35,7 +35,8 @@ struct rt_prepared {
     /* bit k is set if input k is used in packed form, so that its unpacked bytes are not needed */
     uint64_t packed;
     const char *why; /* reason why this kernel was chosen, for the log */
-    /* The benchmark for which the kernel is prepared, with generated packed constants, or NULL. */
+    /* The benchmark for which the kernel is prepared, with generated packed constants, or NULL
+     * outside benchmarks. */
     struct pl_benchmark *benchmark;
     size_t packed_bytes;
     int n_key;

@@ -9,7 +9,7 @@ struct rt_compiler {
     struct rt_cond work, done;
     /* Queue of sessions, linked by next_pending. mu guards all members from here on. */
     struct rt_session *first;
-    struct rt_session *now; /* the session that is being compiled, or NULL */
+    struct rt_session *now; /* the session that is being compiled, or NULL if none is */
     bool stopping;
     pthread_t thread;
 };

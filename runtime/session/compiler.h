@@ -1,5 +1,5 @@
 /*
- * The background compiler: one low-priority thread that makes specialisations
+ * The background compiler is one low-priority thread that makes specialisations
  * (runtime/plan/specialisation.h) of the plans of any number of sessions, for shapes that recur. No
  * run waits for it. A session names its compiler in rt_session_options.compiler.
  *

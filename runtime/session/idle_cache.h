@@ -1,7 +1,8 @@
 /*
- * The idle cache: a bound, shared by any number of sessions, on the memory that they keep between
- * runs: idle contexts, idle pools, and specialisations (runtime/plan/specialisation.h). An idle
- * context or pool spares the next run the page faults of fresh memory.
+ * The idle cache is a bound, shared by any number of sessions, on the memory that they keep between
+ * runs. This memory consists of idle contexts, idle pools, and specialisations
+ * (runtime/plan/specialisation.h). An idle context or pool spares the next run the page faults of
+ * fresh memory.
  *
  * Idle contexts and pools belong to cache owners: each plan is the owner of its contexts, and each
  * session is the owner of its pools. When a run returns an item, the item's bytes are reserved in

@@ -1,5 +1,5 @@
 /*
- * A session: a graph with its resources (variables, tables and others) and its callables, one for
+ * A session is a graph with its resources (variables, tables and others) and its callables, one for
  * each set of feeds and fetches. A callable runs a plan (runtime/plan/plan.h).
  *
  * Owner: callables belong to their session and are freed with it. Tensors that a run returns hold
@@ -111,7 +111,8 @@ struct rt_run_options {
      * when all of them are true. An empty array has no effect. */
     const _Atomic bool *const *all_cancelled;
     int n_all_cancelled;
-    struct rt_trace *trace; /* trace that the run records (runtime/exec/trace.h), or NULL */
+    /* trace that the run records (runtime/exec/trace.h), or NULL for none */
+    struct rt_trace *trace;
     /* The feeds hold the rows of several calls, which were merged because rt_callable_is_rowwise
      * allowed it. The current plan, which may have been rebuilt after a variable was assigned, must
      * pass row-wise analysis for the feeds' lengths. If it does not, nothing runs and the status is

@@ -1,9 +1,9 @@
 /*
- * State: the memory that runs leave in the resources of a session, its variables and tables. The
- * session has a pool that this memory is charged to. A buffer that a run leaves in a resource moves
- * from the run's pool to this pool, so that it is never charged twice. It is charged until it is
- * freed, even while others hold references to it. Weights that are restored from files are charged
- * to a second pool.
+ * The state of a session is the memory that runs leave in its resources, which are its variables
+ * and tables. The session has a pool that this memory is charged to. A buffer that a run leaves in
+ * a resource moves from the run's pool to this pool, so that it is never charged twice. It is
+ * charged until it is freed, even while others hold references to it. Weights that are restored
+ * from files are charged to a second pool.
  *
  * While a session is loaded, its state has the limit that the session was made with. rt_state_serve
  * sets the limit to the bytes in use at that time plus an allowance. Weights may occupy the bytes
