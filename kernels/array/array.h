@@ -106,7 +106,7 @@ bool kn_is_aligned(enum rt_dtype dtype, int64_t n);
 /* ---- copies ---- */
 
 enum { KN_WALK_RANK = 2 * RT_MAX_RANK + 2 };
-/* A strided copy: for all index vectors i within `dim`, the element at offset sum(i * src) of the
+/* A strided copy. For all index vectors i within `dim`, the element at offset sum(i * src) of the
  * source is copied to offset sum(i * dst) of the destination. Strides are in elements. */
 struct kn_walk {
     int rank;

@@ -52,7 +52,7 @@ static double cost_of_row(const struct kn_conv_shape *g)
     return products_of_row(g) + ELEMENT * elements / rows;
 }
 
-/* Like kn_even_size for one core, but `most` may exceed an int64_t. */
+/* Like kn_even_size for one core, but `most` may be larger than an int64_t can hold. */
 static int64_t even_blocks(int64_t n, double most)
 {
     return kn_even_size(n, most < (double)n ? (int64_t)most : n, 1);

@@ -66,8 +66,8 @@ static inline float kn_absf(float x)
         q = q * s + 5.10791350e-01f;                                                               \
     } while (0)
 /* exp(x) = 2^k exp(r), where k is x * KN_LOG2_E rounded and r = (x - k * KN_LN2_HIGH) - k *
- * KN_LN2_LOW. The constant ln 2 is split into two parts, of which KN_LN2_HIGH has few enough bits
- * for k * KN_LN2_HIGH to be exact. */
+ * KN_LN2_LOW. The constant ln 2 is split into KN_LN2_HIGH and KN_LN2_LOW. KN_LN2_HIGH has so few
+ * bits that k * KN_LN2_HIGH is exact. */
 #define KN_LOG2_E   0x1.715476p0f
 #define KN_LN2      0x1.62e430p-1f
 #define KN_LN2_HIGH 0x1.62e4p-1f

@@ -140,7 +140,7 @@ const float *kn_epilogue_constant(const struct rt_prep *p, int input);
  * inputs where TensorFlow returns NaN (the maximum of NaN and 0 is 0). But comparing NaN, or
  * multiplying infinity by 0, raises the processor's invalid flag. If a run leaves the flag clear,
  * its results are therefore right. The flag belongs to the thread: kn_epilogue_clear_nan_flag
- * clears it before a run, and kn_epilogue_nan_flag reads it after the run. If it is set, the
+ * clears it before a run, and kn_epilogue_nan_flag reads it after the run. If the flag is set, the
  * activation must be computed again from its input.
  */
 bool kn_epilogue_has_dnnl_post_op(const struct kn_epilogue *t);

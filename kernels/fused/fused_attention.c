@@ -1,6 +1,6 @@
 /*
- * "_Attention" (runtime/fusion/attention.h): the keys and values of a head are packed. Then, for
- * one block of rows at a time, scores are computed, masked, normalised and multiplied with the
+ * "_Attention" (runtime/fusion/attention.h). First, the keys and values of a head are packed. Then,
+ * for one block of rows at a time, scores are computed, masked, normalised and multiplied with the
  * values while they stay in the cache. Heads are read in place: in [B,T,N,H] their rows are N * H
  * apart. Heads are divided among the cores, and if they do not divide evenly, their rows are
  * divided as well. Masked scores are computed too, because 0 times a value is not 0 if that value

@@ -1,7 +1,7 @@
 /*
- * "_Chain" (runtime/fusion/elementwise.h): element-wise steps over tiles of a few thousand bytes.
- * Each step calls the loop of its op's own kernel on the tile that the previous step left in the
- * cache, so results are bitwise equal to those of the separate kernels.
+ * "_Chain" (runtime/fusion/elementwise.h) runs element-wise steps over tiles of a few thousand
+ * bytes. Each step calls the loop of its op's own kernel on the tile that the previous step left in
+ * the cache, so results are bitwise equal to those of the separate kernels.
  *
  * Steps whose result has the output's shape form one loop nest. Steps on a smaller tensor that is
  * broadcast to the output's shape (a gate per channel, for example) form loop nests of their own,

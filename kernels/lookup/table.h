@@ -117,8 +117,8 @@ enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct 
 /* Returns INVALID_ARGUMENT if the key is one of the two reserved keys. A table that is not dense
  * has no reserved keys and accepts every key. */
 enum rt_status kn_dense_check_key(const struct kn_table *t, const void *key, struct rt_error *err);
-/* Raises the number of buckets to TensorFlow's number before `more` pairs are inserted. The table
- * may already hold some of their keys. */
+/* Raises the number of buckets as TensorFlow does before it inserts `more` pairs. The table may
+ * already hold some of their keys. */
 enum rt_status kn_dense_grow(struct kn_table *t, int64_t more, struct rt_error *err);
 enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t);
 /* Fills `fresh` (made by kn_table_fresh) with the keys and values of inputs 1 and 2, in the form

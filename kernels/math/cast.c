@@ -31,7 +31,7 @@ static inline int64_t i64_of_int(int64_t x)
 {
     return x;
 }
-/* Values above half of the unsigned range are converted by way of `x - 2^31`, or `x - 2^63` for
+/* Values above half of the unsigned range are converted through `x - 2^31`, or `x - 2^63` for
  * u64. */
 static inline uint32_t u32_of_double(double x)
 {

@@ -14,9 +14,10 @@
 #if defined(__x86_64__)
 /*
  * OpenBLAS chooses its loops in a constructor, from a list of processors. On a processor that is
- * newer than the list, it falls back to loops that are twenty years old (family 6, model 207 with
- * 0.3.21: 128-bit vectors). choose_core runs before OpenBLAS's constructor and chooses according to
- * the processor's instruction sets. OPENBLAS_CORETYPE in the environment overrides the choice.
+ * newer than the list, it falls back to loops that are twenty years old (with 128-bit vectors on
+ * family 6, model 207, by OpenBLAS 0.3.21). choose_core runs before OpenBLAS's constructor and
+ * chooses according to the processor's instruction sets. OPENBLAS_CORETYPE in the environment
+ * overrides the choice.
  */
 __attribute__((constructor(101))) static void choose_core(void)
 {
@@ -513,9 +514,9 @@ struct sharded {
 };
 
 enum { SHARD_COLUMNS = 64, PRODUCTS_OF_WORK = 16 };
-/* The least work per shard. For smaller multiplications, OpenBLAS has other loops, which add in
- * another order. As no shard is smaller, and each shard begins at a multiple of OpenBLAS's row
- * groups, the bits of the result do not depend on the number of shards. */
+/* The minimum work per shard. For smaller multiplications, OpenBLAS uses other loops, which add in
+ * another order. No shard is smaller, and each shard begins at a multiple of OpenBLAS's row groups,
+ * so the bits of the result do not depend on the number of shards. */
 static const double MIN_SHARD = 28.0 * 512 * 512;
 
 static enum rt_status gemm_rows_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)

@@ -4,11 +4,11 @@
  *
  *   c [rows, n] = activation(a [rows, k] b [k, n] + bias + residual)
  *
- * b is packed into panels of neighbouring columns; kn_packed_gemm_offset is the layout. The packed
- * bytes depend on k, n and the panel's width, which depends on the instruction set: `panel` is part
- * of the key under which each kernel keeps packed bytes (rt_prep_pack in fused_gemm.c, rnn.c,
- * winograd_conv.c and winograd_1d_conv.c). k, n and rows are unrestricted; few rows are computed as
- * correctly, and nearly as efficiently, as many.
+ * b is packed into panels of neighbouring columns; kn_packed_gemm_offset defines the layout. The
+ * packed bytes depend on k, n and the panel's width, which depends on the instruction set: `panel`
+ * is part of the key under which each kernel keeps packed bytes (rt_prep_pack in fused_gemm.c,
+ * rnn.c, winograd_conv.c and winograd_1d_conv.c). k, n and rows are unrestricted; few rows are
+ * computed as correctly, and nearly as efficiently, as many.
  *
  * An output's sum starts at bias + residual and adds one product after the other in the order of k.
  * The sum does not depend on the number of rows, nor on how rows, panels and k are split. A NaN or

@@ -119,7 +119,7 @@ static bool is_passed_over(uint32_t c)
     return is_in(c, passed_over, sizeof passed_over / sizeof *passed_over);
 }
 
-/* the cost of one character, which is searched for in the tables, in units of rt_run_spend */
+/* the cost of looking up one character in the tables, in units of rt_run_spend */
 enum { WORK = 64 };
 
 /* Sets *is_letter to whether the first character that is not skipped has a case. */

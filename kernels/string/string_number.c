@@ -71,7 +71,7 @@ static enum rt_status format_of(struct rt_run *r, struct as_string *f)
     const bool sci = rt_attr_bool(r->node, "scientific");
     const bool shortest = rt_attr_bool(r->node, "shortest");
     const struct rt_span fill = rt_attr_str(r->node, "fill");
-    /* For strings, the precision limits the bytes written, as in printf. */
+    /* For strings, the precision limits the number of bytes written, as in printf. */
     const bool has_precision =
         dt == RT_STRING || (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS) | KN_SET(KN_COMPLEX)) >> dt & 1;
 

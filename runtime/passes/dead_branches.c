@@ -3,7 +3,8 @@
  * constant, one of the outputs of the Switch is dead in every run, and so are all nodes that depend
  * on this output, up to the Merge that joins the other side. All these nodes are removed; the
  * Switch and the Merge become identities. The remaining graph has no such branch, and often no
- * control flow at all: a `training` flag has a default, and a serving signature does not feed it.
+ * control flow at all, because a `training` flag has a default and a serving signature does not
+ * feed it.
  *
  * In the token executor, a token is dead in one particular run. In this pass, a node is dead only
  * if it is dead in every run. The rules are those of the token executor (exec/exec_token.c). If the
@@ -21,7 +22,8 @@ enum { UNKNOWN = -1 };
 struct work {
     struct pl_graph *g;
     int n; /* number of nodes before the pass */
-    /* For each node, the live output of a Switch whose predicate is constant, or UNKNOWN. */
+    /* For each node, the live output of a Switch whose predicate is constant, or UNKNOWN for other
+     * nodes. */
     int8_t *taken;
     bool *dead; /* for each node, whether all its outputs are dead */
     bool *busy; /* for each node, whether the node or one of its ancestors has an effect */

@@ -227,7 +227,7 @@ static bool wait_for(struct work *w, struct component *c, int node)
            put(w, &c->ctrl, (struct pl_edge){node, 0});
 }
 
-/* Finds the edge of the outer graph whose value edge `e` has on side `taken` of the branch. */
+/* Finds the outer edge that has the value of edge `e` when side `taken` of the branch runs. */
 static bool source(const struct work *w, const struct component *c, int taken, struct pl_edge e,
                    struct pl_edge *out)
 {

@@ -1,6 +1,6 @@
 /*
- * Plans, inside the runtime. A plan computes one set of fetches from one set of feeds. It has steps
- * in topological order, values that are named by indexes, and its constants. The table of passes in
+ * The runtime's plans. A plan computes one set of fetches from one set of feeds. It has steps in
+ * topological order, values that are named by indexes, and its constants. The table of passes in
  * passes/pipeline.c makes a plan from a compiler graph (ir/ir.h). exec/run_plan.c runs a plan,
  * either node by node (exec/exec_node.c, with the kernels of select/prepared.c and select/choose.c)
  * or by specialisations for exact shapes (specialisation.h).

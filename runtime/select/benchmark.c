@@ -7,7 +7,7 @@
  * Before each run the constants are flushed from the caches, because in a run of the entire model
  * the constants of all other nodes are read in between. Activations stay in the caches. (With warm
  * constants, for half of ResNet50's 1x1 convolutions the kernel that seemed to be the fastest takes
- * a fifth longer in the model.)
+ * a fifth longer in the model than another kernel.)
  *
  * The choice of the rule stands unless another kernel is clearly faster, because most small
  * differences are noise. Candidates run in rounds, and a candidate that cannot be chosen any more
@@ -165,9 +165,9 @@ static bool new_tensor(struct rt_tensor *t, const struct rt_info *x, size_t *byt
     return true;
 }
 
-/* Makes inputs and outputs. If rows > 1, a first dimension of 1 becomes `rows` in the shapes of the
- * inputs that are not constants. Returns false for a type or size that is not timed, or if memory
- * runs out. */
+/* Makes the inputs and outputs for a benchmark. If rows > 1, a first dimension of 1 becomes `rows`
+ * in the shapes of the inputs that are not constants. Returns false for a type or size that is not
+ * timed, or if memory runs out. */
 static bool make_tensors(const struct rt_prep *prep, int64_t rows, struct tensors *t)
 {
     const int n = prep->n_in + prep->n_out;
@@ -349,8 +349,8 @@ static void drop_slow(struct candidate *c, int n, int round)
     }
 }
 
-/* Times the candidates with `rows` rows and adds to their scores. Returns the time of the first
- * round, or -1 if they cannot be timed. */
+/* Times the candidates with `rows` rows and adds the results to their scores. Returns the time of
+ * the first round, or -1 if they cannot be timed. */
 static int64_t benchmark_rows(const struct rt_prep *prep, struct candidate *c, int n, int64_t rows,
                               struct pl_benchmark *benchmark)
 {

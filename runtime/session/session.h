@@ -94,8 +94,8 @@ struct rt_call_spec {
     /* True for restore and init ops. Variables that this callable writes do not become mutable, so
      * they may still be constants of plans. */
     bool is_load;
-    /* Whether a client named the tensors and nodes; if not, they are those of signatures. Only the
-     * limits for dynamic callables (saved_model.h) distinguish them. */
+    /* Whether a client named the tensors and nodes. If false, they are those of signatures. The two
+     * cases differ only in the limits for dynamic callables (saved_model.h). */
     bool is_client_named;
 };
 enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spec *spec,
@@ -115,9 +115,9 @@ struct rt_run_options {
     struct rt_trace *trace;
     /* The feeds hold the rows of several calls, which were merged because rt_callable_is_rowwise
      * allowed it. The current plan, which may have been rebuilt after a variable was assigned, must
-     * pass row-wise analysis for the feeds' lengths. If it does not, nothing runs and the status is
-     * RT_ABORTED, or RT_UNAVAILABLE if a later run may pass because its feeds have other lengths or
-     * because memory for the analysis is available. */
+     * pass row-wise analysis for the feeds' lengths. If it does not, nothing runs. The status is
+     * then RT_UNAVAILABLE if a later run may pass, because its feeds have other lengths or because
+     * memory for the analysis is available, and RT_ABORTED otherwise. */
     bool is_merged;
 };
 /* Returns RT_CANCELLED or RT_DEADLINE_EXCEEDED if a run with these options should end. Code that
@@ -153,8 +153,8 @@ int rt_session_compile(struct rt_session *s);
  * `cancelled` replaces options.cancelled. It may be NULL, and is NULL in the second call. Nothing
  * else uses the session while it is loaded. */
 void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled);
-/* Returns whether feeds with `rows` rows, of any inner shape, are compiled, at least for the first
- * segment of the plan. Never waits, so the result may be out of date. */
+/* Returns whether the plan, or at least its first segment, is compiled for feeds with `rows` rows,
+ * whatever their other dimensions. Never waits, so the result may be out of date. */
 bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);
 
 /* Returns whether the callable changes state or may block, and therefore runs alone. */
