@@ -79,7 +79,7 @@ bool kn_parse_key(const struct rt_tensor *t, int i, struct rt_span *out);
  * it recorded of the example. s->memory must be zeroed before the first example.
  */
 bool kn_parse_quick(struct kn_parse *s, struct rt_span example);
-/* Writes the elements of a part whose is_short is set to dst. Returns false if memory runs out. */
+/* Writes to dst the elements of a part whose is_short is true. Returns false if memory runs out. */
 bool kn_parse_short(struct rt_run *r, enum rt_dtype dtype, const struct kn_parse_part *part,
                     void *dst);
 

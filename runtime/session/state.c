@@ -52,7 +52,7 @@ static struct rt_text *text_of(const struct rt_str *s)
     return s->n < sizeof s->u.in ? NULL : s->u.out;
 }
 
-/* Returns the total size of those texts in `pool` that no string but these n references. Strings
+/* Returns the total size of those texts in `pool` that only these n strings reference. Strings
  * that share a text are recognised as sharing it only if they are adjacent. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *s, int64_t n)
 {
