@@ -241,9 +241,9 @@ static inline float kn_gelu_f32(float x)
     p = p * f + 6.931469769e-01f;
     const float size = kn_bits_float(kn_float_bits(u) << 23);
     const float share = (size + size * (f * p)) * (t * q);
-    /* The first term is x or, for negative x, -0.0, and the second is -|x| * share, which is NaN
-     * for -inf. As unsigned integers, all negative numbers are above -0.0, while a float comparison
-     * could choose either of 0.0 and -0.0. */
+    /* The result is `x - x * share` for positive x and `x * share` (NaN for -inf) for negative x.
+     * The first term is x or -0.0. As unsigned integers, all negative numbers are above -0.0, while
+     * a float comparison could choose either of 0.0 and -0.0. */
     return kn_bits_float(bits < zero ? bits : zero) + (x < b ? x : b) * share;
 }
 

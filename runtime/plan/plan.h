@@ -128,8 +128,7 @@ struct rt_plan {
     int *feed_value;  /* index of the value of each feed, or -1 if no step reads the feed */
     int *fetch_value; /* index of the value of each fetch */
     uint8_t *feed_dtype, *fetch_dtype;
-    /* bit k is set if the plan, or a plan inside it, has a step whose effect (enum rt_effect) is
-     * k */
+    /* bit k is set if a step of the plan, or of a plan inside it, has effect k (enum rt_effect) */
     uint8_t effects;
     /* Whether the plan contains a Switch, Merge, Enter, Exit or NextIteration, so that exec_token.c
      * runs it. */

@@ -149,9 +149,8 @@ struct rt_specialisation *rt_segment_specialisation(struct rt_context *c, int be
 struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin);
 bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context *c);
 
-enum {
-    RT_COMPILED_ROWS = 1024
-}; /* rt_plan.compiled records only numbers of rows below this number */
+/* rt_plan.compiled records only numbers of rows below this number */
+enum { RT_COMPILED_ROWS = 1024 };
 /* Implements rt_callable_request_compilation for a plan, by a request for a specialisation of its
  * first segment. */
 void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes);
