@@ -121,8 +121,8 @@ struct slipway_options {
 };
 
 /*
- * Creates a client without connecting: if nothing listens at the address, the first call fails with
- * UNAVAILABLE. Returns NULL and fills *err on failure, e.g. for a certificate without a key.
+ * Creates a client without connecting it. If nothing listens at the address, the first call fails
+ * with UNAVAILABLE. Returns NULL and fills *err on failure, e.g. for a certificate without a key.
  */
 struct slipway_client *slipway_client_new(const struct slipway_options *options,
                                           struct slipway_error *err);
@@ -183,8 +183,8 @@ const char *slipway_state_name(int state); /* "AVAILABLE" */
 struct slipway_version {
     int64_t version;
     int state;             /* an enum slipway_state */
-    enum slipway_code why; /* why the version is not served; SLIPWAY_OK: no error */
-    const char *text;      /* why the version is not served or has no successor, or "" */
+    enum slipway_code why; /* why the version is not served; SLIPWAY_OK means no error */
+    const char *text;      /* why the version is not served or why it has no successor, or "" */
 };
 struct slipway_status {
     int n_versions;
@@ -237,7 +237,8 @@ enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
 
 /*
  * Calls a unary method ("/package.Service/Method") with a serialized request. *out receives the
- * serialized response, to be freed by free(); it is not NULL even if the response is empty.
+ * serialized response, which the caller frees with free(); it is not NULL even if the response is
+ * empty.
  */
 enum slipway_code slipway_unary(struct slipway_client *c, const char *method, const void *request,
                                 size_t n, const struct slipway_call *call, unsigned char **out,

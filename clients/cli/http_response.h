@@ -38,8 +38,8 @@ struct cl_http_response {
 void cl_http_response_init(struct cl_http_response *a, size_t max_body);
 void cl_http_response_clear(struct cl_http_response *a);
 
-/* Consumes the n bytes at p, or only those that belong to the response. *used receives the number
- * of consumed bytes. Returns DATA_LOSS if the bytes are not HTTP, and RESOURCE_EXHAUSTED if the
+/* Consumes the n bytes at p up to the end of the response. *used receives the number of bytes that
+ * were consumed. Returns DATA_LOSS if the bytes are not HTTP, and RESOURCE_EXHAUSTED if the
  * response is too large. */
 enum rt_status cl_http_response_feed(struct cl_http_response *a, const char *p, size_t n,
                                      size_t *used, struct rt_error *err);

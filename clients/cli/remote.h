@@ -80,8 +80,8 @@ enum rt_status cl_remote_models(struct cl_remote *r, struct rt_arena *arena, con
 
 /* Prints "slipway COMMAND: CODE: text" to standard error and returns CL_EXIT_FAILED. */
 int cl_failed(const char *command, const struct rt_error *err);
-/* The same for an error from before the server is asked: returns CL_EXIT_USAGE for arguments that
- * do not fit each other (INVALID_ARGUMENT). */
+/* Like cl_failed, but for an error that occurs before the server is called. Returns CL_EXIT_USAGE
+ * if the arguments do not fit each other (INVALID_ARGUMENT). */
 int cl_refused(const char *command, const struct rt_error *err);
 enum rt_status cl_of_slipway(const struct slipway_error *e, struct rt_error *err);
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* CHAINS must exceed latency * FMA units, so that no unit waits, and be below the number of
- * registers. */
+/* CHAINS must exceed the latency of an FMA in cycles times the number of FMA units, so that no unit
+ * waits, and be less than the number of vector registers. */
 enum { CHAINS = 12, STEPS = 100000 };
 
 static volatile float sink;

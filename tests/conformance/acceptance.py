@@ -159,8 +159,8 @@ def raise_memory():
 
 
 class Runner(run.Runner):
-    """An op_runner with limited memory. AddressSanitizer reserves terabytes, so with it only the memory of a run is
-    limited."""
+    """An op_runner with a memory limit. AddressSanitizer reserves terabytes of address space, so under it only the
+    memory of each run is limited."""
 
     def start(self):
         is_asan = "asan" in self.path

@@ -7,9 +7,9 @@ random_state.py [FIRST [LAST]]        seeds FIRST to LAST - 1 (0 to 40)
 random_state.py --record DIR SEED...  writes the files that tests/unit/exec/test_random_state.c replays, with
 TensorFlow's answers
 
-Every node that reads or writes state waits for the node that did so before it, so that only one result is right. It may
-wait for any node that itself waits for that node: an effect, or a pure node, a constant, a call, a branch or a loop
-after an effect.
+Every node that reads or writes state waits for the previous node that does so, so that only one result is right. It
+waits either for that node itself or for a node that waits for it, which may be a pure node, a constant, a call, a
+branch or a loop.
 """
 import argparse
 import pathlib
@@ -294,7 +294,7 @@ class Program:
     # ---- effects inside ----
 
     def inside(self, values, depth):
-        """Returns a value that waits for some steps inside a branch, a loop or a function."""
+        """Adds one to three steps inside a branch, a loop or a function. Returns a value that waits for all of them."""
         more, last = self.steps(values, None, int(self.rng.integers(1, 4)), depth + 1)
         value = more[-1]
         return self.behind(last, lambda: self.tf.identity(value))

@@ -159,8 +159,8 @@ def versions_below(folders):
 
 def random_values(info, batch, dice):
     """Returns a tensor of an input's type as nested lists; unknown inner dimensions are 3. Returns None for a type
-    whose values must have a meaning. A scalar is 1: it may be the keep probability of a dropout, and any other value
-    would use random numbers."""
+    whose values must have a meaning. A scalar is 1, because it may be the keep probability of a dropout, and any other
+    probability would use random numbers."""
     dtype = info["dtype"]
     if dtype not in ("DT_FLOAT", "DT_DOUBLE", "DT_INT32", "DT_INT64", "DT_UINT8"):
         return None

@@ -16,7 +16,7 @@ def ints(n, key, *values):
 
 
 def fill(g, name, *dims, value=1.0):
-    """Adds a tensor with the dimensions `dims`, whose elements are in no file."""
+    """Adds a tensor with the dimensions `dims`, whose elements are computed and not stored in the model."""
     g.const(name + "_dims", "int32", [len(dims)], int_val=dims)
     g.const(name + "_one", "float", [], float_val=[value])
     g.node(name, "Fill", name + "_dims", name + "_one", T="float", index_type="int32")

@@ -20,8 +20,8 @@ WAIT = 60 * SLOW
 # Because busy clients send late, the limit is also at least JUST_SENT_TRIPS round trips of small requests.
 JUST_SENT_S = 0.4 * SLOW
 JUST_SENT_TRIPS = 3
-# The number of requests that must have reached the server before it is told to stop, so that the
-# test is meaningful on a machine of any speed.
+# The number of requests that must have reached the server before the order to stop, so that the test is meaningful on a
+# machine of any speed.
 ENOUGH = 20
 
 
@@ -173,8 +173,8 @@ def half_plus_two(n):
 
 
 class Frozen(Case):
-    """The server gets no CPU time while requests arrive and it is told to stop. All requests that are in its sockets at
-    that time count as sent before the order to stop, no matter how late the server reads them."""
+    """The server is suspended while requests arrive and the order to stop is sent. All requests that are in its sockets
+    at that time count as sent before the order to stop, no matter how late the server reads them."""
 
     def setUp(self):
         super().setUp()

@@ -1,4 +1,5 @@
-"""Runs that never end: they neither keep other models from running, nor go on for ever."""
+"""Tests runs that never end by themselves. They must not keep other models from running, and a deadline or the removal
+of the version must end them."""
 import shutil
 
 import grpc
@@ -50,7 +51,7 @@ class Endless(GrpcCase):
         status, body = server.post("/v1/models/endless:predict", {"inputs": 1.0})
         self.assertEqual(status, 504, body)
         self.assertIn(words, body.decode())
-        # A deadline of the request's own takes precedence, and so does its text.
+        # A request's own deadline takes precedence, and its error does not name the flag.
         with self.assertRaises(grpc.RpcError) as caught:
             self.begin(server, timeout=0.5).result(timeout=WAIT)
         self.assertNotIn("default_deadline_seconds", caught.exception.details())

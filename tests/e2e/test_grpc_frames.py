@@ -51,7 +51,7 @@ class Flood:
         return self.first(lambda s: self.c.frame(http2.HEADERS, 0, s, BEGUN + fields))
 
     def continuations(self):
-        """Returns the next CONTINUATION frames of a header whose value has 256 MiB."""
+        """Returns the next CONTINUATION frames of a header whose value is 256 MiB long."""
         begun = self.block(b"\0\1a" + integer(1 << 28, 7))
         return begun + self.c.frame(CONTINUATION, 0, self.stream, b"y" * 16384)
 
@@ -277,7 +277,7 @@ class Frames(Case):
                     for c in crowd:
                         c.send(b"".join(c.headers_of(PREDICT, s) +
                                         c.frame(http2.RST_STREAM, 0, s, struct.pack(">I", 8)) for s in streams(c, 100)))
-                # A client that has its response knows that the server has read everything that was sent before.
+                # Once a client has its response, the server has read everything that the client sent before.
                 for c in crowd:
                     self.settle(c)
                 whole = time.monotonic() - start
@@ -296,7 +296,7 @@ class Frames(Case):
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_many_handshakes_leave_time_for_open_connections(self):
-        # A signature with this key takes some 3 ms.
+        # A signature with this key takes about 3 ms.
         _, channel_of, flag = self.tls(bits=4096)
         hello, n = http2.client_hello(), 300
         with self.serve(flag) as server, channel_of(server) as channel, contextlib.ExitStack() as stack:

@@ -163,7 +163,7 @@ class Reload(GrpcCase):
     def test_too_many_and_too_long_names_of_counters_are_refused(self):
         client = self.client(self.serve_one())
         reload = client.model.HandleReloadConfigRequest
-        # Repeated names count too: some millions of them kept other admin actions waiting for seconds.
+        # Repeated names count towards the limit too. Millions of them kept other admin actions waiting for seconds.
         self.fails(CODE.INVALID_ARGUMENT, "metric_names has more than 1000 names", reload,
                    self.request(("a", self.path("a")), metrics=("x",) * 1001))
         self.fails(CODE.INVALID_ARGUMENT, "metric_names has a name of 1025 bytes, 1024 are the most",
@@ -419,7 +419,7 @@ class Limits(GrpcCase):
         connect = lambda: self.enterContext(http2.Connection(server.grpc_port))
         watcher = connect()
         watch = watcher.ask("/grpc.health.v1.Health/Watch", b"")
-        for _ in range(250):  # gRPC has 172 descriptors at most
+        for _ in range(250):  # gRPC may have at most 172 descriptors
             connect()
         wait_for(lambda: len(os.listdir(f"/proc/{server.process.pid}/fd")) > 170, "the connections")
         for _ in range(20):

@@ -438,7 +438,7 @@ class Streams(Case):
             silent = [c.begin(REFLECT, self.SERVICES) for _ in range(10)]
             asking = c.begin(REFLECT, self.SERVICES)
             watch = c.ask(WATCH, b"")
-            for _ in range(10):  # a stream whose requests come in time goes on
+            for _ in range(10):  # a stream whose requests arrive in time stays open
                 c.read(LIMIT_S / 4)
                 c.send(c.data_of(asking, self.SERVICES, end=False))
             self.assertFalse(c.is_over(asking) or c.is_over(watch))

@@ -1,5 +1,5 @@
-"""Tests that Classify, Regress, MultiInference and SessionRun over gRPC, and their REST forms, return each result of
-TensorFlow Serving's reference."""
+"""Tests that Classify, Regress, MultiInference and SessionRun over gRPC, and their REST forms, give the same results
+and errors as TensorFlow Serving."""
 import base64
 import concurrent.futures
 import itertools

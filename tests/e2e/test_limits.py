@@ -150,7 +150,7 @@ class Limits(Case):
             wait_for(lambda: self.ask(server, "fill", [4500, 4500])[0] == 200, "the memory")
 
     def test_many_inputs_are_found_in_next_to_no_time(self):
-        n = 5000  # An implementation that searched for each input among all others took seconds for twenty requests.
+        n = 5000  # An implementation that compared each input with all others took seconds for twenty requests.
         names = [f"x{i:04}" for i in range(n)]
 
         def build(g):
@@ -251,7 +251,7 @@ class Limits(Case):
                 self.assertEqual(status, 504, body)
                 self.wait_idle(server)
                 self.assertLess(self.cpu_s(server) - start, 3 * SLOW, name)
-            # The bytes of a response that will not be sent must not stay counted as bytes in flight.
+            # The bytes of a response that will not be sent must not remain counted as bytes in flight.
             wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the answers to go")
 
     def test_a_long_answer_ends_when_the_client_hangs_up(self):

@@ -229,14 +229,15 @@ class RestTest(unittest.TestCase):
         with Server() as server:
             for body, passes in ((short, 1), (long, 2)):
                 for data, headers in ((body, ()), (gzip.compress(body), ["Content-Encoding: gzip"])):
-                    # The queue counts a job once more if a worker has decoded its body.
+                    # A body that a worker decodes passes through the queue twice, and each pass is counted.
                     before = server.metric("slipway_queue_duration_seconds_count")
                     self.assertEqual(server.ask("POST", PREDICT, data, headers)[0], 200)
                     now = server.metric("slipway_queue_duration_seconds_count")
                     self.assertEqual(now - before, passes, (len(body), headers))
 
     def test_many_bodies_that_arrive_at_once_are_decoded_by_workers(self):
-        body = b'{"instances": [' + b"1.0, " * 6000 + b"1.0]}"  # decoded by the loop if it is alone
+        # A request that arrives alone is decoded by the I/O loop.
+        body = b'{"instances": [' + b"1.0, " * 6000 + b"1.0]}"
         n = 64
         with Server("--num_rest_threads=1") as server:
             open_ones = [self.enterContext(server.connect()) for _ in range(n)]
@@ -363,7 +364,7 @@ class LimitsTest(unittest.TestCase):
                 answer(s)
 
             def pages(encoding):
-                """Returns how many pages were written: their values of the processor time differ."""
+                """Returns the values of the processor time in the responses, which differ from page to page."""
                 request = head("GET", METRICS, 0, ["Accept-Encoding: " + encoding])
                 server.send_at_once((s, request) for s in open_ones)
                 times = set()
@@ -378,7 +379,7 @@ class LimitsTest(unittest.TestCase):
             plain, packed = pages("identity"), pages("gzip")
         for times in (plain, packed):
             self.assertLess(len(times), n // 4)
-        self.assertFalse(plain & packed)  # A later turn has its own page.
+        self.assertFalse(plain & packed)  # A page is not reused in a later turn.
 
     def test_requests_about_large_models_do_not_hold_up_others(self):
         n = 40
@@ -453,7 +454,7 @@ class LimitsTest(unittest.TestCase):
 
     def test_a_connection_beyond_the_limit_waits_for_requests_in_progress(self):
         server = self.with_server("--max_connections=2")
-        body = b'{"instances": [' + b"1," * 1200000 + b"1]}"  # the response has more than 6 MB
+        body = b'{"instances": [' + b"1," * 1200000 + b"1]}"  # the response is larger than 6 MB
         open_ones = [socket.socket() for _ in range(2)]
         for s in open_ones:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

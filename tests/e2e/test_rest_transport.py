@@ -553,7 +553,7 @@ class Memory(unittest.TestCase):
                 s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
             for s in sockets:
                 self.assertEqual(answer(s)[0], 200)
-            # The requests must take memory, because otherwise the test would prove nothing.
+            # If the connections took no memory, the next check would prove nothing.
             self.assertGreater(self.resident(), before + n * 8 * 1024)
         wait_for(lambda: self.resident() < before + 12 * MEBI, "the memory of connections")
 

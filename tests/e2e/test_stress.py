@@ -41,7 +41,7 @@ ALLOWED = {
     # Requests for a label whose version may be about to be unloaded.
     "label": "!OK !INVALID_ARGUMENT NOT_FOUND",
     "coming": "!OK !NOT_FOUND",  # requests for a model that is added and removed
-    # Versions that have ended remain in the status of the model.
+    # Versions in the state END remain in the status of the model.
     "coming, its states": "!OK NOT_FOUND",
     "no such model": "!NOT_FOUND",
     "no such signature": "!FAILED_PRECONDITION",
@@ -327,7 +327,7 @@ class Clients:
         return answer
 
     def is_right(self, api, situation, where, spec, value, base, signature):
-        """Checks that an output is that of the version that the response names."""
+        """Checks that an output was computed by the version that the response names."""
         self.seen.check(api, situation, value, base + spec.version.value)
         self.seen.check(api, situation, (spec.name, spec.signature_name),
                         (where.get("model", "m"), signature))

@@ -30,10 +30,10 @@ from test_stress import CLASSIFY, REGRESS, write_model
 
 WAIT = 5 * SLOW
 # The memory limit for versions is the memory that the server counts for one version, plus up to half of that. If the
-# memory of a freed version stays counted, no memory is left for the next version, and all later loads fail.
+# memory of a freed version is still counted, no memory is left for the next version, and all later loads fail.
 VERSION_BYTES = 19 << 19
-# Memory limit of all runs together, so small that later runs fail if memory of a run stays counted. Idle plans may hold
-# half of it.
+# Memory limit of all runs together, so small that later runs fail if the memory of a run is still counted after it has
+# ended. Idle plans may hold half of it.
 RUNS_BYTES = 64 << 20
 CORE_THREADS = 2  # number of timer threads that gRPC core may start on its own
 # The only codes that a server may return for lack of memory, descriptors or disk space.
@@ -355,8 +355,8 @@ class Served:
               got.results[1].regression_result.regressions[0].value], [6.0, 6.0], "MultiInference")
 
     def grpc_session(self):
-        """Sends a SessionRun by names of tensors, for which there is no plan yet because the fetches differ each
-        time."""
+        """Sends a SessionRun request, which fetches tensors by name. The server has no plan for it yet, because the
+        fetches differ each time."""
         self.serial += 1
         request = session_service_pb2.SessionRunRequest(
             fetch=["y:0", "half_x:0", "weights:0"][:1 + self.serial % 3])
@@ -590,8 +590,8 @@ class Served:
     # ---- what is always so ----
 
     def repair(self):
-        """Restores the configuration. A change that was accepted completes by itself, and a change that a fault has
-        prevented is sent again."""
+        """Restores the configuration. An accepted change completes by itself. A change that a fault has prevented is
+        sent again."""
         if self.labelled and self.applied:
             self.check_label()
         self.labelled = None
@@ -624,8 +624,8 @@ class Served:
         return None
 
     def probe(self):
-        """Checks that the server is alive and correct, that no memory stays counted, and that no descriptor or thread
-        is left over."""
+        """Checks that the server is alive and correct, that its gauges are those of an idle server, and that no
+        descriptor or thread is left over."""
         if self.server.process.poll() is not None:
             raise Wrong(f"the process has ended with {self.server.process.returncode}")
         self.rest_predict()

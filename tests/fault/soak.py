@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Implements `./run soak`: the clients of tests/e2e/test_stress.py, and misbehaving clients, run against one server for
 an hour (--seconds), while versions, labels and models are added and removed. At the end of each lap, when the server is
-idle, no memory may stay counted, and the numbers of descriptors and threads must be those of the start. Resident memory
-must not grow from the middle third of the laps to the last third by more than MAY_GROW_KB. Every response must be
-permitted in the situation of its request, and every required code must occur. The last line is "N passed, M failed",
+idle, no memory may still be counted, and the numbers of descriptors and threads must be as at the start. Resident
+memory must not grow from the middle third of the laps to the last third by more than MAY_GROW_KB. Every response must
+be permitted in the situation of its request, and every required code must occur. The last line is "N passed, M failed",
 counting laps."""
 import argparse
 import collections

@@ -43,8 +43,9 @@ static const char *const examples = NODE("x", "Placeholder", TYPE("DT_STRING"))
                                  LIST("ragged_split_types", "type: DT_INT32"));
 
 /*
- * Parts of the parsing ops' nodes. For each kind of feature, the context and the feature lists
- * share one name; each has a default value, and a list may be missing.
+ * The graph of ParseSequenceExampleV2, and macros for its parts. For each kind of feature, the
+ * context and the feature lists use the same key. The dense feature of the context has a default
+ * value, and the dense feature list may be missing.
  */
 #define TYPES(key, what) LIST(key, "type: " what)
 #define COUNT(key)       "attr { key: '" key "' value { i: 1 } } "

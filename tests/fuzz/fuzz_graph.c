@@ -22,9 +22,9 @@ const struct fuzz_cost fuzz_cost = FUZZ_GRAPH;
 enum { MAX_NODES = 24, MAX_FUNCTIONS = 8, MAX_REFS = 128, RUN_NS = 30 * 1000 * 1000 };
 
 /*
- * Types in `in` and `out`: f float, b bool, i int32, s string. In `attrs`, '@' stands for a
- * function from two floats to two, '^' for one to a bool, '#' for a count, and '?' for true or
- * false.
+ * The letters in `in` and `out` are types, namely f (float), b (bool), i (int32) and s (string). In
+ * `attrs`, '@' stands for a function from two floats to two floats, '^' for a function from two
+ * floats to a bool, '#' for a count, and '?' for true or false.
  */
 static const struct {
     const char *op, *in, *out, *attrs;
@@ -157,7 +157,7 @@ static void fill_attrs(char *out, size_t capacity, const char *text, struct read
             snprintf(some, sizeof some, "%d", counts[next(r) % 10]);
         else if (*text == '?')
             snprintf(some, sizeof some, "%s", next(r) & 1 ? "true" : "false");
-        else if (*text == '2' && next(r) > 250) /* sometimes writes a wrong count */
+        else if (*text == '2' && next(r) > 250) /* sometimes replaces a count of 2 by a wrong one */
             some[0] = '3';
         for (const char *p = some; *p && n < last; p++)
             out[n++] = *p;

@@ -1,8 +1,8 @@
 /*
- * Reads arbitrary bytes as the request of each API other than Predict, which may be refused. A
- * request that is read is bound within its budget and written again, and the result must be
- * readable. The first byte selects the API and the size of the slices in which the other bytes are
- * stored.
+ * Reads arbitrary bytes as the request of each API other than Predict, which may be refused. The
+ * tensors of a request that is read are decoded within its budget and written as a request again,
+ * and the result must be readable. The first byte selects the API and the size of the slices in
+ * which the other bytes are stored.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /*
- * Decodes the body of a classify or regress request. The decoded Examples must be valid for the
- * decoder of the wire format, be as many as in the JSON, and stay within the budget.
+ * Decodes the body of a classify or regress request. The decoder of the wire format must accept the
+ * decoded Examples, their number must equal that in the JSON, and they must stay within the budget.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * Reads arbitrary bytes as a PredictRequest, which may be refused. Its tensors are bound and
- * written as a response, and must not take more memory than their budget. The first byte selects
- * the size of the slices in which the other bytes are stored.
+ * Reads arbitrary bytes as a PredictRequest, which may be refused. Its tensors are bound to the
+ * signature's inputs and written as a response, and must not take more memory than their budget.
+ * The first byte selects the size of the slices in which the other bytes are stored.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Reads a record of a request log and compares its response with its request, which stands in for
- * the server's response. */
+/* Reads a record of a request log. Compares its response with its request, whose bytes are read as
+ * a response, and with itself. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -21,7 +21,8 @@ NOT_MEASURED = ("tests/conformance/specs/",)  # specifications are tables
 
 
 def begin_of(lines, brace):
-    """Returns the first line of the function whose body opens in line `brace`. Lines are numbered from 0."""
+    """Returns the number of the first line of the function whose body opens in line `brace`. Lines are numbered from
+    0."""
     first = brace
     while first > 0:
         line = lines[first - 1].rstrip()

@@ -12,7 +12,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WIDTH = 100
 WIDTH_PYTHON = 140
-WIDTH_MARKDOWN = 120  # limit for Markdown except for tables and code
+WIDTH_MARKDOWN = 120  # maximum line length in Markdown, except in tables and code
 README_WORDS = 1200  # the number of words that a newcomer reads in about five minutes
 
 # The layers that each layer may include. The longest matching prefix gives a file's layer. Generated messages

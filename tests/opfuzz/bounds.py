@@ -228,7 +228,7 @@ class Child(ours.Child):
         return self.number(b"D") / 1000
 
     def grown_mb(self):
-        """Returns by how many megabytes the resident memory grew during the last run, at its peak."""
+        """Returns the growth of the resident memory during the last run, at its peak, in megabytes."""
         return self.number(b"M") / (1 << 20)
 
     def number(self, question):

@@ -72,7 +72,7 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
 LOOSE = {"Empty": "is not initialised", "RandomUniform": "is random", "RandomUniformInt": "is random",
          "RandomStandardNormal": "is random"}
 
-# Ops that return their outputs in an order of their own. TopK and TopKV2 also do so if `sorted` is false.
+# Ops whose outputs have no specified order. TopK and TopKV2 have none either if `sorted` is false.
 OWN_ORDER = {"LookupTableExport": "a table's rows are in its own order", "LookupTableExportV2": "a table's rows are in its own order"}
 
 # Graphs with these ops are compared without the elements that are NaN in TensorFlow.
@@ -81,7 +81,8 @@ OWN_NAN = {"Erf": "TensorFlow's of an infinite float64 is NaN, not 1",
            "Conv2D": "the same", "Conv3D": "the same",
            "Conv3DBackpropInputV2": "TensorFlow multiplies the zeros between strided positions too"}
 
-# Attributes of the Cast by which TensorFlow clears the mantissa, as if a complex64 had none: 3.29 becomes 2.
+# Attributes of the Cast from double to complex64 in which TensorFlow clears all mantissa bits, as if a complex64 had
+# none. For example, 3.29 becomes 2.
 LOSES_MANTISSA = {"SrcT": ["type", 2], "DstT": ["type", 8], "Truncate": ["b", True]}
 
 # Graphs with these ops are compared without the elements that are infinite in Slipway and finite in TensorFlow.
@@ -182,7 +183,7 @@ def loses_sign(node, outputs):
 
 def without_own(case, step, theirs, ours):
     """Returns both results without the outputs that TensorFlow, without oneDNN, leaves uninitialised, and without the
-    signs that it loses."""
+    signs that TensorFlow loses in LogMatrixDeterminant."""
     empty = any(0 in t.shape for t in tensors(case))
     norms = [n for n in case.nodes if n.op.startswith("FusedBatchNorm") and (empty or n.attrs.get("is_training") == ["b", False])]
     own = {f"{n.name}:{k}" for n in norms for k in (3, 4)}
@@ -203,7 +204,8 @@ def leaves_range(case, node):
 
 
 def rolls_far(case, node):
-    """Returns whether a Roll has a shift of which TensorFlow, which takes the lower 32 bits, makes another."""
+    """Returns whether a Roll may have a shift that does not fit into 32 bits, of which TensorFlow uses only the lower
+    32 bits."""
     t = input_of(case, node, 1)
     return t is None or not all(-(2**31) <= x < 2**31 for x in t.values())
 
@@ -254,14 +256,16 @@ def own_values(case, refused):
     if any(n.op == "Fingerprint" and n.attrs.get("T") == ["type", STRING] for n in case.nodes) and any(0 in t.shape for t in tensors(case)):
         return True  # TensorFlow hashes memory that it does not own for a row without strings.
     if any(n.op in ("Atan2", "Pow", "Xlogy") for n in case.nodes) and holds_subnormal(case):
-        # TensorFlow's vectors take subnormal operands for 0, but the library's functions behind the last vector do not.
+        # TensorFlow's vectorised code treats subnormal operands as 0, but the library functions that compute the
+        # elements after the last vector do not.
         return True
     if any(n.op == "Cast" and all(n.attrs.get(k) == v for k, v in LOSES_MANTISSA.items()) for n in case.nodes):
         return True
     if any(n.op == "StringFormat" for n in case.nodes) and holds_subnormal(case):
         return True  # TensorFlow's threads flush a subnormal number to 0, so TensorFlow prints 0.
     if any(n.op == "TensorListScatterIntoExistingList" and leaves_gaps(case, n) for n in case.nodes):
-        return True  # TensorFlow stacks the gaps in a list of float32 as empty tensors, which moves later elements.
+        # TensorFlow stacks the gaps in a float32 list as empty tensors, so that later elements get other positions.
+        return True
     if any(n.op == "Roll" and rolls_far(case, n) for n in case.nodes):
         return True
     if any(n.op.startswith("FusedBatchNorm") and nearly_constant(case, n) for n in case.nodes):
@@ -275,7 +279,7 @@ def own_values(case, refused):
         # vectors.
         return True
     if any(n.op == "Sign" for n in case.nodes) and holds_far_complex(case):
-        return True  # TensorFlow flushes the reciprocal of the absolute value to 0 in some positions of a tensor.
+        return True  # TensorFlow flushes the reciprocal of the absolute value to 0 at some positions of a tensor.
     unsorted = any(n.op in ("TopK", "TopKV2") and n.attrs.get("sorted") == ["b", False] for n in case.nodes)
     return unsorted or loose(case) or any(n.op in OWN_ORDER for n in case.nodes)
 

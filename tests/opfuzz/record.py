@@ -37,7 +37,7 @@ def size_of(case):
 
 
 def kind_of(case):
-    """Returns the kind of a case. Cases of different kinds are all worth recording."""
+    """Returns the kind of a case, which similar cases share."""
     if isinstance(case, Graph):
         return re.sub(r"[-\d. ]+", "", case.name), tuple(np.asarray(v).dtype.name for v in case.feeds)
     return len(case.inputs), tuple(sorted(case.attrs)), tuple(str(v) for k, v in sorted(case.attrs.items()) if isinstance(v, (str, bool)))

@@ -28,7 +28,8 @@ class Schema:
 
 
 def registry():
-    """Returns TensorFlow's ops by name. The rows of the table are valid calls in Python once comments are removed."""
+    """Returns the schemas of TensorFlow's ops by name. The rows of table.inc are valid Python calls once its comments
+    are removed."""
     found = {}
 
     def row(name, n_in, n_out, n_attr, inputs, outputs, attrs):

@@ -18,8 +18,8 @@ struct op_call {
     const char *op, *attrs; /* attributes in the notation of graph_def.h */
     int n_in, n_out;
     struct rt_tensor in[OP_MOST], out[OP_MOST];
-    /* For each input, an op that is put in front of the input, and its attributes, or NULL if there
-     * is none. Since only the op under test reads the output of that op, the op under test may
+    /* before[i] is an op that is inserted in front of input i, or NULL, and before_attrs[i] has its
+     * attributes. Since only the op under test reads the output of that op, the op under test may
      * write over that output. */
     const char *before[OP_MOST], *before_attrs[OP_MOST];
     size_t run_memory_limit; /* 0 means no limit */

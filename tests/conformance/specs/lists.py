@@ -24,7 +24,7 @@ def held(tf, x, dtype=None):
 @spec("TensorListReserve", "TensorListSetItem", "TensorListGetItem", "TensorListStack")
 def items(g, op):
     if op != "TensorListStack":
-        return  # The graphs of TensorListStack also test the other ops of this spec.
+        return  # The graphs for TensorListStack also test the other ops in the list above.
     def case(shape, n, sets, get=None, want=-1, name=""):
         def build(tf, *values):
             h = reserve(tf, shape, held(tf, n))
@@ -60,7 +60,7 @@ def items(g, op):
 @spec("TensorListFromTensor", "TensorListSplit", "TensorListConcatV2", "TensorListGather", "TensorListScatterV2", "TensorListResize", "TensorListElementShape", "TensorListScatterIntoExistingList", "TensorListConcatLists")
 def whole(g, op):
     if op != "TensorListFromTensor":
-        return  # The graphs of TensorListFromTensor also test the other ops of this spec.
+        return  # The graphs for TensorListFromTensor also test the other ops in the list above.
     def graph(fn, *feeds, name=""):
         return Graph(lambda tf, *v: fn(tf, tf.raw_ops, *v), *feeds, name=name)
 
@@ -111,7 +111,7 @@ def whole(g, op):
 @spec("EmptyTensorList", "TensorListPushBack", "TensorListPopBack", "TensorListLength")
 def push(g, op):
     if op != "TensorListPushBack":
-        return  # The graphs of TensorListPushBack also test the other ops of this spec.
+        return  # The graphs for TensorListPushBack also test the other ops in the list above.
     def case(shape, most, n, pops, want=-1, dtype="float32"):
         def build(tf, *values):
             R = tf.raw_ops
@@ -138,7 +138,7 @@ def push(g, op):
 @spec("TensorArrayV3", "TensorArrayWriteV3", "TensorArrayReadV3", "TensorArrayGatherV3", "TensorArrayScatterV3", "TensorArrayConcatV3", "TensorArraySplitV3", "TensorArraySizeV3", "TensorArrayCloseV3")
 def arrays(g, op):
     if op != "TensorArrayWriteV3":
-        return  # The graphs of TensorArrayWriteV3 also test the other ops of this spec.
+        return  # The graphs for TensorArrayWriteV3 also test the other ops in the list above.
     def graph(fn, *feeds, name="", **attrs):
         def build(tf, *v):
             R = tf.raw_ops
@@ -192,7 +192,7 @@ def arrays(g, op):
 @spec("StackV2", "StackPushV2", "StackPopV2", "StackCloseV2")
 def stacks(g, op):
     if op != "StackV2":
-        return  # The graphs of StackV2 also test the other ops of this spec.
+        return  # The graphs for StackV2 also test the other ops in the list above.
     def case(n, pops):
         def build(tf, *values):
             R = tf.raw_ops

@@ -31,7 +31,7 @@ def words(*v):
 @spec("HashTableV2", "InitializeTableV2", "LookupTableFindV2", "LookupTableSizeV2", "LookupTableExportV2")
 def fixed(g, op):
     if op != "HashTableV2":
-        return  # The graphs of HashTableV2 also test the other ops of this spec.
+        return  # The graphs for HashTableV2 also test the other ops in the list above.
 
     def case(key, value, keys, values, ask, default, twice=None, keys_again=None):
         def build(tf, k, v, q):
@@ -137,7 +137,7 @@ def from_file(g, op):
 @spec("MutableHashTableV2", "LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2", "MutableHashTableOfTensorsV2")
 def mutable(g, op):
     if op != "MutableHashTableV2":
-        return  # The graphs of MutableHashTableV2 also test the other ops of this spec.
+        return  # The graphs for MutableHashTableV2 also test the other ops in the list above.
 
     def build(tf, k, v):
         R = tf.raw_ops
@@ -240,7 +240,7 @@ def dense(g, op):
 
 @spec("LookupTableFindV2")
 def defaults(g, op):
-    """Tests the shapes of a default value that each kind of table accepts."""
+    """Tests which shapes of a default value each kind of table accepts."""
     count = itertools.count()
     for kind in ("HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "MutableDenseHashTableV2"):
         for keys in (np.int64([1, 2]), np.int64([[1], [2]]), np.int64([1]), np.int64(1)):

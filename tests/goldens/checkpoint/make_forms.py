@@ -114,7 +114,8 @@ def big_endian(entries, data):
         entry = tensor_bundle_pb2.BundleEntryProto.FromString(value)
         dtype = tf.as_dtype(entry.dtype)
         span = slice(entry.offset, entry.offset + entry.size)
-        if dtype == tf.string:  # the strings of `plain` have lengths 0, 3 and 300, whose varints take 4 bytes in total
+        # The strings of `plain` have lengths 0, 3 and 300, which take 4 bytes in total as varints.
+        if dtype == tf.string:
             lengths = struct.pack(">3I", 0, 3, 300)
             stored = struct.pack(">I", masked(lengths))
             swapped[entry.offset + 4:entry.offset + 8] = stored

@@ -23,7 +23,7 @@ def build():
         'visits': tf.io.FixedLenFeature([2], tf.int64, default_value=[1, 2]),
         'cities': tf.io.VarLenFeature(tf.string)})
     os.chdir(tempfile.mkdtemp())
-    vocabulary = 'cities.txt'  # The graph contains the path of the vocabulary, so the path is short.
+    vocabulary = 'cities.txt'  # The graph contains the path of the vocabulary file, so a short path is used.
     with open(vocabulary, 'w') as file:
         file.write('\n'.join(CITIES) + '\n')
     words = tf.lookup.StaticVocabularyTable(tf.lookup.TextFileInitializer(

@@ -107,7 +107,7 @@ static void bytes_ask_before_they_grow(void **state)
     assert_true(b.failed);
     rt_bytes_clear(&b);
     assert_false(b.failed);
-    /* After rt_bytes_clear, growth must still be requested from the owner. */
+    /* After rt_bytes_clear, the buffer must still request growth from its owner. */
     assert_true(rt_bytes_reserve(&b, 99) && !rt_bytes_reserve(&b, 200));
     rt_bytes_clear(&b);
 }

@@ -29,7 +29,7 @@ extern struct sched_model {
     _Atomic bool one_output_row;
     /* While true, runs of merged rows fail, as if the plan were not row-wise. */
     _Atomic bool unproved;
-    /* Runs of more rows than this fail for lack of memory; 0: none. */
+    /* Largest number of rows with which a run does not run out of memory; 0 means no limit. */
     _Atomic int64_t most_rows;
     int64_t sleep_us; /* duration of each run, which a test sets before the first request */
 } sched_model;

@@ -1,4 +1,4 @@
-/* Tests that requests that have more rows than a batch may have are split
+/* Tests the splitting of requests that have more rows than a batch may have
  * (enable_large_batch_splitting). */
 #include "tests/unit/batching/scheduler_fixture.h"
 
@@ -114,7 +114,7 @@ static void sub_requests_have_no_more_rows_than_memory_lately_allowed(void **sta
     sched_wait_done(w, 4);
     sched_expect(large, 10, 3);
     sched_drop(large);
-    /* A request that one batch could hold before is split as well. */
+    /* A request of four rows, which one batch could hold before the failure, is split as well. */
     large = sched_submit(w, 4, 3, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
     sched_wait_done(w, 5);

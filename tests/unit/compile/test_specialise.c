@@ -628,7 +628,7 @@ static void a_compiler_does_so_beside_the_runs(void **state)
         if (round < 2) {
             rt_compiler_wait(compiler);
             assert_int_equal(tiers_specialisations(x), 10);
-        } /* In the last round the session may be freed while the compiler works on it. */
+        } /* In the last round, the session may be freed while the compiler works on it. */
         close_compiled(x);
     }
     rt_compiler_free(compiler);

@@ -425,8 +425,8 @@ static void a_tight_budget_holds_while_reserves_move(void **state)
 
 /*
  * The cost of a refusal by a full budget does not depend on the number of pools that share the
- * budget. Asking 8000 pools at each of 40000 refusals took ten seconds or more. The limit of MOST_S
- * allows for a busy machine.
+ * budget. An implementation that queried 8000 pools at each of 40000 refusals took ten seconds or
+ * more. The limit of MOST_S allows for a busy machine.
  */
 static void a_refusal_does_not_ask_all_pools_that_have_nothing(void **state)
 {

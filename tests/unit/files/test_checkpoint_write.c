@@ -1,4 +1,4 @@
-/* Tests that checkpoints that are written and merged have the files that TensorFlow writes. */
+/* Tests that writing and merging checkpoints makes the files that TensorFlow makes. */
 #include "tests/unit/files/checkpoint_fixture.h"
 
 #include <unistd.h>

@@ -27,7 +27,7 @@ static void every_activation_joins_every_head(void **state)
 enum { MOST_NODES = 10 };
 static const struct variant {
     const char *what;
-    int saved;                       /* the smallest number of nodes that fusion must save */
+    int saved;                       /* the least number of nodes that fusion must remove */
     const char *node[MOST_NODES][3]; /* name, op and inputs of each node from "head" to "out" */
 } variants[] = {
     {"hard sigmoid by a difference and a quotient",

@@ -186,8 +186,8 @@ static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
     }
 }
 
-/* Returns a tensor that broadcasts to the shape, as random_operand does, of a type other than
- * float. */
+/* Returns a tensor of a type other than float that broadcasts to the shape, as random_operand does
+ * for floats. */
 static struct rt_tensor random_other(enum rt_dtype dtype, int rank, const int64_t *dim)
 {
     struct rt_tensor shape = random_operand(rank, dim), t;

@@ -360,14 +360,14 @@ static void damaged(const char *name, const struct golden *g)
         {"split:output:2", "split:output:3"},
         {"mul_2:z:0", "add_1:z:0"},
         {"mul_1:z:0", "mul_2:z:0"},
-        /* The following replacements are for loops with a mask. */
+        /* The following replacements apply to loops with a mask. */
         {"Tile_1:output:0", "Tile_2:output:0"},
         {"SelectV2:output:0", "SelectV2:output:1"},
         {"SelectV2_1:output:0", "SelectV2_2:output:0"},
         {"SelectV2_2:output:0", "SelectV2_1:output:0"},
         {"while_placeholder_4", "while_placeholder_3"},
         {"while_placeholder_4", "while_placeholder_2"},
-        /* The following replacements are for loops made of frames. */
+        /* The following replacements apply to loops that are made of frames. */
         {"while/Identity_3", "while/Identity_4"},
         {"while/Identity_4", "while/Identity_3"},
         {"while/Identity_1", "while/Identity_2"},
@@ -378,8 +378,8 @@ static void damaged(const char *name, const struct golden *g)
         {"rnn/TensorArray_1", "rnn/TensorArray:1"},
         {"rnn/strided_slice_1", "rnn/strided_slice:0"},
         {"cell/split:2", "cell/split:1"},
-        /* The following replacements are for loops with sequence lengths, stacked cells, peepholes,
-         * projections or clipping. */
+        /* The following replacements apply to loops with sequence lengths, stacked cells,
+         * peepholes, projections or clipping. */
         {"while/Select_1", "while/Select_2"},
         {"while/Select_2", "while/Select_1"},
         {"\x06Select", "\x06Enter_"},

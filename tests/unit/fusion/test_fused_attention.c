@@ -256,8 +256,8 @@ struct sizes {
     int64_t mask[4];
 };
 
-/* Compares the runs with and without fusion on inputs whose lengths are z. `special` puts NaN and
- * infinities into queries and values. */
+/* Compares the runs with and without fusion on inputs of the sizes `z`. If `special` is true,
+ * queries and values also hold NaN and infinities. */
 static void try_sizes(const struct form *f, const struct sizes *z, bool special)
 {
     struct rt_tensor in[4] = {
@@ -461,9 +461,9 @@ static void what_others_see_is_left_as_it_is(void **state)
     clear(in);
 }
 
-/* The mask is combined with a tensor that is false everywhere, where Keras exports a tensor that is
- * true everywhere. Every score is hidden, and fusion must not mistake the tensor for that of
- * Keras. */
+/* The mask is combined with a tensor that is false everywhere, whereas Keras exports one that is
+ * true everywhere. Every score is hidden, and fusion must not treat the graph as one that Keras
+ * exports. */
 static void a_mask_that_is_joined_with_zeros_hides_all(void **state)
 {
     (void)state;

@@ -164,8 +164,8 @@ static void a_piece_counts_with_what_lies_beside_it(void **state)
     frame(DATA, 0, 1, 30);
     assert_true(f.uploads.held > N * BESIDE);
     assert_true(f.uploads.held < N * (BESIDE + 200));
-    /* Bytes that arrived long before a part are in other blocks, so the number of bytes that are
-     * counted with the part has an upper limit. */
+    /* With each part, at most SRV_H2_RETAINED_BYTES of earlier bytes are counted, because bytes
+     * that arrived long before the part are in other blocks. */
     for (uint32_t i = 0; i < N; i++) {
         frame(HEADERS, 0, 2 * (N + i) + 3, 50);
         frame(DATA, END_STREAM, 2 * (N + i) + 3, BESIDE);

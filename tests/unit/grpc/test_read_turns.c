@@ -233,7 +233,7 @@ static void test_sockets_of_other_kinds_are_never_paused(void **state)
     close(fds[1]);
 }
 
-/* While I/O loops are busy, pauses end later, but they do end. */
+/* While I/O loops are busy, the pauses of connections last longer, but they do end. */
 static void test_while_loops_are_busy_pauses_end_by_time(void **state)
 {
     (void)state;
@@ -285,8 +285,8 @@ static int begin_tls(void **state)
                : -1;
 }
 
-/* One handshake at a time may go on, in the order of the requests, although the I/O loop is busy.
- */
+/* While the I/O loop is busy, one handshake at a time may continue, in the order in which the
+ * connections requested it. */
 static void test_handshakes_wait_for_each_other(void **state)
 {
     (void)state;
@@ -328,8 +328,9 @@ static void test_a_handshake_waits_for_time_or_an_idle_loop(void **state)
     assert_true(srv_turns_limit(e.server) > 0);
     srv_turns_handshake(e.server, WAIT_MS * INT64_C(1000000), false);
     assert_int_equal(srv_turns_limit(e.server), 0);
-    assert_int_equal(poll(&at, 1, 200), 0); /* poll is not taken for the wait of a loop */
-    int other = epoll_create1(0);           /* an epoll instance that watches no descriptor */
+    /* A call of poll does not count as the wait of a loop. */
+    assert_int_equal(poll(&at, 1, 200), 0);
+    int other = epoll_create1(0); /* an epoll instance that watches no descriptor */
     srv_turns_begin_loop();
     srv_turns_wait_begins(other);
     assert_int_equal(poll(&at, 1, WAIT_MS), 1);
@@ -340,7 +341,7 @@ static void test_a_handshake_waits_for_time_or_an_idle_loop(void **state)
     close_ends(e);
 }
 
-/* The core may close a paused connection, and a new connection may get its descriptor. */
+/* gRPC core may close a paused connection, and a new connection may get its descriptor. */
 static void test_a_new_connection_takes_over_the_pause_of_its_descriptor(void **state)
 {
     (void)state;
@@ -351,7 +352,8 @@ static void test_a_new_connection_takes_over_the_pause_of_its_descriptor(void **
     say(old);
     assert_int_equal(srv_turns_limit(old.server), 0);
     close(old.client);
-    /* The descriptor of `old` becomes one of `new`; epoll goes on to name the other one. */
+    /* The descriptor of `old` now refers to a socket of `new`, but epoll still reports the other
+     * descriptor of that socket. */
     assert_int_equal(dup2(new.server, old.server), old.server);
     srv_turns_begin(old.server);
     assert_int_equal(write(new.client, "x", 1), 1);
@@ -381,7 +383,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_handshakes_wait_for_each_other, begin_tls, end),
         cmocka_unit_test_setup_teardown(
             test_a_new_connection_takes_over_the_pause_of_its_descriptor, begin_tls, end),
-        /* These tests register their own thread as an I/O loop, for the rest of the program. */
+        /* These tests come last, because they register their own thread as an I/O loop until the
+         * program ends. */
         cmocka_unit_test_setup_teardown(test_a_handshake_waits_for_time_or_an_idle_loop, begin_tls,
                                         end),
         cmocka_unit_test_setup_teardown(test_while_loops_are_busy_pauses_end_by_time, begin, end),

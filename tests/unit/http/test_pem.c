@@ -1,4 +1,5 @@
-/* Tests that wrong texts of certificates and keys are refused with what they hold instead. */
+/* Tests that text that holds no valid certificate or key is refused with an error that states what
+ * the text holds instead. */
 #include "tests/support/test.h"
 
 #include "server/base/pem.h"

@@ -1,5 +1,5 @@
-/* Tests that status and metadata responses have the bytes that protobuf prints for TensorFlow
- * Serving. */
+/* Tests that status and metadata responses are, byte for byte, the JSON that protobuf prints for
+ * TensorFlow Serving. */
 #include "tests/support/test.h"
 
 #include "server/http/rest_request.h"

@@ -110,7 +110,6 @@ static void a_kernel_reads_what_a_pass_has_set(void **state)
     assert_int_equal(got.in.by, 1);
     assert_int_equal(got.in.offset, 2);
     assert_int_equal(got.in.others, 3);
-    /* The attribute "axis" of the node has the given value. */
     assert_true(rt_attr_int(n->def, "axis") == given.axis);
     end(&p);
 }

@@ -152,8 +152,8 @@ static void the_cost_is_that_of_the_largest_execution(void **state)
     few.groups = 4;
     assert_float_equal(kn_conv_split_cost(&few, &one), products / 4 + 32 * elements, 1);
 
-    /* A transposed convolution computes the channels that its forward convolution reads, which are
-     * 64. */
+    /* The output channels of a transposed convolution are the 64 input channels of its forward
+     * convolution. */
     few.groups = 1;
     few.transposed = true;
     assert_float_equal(kn_conv_split_cost(&few, &one), products + 32 * elements, 1);

@@ -22,7 +22,7 @@ struct line {
 struct graph {
     const char *what;
     struct rt_shape x, i; /* shapes of the feeds "x" and "i", whose dimension 0 is the batch */
-    bool rowwise;         /* whether the analysis must find "out" row-wise */
+    bool rowwise;         /* whether the analysis must classify "out" as row-wise */
     struct line line[12];
 };
 

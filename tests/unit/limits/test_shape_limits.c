@@ -93,7 +93,7 @@ static void gather_refuses_an_axis_at_the_end_of_int64(void **state)
     }
 }
 
-/* An op, one of whose inputs must be a single number. */
+/* An op with an input that must be a single number. */
 struct scalar_input {
     const char *op, *attrs;
     /* The single number is input `at` of n_in inputs. The first of the other inputs is float
@@ -593,7 +593,7 @@ static void checkpoints_of_nothing_are_not_merged(void **state)
     }
 }
 
-/* As in TensorFlow, a dense table whose shape of values is unknown holds scalars. */
+/* As in TensorFlow, a dense table whose value shape is unknown holds scalars. */
 static void a_table_of_values_of_unknown_shape_holds_scalars(void **state)
 {
     (void)state;

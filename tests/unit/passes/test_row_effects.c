@@ -1,7 +1,7 @@
 /*
- * Tests requests whose graphs have ops that may fail on purpose, for example Assert
- * (runtime/passes/rows.c, row_extremes.c). Requests are merged only if the merged batch fails
- * exactly when one of the requests would fail alone.
+ * Tests requests to models with ops that may fail by design, such as Assert (runtime/passes/rows.c,
+ * row_extremes.c). Requests are merged only if the merged batch fails exactly when one of the
+ * requests would fail alone.
  */
 #include "tests/support/test.h"
 

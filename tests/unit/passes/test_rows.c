@@ -11,7 +11,7 @@
 
 #define I RG_INT
 
-/* A way to compute "k", which is 0 or 1, from the number of rows n. */
+/* Nodes that compute "k", which is 0 or 1, from the number of rows n. */
 struct function {
     const char *what;
     bool is_constant; /* whether k is the same for every n, which makes the uses of k row-wise */
@@ -78,7 +78,7 @@ static const struct function functions[] = {
       {"k", "GatherV2", "f_v n c0", "Tparams=int32 Tindices=int32 Taxis=int32"}}},
 };
 
-/* A way to compute "out" that uses "k" along axes other than the rows. */
+/* Nodes that compute "out" and use "k" along axes other than the rows. */
 struct use {
     const char *what;
     struct gd_line line[RG_MOST_LINES];
@@ -213,7 +213,8 @@ static void an_argument_that_follows_the_batch_size_is_not_taken_for_a_constant(
         }
 }
 
-/* A graph that does not use "k", and whether "out" is row-wise for the given shape of "x". */
+/* A graph that does not use "k". `is_rowwise` states whether "out" is row-wise for an "x" of the
+ * given shape. */
 struct graph {
     const char *what;
     struct rt_shape shape;

@@ -79,7 +79,8 @@ static void every_type_is_read_in_both_forms_wherever_the_slices_are_cut(void **
     }
 }
 
-/* Reads and binds a request with a limit on its number of fields. */
+/* Reads a request, with a limit on its number of fields, and binds its tensors to the signature's
+ * inputs. */
 static enum rt_status bind_fields(const struct golden *x, int64_t *fields_left,
                                   struct rt_error *err)
 {

@@ -277,7 +277,7 @@ static void tables_count_what_they_hold(void **state)
     (void)state;
     while (n < 200 && run(s, "t_put", n, MB, NULL, &err) == RT_OK)
         n++;
-    assert_int_equal(n, 99); /* the table's arrays use the rest of the memory */
+    assert_int_equal(n, 99); /* the rest of the limit is used by the table's arrays */
     refused(s, "t_put", 1000, MB);
     assert_int_equal(number(s, "t_size:0"), n);
     for (int i = 0; i < 300; i++) /* replaces values of the table */

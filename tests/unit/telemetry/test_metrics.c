@@ -104,8 +104,8 @@ static void latencies_fall_into_servings_buckets_and_add_up(void **state)
 {
     (void)state;
     struct world *w = begin();
-    count(w, 0, 0, RT_OK, 9999);  /* 9999 ns are counted in the bucket up to 10 us */
-    count(w, 0, 0, RT_OK, 10000); /* 10000 ns are counted in the bucket from 10 us to 18 us */
+    count(w, 0, 0, RT_OK, 9999);  /* 9999 ns is counted in the bucket up to 10 us */
+    count(w, 0, 0, RT_OK, 10000); /* 10000 ns is counted in the bucket from 10 us to 18 us */
     count(w, 0, 0, RT_OK, 3600000000000);
 #define LATENCY ":tensorflow:serving:request_latency"
 #define LABELS  "model_name=\"m\",API=\"predict\",entrypoint=\"REST\""

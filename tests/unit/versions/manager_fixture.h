@@ -26,7 +26,7 @@ extern struct manager_fixture {
     struct srv_server server;
     /* NULL if there is no manager that mf_tear_down has to stop. */
     struct srv_manager *manager;
-    struct rt_error err; /* the error of MF_START, which tests may use for their own calls */
+    struct rt_error err; /* the error of MF_START; tests may also use it for calls of their own */
 
     atomic_int n_loads; /* number of loads that have begun */
     atomic_int n_held;  /* number of loads that began while load_held was true */
@@ -63,7 +63,7 @@ void mf_hold_handles(bool hold);
 /* Writes `word` to the saved_model.pb of a staging directory, and renames the directory to
  * `dir`. */
 void mf_add_version(const char *dir, const char *word);
-/* Returns "--NAME=PATH" with the absolute path. The result is valid until the next few calls. */
+/* Returns "--NAME=PATH" with the absolute path. The text stays valid during the next few calls. */
 const char *mf_flag(const char *name, const char *path);
 /* Writes models.config with the given models, each of which has its name as base path. */
 void mf_write_config(const char *const *names, int n);
