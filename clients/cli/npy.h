@@ -28,8 +28,8 @@ enum rt_status cl_npy_read(struct rt_span file, struct rt_arena *arena, struct s
 enum rt_status cl_npz_read(struct rt_span file, size_t max_bytes, struct rt_arena *arena,
                            struct slipway_tensor **out, int *n, struct rt_error *err);
 
-/* Appends a .npy file. bfloat16 is written as float32, and strings are written as byte strings of
- * the length of the longest string. */
+/* Appends a tensor to *out as a .npy file. bfloat16 is written as float32, and strings are written
+ * as byte strings of the length of the longest string. */
 enum rt_status cl_npy_write(struct rt_bytes *out, const struct slipway_tensor *t,
                             struct rt_error *err);
 

@@ -113,7 +113,7 @@ class Seen:
 
     def missing(self):
         """Yields a description of each required code that did not occur. A code must occur in each API that was used in
-        the situation or, if there are few rounds, in any API."""
+        the situation. If there are few rounds, it must occur in at least one API."""
         came = {(SLOW == 1 and api, situation, code) for api, situation, code in self.codes}
         for api, situation in sorted({key[:2] for key in self.codes}):
             rest = ALLOWED_REST if api.startswith("REST") else {}

@@ -47,8 +47,8 @@ def matched(pattern, text, begins):
 
 
 def joined(pieces, mark):
-    """Yields (line, text) for each of the comments that consist of lines that begin with `mark`. A line continues the
-    comment above it if it begins in the same column and only white space precedes it."""
+    """Yields (line, text) for each comment whose lines begin with `mark`. A line continues the comment above it if it
+    begins in the same column and only white space precedes it."""
     comment, last = None, None
     for piece in pieces:
         text = re.sub(rf"^{mark}+ ?", "", piece.text)

@@ -23,7 +23,7 @@ struct answer {
     enum rt_status status;
     char text[400]; /* the message of the error, or "" if the run succeeded */
     struct rt_tensor y;
-    int64_t nodes; /* number of nodes that ran in the run */
+    int64_t nodes; /* number of nodes that the run executed */
 };
 
 /* Opens a session on the graph and returns its callable. The caller frees the session, which owns

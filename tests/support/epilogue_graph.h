@@ -42,8 +42,8 @@ enum ep_activation {
     EP_GELU_TANH,   /* tf.nn.gelu(approximate=True), which is computed with Tanh */
     EP_N_ACTIVATIONS
 };
-/* Adds the nodes of the activation of the tensor `in`, the last of which is "out", and returns
- * their number. */
+/* Adds the nodes that compute the activation of the tensor `in`, and returns their number. The last
+ * node is "out". */
 int ep_add_activation(struct fused_graph *x, enum ep_activation kind, const char *in);
 /* Adds one node of an activation, with the attributes that its op needs. */
 void ep_step(struct fused_graph *x, const char *name, const char *op, const char *inputs);

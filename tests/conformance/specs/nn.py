@@ -351,7 +351,7 @@ def lrn(g, op):
     for x in (9.3e18, 1e15):  # a base whose reciprocal is subnormal, and one that is not
         for beta in (1.0, 0.5, 2.0):
             yield Case(np.full((1, 1, 1, 1), x, "float32"), depth_radius=0, bias=1.0, alpha=1.0, beta=beta, rtol=1e-5)
-    for bias in (2.0**31, 65504.0, 0.1):  # float16 cannot represent 2**31 and 0.1
+    for bias in (2.0**31, 65504.0, 0.1):  # float16 can represent neither 2**31 nor 0.1
         yield Case(num(g, "float16", 1, 2, 2, 4), bias=bias, alpha=1 / 3, rtol=3e-3)
     yield Case(num(g, "float32", 2, 3, 4))
 

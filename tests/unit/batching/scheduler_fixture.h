@@ -71,7 +71,7 @@ struct request *sched_submit_shaped(struct world *w, int rank, const int64_t *di
 /* Submits a request with `rows` rows of two numbers, all equal to `value`, or with a scalar if
  * `rows` is 0. */
 struct request *sched_submit(struct world *w, int64_t rows, float value, int64_t deadline);
-/* The `done` callback of an srv_job whose owner is a struct request, which counts the request in
+/* The `done` callback of an srv_job whose owner is a struct request. Counts the request in
  * n_done. */
 void sched_on_done(struct srv_job *job);
 /* Frees a request that has completed. */

@@ -132,7 +132,7 @@ static void a_batch_is_padded_with_the_last_requests_first_row(void **state)
     assert_int_equal(r[1]->fetch.dim[0], 2);
     assert_float_equal(((float *)r[1]->fetch.data)[3], 46, 0);
     /* The rows of padding are copies of the last request's first row. That request's output is a
-     * view of the batch's output, in which the rows of padding follow. */
+     * view of the batch's output, in which the rows of padding come after those of the request. */
     assert_float_equal(((float *)r[1]->fetch.data)[4], 40, 0);
     assert_float_equal(((float *)r[1]->fetch.data)[7], 42, 0);
     for (int i = 0; i < 2; i++)

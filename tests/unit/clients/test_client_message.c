@@ -37,7 +37,8 @@ static struct rt_span written(const struct fixture *f)
     return rt_span_of(f->bytes.p, f->bytes.n);
 }
 
-/* Returns the bytes of the tensor of the only input in the request that the client wrote. */
+/* Returns the bytes of the input tensor in the request that the client wrote. The request has only
+ * one input. */
 static struct rt_span written_input(const struct fixture *f)
 {
     struct rt_span rest = written(f), name, tensor;

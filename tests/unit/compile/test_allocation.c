@@ -68,8 +68,8 @@ int __wrap_posix_memalign(void **p, size_t align, size_t n)
 
 enum { MAX_FETCHES = 64 };
 
-/* Runs the plan six times, in which it may allocate because it specialises and fills the pools, and
- * returns the number of allocations in the next ten runs. */
+/* Runs the plan six times, during which it may allocate memory to specialise and to fill the pools.
+ * Returns the number of allocations in the ten runs after that. */
 static long allocations(struct rt_callable *call, const struct rt_tensor *feeds, int n_fetches)
 {
     struct rt_tensor out[MAX_FETCHES];

@@ -72,8 +72,8 @@ static void a_loop_runs_until_its_condition_ends_it(void **state)
     assert_true(sg_number(x, 1, "w/exit", NULL) == 128);
 }
 
-/* The Merge waits for a NextIteration by a control edge and does not read its output. The graph has
- * no cycle, because import accepts a cycle only through a Merge's inputs, but the plan must still
+/* The Merge waits for a NextIteration by a control edge and does not read its output. Import
+ * accepts a cycle only through a Merge's inputs, so the graph has none, but the plan must still
  * order the two nodes. */
 static void a_merge_may_wait_for_a_next_iteration(void **state)
 {

@@ -2,7 +2,7 @@
  * with the same batches run node by node. */
 #include "tests/support/tiers.h"
 
-enum { SIDE = 64, CHANNELS = 16 }; /* each row of the feed has 256 KiB */
+enum { SIDE = 64, CHANNELS = 16 }; /* each row of the feed takes 256 KiB */
 
 static void open_sessions(struct tiers *x, const char *const *fetches, int n)
 {

@@ -56,8 +56,8 @@ static enum rt_status perform(struct world *w, enum srv_api api, const void *req
                                  &w->err);
 }
 
-/* Asserts that the response to the request is the bytes `want`, that the request, decoded and
- * encoded again, is the bytes `again`, and that `again` has the same response. */
+/* Asserts that the response to the request is the bytes `want`, and that decoding and encoding the
+ * request gives the bytes `again`, to which the response is the same. */
 static void answers(struct world *w, enum srv_api api, const char *request, size_t n,
                     const char *want, size_t n_want, const char *again, size_t n_again)
 {

@@ -149,8 +149,7 @@ static void an_output_on_top_of_an_input_changes_nothing(void **state)
                 .op = ops[k].op, .attrs = ops[k].attrs, .n_in = ops[k].n_in, .n_out = 1};
             for (int i = 0; i < kept.n_in; i++)
                 kept.in[i] = random_tensor(2, shapes[s][i]);
-            /* `made` reads the random inputs through Abs, and `kept` reads their absolute
-             * values. */
+            /* `made` computes the absolute values by Abs nodes, and `kept` is fed with them. */
             struct op_call made = kept;
             for (int i = 0; i < kept.n_in; i++) {
                 made.before[i] = "Abs";

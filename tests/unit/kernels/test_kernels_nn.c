@@ -281,9 +281,9 @@ static void convolutions_agree_with_the_loops(void **state)
 
 /* ---- epilogues ---- */
 
-/* Compares `op`, the node "h", and the steps after it, once with the steps as the epilogue of "h"
- * and once as separate nodes. In the second case, "h" is also fetched, which prevents the
- * fusion. */
+/* Runs the node "h", an `op`, and the steps after it, once with the steps as the epilogue of "h"
+ * and once as separate nodes, and compares the outputs. In the second case, "h" is also fetched,
+ * which prevents the fusion. */
 static void epilogue(struct fixture *x, const char *op, const struct rt_tensor *in,
                      const struct rt_tensor *filter, const char *attrs, int64_t channels)
 {

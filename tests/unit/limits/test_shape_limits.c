@@ -103,7 +103,7 @@ struct scalar_input {
      * `other`. */
     int32_t value, other;
     int64_t n_other;
-    bool takes_one; /* TensorFlow accepts a vector of one element besides a scalar */
+    bool takes_one; /* TensorFlow accepts a vector of one element as well as a scalar */
 };
 static const struct scalar_input scalars[] = {
     {"Cumsum", "T=float Tidx=int32", 1, 2, 0, 0, 0, false},

@@ -143,8 +143,8 @@ static void a_load_may_be_cancelled_at_any_node(void **state)
     rt_registry_free(all);
 }
 
-/* Compiles three shapes before serving, as a server does after warm-up requests, and cancels in
- * call number `at` to can_never. Returns how many shapes were compiled. */
+/* Compiles three shapes before serving, as a server does after warm-up requests, and cancels the
+ * compilation in call number `at` to can_never. Returns how many shapes were compiled. */
 static int compile_until(int at, struct rt_model *m)
 {
     const struct rt_model_signature *s = rt_model_signature(m, "serving_default");

@@ -34,7 +34,7 @@ extern struct manager_fixture {
     atomic_int n_cancelled_loads;
     atomic_int n_loaded, n_freed; /* numbers of models that were loaded and that were freed */
     atomic_int n_attached, n_detached;
-    atomic_int n_events;   /* number of calls of count_event */
+    atomic_int n_events;   /* number of calls to count_event */
     atomic_int n_ended;    /* number of versions whose requests were ended, which drops handles */
     atomic_bool load_held; /* while true, loads wait until they are cancelled */
     atomic_bool load_deaf; /* while true, loads ignore their cancellation */
