@@ -19,7 +19,7 @@ SOAK_S = 30
 FUZZ_OPS_S = 60
 # Limit on the number of cases with seed 1, so that the same cases run on machines of different speeds.
 FUZZ_OPS_CASES = 40000
-BOUNDS_S = 40  # time limit of bounds.py, whose cases take about 10 s on a quiet machine
+BOUNDS_S = 40  # time limit of bounds.py, whose cases take about 10 s on an otherwise idle machine
 NOT_RUN = 77  # exit status of a program that cannot run on this machine
 START = time.monotonic()
 # End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of CPU time), so the number of files that run at a

@@ -228,8 +228,9 @@ void slipway_metadata_free(struct slipway_metadata *m); /* `m` may be NULL */
 
 /* Replaces the server's entire model configuration with `config`, the text of a model config file
  * ("model_config_list { config { ... } }"). Returns when every new model is served or has failed.
- * INVALID_ARGUMENT: the text is malformed ("LINE:COLUMN: reason") and was not sent. OK: the text of
- * *err is "", or names models with a wrong base path, which keep the versions that they had. */
+ * Returns INVALID_ARGUMENT, without sending the text, if it is malformed ("LINE:COLUMN: reason").
+ * On success, the text of *err is "", or names models with a wrong base path, which keep the
+ * versions that they had. */
 enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
                                  const struct slipway_call *call, struct slipway_error *err);
 
@@ -237,8 +238,7 @@ enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
 
 /*
  * Calls a unary method ("/package.Service/Method") with a serialized request. *out receives the
- * serialized response, which the caller frees with free(); it is not NULL even if the response is
- * empty.
+ * serialized response, which the caller frees with free(); it is not NULL even if empty.
  */
 enum slipway_code slipway_unary(struct slipway_client *c, const char *method, const void *request,
                                 size_t n, const struct slipway_call *call, unsigned char **out,

@@ -75,7 +75,8 @@ class Process:
 
 
 class Slipway(Process):
-    """`slipway run --on_line`. Each line that it reads states a number of milliseconds, for which it then measures."""
+    """A process of `slipway run --on_line`. Each line that it reads states for how many milliseconds it then
+    measures."""
 
     @staticmethod
     def question(q):

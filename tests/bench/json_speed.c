@@ -148,8 +148,8 @@ static void report(const char *what, size_t bytes, int64_t best_ns)
            (double)best_ns / 1e6, bytes);
 }
 
-/* Sets `best` to the shortest of ROUNDS rounds, which is the time of `work` on an otherwise idle
- * core. */
+/* Sets `best` to the duration of the shortest of ROUNDS rounds, which is the time that `work` takes
+ * on an otherwise idle core. */
 #define BEST(best, work)                                                                           \
     do {                                                                                           \
         best = INT64_MAX;                                                                          \

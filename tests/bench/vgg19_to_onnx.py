@@ -1,5 +1,5 @@
-"""Converts vgg19 for ONNX Runtime: vgg19_to_onnx.py MODELS_DIR. tf2onnx would take over 16 GB, so the layers are
-written one by one, with the weights of MODELS_DIR/vgg19/1, which make_models.py made.
+"""Converts vgg19 for ONNX Runtime: vgg19_to_onnx.py MODELS_DIR. tf2onnx would need more than 16 GB, so the layers
+are written one by one, with the weights of MODELS_DIR/vgg19/1, which make_models.py made.
 """
 import os
 import sys

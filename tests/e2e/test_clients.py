@@ -564,7 +564,7 @@ class Python(Asked):
         strings = np.array([b"a", b"\x00\xff"], object)
         self.assertEqual(_messages.read_tensor(_messages.write_tensor(strings)).tolist(),
                          [b"a", b"\x00\xff"])
-        # The tensor has int8 values in their typed field, whose last value is repeated for all remaining elements
+        # The last int8 value in the typed field int_val is repeated for all remaining elements.
         proto = tensor_pb2.TensorProto(dtype=6)
         proto.tensor_shape.dim.add().size = 3
         proto.int_val.extend([1, -2])

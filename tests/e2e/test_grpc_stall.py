@@ -136,8 +136,8 @@ class Stall(Case):
 
     @contextlib.contextmanager
     def by_unix_and_tls(self, window, *flags):
-        """Yields a server, a connection over a UNIX socket, whose progress the kernel does not
-        report, and a connection with TLS, whose socket gRPC core does not expose."""
+        """Yields a server and two connections. The first is over a UNIX socket, whose progress the kernel does not
+        report. The second uses TLS, and gRPC core does not expose its socket."""
         flag, context = by_tls(self.folder)
         with self.serve("--grpc_socket_path=" + self.path("s"), flag, *flags) as server, \
                 http2.Connection(self.path("s"), window) as unix, \

@@ -228,7 +228,7 @@ class Transport(unittest.TestCase):
         top = self.post("Host: t", "Transfer-Encoding: chunked", body=b"")
         spaces = [b" "] * 65536
         self.refused(413, "more than 65536 chunks", top + chunked(spaces + [BODY]))
-        with self.server.connect() as s:  # 65,537 chunks are accepted if they have 16 bytes or more.
+        with self.server.connect() as s:  # 65,537 chunks are accepted if each has 16 bytes or more.
             s.sendall(top + chunked([b" " * 16] * 65536 + [BODY]))
             self.assertEqual(answer(s)[0], 200)
         with self.server.connect() as s:

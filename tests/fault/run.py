@@ -325,7 +325,7 @@ class Campaign:
         raise AssertionError("60 s: " + served.server.log()[-2000:])
 
     def tune(self):
-        """Runs a server without any fault, like the phase `start`, so that it writes its autotune file."""
+        """Runs a server as the phase `start` does, but without any fault, so that it writes its autotune file."""
         served = self.new_served()
         self.control.trace(self.kinds)
         served.start()

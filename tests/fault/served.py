@@ -317,8 +317,8 @@ class Served:
         near(values(y), [v / 2 + (2 if model == "m" else self.addend()) for v in x], "Predict")
 
     def grpc_many(self):
-        """Sends more calls than the server accepts at a time, each of which needs memory. A Watch stream is opened
-        before each call. The streams stay open and take the memory that the calls release."""
+        """Sends more calls than the server accepts at a time. Each call needs memory. A Watch stream is opened before
+        each call. The streams stay open and take the memory that the calls release."""
         for _ in range(20):
             watch = self.health.Watch(health_pb2.HealthCheckRequest(service=""))
             watch.add_callback(lambda: None)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the rules of the tree: includes only downwards and only of headers, lines of up to 100 columns, no banned
-function, no path of somebody's machine, documents whose links have targets, and clang-format where it is installed.
-Each finding is printed on a line; the exit status is 1 if there are any."""
+"""Checks the rules of the tree. Files include only headers of their own layer and of lower layers, lines have at most
+100 columns, no banned function is called, no path of somebody's machine occurs, the links of documents have targets,
+and clang-format, where it is installed, changes nothing. Each finding is printed on a line; the exit status is 1 if
+there are any."""
 import glob
 import os
 import re

@@ -269,7 +269,8 @@ def own_values(case, refused):
     if any(n.op == "Roll" and rolls_far(case, n) for n in case.nodes):
         return True
     if any(n.op.startswith("FusedBatchNorm") and nearly_constant(case, n) for n in case.nodes):
-        return True  # TensorFlow adds up the mean in float32, so that the variance of equal elements may not be 0.
+        # TensorFlow computes the mean from a float32 sum, so that the variance of equal elements may not be 0.
+        return True
     if any(n.op == "SoftmaxCrossEntropyWithLogits" and weighs_by_infinity(case, n) for n in case.nodes):
         return True  # TensorFlow rounds a small loss to 0 before the multiplication, which then makes a NaN.
     if any(n.op == "RaggedTensorToTensor" and lacks_values(case, n) for n in case.nodes):

@@ -1,4 +1,4 @@
-"""Valid cases of ops for which neither single nodes nor the conformance specs give seeds.jsonl a case: tables of the
+"""Valid cases of ops that neither single nodes nor the conformance specs cover in seeds.jsonl, which are tables of the
 first version, graphs that create, fill and read lists and arrays, and checkpoints. Each case is one graph, and fuzz.py
 mutates it like the recorded cases."""
 

@@ -39,7 +39,7 @@ void fg_clear(struct fused_graph *x);
 
 void fg_node(struct fused_graph *x, const char *name, const char *op, const char *inputs,
              const char *attrs);
-/* Adds a Const whose values differ from `middle` by at most 1/2. Its shape is written as
+/* Adds a Const whose values differ from `middle` by at most 1/2. The shape is given as text such as
  * "3x3x4x8". */
 void fg_constant(struct fused_graph *x, const char *name, const char *shape, float middle);
 void fg_scalar(struct fused_graph *x, const char *name, double value);
@@ -57,8 +57,8 @@ enum rt_status fg_run(struct fused_graph *x, enum fg_way way, struct rt_tensor *
  * finite element of `a`, or times 1 if that is larger. NaN equals NaN, and an infinity equals only
  * itself. */
 void fg_assert_near(const struct rt_tensor *a, const struct rt_tensor *b, const char *what);
-/* Runs the graph node by node, fused and specialised, and compares the outputs. Fusion must save at
- * least `saved` nodes. Ends with fg_clear. */
+/* Runs the graph node by node, fused and specialised, and compares the outputs. Fusion must remove
+ * at least `saved` nodes. Ends with fg_clear. */
 void fg_compare(struct fused_graph *x, int saved, const char *what);
 
 #endif

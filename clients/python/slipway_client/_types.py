@@ -38,7 +38,7 @@ class InputError(Error, ValueError):
 class VersionStatus:
     version: int
     state: str  # 'AVAILABLE'
-    code: str  # 'OK', or the code of the error because of which the version is not served
+    code: str  # 'OK', or the code of the error that keeps the version from being served
     message: str
 
 

@@ -328,7 +328,7 @@ static void equal_ids_that_somebody_else_reads_are_found(void **state)
 }
 
 /* The segment op reads the unique ids instead of the position of each id among them. It computes a
- * different result from an embedding bag, so the nodes must not be fused as one. */
+ * different result from an embedding bag, so the nodes must not be fused into one. */
 static void bags_of_other_rows_are_theirs(void **state)
 {
     (void)state;

@@ -111,7 +111,7 @@ static void vectors_that_do_not_fit_stay_nodes(void **state)
             fg_fetch(x, "out");
             fg_compare(x, i == 5, shape[i]);
         }
-    /* Multiplied by the factors of the following cases, the weights would leave the range of a
+    /* Multiplied by the factors of the following cases, the weights would exceed the range of a
      * float. */
     ep_add_head(x, EP_CONV_1X1, 2, dim);
     fg_scalar(x, "v", 1e-30);

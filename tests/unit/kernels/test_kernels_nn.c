@@ -302,7 +302,8 @@ static void epilogue(struct fixture *x, const char *op, const struct rt_tensor *
             n++;
         for (int k = 0; k < n; k++) {
             const char *step = steps[i][k];
-            /* If `wide`, the operand has shape [1, 1, 1, channels] instead of [channels]. */
+            /* If `wide` is true, the operand has shape [1, 1, 1, channels] instead of
+             * [channels]. */
             const bool wide = k == 1 && strcmp(op, "MatMul") != 0;
             struct rt_tensor v = wide ? random_tensor(x, 4, (int64_t[]){1, 1, 1, channels})
                                       : random_tensor(x, 1, &channels);

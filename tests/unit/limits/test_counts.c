@@ -195,8 +195,8 @@ static void a_count_from_the_caller_of_a_function_is_compared_too(void **state)
     rt_bytes_clear(&body);
 }
 
-/* Returns the number of attributes that determine how many tensors an op's arguments have, or that
- * are lists of strings, whose length may have to match that number. */
+/* Returns the number of attributes of two kinds, namely those that determine how many tensors an
+ * op's arguments have, and lists of strings, whose length may have to match such a number. */
 static int sizing_attrs(const struct rt_schema *s)
 {
     int n = 0;

@@ -156,8 +156,8 @@ static double seconds_to_load(const struct grows *of, int n)
     return seconds;
 }
 
-/* In measurements, a graph eight times as large took 8 to 12 times as long. With a quadratic
- * algorithm it takes up to 64 times as long. */
+/* In measurements, a graph eight times as large took 8 to 12 times as long. A quadratic algorithm
+ * would take up to 64 times as long. */
 static void loading_takes_time_in_proportion_to_the_graph(void **state)
 {
     (void)state;

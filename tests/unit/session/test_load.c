@@ -71,8 +71,8 @@ static _Atomic bool cancelled;
 static int n_asked, cancel_at;
 static int n_warnings;
 
-/* The `can` of kernels that never apply. It is called each time that a kernel for the op is chosen
- * or timed. */
+/* The function `can` of kernels that never apply. It is called each time that a kernel for the op
+ * is chosen or timed. */
 static int can_never(const struct rt_prep *p)
 {
     (void)p;
