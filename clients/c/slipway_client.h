@@ -60,7 +60,7 @@ const char *slipway_code_name(enum slipway_code code); /* "NOT_FOUND" */
 
 /* ---- tensors ---- */
 
-/* Data types with TensorFlow's numbers (DT_FLOAT, ...), and the C type of an element. */
+/* Data types, with TensorFlow's numbers (DT_FLOAT, ...) and the C types of their elements. */
 enum slipway_dtype {
     SLIPWAY_FLOAT = 1,       /* float */
     SLIPWAY_DOUBLE = 2,      /* double */

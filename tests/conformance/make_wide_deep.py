@@ -2,8 +2,8 @@
 """Writes MODELS_DIR/wide_deep: a wide and deep classifier over feature columns, as Estimators export theirs.
 
 Serialized Examples are parsed by ParseExample. The columns are numbers, buckets, vocabularies (a list and an asset
-file), hash buckets, bags of several values, weights and crosses. Signatures: serving_default (classify),
-regression, predict. The weights are random. assets.extra/examples.tfrecord holds Examples for the model, which
+file), hash buckets, bags of several values, weights and crosses. The signatures are serving_default (classify),
+regression and predict. The weights are random. assets.extra/examples.tfrecord holds Examples for the model, which
 models.py sends. Needs tensorflow.
 
 usage: make_wide_deep.py MODELS_DIR

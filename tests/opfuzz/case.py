@@ -99,8 +99,8 @@ def tensor(dtype, shape, values):
 
 
 class Node:
-    """A node. `attrs` maps names to [kind, value]. Kinds: s i f b type shape tensor func (bytes of a NameAttrList),
-    list:KIND."""
+    """A node. `attrs` maps names to [kind, value]. The kinds are s, i, f, b, type, shape, tensor, func (bytes of a
+    NameAttrList) and list:KIND."""
 
     def __init__(self, name, op, inputs=(), attrs=None):
         self.name, self.op, self.inputs, self.attrs = name, op, list(inputs), dict(attrs or {})

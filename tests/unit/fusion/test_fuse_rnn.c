@@ -268,8 +268,8 @@ static bool must_be_cut(const char *name)
 
 static void on_cores(const char *name, const struct golden *g)
 {
-    /* Batch sizes and numbers of steps. The second pair of `dims` is for graphs with a fixed number
-     * of steps. */
+    /* Each element of `dims` is a batch size and a number of steps. The second element is for
+     * graphs with a fixed number of steps. */
     const int64_t dims[][2] = {{303, 35}, {3001, g->x.dim[1]}};
     const int widths[] = {2, 5};
     const struct rt_span graph = {(unsigned char *)g->graph, g->n_graph};

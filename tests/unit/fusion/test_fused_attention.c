@@ -250,7 +250,8 @@ static void compare(const struct form *f, const struct rt_tensor in[4], const ch
 }
 
 struct sizes {
-    /* Batch size, numbers of queries, keys and heads, and depths of keys and values. */
+    /* The batch size is b. Each of n heads has t queries and s keys of depth h, and s values of
+     * depth d. */
     int64_t b, t, s, n, h, d;
     int mask_rank;
     int64_t mask[4];

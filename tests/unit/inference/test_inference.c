@@ -187,7 +187,8 @@ static void what_is_wrong_is_told(void **state)
     const char spec[] = "\x0a\x13\x0a\x01m\x1a\x0eregress_x_to_y";
     memcpy(big, spec, sizeof spec - 1);
     n = sizeof spec - 1;
-    /* Headers of the messages input, list and context, which consist of their tags and lengths. */
+    /* These are the headers of the messages input, list and context, which consist of their tags
+     * and lengths. */
     memcpy(big + n, "\x12\x8e\x27\x12\x8b\x27\x12\xe8\x07", 9);
     n += 9;
     memset(big + n, 0x78, 1000);
