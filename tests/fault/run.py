@@ -318,8 +318,6 @@ class Campaign:
                     return True
             except AssertionError:
                 return False
-            except self.module.Refused:
-                pass  # The fault has met the connection that asks. The next one is answered.
             if self.control.fired()[0] and time.monotonic() > end - 50:
                 # ends the fault, because otherwise the server would retry the failing call for ever
                 self.control.quiet()
