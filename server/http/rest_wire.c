@@ -113,8 +113,11 @@ static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, 
                     size_t capacity)
 {
     l->clean.n = 0;
-    if (!srv_http_stream_feed(&c->stream, l->raw, n, &l->clean))
+    if (!srv_http_stream_feed(&c->stream, l->raw, n, &l->clean)) {
+        /* All connections of the loop share the buffer, which must not stay failed. */
+        rt_bytes_clear(&l->clean);
         return -1;
+    }
     size_t k = l->clean.n < capacity ? l->clean.n : capacity;
     if (k)
         memcpy(p, l->clean.p, k);
