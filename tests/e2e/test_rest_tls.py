@@ -156,6 +156,18 @@ class Tls(unittest.TestCase):
                 with contextlib.suppress(ConnectionError):
                     self.assertNotIn(b"HTTP/", s.recv(1000))
 
+    def test_a_client_cannot_choose_a_costly_group(self):
+        with TlsServer(self.folder) as server:
+            def handshake(*options):
+                return subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{server.rest_port}", *options],
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                      timeout=60 * SLOW, check=False).returncode
+            self.assertEqual(handshake("-groups", "X25519"), 0)
+            self.assertEqual(handshake("-groups", "P-256"), 0)
+            for group in ("ffdhe2048", "ffdhe8192"):
+                self.assertNotEqual(handshake("-groups", group), 0)
+            self.assertNotEqual(handshake("-tls1_2", "-cipher", "DHE"), 0)
+
     def test_clients_must_show_a_certificate_that_is_known(self):
         with TlsServer(self.folder, "--rest_tls_client_ca_file=" + self.folder.at("ca.crt"),
                        client="client") as server:
