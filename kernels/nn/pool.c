@@ -3,6 +3,7 @@
  * MaxPoolWithArgmax. Channels are innermost, so a window is reduced one complete pixel at a time.
  */
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "kernels/array/array.h"
@@ -315,18 +316,26 @@ static enum rt_status infer_v2(struct rt_infer *x)
 
 struct place { /* the part of one window that lies inside the input */
     int64_t lo[3], hi[3], start[3];
-    bool zeros;       /* the part of the window outside the input has the value 0 */
-    int64_t from, to; /* the channels that this pass reduces */
+    enum { LOWEST, MINUS_INFINITY, ZERO } least; /* the least value that the maximum may have */
+    int64_t from, to;                            /* the channels that this pass reduces */
 };
 
 static void place_window(const struct pool *p, const int64_t *at, struct place *w)
 {
-    w->zeros = false;
+    bool is_inside = true;
+
     for (int i = 0; i < 3; i++) {
         kn_axis_inside(&p->a[i], at[i], &w->lo[i], &w->hi[i]);
-        w->zeros |= p->zeros && w->hi[i] - w->lo[i] < p->a[i].size;
+        is_inside &= w->hi[i] - w->lo[i] == p->a[i].size;
         w->start[i] = at[i] * p->a[i].stride - p->a[i].lo;
     }
+    /* As in TensorFlow, a maximum is at least the lowest finite number, but may be -infinity if a
+     * window of MaxPool3D has no padding. */
+    w->least = LOWEST;
+    if (p->zeros && !is_inside)
+        w->least = ZERO;
+    else if (p->n_spatial == 3 && is_inside)
+        w->least = MINUS_INFINITY;
 }
 
 static int64_t pixel(const struct pool *p, const struct place *w, int64_t d, int64_t h, int64_t c)
@@ -343,7 +352,7 @@ enum { PLACE_WORK = 16, PIXEL_WORK = 4, BRANCH_WORK = 4 };
 
 /* The macros below define functions that reduce channels [from, to) of a window. src is the image,
  * and dst is the window's output. */
-#define MAX_BODY(dt, T, GET)                                                                       \
+#define MAX_BODY(dt, T, GET, INF)                                                                  \
     KN_CLONES static void max_pixel_##dt(T *restrict y, const T *restrict x, int64_t n)            \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++)                                                            \
@@ -357,7 +366,7 @@ enum { PLACE_WORK = 16, PIXEL_WORK = 4, BRANCH_WORK = 4 };
         T *y = dst;                                                                                \
         const int64_t n = w->to - w->from, work = p->depth == 1 ? n : BRANCH_WORK * n;             \
         for (int64_t i = kn_div_up(w->from, p->depth); i < kn_div_up(w->to, p->depth); i++)        \
-            y[i] = w->zeros ? (T){0} : LOW_##dt;                                                   \
+            y[i] = w->least == ZERO ? (T){0} : w->least == MINUS_INFINITY ? INF : LOW_##dt;        \
         for (int64_t d = w->lo[0]; d < w->hi[0]; d++)                                              \
             for (int64_t h = w->lo[1]; h < w->hi[1]; h++)                                          \
                 for (int64_t c = w->lo[2]; c < w->hi[2]; c++) {                                    \
@@ -397,11 +406,12 @@ enum { PLACE_WORK = 16, PIXEL_WORK = 4, BRANCH_WORK = 4 };
                 }                                                                                  \
         return RT_OK;                                                                              \
     }
-#define AS_IS_BODY(dt, T) MAX_BODY(dt, T, AS_IS)
-KN_INTS(AS_IS_BODY)
-KN_FLOATS(AS_IS_BODY)
-MAX_BODY(RT_F16, struct kn_half, kn_from_f16)
-MAX_BODY(RT_BF16, struct kn_bfloat, kn_from_bf16)
+#define INT_BODY(dt, T)   MAX_BODY(dt, T, AS_IS, LOW_##dt)
+#define FLOAT_BODY(dt, T) MAX_BODY(dt, T, AS_IS, (T)-INFINITY)
+KN_INTS(INT_BODY)
+KN_FLOATS(FLOAT_BODY)
+MAX_BODY(RT_F16, struct kn_half, kn_from_f16, (struct kn_half){0xfc00})
+MAX_BODY(RT_BF16, struct kn_bfloat, kn_from_bf16, (struct kn_bfloat){0xff80})
 
 #define AVG_BODY(dt, T, ACC, GET, PUT)                                                             \
     KN_CLONES static void add_pixel_##dt(ACC *restrict y, const T *restrict x, int64_t n)          \
@@ -487,7 +497,9 @@ KN_CLONES static void float_row(const struct pool *p, int64_t d, int64_t h, cons
         place_window(p, (int64_t[]){d, h, at}, &w);
         const int64_t nd = w.hi[0] - w.lo[0], nh = w.hi[1] - w.lo[1], nw = w.hi[2] - w.lo[2];
         const float *from = x + pixel(p, &w, w.lo[0], w.lo[1], w.lo[2]) * channels;
-        const float start = p->average || w.zeros ? 0 : LOW_RT_F32;
+        const float start = p->average || w.least == ZERO ? 0
+                            : w.least == MINUS_INFINITY   ? -INFINITY
+                                                          : LOW_RT_F32;
         int64_t c = 0;
         for (; c + WIDE * LANES <= channels; c += WIDE * LANES)
             float_window(p, from + c, nd, nh, nw, start, y + c, WIDE);
