@@ -369,9 +369,11 @@ UPDATE(kn_assign_sub, "AssignSub", "T", run_sub_ref);
 static enum rt_status run_destroy(struct rt_run *r)
 {
     struct rt_variable *v = rt_variable_of(&r->in[0]);
-    if (v)
-        rt_variable_destroy(v, rt_run_state(r));
-    return RT_OK;
+
+    if (!v)
+        return RT_OK;
+    return rt_variable_destroy(v, rt_attr_bool(r->node, "ignore_lookup_error"), rt_run_state(r),
+                               r->err);
 }
 
 const struct kn_entry kn_destroy_resource_op = {

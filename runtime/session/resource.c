@@ -255,10 +255,12 @@ enum rt_status rt_variable_load(struct rt_variable *v, struct rt_error *err)
     return st;
 }
 
-void rt_variable_destroy(struct rt_variable *v, const struct rt_state *state)
+enum rt_status rt_variable_destroy(struct rt_variable *v, bool may_lack_value,
+                                   const struct rt_state *state, struct rt_error *err)
 {
     rt_mutex_lock(&v->mu);
     struct rt_tensor old = v->value;
+    const bool has_value = old.dtype != 0;
     v->value = (struct rt_tensor){0};
     v->storage++;
     bool notify = note_write(v);
@@ -267,4 +269,8 @@ void rt_variable_destroy(struct rt_variable *v, const struct rt_state *state)
     rt_tensor_clear(&old);
     if (notify && v->on_write)
         v->on_write(v->on_write_arg);
+    if (!has_value && !may_lack_value)
+        return rt_fail(err, RT_NOT_FOUND, "Resource localhost/%s/<unknown> does not exist.",
+                       v->name);
+    return RT_OK;
 }

@@ -75,7 +75,9 @@ enum rt_status rt_variable_freeze(struct rt_variable *v, bool is_ref, struct rt_
 void rt_variable_on_write(struct rt_variable *v, void (*fn)(void *arg), void *arg);
 /* Loads a lazy value into memory. Returns RT_OK also if the variable has no value. */
 enum rt_status rt_variable_load(struct rt_variable *v, struct rt_error *err);
-/* Drops the value, as DestroyResourceOp does. The call is a write. */
-void rt_variable_destroy(struct rt_variable *v, const struct rt_state *state);
+/* Drops the value, as DestroyResourceOp does. The call is a write. If the variable has no value,
+ * returns RT_NOT_FOUND with TensorFlow's message unless `may_lack_value`. */
+enum rt_status rt_variable_destroy(struct rt_variable *v, bool may_lack_value,
+                                   const struct rt_state *state, struct rt_error *err);
 
 #endif

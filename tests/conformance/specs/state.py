@@ -218,7 +218,9 @@ def resource_life(g, op):
         return [[is_there], [read], [raw.AssignVariableOp(resource=h, value=a)], [is_there], [read],
                 [raw.VariableShape(input=h), raw.VariableShape(input=h, out_type=tf.int64)],
                 [raw.AssignVariableOp(resource=same, value=b)], [read],
-                [raw.DestroyResourceOp(resource=h)], [is_there], [read]]
+                [raw.DestroyResourceOp(resource=h)], [is_there], [read], [raw.DestroyResourceOp(resource=h)],
+                [raw.DestroyResourceOp(resource=h, ignore_lookup_error=False)],
+                [raw.AssignVariableOp(resource=h, value=a)], [raw.DestroyResourceOp(resource=h, ignore_lookup_error=False)], [read]]
 
     for dtype in ["float32", "int64", "string", "bool", "bfloat16"]:
         yield Graph(build, g.values(dtype, (2, 3)), g.values(dtype, (2, 3)))
