@@ -177,6 +177,19 @@ static enum rt_status note_example(struct sequence *s, int64_t e)
     return RT_OK;
 }
 
+/* Gives features the bytes that note_entries has noted for the first feature of their name. */
+static void note_twins(struct sequence *s, int half)
+{
+    const struct kn_feature_map *m = s->half[half].map;
+
+    for (int k = 0; k < m->n && m->has_twins; k++) {
+        const int first = kn_feature_map_find(m, m->feature[k].name);
+        if (first != k)
+            memcpy(s->proto[half] + k * s->n, s->proto[half] + first * s->n,
+                   (size_t)s->n * sizeof(struct proto));
+    }
+}
+
 /* ---- second pass: count elements and rows ---- */
 
 static enum rt_status count_feature(struct sequence *s, int half, int k)
@@ -488,7 +501,7 @@ static enum rt_status write_outputs(struct sequence *s)
 
 /* ---- a run ---- */
 
-/* Refuses a name that occurs twice among the context features, or twice among the feature lists. */
+/* Refuses features of one half that have the same name but other kinds or types. */
 static enum rt_status check_twins(struct sequence *s, int half)
 {
     const struct kn_feature_map *m = s->half[half].map;
@@ -496,13 +509,15 @@ static enum rt_status check_twins(struct sequence *s, int half)
     for (int k = 0; k < m->n && m->has_twins; k++) {
         const struct kn_feature *f = &m->feature[k];
         const struct kn_feature *first = &m->feature[kn_feature_map_find(m, f->name)];
-        if (first == f)
-            continue;
-        return rt_fail(s->r->err, RT_INVALID_ARGUMENT, "%s feature %.*s cannot be both %s",
-                       half ? "Sequence" : "Context", KN_SPAN(f->name),
-                       first->kind == f->kind     ? "asked for twice"
-                       : first->kind == KN_SPARSE ? "ragged and sparse"
-                                                  : "dense and sparse");
+        if (first->kind != f->kind)
+            return rt_fail(s->r->err, RT_INVALID_ARGUMENT, "%s feature %.*s cannot be both %s",
+                           half ? "Sequence" : "Context", KN_SPAN(f->name),
+                           first->kind == KN_SPARSE ? "ragged and sparse" : "dense and sparse");
+        if (first->dtype != f->dtype)
+            return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
+                           "%s feature %.*s cannot be both %s and %s",
+                           half ? "Sequence" : "Context", KN_SPAN(f->name),
+                           rt_dtype_name(first->dtype), rt_dtype_name(f->dtype));
     }
     return RT_OK;
 }
@@ -571,9 +586,11 @@ static enum rt_status parse(struct sequence *s)
         if (!st)
             st = rt_run_spend(s->r, &s->left, s->each);
     }
-    for (int half = 0; half < 2; half++)
+    for (int half = 0; half < 2; half++) {
+        note_twins(s, half);
         for (int k = 0; k < n[half] && !st; k++)
             st = count_feature(s, half, k);
+    }
     return st ? st : write_outputs(s);
 }
 

@@ -458,10 +458,6 @@ static enum rt_status check_inputs(struct single *s)
     if (s->r->in[0].rank != 0)
         return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
                        "Expected serialized to be a scalar, got shape: %s", KN_TEXT(&s->r->in[0]));
-    for (int half = 0; half < 2; half++)
-        if (s->half[half].map->has_twins)
-            return rt_fail(s->r->err, RT_UNIMPLEMENTED, "%s: a feature is asked for twice",
-                           s->r->node->name);
     return kn_half_defaults(s->r, &s->half[0]);
 }
 
@@ -485,6 +481,10 @@ static enum rt_status parse(struct single *s)
     for (int half = 0; half < 2; half++)
         for (int k = 0; k < (int)n[half] && !st; k++) {
             const struct kn_feature *f = &s->half[half].map->feature[k];
+            /* read_map has noted the bytes for the first feature of a name. */
+            const int first = kn_feature_map_find(s->half[half].map, f->name);
+            s->found[half][k] = s->found[half][first];
+            s->is_there[half][k] = s->is_there[half][first];
             st = write[half][f->kind == KN_SPARSE](s, f, k);
         }
     return st;

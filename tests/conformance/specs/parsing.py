@@ -331,6 +331,24 @@ def random_sequences(g, spec, n):
         yield sequence(of(spec.context, False), of(spec.lists, True))
 
 
+class Twin(str):
+    """A name that differs from its twins as the key of a dictionary."""
+
+    __hash__, __eq__ = object.__hash__, object.__eq__
+
+
+def twin_sequences(op):
+    """Returns specifications in which names occur twice: of each kind, of two types and of two kinds."""
+    two = lambda name, what: {Twin(name): what, Twin(name): what}
+    yield Sequence(Spec(dense=two("f", ("float32", [2], np.float32([5, 6])))), Spec(dense=two("F", ("float32", [2], True))))
+    yield Sequence(Spec(sparse=two("sf", "float32")), Spec(sparse=two("SI", "int64")))
+    if op.endswith("V2"):
+        yield Sequence(Spec(ragged=two("rf", ("float32", "int32"))), Spec(ragged=two("RI", ("int64", "int32"))))
+    if op == "ParseSingleSequenceExample":
+        yield Sequence(Spec(sparse={Twin("sf"): "float32", Twin("sf"): "string"}))
+        yield Sequence(Spec(dense={Twin("f"): ("float32", [2], None)}, sparse={Twin("f"): "float32"}))
+
+
 @spec("ParseSequenceExample", "ParseSequenceExampleV2")
 def parse_sequence(g, op):
     for spec, data in ODD_SEQUENCES:
@@ -354,6 +372,11 @@ def parse_sequence(g, op):
     yield Sequence(Spec(dense={"f": ("float32", [2], np.float32([5, 6]))})).case(op, s(b"", sequence([("f", floats(1, 2))])))
     yield Sequence(Spec(dense={"f": ("float32", [2], None)}, sparse={"f": "float32"})).case(op, s(b""))
     yield Sequence(None, Spec(dense={"F": ("float32", [2], True)}, sparse={"F": "float32"})).case(op, s(b""))
+    data = WHOLE + sequence([("rf", floats(1, 2))], [("RI", feature_list(ints(1), ints(2, 3)))])
+    for which in twin_sequences(op):
+        yield which.case(op, s(data, b""))
+        if not which.context.ragged:  # TensorFlow leaves the row splits of a single example uninitialised.
+            yield which.case(op, scalar(data))
 
 
 @spec("ParseSingleSequenceExample")
@@ -380,5 +403,8 @@ def parse_single_sequence(g, op):
     yield ONE_DENSE.case(op, scalar(field(1, field(1, field(1, b"\xff") + field(2, floats(1, 2))) + features(("f", floats(1, 2))))))
     yield ONE_DENSE.case(op, scalar(sequence([("f", floats(1, 2))]) + sequence([("f", floats(3, 4))])))
     yield BOTH.case(op, s(WHOLE))
+    for which in twin_sequences(op):
+        yield which.case(op, scalar(WHOLE))
+        yield which.case(op, scalar(b""))
     for d in (np.float32([1]), np.float32(1), np.float32([[1, 2]]), np.float32([5, 6])):
         yield Sequence(Spec(dense={"f": ("float32", [2], d)})).case(op, scalar(b""))
