@@ -228,6 +228,9 @@ static enum rt_status check_updates(const struct job *j, const struct rt_tensor 
 /* Returns whether element i of a numeric tensor is 0 or -0.0. */
 static bool is_zero(const struct rt_tensor *t, int64_t i)
 {
+    /* A subnormal bfloat16 is not 0, but would be flushed to 0 as a float. */
+    if (kn_dtype(t) == RT_BF16)
+        return (((const struct kn_bfloat *)t->data)[i].bits & 0x7fff) == 0;
     switch (kn_dtype(t)) {
         KN_NUMBERS(IS_ZERO)
     default:

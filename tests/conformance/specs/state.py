@@ -99,6 +99,8 @@ def scatter(g, op):
             yield either(op, values_for(g, op, dtype, (5, 3)), np.int32([1, 2]), np.array([[1, 2, 3], [4, 5, 0]], dtype_of(dtype)))
             yield either(op, values_for(g, op, dtype, (5, 3)), np.int32([1]), np.array(0, dtype_of(dtype)))
         yield either(op, v, np.int32([1]), np.float32([[1, -0.0, 1]]))
+        for dtype, least in (("float16", 6e-8), ("bfloat16", 9.2e-41), ("float32", 1e-40), ("float64", 1e-310)):  # subnormal numbers
+            yield either(op, values_for(g, op, dtype, (5, 3)), np.int32([1]), np.array(least, dtype_of(dtype)))
         yield either(op, v, np.zeros([0], np.int32), np.float32(0))
         yield either(op, v, np.zeros([0], np.int32), np.float32([[1, 0, 1]]))
 
