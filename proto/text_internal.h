@@ -51,8 +51,8 @@ bool pb_text_take(struct pb_text_parser *x, char c);
 /* Consumes a word or a number and returns it. The token includes all adjacent letters and digits,
  * so that "1x" is one invalid token rather than two tokens. */
 struct rt_span pb_text_word(struct pb_text_parser *x);
-/* Skips white space and returns the beginning of the next token. protobuf's TextFormat reports
- * some errors at the next token, because it has already read it when it detects them. */
+/* Skips white space and returns the beginning of the next token. protobuf's TextFormat reports some
+ * errors at the next token, because it detects them only after it has read that token. */
 const char *pb_text_next_token(struct pb_text_parser *x);
 
 /* Parses one or more adjacent quoted strings and appends their concatenation to *out. */

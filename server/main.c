@@ -1,6 +1,6 @@
 /*
- * The main file of the only program. Only this file links server, kernels and clients, because
- * functions that run models receive the op registry as a parameter.
+ * The main file of the only program. Only this file combines the server, the kernels and the
+ * clients, because functions that run models receive the op registry as a parameter.
  */
 #include <malloc.h>
 #include <stdio.h>

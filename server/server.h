@@ -1,6 +1,6 @@
 /*
  * The server owns all its parts, and starts and stops them in order. Signals, the log and its
- * level, and the limit of open files belong to the process and are not part of the struct.
+ * level, and the limit on open files belong to the process and are not part of the struct.
  *
  *   | thread   | count                   | owns                                                   |
  *   |----------|-------------------------|--------------------------------------------------------|

@@ -30,7 +30,8 @@ static bool next_block(const char *at, struct block *out)
     return false;
 }
 
-/* Returns whether the block's label ends with `what`: "RSA PRIVATE KEY" is a "PRIVATE KEY". */
+/* Returns whether the block's label ends with `what`. For example, the label "RSA PRIVATE KEY" ends
+ * with "PRIVATE KEY". */
 static bool is_a(const struct block *b, const char *what)
 {
     const size_t n = strlen(what);

@@ -32,9 +32,9 @@ static bool is_of(const struct rt_tensor_spec *spec, const struct rt_tensor *t)
     return same;
 }
 
-/* Appends to the error of a job with INVALID_ARGUMENT the first input whose shape does not match
- * the signature. The graph's error texts name nodes, but a client only knows the signature's
- * inputs. */
+/* If a job failed with INVALID_ARGUMENT, appends to its error text the first input whose shape does
+ * not match the signature. The graph's error texts name nodes, but a client only knows the
+ * signature's inputs. */
 static void name_input(struct srv_job *job)
 {
     const struct rt_signature *def = job->signature->def;

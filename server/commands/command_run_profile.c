@@ -1,8 +1,8 @@
 /*
- * Implements `slipway run --profile`: prints how the time of a run is divided among nodes, and
- * summed by op. Runs are traced one after another. All printed times are means over the faster half
- * of the runs. This half is chosen once, for the nodes and the total, so that the times of the
- * nodes and the time between nodes add up to the total.
+ * Implements `slipway run --profile`: prints how the time of a run is divided among its nodes, and
+ * also the sum for each op. Runs are traced one after another. All printed times are means over the
+ * faster half of the runs. This half is chosen once, for the nodes and the total, so that the times
+ * of the nodes and the time between nodes add up to the total.
  */
 #include <errno.h>
 #include <jansson.h>

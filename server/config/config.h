@@ -25,8 +25,8 @@ struct srv_logging_config {
     double sampling_rate; /* fraction of the requests that are logged, from 0 to 1 */
 };
 
-/* A configured model. A new field is also added to ModelConfig in proto/, to same_model in config.c
- * and to print_model in server/commands/command_check.c. */
+/* A configured model. A new field must also be added to ModelConfig in proto/, to same_model in
+ * config.c and to print_model in server/commands/command_check.c. */
 struct srv_model_config {
     const char *name;
     const char *base_path; /* absolute path without a trailing slash */

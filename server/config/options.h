@@ -122,11 +122,11 @@ enum srv_parse { SRV_PARSE_RUN, SRV_PARSE_EXIT_0, SRV_PARSE_EXIT_USAGE };
 /*
  * Sets the defaults, which depend on as_tensorflow, and then parses argv[1..].
  *
- * If as_tensorflow is set, arguments are parsed as by tensorflow_model_server. A value must follow
- * "="; a boolean is --name, --name=true or --name=false. After a bad value has been reported, the
- * other flags are still parsed. The program then prints the usage and exits. The program also exits
- * if the first unknown argument is --help. Any other unknown argument is reported with the usage,
- * and the server starts unless --strict_flags is set.
+ * If as_tensorflow is set, arguments are parsed as tensorflow_model_server parses them. A value
+ * must follow "="; a boolean is --name, --name=true or --name=false. After a bad value has been
+ * reported, the other flags are still parsed. The program then prints the usage and exits. The
+ * program also exits if the first unknown argument is --help. Any other unknown argument is
+ * reported with the usage, and the server starts unless --strict_flags is set.
  *
  * If as_tensorflow is not set, "--name value" is accepted too, and the program exits when it finds
  * the first bad value.

@@ -444,8 +444,8 @@ void srv_grpc_stop(struct srv_grpc *g)
         srv_grpc_shut_down(g);
         srv_grpc_cancel_all(g);
     }
-    /* Waits until all calls have ended. A call ends only after its response was sent, and its job
-     * may still be running on a worker. */
+    /* Waits until all calls have ended. The job of a call may still be running on a worker, and the
+     * call ends only after its response was sent. */
     while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
         usleep(1000);
     srv_grpc_aside_stop(&g->aside);

@@ -25,10 +25,10 @@ enum {
     /* maximum length of the free list of an I/O loop; each call occupies 6 KiB */
     MAX_FREE_CALLS = 512,
     /* Maximum size of a compressed message that is inflated on the I/O loop thread. The inflated
-     * message has at most 0.5 MB, and inflating it takes less than a millisecond. */
+     * message is at most 0.5 MB, and inflating it takes less than a millisecond. */
     INFLATE_HERE_BYTES = 512,
     /* Maximum size of the messages that the aside thread for small messages handles. A compressed
-     * message of this size has at most about 64 MB when inflated, and inflating it takes 60 ms. */
+     * message of this size is at most about 64 MB when inflated, and inflating it takes 60 ms. */
     ASIDE_SMALL_BYTES = 64 << 10,
 };
 

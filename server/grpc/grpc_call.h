@@ -187,9 +187,9 @@ enum srv_aside { SRV_ASIDE_SMALL, SRV_ASIDE_LARGE, SRV_ASIDE_ADMIN, SRV_N_ASIDES
  * srv_call_expect and the response. */
 void srv_call_aside(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c));
 /*
- * Runs `work` on the thread for `kind` and then `next` on the I/O loop thread. A handler calls it
- * on the I/O loop thread instead of responding, and `next` continues as a handler does. If the
- * client disconnects meanwhile, `work` may be skipped, and `next` is called only for a stream.
+ * Runs `work` on the thread for `kind` and then `next` on the I/O loop thread. A handler calls this
+ * function on the I/O loop thread instead of responding, and `next` continues as a handler does. If
+ * the client disconnects meanwhile, `work` may be skipped, and `next` is called only for a stream.
  */
 void srv_call_detour(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c),
                      void (*next)(struct srv_call *c));

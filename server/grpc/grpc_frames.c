@@ -203,8 +203,8 @@ void srv_grpc_frames_begin(int fd)
     begin(&plain[fd], sent);
 }
 
-/* Finds the connection below max_fd that has been idle for longest, since before_ms or earlier, or
- * returns NULL. */
+/* Finds the connection, among those with descriptors below max_fd, that has been idle for longest,
+ * since before_ms or earlier. Returns NULL if there is none. */
 static struct watched *longest_idle(int max_fd, int64_t before_ms,
                                     bool (*has_calls)(const void *arg, int fd), const void *arg)
 {
@@ -344,7 +344,7 @@ static _Thread_local int read_last = -1;
 
 /* Ends a connection that was cut off. The core's close of the descriptor then resets the
  * connection. Otherwise the kernel would keep the socket for another minute, in which a client that
- * is still sending would wait for the closed receive window. */
+ * is still sending would wait for the receive window to reopen. */
 static void cut_off(int fd)
 {
     const struct linger reset = {.l_onoff = 1};

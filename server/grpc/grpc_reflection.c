@@ -65,7 +65,7 @@ void srv_grpc_reflect(struct srv_call *c)
     }
     c->state = x;
     rt_bytes_init(&x->response, MAX_RESPONSE);
-    /* A response is a thousand times as large as its request. So it is computed on the thread for
-     * large messages, which also bounds the rate of responses. */
+    /* A response may be a thousand times as large as its request. So the response is computed on
+     * the thread for large messages, which also bounds the rate of responses. */
     srv_call_detour(c, SRV_ASIDE_LARGE, compute, send);
 }

@@ -23,9 +23,9 @@
  *      |   a part of a header block                  |   may be parsed again                  |
  *      | any CONTINUATION, all other frames          | -1, and -1 for each 64 bytes           |
  *
- *    So a peer may cancel some 2,000 calls in one burst, all of its calls at a steady 1,000 a
- * second, and three of five calls at any rate, where each call has one small message. The window
- * updates and pings of transfers are paid for by the transfers.
+ *    So a peer may cancel about 2,000 calls in one burst, all of its calls at a steady 1,000 a
+ *    second, and three of five calls at any rate, where each call has one small message. The bytes
+ *    of a transfer refill the budget that its window updates and pings spend.
  *
  * Payloads are skipped, so the running time of srv_h2_frames_take depends on the number of frames
  * and not on the number of bytes.
@@ -107,8 +107,8 @@ struct srv_h2_sent {
     uint8_t n_frame;
     uint8_t frame[SRV_H2_FRAME_BYTES];
 };
-/* Parses n bytes at *p that the server sends, and advances *p. Returns the next stream that the
- * server ended, or 0 at the end of the bytes. */
+/* Parses the next n bytes that the server sends, which begin at *p, and advances *p. Returns the
+ * next stream that the server ended, or 0 at the end of the bytes. */
 uint32_t srv_h2_sent_take(struct srv_h2_sent *s, const uint8_t **p, size_t *n);
 
 #endif

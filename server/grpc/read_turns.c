@@ -26,7 +26,7 @@ enum {
     /* Minimum time between the ends of two connections, so that their teardown is spread over
      * time. */
     END_NS = 5000000,
-    /* time without the end of a pause after which the oldest pause is ended */
+    /* time after which the oldest pause is ended if no other pause has ended in the meantime */
     PAUSE_NS = 100000000,
     TURN_FRAMES = 64, /* maximum number of frames per turn if there is a crowd */
     /* maximum number of bytes if is_heavy, per read and, if there is a crowd, also per turn */
@@ -44,7 +44,8 @@ enum {
     HANDSHAKE_NS = 20000000,
     /* maximum number of bytes per read unless is_heavy; they may contain thousands of frames */
     LARGEST_READ = 1 << 16,
-    /* number of bytes after which, unless is_heavy, the frames of a turn are counted anew */
+    /* number of bytes after which, unless is_heavy, the counts of the turn's frames and bytes are
+     * reset to 0 */
     BULK_BYTES = 1 << 18,
     TURN_BULK = 1 << 20, /* maximum number of bytes per turn if there is a crowd */
     /* a connection is assumed to have ended if the number of calls has dropped by at least this
@@ -135,10 +136,10 @@ static void changed(struct turn *t)
 
 /* ---- ends of pauses ---- */
 
-/* Makes the kernel report the socket's readiness to the core again, by setting SO_RCVLOWAT or, for
- * a socket that was reset, by shutdown. If the descriptor already refers to another socket, this
- * does no harm, because 1 is the default, and a socket that has hung up will be shut down
- * anyway. */
+/* Makes the kernel report the socket's readiness to the core again, by setting SO_RCVLOWAT to 1 or,
+ * for a socket that was reset, by calling shutdown. If the descriptor already refers to another
+ * socket, neither call does harm, because 1 is the default of SO_RCVLOWAT, and a socket that has
+ * hung up will be shut down anyway. */
 static void rearm(int fd)
 {
     struct pollfd now = {.fd = fd};
@@ -160,7 +161,8 @@ static int64_t cpu_ns(clockid_t clock)
 }
 
 /* Returns whether a thread has spent less than half of the last past_ns nanoseconds on the CPU.
- * *spent_ns is its CPU time at the last call. */
+ * *spent_ns must contain the thread's CPU time at the previous call, and receives its current CPU
+ * time. */
 static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
 {
     int64_t now = cpu_ns(thread), spent = now - *spent_ns;
@@ -373,7 +375,7 @@ static void look_at_turn(struct turn *t)
     atomic_store_explicit(&t->phase, IS_OVER, memory_order_relaxed);
 }
 
-/* Begins a new turn at the start of a read, when the frames in all bytes of earlier reads have been
+/* Begins a new turn at the start of a read, once the frames in all bytes of earlier reads have been
  * counted. */
 static void begin_turn(struct turn *t)
 {
@@ -491,8 +493,8 @@ void srv_turns_handshake(int fd, int64_t took_ns, bool has_ended)
         return;
     rt_mutex_lock(&all.mu);
     all.handshake_ns -= took_ns;
-    /* Steps that began while a loop was idle may have used more than the share of handshakes. The
-     * excess is limited to the duration of the last step. */
+    /* Steps that began while a loop was idle may have used more time than the share of handshakes.
+     * The excess is limited to the duration of the last step. */
     if (all.handshake_ns < -took_ns)
         all.handshake_ns = -took_ns;
     all.is_handshaking = false;

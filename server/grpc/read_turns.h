@@ -7,10 +7,10 @@
  * EAGAIN, and the core goes on to other connections. The pause ends when one of the I/O loops and
  * the thread that read the connection are idle. A turn ends after 64 frames that cost work (all
  * frames except DATA frames of 256 bytes or more). While fewer than four connections reach this
- * number within a second, it ends after four times as many frames. Otherwise it also ends after 1
- * MiB, because requests that consist of few large frames may take long to handle. When a connection
- * that has sent at least 64 such frames ends, the end also waits for a turn, because the core takes
- * down all streams of the connection together.
+ * number within a second, a turn ends after four times as many frames. Otherwise a turn also ends
+ * after 1 MiB, because requests that consist of few large frames may take long to handle. When a
+ * connection that has sent at least 64 such frames ends, the end also waits for a turn, because the
+ * core takes down all streams of the connection together.
  *
  * The core also performs TLS handshakes on these threads. An RSA signature with a key of 4096 bits
  * takes 3 ms, during which other connections wait. So the reads of a connection whose handshake has
@@ -19,8 +19,8 @@
  * time.
  *
  * The core waits for edge-triggered epoll events. When SO_RCVLOWAT is set on a TCP socket with
- * readable bytes, Linux reports the edge again. Connections are not paused on kernels that do not
- * report it, nor on other kinds of sockets.
+ * readable bytes, Linux reports the edge again. Connections are not paused if the kernel does not
+ * report the edge again, or if they use other kinds of sockets.
  *
  * Threads: any thread may call these functions, but a connection is read by one thread at a time. A
  * thread of this module ends the pauses.
@@ -61,8 +61,8 @@ size_t srv_turns_limit(int fd);
 void srv_turns_took(int fd, size_t n, int64_t n_frames, bool is_all);
 /* Counts n frames that were found by decrypting bytes that were read earlier. */
 void srv_turns_held_frames(int fd, uint32_t n);
-/* Reports that a step of the connection's TLS handshake took took_ns nanoseconds, and whether the
- * handshake has ended. */
+/* Reports the duration took_ns, in nanoseconds, of a step of the connection's TLS handshake, and
+ * whether the handshake has ended. */
 void srv_turns_handshake(int fd, int64_t took_ns, bool has_ended);
 /* Reports that a read has found the end of the connection. Returns true if that read must first
  * return EAGAIN once. */

@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns how many bytes were written to the descriptor so far, including those of earlier
- * connections with the same descriptor number. Returns false if the number is unknown because
- * the descriptor is too high. */
+/* Returns how many bytes have been written to the descriptor, including those of earlier
+ * connections with the same descriptor number. Returns false if the number is unknown because the
+ * descriptor is too high. */
 bool srv_socket_sent(int fd, uint64_t *bytes);
 
 #endif

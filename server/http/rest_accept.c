@@ -109,9 +109,9 @@ static int64_t closable_ns(const struct srv_rest_conn *c, int ms)
 
 /*
  * Returns the connection to close so that a waiting one can be accepted: one that is idle after a
- * request, or else one that has not sent anything yet, or else an incomplete one. Returns NULL if
- * none has waited for long enough, or if another loop has capacity and accepts the waiting
- * connection. A connection whose request has arrived is never closed.
+ * request, or else one that has not sent anything yet, or else one whose request is incomplete.
+ * Returns NULL if no such connection has waited for long enough, or if another loop has capacity
+ * and accepts the waiting connection. A connection whose request has arrived is never closed.
  */
 static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
 {
@@ -209,8 +209,8 @@ int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
                           closable_ns(longest_incomplete(l), INCOMPLETE_MS)};
     int64_t first = RT_NEVER;
     for (int i = 0; i < 3; i++)
-        /* A time in the past needs no check. Its connection has been closed, unless another loop
-         * has capacity. */
+        /* A time in the past needs no check. The connection that could be closed at that time has
+         * been closed, unless another loop has capacity. */
         if (at[i] > now && at[i] < first)
             first = at[i];
     return first;

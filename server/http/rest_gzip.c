@@ -117,8 +117,8 @@ void srv_rest_deflate(struct srv_rest_call *req)
     struct rt_bytes out;
     if (req->deflated || !srv_rest_takes_gzip(req, &r->out))
         return;
-    /* The response is sent uncompressed if compression does not make it smaller, does not fit into
-     * the budget, or would miss the deadline. */
+    /* The response is sent uncompressed if the compressed response is not smaller or does not fit
+     * into the budget, or if compression would miss the deadline. */
     struct srv_cancellation cancellation = r->job.done
                                                ? srv_job_cancellation(&r->job)
                                                : (struct srv_cancellation){.deadline_ns = RT_NEVER};

@@ -175,7 +175,7 @@ static enum MHD_Result suspend(struct srv_rest_call *req, enum srv_rest_stage st
 }
 
 /* Handles a request that has arrived completely: answers it, or suspends the connection until a
- * later turn or until the job that it has submitted ends. */
+ * later turn or until the submitted job ends. */
 static enum MHD_Result handle(struct srv_rest_call *req)
 {
     struct srv_rest_loop *l = req->loop;

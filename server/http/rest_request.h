@@ -54,8 +54,8 @@ struct srv_rest_request {
  * the budget has fewer bytes left. Bytes by which `out` grows are charged automatically.
  */
 bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
-/* Sets the error for `bytes` that could not be charged for `what`, as server/base/budget.h
- * describes. */
+/* Sets the error for `bytes` that could not be charged for `what`, as described in
+ * server/base/budget.h. */
 enum rt_status srv_rest_over_budget(struct srv_rest_request *r, size_t bytes, const char *what);
 /* Returns the status to report after a decoder with the memory limit `left` has failed with `st`.
  * The limit is the number of bytes left in the budget, so RESOURCE_EXHAUSTED is replaced by the

@@ -227,9 +227,10 @@ static enum rt_status compare_entry(struct rt_span name, struct rt_span got, str
     char text[128];
 
     snprintf(text, sizeof text, "%.*s", (int)(name.n < 100 ? name.n : 100), (const char *)name.p);
-    /* A short message may encode many elements, so memory is limited. The response's tensor may
-     * exceed the size of its message by MIN_BUDGET. The recorded tensor may be as large as the
-     * response's; a larger one has another shape, so the tensors differ in any case. */
+    /* A short message may encode many elements, so the memory for both tensors is limited. The
+     * response's tensor may exceed the size of its message by MIN_BUDGET. The recorded tensor may
+     * be as large as the response's; a larger one has another shape, so the tensors differ in any
+     * case. */
     enum rt_status st = read_tensor(got, budget_of(got.n, MIN_BUDGET), &a, err);
     if (!st) {
         st = read_tensor(want, budget_of(want.n, rt_tensor_bytes(&a) + got.n + 4096), &b, err);

@@ -105,7 +105,7 @@ void srv_json_base64(struct rt_bytes *out, const void *s, size_t n);
 
 /* Like srv_json_quote and srv_json_base64, but for strings of tensors, which may have any length.
  * `out` fails when `cancellation` reports that the response is cancelled. Bytes that are not UTF-8
- * are kept, as by TensorFlow Serving. */
+ * are kept, as in TensorFlow Serving. */
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
                          struct srv_cancellation *cancellation);
 void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n,

@@ -660,10 +660,10 @@ static double six_digits_back(uint64_t d, int k, bool *ok)
 }
 
 /*
- * Rounds the number `a` to `digits` digits like decimal_digits; k is the decimal exponent of the
- * first digit of `a`. Returns false if `a` is so close to a tie, or to the next power of ten, that
- * the product of two doubles cannot decide. Conversions use int64_t, which needs one instruction
- * where uint64_t needs several.
+ * Rounds the number `a` to `digits` digits, as decimal_digits does; k is the decimal exponent of
+ * the first digit of `a`. Returns false if `a` is so close to a tie, or to the next power of ten,
+ * that the product of two doubles cannot decide. Conversions use int64_t, which needs one
+ * instruction where uint64_t needs several.
  */
 static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double *exact)
 {
@@ -691,9 +691,9 @@ static bool quick_float(char *buffer, float a, size_t *n)
     memcpy(&bits, &a, sizeof bits);
     if (bits < 0x2edbe6ff || bits > 0x60ad78eb)
         return false;
-    /* The exponent of two determines the exponent of ten or a value one below it. The comparison
-     * with a rounded power of ten is exact, because no float lies between a power of ten and its
-     * nearest double. */
+    /* The exponent of ten computed from the exponent of two is either correct or one too low. A
+     * comparison decides between the two cases. The comparison with a rounded power of ten is
+     * exact, because no float lies between a power of ten and its nearest double. */
     const int top = (int)(bits >> 23) - 127;
     k = (int)((top * INT64_C(315653)) >> 20);
     k += (double)a >= (k < -1 ? tenth[-k - 1] : exact_ten[k + 1]);

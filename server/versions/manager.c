@@ -179,7 +179,8 @@ static void look_at_bursts(struct srv_manager *m)
  * its connections close, so their number is computed as the number of accepted connections minus
  * the increase in the number of open ones. A burst of calls on one connection leaves a similar
  * amount of freed memory, so freed calls are counted too. When no connections are left, the calls
- * freed last are counted once more; then counting pauses until a new connection exists.
+ * are counted once more, so that those freed last are included. Then counting pauses until a new
+ * connection exists.
  */
 static void count_closed(struct srv_manager *m, int64_t now)
 {
@@ -282,8 +283,8 @@ static void serve(struct srv_manager *m)
 
 static void unload_everything(struct srv_manager *m)
 {
-    /* Interval between attempts while memory is short. They are repeated because the server cannot
-     * stop until an empty map is published. */
+    /* Interval between attempts to publish maps while memory is short. The attempts are repeated
+     * because the server cannot stop until an empty map is published. */
     const useconds_t pause_us = AGAIN_MS * 1000;
     if (m->reload) {
         struct rt_error err = {0};

@@ -166,7 +166,7 @@ bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
                     struct srv_managed_version *e);
 
 /* Ends the requests of versions that are UNLOADING for longer than the default deadline. Returns
- * the time of the next call. */
+ * the time at which to call this function again. */
 int64_t srv_mgr_end_requests(struct srv_manager *m, int64_t now);
 
 /* ---- manager_unload.c ---- */

@@ -44,7 +44,7 @@ struct srv_managed_version {
     struct srv_fingerprint at_load;
     bool overwritten; /* whether the log already reports that the served files have changed */
     int n_failures;
-    /* number of loads since the last successful one that ended because the files changed */
+    /* number of loads, since the last successful load, that ended because the files changed */
     int n_changed;
     int64_t retry_at;
     struct srv_load *load; /* the running load while the state is LOADING, otherwise NULL */
@@ -66,7 +66,7 @@ struct srv_managed {
     bool is_initial;
     int64_t since; /* time when the model was added to the table */
     bool empty_logged;
-    /* The problem with the base path that was logged last, or NULL if there is none. Each problem
+    /* The most recently logged problem with the base path, or NULL if there is none. Each problem
      * is logged only once. The status shows it with the versions that continue to serve in spite of
      * it. The manager's thread writes this member under the lock. */
     char *trouble;
@@ -90,7 +90,7 @@ void srv_mgr_wake(struct srv_manager *m);
  * `text` is NULL, the problem has disappeared. */
 void srv_mgr_log_once(struct srv_manager *m, char **last, const char *text);
 const char *srv_mgr_state_text(const struct srv_managed_version *e);
-/* Changes a version's state as policy.h's table allows, or replaces the reason of the state START
+/* Changes a version's state as policy.h's table allows, or replaces the reason for the state START
  * or END. In the state START the reason states why the version is not loaded yet. */
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text);

@@ -139,7 +139,8 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena
 struct walk {
     struct rt_bytes lines; /* the text to hash, with one line per entry, in sorted order */
     struct srv_fingerprint *out;
-    /* length of the path of the version's directory, with which the path of every entry begins */
+    /* length of the path of the version's directory; the path of every entry begins with this path
+     */
     size_t root;
     int64_t end_ns; /* time on the monotonic clock after which the walk of the directory fails */
     struct rt_error *err;

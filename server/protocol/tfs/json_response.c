@@ -199,8 +199,7 @@ static void encode_rows(const struct response *a, const struct rt_signature *sig
     struct rt_bytes *out = a->out;
     int n = sig->n_outputs;
     rt_bytes_adds(out, "{\n    \"predictions\": [");
-    /* a single output is written without an enclosing object, whose brackets would be written
-     * before and after it */
+    /* the rows of a single output are plain values, and those of several outputs are objects */
     if (n == 1) {
         const struct rt_tensor *t = &fetches[0];
         const unsigned char *data = t->data;

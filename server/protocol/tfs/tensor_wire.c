@@ -172,8 +172,9 @@ static void store_varint(void *dst, int64_t i, uint64_t v, enum rt_dtype dtype)
     }
 }
 
-/* Reads packed values into dst until it contains n values; *got is the number of values in dst.
- * Returns false if the field is malformed. */
+/* Reads packed values into dst until it contains n values; *got must contain the number of values
+ * already in dst, and is increased by the number of values read. Returns false if the field is
+ * malformed. */
 static bool read_packed(struct srv_cursor c, const struct form *form, enum rt_dtype dtype,
                         char *dst, int64_t n, int64_t *got)
 {
