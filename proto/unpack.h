@@ -1,10 +1,11 @@
 /*
  * Unpacks serialized protobuf messages: those in files, requests, responses and the runtime's own
  * tables. No other code calls protobuf-c's unpacking functions. protobuf-c trusts its input: it
- * reads nested messages by recursion without a limit, copies the message so far each time a
- * singular message field is repeated (51 s for 400 KB), and a field of two bytes may become a
- * structure of hundreds of bytes. pb_unpack therefore scans the bytes first, without allocating
- * memory, and refuses a message that exceeds PB_MAX_DEPTH, PB_MAX_PIECES or PB_MAX_GROWTH.
+ * reads nested messages by recursion without a limit, copies the part of the message that it has
+ * parsed so far each time a singular message field is repeated (51 s for 400 KB), and unpacks a
+ * field of two bytes into a structure of up to hundreds of bytes. pb_unpack therefore scans the
+ * bytes first, without allocating memory, and refuses a message that exceeds PB_MAX_DEPTH,
+ * PB_MAX_PIECES or PB_MAX_GROWTH.
  *
  * Threads: the functions keep no state. The caller owns the message and frees it with pb_free.
  */

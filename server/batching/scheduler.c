@@ -25,8 +25,8 @@ enum {
     TOTAL_FACTOR = 4,
     /* The spare worker takes a small batch if no worker has taken any batch for SPARE_AFTER_NS. */
     SPARE_AFTER_NS = 20000000,
-    /* Time after which workers count as stalled if none of them has taken a batch. A few models may
-     * then occupy all workers indefinitely. */
+    /* Time after which workers count as stalled if none of them has taken a batch. In this state a
+     * few models may occupy all workers indefinitely. */
     STALLED_AFTER_NS = 1000000000,
     MAX_COMPILED_SIZES = 32,
     RUNS_BEFORE_LARGER = 256,

@@ -51,7 +51,7 @@ struct srv_core_policy {
     int64_t timeout_ns;
     /* Maximum number of waiting batches per srv_core_queue; 0 means no limit. */
     int64_t max_queue_batches;
-    /* whether TensorFlow Serving's rules are followed: batches are as large as possible, they are
+    /* whether TensorFlow Serving's rules are followed: batches are as large as possible and are
      * neither shared among idle workers nor reduced to meet a job's deadline, and a job is dropped
      * only when its deadline has passed */
     bool fixed;

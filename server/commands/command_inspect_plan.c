@@ -6,7 +6,8 @@
 #include "runtime/api/describe.h"
 #include "server/commands/command_run.h"
 
-/* the first run records the shapes; the second uses the specialisation compiled for these shapes */
+/* the first run records the shapes, and the second run uses the specialisation compiled for these
+ * shapes */
 enum { RUNS = 2 };
 
 struct plan_report {

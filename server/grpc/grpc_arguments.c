@@ -14,8 +14,9 @@ enum {
     /* Keepalive pings detect and close connections whose clients vanished without closing them. */
     KEEPALIVE_MS = 60000,
     KEEPALIVE_TIMEOUT_MS = 20000,
-    /* The minimum interval between a client's pings, even without calls. The core's default of five
-     * minutes makes it disconnect many legitimate clients with "too_many_pings". */
+    /* Minimum interval that a client must keep between its pings, even while it has no calls. The
+     * core's default of five minutes makes it disconnect many legitimate clients with
+     * "too_many_pings". */
     PING_INTERVAL_MS = 5000,
     PING_STRIKES = 2, /* number of premature pings after which the client is disconnected */
 };

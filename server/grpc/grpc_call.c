@@ -589,8 +589,8 @@ static void on_call(struct srv_call *c, bool ok)
 }
 
 /* Handles a call whose message is complete. No work is done for a client that has disconnected,
- * because it may have queued thousands of calls before. The handler of a stream is called
- * nevertheless, because it owns the stream's state. */
+ * because such a client may have queued thousands of calls before it disconnected. The handler of a
+ * stream is called nevertheless, because it owns the stream's state. */
 static void handle(struct srv_call *c, void (*handler)(struct srv_call *c))
 {
     if (c->is_closed && c->cancelled && !c->stream.has_begun)

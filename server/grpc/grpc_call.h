@@ -199,8 +199,8 @@ enum srv_aside srv_call_aside_of(const struct srv_call *c);
 
 /* ---- streams ---- */
 
-/* Makes the call a stream, which does not delay the drain. Returns false if the stream was refused;
- * the error has been sent. */
+/* Makes the call a stream. Streams do not delay the drain. Returns false if the stream was refused;
+ * in that case the error has been sent. */
 bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
                       void (*closed)(struct srv_call *c));
 /* Sends one message on the stream and takes ownership of its bytes. If memory ran out while the

@@ -37,8 +37,8 @@ static bool is_model(struct srv_manager *m, struct rt_span name)
     return found;
 }
 
-/* Returns whether `name` is the server ("") or a service. Services are named with or without their
- * package, as in TensorFlow Serving. */
+/* Returns whether `name` denotes the server ("") or a service. A service may be named with or
+ * without its package, as in TensorFlow Serving. */
 static bool is_service(const struct srv_options *o, struct rt_span name)
 {
     static const char *const shorts[] = {"", "PredictionService", "ModelService"};

@@ -271,8 +271,8 @@ static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, ui
 }
 
 /* Begins to watch how fast the peer reads a response. For a small response, the number of
- * acknowledged bytes is not read yet. This saves a system call per response, but a peer that
- * stalls is detected only after a second time limit. */
+ * acknowledged bytes is not read yet. This saves a system call per response, but a peer that stalls
+ * is detected only when the time limit has expired for the second time. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large)
 {
     if (is_large)

@@ -1,4 +1,4 @@
-/* Implements Predict: feeds and fetches named inputs and outputs of a signature. */
+/* Implements Predict: feeds the named inputs of a signature and fetches its named outputs. */
 #include <string.h>
 
 #include "server/inference/inference_internal.h"

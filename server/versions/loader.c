@@ -144,8 +144,8 @@ static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
     struct rt_session *session = l->calls->validate ? load->loaded->session : NULL;
     if (session) {
         log_timing(load, session);
-        /* During the warm-up the compiler's thread does not compile for this session. A shape is
-         * compiled when it first occurs. */
+        /* During the warm-up the compiler's thread does not compile for this session. Instead, a
+         * shape is compiled when it first occurs. */
         rt_session_loading(session, true, &load->cancelled);
     }
     enum rt_status st = l->calls->validate ? l->calls->validate(l->server, &v, load->dir,

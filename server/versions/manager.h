@@ -52,8 +52,8 @@ void srv_manager_reread(struct srv_manager *m);
  * periodically counts closed connections and trims the heap. May be called on any thread; repeated
  * calls cost one atomic load. */
 void srv_manager_expect_close(struct srv_server *server);
-/* Stops watching and loading, and unloads all versions. The I/O loops must still run, because they
- * confirm retirements, and may still query states. */
+/* Stops watching and loading, and unloads all versions. The I/O loops must still be running,
+ * because they confirm retirements; they may still query states. */
 void srv_manager_stop(struct srv_manager *m);
 /* Frees the manager. Must be called after all I/O loops have ended. The argument may be NULL. */
 void srv_manager_free(struct srv_manager *m);

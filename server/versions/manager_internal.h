@@ -1,6 +1,6 @@
 /*
- * Shared by the manager's files: the manager itself, and the functions that each file provides to
- * the others. Only those files include this header. The manager's table of models is in
+ * Declarations shared by the manager's files: the manager struct, and the functions that each file
+ * provides to the others. Only those files include this header. The manager's table of models is in
  * manager_table.h.
  *
  *   | file            | contents                                                        |

@@ -29,7 +29,7 @@ const char *srv_api_name(enum srv_api api);
  * whose requests become jobs. */
 const char *srv_api_method(enum srv_api api);
 /* Returns a name such as "predict", for REST paths and for TensorFlow Serving's metrics of REST
- * requests. Returns "" if REST does not have the API. */
+ * requests. Returns "" if the API is not available over REST. */
 const char *srv_api_verb(enum srv_api api);
 
 #endif

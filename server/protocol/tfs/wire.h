@@ -20,10 +20,10 @@ struct srv_cursor {
     const struct rt_span *slice;
     size_t off;  /* offset of the position in the current slice */
     size_t left; /* number of bytes of the message that are not read yet */
-    /* The number of fields that srv_field_next may still read from the message, or NULL if there is
-     * no limit. The cursors of nested messages share the counter, so it bounds the time that
-     * reading a message takes. If the counter is below 0 after a message was read, the limit was
-     * reached, and the result must be discarded even if no error was returned. */
+    /* Points to the number of fields that srv_field_next may still read from the message, or is
+     * NULL if there is no limit. The cursors of nested messages share the counter, so it bounds the
+     * time that reading a message takes. If the counter is below 0 after a message was read, the
+     * limit was reached, and the result must be discarded even if no error was returned. */
     int64_t *fields_left;
 };
 struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total);
