@@ -31,7 +31,7 @@ struct pb_text_place {
 struct pb_text_places {
     const ProtobufCMessageDescriptor *type;
     struct pb_text_place *at; /* array of positions, in the order in which they occur in the text */
-    size_t n, max;            /* `max` is the capacity of `at`; further positions are dropped */
+    size_t n, max;            /* `max` is the capacity of `at`; positions beyond it are dropped */
 };
 /* Like pb_text_parse, but also records the positions of messages in `places`, which may be NULL. */
 enum rt_status pb_text_parse_placed(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,

@@ -6,7 +6,8 @@
 
 enum {
     MAX_ARGS = 100,
-    /* maximum number of concurrent calls on one connection; the client must delay further calls */
+    /* maximum number of concurrent calls on one connection; the client must delay additional calls
+     */
     MAX_STREAMS = 4096,
     /* A connection that does not complete its handshake (TLS and HTTP/2 settings) within
      * HANDSHAKE_MS is closed. */

@@ -60,7 +60,7 @@ enum srv_awaited {
     SRV_AWAITS_NOTHING,
     SRV_AWAITS_MESSAGE, /* the complete first message of the call */
     SRV_AWAITS_SENT,    /* the peer has received a message */
-    SRV_AWAITS_NEXT,    /* a further message of a stream */
+    SRV_AWAITS_NEXT,    /* a message of a stream after the first one */
     SRV_AWAITED_MASK = 3,
 };
 
@@ -111,7 +111,8 @@ struct srv_call {
     /* result of inflating the message; its error text is in c->err */
     enum rt_status inflate_status;
     bool is_inflated;
-    /* value of enum srv_awaited in the low bits, and number of waits so far in the other bits */
+    /* value of enum srv_awaited in the low bits, and number of waits begun so far in the other bits
+     */
     _Atomic uint32_t awaited;
     /* values as of the last stall check: `awaited`, the time, and the number of bytes that the peer
      * had received */

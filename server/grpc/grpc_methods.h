@@ -30,7 +30,7 @@ struct srv_grpc_method {
     /* Maximum size of messages in bytes. Larger messages are refused, so that reading a message
      * never blocks the I/O loop for long. 0 means that only --max_body_bytes limits messages. */
     size_t max_bytes;
-    /* Handles the first message, and every further message that the handler requests with
+    /* Handles the first message, and every later message that the handler requests with
      * srv_stream_read. After the client's last message it is called without a payload. */
     void (*handle)(struct srv_call *c);
     /* Returns why the options disable the method (the text of an UNIMPLEMENTED error), or NULL

@@ -28,7 +28,8 @@ struct source {
     gnutls_session_t session;
 };
 
-/* Reads like recv, except that an error of a TLS session is a negative GnuTLS error code. */
+/* Reads like recv, except that an error of a TLS session is returned as a negative GnuTLS error
+ * code. */
 static ssize_t read_source(const struct source *from, void *p, size_t n)
 {
     return srv_recv_unhooked(from->fd, from->session, p, n);

@@ -165,8 +165,8 @@ void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
 bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
                     struct srv_managed_version *e);
 
-/* Ends the requests of versions that are UNLOADING for longer than the default deadline. Returns
- * the time at which to call this function again. */
+/* Ends the requests of versions that have been UNLOADING for longer than the default deadline.
+ * Returns the time at which to call this function again. */
 int64_t srv_mgr_end_requests(struct srv_manager *m, int64_t now);
 
 /* ---- manager_unload.c ---- */

@@ -82,9 +82,9 @@ static void load_again(struct srv_manager *m, struct srv_managed *model,
 }
 
 /* Ends a load during which the version's files changed. The version is loaded again when its files
- * have stopped changing. After CHANGED_LOADS_MAX such loads without a successful one it fails,
- * because its init op or warm-up may write to the directory and would do so again. The failed
- * version is tried again when its files change once more. */
+ * have stopped changing. After CHANGED_LOADS_MAX such loads without a successful one the version
+ * fails, because its init op or warm-up may write to the directory and would do so again. The
+ * failed version is tried again when its files change once more. */
 static void load_changed(struct srv_manager *m, struct srv_managed *model,
                          struct srv_managed_version *e, struct srv_load *load)
 {

@@ -111,8 +111,8 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
         grace_ended(g);
 }
 
-/* Marks the loaded versions in the published map as AVAILABLE, because requests can find them only
- * once it is published. */
+/* Marks the loaded versions in the published map as AVAILABLE. They are not marked earlier, because
+ * requests can find them only once the map is published. */
 static void mark_available(struct srv_manager *m)
 {
     for (int i = 0; i < m->n_models; i++)
