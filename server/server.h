@@ -2,21 +2,22 @@
  * The server owns all its parts, and starts and stops them in order. Signals, the log and its
  * level, and the limit on open files belong to the process and are not part of the struct.
  *
- *   | thread   | count                   | owns                                                   |
- *   |----------|-------------------------|--------------------------------------------------------|
- *   | main     | 1                       | configuration, start and stop order, signals           |
- *   | network  | REST n, gRPC n          | its connections, requests being read or written        |
- *   | accept   | 1, with gRPC            | gRPC's plain sockets (grpc_listen.c)                   |
- *   | aside    | 1, with gRPC            | admin actions, large compressed messages of gRPC       |
- *   | worker   | one per core, one spare | a batch and its context while it runs                  |
- *   | helper   | cores - 1, or none      | nothing: runs shards of a large batch on an idle core  |
- *   | compile  | 1, of low priority      | pending compilations of plans, of all versions         |
- *   | timer    | 1                       | expired jobs in queues, batches whose wait has ended   |
- *   | manager  | 1                       | version states, publishing serving maps                |
- *   | load     | --num_load_threads      | a version from its files to the end of its warm-up     |
- *   | warm-up  | per load, during warm-up| one warm-up request of a version                       |
- *   | unload   | --num_unload_threads    | a version without handles                              |
- *   | log      | 1                       | the files of the request logs                          |
+ *   | thread      | count                | owns                                                   |
+ *   |-------------|----------------------|--------------------------------------------------------|
+ *   | main        | 1                    | configuration, signals, order of start and stop        |
+ *   | network     | n per transport      | its connections, and the requests on them              |
+ *   | accept      | 1, with gRPC         | gRPC's plain sockets (grpc_listen.c)                   |
+ *   | turns       | 1, with gRPC         | the ends of gRPC connections' pauses (read_turns.h)    |
+ *   | aside       | 3, with gRPC         | admin actions, compressed gRPC messages (grpc_aside.c) |
+ *   | worker      | 1 per core, 1 spare  | a batch and its context while it runs                  |
+ *   | helper      | cores - 1, or 0      | nothing; runs shards of large batches on idle cores    |
+ *   | compile     | 1, of low priority   | pending compilations of plans, of all versions         |
+ *   | timer       | 1                    | expired jobs, and batches whose wait has ended         |
+ *   | manager     | 1                    | the states of versions, and the serving maps           |
+ *   | load        | --num_load_threads   | a version from its files to the end of its warm-up     |
+ *   | warm-up     | several per load     | a request of the warm-up of a version                  |
+ *   | unload      | --num_unload_threads | a version without handles                              |
+ *   | request log | 1                    | the files of the request logs                          |
  *
  * While the main thread waits, one more thread exists. During startup this thread waits for the
  * initial models, and during shutdown it limits the duration of the shutdown.

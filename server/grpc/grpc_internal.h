@@ -2,21 +2,21 @@
  * Declarations shared by the files of the gRPC transport that use gRPC's core. Only these files
  * include this header, and no other file of the server uses the core.
  *
- * | file              | does                                                                |
- * |-------------------|---------------------------------------------------------------------|
- * | grpc.c            | the I/O loops and the core's servers; start and stop                |
- * | grpc_arguments.c  | the core's channel arguments, with --grpc_channel_arguments         |
- * | grpc_tls.c        | keys and certificates                                               |
- * | grpc_admin.c      | permission for admin actions                                        |
- * | grpc_listen.c     | listening sockets, accepting connections                            |
- * | grpc_frames.c     | cuts off connections that flood the core with frames or headers     |
- * | grpc_call.c       | calls from their first event to their last; responses, streams      |
- * | grpc_payload.c    | received messages: bytes, inflating, budget; metadata, deadlines          |
- * | grpc_share.c      | the number of open calls, in all and per connection                 |
- * | grpc_stall.c      | cuts off peers that do not send a request or read a response        |
- * | grpc_aside.c      | threads for work that would block an I/O loop                       |
- * | grpc_drain.c      | the end of an I/O loop                                              |
- * | grpc_methods.c    | the table of methods                                                |
+ * | file             | purpose                                                            |
+ * |------------------|--------------------------------------------------------------------|
+ * | grpc.c           | runs the I/O loops, and starts and stops the core's servers        |
+ * | grpc_arguments.c | builds the core's channel arguments (--grpc_channel_arguments)     |
+ * | grpc_tls.c       | creates credentials from the keys and certificates                 |
+ * | grpc_admin.c     | checks the permission for admin actions                            |
+ * | grpc_listen.c    | opens listening sockets and accepts connections                    |
+ * | grpc_frames.c    | cuts off connections that flood the core with frames or headers    |
+ * | grpc_call.c      | handles calls from their first event to their last, and streams    |
+ * | grpc_payload.c   | reads, inflates and charges messages; reads metadata and deadlines |
+ * | grpc_share.c     | limits the number of open calls, in total and per connection       |
+ * | grpc_stall.c     | cuts off peers that do not send a request or read a response       |
+ * | grpc_aside.c     | runs work that would block an I/O loop on threads of its own       |
+ * | grpc_drain.c     | closes an I/O loop                                                 |
+ * | grpc_methods.c   | contains the table of methods                                      |
  * | grpc_inference.c, grpc_info.c, grpc_reload.c, grpc_health.c, grpc_reflection.c: handlers |
  *
  * These files do not use the core: h2_frames.c and h2_uploads.c follow HTTP/2, read_turns.c limits

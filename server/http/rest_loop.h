@@ -3,23 +3,23 @@
  * connections. Only the transport's files include this header, rest_call.h and rest_connection.h,
  * and only these files use libmicrohttpd:
  *
- * | file               | contents                                                           |
- * |--------------------|--------------------------------------------------------------------|
- * | rest.c             | the I/O loops and their daemons; start and stop                    |
- * | rest_listen.c      | listening sockets                                                  |
- * | rest_accept.c      | accepts connections, or pauses accepting                           |
- * | rest_tls.c         | keys and certificates                                              |
- * | rest_handshake.c   | TLS handshakes: their time limit, when they run                    |
- * | rest_wire.c        | the reads of libmicrohttpd                                         |
- * | rest_connections.c | connections: time limits, peers that close their side              |
- * | rest_refuse.c      | bodies refused before they are complete                            |
- * | rest_read.c        | a request's headers and body, and refusals of them                 |
- * | rest_gzip.c        | compressed bodies                                                  |
- * | rest_metrics.c     | the metrics page, which the requests of a turn share               |
- * | rest_handler.c     | a request from its first line to its end                           |
- * | rest_routes.c      | the handler of each route                                          |
- * | rest_response.c    | responses: their share of the budget, refusals, sending            |
- * | rest_outcome.c     | responses: headers, metrics, the access log                        |
+ * | file               | purpose                                                           |
+ * |--------------------|-------------------------------------------------------------------|
+ * | rest.c             | runs the I/O loops with their daemons, and starts and stops them  |
+ * | rest_listen.c      | opens listening sockets                                           |
+ * | rest_accept.c      | accepts connections, or pauses accepting                          |
+ * | rest_tls.c         | reads the keys and certificates                                   |
+ * | rest_handshake.c   | limits the time of TLS handshakes, and decides when they run      |
+ * | rest_wire.c        | performs the reads of libmicrohttpd                               |
+ * | rest_connections.c | limits the time of connections, and detects peers that close      |
+ * | rest_refuse.c      | refuses bodies before they are complete                           |
+ * | rest_read.c        | reads the headers and body of a request, or refuses them          |
+ * | rest_gzip.c        | compresses response bodies and inflates request bodies            |
+ * | rest_metrics.c     | handles the metrics page, which the requests of a turn share      |
+ * | rest_handler.c     | handles a request from its first line to its end                  |
+ * | rest_routes.c      | calls the handler of each route                                   |
+ * | rest_response.c    | charges responses to the budget, and sends responses and refusals |
+ * | rest_outcome.c     | writes response headers, metrics and the access log               |
  *
  * Owner: the server owns a srv_rest, which owns its loops.
  * Threads: only its own thread uses a loop, except for the mailbox and `wake_fd`.

@@ -3,16 +3,16 @@
  * provides to the others. Only those files include this header. The manager's table of models is in
  * manager_table.h.
  *
- *   | file            | contents                                                        |
- *   |-----------------|-----------------------------------------------------------------|
- *   | manager.c       | the loop; start and stop                                        |
- *   | manager_table.c | models and versions, their states                               |
- *   | manager_watch.c | scans of base paths, fingerprints, wanted and new versions      |
- *   | manager_load.c  | begin and end of a load                                         |
- *   | manager_map.c   | publishes serving maps, retires versions                        |
- *   | manager_unload.c| frees a retired version's memory on threads of its own          |
- *   | manager_config.c| config file, folder of models, labels, reload requests          |
- *   | status.c        | queries by other threads                                        |
+ *   | file             | purpose                                                             |
+ *   |------------------|---------------------------------------------------------------------|
+ *   | manager.c        | runs the loop, and starts and stops the manager                     |
+ *   | manager_table.c  | stores the models and versions with their states                    |
+ *   | manager_watch.c  | scans base paths, takes fingerprints, finds wanted and new versions |
+ *   | manager_load.c   | begins and ends loads                                               |
+ *   | manager_map.c    | publishes serving maps and retires versions                         |
+ *   | manager_unload.c | frees the memory of retired versions on its own threads             |
+ *   | manager_config.c | handles config file, folder of models, labels and reloads           |
+ *   | status.c         | answers queries by other threads                                    |
  *
  * Threads: everything here belongs to the manager's thread, except where a lock is named.
  */
