@@ -386,7 +386,7 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
     describe(job);
     rt_mutex_lock(&s->mu);
     b = srv_bucket_of(job);
-    /* A second job in one turn suggests that more will follow, and running them merged costs
+    /* A second job in one turn suggests that more will follow, and running the jobs merged costs
      * less. */
     if (b && b->core.merges && io_loop->inline_ns > 0)
         max_ns = max_ns < TINY_NS ? max_ns : TINY_NS;

@@ -1,8 +1,8 @@
 /*
  * Counts the bytes that sendmsg writes, per descriptor. gRPC's core writes with sendmsg and, as a
- * shared library, does not report how much it wrote; the kernel reports it only for TCP. The
- * program defines its own sendmsg, which takes precedence over that of the C library and counts
- * what it sends.
+ * shared library, does not report how many bytes it wrote; the kernel reports this number only for
+ * TCP. The program defines its own sendmsg, which takes precedence over that of the C library and
+ * counts what it sends.
  *
  * Threads: any thread may call these functions.
  */

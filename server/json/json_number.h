@@ -43,9 +43,10 @@ const unsigned char *srv_double_read(const unsigned char *p, const unsigned char
 const unsigned char *srv_float_read(const unsigned char *p, const unsigned char *end, float *out);
 
 /*
- * Each of these functions writes a number like %g with 6 digits, or with 9 (float) or 17 (double)
- * if 6 digits do not read back as the same value. ".0" is appended if the text has neither '.' nor
- * 'e'. Special values are written as NaN, Infinity and -Infinity. Returns the length of the text.
+ * Each of these functions writes a number and returns the length of the text. Integers are written
+ * in decimal. A float or double is written as %g writes it with 6 digits, or with 9 (float) or 17
+ * (double) digits if 6 digits do not read back as the same value. ".0" is appended if that text has
+ * neither '.' nor 'e'. Special values are written as NaN, Infinity and -Infinity.
  */
 size_t srv_float_write(char *buffer, float x);
 size_t srv_double_write(char *buffer, double x);

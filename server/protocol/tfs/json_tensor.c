@@ -136,8 +136,8 @@ static enum rt_status check_leaf(struct srv_json v, enum rt_dtype dtype, struct 
 
 /*
  * Finds the error in a value that does not have the expected shape and type. The order of the
- * checks is that of TensorFlow Serving. *n counts the values that are not lists. Called only after
- * the fast path has failed.
+ * checks is that of TensorFlow Serving. Adds to *n the number of values that are not lists. Called
+ * only after the fast path has failed.
  */
 static enum rt_status explain(struct srv_json v, int level, int rank, const int64_t *dim,
                               enum rt_dtype dtype, int64_t *n, struct rt_error *err)
