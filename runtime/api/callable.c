@@ -290,8 +290,8 @@ static bool analyse_rows(const struct rt_plan *p, const struct rt_shape *shapes,
 }
 
 /* Looks up the result of row-wise analysis for the lengths of `feeds`. Sets *shapes to NULL if no
- * plan of the callable was ever found row-wise. Sets *is_due to whether the plan must be analysed
- * for these lengths. */
+ * plan of the callable has ever been found to be row-wise. Sets *is_due to whether the plan must be
+ * analysed for these lengths. */
 static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan_box *b,
                                      const struct rt_tensor *feeds, const struct rt_shape **shapes,
                                      bool *is_due)

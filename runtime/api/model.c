@@ -327,8 +327,8 @@ static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s, 
         if (shapes)
             rt_callable_request_compilation(s->call, shapes);
         free(shapes);
-        /* Compilation errors are ignored, because the warm-up run meets them again and reports
-         * them. */
+        /* Compilation errors are ignored, because the warm-up run encounters the same errors and
+         * reports them. */
         rt_session_compile(m->session);
         st = warm_run(m->session, s->call, t, t + n_in, n_out, end < end_of_all ? end : end_of_all,
                       err);

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the checksum of preceding bytes and the n bytes at `p`. `crc` is the checksum of the
- * preceding bytes, or 0 if there are none. */
+/* Returns the checksum of a sequence of bytes that ends in the n bytes at `p`. `crc` is the
+ * checksum of the bytes before these n bytes, or 0 if there are none. */
 uint32_t rt_crc32c(uint32_t crc, const void *p, size_t n);
 
 /* Returns the masked form of a checksum, which files store. The masked form is rotated and offset,

@@ -34,8 +34,8 @@ struct rt_tfrecord; /* a reader of TFRecord data */
  * memory. */
 struct rt_tfrecord *rt_tfrecord_over(struct rt_span bytes);
 /*
- * Makes a reader of a file. The reader refuses a record longer than `max_bytes` before it allocates
- * memory for it. If the file cannot be opened, returns RT_NOT_FOUND or another error of
+ * Makes a reader of a file. The reader refuses a record longer than `max_bytes` before allocating
+ * memory for the record. If the file cannot be opened, returns RT_NOT_FOUND or another error of
  * rt_open_regular_stream, and sets *out to NULL.
  */
 enum rt_status rt_tfrecord_open(struct rt_tfrecord **out, const char *path, size_t max_bytes,

@@ -1,5 +1,5 @@
-/* Implements compilation for exact shapes, which takes a session's pending compilations one after
- * the other. No lock is held while a specialisation is made. */
+/* Implements compilation for exact shapes. The pending compilations of a session are processed one
+ * after another. No lock is held while a specialisation is made. */
 #include "runtime/compile/compile.h"
 #include "runtime/exec/context.h"
 #include "runtime/session/session_internal.h"

@@ -114,8 +114,8 @@ static enum rt_status gather(struct work *w, const struct rt_plan_step *n)
     return RT_OK;
 }
 
-/* Returns whether all input values that the op's infer reads are known. Without them no kernel is
- * prepared. */
+/* Returns whether all input values that the op's `infer` function reads are known. If a value is
+ * unknown, no kernel is prepared. */
 static bool has_values(const struct work *w, const struct rt_plan_step *n)
 {
     for (int k = 0; k < n->n_in; k++)
@@ -173,8 +173,8 @@ static enum rt_status check_sizes(struct work *w, const struct rt_plan_step *n,
     return RT_OK;
 }
 
-/* Counts the kernel state for these shapes. Fails if it would exceed the limit of a specialisation;
- * the segment then ends before this node. */
+/* Counts the kernel state for these shapes. Fails if the specialisation would then exceed its limit
+ * on kernel state, in which case the segment ends before this node. */
 static enum rt_status count_state(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {

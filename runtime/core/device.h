@@ -24,7 +24,7 @@ struct rt_device {
     /* whether tensors are in host memory, so that nothing is copied to or from the CPU */
     bool is_host;
     void *state;
-    /* A device without one of these functions uses the host's behaviour. */
+    /* A device that lacks one of these functions behaves like the host in this respect. */
     /* returns device memory, or NULL if there is not enough */
     void *(*alloc)(struct rt_device *d, struct rt_stream *s, size_t bytes);
     /* frees the memory at `p` once the work in stream `s` has ended */

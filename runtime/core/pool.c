@@ -52,7 +52,7 @@ struct rt_pool {
     size_t recent[RECENT]; /* memory peaks of the last RECENT runs, in bytes, latest first */
     atomic_size_t keep;    /* upper bound on `idle` */
     atomic_size_t limit;
-    /* name of the flag that sets the limit, for errors */
+    /* name of the flag that sets the limit, for error texts */
     const char *flag;
     /* the number to which rt_pool_reserved returns a pointer */
     size_t reserved_by_owner;

@@ -49,7 +49,7 @@ void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim);
 enum rt_status rt_out_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim);
 /* Makes output k a new reference to `t`. The caller keeps its own reference. */
 void rt_out_tensor(struct rt_run *r, int k, const struct rt_tensor *t);
-/* Makes output k a scalar handle of o. Takes over the caller's reference. */
+/* Makes output k a scalar handle to object `o`. Takes over the caller's reference to `o`. */
 enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o);
 /* Takes over input k if nothing else holds its bytes. Returns true if *out then holds the only
  * reference, so that the kernel may change the bytes. */

@@ -1,11 +1,11 @@
 /*
  * The cores that runs share, and the helper threads through which a run uses more than one core.
- * There is one pool per process, shared by all sessions that are given it (rt_session_options).
+ * There is one pool per process, shared by all sessions whose options name it (rt_session_options).
  *
  * Cores are represented by tokens. A run takes one token when it begins, whether or not one is
  * free. A parallel section of the run takes the tokens that are free at its start, each with a
  * helper thread, and waits for none. Thus many concurrent runs have one core each, and a single run
- * has all cores. When a new run needs the core, a helper leaves after its current shard.
+ * has all cores. When a new run needs a helper's core, the helper leaves after its current shard.
  *
  * A helper without work spins for about 100 microseconds, waiting for the next section, because a
  * run is mostly one section after the other. It then sleeps, so that a process without runs uses no

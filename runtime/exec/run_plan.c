@@ -1,8 +1,8 @@
 /*
- * Runs a plan on a context. The order executor runs node by node and frees each value after its
- * last reader. Where a segment has a specialisation for the current shapes, the executor runs the
- * specialisation instead of the segment's nodes. A plan with TensorFlow 1's control flow runs token
- * by token (exec_token.c).
+ * Runs a plan on a context. The order executor runs the nodes one by one and frees each value after
+ * its last reader. Where a segment has a specialisation for the current shapes, the executor runs
+ * the specialisation instead of the segment's nodes. A plan with TensorFlow 1's control flow runs
+ * token by token (exec_token.c).
  */
 #include "runtime/exec/executor.h"
 #include "runtime/plan/specialisation.h"

@@ -1,5 +1,6 @@
-/* Functions on specialisations for use by runs. They compare a specialisation's shapes with a
- * context's values, and drop a reference. */
+/* Functions on specialisations that runs use. rt_segment_fits compares the shapes of a
+ * specialisation with the values of a context, and rt_specialisation_unref drops a reference to a
+ * specialisation. */
 #include "runtime/plan/specialisation.h"
 #include "runtime/exec/context.h"
 #include "runtime/select/prepared.h"

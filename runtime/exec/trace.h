@@ -3,8 +3,9 @@
  * the shapes of its outputs, and the plan's graph after functions have been inlined and constants
  * folded.
  *
- * Owner: the caller of rt_callable_run, which makes the arena and zeroes all other members.
- * Everything in a trace is copied into that arena. is_truncated is set when the arena is too small.
+ * Owner: the caller of rt_callable_run. The caller makes the arena and zeroes all other members
+ * before the call. Everything in a trace is copied into that arena. is_truncated is set when the
+ * arena is too small.
  * Threads: a trace belongs to one run, and only that run's thread writes it until rt_callable_run
  * returns.
  */

@@ -39,8 +39,8 @@ int rt_checkpoint_count(const struct rt_checkpoint *c);
 const struct rt_checkpoint_entry *rt_checkpoint_at(const struct rt_checkpoint *c, int i);
 /* Checks that every shard exists and has at least the size that the index requires. */
 enum rt_status rt_checkpoint_check_files(const struct rt_checkpoint *c, struct rt_error *err);
-/* Checks that the shards which were read have not changed since they were opened, judging by size
- * and time of change. */
+/* Checks that the shards that were read have not changed since they were opened. Compares their
+ * sizes and times of change. */
 enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_error *err);
 
 /*

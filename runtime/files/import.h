@@ -111,8 +111,8 @@ enum rt_status im_unpack(void *out, const ProtobufCMessageDescriptor *type, stru
  * code. */
 enum rt_status im_name_node(struct im_build *b, const char *name, const struct rt_schema *s,
                             struct rt_error *err);
-/* Fails with RT_INVALID_ARGUMENT. The error text begins with the name of the node and, in a
- * function, also with that of the function. */
+/* Returns RT_INVALID_ARGUMENT. The error text begins with the name of the node, preceded in a
+ * function by the name of the function. */
 enum rt_status im_fail_node(struct im_build *b, const char *node, struct rt_error *err,
                             const char *fmt, ...) RT_PRINTF(4, 5);
 /* Finishes a graph whose edges have been made. Checks for cycles and runs each op's `check`. */

@@ -119,18 +119,21 @@ struct rt_model_signature {
     bool rowwise;
     /* reason why the signature is not `rowwise`, allocated in the model's arena */
     const char *why_not;
-    /* NULL if the signature can run; otherwise the reason why it cannot, and `call` is NULL */
+    /* NULL if the signature can run; otherwise the reason why it cannot run, in which case `call`
+     * is NULL */
     const char *unsupported;
     bool is_dynamic; /* whether rt_model_make_dynamic made the signature */
-    /* Index of a dynamic signature, below 2 * RT_MAX_DYNAMIC_CALLABLES and unique in its model. */
+    /* Index of a dynamic signature, below `2 * RT_MAX_DYNAMIC_CALLABLES` and unique in its model.
+     */
     int index;
     /* The first signature with the same tensors and shapes, or NULL if there is no earlier one. The
      * first signature is checked, planned, analysed and warmed up for all equal signatures. */
     const struct rt_model_signature *same;
 };
-/* Maximum number of dynamic callables per model whose tensors clients have named, and also of those
- * whose tensors are from signatures. The limits are needed because clients choose the fetches. They
- * are separate, so that SessionRun cannot use up the callables of MultiInference. */
+/* Maximum number of dynamic callables per model. Those whose tensors clients have named and those
+ * whose tensors are from signatures are counted separately. The limit is needed because clients
+ * choose the fetches. The counts are separate so that SessionRun cannot use up the callables of
+ * MultiInference. */
 enum { RT_MAX_DYNAMIC_CALLABLES = 256 };
 /* Maximum number of signatures per model; signatures with the same tensors are counted once. */
 enum { RT_MAX_SIGNATURES = 256 };

@@ -23,10 +23,10 @@
 enum { RT_SSTABLE_EXPANDS = 22 };
 
 /*
- * Calls `each` for every entry in order; a status other than RT_OK ends the read. `key` and `value`
- * are valid only during the call. Returns RT_DATA_LOSS if lengths, order, checksums or compression
- * are wrong, or if blocks overlap. Needs memory for one block at a time, of at most
- * RT_SSTABLE_EXPANDS times its size in the file.
+ * Calls `each` for every entry in order. If `each` returns a status other than RT_OK, the read
+ * ends. `key` and `value` are valid only during the call. Returns RT_DATA_LOSS if lengths, order,
+ * checksums or compression are wrong, or if blocks overlap. Needs memory for one block at a time,
+ * which is at most RT_SSTABLE_EXPANDS times the block's size in the file.
  */
 enum rt_status rt_sstable_read(struct rt_span file,
                                enum rt_status (*each)(void *arg, struct rt_span key,

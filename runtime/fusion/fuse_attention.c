@@ -321,8 +321,9 @@ static bool is_einsum_context(struct attention *m, int i)
     return false;
 }
 
-/* Matches a context that is a matrix product followed by a Transpose, which moves the rows before
- * the heads again. The Transpose also shows that no mask gave the scores a fifth axis. */
+/* Matches a context that is a matrix product followed by a Transpose, which moves the axis of rows
+ * back in front of the axis of heads. The Transpose also shows that no mask gave the scores a fifth
+ * axis. */
 static bool is_matmul_context(struct attention *m, int i)
 {
     struct pl_edge of;

@@ -61,9 +61,9 @@ static void propagate(struct pass *p)
     }
 }
 
-/* Marks the concatenations that some reader needs as one tensor. Two kinds of readers do not need
- * it: a fused element-wise op that reads it as one input, and a concatenation along the same
- * axis. */
+/* Marks each concatenation whose result some reader needs in one tensor. Two kinds of readers need
+ * no such tensor: a fused element-wise op that has no other concatenation among its earlier
+ * inputs, and a concatenation along the same axis. */
 static void query_readers(struct pass *p)
 {
     const struct pl_graph *g = p->g;

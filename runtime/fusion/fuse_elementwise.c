@@ -84,9 +84,9 @@ static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
     return e;
 }
 
-/* Returns whether all inputs of a Select have the same shape. If they differ, SelectV2 may behave
- * differently, because a Select with a vector as its condition selects rows, and Select refuses
- * operands that SelectV2 would broadcast. */
+/* Returns whether all inputs of a Select have the same shape. If the shapes differ, SelectV2 may
+ * behave differently from Select, because a Select with a vector as its condition selects rows, and
+ * Select refuses operands that SelectV2 would broadcast. */
 static bool is_of_one_shape(const struct pl_graph *g, const struct pl_node *n)
 {
     const struct pl_edge e = shape_of(g, n->in[0]);

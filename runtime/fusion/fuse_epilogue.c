@@ -103,8 +103,8 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
 }
 
 /* Returns whether e is a float constant of the shape of one row of the epilogue's current value, or
- * a scalar constant. The result differs from that of is_vector only if there is a Reshape in
- * between. */
+ * a scalar constant. The result differs from that of is_vector only if the epilogue was extended
+ * past a Reshape (t->reshape). */
 static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct epilogue *t)
 {
     if (t->reshape < 0)

@@ -1,5 +1,6 @@
 /*
- * Simplifies attention masks as Keras writes them, so that they do not depend on the scores:
+ * Simplifies attention masks in the forms that Keras generates, so that the masks do not depend on
+ * the scores:
  *
  *   A mask that is combined (LogicalAnd) with ones in the shape of the scores is used without the
  *   ones, because the selection broadcasts the mask anyway.
@@ -103,7 +104,7 @@ static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *w
         rt_attr_int(n->def, "end_mask") || rt_attr_int(n->def, "new_axis_mask") ||
         rt_attr_int(n->def, "ellipsis_mask"))
         return false;
-    /* The scores may be scaled before their shape is taken. */
+    /* The graph may scale the scores before it takes their shape. */
     struct pl_edge e = shape->in[0];
     const struct pl_node *by = pl_float_by(g, e, "Mul", 2);
     if (!by)

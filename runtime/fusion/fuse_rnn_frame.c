@@ -386,8 +386,8 @@ static bool find_readers(struct frame *f, struct pl_edge array)
 
 /* ---- the new node ---- */
 
-/* Returns the output of a new node that replaces output 0 of node i. The node of the result is -1
- * if no new node has such an output. */
+/* Returns the edge from a new node with which output 0 of node i is to be replaced. If no new node
+ * makes this value, the node of the result is -1. */
 static struct pl_edge instead_of(const struct frame *f, int i)
 {
     int k;

@@ -44,7 +44,8 @@ static bool is_stack(struct pl_rnn_loop *l, const struct pl_node *n, int64_t len
            pl_list_shape(l->g, n->in[1], pl_last_cell(l)->width, &l->y_rows);
 }
 
-/* Returns whether the edge is an output of the loop that the node replacing the loop lacks. */
+/* Returns whether the edge is an output of the loop for which the node that replaces the loop has
+ * no output. */
 static bool is_foreign(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     return e.node == l->at && (e.out >= l->n || l->role[e.out] != ROLE_STATE);
@@ -113,8 +114,8 @@ static bool stays_wired(const void *arg, int i)
     return i == d->l->at || mark == MARK_STACK || (mark == MARK_TRANSPOSE && d->r->transposed);
 }
 
-/* Returns the edge from the new node that replaces an edge from the loop, or from a removed stack
- * or Transpose. */
+/* Returns the edge that replaces `e`. An edge from the loop, or from a removed stack or Transpose,
+ * is replaced with an edge from a new node; any other edge stays unchanged. */
 static struct pl_edge redirected(const void *arg, struct pl_edge e)
 {
     const struct redirection *d = arg;

@@ -1,6 +1,6 @@
 /*
- * Finds rotary position embedding as exporters write it, and replaces it with one "_Rotary"
- * (rotary.h):
+ * Finds rotary position embedding in the forms that exporters generate, and replaces it with one
+ * "_Rotary" (rotary.h):
  *
  *   y = x * cos + r * sin, r = rotate(x)
  *   r = ConcatV2(-b, a, -1)                 a, b = Split(x, 2, -1)              HuggingFace's ESM

@@ -183,7 +183,7 @@ static bool is_fixed(const struct pl_rnn_loop *l, struct pl_edge e)
 /* ---- masks ---- */
 
 /* Returns whether node `tile` is a Tile that repeats a mask along the columns of the masked values,
- * as Keras writes it. */
+ * which is how Keras applies such a mask. */
 static bool is_tile(const struct pl_rnn_loop *l, const struct pl_node *tile, int64_t units)
 {
     int64_t times[2];

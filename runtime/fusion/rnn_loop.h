@@ -93,8 +93,8 @@ static inline const struct pl_cell *pl_last_cell(const struct pl_rnn_loop *l)
 {
     return &l->layer[l->n_layers - 1].cell;
 }
-/* Returns the output of the new nodes that replaces the final value of variable k. The node of the
- * result is -1 if there is none. */
+/* Returns the edge from a new node with which the final value of variable k is to be replaced. If
+ * no new node makes this value, the node of the result is -1. */
 struct pl_edge pl_rnn_loop_state(const struct pl_rnn_loop *l, int k);
 
 /* Returns whether the elements of the list that node `n` makes, reads or writes are float32. */

@@ -48,7 +48,8 @@ struct pl_edge pl_add_constant(struct pl_graph *g, int like, struct rt_tensor *v
 
 /* ---- edges ---- */
 
-/* Returns the type of an output of a constant, an op or a feed. */
+/* Returns the type of an edge's value. The node that makes the value must be a constant, an op or a
+ * feed. */
 uint8_t pl_type_of(const struct pl_graph *g, struct pl_edge e);
 
 /* Describes how edges are replaced. `instead` returns the new edge for each edge that nodes [0, n)

@@ -33,7 +33,8 @@ def op_list():
 
 
 def quote(data):
-    """Returns data as a C string literal. An octal escape of three digits cannot absorb the next character."""
+    """Returns data as a C string literal. Octal escapes always have three digits, so they cannot absorb a digit
+    that follows."""
     if isinstance(data, str):
         data = data.encode()
     out = ""
