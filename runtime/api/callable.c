@@ -185,10 +185,11 @@ static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 }
 
 /*
- * Returns the callable's plan. Builds it if there is none, or if a frozen variable was written
- * after it was built. The first thread that needs the plan builds it without a lock, because
- * building a large model's plan takes a long time and queries of the callable should not wait.
- * Other threads that need the plan wait for it; if building fails, each of them tries to build it.
+ * Returns the callable's plan. Builds a plan if there is none, or if a frozen variable was written
+ * after the existing plan was built. The first thread that needs the plan builds it without a lock,
+ * because building a large model's plan takes a long time and queries of the callable should not
+ * wait. Other threads that need the plan wait for it; if building fails, each of them tries to
+ * build it.
  */
 static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
                                struct rt_error *err)

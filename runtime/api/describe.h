@@ -43,7 +43,7 @@ enum rt_where {
     RT_WHERE_CONSTANT, /* a constant of the plan, or a value evaluated from the shapes */
     RT_WHERE_FEED,
     RT_WHERE_ACTIVATION, /* stored in the activation buffer, at `offset` */
-    /* stored in the activation buffer, in place of an input that has no later reader */
+    /* stored in the activation buffer, where it overwrites an input that has no later reader */
     RT_WHERE_IN_PLACE,
     RT_WHERE_OWN,  /* stored in a tensor with memory of its own */
     RT_WHERE_VIEW, /* a view of another tensor's bytes */

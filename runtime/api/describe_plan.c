@@ -117,8 +117,8 @@ static const char *name_of_value(const struct description *t, const struct rt_pl
     return e.out ? rt_arena_printf(t->arena, "%s:%d", name, e.out) : name;
 }
 
-/* Returns the step that uses constant number `operand` of a node's epilogue. A fusion names the
- * constants that it makes after the fused node, so their names do not identify the step. The
+/* Returns the step that uses constant number `operand` of a node's epilogue. The constants that a
+ * fusion makes take the name of the fused node, so their names do not identify the step. The
  * epilogue's operands follow the inputs that the op itself reads. */
 static const char *name_of_folded(const struct description *t, const char *fused, int operand)
 {

@@ -16,9 +16,9 @@ enum {
      * the caches. A batch that needs SPLIT_BYTES or more is split. */
     MICRO_BATCH_BYTES = 12 << 20,
     SPLIT_BYTES = 20 << 20,
-    /* The number of micro-batches is limited so that the bytes that all nodes read and write are at
-     * least this multiple of the bytes of constants that the additional micro-batches read
-     * again. */
+    /* Each additional micro-batch reads the constants again. The number of micro-batches is limited
+     * so that all nodes together read and write at least this many times as many bytes as these
+     * repeated reads. */
     LEAST_TIMES = 4,
 };
 
@@ -53,7 +53,8 @@ static bool has_rows(const struct rt_plan *p, const struct rt_specialisation *l,
     return true;
 }
 
-/* Counts the bytes that all steps read and write, without constants, and the bytes of constants. */
+/* Counts the bytes that all steps read and write, except those of constants, which are counted
+ * separately. */
 static void count_bytes(const struct rt_specialisation *l, double *all, double *constants)
 {
     *all = *constants = 0;

@@ -21,8 +21,8 @@ enum rt_effect {
     /* the outputs depend only on the inputs, so the node may be folded, merged, or dropped if
      * unused */
     RT_PURE,
-    /* the node reads a resource, so it may be dropped if unused, or merged if no write is in
-     * between */
+    /* the node reads a resource, so it may be dropped if unused, or merged with an equal node if no
+     * write comes between the two */
     RT_READS,
     /* the node changes a resource, so it always runs, in order, and signatures that contain it are
      * not batched */

@@ -311,7 +311,7 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
 {
     if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) + RESERVE_STEP)
         release_reserve(p, RESERVE_STEP);
-    /* Frees the largest size classes first, because few calls of free then release most of the
+    /* Frees the largest size classes first, because a few calls of free() then release most of the
      * bytes. */
     size_t n_freed = 0;
     for (int i = N_CLASSES - 1; i >= 0 && atomic_load(&p->idle) > keep_bytes; i--) {

@@ -8,8 +8,8 @@
 #include "runtime/base/thread.h"
 
 enum {
-    /* Time for which a thread spins before it sleeps, which is about twice the time that it takes
-     * to wake a thread. */
+    /* Time for which a thread spins before it sleeps, which is about twice the time needed to wake
+     * a thread. */
     LOOK_NS = 100000,
     LOOKS = 64, /* number of spins between two readings of the clock */
     /* bit of section.left that is set if the caller sleeps until all other bits are 0 */

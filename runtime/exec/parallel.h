@@ -27,8 +27,8 @@ struct rt_parallel;
 struct rt_parallel *rt_parallel_new(int cores, int width);
 void rt_parallel_free(struct rt_parallel *p); /* `p` may be NULL */
 
-/* Returns the maximum number of shards of one section that run at the same time, including that of
- * the calling thread. If `p` is NULL, returns 1. */
+/* Returns the maximum number of shards of one section that run at the same time, including the
+ * shard of the calling thread. If `p` is NULL, returns 1. */
 int rt_parallel_width(const struct rt_parallel *p);
 /* Returns an estimate of the number of shards of a section that would run at the same time if the
  * section started now. Returns 1 inside a shard. */

@@ -21,7 +21,8 @@
 #include "tensorflow/core/framework/function.pb-c.h"
 #include "tensorflow/core/framework/node_def.pb-c.h"
 
-enum { IM_MAX_ARGS = 1 << 16 }; /* maximum number of inputs, and likewise of outputs, of one node */
+/* maximum number of inputs of one node, and maximum number of outputs of one node */
+enum { IM_MAX_ARGS = 1 << 16 };
 
 struct im_function {
     const char *name;

@@ -374,8 +374,9 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
 
 /*
  * Splits a serialized MetaGraphDef into the GraphDef, which may be huge and is unpacked by import,
- * and the other fields, except the object graph, which only Python needs. If a message field occurs
- * several times, its occurrences are concatenated, which is how protobuf merges messages.
+ * and the other fields. The object graph is omitted, because only Python needs it. If a message
+ * field occurs several times, its occurrences are concatenated, which is how protobuf merges
+ * messages.
  */
 static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_span *graph,
                             struct rt_bytes *rest)

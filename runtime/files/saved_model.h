@@ -104,7 +104,8 @@ struct rt_model_options {
     bool allow_unsupported_signatures;
     /* whether to load all variables; set by servers that may run any node for SessionRun */
     bool load_all_variables;
-    /* whether to run once each signature that does not write, with unknown dimensions set to 1 */
+    /* whether to warm up each signature that does not write, by one run with unknown dimensions set
+     * to 1 */
     bool warm_up;
     void (*on_warm_up_failure)(void *arg, const char *signature, const struct rt_error *err);
     void *arg;

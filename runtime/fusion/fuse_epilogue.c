@@ -3,11 +3,11 @@
  * (rt_op.epilogue in op.h). Scaling, shifting, adding and activating an output while it is in the
  * cache saves writing and reading it again.
  *
- * Steps are fused only if no other node reads the values in between. Multiplications and additions
- * of constant vectors along the last axis, including batch normalisation, become one scale and one
- * shift, accumulated in double. One addition of another tensor may follow, and then an activation.
- * A residual may prove to be broadcast when the model runs. The kernels then compute what the
- * addition would have computed.
+ * Steps are fused only if no other node reads the values between them. Multiplications and
+ * additions of constant vectors along the last axis, including batch normalisation, become one
+ * scale and one shift, accumulated in double. One addition of another tensor may follow, and then
+ * an activation. A residual may prove to be broadcast when the model runs. In that case, the
+ * kernels compute what the addition would have computed.
  *
  * A Reshape between the steps that is known to keep rows together (its last dimensions are
  * constants, and their product is the length of a row) moves after the steps: frameworks write a
@@ -34,7 +34,7 @@ struct epilogue {
     /* node of a Reshape that moves after the epilogue (`rank` is then 0), or -1 if no Reshape
      * moves */
     int reshape;
-    int n_row; /* number of the Reshape's last dimensions that a row is split into */
+    int n_row; /* number of the Reshape's last dimensions into which a row is split */
     int64_t row[RT_MAX_RANK];
 };
 
@@ -165,8 +165,8 @@ static bool add_vectors(struct epilogue *t, const struct rt_tensor *mul,
 
 /* ---- batch normalisation by constants ---- */
 
-/* Returns whether node i normalises by constants along its last axis, and only its output 0 is
- * used. */
+/* Returns whether node i is a batch normalisation with constant parameters along the last axis, of
+ * which only output 0 is used. */
 static bool is_normalisation(const struct pass *p, int i, const struct epilogue *t)
 {
     const struct pl_graph *g = p->g;

@@ -253,8 +253,9 @@ static bool copy_condition(struct frame *f)
 
 /*
  * Returns whether e is the number of items. dynamic_rnn writes this number as `Minimum(n,
- * Maximum(1, n))`, where one n may be the length of the longest row. After the last step of the
- * longest row, no row takes a step, and unwritten elements are zero in either case.
+ * Maximum(1, n))`. In the Maximum, the length of the longest row may take the place of n. The
+ * result of the loop is the same, because no row takes a step after the last step of the longest
+ * row, and unwritten elements are zero.
  */
 static bool is_whole_length(const struct frame *f, struct pl_edge e)
 {

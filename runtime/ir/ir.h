@@ -45,7 +45,7 @@ struct pl_node {
 };
 
 /*
- * Services that the pipeline offers to passes which work on graphs of their own. passes/pipeline.c
+ * Services that the pipeline offers to passes that work on graphs of their own. passes/pipeline.c
  * registers them in each graph that it makes, and passes copy them to the graphs that they make.
  */
 struct pl_pipeline {

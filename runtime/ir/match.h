@@ -100,8 +100,8 @@ struct pl_readers {
 struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct rt_error *err);
 void pl_readers_free(struct pl_readers *r);
 
-/* Returns whether no node outside the array `node` reads an output of its n nodes, except outputs
- * of the first. */
+/* Returns whether nodes outside the array `node` read no outputs of its n nodes except those of the
+ * first node. */
 bool pl_is_closed(const struct pl_graph *g, const struct pl_uses *u, const int *node, int n);
 
 /* ---- clusters ---- */
@@ -118,8 +118,8 @@ struct pl_cluster {
 struct pl_cluster pl_cluster_from(const struct pl_graph *g, const struct pl_uses *uses, int root);
 /* Adds the node that makes e to the cluster, unless the cluster contains it already. */
 void pl_cluster_take(struct pl_cluster *c, struct pl_edge e);
-/* Returns whether no node outside the cluster reads an output of the cluster, except those of its
- * first node, so that the cluster may be replaced. */
+/* Returns whether nodes outside the cluster read only outputs of the cluster's first node, so that
+ * the cluster may be replaced. */
 bool pl_cluster_is_closed(const struct pl_cluster *c);
 
 #endif
