@@ -1,5 +1,6 @@
-/* Loads a SavedModel directory as a model that is ready to serve. The steps are read, import,
- * check, restore, init, plan, warm up and seal. */
+/* Loads a SavedModel directory as a model that is ready to serve. Reads the files, imports the
+ * graph, checks the ops, restores the variables, runs the init op, makes the plans, warms up the
+ * signatures, and seals the session. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -22,8 +22,8 @@ void rt_arena_free(struct rt_arena *a); /* `a` may be NULL */
 /* Frees all blocks but the first, so that the arena can serve the next request. */
 void rt_arena_reset(struct rt_arena *a);
 
-/* Returns n zeroed bytes, aligned to 16 bytes. Returns NULL at the cap or if out of memory; the
- * arena stays usable. */
+/* Returns n zeroed bytes, aligned to 16 bytes. Returns NULL if the cap is reached or memory runs
+ * out; the arena stays usable. */
 void *rt_arena_alloc(struct rt_arena *a, size_t n);
 /* Returns an array of n elements of `size` bytes, as rt_arena_alloc does. Also returns NULL if `n *
  * size` overflows. */

@@ -10,8 +10,8 @@
  * cgroup's CPU quota (rounded up), and at least 1. */
 int rt_machine_cores(void);
 /* Returns the number of bytes that can still be allocated, which is the smaller of MemAvailable and
- * the cgroup's limit minus the cgroup's usage without the page cache. Returns INT64_MAX if neither can
- * be read. */
+ * the cgroup's limit minus the cgroup's usage without the page cache. Returns INT64_MAX if neither
+ * can be read. */
 int64_t rt_machine_free_memory(void);
 /* Returns the resident set size of this process in bytes, or 0 if it cannot be read. */
 int64_t rt_machine_resident(void);

@@ -88,8 +88,8 @@ static bool has_plain_types(const struct work *w, const struct rt_plan_step *n)
     return !n->def->out_ref;
 }
 
-/* Returns whether the node only computes, in host memory, so that its kernel may be called
- * directly. */
+/* Returns whether the node only computes values from its inputs and runs in host memory, so that
+ * its kernel may be called directly. */
 static bool is_simple(const struct work *w, const struct rt_plan_step *n)
 {
     if (n->device || !n->prepared || !n->n_out || !has_plain_types(w, n))

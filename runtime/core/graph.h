@@ -113,8 +113,8 @@ enum rt_status rt_graph_tensor(const struct rt_graph *g, const char *text, struc
 
 /* ---- attributes, by their names in the schema ---- */
 /* The typed readers assert that the schema has the attribute, with the reader's type. Import has
- * checked the node against the schema, so only a bug of the caller can request a name that the
- * schema lacks. */
+ * checked the node against the schema, so requesting a name that the schema lacks is a bug in the
+ * caller. */
 /* Returns the attribute with the given name, or NULL if the schema lacks it. */
 const struct rt_attr *rt_attr(const struct rt_node *n, const char *name);
 int64_t rt_attr_int(const struct rt_node *n, const char *name);

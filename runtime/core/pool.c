@@ -48,7 +48,7 @@ struct rt_pool {
     atomic_size_t charged; /* number of bytes charged by rt_pool_charge, which are outside blocks */
     atomic_size_t idle;    /* number of bytes of idle blocks */
     atomic_size_t peak;    /* largest total size of the blocks in use during this run, in bytes */
-    atomic_size_t most;    /* largest memory peak of the RECENT previous runs, in bytes */
+    atomic_size_t most;    /* largest memory peak of the previous RECENT runs, in bytes */
     size_t recent[RECENT]; /* memory peaks of the last RECENT runs, in bytes, latest first */
     atomic_size_t keep;    /* upper bound on `idle` */
     atomic_size_t limit;

@@ -80,7 +80,7 @@ void rt_pool_free(void *p); /* `p` may be NULL */
 struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag);
 void rt_pool_set_limit(struct rt_pool *p, size_t limit_bytes, const char *flag);
 void rt_pool_raise_limit(struct rt_pool *p, size_t bytes);
-/* returns whether `bytes` more bytes are within the limit */
+/* returns whether allocating another `bytes` bytes would stay within the limit */
 bool rt_pool_has_capacity(const struct rt_pool *p, size_t bytes);
 size_t rt_pool_in_use(struct rt_pool *p);
 

@@ -54,12 +54,12 @@ enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o);
 /* Takes over input k if nothing else holds its bytes. Returns true if *out then holds the only
  * reference, so that the kernel may change the bytes. */
 bool rt_take(struct rt_run *r, int k, struct rt_tensor *out);
-/* Returns scratch memory whose size was not known in `prepare`. The memory is freed after `run`.
- * Returns NULL at a memory limit, with the reason in r->err. */
+/* Returns scratch memory whose size was not known in `prepare`. The memory is freed after `run`. If
+ * a memory limit is reached, returns NULL, with the reason in r->err. */
 void *rt_scratch(struct rt_run *r, size_t bytes);
 /* Returns zeroed memory, for a kernel that needs several allocations or keeps them after `run`;
- * rt_scratch supports neither. The memory counts in the run's pool until rt_pool_free. Returns NULL
- * at a memory limit, with the reason in r->err. */
+ * rt_scratch supports neither. The memory counts in the run's pool until rt_pool_free. If a memory
+ * limit is reached, returns NULL, with the reason in r->err. */
 void *rt_run_alloc(struct rt_run *r, size_t bytes);
 /* Loads a tensor as rt_tensor_load does, but fails when the run should end. */
 enum rt_status rt_run_load(struct rt_run *r, struct rt_tensor *t);

@@ -19,8 +19,8 @@ struct rt_pool;
 
 /*
  * A text holds the bytes of a string that does not fit into its element. It is immutable once
- * written. Copies of the element share the text, which is freed with the last of these elements. The
- * text counts against the limit of `pool`, or against none if `pool` is NULL.
+ * written. Copies of the element share the text, which is freed with the last of these elements.
+ * The text counts against the limit of `pool`, or against none if `pool` is NULL.
  */
 struct rt_text {
     atomic_size_t refs;

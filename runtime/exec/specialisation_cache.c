@@ -128,7 +128,7 @@ static struct rt_pending_compilation *pending_new(struct rt_context *c, const st
 
 static struct rt_specialisation *least_used(struct rt_session *s, const struct rt_segment *of);
 
-/* Returns whether `bytes` more bytes of specialisations fit within the limits. Each session is
+/* Returns whether another `bytes` bytes of specialisations are within the limits. Each session is
  * guaranteed a small share (LEAST_SESSION_BYTES). Called under spec_mu. */
 static bool has_bytes(const struct rt_session *s, size_t bytes)
 {

@@ -81,9 +81,9 @@ bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct 
 /* Returns whether e is the number of steps of the longest row, `Max(lengths, [0])`, where the
  * lengths mask the steps. */
 bool pl_is_longest(const struct pl_rnn_loop *l, struct pl_edge e);
-/* Returns false if lengths mask the steps but do not limit the number of steps. A limit implies
- * that the lengths have one axis. With more axes their maximum would not be a scalar, and the loop
- * would not end. */
+/* Returns false if lengths mask the steps but do not limit the number of steps. Lengths that limit
+ * this number have one axis. The maximum of lengths with more axes would not be a scalar, and the
+ * loop would not end. */
 bool pl_bounds_lengths(const struct pl_rnn_loop *l);
 static inline const struct pl_cell *pl_first_cell(const struct pl_rnn_loop *l)
 {

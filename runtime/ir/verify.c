@@ -29,7 +29,7 @@ static struct pl_edge edge_at(const struct pl_node *n, int k)
     return k < n->n_in ? n->in[k] : (struct pl_edge){n->ctrl[k - n->n_in], -1};
 }
 
-/* Checks an edge that `who` reads. `out` is -1 for control edges. */
+/* Checks edge number k of the reader that `who` names. e.out is -1 for control edges. */
 static enum rt_status check_edge(const struct walk *w, struct pl_edge e, const char *who, int k)
 {
     if (e.node < 0 || e.node >= w->g->n)
