@@ -51,8 +51,8 @@ int rt_utf8_length(const unsigned char *p);
 /* Replaces each byte from offset `from` on that is not part of a valid UTF-8 character by the
  * character U+FFFD. */
 void rt_bytes_make_utf8(struct rt_bytes *b, size_t from);
-/* Returns the contents of b, which the caller must free, and leaves b empty. Returns NULL if b was
- * empty or has failed. */
+/* Returns the contents of `b` and leaves `b` empty. The caller must free the contents. Returns NULL
+ * if `b` was empty or has failed. */
 char *rt_bytes_take(struct rt_bytes *b, size_t *n);
 
 #endif

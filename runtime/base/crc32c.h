@@ -10,7 +10,7 @@
  * checksum of the bytes before these n bytes, or 0 if there are none. */
 uint32_t rt_crc32c(uint32_t crc, const void *p, size_t n);
 
-/* Returns the masked form of a checksum, which files store. The masked form is rotated and offset,
+/* Returns the masked form in which files store a checksum. The masked form is rotated and offset,
  * so that a CRC of data that contains CRCs stays useful. */
 static inline uint32_t rt_crc32c_mask(uint32_t crc)
 {

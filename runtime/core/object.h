@@ -10,8 +10,8 @@
 
 #include <stdatomic.h>
 
-/* An element of a resource or variant tensor is NULL or a pointer to an rt_object, which holds a
- * reference. Each type of object is a struct whose first member is the rt_object. */
+/* An element of a resource or variant tensor is NULL, or a pointer that holds a reference to an
+ * rt_object. Each type of object is a struct whose first member is the rt_object. */
 struct rt_object;
 struct rt_object_type {
     /* name of the object type, such as "variable", "hash table" or "tensor list" */

@@ -102,8 +102,8 @@ void rt_budget_give(struct rt_budget *b, size_t n)
         atomic_fetch_sub(&b->used, n);
 }
 
-/* Returns the number of bytes that a block of this capacity occupies, which the pool counts. Small
- * blocks need extra bytes because block_new aligns them itself. */
+/* Returns the number of bytes that a block of this capacity occupies and that the pool counts for
+ * the block. Small blocks need extra bytes because block_new aligns them itself. */
 static size_t footprint(size_t capacity)
 {
     return HEADER + capacity + (capacity <= N_SMALL * ALIGN ? ALIGN - 1 : 0);

@@ -31,7 +31,7 @@ bool rt_budget_take(struct rt_budget *b, size_t n);
 void rt_budget_give(struct rt_budget *b, size_t n);
 
 /*
- * Makes a pool for the tensors of runs, which recycles freed blocks and counts blocks against a
+ * Makes a pool for the tensors of runs. The pool recycles freed blocks and counts blocks against a
  * limit. Blocks may be freed on any thread and return to their pool, which lives until the last
  * block has been returned.
  */

@@ -1,8 +1,8 @@
 /*
  * A context is the memory of one run of one plan. This header also declares the state that all
  * contexts of one request share. An idle context stays with its plan for the next run
- * (exec/context.c). Its scratch memory grows as runs need more (runtime/plan/scratch.c, which
- * benchmarks of kernels use without an executor).
+ * (exec/context.c). The scratch memory of a context grows as runs need more
+ * (runtime/plan/scratch.c, which benchmarks of kernels use without an executor).
  *
  * Owner: a run owns the contexts that it takes; the plan owns idle ones.
  * Threads: a context is used by one thread at a time. The plan's lock guards the list of idle

@@ -95,9 +95,9 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
 }
 
 /* Checks that the kernel has set output o, with the dtype that the node declares. The dtype may
- * differ for a tensor taken out of a stack, list or array. That tensor has the dtype with which it
- * was put in, which the graph need not specify, while readers rely on the declared dtype. A ref
- * output is a handle and is not checked. */
+ * differ for a tensor taken out of a stack, list or array. Such a tensor has the dtype that it had
+ * when it was put in. The graph need not specify that dtype, but readers rely on the declared
+ * dtype. A ref output is a handle and is not checked. */
 static enum rt_status check_output(const struct rt_plan_step *n, const struct rt_kernel *k, int o,
                                    const struct rt_tensor *out, struct rt_error *err)
 {

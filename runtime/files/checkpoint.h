@@ -79,8 +79,8 @@ enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, s
 /*
  * Writes a checkpoint of one shard, with the tensors' bytes in the given order and the keys sorted.
  * Makes missing directories. Each file appears under its name only when it is complete, and the
- * index appears last. `slices` is NULL, or has a text for each tensor, which is TensorFlow's slice
- * text if the tensor is a slice of a larger tensor, and empty otherwise.
+ * index appears last. `slices` is NULL, or has a text for each tensor. The text is TensorFlow's
+ * slice text if the tensor is a slice of a larger tensor, and empty otherwise.
  */
 enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const *names,
                                    const struct rt_tensor *tensors, const struct rt_span *slices,

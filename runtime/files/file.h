@@ -9,8 +9,8 @@
 #include "runtime/base/regular_file.h"
 
 /*
- * Reads a regular file (rt_open_regular). Sets *out to the file's bytes followed by a NUL, which
- * the caller must free. Returns RT_NOT_FOUND ("PATH; No such file or directory") if the file is
+ * Reads a regular file (rt_open_regular). Sets *out to the file's bytes, followed by a NUL; the
+ * caller must free *out. Returns RT_NOT_FOUND ("PATH; No such file or directory") if the file is
  * missing, and RT_RESOURCE_EXHAUSTED if it is larger than `limit`. Other errors have the text of
  * errno.
  */

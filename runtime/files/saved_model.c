@@ -17,7 +17,7 @@
 #include "tensorflow/core/protobuf/saved_model.pb-c.h"
 
 #define MAX_FILE ((size_t)1 << 31)
-/* Limit on the values of all SignatureDef.defaults of a file, which is 64 MiB plus 8 bytes for each
+/* The values of all SignatureDef.defaults of a file are limited to 64 MiB plus 8 bytes for each
  * byte of the file. A few bytes can repeat one value many times; for example, the defaults of a 3.9
  * KB file expanded to 5.3 GB. */
 enum { DEFAULTS_FREE_BYTES = 64 << 20, DEFAULTS_GROWTH = 8 };

@@ -243,7 +243,9 @@ static bool part_of(const struct pl_match *m, struct pl_edge sizes, int n, int o
             sum += v[i];
     }
     if (open >= 0 ? sum > cols : sum != cols)
-        return false; /* Invalid sizes of a SplitV are an error, which the unfused loop reports. */
+        /* Invalid sizes of a SplitV are an error. The loop is not fused, so it reports the error
+         * when it runs. */
+        return false;
     if (open >= 0)
         v[open] = cols - sum;
     *first = 0;

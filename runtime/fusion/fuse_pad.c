@@ -12,7 +12,8 @@
 
 #include <string.h>
 
-/* Reads the paddings before and after height and width from a constant of shape [4, 2]. */
+/* Reads the padding of height and width, before and after the image, from a constant of shape [4,
+ * 2]. */
 static bool read_paddings(const struct pl_graph *g, struct pl_edge e, int64_t pad[4])
 {
     if (!pl_is_constant(g, e))

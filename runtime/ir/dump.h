@@ -15,8 +15,8 @@
 #include "runtime/ir/ir.h"
 
 /* Appends a dump of the graph to `out`. Its first line names the pass that has just run and the
- * roots of the graph, which are the fetches, and the targets as "^2". A dump that exceeds the
- * buffer's capacity is truncated (rt_bytes.failed). */
+ * roots of the graph. The roots are the fetches and the targets; targets are written like "^2". A
+ * dump that exceeds the buffer's capacity is truncated (rt_bytes.failed). */
 void pl_dump(const struct pl_graph *g, const char *pass, struct rt_bytes *out);
 
 #endif

@@ -60,7 +60,7 @@ struct pl_pipeline {
 struct pl_graph {
     struct rt_session *session;
     const struct pl_pipeline *pipeline;
-    struct rt_arena *arena; /* arena of the nodes, which the plan takes over */
+    struct rt_arena *arena; /* arena of the nodes; the plan takes it over */
     struct pl_node *node;
     int n, capacity;
     int n_feeds, n_fetches;
