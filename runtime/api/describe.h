@@ -3,7 +3,7 @@
  * were fused into a node, how many operations it does, which kernel runs it and why, and where its
  * outputs are stored.
  *
- * Owner: some parts of a description are in the given arena, others belong to the plan, so a
+ * Owner: some parts of a description are in the given arena and others belong to the plan, so a
  * description is valid while both live.
  * Threads: any, also during runs; an arena is used by one thread.
  */

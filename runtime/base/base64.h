@@ -9,9 +9,9 @@
 /* Appends the encoding of n bytes in the standard alphabet, with padding. */
 void rt_base64_write(struct rt_bytes *out, const void *p, size_t n);
 
-/* Decodes base64 text in the standard alphabet or in that for URLs. Padding is optional; white
- * space is skipped. Sets *n to the number of decoded bytes, at most text.n. If `dst` is NULL, only
- * *n is computed. Returns false if the text is not base64. */
+/* Decodes base64 text in the standard alphabet or in the alphabet for URLs. Padding is optional;
+ * white space is skipped. Sets *n to the number of decoded bytes, at most text.n. If `dst` is NULL,
+ * only *n is computed. Returns false if the text is not base64. */
 bool rt_base64_read(char *dst, size_t *n, struct rt_span text);
 
 #endif

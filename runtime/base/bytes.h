@@ -20,9 +20,9 @@ struct rt_bytes {
     size_t n, capacity, limit;
     bool failed;
     bool no_memory; /* whether the failure was caused by a lack of memory, not by the limit */
-    /* Called before the buffer grows from `capacity` to `wanted` bytes. If it returns false, the
-     * buffer fails as if out of memory. The function may be called again with a smaller number. May
-     * be NULL. */
+    /* This function is called before the buffer grows from `capacity` to `wanted` bytes. If it
+     * returns false, the buffer fails as if out of memory. It may be called again with a smaller
+     * number. May be NULL. */
     bool (*may_grow)(void *arg, size_t capacity, size_t wanted);
     void *grow_arg;
 };

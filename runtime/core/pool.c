@@ -1,8 +1,8 @@
 /*
  * Heap buffers and the pools that recycle them. A block is one allocation that holds the buffer's
- * header and its data. Freed blocks, even large ones, wait in lists by size class, because the cost
- * of memory is not malloc but the page faults of fresh pages. Size classes are a quarter of a power
- * of two apart, so at most a fifth of a block is unused, and its pages are never touched.
+ * header and its data. Freed blocks, even large ones, are kept in lists by size class, because
+ * memory is costly due to page faults of fresh pages, not to malloc. Size classes are a quarter of
+ * a power of two apart, so at most a fifth of a block is unused, and its pages are never touched.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -525,7 +525,7 @@ static void trim_to_limit(struct rt_pool *p)
 }
 
 /* Zeroes the buffer's elements in steps and increases b->size after each step. If the check fails,
- * the buffer can therefore be freed, because its size covers zeroed elements only. */
+ * the buffer can still be freed, because b->size covers only zeroed elements. */
 static enum rt_status zero_elements(struct rt_buffer *b, size_t bytes, const struct rt_check *check,
                                     struct rt_error *err)
 {

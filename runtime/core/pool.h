@@ -66,9 +66,9 @@ void rt_pool_discharge(struct rt_pool *p, size_t bytes);
 enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, size_t credit, const char *what,
                             struct rt_error *err);
 void rt_pool_release(struct rt_pool *p, size_t bytes);
-/* Allocates n zeroed bytes outside tensors, which the pool counts until rt_pool_free. Any thread
- * may free them. Returns NULL on failure; err then names `what` (which includes an article), the
- * sizes and the flag that sets the limit. */
+/* Allocates n zeroed bytes outside tensors. The pool counts these bytes until rt_pool_free. Any
+ * thread may free them. Returns NULL on failure; err then names `what` (which includes an article),
+ * the sizes and the flag that sets the limit. */
 void *rt_pool_alloc(struct rt_pool *p, size_t n, const char *what, struct rt_error *err);
 void rt_pool_free(void *p); /* `p` may be NULL */
 /*

@@ -4,7 +4,7 @@
  *
  *     y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + offset
  *
- * The mean and the variance are taken along one axis or, with `joins`, over that axis and all later
+ * The mean and the variance are taken over one axis or, with `joins`, over that axis and all later
  * axes together. The scale and the offset are vectors along the last axis. With `no_mean` the mean
  * is taken to be 0, which gives RMS normalisation.
  */

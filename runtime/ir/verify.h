@@ -2,7 +2,7 @@
  * The verifier checks the invariants of a compiler graph that every pass relies on. It checks these
  * rules for the nodes that fetches, targets and control edges reach:
  *
- *   - an edge names a node of the graph and one of its outputs, and no removed node;
+ *   - an edge names an output of a node that is in the graph and has not been removed;
  *   - a value has the type that its reader declares, or is the handle of a variable whose value
  *     the reader accepts;
  *   - every cycle contains a NextIteration;
