@@ -38,7 +38,7 @@ enum rt_status kn_infer_scalars(struct rt_infer *x);
 int64_t kn_int_at(const struct rt_tensor *t, int64_t i);
 /*
  * Reads the value of an input that must be a single number. Returns false if the tensor holds more
- * or fewer numbers, and the caller reports the error with TensorFlow's text. kn_scalar accepts
+ * or fewer numbers; the caller then reports the error with TensorFlow's text. kn_scalar accepts
  * scalars only. kn_single accepts one element in any shape, for ops whose TensorFlow kernels do so
  * (established by running them: tests/conformance/acceptance.py). Both read integers and bool;
  * kn_scalar_float reads a floating-point scalar.

@@ -139,7 +139,7 @@ static enum rt_status concat_run(struct rt_run *r)
 
 /* Marks the op as row-wise along any axis but the concatenation axis, if all inputs that depend on
  * the batch have their rows along that axis. An input that does not depend on the batch has no axis
- * of the batch's length, so shape inference refuses it. */
+ * of the batch's length, so shape inference refuses to concatenate it with the others. */
 static void concat_rows(struct rt_rows *r)
 {
     const int ai = axis_is_first(r->node) ? 0 : r->n_in - 1;

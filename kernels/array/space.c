@@ -211,7 +211,7 @@ static enum rt_status depth_infer(struct rt_infer *x)
                            (long long)in->dim[2], (long long)in->dim[1], (long long)b);
         o.dim[1] /= b;
         o.dim[2] /= b;
-        fits = rt_mul(in->dim[3], b * b, &o.dim[3]); /* depth_check has limited b */
+        fits = rt_mul(in->dim[3], b * b, &o.dim[3]); /* depth_check has limited the size of b */
     } else {
         if (in->dim[3] % (b * b) != 0)
             return rt_fail(x->err, RT_INVALID_ARGUMENT,

@@ -283,8 +283,8 @@ const struct kn_entry kn_broadcast_args = {
     .kernels = KN_CPU("BroadcastArgs", "broadcast_args", 0, NULL, args_run),
 };
 
-/* Finds the axes over which the gradient of each argument is summed. An axis where both shapes have
- * length 1 is listed for both, unless the shapes are equal. */
+/* Finds the axes over which the gradient of each argument is summed. An axis along which both
+ * shapes have length 1 is listed for both arguments, unless the shapes are equal. */
 static enum rt_status gradient_run(struct rt_run *r)
 {
     int64_t axis[2][RT_MAX_RANK], n[2] = {0, 0};

@@ -41,7 +41,7 @@ bool kn_conv_split_sharded(const struct kn_conv_shape *g, bool after, int width,
                            struct kn_conv_split *split);
 
 /* Returns the cost of the largest execution, in multiplications at the speed of full vectors. Each
- * element that it reads or writes costs as much as 32 of them. */
+ * element that the execution reads or writes costs as much as 32 multiplications. */
 double kn_conv_split_cost(const struct kn_conv_shape *g, const struct kn_conv_split *split);
 /*
  * Returns whether every execution of the split for one core takes at most half a second. The

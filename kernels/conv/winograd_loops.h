@@ -40,8 +40,8 @@ INLINE void LOOPS(out2)(const VEC *p, VEC *y)
 
 /* ---- tiles ---- */
 
-/* Transforms the a x a inputs of one tile, which have `row` floats between rows and ci floats
- * between pixels. `v` receives one vector of ci channels for each of the a * a positions of the
+/* Transforms the a x a inputs of one tile, whose rows are `row` floats apart and whose pixels are
+ * ci floats apart. `v` receives one vector of ci channels for each of the a * a positions of the
  * transform domain, `step` floats apart. */
 INLINE void LOOPS(tile_in)(const float *src, int64_t row, int64_t ci, float *v, int64_t step,
                            const int a)
@@ -71,7 +71,7 @@ INLINE void LOOPS(tile_in)(const float *src, int64_t row, int64_t ci, float *v, 
 }
 
 /* Transforms the values at one tile's positions in the transform domain, `step` floats apart, back
- * to outputs y [m, m, co] with `row` floats between rows. */
+ * to outputs y [m, m, co], whose rows are `row` floats apart. */
 INLINE void LOOPS(tile_out)(const float *p, int64_t step, int64_t co, float *y, int64_t row,
                             const int m)
 {

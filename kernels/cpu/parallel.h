@@ -63,9 +63,9 @@ static inline int64_t kn_even_size(int64_t n, int64_t most, int64_t width)
 }
 
 /*
- * Computes rows [from, to). `r` is a copy of the run that belongs to the shard, with its own err
- * and its own count of work between deadline checks. Functions that act on the complete run
- * (rt_out*, rt_take, rt_scratch) must not be called with the copy.
+ * Computes rows [from, to). `r` is the shard's own copy of the run, with its own err and its own
+ * count of work between deadline checks. Functions that act on the complete run (rt_out*, rt_take,
+ * rt_scratch) must not be called with the copy.
  */
 typedef enum rt_status kn_rows_fn(struct rt_run *r, void *arg, int64_t from, int64_t to);
 

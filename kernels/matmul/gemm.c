@@ -14,10 +14,10 @@
 #if defined(__x86_64__)
 /*
  * OpenBLAS chooses its loops in a constructor, from a list of processors. On a processor that is
- * newer than the list, it falls back to loops that are twenty years old (with 128-bit vectors on
- * family 6, model 207, by OpenBLAS 0.3.21). choose_core runs before OpenBLAS's constructor and
- * chooses according to the processor's instruction sets. OPENBLAS_CORETYPE in the environment
- * overrides the choice.
+ * newer than the list, it falls back to loops that are twenty years old. (OpenBLAS 0.3.21, for
+ * example, uses 128-bit vectors on family 6, model 207.) choose_core runs before OpenBLAS's
+ * constructor and chooses according to the processor's instruction sets. OPENBLAS_CORETYPE in the
+ * environment overrides the choice.
  */
 __attribute__((constructor(101))) static void choose_core(void)
 {

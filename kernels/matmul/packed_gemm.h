@@ -41,8 +41,8 @@ struct kn_packed_gemm {
  * address space. */
 bool kn_packed_gemm_init(struct kn_packed_gemm *p);
 size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p);
-/* Packs b [k, n] or, if `transposed`, [n, k], with ldb floats between rows. `scale` has n floats,
- * by which the columns are multiplied, or is NULL. dst must be 64-byte aligned. */
+/* Packs b [k, n] or, if `transposed`, [n, k], whose rows are ldb floats apart. `scale` has n
+ * floats, by which the columns are multiplied, or is NULL. dst must be 64-byte aligned. */
 void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t ldb,
                          bool transposed, const float *scale, float *dst);
 
@@ -77,10 +77,10 @@ struct kn_gemm_post_ops {
 };
 
 /*
- * A part of a GEMM, which consists of panels [from, to) of the columns and terms [k_from, k_to) of
- * the sums. A caller that has only some columns of `a` at a time runs the ranges of terms in order.
- * The range with k_from 0 starts the sums, later ranges add to c, and the range with k_to == k
- * finishes the sums.
+ * A part of a GEMM. The part consists of panels [from, to) of the columns and terms [k_from, k_to)
+ * of the sums. A caller that has only some columns of `a` at a time runs the ranges of terms in
+ * order. The range with k_from 0 starts the sums, later ranges add to c, and the range with k_to ==
+ * k finishes the sums.
  */
 struct kn_packed_gemm_args {
     const float *packed;

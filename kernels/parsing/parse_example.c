@@ -206,9 +206,9 @@ static enum rt_status parse_example_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise in dense features of fixed shape, where row i depends on example i only.
- * The other outputs are indices, row splits, or values padded to a width that depends on the
- * complete batch. */
+/* Marks the op as row-wise in the outputs for dense features of fixed shape, where row i depends on
+ * example i only. The other outputs are indices, row splits, or values padded to a width that
+ * depends on the complete batch. */
 static void rows(struct rt_rows *r)
 {
     const struct kn_parse_layout l = layout_of(r->node);

@@ -75,8 +75,8 @@ bool kn_parse_key(const struct rt_tensor *t, int i, struct rt_span *out);
 /*
  * Fast path for one example of a batch in the encoding that protobuf writers normally use, without
  * errors and without repeated names. It reads in one pass the data that kn_parse_batch's general
- * path reads in two. Returns false if the example has another encoding, and undoes everything that
- * it recorded of the example. s->memory must be zeroed before the first example.
+ * path reads in two. Returns false if the example has another encoding, and removes everything that
+ * it recorded about the example. s->memory must be zeroed before the first example.
  */
 bool kn_parse_quick(struct kn_parse *s, struct rt_span example);
 /* Writes to dst the elements of a part whose is_short is true. Returns false if memory runs out. */

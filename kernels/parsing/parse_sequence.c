@@ -628,8 +628,9 @@ static enum rt_status parse_sequence_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise in dense context features and in the lengths of feature lists, where row
- * i depends on example i only. Feature lists are padded to the longest one of the batch. */
+/* Marks the op as row-wise in the outputs for dense context features and in the lengths of feature
+ * lists, where row i depends on example i only. Feature lists are padded to the longest one of the
+ * batch. */
 static void rows(struct rt_rows *r)
 {
     const int dense = kn_output_named(r->node, "context_", "dense_values");

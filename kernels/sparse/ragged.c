@@ -11,8 +11,8 @@
 /*
  * Row partitions may have any rank, because their elements are read in order, as in TensorFlow. The
  * exceptions are the outermost row splits, whose first dimension TensorFlow uses as the number of
- * rows. If that dimension does not hold all elements, TensorFlow reads beyond the end of their
- * memory; Slipway refuses such splits.
+ * rows. If that dimension differs from the number of elements, TensorFlow may read beyond the end
+ * of the splits; Slipway refuses such splits.
  */
 static enum rt_status check_outermost(struct rt_run *r, const struct rt_tensor *t)
 {

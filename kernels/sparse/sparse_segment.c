@@ -4,7 +4,8 @@
  * segments.
  *
  * "_EmbedBag" (runtime/fusion/embedding.h) does this for rows of a table. Its error messages are
- * those of the fused nodes, which looked up each distinct row once.
+ * those of the nodes that it replaces. These nodes looked up each distinct row once, so they report
+ * an index by its position among the distinct indices.
  */
 #include "kernels/array/array.h"
 #include "kernels/array/gather_rows.h"

@@ -1,13 +1,13 @@
 /*
  * Constant evaluation, which computes values that follow from constants, or from shapes alone.
  *
- * A fold is one run of one kernel. The work that a model can request by folds is bounded, because a
- * few hundred bytes of a model can request any amount of work (a convolution of two outputs of
- * Fill). Each fold has a time limit, the total over all folds of a session has another, and a node
- * whose fold exceeds either is computed in each run instead, because runs have deadlines. Times are
- * processor times of the thread, and a fold does not change its thread, so the same nodes are
- * folded on a busy machine. The first FREE_NS of a fold are not counted, so that the small folds of
- * a session that serves for months never use up the session's time.
+ * A fold is one run of one kernel. The work that a model can request through folds is bounded,
+ * because a few hundred bytes of a model can request any amount of work (a convolution of two
+ * outputs of Fill). Each fold has a time limit, the total over all folds of a session has another,
+ * and a node whose fold exceeds either is computed in each run instead, because runs have
+ * deadlines. Times are processor times of the thread, and a fold stays on its thread, so the same
+ * nodes are folded on a busy machine. The first FREE_NS of a fold are not counted, so that the
+ * small folds of a session that serves for months never use up the session's time.
  */
 #include "runtime/passes/constant_evaluation.h"
 

@@ -3,8 +3,8 @@
  * plan is specialised. Each evaluation has a time limit, and the total over all evaluations of a
  * session has another (constant_evaluation.c).
  *
- * Owner: results belong to the caller. Threads: any; a fold does not change its thread. Errors: a
- * failure does not make the model invalid; the node is evaluated in each run instead.
+ * Owner: results belong to the caller. Threads: any; a fold stays on its thread. Errors: a failure
+ * does not make the model invalid; the node is evaluated in each run instead.
  */
 #ifndef RT_CONSTANT_EVALUATION_H
 #define RT_CONSTANT_EVALUATION_H

@@ -22,8 +22,8 @@ enum { UNKNOWN = -1 };
 struct work {
     struct pl_graph *g;
     int n; /* number of nodes before the pass */
-    /* For each node, the live output of a Switch whose predicate is constant, or UNKNOWN for other
-     * nodes. */
+    /* If node i is a Switch with a constant predicate, taken[i] is the output that is live.
+     * Otherwise taken[i] is UNKNOWN. */
     int8_t *taken;
     bool *dead; /* for each node, whether all its outputs are dead */
     bool *busy; /* for each node, whether the node or one of its ancestors has an effect */
@@ -177,7 +177,8 @@ static bool is_waited_for(const struct work *w, int i)
 }
 
 /* Returns whether node i, which makes handles, has no control edges. If so, its handle is replaced
- * by the handle's origin instead of an identity, because an identity would read the variable. */
+ * by the handle's origin rather than by an identity, because an identity would read the
+ * variable. */
 static bool is_plain_ref(const struct work *w, int i)
 {
     const struct pl_node *n = &w->g->node[i];

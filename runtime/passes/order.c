@@ -65,9 +65,9 @@ static enum rt_status walk_from(struct walk *w, int root, bool follows_back, str
     return RT_OK;
 }
 
-/* Appends the nodes that only a data or control back edge reaches, which are NextIteration nodes
- * and their ancestors. After that, the order contains every node that a node in the plan waits
- * for. */
+/* Appends the nodes that other nodes wait for only through back edges (data or control edges). They
+ * are NextIteration nodes and their ancestors. After the call, the order contains every node that a
+ * node in the plan waits for. */
 static enum rt_status walk_back_edges(struct walk *w, struct rt_error *err)
 {
     for (bool again = true; again;) {

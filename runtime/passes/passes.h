@@ -54,7 +54,7 @@ enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
 
 /* ---- from a graph to a plan ---- */
 
-/* Sets `order`, which has capacity for all nodes, to the indexes of nodes in topological order.
+/* Sets `order`, which has capacity for all nodes, to the indexes of the nodes in topological order.
  * Returns RT_INVALID_ARGUMENT if there is a cycle without a NextIteration. Cycles with a
  * NextIteration are accepted, because the token executor runs them. */
 enum rt_status pl_order(const struct pl_graph *g, int *order, int *n_order, struct rt_error *err);

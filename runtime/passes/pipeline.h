@@ -2,9 +2,9 @@
  * The pipeline consists of the table of all passes that make a plan, and of the functions that run
  * them.
  *
- * Owner: the caller frees a plan with rt_plan_free. Threads: any; a build does not change its
- * thread and holds no lock. Errors: the reason why no plan can be made, with the node's name; after
- * an error there is nothing to free.
+ * Owner: the caller frees a plan with rt_plan_free. Threads: any; a build stays on its thread and
+ * holds no lock. Errors: the reason why no plan can be made, with the node's name; after an error
+ * there is nothing to free.
  */
 #ifndef RT_PIPELINE_H
 #define RT_PIPELINE_H

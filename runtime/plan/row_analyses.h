@@ -1,15 +1,15 @@
 /*
- * The results of a plan's row-wise analyses, by the lengths of the dimensions of its feeds that the
- * signature leaves unknown, except dimension 0. A plan may compute any value from a length, so a
- * result is valid only for the lengths that were analysed; a run of merged rows therefore looks up
- * its own lengths. The last RT_ROW_ANALYSES results are kept. A client that always sends new
- * lengths makes every merged run analyse the plan again, which takes less time than preparing
- * kernels for the new lengths.
+ * The results of a plan's row-wise analyses. The key of a result consists of the lengths of those
+ * feed dimensions that the signature leaves unknown, except dimension 0. A plan may compute any
+ * value from a length, so a result is valid only for the lengths that were analysed; a run of
+ * merged rows therefore looks up its own lengths. The last RT_ROW_ANALYSES results are kept. A
+ * client that always sends new lengths makes every merged run analyse the plan again, which takes
+ * less time than preparing kernels for the new lengths.
  *
  * `shapes` are the shapes in the signature, one per feed, with -1 for unknown dimensions, including
  * dimension 0. `feeds` may be NULL if only dimension 0 is unknown.
  *
- * Threads: none of these calls lock.
+ * Threads: none of these functions acquires a lock.
  */
 #ifndef RT_ROW_ANALYSES_H
 #define RT_ROW_ANALYSES_H

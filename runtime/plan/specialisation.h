@@ -151,8 +151,8 @@ bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context 
 
 /* rt_plan.compiled records only numbers of rows below this number */
 enum { RT_COMPILED_ROWS = 1024 };
-/* Implements rt_callable_request_compilation for a plan, by a request for a specialisation of its
- * first segment. */
+/* Implements rt_callable_request_compilation for a plan by requesting a specialisation of its first
+ * segment. */
 void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes);
 /* Frees the segments of a plan and retires their specialisations. */
 void rt_segments_free(struct rt_plan *p);

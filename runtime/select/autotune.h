@@ -36,9 +36,9 @@ void rt_autotune_free(struct rt_autotune *a); /* does nothing if `a` is NULL */
 enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, struct rt_error *err);
 /*
  * Checks that the file `path` can be written now. Returns RT_OK if `path` is NULL or empty. Returns
- * RT_INVALID_ARGUMENT if a file exists that is neither empty nor an autotune cache of any version,
- * RT_FAILED_PRECONDITION if it is not a regular file, and other errors if it cannot be written or
- * read. After any error rt_autotune_save does not write.
+ * RT_INVALID_ARGUMENT if the file exists and is neither empty nor an autotune cache of any version,
+ * RT_FAILED_PRECONDITION if `path` is not a regular file, and other errors if the file cannot be
+ * written or read. After any error rt_autotune_save does not write.
  */
 enum rt_status rt_autotune_check_file(const char *path, struct rt_error *err);
 
@@ -63,8 +63,9 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err);
  * number of invalid lines, or to -1 if the text is not an autotune file of this version. */
 int rt_autotune_read(struct rt_autotune *a, struct rt_span text, int *bad);
 
-/* Statistics of a session: the numbers of nodes whose kernels were timed, whose kernels were found
- * in the cache, and for which no time was left, and the time spent on timing. */
+/* Statistics of a session: the number of nodes whose kernels were timed, the number of nodes whose
+ * kernels were found in the cache, the number of nodes for which no time was left, and the time
+ * spent on timing. */
 struct rt_session;
 struct rt_autotune_stats {
     int timed, remembered, untimed;

@@ -16,8 +16,8 @@ struct rt_pack;
  * Benchmarks the kernels of a node and returns the index of the best, or -1 if the node cannot be
  * benchmarked. The first kernel is the one that the rule chose. The time used is subtracted from
  * *left_ns. `ns` is set to the time of each kernel for the given batch, or -1 for a kernel that did
- * not run. *packs holds the generated constants, which later benchmarks reuse. *packs is NULL at
- * first.
+ * not run. *packs holds the generated constants, which later benchmarks reuse. *packs is NULL
+ * before the first benchmark.
  */
 int pl_benchmark(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
                  struct rt_pack **packs, int64_t *left_ns, int64_t *ns);

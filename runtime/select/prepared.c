@@ -1,9 +1,10 @@
 /*
  * A prepared kernel is the chosen kernel of a node with its state, for given shapes of the inputs
- * (and given values of inputs that determine output shapes). Both tiers use this code to make them.
- * For tier 0 a node caches a bounded number of them; beyond this bound a prepared kernel is made
- * for one run and freed. Readers traverse the list without a lock, because entries are only added,
- * at the front, and live as long as the plan.
+ * (and given values of inputs that determine output shapes). Both tiers use this code to make
+ * prepared kernels. For tier 0, a node caches a bounded number of prepared kernels. Beyond this
+ * bound, a prepared kernel is made for one run and freed. Readers traverse the list of cached
+ * kernels without a lock, because entries are only added, at the front, and live as long as the
+ * plan.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -68,7 +68,7 @@ void rt_idle_cache_free(struct rt_idle_cache *k); /* does nothing if `k` is NULL
 void rt_idle_cache_add_owner(struct rt_idle_cache *k, struct rt_cache_owner *who);
 /* Removes `who` from the list of owners. The owner releases its items itself. */
 void rt_idle_cache_remove_owner(struct rt_idle_cache *k, struct rt_cache_owner *who);
-/* Reserves `bytes` for an item of owner `who` that a run returns, and evicts other owners' items if
+/* Reserves `bytes` for an item that a run returns to owner `who`, and evicts other owners' items if
  * necessary. Before the call, *reserved is the number of bytes that the item still has reserved,
  * and the call changes it to `bytes`. Returns false and sets *reserved to 0 if the bound does not
  * admit the bytes. The caller must hold no lock. */

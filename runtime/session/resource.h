@@ -5,9 +5,9 @@
  *
  * Threads: any. Owner: resources are reference-counted (rt_object_ref). The session holds one
  * reference, and every handle holds one. Locks: each variable has a lock, which is never held
- * between two calls. Lazy values are loaded and `change` runs under the lock, so neither may call a
- * function of a variable. on_write is called without the lock, and is set before a second thread
- * can reach the variable.
+ * between two calls. The lock is held while a lazy value is loaded and while `change` runs, so
+ * neither the loader nor `change` may call a function of a variable. on_write is called without the
+ * lock, and is set before a second thread can reach the variable.
  */
 #ifndef RT_RESOURCE_H
 #define RT_RESOURCE_H

@@ -38,8 +38,8 @@ struct rt_session_options {
     size_t run_memory_limit;
     /* number of bytes that runs may leave in variables and tables, or 0 for no limit */
     size_t state_memory_limit;
-    /* Bound on the total memory of all runs of all sessions that share the budget, or NULL for no
-     * bound. */
+    /* The memory budget, which bounds the total memory of all runs of all sessions that share it,
+     * or NULL for no bound. */
     struct rt_budget *budget;
     /* The bound on idle memory (runtime/session/idle_cache.h). It must outlive the session. If
      * NULL, the session has a bound of its own. */
@@ -94,8 +94,8 @@ struct rt_call_spec {
     /* True for restore and init ops. Variables that this callable writes do not become mutable, so
      * they may still be constants of plans. */
     bool is_load;
-    /* Whether a client named the tensors and nodes. If false, they are those of signatures. The two
-     * cases differ only in the limits for dynamic callables (saved_model.h). */
+    /* Whether a client, rather than a signature, named the tensors and nodes. The two cases differ
+     * only in the limits for dynamic callables (saved_model.h). */
     bool is_client_named;
 };
 enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spec *spec,
@@ -127,8 +127,8 @@ enum rt_status rt_run_options_check(const struct rt_run_options *options, struct
 /*
  * Runs the callable's plan. `feeds` has one tensor per feed, in the order of the spec, and is
  * borrowed for the call. A feed whose dtype is not the placeholder's is refused. `fetches` is
- * filled in the order of the spec and cleared by the caller. On failure, all its tensors are zero.
- * Errors carry TensorFlow's messages.
+ * filled in the order of the spec, and the caller clears its tensors. On failure, all tensors of
+ * `fetches` are zero. Errors carry TensorFlow's messages.
  */
 enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
                                struct rt_tensor *fetches, const struct rt_run_options *options,

@@ -71,7 +71,7 @@ struct rt_session {
     /* Links of the compiler's queue; guarded by the compiler's mu. */
     struct rt_session *next_pending;
     bool is_enqueued;
-    /* Number of retired specialisations so far. When this number has changed, a context drops its
+    /* Number of specialisations retired so far. When this number has changed, a context drops its
      * execution instances of retired specialisations. */
     atomic_int retirements;
 };

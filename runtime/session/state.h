@@ -7,8 +7,8 @@
  *
  * While a session is loaded, its state has the limit that the session was made with. rt_state_serve
  * sets the limit to the bytes in use at that time plus an allowance. Weights may occupy the bytes
- * of rt_state_admit_weights plus the session's limit. This holds for the life of the session,
- * because a lazy weight may be read at any time.
+ * that rt_state_admit_weights admitted, plus the session's limit. This holds for the life of the
+ * session, because a lazy weight may be read at any time.
  *
  * Threads: any, except for rt_state_serve. A state belongs to its session; a resource that may
  * outlive the session holds a reference to the state's pool.
@@ -41,8 +41,8 @@ void rt_state_serve(struct rt_state *s, size_t more);
  * The functions below charge nothing if the state, or the pool, is NULL. `old` (may be NULL) is the
  * value that the caller frees as soon as the call has succeeded. The limit may therefore be
  * exceeded by the bytes that only `old` references. On RT_RESOURCE_EXHAUSTED, err names the flag
- * and the sizes; memory that had moved into the state before the failure is charged to it until it
- * is freed.
+ * that sets the limit, and the sizes; memory that had moved into the state before the failure is
+ * charged to it until it is freed.
  */
 
 /* Sets *out to a reference to `t`, whose memory moves into the state. Sets *out to a copy instead
@@ -53,7 +53,7 @@ enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
                              const struct rt_tensor *t, const struct rt_tensor *old,
                              struct rt_error *err);
 /* Moves the contents of n strings into the state's pool. `old` are the n strings that they replace.
- * `credit` is a number of further bytes by which the limit may be exceeded, because the caller
+ * `credit` is a number of additional bytes by which the limit may be exceeded, because the caller
  * frees them later. */
 enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *str, int64_t n,
                                      const struct rt_str *old, size_t credit, struct rt_error *err);
