@@ -18,8 +18,8 @@ enum {
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
     /* WEIGHTS_CACHED is the maximum number of weights, in floats, that stay in a core's own cache
-     * next to the im2col copies. If the weights stay in the cache, a block has at most OUTPUTS
-     * outputs, because its outputs are far apart when they are first written. */
+     * together with the im2col copies. If the weights stay in the cache, a block has at most
+     * OUTPUTS outputs, because its outputs are far apart when they are first written. */
     WEIGHTS_CACHED = 1 << 18,
     OUTPUTS = 1 << 15,
     /* number of multiplications that take as long as reading or writing one element */

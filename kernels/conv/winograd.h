@@ -9,7 +9,7 @@
  * the batch size or the block.
  *
  * With usual weights, the rounding error is about 1e-6 of the output's largest magnitude for m = 2,
- * and 1e-5 for m = 4. An infinity or NaN of the input reaches every output of its tiles, not only
+ * and 1e-5 for m = 4. An infinity or NaN of the input affects every output of its tiles, not only
  * the outputs whose windows contain it.
  *
  * Source: S. Winograd, Arithmetic Complexity of Computations (1980); A. Lavin, S. Gray, Fast

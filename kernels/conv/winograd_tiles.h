@@ -78,9 +78,9 @@ struct kn_winograd_post_ops {
 /*
  * Measures the error of Winograd sums against direct sums for a filter. kn_winograd_check_begin
  * allocates x, y and scratch, and fills x with a test image. The caller computes the outputs of x
- * into y by tiles and calls kn_winograd_check_end, which compares some of them with direct sums and
- * frees the memory. After kn_winograd_check_begin has succeeded, kn_winograd_check_end must be
- * called.
+ * into y by tiles and calls kn_winograd_check_end, which compares some of these outputs with direct
+ * sums and frees the memory. After kn_winograd_check_begin has succeeded, kn_winograd_check_end
+ * must be called.
  */
 struct kn_winograd_check {
     /* A struct kn_winograd_tiles for a single tile, which kn_winograd_tiles_init has set. It must

@@ -20,9 +20,10 @@ static _Thread_local dnnl_stream_t stream;
 static _Thread_local unsigned place;
 
 /*
- * Sets of arguments for executions. Creating the library's objects takes longer than a small matrix
- * multiplication, so an execution reuses an idle set. It changes the set's data pointers, and makes
- * the set idle again afterwards. A set is freed if all IDLE_SETS slots are occupied.
+ * Argument sets for executions. Creating the library's objects takes longer than a small matrix
+ * multiplication, so an execution reuses an idle set. The execution changes the set's data
+ * pointers, and makes the set idle again afterwards. A set is freed if all IDLE_SETS slots are
+ * occupied.
  */
 enum { IDLE_SETS = 16 };
 struct set {
@@ -50,9 +51,9 @@ static struct rt_mutex objects = RT_MUTEX_INIT;
 
 /*
  * The capacity of oneDNN's primitive cache. A model's layers, signatures and plans need the same
- * primitives repeatedly, each with at least 10 KB of code, and the cache lets them share one. The
- * cache would also keep the primitives of unloaded models, so it is emptied whenever the number of
- * primitives has fallen to half of its maximum.
+ * primitives repeatedly, each with at least 10 KB of code, and the cache lets equal primitives
+ * share their code. The cache would also keep the primitives of unloaded models, so it is emptied
+ * whenever the number of primitives has fallen to half of its maximum.
  */
 enum { CACHED = 4096 };
 /* The number of primitives that exist, and the maximum of this number since the cache was emptied.

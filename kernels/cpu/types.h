@@ -128,8 +128,8 @@
 #define KN_PUT_RT_C128(v) (v)
 #define KN_PUT_RT_BOOL(v) ((bool)(v))
 
-/* Rounds a value between two steps of one operation where TensorFlow rounds half-precision
- * numbers. */
+/* Rounds a value between two steps of one operation, for half-precision types, as TensorFlow
+ * does. */
 #define KN_ROUND(dt, v) KN_GET(dt, KN_PUT(dt, v))
 
 /* Returns v, or 0 if v is subnormal. The processor treats subnormal numbers as 0

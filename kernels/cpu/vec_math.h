@@ -86,9 +86,9 @@ static inline float kn_exp_f32(float x)
     float p;
     KN_EXP_POLYNOMIAL(p, r);
     const float e = 1.0f + (r + r * r * p);
-    /* Multiplies by 2^k in the exponent bits. Where that does not yield a valid number, the
-     * result is below the smallest normal number, infinite, or NaN, and the kn_select calls
-     * below set it. */
+    /* Multiplies e by 2^k, by adding k to the exponent bits. Where that does not yield a valid
+     * number, the result is below the smallest normal number, infinite, or NaN, and the kn_select
+     * calls below set it. */
     const float y = kn_bits_float(kn_float_bits(e) + (kn_float_bits(t) << 23));
     const float not_tiny = kn_select(x < KN_EXP_LEAST, 0.0f, y);
     return kn_select(x < KN_EXP_MOST, not_tiny, x + INFINITY);
@@ -242,8 +242,8 @@ static inline float kn_gelu_f32(float x)
     const float size = kn_bits_float(kn_float_bits(u) << 23);
     const float share = (size + size * (f * p)) * (t * q);
     /* The result is `x - x * share` for positive x and `x * share` (NaN for -inf) for negative x.
-     * The first term is x or -0.0. As unsigned integers, all negative numbers are above -0.0, while
-     * a float comparison could choose either of 0.0 and -0.0. */
+     * The first term, x or -0.0, is chosen by a comparison of unsigned integers, in which all
+     * negative numbers are above -0.0. A float comparison could choose either of 0.0 and -0.0. */
     return kn_bits_float(bits < zero ? bits : zero) + (x < b ? x : b) * share;
 }
 

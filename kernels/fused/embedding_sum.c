@@ -241,8 +241,8 @@ struct bag {
 
 static const float zeros[WIDTH];
 
-/* Computes columns [at, at + m) of a bag's sum. m is a compile-time constant, except for the last
- * columns of a row, which are fewer. */
+/* Computes columns [at, at + m) of a bag's sum. m is a compile-time constant, except at the end of
+ * a row, where fewer columns are left. */
 #define ADD_COLUMNS(T)                                                                             \
     static inline __attribute__((always_inline)) void add_columns_##T(                             \
         const struct bag *b, const T *index, int64_t at, const int64_t m, float *out)              \

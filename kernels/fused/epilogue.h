@@ -58,7 +58,7 @@ enum rt_status kn_epilogue_infer(struct rt_infer *x);
  * all support this. Writing an output element then overwrites the residual's element.
  */
 void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfused);
-/* Computes rt_op.rows of an op with an epilogue. `unfused` is the op's own rule, which sees only
+/* Implements rt_op.rows for an op with an epilogue. `unfused` is the op's own rule, which sees only
  * the inputs of the op's schema. */
 void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r));
 

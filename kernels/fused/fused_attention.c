@@ -67,8 +67,8 @@ static int heads_axis(const struct rt_attention *op, int k)
     return op->heads_first >> k & 1 ? 1 : 2;
 }
 
-/* Checks the numbers of batch entries and heads of the scores against those of input k or, if
- * op->broadcasts contains `which`, broadcasts them. */
+/* Checks that input k has as many batch entries and heads as the scores or, if op->broadcasts
+ * contains `which`, broadcasts the scores' batch and head axes with those of input k. */
 static enum rt_status meet(const struct rt_attention *op, int k, int which,
                            const struct rt_shape *s, struct rt_shape *scores, struct rt_error *err)
 {
@@ -397,7 +397,7 @@ static void run_step(const struct rt_run *r, const struct attention *k, const st
         op->row[RT_F32](score, score, v, n, 1, step);
 }
 
-/* Multiplies by the packed matrix `packed` or, if it is NULL, by b. */
+/* Multiplies a by the packed matrix `packed` or, if it is NULL, by b. */
 static void attention_gemm(const struct kn_gemm *g, const struct kn_packed_gemm *p, const float *a,
                            const float *b, const float *packed, float *c)
 {

@@ -46,7 +46,7 @@ enum rt_status kn_list_zeros(struct rt_run *r, int k, const struct rt_shape *s);
 enum rt_status kn_list_put_item(struct rt_run *r, int k, int64_t at, const struct rt_tensor *item,
                                 int64_t n);
 
-/* Computes rt_op.rows of the list ops. Lists are passed between nodes of one run, so a node is
+/* Implements rt_op.rows for the list ops. Lists are passed between nodes of one run, so a node is
  * row-wise only if none of its inputs depends on the batch. */
 static inline void kn_rows_sizes(struct rt_rows *r)
 {

@@ -53,8 +53,8 @@ struct kn_table {
     /* The number of bytes in the arrays above that `pool` counts. The bytes of strings are counted
      * separately. */
     size_t counted;
-    /* The number of bytes by which the pairs may exceed the limit of the session's state, which is
-     * the size of the content that they will replace. `credit` is 0 except in a table that
+    /* The number of bytes by which the pairs may exceed the limit of the session's state. `credit`
+     * is the size of the content that the pairs will replace, and is 0 except in a table that
      * kn_table_fresh made. */
     size_t credit;
     struct kn_dense dense; /* n_buckets is guarded by mu; the other members never change */

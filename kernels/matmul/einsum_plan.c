@@ -71,7 +71,7 @@ static void make_dense(struct kn_einsum_plan *s, struct kn_einsum_operand *o, co
             const int i = order[k];
             if (s->group[i] != groups[gi] || !o->has[i])
                 continue;
-            /* a broadcast axis of length 1 stays at length 1 */
+            /* a broadcast axis of length 1 keeps this length */
             o->keep.dim[o->keep.n] = o->stride[i] ? s->dim[i] : 1;
             o->keep.stride[o->keep.n++] = o->stride[i];
         }

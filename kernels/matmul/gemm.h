@@ -38,7 +38,7 @@ void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c,
  * between them. With `plain`, the reference loops are used. */
 enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a, const void *b,
                               void *c, void *scratch, struct rt_run *r);
-/* Returns the work of one multiplication, in units of rt_run_spend, which is at most RT_WORK. */
+/* Returns the work of one multiplication, at most RT_WORK, in units of rt_run_spend. */
 int64_t kn_gemm_work(const struct kn_gemm *g);
 /* Computes the GEMM by the reference loops, for tests, in any type that kn_gemm_run supports.
  * Half-precision types need no scratch memory. */

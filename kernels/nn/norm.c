@@ -406,8 +406,8 @@ static enum rt_status run_norm(struct rt_run *r)
     float *factor = r->scratch ? (float *)r->scratch + 4 * c->n : NULL;
 
     /* Without data, the statistics are NaN, even if the inputs hold statistics. The reserved
-     * outputs 3 and 4 are those of TensorFlow with oneDNN; without oneDNN, TensorFlow leaves them
-     * uninitialised. */
+     * outputs 3 and 4 have the values that TensorFlow returns with oneDNN; without oneDNN,
+     * TensorFlow leaves them uninitialised. */
     if (c->outer * c->n * c->inner == 0) {
         for (int64_t i = 0; i < c->n; i++) {
             ((float *)r->out[1].data)[i] = ((float *)r->out[2].data)[i] = NAN;

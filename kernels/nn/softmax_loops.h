@@ -1,7 +1,7 @@
 /* The loops of softmax.c, compiled for one instruction set (see vector_sets.h). */
 
 /* Loads a vector. Lanes beyond the end of a row become -inf, which contributes nothing to the
- * maximum and to the sum. */
+ * maximum or the sum. */
 INLINE VEC LOOPS(load)(const float *p, int64_t left)
 {
     return left < LANES ? LOOPS(load_some)(p, (int)left, (VEC){0} - INFINITY) : VLOAD(p);

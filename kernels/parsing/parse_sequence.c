@@ -106,8 +106,8 @@ static enum rt_status bad_list(struct sequence *s, const struct kn_feature *f, i
                    KN_SPAN(f->name), KN_SPAN(name_of(s, e)));
 }
 
-/* Reads the next row of a feature list. Sets *n to the row's number of elements, which are written
- * to dst unless it is NULL. */
+/* Reads the next row of a feature list, and sets *n to its number of elements. Writes the elements
+ * to dst unless dst is NULL. */
 static enum rt_status read_row(struct sequence *s, const struct kn_feature *f, int64_t e,
                                struct kn_wire *w, int64_t row, void *dst, int64_t *n)
 {

@@ -1,10 +1,8 @@
 /*
- * Checks and infers the shapes of a recurrent layer's inputs and outputs. The errors are those that
- * the original loop would return.
- *
- * The rows of x, the states and the mask are broadcast with each other, and so are the columns of c
- * and of `before`; the outputs have the broadcast number of rows. A loop of zero steps returns the
- * initial states, whatever their shapes.
+ * Checks the shapes of the inputs of a recurrent layer and infers the shapes of its outputs. The
+ * errors are those that the original loop would return. The rows of x, the states and the mask are
+ * broadcast with each other, and so are the columns of c and of `before`; the outputs have the
+ * broadcast number of rows. A loop of zero steps returns the initial states, whatever their shapes.
  */
 #include "kernels/array/array.h"
 #include "kernels/rnn/rnn.h"

@@ -39,9 +39,9 @@ static bool add(struct parts *l, int64_t row, int64_t column, const char *p, con
     return !rt_run_spend(l->r, &l->left, KN_STRING_WORK + (int64_t)part.n);
 }
 
-/* Splits at runs of white space, for StringSplitV2 without a separator. If `max` is 0, the string
- * stays unchanged. After `max` splits, the rest of the string becomes the last substring, even if
- * it is empty. If `max` is -1, the number of splits is unlimited. */
+/* Splits a string at runs of white space, for StringSplitV2 without a separator. If `max` is 0, the
+ * string stays unchanged. After `max` splits, the rest of the string becomes the last substring,
+ * even if it is empty. If `max` is -1, the number of splits is unlimited. */
 static bool cut_space(struct parts *l, int64_t row, const char *p, const char *end, int64_t max)
 {
     if (max == 0)
@@ -75,8 +75,8 @@ static bool cut_text(struct parts *l, int64_t row, const char *p, const char *en
     }
 }
 
-/* Splits at every byte of the set, for StringSplit. With an empty set, every byte becomes a
- * substring. */
+/* Splits a string at every byte of the set, for StringSplit. With an empty set, every byte becomes
+ * a substring. */
 static bool cut_set(struct parts *l, int64_t row, const char *p, const char *end,
                     const bool *is_in_set, size_t n_set, bool skip_empty)
 {

@@ -292,7 +292,7 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
             return RT_RESOURCE_EXHAUSTED;
         if (is_ref(&g->node[i])) {
             p[i].value = from;
-            /* A Merge of handles stays if a control edge leads to it, so its dead inputs are
+            /* A Merge of handles is kept if a control edge leads to it, so its dead inputs are
              * replaced by the live one. */
             for (int k = 0; merges && k < g->node[i].n_in; k++)
                 if (w->dead[g->node[i].in[k].node])
@@ -308,7 +308,7 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
     return st;
 }
 
-/* Turns those nodes with effects that only dead nodes read into targets, so that they still run. */
+/* Makes targets of the nodes with effects that only dead nodes read, so that they still run. */
 static bool keep_effects(struct work *w)
 {
     struct pl_graph *g = w->g;

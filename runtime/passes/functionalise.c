@@ -50,8 +50,8 @@ struct work {
     /* for each root of the union-find, index of its component in w->c, or -1 without a Merge */
     int *component;
     int *moved; /* for each node, its index in the subgraph, or -1 before it is moved */
-    /* For each free constant, the last subgraph that it was copied to, as `2 * component +
-     * side`. */
+    /* For each constant without control inputs (pl_is_free), the last subgraph that it was copied
+     * to, as `2 * component + side`. */
     int *side_of;
     struct pl_edge (*output)[2]; /* for each Merge, the edges that replace its outputs */
     int *merge;                  /* the Merges of the maximum depth, sorted by component */
@@ -239,7 +239,7 @@ static bool source(const struct work *w, const struct component *c, int taken, s
             return false;
         *out = n->in[0];
         /* A Switch of a ref reads the variable at its own position in the graph. Only a RefSwitch
-         * of a free constant passes the ref on. */
+         * of a constant without control inputs passes the ref on. */
         if (pl_is_ref(w->g, *out) && (!pl_is(n, "RefSwitch") || !pl_is_free(node_of(w, out->node))))
             return false;
     }
@@ -280,8 +280,8 @@ static bool reads(struct work *w, struct component *c, int taken, struct pl_edge
     return pl_is_free(node_of(w, from.node)) || put(w, &c->capture, from);
 }
 
-/* Records that the branch must wait for the source of a control edge from outside. If the source is
- * a Switch, which will be removed, the branch waits for the inputs of the Switch instead. */
+/* Makes the branch wait for the source of a control edge that enters it. If the source is a Switch,
+ * which will be removed, the branch waits for the inputs of the Switch instead. */
 static bool wait_outside(struct work *w, struct component *c, int i)
 {
     const struct pl_node *from = node_of(w, i);
@@ -339,8 +339,8 @@ static bool capture_merges(struct work *w, struct component *c)
     return true;
 }
 
-/* Returns whether the inputs and control inputs of the new node are alive exactly where the branch
- * was alive. */
+/* Returns whether the inputs and control inputs of the new node are alive under exactly the
+ * conditions under which the branch was alive. */
 static bool lives_as_before(struct work *w, const struct component *c)
 {
     struct pl_condition own = {.n = 0}, more;

@@ -2,14 +2,16 @@
  * Functionalises the loops of TensorFlow 1 that are not recurrent layers (fusion/fuse_rnn_frame.c).
  * The condition and the body of a frame are copied into subgraphs whose feeds are the loop's
  * variables, and one node (PL_WHILE) replaces the frame. Inner loops are functionalised before
- * outer loops, and branches before loops (functionalise.c). A frame stays if its body still has
- * tokens, or if nodes other than those of tf.while_loop enter it, leave it or wait for it.
+ * outer loops, and branches before loops (functionalise.c). A frame is left unchanged if its body
+ * still has tokens, or if nodes other than those of tf.while_loop enter it, leave it or wait for
+ * it.
  *
  * A round functionalises the loops that have no loops inside them. It reads the graph as it was
  * before the round: a loop that has the right structure is copied and a new node appended, and all
  * readers are rewired together at the end of the round. Therefore the time for a loop is
  * proportional to its own size, not to the size of the graph. If loops that cannot be
- * functionalised read many of each other's nodes, MAX_VISITS ends the pass, and the frames stay.
+ * functionalised read many of each other's nodes, MAX_VISITS ends the pass, and their frames are
+ * left unchanged.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -57,11 +59,12 @@ struct loop {
     struct variable v[MAX_VARIABLES];
     /* number of variables of the loop, and number of those that change, which come first */
     int n_variables, n_changing;
-    uint8_t *mark;     /* for each node, bits IN_CONDITION, IN_BODY, OF_FRAME and LIVES */
-    int *own, n_own;   /* nodes that have a mark */
-    int *variable_of;  /* for each node, the variable of a Merge, a Switch or a constant Enter */
-    int *copy;         /* for each node, its index in the subgraph that is being made */
-    int *used, n_used; /* free constants of which the current subgraph has a copy */
+    uint8_t *mark;    /* for each node, bits IN_CONDITION, IN_BODY, OF_FRAME and LIVES */
+    int *own, n_own;  /* nodes that have a mark */
+    int *variable_of; /* for each node, the variable of a Merge, a Switch or a constant Enter */
+    int *copy;        /* for each node, its index in the subgraph that is being made */
+    /* constants without control inputs (pl_is_free) of which the current subgraph has a copy */
+    int *used, n_used;
     int *stack;
     struct rt_error *err;
 };
@@ -408,7 +411,7 @@ static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge 
          * it. */
         e = enter->in[0];
     }
-    if (l->copy[e.node] < 0) { /* a free constant that is not copied yet */
+    if (l->copy[e.node] < 0) { /* a constant without control inputs that is not copied yet */
         l->copy[e.node] = pl_subgraph_copy_node(l->g, e.node, false, to, l->err);
         l->used[l->n_used++] = e.node;
     }

@@ -39,8 +39,8 @@ static enum rt_status add(struct rt_session *s, struct rt_missing_list *list,
     return RT_OK;
 }
 
-/* An entry in the list of function bodies that have not been examined yet, which is allocated in
- * the report's arena. */
+/* An entry, allocated in the report's arena, in the list of function bodies that have not been
+ * examined yet. */
 struct missing_body {
     const struct rt_graph *graph;
     struct missing_body *next;

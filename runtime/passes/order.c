@@ -31,8 +31,8 @@ static bool is_back_edge(const struct pl_node *from, const struct pl_node *to)
            strstr(from->def->schema->name, "NextIteration");
 }
 
-/* Appends `root`, which is NEW, after the nodes that it depends on. Unless `follows_back`, back
- * edges are ignored, and any other cycle is an error. */
+/* Appends `root`, which has not been visited yet (NEW), after the nodes that it depends on. Unless
+ * `follows_back`, back edges are ignored, and any other cycle is an error. */
 static enum rt_status walk_from(struct walk *w, int root, bool follows_back, struct rt_error *err)
 {
     const struct pl_graph *g = w->g;

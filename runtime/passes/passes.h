@@ -3,8 +3,8 @@
  * of the passes.
  *
  * Owner: a pass edits the graph that it is given; nodes that it adds are allocated in the graph's
- * arena. Threads: only the thread that makes the plan. Errors: a graph whose pass failed may only
- * be cleared.
+ * arena. Threads: only the thread that makes the plan. Errors: after a pass has failed, the graph
+ * may only be cleared.
  */
 #ifndef RT_PASSES_H
 #define RT_PASSES_H

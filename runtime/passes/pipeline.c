@@ -41,8 +41,9 @@ static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
 /*
  * The table of passes. The PL_TO_FIXED_POINT passes enable each other: inlining exposes reads of
  * variables, these become constants, constants decide branches, and a branch whose condition is
- * constant becomes a call again. They run again after each change by functionalisation, because a
- * graph without tokens can be simplified further, and more of its values may be constant.
+ * constant becomes a call, which can be inlined in turn. These passes also run after each change by
+ * functionalisation, because a graph without tokens can be simplified further, and more of its
+ * values may be constant.
  *
  * Fusions match patterns of many nodes before patterns of few. First come rewrites that enable
  * other patterns; then attention, norms and rotary embeddings, which contain nodes that could

@@ -23,7 +23,7 @@ static int add_def(struct pl_graph *g, const struct rt_node *def, struct rt_erro
             ? rt_attr(def, "value")
             : NULL;
     if (value && value->type == RT_ATTR_TENSOR) {
-        /* Control inputs stay, because in a frame they bind a constant to an iteration. */
+        /* Control inputs are kept, because in a frame they bind a constant to an iteration. */
         n->kind = PL_CONST;
         rt_tensor_ref(&n->value, value->v.tensor);
     }

@@ -20,7 +20,7 @@ static enum rt_extreme opposite(enum rt_extreme e)
     return e == RT_NO_EXTREME ? e : e == RT_LEAST ? RT_MOST : RT_LEAST;
 }
 
-/* Returns `own` for a reduction over rows, or over a value that already is this extreme, and
+/* Returns `own` for a reduction over rows, or over a value whose extreme is already `own`, and
  * otherwise RT_NO_EXTREME. The axes must be constant. */
 static enum rt_extreme reduce(const struct rt_info *in, const struct rt_dep *dep,
                               const enum rt_extreme *of, enum rt_extreme own)

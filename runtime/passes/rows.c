@@ -24,10 +24,10 @@
 /* ---- state of the analysis ---- */
 
 /*
- * The first batch size only checks shapes, because ops that broadcast or squeeze a dimension of 1
- * treat a request of one row differently from a request of many. Row rules are not called with it,
- * because they identify rows by the length of a dimension, and many dimensions have length 1. No
- * dimension is likely to have one of the other sizes as its length.
+ * The first batch size serves only to check shapes, because ops that broadcast or squeeze a
+ * dimension of 1 treat a request of one row differently from a request of many. Row rules are not
+ * called with it, because they identify rows by the length of a dimension, and many dimensions have
+ * length 1. No dimension is likely to have one of the other sizes as its length.
  */
 enum { N_SIZES = 4 };
 static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};
@@ -294,7 +294,7 @@ static bool is_listed(const char *name, const char *const *list)
 
 /* Returns whether each element of the result is a polynomial in the batch size, of a degree below
  * N_SIZES, given that every element of the inputs is `a + b * n`. A quotient is a polynomial if
- * there is no remainder (check). */
+ * there is no remainder, which `check` verifies. */
 static bool makes_polynomials(const struct walk *w, const struct visit *x)
 {
     static const char *const of_first_input[] = {"Cast",       "DeepCopy",     "EnsureShape",

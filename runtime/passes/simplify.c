@@ -1,9 +1,9 @@
 /*
- * Makes the graph smaller without changing its results: reads skip identities, nodes whose inputs
- * are all constants are folded by their own kernels, equal nodes are merged, and branches with a
- * constant condition become calls. Only pure nodes without control inputs change. In a graph with
- * TensorFlow 1's control flow only nodes that are alive in every run are folded, and nothing else
- * changes.
+ * Makes the graph smaller without changing its results: a node reads the input of an identity
+ * instead of its output, nodes whose inputs are all constants are folded by their own kernels,
+ * equal nodes are merged, and branches with a constant condition become calls. Only pure nodes
+ * without control inputs change. In a graph with TensorFlow 1's control flow only nodes that are
+ * alive in every run are folded, and nothing else changes.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -46,8 +46,8 @@ static bool is_identity(const struct pl_graph *g, int i, const unsigned char *ma
             (pl_is(n, "IdentityN") && (n->n_in == 1 || (mark && mark[i] == IDLE))));
 }
 
-/* Works like pl_pure_origin, and also skips other ops that pass their input on. An identity of a
- * ref reads the variable, so it stays, unless its input is a plain value. */
+/* Works like pl_pure_origin, but also skips other ops that pass their input on. An identity of a
+ * ref reads the variable, so it is not skipped, unless its input is a plain value. */
 static struct pl_edge through_identities(struct pl_graph *g, const unsigned char *mark,
                                          const struct pl_edge from)
 {

@@ -1,8 +1,8 @@
 /*
  * Tier 1: segments of a plan, compiled for exact shapes.
  *
- *   compile/specialise.c         finds shapes, values and kernels, and which values need a tensor
- *                                of their own
+ *   compile/specialise.c         finds shapes, values and kernels, and decides which values need a
+ *                                tensor of their own
  *   compile/memory_plan.c        places all tensors in one activation buffer
  *   compile/micro_batch.c        decides which specialisations run a few rows at a time
  *   compile/compile.c            runs the pending compilations in turn; the only entry point
@@ -17,11 +17,11 @@
  * specialisation: a node whose infer function reads a value that depends on them ends the segment.
  *
  * There are three kinds of values. A value in the activation buffer is a range of bytes at an
- * offset, which values with other lifetimes share; its tensors have no rt_buffer. A value in a slot
- * is a separate tensor in rt_context.value, as all values are in tier 0. A value is in a slot if it
- * is fetched, is live after the segment, is read by a node which the segment does not run itself,
- * or might be kept by a view. A constant belongs to the plan, or to the specialisation if it
- * follows from the shapes.
+ * offset, and its tensors have no rt_buffer. Values whose lifetimes do not overlap may share bytes.
+ * A value in a slot is a separate tensor in rt_context.value, as all values are in tier 0. A value
+ * is in a slot if it is fetched, is live after the segment, is read by a node that the segment does
+ * not run itself, or might be kept by a view. A constant belongs to the plan, or to the
+ * specialisation if it follows from the shapes.
  *
  * Threads: a specialisation is immutable once made, and shared by reference counting. An execution
  * instance belongs to its context.

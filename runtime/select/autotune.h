@@ -3,9 +3,9 @@
  * processor, op, attributes, types and shapes. The cache lives as long as the process, or longer if
  * it has a file, which several servers may share.
  *
- * The file is text. Its first line has the version of the format, and each further line has a key,
- * a tab and a kernel's name. The file is untrusted input, so invalid lines are skipped, a name that
- * no kernel of the node has is ignored, and sizes are bounded.
+ * The file is text. Its first line has the version of the format, and each following line has a
+ * key, a tab and a kernel's name. The file is untrusted input, so invalid lines are skipped, a name
+ * that no kernel of the node has is ignored, and sizes are bounded.
  *
  * Owner: the caller of rt_autotune_new or rt_autotune_open; the cache outlives the sessions that
  * use it. Threads: any.

@@ -198,9 +198,9 @@ void rt_session_serve(struct rt_session *s);
 void rt_session_set_aside(struct rt_session *s, bool yes);
 
 /*
- * Ends loading, and reads the constants of all `callables` into memory. Variables that no callable
- * reaches are read only with `load_all`. Otherwise a callable that is made later reads them from
- * the files, and verifies their checksums.
+ * Ends loading, and reads the constants of all `callables` into memory. With `load_all`, also reads
+ * the variables that none of the callables uses. Without it, a callable that is made later reads
+ * these variables from the files, and verifies their checksums.
  */
 enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *callables, int n,
                                bool load_all, struct rt_error *err);
