@@ -12,8 +12,8 @@ struct block {
     struct rt_shape shape; /* the shape of the output */
 };
 
-/* Reads the block sizes. If `sizes` is NULL, the op is one without ND in its name, which has two
- * spatial dimensions, both with the block size of the attribute block_size. */
+/* Reads the block sizes. If `sizes` is NULL, the op has no ND in its name. Such an op has two
+ * spatial dimensions, and the attribute block_size is the block size of both. */
 static enum rt_status block_of(const struct rt_node *node, const struct rt_shape *in,
                                const struct rt_tensor *sizes, const struct rt_tensor *pads,
                                bool to_batch, struct block *b, struct rt_error *err)

@@ -1,7 +1,7 @@
 /*
  * The two kernels that can compute every convolution: "*.onednn" uses oneDNN's primitives, and
- * "*.plain" uses plain loops (conv_plain.h). Declares the rt_kernel.can, .prepare and .run
- * functions of both.
+ * "*.plain" uses plain loops (conv_plain.h). This header declares the rt_kernel.can, .prepare and
+ * .run functions of both kernels.
  */
 #ifndef KN_CONV_CONV_KERNEL_H
 #define KN_CONV_CONV_KERNEL_H

@@ -42,8 +42,8 @@ size_t kn_winograd_tiles_workspace_bytes(const struct kn_winograd_tiles *t);
  * block `block`. */
 int64_t kn_winograd_tiles_blocks(const struct kn_winograd_tiles *t);
 int64_t kn_winograd_tiles_in_block(const struct kn_winograd_tiles *t, int64_t block);
-/* Returns the work of all blocks, which consists of the multiplications of their GEMMs and of the
- * transforms, whose time is expressed in multiplications. */
+/* Returns the work of all blocks, which is the number of multiplications of their GEMMs plus the
+ * time of the transforms, expressed in multiplications. */
 double kn_winograd_tiles_work(const struct kn_winograd_tiles *t);
 
 struct kn_winograd_sharding {

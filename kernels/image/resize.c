@@ -367,7 +367,7 @@ KN_CLONES static void bicubic(const struct resize *z, const struct chunk *p, con
     }
 }
 
-/* Returns the length of the part of pixel i, which covers [i, i + 1), that lies in [from, to).
+/* Returns the length of the overlap of pixel i, which covers [i, i + 1), with the range [from, to).
  * `scale` is `to - from`. */
 static float part(int64_t i, float from, float to, float scale)
 {

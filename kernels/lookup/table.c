@@ -319,8 +319,8 @@ static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *
     const size_t bytes = (size_t)t->n_slots * sizeof *t->slot;
     int64_t n = 0, *slot;
     /* The old and the new array of slots exist at the same time. The new one counts towards the
-     * run's memory limit rather than the table's, so that a table at its limit can still be
-     * compacted. */
+     * memory limit of the run rather than that of the table, so that a table at its limit can still
+     * be compacted. */
     enum rt_status st = rt_pool_hold(rt_run_pool(r), bytes, 0, "a hash table", r->err);
 
     if (st)

@@ -166,8 +166,8 @@ static kn_map_row *truncating_row(enum rt_dtype from, enum rt_dtype to)
 
 /* ---- Cast ---- */
 
-/* Returns the integer type in which a quantized type is stored. Quantized numbers are converted as
- * these integers. */
+/* Returns the integer type in which a quantized type is stored. Conversions treat quantized numbers
+ * as these integers. */
 static enum rt_dtype stored_as(enum rt_dtype d)
 {
     switch (d) {

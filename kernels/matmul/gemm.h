@@ -46,8 +46,8 @@ void kn_gemm_plain(const struct kn_gemm *g, const void *a, const void *b, void *
 
 /* Converts n elements of any real type to floats. */
 void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n);
-/* Converts a matrix with `stride` elements between its rows to floats, and checks r's deadline
- * between chunks unless r is NULL. */
+/* Converts a matrix, whose rows are `stride` elements apart, to floats. Checks r's deadline between
+ * chunks unless r is NULL. */
 enum rt_status kn_to_float_rows(struct rt_run *r, enum rt_dtype from, const void *src,
                                 int64_t stride, float *dst, int64_t rows, int64_t cols);
 /* Convert floats to RT_F16, RT_BF16 or RT_F32. In kn_from_float_rows, `stride` is the distance

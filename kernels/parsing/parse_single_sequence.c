@@ -29,8 +29,8 @@ static enum rt_dtype kind_of(uint32_t field)
     return field == 1 ? RT_STRING : field == 2 ? RT_F32 : field == 3 ? RT_I64 : RT_NO_DTYPE;
 }
 
-/* The destination of a list's elements. If dst is not NULL, the first `capacity` elements are
- * written to dst if they have type `dtype`. */
+/* The destination of a list's elements. The first `capacity` elements are written to dst, unless
+ * dst is NULL or their type is not `dtype`. */
 struct sink {
     enum rt_dtype dtype;
     struct rt_run *r; /* the run whose memory pool counts strings, or NULL if dst is NULL */

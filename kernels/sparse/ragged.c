@@ -131,8 +131,8 @@ static enum rt_status width_of(const struct levels *v, int k, int64_t *most)
     return RT_OK;
 }
 
-/* Chooses the output shape, which has the dimensions that the input `shape` specifies, and the
- * smallest sufficient size for the others. */
+/* Chooses the output shape. It has the dimensions that the input `shape` specifies; each dimension
+ * that `shape` leaves open has the smallest sufficient size. */
 static enum rt_status choose_shape(struct levels *v)
 {
     const struct rt_tensor *want = &v->r->in[0], *values = v->values;

@@ -2,7 +2,8 @@
 
 #include "kernels/array/array.h"
 
-/* Returns whether the text may grow. If not, r->err stores the reason for kn_text_failed. */
+/* Returns whether the text may grow. If not, sets r->err to the reason, which kn_text_failed
+ * returns. */
 static bool may_grow(void *arg, size_t capacity, size_t wanted)
 {
     struct rt_run *r = arg;

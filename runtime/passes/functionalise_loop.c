@@ -126,8 +126,8 @@ static bool parts_of(const struct loop *l, int i, struct variable *v)
     return pl_is(node_of(l, v->enter), "Enter") && pl_is(node_of(l, v->next), "NextIteration");
 }
 
-/* Adds the loop variable of Merge i. Nodes other than the Merge that read its Enter or its
- * NextIteration are found later. */
+/* Adds the loop variable of Merge i. Other nodes that read the Enter or the NextIteration of the
+ * Merge are found later. */
 static bool add_merge(struct loop *l, int i)
 {
     struct variable v;

@@ -41,9 +41,9 @@ enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_er
 enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
 /* Marks as mutable the variables that a served plan may write, so that no plan freezes them. If the
- * plan writes through constant handles, these are the variables of the handles. If a handle is
- * known only when the plan runs, all variables that it may refer to become mutable. Runs after
- * pl_sub_plans. */
+ * plan writes through constant handles, these are the variables to which the handles refer. If a
+ * handle is known only when the plan runs, all variables to which it may refer become mutable. Runs
+ * after pl_sub_plans. */
 enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err);
 /* Functionalises each Switch and Merge whose predicate is known only when a run computes it. */
 enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
@@ -82,8 +82,8 @@ void pl_sub_request_clear(struct pl_sub_request *r);
 
 /* ---- analyses of a plan ---- */
 
-/* Works like rt_callable_is_rowwise. Only reads the plan, so other threads may run the plan at the
- * same time. */
+/* Works like rt_callable_is_rowwise, but only reads the plan, so that other threads may run the
+ * plan at the same time. */
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why);
 

@@ -60,8 +60,8 @@ struct rt_session_options {
     /* all devices except the CPU; the devices must outlive the session */
     struct rt_device *const *devices;
     int n_devices;
-    /* When true, loading, compiling and runs end with RT_CANCELLED. rt_session_loading replaces
-     * this flag. May be NULL. */
+    /* When the flag is true, loading, compiling and runs end with RT_CANCELLED. rt_session_loading
+     * replaces the flag. The pointer may be NULL. */
     const _Atomic bool *cancelled;
     /* Receiver of dumps, which must outlive the session, or NULL for no dumps. */
     const struct rt_pass_dump *pass_dump;
