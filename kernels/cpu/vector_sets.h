@@ -4,9 +4,9 @@
  *   LOOPS(name)    a function's name for this instruction set
  *   TARGET         the attribute that selects the instruction set
  *   SET_SSE, SET_AVX2, SET_AVX512
- *                  at most one of them is defined. It says which intrinsics may be used, and how
- *                  many registers there are (which LANES does not, because other sets may have
- *                  vectors of the same width)
+ *                  at most one of them is defined. The defined one says which intrinsics may be
+ *                  used, and how many registers there are (which LANES does not say, because other
+ *                  sets may have vectors of the same width)
  *   LANES          floats in a vector: 4, 8 or 16
  *   VEC, BITS      vectors of LANES floats, or 32-bit integers, at any address
  *   VLOAD, VSTORE  load or store a vector by a pointer to floats
@@ -28,8 +28,8 @@
  *   2. a block below, like those of the other sets, and a line in loops_of, best set first. Loops
  *      for which the file KN_LOOPS has no SET_ are written without intrinsics, for any LANES
  *   3. a target of KN_CLONES in types.h, for the loops that compilers vectorise
- *   4. a case in kn_packed_gemm_is_fast in packed_gemm.c: whether Slipway's GEMM is faster than
- *      the libraries'
+ *   4. a case in kn_packed_gemm_is_fast in packed_gemm.c, which says whether Slipway's GEMM is
+ *      faster than the libraries'
  *   5. a name in feature_level of runtime/select/autotune.c, because a kernel choice made for
  *      another set is not reused
  *   6. OpenBLAS's name of the processor in gemm.c, if the set is one of x86

@@ -5,9 +5,10 @@
  *
  * Steps whose result has the output's shape form one loop nest. Steps on a smaller tensor that is
  * broadcast to the output's shape (a gate per channel, for example) form loop nests of their own,
- * which run before and leave their result in scratch memory. A loop nest merges neighbouring axes
- * along which all its operands have the same kind of stride. The innermost merged axis is divided
- * into tiles. An operand that repeats along short rows is expanded once, to the length of a tile.
+ * which run before that loop nest and leave their result in scratch memory. A loop nest merges
+ * neighbouring axes along which all its operands have the same kind of stride. The innermost merged
+ * axis is divided into tiles. An operand that repeats along short rows is expanded once, to the
+ * length of a tile.
  *
  * The first operand may be a concatenation that never exists as a tensor: its inputs are
  * concatenated tile by tile.

@@ -94,10 +94,10 @@ bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b);
 int64_t kn_table_work(const struct kn_table *t);
 /*
  * kn_table_fresh makes *fresh an empty table with the types and shapes of `t`, for kn_table_put to
- * fill. The memory pool of r's session state counts it. The new table has no lock, belongs to the
- * calling thread, and borrows the reserved keys of `t`. kn_table_replace, called under t's mu,
- * frees the pairs of `t` and moves the pairs of `fresh` into it. kn_table_fresh_end frees the pairs
- * that `fresh` still holds, and must always be called.
+ * fill. The memory pool of r's session state counts the new table's memory. This table has no lock,
+ * belongs to the calling thread, and borrows the reserved keys of `t`. kn_table_replace, called
+ * under t's mu, frees the pairs of `t` and moves the pairs of `fresh` into it. kn_table_fresh_end
+ * frees the pairs that `fresh` still holds, and must always be called.
  */
 void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh);
 void kn_table_replace(struct kn_table *t, struct kn_table *fresh);

@@ -3,8 +3,8 @@
  * and einsum_run.c runs the plan.
  *
  * Every tensor is accessed by a stride per label. Labels that only one operand has are summed while
- * the operand is copied. The rest is a batched GEMM over four groups of labels: batch, rows (of A
- * only), columns (of B only), inner. A tensor in which each group collapses to one stride is
+ * the operand is copied. The rest is a batched GEMM over four groups of labels: batch, rows (only
+ * in A), columns (only in B), and inner. A tensor in which each group collapses to one stride is
  * accessed in place; any other operand or result goes through a dense copy.
  *
  * Threads: prepare writes the plan, and runs only read it.

@@ -1,6 +1,6 @@
 /*
- * A float32 GEMM with a packed right-hand matrix, for constant weights, which are packed once, and
- * for the keys and values of attention, which are packed in each run:
+ * A float32 GEMM with a packed right-hand matrix. Constant weights are packed once; the keys and
+ * values of attention are packed in each run. The GEMM computes
  *
  *   c [rows, n] = activation(a [rows, k] b [k, n] + bias + residual)
  *

@@ -4,10 +4,10 @@
  *
  * The input's GEMM is computed for many steps together (packed_gemm.h). A step then multiplies only
  * the state by the recurrent weights, adding to the input's sums, and a pass over the sums computes
- * the new state.
+ * the new state. The rows of the arrays `sums` and `state` hold the following values:
  *
- *     sums    one row: the columns of w, in the order of its matrix
- *     state   one row: the units, padded with arbitrary values to whole vectors
+ *     sums    the columns of w, in the order of its matrix
+ *     state   the units, padded with arbitrary values to whole vectors
  *
  * rnn_layer.c checks and infers a layer's shapes, and rnn.c runs the layer; rnn_loops.h
  * (activations) and rnn_cells.h (cells) are compiled once per instruction set. Threads: pure; the

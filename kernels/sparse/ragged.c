@@ -253,8 +253,8 @@ static enum rt_status fill(struct levels *v, void *out)
                        "default_value.rank = %d  must be less than rt_input.flat_values.rank = %d",
                        KN_TEXT(def), KN_TEXT(v->values), def->rank, v->values->rank);
     for (int d = 0; d < def->rank; d++) {
-        /* TensorFlow compares the dimensions from the first on, but broadcasts from the last on;
-         * both must match. */
+        /* TensorFlow compares the dimensions starting from the first one, but broadcasts starting
+         * from the last one; both pairs of dimensions must match. */
         const int64_t front = v->values->dim[d + 1];
         const int64_t back = whole ? front : v->dim[v->rank - def->rank + d];
         const int64_t want = def->dim[d] != front ? front : back;

@@ -187,8 +187,8 @@ static enum rt_status check_type(const struct rt_tensor *value, const struct rt_
  * Checks the shape of updates that are not scalar, which must hold one slice of `value` per index.
  * A slice has `inner` elements. As in TensorFlow, the ops on resource variables check only the rank
  * if there are no indices, and only the dimensions of the indices if slices have no elements.
- * TensorFlow's ops on resource variables never check the other dimensions and may access memory
- * beyond the end of the slices, so Slipway checks these dimensions.
+ * TensorFlow's ops on resource variables never check the other dimensions, and may therefore access
+ * memory beyond the end of the slices. Slipway checks these dimensions.
  */
 static enum rt_status check_updates(const struct job *j, const struct rt_tensor *value,
                                     int64_t inner, struct rt_error *err)

@@ -1,9 +1,9 @@
 /*
  * Freezes variables. Once loading has finished, reads of a variable become constants if the
  * variable has a value and no served signature writes it. Before a plan runs, pl_mark_written finds
- * the variables that the plan may write, because the run that writes would otherwise continue with
- * the frozen value. If another plan has frozen one of these variables, the session's generation is
- * incremented and callables rebuild their plans.
+ * the variables that the plan may write, because a run that writes a variable would otherwise
+ * continue with the frozen value. If another plan has frozen one of these variables, the session's
+ * generation is incremented and callables rebuild their plans.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"

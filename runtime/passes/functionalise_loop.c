@@ -495,7 +495,7 @@ static enum rt_status fill_subgraphs(struct loop *l, const uint8_t *dtype)
     return st ? st : set_fetch_types(l, &subgraph[1], dtype);
 }
 
-/* Adds the new node, which waits for the control inputs of all Enters. */
+/* Adds the PL_WHILE node, which waits for the control inputs of all Enters. */
 static enum rt_status add_node(struct loop *l, const struct pl_edge *in, const uint8_t *dtype)
 {
     struct pl_graph *g = l->g;

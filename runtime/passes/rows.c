@@ -42,7 +42,7 @@ struct walk {
     enum rt_extreme *extreme; /* for each value, whether it is an extreme over the rows */
     struct rt_error *why;
     bool *is_refused; /* whether a node refuses its inputs for every batch size */
-    /* set if memory was refused, so that a failed proof may succeed later */
+    /* set if memory was refused, in which case a failed proof may succeed later */
     bool *no_memory;
 };
 

@@ -4,8 +4,8 @@
  *
  * Owner: callables belong to their session and are freed with it. Tensors that a run returns hold
  * references of their own and may outlive the session. Threads: any number of threads may run
- * callables at the same time. rt_session_prepare locks. rt_session_free may be called only when no
- * run is active or will follow.
+ * callables at the same time. rt_session_prepare acquires a lock. rt_session_free may be called
+ * only when no run is active or will follow.
  */
 #ifndef RT_SESSION_H
 #define RT_SESSION_H

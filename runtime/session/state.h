@@ -7,8 +7,8 @@
  *
  * While a session is loaded, its state has the limit that the session was made with. rt_state_serve
  * sets the limit to the bytes in use at that time plus an allowance. Weights may occupy the bytes
- * that rt_state_admit_weights admitted, plus the session's limit. This holds for the life of the
- * session, because a lazy weight may be read at any time.
+ * that rt_state_admit_weights admitted, plus the session's limit. This limit holds for the life of
+ * the session, because a lazy weight may be read at any time.
  *
  * Threads: any, except for rt_state_serve. A state belongs to its session; a resource that may
  * outlive the session holds a reference to the state's pool.
