@@ -45,7 +45,7 @@ void kn_winograd_1d_pack(const struct kn_winograd_1d *l, const float *filter, co
 double kn_winograd_1d_error(const struct kn_winograd_1d *l, const float *filter, const float *scale,
                             const float *packed);
 
-/* The epilogue of the output transform, which adds the shift (co floats or NULL), clips the sum to
+/* The epilogue of the output transform. It adds the shift (co floats or NULL), clips the sum to
  * [least, most] (NaN stays NaN), and then applies the post-ops `then`. */
 struct kn_winograd_1d_post_ops {
     const float *shift;

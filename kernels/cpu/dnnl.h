@@ -1,10 +1,10 @@
 /*
  * Wraps oneDNN, and holds the rules that keep it correct with Slipway's threads. A primitive is
- * created with scratch memory from the caller, because threads share the library's own scratchpad
- * and get wrong results. It is created and executed by threads whose OpenMP width is 1, because
- * oneDNN reads the width both at creation and at execution. The library's process-wide cache lets
- * equal primitives share their code as long as one of them exists. Threads: any number of threads
- * may execute a primitive, each with its own scratch memory.
+ * created with scratch memory from the caller, because threads that share the library's own
+ * scratchpad get wrong results. It is created and executed by threads whose OpenMP width is 1,
+ * because oneDNN reads the width both at creation and at execution. The library's process-wide
+ * cache lets equal primitives share their code as long as one of them exists. Threads: any number
+ * of threads may execute a primitive, each with its own scratch memory.
  */
 #ifndef KN_CPU_DNNL_H
 #define KN_CPU_DNNL_H

@@ -11,8 +11,8 @@
 enum {
     KN_SHARD_MACS = 2000000, /* number of multiply-adds that justifies using another core */
     /* With at least KN_SHARD_ROWS rows per core, splitting rows is cheaper than splitting columns,
-     * because weights that all cores read cost less than rows that each core fetches from the core
-     * that has just written them. */
+     * because reading weights that all cores share costs less than fetching rows from the core that
+     * has just written them. */
     KN_SHARD_ROWS = 64,
     /* The number of multiply-adds between two deadline checks, which take one core a few
      * milliseconds at the speed of the fastest loops. */

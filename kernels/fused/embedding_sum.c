@@ -1,8 +1,8 @@
 /*
  * "_EmbedSum" (runtime/fusion/embedding.h).
  *
- * In known models, either each index has one weight, or no index has any, and bags of indices are
- * summed row by row. Other combinations of shapes are computed element by element.
+ * In known models, either each index has one weight or no index has a weight, and bags of indices
+ * are summed row by row. Other combinations of shapes are computed element by element.
  */
 #include <stdio.h>
 #include <string.h>

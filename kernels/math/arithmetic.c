@@ -11,7 +11,7 @@
 #include <tgmath.h>
 
 static const struct kn_refusal by_zero = {RT_INVALID_ARGUMENT, "Integer division by zero"};
-/* The truncating ops report division by zero with the text that TensorFlow has for an unexpected
+/* The truncating ops report division by zero with the text that TensorFlow uses for an unexpected
  * error. */
 static const struct kn_refusal truncate_by_zero = {
     RT_INTERNAL,
@@ -314,8 +314,8 @@ static enum rt_status add_n_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* Runs AddN, which returns a single input without a copy, and AccumulateNV2, which copies a single
- * input. */
+/* Runs AddN and AccumulateNV2. For a single input, AddN returns the input without a copy, and
+ * AccumulateNV2 copies it. */
 static enum rt_status add_n_share(struct rt_run *r)
 {
     return r->n_in == 1 && kn_hand_on(r, 0) ? RT_OK : add_n_run(r);

@@ -1,6 +1,6 @@
 /*
- * The ops Cast, which converts between all pairs of types, and Bitcast. A float outside the range
- * of the integer type becomes the value that x86's vector conversions return, as in TensorFlow: the
+ * The ops Cast and Bitcast. Cast converts between all pairs of types. A float outside the range of
+ * the integer type becomes the value that x86's vector conversions return, as in TensorFlow: the
  * minimum integer or, for types narrower than 32 bits, the low bits of an int32.
  */
 #include "kernels/array/array.h"

@@ -231,8 +231,8 @@ static void *after(void *p, const struct kn_feature *f, int64_t n)
     return (char *)p + (size_t)n * rt_dtype_size(f->dtype);
 }
 
-/* Makes output k. Its dimensions are the batch size, if there is a batch, then `first`, unless it
- * is negative, and then those of the feature's shape. */
+/* Makes output k. Its dimensions are the batch size (if there is a batch), `first` (unless it is
+ * negative), and those of the feature's shape. */
 static void *dense_out(struct sequence *s, int k, const struct kn_feature *f, int64_t first)
 {
     int64_t dim[RT_MAX_RANK + 2];

@@ -170,7 +170,7 @@ static enum rt_status choose_shape(struct levels *v)
     return RT_OK;
 }
 
-/* Returns the number of rows of the level above that the partition of level k describes. */
+/* Returns how many rows of the level above are described by the partition of level k. */
 static int64_t parents_of(const struct levels *v, int k)
 {
     const struct rt_tensor *t = v->at[k];

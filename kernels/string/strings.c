@@ -1,5 +1,5 @@
-/* StringLength, StringStrip and Substr: the length of strings, removal of white space, and
- * substrings. */
+/* The ops StringLength, StringStrip and Substr, which compute lengths, remove white space and
+ * extract substrings. */
 #include "kernels/string/each.h"
 #include "kernels/math/elementwise.h"
 

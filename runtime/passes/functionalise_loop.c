@@ -7,7 +7,7 @@
  * it.
  *
  * A round functionalises the loops that have no loops inside them. It reads the graph as it was
- * before the round: a loop that has the right structure is copied and a new node appended, and all
+ * before the round: a loop that has the right structure is copied, a new node is appended, and all
  * readers are rewired together at the end of the round. Therefore the time for a loop is
  * proportional to its own size, not to the size of the graph. If loops that cannot be
  * functionalised read many of each other's nodes, MAX_VISITS ends the pass, and their frames are

@@ -8,9 +8,9 @@
  * An argument of an op (a shape, an axis, a bound) may depend on the batch size, so its value is
  * evaluated for each size. A few sizes cannot distinguish min(n, 100) from n, but they do
  * distinguish polynomials: if a polynomial whose degree is below the number of sizes equals `a + b
- * * n` for each of them, it equals `a + b * n` for every n. Hence only ops that compute polynomials
- * of integers (makes_polynomials) have a result of RT_DEP_SIZE, and only if no step of the
- * computation overflows; a value that any other op computes from the batch size is not proved.
+ * * n` for each of these sizes, it equals `a + b * n` for every n. Hence only ops that compute
+ * polynomials of integers (makes_polynomials) have a result of RT_DEP_SIZE, and only if no step of
+ * the computation overflows; a value that any other op computes from the batch size is not proved.
  */
 #include <math.h>
 #include <stdlib.h>
