@@ -38,7 +38,7 @@ enum rt_status kn_infer_scalars(struct rt_infer *x);
 int64_t kn_int_at(const struct rt_tensor *t, int64_t i);
 /*
  * Reads the value of an input that must be a single number. Returns false if the tensor holds more
- * or fewer numbers; the caller then reports the error with TensorFlow's text. kn_scalar accepts
+ * or fewer numbers; the caller then reports the error with TensorFlow's message. kn_scalar accepts
  * scalars only. kn_single accepts one element in any shape, for ops whose TensorFlow kernels do so
  * (established by running them: tests/conformance/acceptance.py). Both read integers and bool;
  * kn_scalar_float reads a floating-point scalar.
@@ -55,8 +55,8 @@ int kn_ints(const struct rt_tensor *t, int64_t *v, int max);
  * may contain letters, digits, '.', and, except as the first character, '-' and '/'. TensorFlow
  * does not check the container of a VarHandleOp. */
 enum rt_status kn_check_container(const struct rt_node *n, struct rt_error *err);
-/* Reads the node's bad_indices_policy. Sets *skips if elements with an index out of bounds are to
- * be skipped. An unknown policy is an error, as in TensorFlow's kernel constructor. */
+/* Reads the node's bad_indices_policy. Sets *skips to whether elements with an index out of bounds
+ * are to be skipped. An unknown policy is an error, as in TensorFlow's kernel constructor. */
 enum rt_status kn_bad_indices(const struct rt_node *n, bool *skips, struct rt_error *err);
 
 /* ---- positions ---- */

@@ -16,7 +16,7 @@ struct kn_slice {
 };
 
 /* Resolves a strided slice. begin, end and strides are integer vectors, and the masks are
- * attributes of the node. Errors have TensorFlow's texts. */
+ * attributes of the node. Errors have TensorFlow's messages. */
 enum rt_status kn_slice_of(const struct rt_node *n, int rank, const int64_t *dim,
                            const struct rt_tensor *begin, const struct rt_tensor *end,
                            const struct rt_tensor *strides, struct kn_slice *out,

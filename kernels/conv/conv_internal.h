@@ -7,8 +7,8 @@
  * into executions and the packed filter; conv_onednn_run.c runs the executions. The plain loops
  * have a header of their own, conv_plain.h.
  *
- * Threads: prepare writes the state. Any number of runs share it, and write only its atomic
- * members.
+ * Threads: the prepare function writes the state. Any number of runs share it, and write only its
+ * atomic members.
  */
 #ifndef KN_CONV_CONV_INTERNAL_H
 #define KN_CONV_CONV_INTERNAL_H

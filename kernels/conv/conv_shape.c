@@ -25,8 +25,8 @@ int kn_conv_n_spatial(const struct rt_node *n)
     return op_is(n, "Conv3D") || op_is(n, "Conv3DBackpropInputV2") ? 3 : 2;
 }
 
-/* Checks strides or dilations, which are ordered by data format. `field` and `zero` are the texts
- * of TensorFlow's errors. */
+/* Checks strides or dilations, which are ordered by data format. `field` is a word of TensorFlow's
+ * error messages, and `zero` is the message for a value out of range. */
 static enum rt_status check_windows(const struct rt_node *n, const char *attr, const char *field,
                                     const char *zero, struct rt_error *err)
 {

@@ -38,9 +38,9 @@ double kn_conv_flops_depthwise(const struct rt_node *n, const struct rt_shape *i
 double kn_conv_flops_transposed(const struct rt_node *n, const struct rt_shape *in, int n_in,
                                 const struct rt_shape *out);
 
-/* Computes the convolution's shape from the exact shapes of the node's inputs, in prepare. Refuses
- * convolutions that TensorFlow's CPU kernels do not implement, such as those whose data format has
- * channels first. */
+/* Computes the convolution's shape from the exact shapes of the node's inputs, while a kernel is
+ * prepared. Refuses convolutions that TensorFlow's CPU kernels do not implement, such as those
+ * whose data format has channels first. */
 enum rt_status kn_conv_prepare(const struct rt_prep *p, struct kn_conv_shape *out);
 /* Sets the output shape of a convolution that is not transposed. */
 void kn_conv_out_shape(const struct rt_node *n, const struct kn_conv_shape *g, struct rt_shape *o);

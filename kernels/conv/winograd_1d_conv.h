@@ -7,7 +7,7 @@
 
 #include "runtime/core/op.h"
 
-/* The rt_kernel.can, .prepare and .run functions of the kernel "conv2d.line". prepare returns
+/* The rt_kernel.can, .prepare and .run functions of the kernel "conv2d.line". `prepare` returns
  * FAILED_PRECONDITION for a filter with which the sums would not be accurate enough. */
 int kn_winograd_1d_can(const struct rt_prep *p);
 enum rt_status kn_winograd_1d_prepare(struct rt_prep *p, void **state);

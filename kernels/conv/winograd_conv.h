@@ -8,8 +8,8 @@
 #include "runtime/core/op.h"
 
 /* The rt_kernel.can, .prepare and .run functions of the two kernels. `can` chooses the tile size
- * according to the image size, not the batch size. prepare returns FAILED_PRECONDITION for a filter
- * with which the sums would not be accurate enough. */
+ * according to the image size, not the batch size. `prepare` returns FAILED_PRECONDITION for a
+ * filter with which the sums would not be accurate enough. */
 int kn_winograd2_can(const struct rt_prep *p);
 int kn_winograd4_can(const struct rt_prep *p);
 enum rt_status kn_winograd2_prepare(struct rt_prep *p, void **state);

@@ -62,9 +62,9 @@ void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfus
  * the inputs of the op's schema. */
 void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r));
 
-/* Reads the epilogue in prepare. Sets *broadcast_bytes to the number of bytes, possibly 0, that the
- * kernel must add to its scratch memory. The kernel passes these bytes to kn_epilogue_output.
- * Returns INTERNAL if the node's epilogue text contains an unknown word. */
+/* Reads the epilogue while a kernel is prepared. Sets *broadcast_bytes to the number of bytes,
+ * possibly 0, that the kernel must add to its scratch memory. The kernel passes these bytes to
+ * kn_epilogue_output. Returns INTERNAL if the node's epilogue text contains an unknown word. */
 enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p,
                                    size_t *broadcast_bytes);
 /* Returns the memory that the kernel writes, which is the output, or `scratch` if the residual is
@@ -121,17 +121,17 @@ enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run 
  * scale. */
 void kn_epilogue_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols);
 /*
- * Calls rt_prep_pack, in prepare, for an input that is also multiplied by the n floats at `scale`
- * (NULL for no scale). The floats are part of the key, and `fill` finds them after the `size` bytes
- * of `format`.
+ * Calls rt_prep_pack, while a kernel is prepared, for an input that is also multiplied by the n
+ * floats at `scale` (NULL for no scale). The floats are part of the key, and `fill` finds them
+ * after the `size` bytes of `format`.
  */
 enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format, size_t size,
                                 const float *scale, int64_t n, size_t bytes,
                                 enum rt_status (*fill)(const struct rt_tensor *src, void *dst,
                                                        const void *format, struct rt_error *err),
                                 const struct rt_pack **out);
-/* Returns, in prepare, the values of a constant input, such as the scale, or NULL if `input` is 0
- * or not constant. */
+/* Returns the values of a constant input, such as the scale, or NULL if `input` is 0 or not
+ * constant. Called while a kernel is prepared. */
 const float *kn_epilogue_constant(const struct rt_prep *p, int input);
 
 /*

@@ -36,7 +36,7 @@ enum rt_status kn_list_zeros_like(struct rt_run *r);
 enum rt_status kn_partial_shape(const struct rt_tensor *t, struct rt_shape *out,
                                 struct rt_error *err);
 bool kn_partial_fits(const struct rt_shape *a, const struct rt_shape *b);
-/* Merges b into *a. Returns INVALID_ARGUMENT with TensorFlow's text if the two shapes contradict
+/* Merges b into *a. Returns INVALID_ARGUMENT with TensorFlow's message if the two shapes contradict
  * each other. */
 enum rt_status kn_partial_merge(struct rt_shape *a, const struct rt_shape *b, struct rt_error *err);
 /* Formats a partial shape as TensorFlow does: "[?,2]", "<unknown>". */

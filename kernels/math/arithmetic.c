@@ -11,8 +11,8 @@
 #include <tgmath.h>
 
 static const struct kn_refusal by_zero = {RT_INVALID_ARGUMENT, "Integer division by zero"};
-/* The truncating ops report division by zero with the text that TensorFlow uses for an unexpected
- * error. */
+/* The truncating ops report division by zero with the message that TensorFlow uses for an
+ * unexpected error. */
 static const struct kn_refusal truncate_by_zero = {
     RT_INTERNAL,
     "Unexpected error in binary operator (only integer div and mod should have errors)",

@@ -9,7 +9,7 @@
  * functions like erf and gamma, and kernels/nn/activations.c has the activations. A new op also
  * needs its row in kernels/table.inc and, to be fused, one in runtime/fusion/elementwise.h.
  *
- * Threads: all functions are pure; run writes only its output.
+ * Threads: all functions are pure; a run function writes only its output.
  */
 #ifndef KN_MATH_ELEMENTWISE_H
 #define KN_MATH_ELEMENTWISE_H
@@ -25,7 +25,7 @@ enum rt_status kn_infer_same(struct rt_infer *x);
 /* Gives output 0 the broadcast shape of inputs 0 and 1. */
 enum rt_status kn_infer_broadcast(struct rt_infer *x);
 /* Computes the broadcast of two shapes. Unknown dimensions stay unknown. Errors have TensorFlow's
- * texts. */
+ * messages. */
 enum rt_status kn_broadcast(struct rt_shape *out, const struct rt_shape *a,
                             const struct rt_shape *b, struct rt_error *err);
 /* Checks the shapes of value and bias as BiasAdd does. The bias lies along `axis` of the value,

@@ -188,7 +188,7 @@ static const struct kn_reducer reduce_l2[RT_N_DTYPES] = {KN_FOR_FLOATS(REDUCER_R
 /* ---- axes ---- */
 
 /* Reads the reduction axes, and sets bit i of *reduced if axis i is reduced. Errors have
- * TensorFlow's texts. */
+ * TensorFlow's messages. */
 static enum rt_status read_axes(const struct rt_tensor *axes, int rank, unsigned *reduced,
                                 struct rt_error *err)
 {

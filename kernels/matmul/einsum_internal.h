@@ -7,7 +7,7 @@
  * in A), columns (only in B), and inner. A tensor in which each group collapses to one stride is
  * accessed in place; any other operand or result goes through a dense copy.
  *
- * Threads: prepare writes the plan, and runs only read it.
+ * Threads: the prepare function writes the plan, and runs only read it.
  */
 #ifndef KN_MATMUL_EINSUM_INTERNAL_H
 #define KN_MATMUL_EINSUM_INTERNAL_H

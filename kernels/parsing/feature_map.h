@@ -1,6 +1,7 @@
 /*
  * The features that an op like ParseExample requests, and a hash table that finds a feature by its
- * name. The hash table is made once if the names are constants (in prepare), otherwise in each run.
+ * name. The hash table is made once, when the kernel is prepared, if the names are constants, and
+ * otherwise in each run.
  *
  * Examples of a batch usually carry the same names in the same order. A reader therefore remembers
  * which name the last example had at each position and looks up only names that differ.

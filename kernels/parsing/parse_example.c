@@ -93,8 +93,8 @@ static bool name_of(const struct rt_node *n, const struct kn_parse_layout *l, in
     return kn_parse_key(t, l->version == 2 ? i : 0, out);
 }
 
-/* Makes the feature map, or returns NULL if memory runs out. Sets *unknown if a name is not
- * available, and the map must not be used in this case. The map refers to names in attributes and
+/* Makes the feature map, or returns NULL if memory runs out. Sets *unknown to whether a name is not
+ * available, in which case the map must not be used. The map refers to names in attributes and
  * inputs, without copies. */
 static struct kn_feature_map *make_map(const struct rt_node *n, const struct kn_parse_layout *l,
                                        const struct rt_tensor *(*in)(const void *arg, int k),

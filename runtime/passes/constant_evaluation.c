@@ -46,7 +46,7 @@ bool rt_shape_is_exact(const struct rt_shape *s)
 /* ---- folding ---- */
 
 /* Runs a fold. The memory that it uses is charged to a separate pool, as the memory of a run is.
- * The result is charged to the session's `folded`. */
+ * The result is charged to the state `folded` of the session. */
 static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
                                const struct rt_tensor *in, int k_out, int64_t cpu_end_ns,
                                struct rt_tensor *out, struct rt_error *err)

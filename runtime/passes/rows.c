@@ -255,8 +255,8 @@ static bool infer(struct walk *w, struct visit *x, int s)
                          .err = &err};
     if (!x->op->infer)
         return true;
-    /* Unlike before other calls of infer, an input may be of unknown rank at this point. infer does
-     * not accept such an input. */
+    /* Unlike before other calls of the infer function, an input may be of unknown rank at this
+     * point. The infer function does not accept such an input. */
     for (int k = 0; k < n->n_in; k++)
         if (x->in[s][k].shape.rank < 0 && x->in[s][k].dtype != RT_RESOURCE &&
             x->in[s][k].dtype != RT_VARIANT)
@@ -357,9 +357,9 @@ static bool is_within_type(const struct walk *w, const struct visit *x)
     return true;
 }
 
-/* Returns whether all inputs that depend only on the batch size are arguments that infer reads, and
- * each of their elements is a constant or the batch size itself. The op's row rule then returns the
- * same result for all sizes. */
+/* Returns whether all inputs that depend only on the batch size are arguments that the op's infer
+ * function reads, and each of their elements is a constant or the batch size itself. The op's row
+ * rule then returns the same result for all sizes. */
 static bool takes_sizes(const struct walk *w, const struct visit *x)
 {
     for (int k = 0; k < x->n->n_in; k++) {

@@ -7,8 +7,8 @@
 
 enum { PL_MOST_KERNELS = 16 }; /* maximum number of candidates of one node */
 
-/* Runs prepare of kernel k and sets kernel, state, release and scratch_bytes of prep->self. If
- * prepare fails, everything that it made is released. */
+/* Runs the prepare function of kernel k and sets kernel, state, release and scratch_bytes of
+ * prep->self. If the function fails, everything that it made is released. */
 enum rt_status pl_prepare_candidate(struct rt_prep *prep, const struct rt_kernel *k);
 
 #endif
