@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes models/half_plus_two: y = a * x + b, with a = 0.5 and b in a checkpoint; version 1 has
-b = 3, so that a swap changes the outputs, and version 2, which is served, has b = 2. TensorFlow is not needed: protoc
+"""Writes models/half_plus_two, which computes y = a * x + b, with a = 0.5 and b in a checkpoint. In version 1,
+b is 3, so that a swap changes the outputs; in version 2, which is served, b is 2. TensorFlow is not needed: protoc
 generates the messages from proto/, and the checkpoint is written by hand.
 
-The graph has the form of a TensorFlow 1 graph: x and x2 are Identities behind a ParseExample, and some
-signatures feed serialized Examples (regress_x_to_y, regress_x_to_y2, classify_x_to_y), the others x or
-x2 in the middle of the graph (serving_default, regress_x2_to_y3, classify_x2_to_y3); y2 and y3 are
-a * x + 3 and a * x2 + 3.
+The graph has the form of a TensorFlow 1 graph, in which x and x2 are Identities behind a ParseExample. Some
+signatures (regress_x_to_y, regress_x_to_y2, classify_x_to_y) feed serialized Examples. The others (serving_default,
+regress_x2_to_y3, classify_x2_to_y3) feed x or x2 in the middle of the graph. The outputs y2 and y3 are a * x + 3
+and a * x2 + 3.
 
 usage: make_half_plus_two.py [FOLDER]
 """

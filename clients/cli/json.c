@@ -320,7 +320,7 @@ void cl_json_text(struct rt_bytes *out, const char *s, size_t n)
     }
 }
 
-/* Writes a number as TensorFlow Serving does, which is in the short form of %g if that form reads
+/* Writes a number as TensorFlow Serving does, that is, in the short form of %g if that form reads
  * back as the same number, otherwise with 9 digits (float) or 17 digits (double). */
 static void put_real(struct rt_bytes *out, double v, bool is_double)
 {

@@ -6,9 +6,11 @@ front   half_plus_two Predict on one core, with the load on another, compared wi
         and gRPC, with 1, 16 and 256 connections. Needs wrk and h2load (Debian: wrk, nghttp2-client).
 triton  as `front`, but compared with Triton's own front ends (starts tests/bench/triton/start.sh).
 start   the time from process start to the first correct response of half_plus_two.
-load    --model DIR (resnet50 of the engines' models): the time from a version that is judged complete and stable to
-        AVAILABLE, and to compiled plans; resident memory against the packed weights, with Winograd and without.
-swap    --model DIR: 20 swaps under constant load: failed requests, resident memory, p99 against the steady state.
+load    --model DIR (resnet50 of the engines' models): the time from when a version is judged complete and stable until
+        it is AVAILABLE, and until its plans are compiled; also the resident memory relative to the packed weights, with
+        and without Winograd.
+swap    --model DIR: the failed requests, the resident memory, and the p99 relative to the steady state, for 20 swaps
+        under constant load.
 """
 import argparse
 import datetime

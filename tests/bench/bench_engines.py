@@ -75,7 +75,7 @@ class Process:
 
 
 class Slipway(Process):
-    """A process of `slipway run --on_line`. Each line that it reads states for how many milliseconds it then
+    """A process of `slipway run --on_line`. Each line that it reads is the number of milliseconds for which it then
     measures."""
 
     @staticmethod

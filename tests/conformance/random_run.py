@@ -132,7 +132,8 @@ def sample(tf, value):
 
 
 def record(tf, folder, seeds, steps):
-    """Writes a graph, its feeds, and a summary of its outputs. tests/unit/exec/test_random_graphs.c reads the file."""
+    """Writes a file with a graph, its feeds, and a summary of its outputs, which tests/unit/exec/test_random_graphs.c
+    reads."""
     for seed in seeds:
         made = RandomGraph(tf, seed, steps).make()
         graph_def = made.graph.as_graph_def()

@@ -12,7 +12,7 @@ The parts that are compared (--part names one):
   random   random graphs
   models   models in --models (./run compare makes the ten of tests/bench/make_models.py), in goldens and in models/: batches
            of 1 and 8, one and two threads, fusion and specialisation on and off, without autotuning and with an autotune cache
-           that the old build wrote; also which kernels were chosen
+           that the old build wrote. The choices of kernels are also compared.
 
 Outputs that the old build itself does not reproduce (random numbers without a seed) are counted, not compared. The last
 line is "N compared, M differ"; the exit status is 1 if any differ.
@@ -100,8 +100,9 @@ def pairs_of(options, tf):
 
 
 def compare_graph(report, pairs, kind, name, graph_def, builts):
-    """Compares the cases of one graph. `kind` is the key by which differences are counted; `builts` are (name, Built).
-    A case may leave state behind, but both builds have run the same cases before, so their state is the same."""
+    """Compares the cases of one graph. `kind` is the key by which differences are counted; `builts` holds pairs (name,
+    Built). A case may leave state behind, but both builds have run the same cases before, so their state is the
+    same."""
     for pair in pairs:
         old, new = pair.load(graph_def)
         if old or new:
@@ -231,8 +232,8 @@ def compare_version(options, report, version, scratch):
 
 
 def compare_tuned(report, binaries, version, request, scratch):
-    """Compares runs with the autotune cache that the old build writes for the given request. Each run gets a copy of
-    the cache."""
+    """Runs both builds with the autotune cache that the old build writes for the given request, and compares the
+    results. Each run gets a copy of the cache."""
     model, name, body, base = request
     written = os.path.join(scratch, "written")
     output_of([binaries[0], "run", str(version), "--inputs=-", *base, f"--autotune_cache={written}"], body)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Builds docker/Dockerfile and tests the image: run.py [--no-build] (use the image of the last run).
+"""Builds docker/Dockerfile and tests the image: run.py [--no-build]. --no-build uses the image of the last run.
 
 No Docker is needed: buildah builds with chroot isolation, on a debian:12-slim that debootstrap makes from the
-mirror that apt uses on this machine. The image runs as its configuration says, in namespaces of its own (processes,
-mounts, network), as its own user and with a read-only root file system. Needs root. The last line is "N passed, M
+mirror that apt uses on this machine. The image runs with the user that its configuration names, in namespaces of its
+own (processes, mounts, network), and with a read-only root file system. Needs root. The last line is "N passed, M
 failed"; a machine that cannot build the image prints why, and the exit status is 77."""
 import ctypes
 import fcntl

@@ -83,7 +83,7 @@ def message(body):
 def client_hello():
     """Returns the first bytes of a TLS handshake, to which gRPC core responds with a signature."""
     context = ssl.create_default_context()
-    context.set_ecdh_curve("prime256v1")  # For another curve, gRPC core would only request this one.
+    context.set_ecdh_curve("prime256v1")  # For any other curve, gRPC core would only request a key share for this one.
     context.set_alpn_protocols(["h2"])
     sent = ssl.MemoryBIO()
     try:

@@ -1,5 +1,4 @@
-"""A TLS 1.3 client that updates its keys through OpenSSL's library, because Python's ssl module
-cannot."""
+"""A TLS 1.3 client that updates its keys through OpenSSL's library, because Python's ssl module cannot do so."""
 import ctypes
 import socket
 
@@ -52,8 +51,8 @@ class Connection:
             raise OSError("not sent")
 
     def rekey(self, n):
-        """Updates the client's keys n times, or until the peer has closed. The peer is not
-        requested to update its own keys."""
+        """Updates the client's keys n times, or until the peer has closed the connection. Does not request that the
+        peer update its keys."""
         for _ in range(n):
             if (LIBRARY.SSL_key_update(self.tls, 0) != 1 or
                     LIBRARY.SSL_do_handshake(self.tls) != 1):

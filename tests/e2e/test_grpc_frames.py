@@ -256,7 +256,7 @@ class Frames(Case):
                 while c.read(0.01) and time.monotonic() < end:
                     c.send(c.frame(UNKNOWN, 0, 0) * 400)
             self.assertEqual(self.cut(server), {"flood": 1})
-            # The client keeps its end open. A socket that waits for it would stay for a minute.
+            # The client keeps its end open. A socket that waited for the client to close would remain for a minute.
             wait_for(lambda: self.half_closed(server.grpc_port) == 0, "the end of the socket", 20)
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
@@ -277,7 +277,8 @@ class Frames(Case):
                     for c in crowd:
                         c.send(b"".join(c.headers_of(PREDICT, s) +
                                         c.frame(http2.RST_STREAM, 0, s, struct.pack(">I", 8)) for s in streams(c, 100)))
-                # Once a client has its response, the server has read everything that the client sent before.
+                # The response to a request shows that the server has read everything that the client sent before that
+                # request.
                 for c in crowd:
                     self.settle(c)
                 whole = time.monotonic() - start

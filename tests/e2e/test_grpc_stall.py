@@ -424,8 +424,8 @@ class Streams(Case):
             refused = server.metric('slipway_events_total{event="grpc_call_refused"}')
             self.assertEqual(refused, 200)
             self.assertIsNone(self.watch(server))
-            # A method's streams do not count against those of another, not even on a connection
-            # that holds many.
+            # The streams of one method do not count against the limit of another method, not even on a connection that
+            # holds many streams.
             watch = one.ask(WATCH, b"")
             wait_for(lambda: one.read(0.1) and watch in one.bodies, "the health")
             one.close()

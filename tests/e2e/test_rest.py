@@ -45,7 +45,7 @@ class Server(support.Server):
             return answer(s, method == "HEAD")
 
     def send_at_once(self, sent):
-        """Sends (socket, data) on idle connections such that the server finds all of it in one turn."""
+        """Sends (socket, data) on idle connections so that the server finds all the data in one turn."""
         self.process.send_signal(signal.SIGSTOP)
         for s, data in sent:
             s.sendall(data)
@@ -379,7 +379,7 @@ class LimitsTest(unittest.TestCase):
             plain, packed = pages("identity"), pages("gzip")
         for times in (plain, packed):
             self.assertLess(len(times), n // 4)
-        self.assertFalse(plain & packed)  # A page is not reused in a later turn.
+        self.assertFalse(plain & packed)  # No page is the same in a later turn.
 
     def test_requests_about_large_models_do_not_hold_up_others(self):
         n = 40

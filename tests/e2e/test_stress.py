@@ -157,7 +157,7 @@ class Clients:
     def __init__(self, server):
         self.over, self.seen, self.server = threading.Event(), Seen(), server
         self.local = threading.local()
-        # Two channels for all clients, because a channel per thread would cost more than its calls.
+        # All clients share two channels, because a channel per thread would cost more than its calls.
         self.channels = [grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
                                                [("grpc.use_local_subchannel_pool", 1)])
                          for _ in range(2)]

@@ -422,7 +422,7 @@ class Served:
                       health_pb2.HealthCheckRequest(service=""))
 
     def new_shape(self):
-        """Sends requests with a new number of rows, until that shape is compiled."""
+        """Sends requests with a new number of rows until their shape is compiled."""
         self.rows += 1
         for _ in range(3):
             self.grpc_predict("m", self.rows)

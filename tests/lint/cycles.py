@@ -30,8 +30,8 @@ COPY = re.compile(r"\.(isra|constprop|part|cold)(\.\d+)?")
 
 
 def source_of(folder, member):
-    """Returns the source path of a member of an archive. For example, "gemm.c.o" of kernels is
-    kernels/matmul/gemm.c."""
+    """Returns the source path of a member of an archive. For example, the member "gemm.c.o" of the archive of kernels/
+    comes from kernels/matmul/gemm.c."""
     name = member[:-2]
     for at, folders, files in os.walk(os.path.join(ROOT, folder)):
         folders.sort()

@@ -88,8 +88,8 @@ def replaced(case, changes):
 
 
 def empty_cases(case):
-    """Yields cases with empty tensors. Inputs of the same rank are changed in the same way, all of them together and
-    each of them alone."""
+    """Yields cases with empty tensors. All inputs of the same rank get the same shape together, and then each of them
+    gets it alone."""
     places = [((kind, key), t) for kind, key, t in tensors_of(case)]
     ranks = collections.defaultdict(list)
     for place, t in places:

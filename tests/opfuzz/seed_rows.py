@@ -1,6 +1,6 @@
-"""Valid cases of ops that neither single nodes nor the conformance specs cover in seeds.jsonl, which are tables of the
-first version, graphs that create, fill and read lists and arrays, and checkpoints. Each case is one graph, and fuzz.py
-mutates it like the recorded cases."""
+"""Valid cases of ops that seeds.jsonl covers neither by single nodes nor by cases of the conformance specs. The cases
+are tables of the first version, graphs that create, fill and read lists and arrays, and checkpoints. Each case is one
+graph, and fuzz.py mutates it like the recorded cases."""
 
 import base64
 

@@ -8,10 +8,10 @@
 #include "tests/support/small_graph.h"
 
 /*
- * Adds "merge" = x > 0 ? -x : x + 10, in the nodes of tf.cond: the feed "x", the constant "zero",
- * the predicate "greater" and its Identity "pred", the pivots "pivot_t" and "pivot_f" of the two
- * branches, the "switch" of x, the results "then" and "else" that the Merge reads, and the index
- * "which" of the branch that was taken: 0 for "else".
+ * Adds "merge" = x > 0 ? -x : x + 10, in the nodes of tf.cond. These are the feed "x", the constant
+ * "zero", the predicate "greater" and its Identity "pred", the pivots "pivot_t" and "pivot_f" of
+ * the two branches, the "switch" of x, the results "then" and "else" that the Merge reads, and the
+ * index "which" of the branch that was taken, which is 0 for "else".
  */
 void cf_cond(struct small_graph *x);
 /* Adds the nodes of cf_cond with the predicate cf_flag, whose value is known when the plan is

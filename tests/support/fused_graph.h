@@ -25,7 +25,7 @@ enum fg_way { FG_UNFUSED, FG_FUSED, FG_SPECIALISED, FG_N_WAYS };
 struct fused_graph {
     struct rt_bytes g;
     struct rt_registry *ops;
-    bool finite_feeds; /* if true, fg_feed stores neither NaN nor infinities nor -0 */
+    bool finite_feeds; /* if true, fg_feed stores no NaN, infinity or -0 */
     int n_feeds, n_fetches;
     const char *feed[FG_MOST], *fetch[FG_MOST];
     struct rt_tensor in[FG_MOST];

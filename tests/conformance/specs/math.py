@@ -223,8 +223,8 @@ def parts(g, op):
             yield Case(x, Tout=out)
 
 
-# The range from which inputs of each function are drawn. Further inputs may lie outside the function's domain, where
-# the result is NaN.
+# The range from which inputs of each function are drawn. Inputs of additional cases may lie outside the function's
+# domain, where the result is NaN.
 DOMAIN = {
     "Exp": (-80, 88), "Expm1": (-80, 88), "Log": (0, 100), "Log1p": (-1, 100), "Sin": (-10, 10), "Cos": (-10, 10),
     "Tan": (-10, 10), "Asin": (-1, 1), "Acos": (-1, 1), "Atan": (-10, 10), "Sinh": (-20, 20), "Cosh": (-20, 20),

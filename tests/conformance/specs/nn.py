@@ -215,7 +215,8 @@ def pool(g, op):
     yield Case(num(g, "float32", 5, 5, 3), **kw)
     yield Case(np.full((1, 2, 2, 1), -np.inf, "float32"), **kw)
     if op == "AvgPool":
-        for s in (0, 2, -1):  # The kernel ignores the stride of channels. Python's graph of a MaxPool does not.
+        # The kernel ignores the stride of channels, but Python's shape inference of a MaxPool does not.
+        for s in (0, 2, -1):
             yield Case(num(g, "float32", 2, 5, 5, 4), ksize=[1, 2, 2, 1], strides=[1, 2, 2, s], padding="SAME")
     if op == "MaxPool":
         yield Case(num(g, "float32", 2, 5, 5, 5), ksize=[1, 1, 1, 2], strides=[1, 1, 1, 2], padding="SAME")

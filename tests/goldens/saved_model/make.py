@@ -21,7 +21,8 @@ def small(path):
     return model
 
 
-# Writes a SavedModel of TensorFlow 2: a variable, an asset, and functions that initialise and restore.
+# Writes a SavedModel of TensorFlow 2 with a variable, an asset, and the functions that initialise and restore the
+# variable.
 class Model(tf.Module):
     def __init__(self, vocabulary):
         super().__init__()

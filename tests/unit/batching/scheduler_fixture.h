@@ -78,7 +78,7 @@ void sched_on_done(struct srv_job *job);
 void sched_drop(struct request *r);
 
 /* Submits a request that occupies the only worker until sched_model.held is false, so that later
- * requests have to queue. Returns when it runs. */
+ * requests have to queue. Returns when the request runs. */
 struct request *sched_block(struct world *w);
 /* Waits until n requests have completed, or until n runs have begun. The test fails if there are
  * more than n. */

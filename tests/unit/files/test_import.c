@@ -574,7 +574,7 @@ static void keys_of_bodies_have_a_limit_that_is_told(void **state)
     assert_true(n > 16 && n < 20);
     assert_fails(st, RT_RESOURCE_EXHAUSTED, &x->err, "attributes that bodies of functions");
     assert_non_null(strstr(rt_error_text(&x->err), "16 MB and 4 for each byte of the graph"));
-    text[0] = 'A'; /* the body for this key already exists, so no further key is stored */
+    text[0] = 'A'; /* the body for this key already exists, so no additional key is stored */
     assert_ok(rt_library_instantiate(x->l, &ref, &out, &x->err), &x->err);
     free(text);
     rt_bytes_clear(&body);

@@ -497,8 +497,8 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     end(&x);
 }
 
-/* Builds a chain of thousands of nodes, every second of which reads its predecessor twice. A fused
- * node has at most 32 steps. */
+/* Builds a chain of thousands of nodes, in which every second node reads its predecessor twice. A
+ * fused node has at most 32 steps. */
 static void long_runs_of_nodes_are_cut_into_several(void **state)
 {
     (void)state;

@@ -17,8 +17,8 @@ struct way {
     const char *reduce; /* the op that reduces rows, "Sum" or "Mean" */
     int axis;
     bool keep;
-    /* "rows by" or "by rows" are the operands of the Mul that weights the rows, "mask" means that a
-     * mask hides rows, and NULL that rows are neither weighted nor hidden. */
+    /* The operands of the Mul that weights the rows ("rows by" or "by rows"), "mask" if a mask
+     * hides rows, or NULL if rows are neither weighted nor hidden. */
     const char *by;
     double otherwise; /* the value that replaces the rows that the mask hides */
 };

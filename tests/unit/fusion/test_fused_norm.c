@@ -292,7 +292,7 @@ static void odd_shapes_are_right(void **state)
 }
 
 /* The graph reads the lengths of three axes of x, and its Reshape refuses a value with fewer axes
- * or with more elements than the three lengths allow, so any further axis must have length 1. */
+ * or with more elements than the three lengths allow, so any additional axis must have length 1. */
 static void a_value_of_other_axes_is_refused_alike(void **state)
 {
     (void)state;

@@ -78,7 +78,7 @@ static void constant(struct rt_bytes *g, const char *name, int rank, const int64
     for (int i = 0; i < rank; n *= dim[i], i++)
         rt_bytes_addf(&value, "%s%d", i ? "," : "", (int)dim[i]);
     rt_bytes_addf(&value, ">:");
-    if (n >= MANY) /* all values are one number, which bfloat16 represents exactly */
+    if (n >= MANY) /* all values are the same number, which bfloat16 represents exactly */
         rt_bytes_addf(&value, "%g", 1.0 / 128);
     for (int64_t i = 0; i < n && n < MANY; i++)
         rt_bytes_addf(&value, i ? ",%.3g" : "%.3g", (double)(draw() + add));

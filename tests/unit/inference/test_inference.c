@@ -57,7 +57,7 @@ static enum rt_status perform(struct world *w, enum srv_api api, const void *req
 }
 
 /* Asserts that the response to the request is the bytes `want`, and that decoding and encoding the
- * request gives the bytes `again`, to which the response is the same. */
+ * request gives the bytes `again`. The response to `again` must also be `want`. */
 static void answers(struct world *w, enum srv_api api, const char *request, size_t n,
                     const char *want, size_t n_want, const char *again, size_t n_again)
 {
@@ -187,8 +187,8 @@ static void what_is_wrong_is_told(void **state)
     const char spec[] = "\x0a\x13\x0a\x01m\x1a\x0eregress_x_to_y";
     memcpy(big, spec, sizeof spec - 1);
     n = sizeof spec - 1;
-    /* These are the headers of the messages input, list and context, which consist of their tags
-     * and lengths. */
+    /* The headers of the messages `input`, `list` and `context`, each of which is a tag and a
+     * length. */
     memcpy(big + n, "\x12\x8e\x27\x12\x8b\x27\x12\xe8\x07", 9);
     n += 9;
     memset(big + n, 0x78, 1000);

@@ -1,8 +1,7 @@
 /*
- * A node with a control input runs after the node that the input names, and that node runs in every
- * run that needs the first node. This must hold no matter what replaces the node in a plan: a
- * constant, the body of a function, the branch that is taken, a fused node, or a value that follows
- * from a shape.
+ * If node A names node B as a control input, every run that needs A must also run B, and A runs
+ * after B. This must hold no matter what replaces A in a plan: a constant, the body of a function,
+ * the branch that is taken, a fused node, or a value that follows from a shape.
  *
  * Each tensor in the list is fetched separately and depends on "gate", which adds 1 to a variable
  * and fails when the feed "p" is negative.

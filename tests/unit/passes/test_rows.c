@@ -1,8 +1,8 @@
 /*
  * Tests ops whose arguments depend on the batch size or on another length (runtime/passes/rows.c,
  * runtime/plan/row_analyses.h). If a graph is analysed as row-wise, merged requests must get the
- * bits that each gets alone, for every number of rows, and a batch may only be merged if the
- * analysis covered its lengths.
+ * bits that each gets alone, for every number of rows. A batch may be merged only if the analysis
+ * covered its lengths.
  */
 #include "tests/support/test.h"
 
@@ -557,8 +557,8 @@ static void what_is_merged_was_analysed_for_its_lengths(void **state)
     }
 }
 
-/* Runs three rounds with more lengths than the session holds analyses. Every length must always get
- * its own analysis. */
+/* Runs three rounds with more lengths than a session can hold analyses for. Every length must
+ * always get its own analysis. */
 static void lengths_that_come_and_go_keep_their_answers(void **state)
 {
     const struct length *x = &lengths[0];

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes text_golden.inc: texts, and for each text the packed message that Python's protobuf reads from it, or the fact
-that it is refused.
+"""Writes text_golden.inc, which holds texts and, for each text, the packed message that Python's protobuf reads from
+it, or a mark that it is refused.
 
     python3 text_golden.py > text_golden.inc    (needs tensorflow and tensorflow-serving-api)
 

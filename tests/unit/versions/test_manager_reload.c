@@ -82,7 +82,7 @@ static void a_reload_waits_for_a_model_that_is_still_being_unloaded(void **state
     MF_CONFIG("m");
     srv_manager_reread(fixture.manager);
     assert_true(mf_comes_to("n", 1, SRV_UNLOADING));
-    usleep(1100000); /* more than --model_wait_seconds since n was configured first */
+    usleep(1100000); /* more than --model_wait_seconds after n was first configured */
     reload_m_and_n();
     const int early = wait_for_reload(300);
     mf_hold_handles(false);
