@@ -19,9 +19,9 @@ enum rt_status cl_json_load(struct rt_span text, json_t **out, struct rt_error *
 
 /*
  * Reads the tensors in `body`, an object with either row_key or column_key. The specs give the
- * tensors' names and types; tensors that are missing in the columns are omitted. Strings may be
- * written as {"b64": "..."}. If a value does not match its spec, returns INVALID_ARGUMENT and names
- * the value in the error text.
+ * tensors' names and types; in the column format, tensors that `body` lacks are omitted. Strings
+ * may be written as {"b64": "..."}. If a value does not match its spec, returns INVALID_ARGUMENT
+ * and names the value in the error text.
  */
 enum rt_status cl_json_tensors(const json_t *body, const char *row_key, const char *column_key,
                                const struct slipway_input *specs, int n_specs,

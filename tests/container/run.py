@@ -116,7 +116,7 @@ def mount(*args):
 
 
 class Container:
-    """Runs the image's entry point as process 1. `models` maps names under /models to folders."""
+    """Runs the image's entry point as process 1 of a container. `models` maps names under /models to folders."""
 
     config, root = {}, ""
 

@@ -1,6 +1,6 @@
 /*
- * Reads arbitrary bytes as a PredictionLog. Compares its response with itself, and with its request
- * read as a response, by the rules of every API.
+ * Reads arbitrary bytes as a PredictionLog. Compares the log's response with itself, and with the
+ * request read as if it were a response, by the rules of every API.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Reads a record of a request log. Compares its response with its request, whose bytes are read as
- * a response, and with itself. */
+/* Reads a record of a request log. Compares the response in it with the bytes of the request, read
+ * as if they were a response, and with itself. */
 #include <stdint.h>
 #include <stdlib.h>
 

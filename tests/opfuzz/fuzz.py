@@ -47,7 +47,8 @@ class Fuzzer:
         self.pending = []  # cases that ran since the last check for leaks
 
     def make(self, index):
-        """Returns case number `index` of the fuzzer's seed. Successive cases start from seeds of successive ops."""
+        """Returns case number `index` for the fuzzer's random seed. Consecutive cases are mutations of seeds of
+        consecutive ops."""
         rng = random.Random(f"{self.options.seed}:{index}")
         op = self.ops[index % len(self.ops)]
         return self.mutator.mutate(rng, rng.choice(self.seeds[op]))

@@ -44,7 +44,8 @@ def kind_of(case):
 
 
 def chosen(cases):
-    """Sorts cases by size, one of each kind in turn. Empty inputs come last, because mutation finds them anyway."""
+    """Sorts the cases of each kind by size, then takes one case of each kind in turn. Empty inputs come last, because
+    mutation finds them anyway."""
     rng = random.Random(1)
     rng.shuffle(cases)
     kinds = {}

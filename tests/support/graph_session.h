@@ -8,7 +8,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/session/session.h"
 
-/* Opens a session on the graph with the ops of options->registry. The caller frees it. */
+/* Opens a session on the graph with the ops of options->registry. The caller frees the session. */
 struct rt_session *gs_open(struct rt_span graph, const struct rt_session_options *options);
 
 /* Prepares a callable, which belongs to the session. */

@@ -38,7 +38,7 @@ extern struct rt_bytes state_graph;
 int state_set_up(void **state);
 int state_tear_down(void **state);
 
-/* Opens a session and initialises its state. The caller frees it. */
+/* Opens a session and initialises its state. The caller frees the session. */
 struct rt_session *state_open(enum state_mode mode);
 /* Returns a callable. If `what` is "NODE:OUTPUT", the callable fetches that tensor. Otherwise the
  * callable runs the node `what` and fetches nothing. */

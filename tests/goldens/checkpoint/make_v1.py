@@ -21,7 +21,7 @@ def save(name, tensors, slices=None):
 
 
 def compressed(name, to):
-    """Writes the same table with each block compressed, as a TensorFlow built with snappy writes it."""
+    """Writes the table `name` again, with each block compressed, as a TensorFlow built with snappy writes it."""
     reader = tf.io.gfile.GFile(name, "rb").read()
     open(to, "wb").write(make_forms.table(make_forms.entries_in(reader), kind=1, per_block=3))
 

@@ -122,8 +122,8 @@ static void updates(struct rt_bytes *g)
     gd_node(g, "emptied", "Neg", "empty", "T=float");
 }
 
-/* Adds NAME, which applies `op` to "read", NAME_update, which updates the variable after NAME has
- * run, and NAME_behind, which reads NAME after the update. */
+/* Adds three nodes. NAME applies `op` to "read", NAME_update updates the variable after NAME has
+ * run, and NAME_behind reads NAME after the update. */
 static void idle(struct rt_bytes *g, const char *name, const char *op, const char *in,
                  const char *attrs)
 {

@@ -1,7 +1,7 @@
 /*
- * Tests that dense layers that are written as Einsum become a MatMul
- * (runtime/fusion/fuse_einsum.c). Its output is compared with that of the same graph without
- * fusion. x is multiplied by a constant w of 24 numbers.
+ * Tests that a dense layer written as an Einsum becomes a MatMul (runtime/fusion/fuse_einsum.c),
+ * whose output is compared with that of the same graph without fusion. x is multiplied by a
+ * constant w of 24 numbers.
  */
 #include "tests/support/test.h"
 

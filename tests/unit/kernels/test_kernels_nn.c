@@ -197,7 +197,7 @@ static void next_graph(struct fixture *x)
     rt_bytes_init(&x->g, 1 << 24);
 }
 
-/* Compares the outputs of the graph in x->g computed by the plain kernels only and by all kernels,
+/* Runs the graph in x->g with only the plain kernels and with all kernels, compares the outputs,
  * and empties the graph. */
 static void compare(struct fixture *x, const struct rt_tensor *in, int n_in, const char *what)
 {

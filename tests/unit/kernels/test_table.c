@@ -36,8 +36,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Adds the ops on the table to the graph and opens a session on it. The caller has added the table
- * as the node "t". */
+/* Adds the ops on the table to the graph and opens a session on the graph. The caller has added the
+ * table as the node "t". */
 static void open_table(struct fixture *x)
 {
     static const struct rt_session_options none;

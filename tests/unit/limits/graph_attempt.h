@@ -28,8 +28,8 @@ void ga_function(struct rt_bytes *g, const char *name, const char *op, const cha
                  const char *attrs);
 /* Adds "x", and "y", which calls function `f` with x as its argument. */
 void ga_main_call(struct rt_bytes *g, const char *f);
-/* Adds functions f0 to fn, each of which except the last has one node that calls the next, and a
- * node that calls f0. '#' in `attrs` stands for the number of the next function. */
+/* Adds functions f0 to fn and a node that calls f0. Each function except the last has one node,
+ * which calls the next function. '#' in `attrs` stands for the number of the next function. */
 void ga_chain(struct rt_bytes *g, int n, const char *op, const char *inputs, const char *attrs);
 #define GA_CALL "Tin=[bool] Tout=[bool] f=@f#"
 /* Writes `text` to `out` with `number` in place of each '#'. */
