@@ -17,8 +17,7 @@
  * NULL), and its result is NULL. Zero is the default of every struct field.
  *
  * Threads: any number of threads may use a client at the same time. The caller owns the result of
- * its call. The client only reads the arguments, does so only during the call, and keeps no
- * pointers to them.
+ * its call. A call reads its inputs before it returns, and the client keeps no pointers to them.
  */
 #ifndef SLIPWAY_CLIENT_H
 #define SLIPWAY_CLIENT_H

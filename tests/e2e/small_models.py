@@ -135,8 +135,8 @@ def write_counter(folder, is_ref):
 
 
 def write_endless(folder):
-    """Writes a model whose serving_default counts to 2**60 before it returns, so that its warm-up takes all the time
-    that it is allowed."""
+    """Writes a model whose serving_default counts to 2**60 before it returns, so that its warm-up uses all of the time
+    allowed for it."""
     def build(g):
         g.placeholder("x", "float")
         g.const("one", "int64", [], int64_val=[1])

@@ -1,5 +1,5 @@
-"""Tests flags and configuration files and their effect on versions, as far as the unit tests (test_options,
-test_settings, test_config, test_policy, test_manager) cannot check them."""
+"""Tests flags and configuration files and their effect on versions, where the unit tests (test_options, test_settings,
+test_config, test_policy, test_manager) cannot check them."""
 import os
 import shutil
 import signal

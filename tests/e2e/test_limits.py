@@ -235,7 +235,7 @@ class Limits(Case):
             if SLOW == 1:  # A sanitizer retains freed memory, so memory is checked only without one.
                 wait_for(lambda: rss_mb() < before + 100, lambda: f"{before} MB, not {rss_mb()}")
 
-    # Earlier versions wrote each of the following responses for ten seconds or more, even beyond the deadline.
+    # Earlier versions took ten seconds or more to write each of the following responses, even beyond the deadline.
     LONG_ANSWERS = {"escapes": ("\x01" * 1000000, [1000]), "lists": ("", [10, 100000000, 0])}
 
     def answer_of(self, server, x, n):

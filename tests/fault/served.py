@@ -490,8 +490,8 @@ class Served:
         os.rename(made, self.path(f"watched/{self.version}"))
 
     def apply(self, request):
-        """Sends a configuration until it is accepted. A fault may make the server refuse it, which must change
-        nothing."""
+        """Sends a configuration until it is accepted. A fault may make the server refuse it, and a refused
+        configuration must change nothing."""
         self.applied = False
         for _ in range(5):
             try:

@@ -1,5 +1,5 @@
-/* A temporary directory for one test, with files in it. A function that fails makes the test
- * fail. */
+/* A temporary directory for one test, with files in it. The test fails if one of these functions
+ * fails. */
 #ifndef TESTS_SUPPORT_FOLDER_H
 #define TESTS_SUPPORT_FOLDER_H
 

@@ -27,8 +27,7 @@ def over_axes(g, types, **how):
 def sums(g, op):
     for dtype, x, axes, keep in over_axes(g, NUMBERS, special=False):
         if dtype in FLOATS + COMPLEX:
-            # All terms are made positive, so that they cannot cancel each other, since the tolerance is relative to the
-            # sum.
+            # The tolerance is relative to the sum, so all terms are made positive and cannot cancel each other.
             x = np.abs(x).astype(x.dtype)
         if op == "EuclideanNorm" and dtype in INTS:
             x = np.array(g.rng.integers(0, 3, x.shape), x.dtype)  # integers so small that their squares do not overflow

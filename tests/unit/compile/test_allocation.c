@@ -120,8 +120,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Makes the plan with its first allocation failing, then with its second, and so on until the plan
- * makes too few allocations for one to fail. */
+/* Makes the plan with its first allocation failing, then with its second, and so on until no
+ * allocation is left to fail. */
 static void fail_each(struct fixture *x, const struct rt_session_options *options,
                       const struct rt_call_spec *spec)
 {

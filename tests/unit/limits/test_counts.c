@@ -213,8 +213,8 @@ static int sizing_attrs(const struct rt_schema *s)
 
 static void every_op_that_two_attributes_size_is_in_the_table(void **state)
 {
-    /* The attributes of calls and branches are checked against the function's signature (inline.c,
-     * sub_plans.c). */
+    /* The attributes of calls and branches are checked against the signatures of their functions
+     * (inline.c, sub_plans.c). */
     static const char *const calls[] = {
         "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase"};
     (void)state;

@@ -274,8 +274,8 @@ static void images_of_a_large_batch_are_those_of_small_ones(void **state)
     op_clear(&all);
 }
 
-/* If there are few channels, the size of a part depends on the number of bytes that are read and
- * written instead of the number of multiplications. */
+/* If there are few channels, the size of a part depends on the number of bytes read and written
+ * instead of on the number of multiplications. */
 static void small_images_of_a_large_batch_are_those_of_one(void **state)
 {
     (void)state;

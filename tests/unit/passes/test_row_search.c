@@ -1,6 +1,7 @@
 /*
  * Tests random graphs, some with values of unknown rank or with assertions. If the row analysis
- * (runtime/passes/rows.c) accepts a graph, requests must get the same outputs merged as alone.
+ * (runtime/passes/rows.c) accepts a graph, requests must get the same outputs whether they run
+ * merged or alone.
  */
 #include "tests/support/test.h"
 

@@ -341,7 +341,7 @@ static void weights_that_are_replaced_raise_the_limit(void **state)
     assert_non_null(b);
     b->kind = RT_BUF_LAZY;
     const struct rt_tensor weights = {.dtype = RT_F32, .rank = 1, .dim = {1250}, .buf = b};
-    /* The test holds a second reference to the buffer, like a plan that holds the weights in
+    /* The test holds a second reference to the buffer, as does a plan that holds the weights in
      * memory. */
     rt_buffer_ref(b);
     rt_state_replaced(&s, &weights);
