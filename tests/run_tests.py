@@ -14,7 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CORES = len(os.sched_getaffinity(0))
 ONE_RUN_S = 1200  # time limit of a single test program
 FUZZ_TOTAL_S = 150  # total time for all fuzz targets of `./run test`, per core
-FAULT_S = 200  # total time for a sample of `./run fault` over all its phases
+FAULT_S = 200  # total time for the sample of faults that `./run test` injects, over all phases
 SOAK_S = 30
 FUZZ_OPS_S = 60
 # Limit on the number of cases with seed 1, so that the same cases run on machines of different speeds.
@@ -23,9 +23,9 @@ BOUNDS_S = 40  # time limit of bounds.py, whose cases take about 10 s on an othe
 NOT_RUN = 77  # exit status of a program that cannot run on this machine
 START = time.monotonic()
 # End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of CPU time), so the number of files that run at a
-# time exceeds the number of cores. Under sanitizers they need more CPU time, and a test could miss its time limit, so
-# the number does not exceed the number of cores. The files that took longest when they were measured start first, so
-# that no long file runs alone at the end.
+# time exceeds the number of cores. Under sanitizers the tests need more CPU time and could miss their time limits, so
+# the number of files does not exceed the number of cores. The files that took longest when they were measured start
+# first, so that no long file runs alone at the end.
 FILES_AT_A_TIME = 2 * CORES
 LONGEST = ("test_grpc_stall.py", "test_costly_loads.py", "test_life.py", "test_bad_trees.py", "test_grpc_services.py",
            "test_limits.py", "test_stress.py", "test_config.py", "test_grpc_frames.py", "test_rest_transport.py",

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* Returns the bucket of a duration. Values 0 to 127 have a bucket each. Every further power of two
+/* Returns the bucket of a duration. Values 0 to 127 have a bucket each. Each higher power of two
  * has 64 buckets, indexed by the 7 most significant bits of the value. */
 static int bucket_of(uint64_t v)
 {

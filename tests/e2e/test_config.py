@@ -17,8 +17,8 @@ PLATFORM = """platform_configs { key: "tensorflow" value { source_adapter_config
 
 class ConfigCase(Case):
     def config(self, *models):
-        """Writes models.config and returns its path. Each model is "NAME REST", where REST is the text of any further
-        fields."""
+        """Writes models.config and returns its path. Each model is "NAME REST", where REST is the text of any
+        additional fields."""
         text = "model_config_list {\n"
         for model in models:
             name, _, rest = model.partition(" ")

@@ -257,7 +257,7 @@ def deleted_before_it_is_loaded(m):
 
 
 def deleted_and_made_again_and_again(m):
-    """Whenever a version is loaded, any version that is served must be complete."""
+    """After any load, the version that is served must be complete."""
     m.whole = True
     for i in range(8):
         shutil.copytree(SOURCE, m.aside)

@@ -173,8 +173,8 @@ class RequestLog(Case):
                 stub = model_service_pb2_grpc.ModelServiceStub(channel)
                 without = (f'model_config_list {{ config {{ name: "half" '
                            f'base_path: "{self.path("half")}" model_platform: "tensorflow" }} }}')
-                # After a reload has removed the first log, a later reload may name it again,
-                # because the server's own configuration file still does.
+                # After a reload has removed the first log, a later reload may name that log again,
+                # because the server's own configuration file still names it.
                 for config, code in ((self.config(1, "log/half"), 0), (without, 0),
                                      (self.config(1, "log/half"), 0),
                                      (self.config(1, "log/other"), 7)):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every op's work is bounded by the size of its data, and that it ends soon after its deadline.
+"""Checks that every op's work is bounded by the size of its data, and that each run ends soon after its deadline.
 
     bounds.py [BUILD] [--kind empty|large|many|memory|both] [--only 'Op|Op'] [--part K/N] [--seconds N] [--seed N]
 

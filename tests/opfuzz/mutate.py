@@ -1,5 +1,5 @@
-"""Mutates a case with a random.Random: changes types, ranks, dimensions, values, attributes, lengths of lists, and
-edges."""
+"""Mutates a case with a random.Random. A mutation changes types, ranks, dimensions, values, attributes, lengths of
+lists, or edges."""
 
 
 from case import DTYPES, MAX_RANK, NUMBERS, STRING, Node, Tensor, count, pack_one, tensor

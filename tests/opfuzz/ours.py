@@ -172,7 +172,7 @@ class Child:
         return results
 
     def leaks(self):
-        """Returns a Died if the cases that ran so far have leaked memory, otherwise None."""
+        """Returns a Died if the cases that have run so far have leaked memory, otherwise None."""
         if self.process is None:
             return None
         self.send(b"L")

@@ -28,7 +28,7 @@ void cf_flag(struct small_graph *x, bool value);
  */
 void cf_loop(struct small_graph *x, const char *frame, const char *start, const char *limit,
              const char *next);
-/* Adds a further variable to the loop whose condition is `cond`. NAME_switch:1 is its value in the
+/* Adds another variable to the loop whose condition is `cond`. NAME_switch:1 is its value in the
  * body, and NAME_exit its value after the loop. */
 void cf_loop_variable(struct small_graph *x, const char *frame, const char *name, const char *start,
                       const char *cond, const char *next);

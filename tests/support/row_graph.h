@@ -2,10 +2,10 @@
  * Graphs with one input and one output for tests of the row analysis (runtime/passes/rows.c),
  * written as tables of nodes, and requests that run merged and alone.
  *
- * "x" has shape [n, 3, 4], unless a test gives another one; "n" and "d" are its first two
- * dimensions as scalars. row_graph.c defines further constants and values. The session also has a
- * callable that writes the variable that "got" gathers from, so that this variable is not frozen
- * and its shape is unknown.
+ * "x" has shape [n, 3, 4], unless a test gives another shape; "n" and "d" are the first two
+ * dimensions of "x" as scalars. row_graph.c defines additional constants and values. The session
+ * also has a callable that writes the variable from which "got" gathers, so that this variable is
+ * not frozen and its shape is unknown.
  */
 #ifndef TESTS_SUPPORT_ROW_GRAPH_H
 #define TESTS_SUPPORT_ROW_GRAPH_H

@@ -16,7 +16,7 @@ void test_device_free(struct rt_device *d);
 bool test_device_register(struct rt_registry *r);
 /* Returns the number of bytes that are currently allocated. */
 int64_t test_device_bytes(const struct rt_device *d);
-/* Returns the number of copies to and from the device so far. */
+/* Returns the number of copies made to and from the device so far. */
 int test_device_copies(const struct rt_device *d);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tests that checkpoints that TensorFlow wrote are read, and that open checkpoints are shared. */
+/* Tests that checkpoints written by TensorFlow are read, and that open checkpoints are shared. */
 #include "tests/unit/files/checkpoint_fixture.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Tests that a softmax that is written as maximum, exponential, sum and quotient becomes one node
+/* Tests that a softmax written as maximum, exponential, sum and quotient becomes one node
  * (runtime/fusion/fuse_softmax.c), whose output is compared with that of the graph without
  * fusion. */
 #include "tests/support/test.h"

@@ -1,4 +1,4 @@
-/* Tests that the number of gRPC core's messages that are logged per second is limited. */
+/* Tests the limit on the number of gRPC core's messages that are logged per second. */
 #include "tests/support/test.h"
 
 #include "server/grpc/core_log.h"

@@ -69,8 +69,8 @@ static void dense_table(struct fixture *x, const char *empty, const char *attrs)
 #define EMPTY_0  "dtype=int64 value=int64<>:0"
 #define BUCKETS8 "key_dtype=int64 value_dtype=float initial_num_buckets=8"
 
-/* Runs the node `what` or, if `what` is "NODE:OUTPUT", fetches that tensor into *out. The keys are
- * [n, width], or [n] if width is 0. If v is NULL, no values are fed. */
+/* Runs the node `what` or, if `what` is "NODE:OUTPUT", fetches that tensor into *out. The keys have
+ * shape [n, width], or [n] if width is 0. If v is NULL, no values are fed. */
 static enum rt_status run(struct fixture *x, const char *what, int64_t n, int64_t width,
                           const int64_t *k, const float *v, struct rt_tensor *out)
 {

@@ -59,7 +59,7 @@ static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
         assert_true(s.slots == width || work < (double)(s.slots + 1) * KN_SHARD_MACS);
         assert_true(s.by_blocks == (blocks % s.slots == 0 || blocks >= 3 * s.slots));
     }
-    /* All cores share the work of the only block, which is large enough for them. */
+    /* The only block is so large that all cores share its work. */
     t.batch = 1;
     t.cores = 0;
     t.out_h = t.out_w = 8;

@@ -13,7 +13,7 @@ struct graph {
     struct gd_line line[RG_MOST_LINES];
 };
 /* "at" holds an integer from 0 to 3 for each row, and "peak" a float from 39 to 50. The row-wise
- * graphs precede the others. */
+ * graphs come first. */
 #define ASSERT                                                                                     \
     {"a", "Assert", "ok x", "T=[float]"},                                                          \
     {                                                                                              \

@@ -449,7 +449,7 @@ static void what_follows_the_batch_size_as_a_row_does_is_rowwise(void **state)
 }
 
 /* A graph that mixes rows only if dimension 1, or a number derived from it, has a particular
- * length, which is not among the lengths that are tried at loading. */
+ * length. This length is not among those that are tried at loading. */
 struct length {
     const char *what;
     struct rt_shape shape;

@@ -30,7 +30,7 @@ static void becomes(const char *text, const char *want, size_t n)
 static void a_token_says_the_kind_of_a_feature(void **state)
 {
     (void)state;
-    /* A BytesList has one field per value, while the other lists are packed. */
+    /* A BytesList has one field per value, whereas a FloatList and an Int64List are packed. */
     BECOMES("{\"examples\":[{\"x\":\"ab\"}]}", "\x0a\x0d\x0a\x0b\x0a\x01x\x12\x06\x0a\x04\x0a\x02"
                                                "ab");
     BECOMES("{\"examples\":[{\"x\":[\"a\",{\"b64\":\"Yg==\"},\"\"]}]}",
