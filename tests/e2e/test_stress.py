@@ -524,8 +524,7 @@ class Stress(Case):
         return request
 
     def apply(self, by_file, request):
-        """Applies a configuration and waits until it is in effect, which a new label of the model
-        `still` shows."""
+        """Applies a configuration and waits until it is in effect, as a new label of the model `still` shows."""
         self.applied += 1
         still = next(m for m in request.config.model_config_list.config if m.name == "still")
         still.version_labels[f"applied_{self.applied}"] = 1

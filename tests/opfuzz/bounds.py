@@ -88,8 +88,8 @@ def replaced(case, changes):
 
 
 def empty_cases(case):
-    """Yields cases with empty tensors. All inputs of the same rank get the same shape together, and then each of them
-    gets it alone."""
+    """Yields cases with empty tensors. All inputs of a rank become empty together, and then each of them becomes empty
+    alone."""
     places = [((kind, key), t) for kind, key, t in tensors_of(case)]
     ranks = collections.defaultdict(list)
     for place, t in places:

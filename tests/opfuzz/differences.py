@@ -76,7 +76,7 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
 LOOSE = {"Empty": "is not initialised", "RandomUniform": "is random", "RandomUniformInt": "is random",
          "RandomStandardNormal": "is random"}
 
-# Ops whose outputs have no specified order. TopK and TopKV2 have none either if `sorted` is false.
+# Ops whose outputs have no specified order. The outputs of TopK and TopKV2 also have none if `sorted` is false.
 OWN_ORDER = {"LookupTableExport": "a table's rows are in its own order", "LookupTableExportV2": "a table's rows are in its own order"}
 
 # Graphs with these ops are compared without the elements that are NaN in TensorFlow.

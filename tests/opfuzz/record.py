@@ -25,8 +25,8 @@ from case import NUMBERS, STRING, Case, Node, Tensor, dump  # noqa: E402
 PER_SPEC = 5
 TRIED = 40
 BYTES = 4000  # limit on the size of a line in bytes
-# Matches the prefix of a path of a temporary file. It is removed, so that the path becomes relative to the working
-# folder.
+# Matches the prefix of the path of a temporary file. The prefix is removed, so that the path becomes relative to the
+# working folder.
 TEMPORARY = re.compile(re.escape(tempfile.gettempdir().encode()) + rb"/[^/]+/")
 
 

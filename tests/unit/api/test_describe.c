@@ -1,5 +1,5 @@
-/* Tests the description of a node (runtime/api/describe.h), which states its counts of arithmetic
- * operations and bytes, and the name of its epilogue. */
+/* Tests the description of a node (runtime/api/describe.h), which states the node's counts of
+ * arithmetic operations and bytes, and the name of the node's epilogue. */
 #include <string.h>
 
 #include "runtime/api/describe.h"

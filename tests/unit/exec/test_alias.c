@@ -66,7 +66,7 @@ static const struct form forms[] = {
      * to its readers */
     {"before_growth", {6, 10, 14}},
     {"of_other_shape", {10, 14, 18}},
-    /* an update of v changes no other tensor or variable, even if both shared a buffer */
+    /* an update of v changes no other tensor or variable, even if v shared a buffer with it */
     {"given", {4, 4, 4}},
     {"other", {6, 10, 14}},
     /* a read that is fetched in the same run as an update */

@@ -123,7 +123,7 @@ static void a_wrong_type_is_found(void **state)
     assert_int_equal(pl_verify(&s->g, false, &s->err), RT_OK);
 }
 
-/* A resource handle as an input of another type counts as a read of the variable. */
+/* A resource handle given as an input of a different type counts as a read of the variable. */
 static void a_handle_may_stand_for_its_value(void **state)
 {
     struct small *s = *state;

@@ -5,7 +5,7 @@
 #include "kernels/fused/epilogue.h"
 
 /* Tests how the steps of an epilogue, which are words of the attribute "_tail", are read, and how
- * accurate its GELU is. */
+ * accurate the step for GELU is. */
 
 static enum rt_status read_words(const char *text, int n_in, struct kn_epilogue *t)
 {

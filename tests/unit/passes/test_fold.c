@@ -1,5 +1,5 @@
-/* Tests constant folding (runtime/passes/constant_evaluation.c). Folding may do only little work
- * while a plan is made, and leaves work that exceeds the limits on time and memory to the runs. */
+/* Tests constant folding (runtime/passes/constant_evaluation.c). Folding must do little work while
+ * a plan is made, and must leave work that exceeds the limits on time and memory to the runs. */
 #include <string.h>
 
 #include "runtime/base/clock.h"
