@@ -461,7 +461,7 @@ static enum rt_status spend(struct rt_run *r, int64_t work)
     return r ? rt_run_spend(r, &r->left, work) : RT_OK;
 }
 
-/* Transposes a matrix in parts, each of which consists of whole blocks. */
+/* Transposes a matrix in parts, each of which consists of complete blocks. */
 static enum rt_status transpose_all(transpose_fn *transpose, char *dst, int64_t d0, const char *src,
                                     int64_t s1, int64_t n0, int64_t n1, int64_t bytes,
                                     struct rt_run *r)

@@ -94,8 +94,8 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
  * the input is not an alias, so that the caller must copy it.
  */
 bool kn_hand_on(struct rt_run *r, int in);
-/* Makes output k a view of shape `dim` into input `in` from element `first` on. The elements of the
- * view must be contiguous, and the input must own them through rt_tensor.buf. */
+/* Makes output k a view of shape `dim` into input `in`, starting at element `first`. The elements
+ * of the view must be contiguous, and the input must own them through rt_tensor.buf. */
 enum rt_status kn_out_slice(struct rt_run *r, int k, int in, int64_t first, int rank,
                             const int64_t *dim);
 
@@ -173,7 +173,7 @@ static inline enum rt_dtype kn_dtype(const struct rt_tensor *t)
 bool kn_rows_independent(struct rt_rows *r);
 /* Sets the row dependence of every output. */
 void kn_rows_set(struct rt_rows *r, enum rt_dep_kind kind, int axis);
-/* Returns whether no input from `first` on depends on the batch. */
+/* Returns whether input `first` and all inputs after it do not depend on the batch. */
 bool kn_rows_free(const struct rt_rows *r, int first);
 
 #endif

@@ -21,7 +21,7 @@ static enum rt_status split_axis(const struct rt_tensor *t, bool any_shape, int 
     return RT_OK;
 }
 
-/* Makes output k, whose shape is already set, a view of input `in` from element `first` on. */
+/* Makes output k, whose shape is already set, a view of input `in`, starting at element `first`. */
 static enum rt_status share(struct rt_run *r, int k, int in, int64_t first)
 {
     const struct rt_tensor o = r->out[k];

@@ -186,8 +186,8 @@ static void im2col_row(const struct state *s, const float *image, int64_t y, int
     }
 }
 
-/* Copies terms [from, to) of the windows of `rows` pixels from `pixel` on, as rows of s->ld
- * floats. */
+/* Copies terms [from, to) of the windows of `rows` pixels, starting at pixel `pixel`, as rows of
+ * s->ld floats. */
 static void im2col(const struct state *s, const float *src, int64_t pixel, int64_t rows,
                    int64_t from, int64_t to, float *dst)
 {

@@ -109,7 +109,7 @@ static inline int64_t kn_conv_n_slices(const struct kn_conv *c,
 /* Allocates the state and sets the members that follow from the node and its shapes: all from `g`
  * to `epilogue`, `empty` and `broadcast_bytes`. */
 enum rt_status kn_conv_prepare_state(struct rt_prep *p, struct kn_conv **out);
-/* Lays out the remaining scratch memory from offset `used` on, and sets its total size. If
+/* Lays out the remaining scratch memory, starting at offset `used`, and sets its total size. If
  * `filter_too` is set, a half-precision filter gets memory for a float copy as well. */
 void kn_conv_place_rest(struct kn_conv *c, struct rt_prep *p, size_t used, bool filter_too);
 

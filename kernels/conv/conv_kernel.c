@@ -42,7 +42,8 @@ enum rt_status kn_conv_prepare_state(struct rt_prep *p, struct kn_conv **out)
     return RT_OK;
 }
 
-/* Lays out the float copies of half-precision tensors in scratch memory from offset `used` on. */
+/* Lays out the float copies of half-precision tensors in scratch memory, starting at offset
+ * `used`. */
 static size_t place_floats(struct kn_conv *c, size_t used, bool filter_too)
 {
     if (!is_half(c->dtype))

@@ -69,8 +69,8 @@ int64_t kn_conv_split_count(const struct kn_conv_shape *g, const struct kn_conv_
     return split->rows ? g->batch * blocks_of(g, split) : kn_div_up(g->batch, split->images);
 }
 
-/* Returns the shape of an execution that computes `rows` output rows from `first` on, with the
- * input rows that it reads and their padding. */
+/* Returns the shape of an execution that computes `rows` output rows starting at row `first`, with
+ * the input rows that it reads and their padding. */
 static struct kn_conv_shape rows_shape(const struct kn_conv_shape *whole, int64_t first,
                                        int64_t rows)
 {

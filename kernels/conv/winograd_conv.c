@@ -24,8 +24,8 @@ struct state {
 enum {
     LEAST_CHANNELS = 32,
     LEAST_SIDE = 6,
-    /* From LARGE_SIDE outputs per side on, only a small share of the outputs of 4x4 tiles lies
-     * outside the image, and even one image has enough tiles to pay for the larger transformed
+    /* With at least LARGE_SIDE outputs per side, only a small share of the outputs of 4x4 tiles
+     * lies outside the image, and even one image has enough tiles to pay for the larger transformed
      * weights. */
     LARGE_SIDE = 20,
     /* With fewer than MIN_OUTPUTS_OF_4X4 outputs per image, reading the larger weights of 4x4 tiles

@@ -1,6 +1,6 @@
 /*
  * The kernels "conv2d.winograd2" and "conv2d.winograd4" compute a Conv2D with a constant filter by
- * winograd.h, with tiles of 2x2 and of 4x4 outputs.
+ * the functions of winograd.h, with tiles of 2x2 and of 4x4 outputs.
  */
 #ifndef KN_CONV_WINOGRAD_CONV_H
 #define KN_CONV_WINOGRAD_CONV_H

@@ -17,7 +17,7 @@ enum {
      * reads all weights. */
     L2_BYTES = 1 << 20,
     TRANSFORM = 16, /* number of multiplications that take as long as transforming one value */
-    /* From this number of blocks per core on, it costs little if some cores compute one block more
+    /* With at least this many blocks per core, it costs little if some cores compute one block more
      * than others. */
     ENOUGH = 3,
 };

@@ -72,7 +72,7 @@ static inline float kn_absf(float x)
 #define KN_LN2      0x1.62e430p-1f
 #define KN_LN2_HIGH 0x1.62e4p-1f
 #define KN_LN2_LOW  0x1.7f7d1cp-20f
-/* Below KN_EXP_LEAST, exp is below the smallest normal number, and from KN_EXP_MOST on, it is
+/* Below KN_EXP_LEAST, exp is below the smallest normal number. At and above KN_EXP_MOST, it is
  * infinite. */
 #define KN_EXP_LEAST (-0x1.5d58a0p6f)
 #define KN_EXP_MOST  0x1.62e430p6f
@@ -173,7 +173,7 @@ static inline float kn_erf_f32(float x)
     p = p * z + 1.128378275e-01f;
     p = p * z - 3.761263848e-01f;
     p = p * z + 1.128379167e+00f;
-    /* For a > 1, a polynomial gives -log(1 - erf(a)). From a = 4 on, erf(a) is 1. */
+    /* For a > 1, a polynomial gives -log(1 - erf(a)). For a >= 4, erf(a) is 1. */
     /* gcc would compile `?:` with the constant 4 to a branch instead of a conditional selection. */
     const float c = kn_select(a > 4.0f, 4.0f, a);
     float q = 2.168710718e-05f;
@@ -193,7 +193,7 @@ static inline float kn_erf_f32(float x)
 static inline float kn_erfc_f32(float x)
 {
     const float b = kn_absf(x);
-    /* erfc underflows to 0 for arguments from 10.1 on */
+    /* erfc underflows to 0 for arguments of 10.1 and above */
     const float a = kn_select(b > 11.0f, 11.0f, b);
     const float t = 1.0f / (1.0f + 0.5f * a);
     const float s = t - 0.5f;

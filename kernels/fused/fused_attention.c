@@ -26,7 +26,7 @@ enum {
     /* With fewer than PACK_ROWS rows, kn_gemm_run computes the products, because packing does not
      * pay off. */
     PACK_ROWS = 8,
-    /* From this number of heads per core on, an uneven division of heads costs little. */
+    /* With at least this many heads per core, an uneven division of heads costs little. */
     MANY_HEADS = 8,
     /* The minimum number of rows per shard when a head is divided. It bounds the work of packing
      * the head's keys and values, which each shard repeats. */

@@ -140,7 +140,7 @@ enum rt_status kn_map_run(struct rt_run *r)
 struct plan {
     kn_binary_row *row;
     const struct kn_refusal *refusal;
-    int64_t n_rows; /* product of the dimensions from dim[1] on, or 0 if there are no elements */
+    int64_t n_rows; /* product of dim[1] and all later dimensions, or 0 if there are no elements */
     /* If positive, b is one short row that is broadcast to all of a, and `line` holds `repeats`
      * copies of it. */
     int64_t repeats;

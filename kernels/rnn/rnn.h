@@ -7,7 +7,7 @@
  * the new state. The rows of the arrays `sums` and `state` hold the following values:
  *
  *     sums    the columns of w, in the order of its matrix
- *     state   the units, padded with arbitrary values to whole vectors
+ *     state   the units, padded with arbitrary values to complete vectors
  *
  * rnn_layer.c checks and infers a layer's shapes, and rnn.c runs the layer; rnn_loops.h
  * (activations) and rnn_cells.h (cells) are compiled once per instruction set. Threads: pure; the

@@ -8,7 +8,7 @@
     for (int64_t i = 0; i < s->rows; i++)                                                          \
         for (int64_t u = 0; u < s->units; u += LANES)
 
-/* Loads the sums of gate g for LANES units of row i, from unit u on. */
+/* Loads the sums of gate g for LANES units of row i, starting at unit u. */
 INLINE VEC LOOPS(sum)(const struct kn_rnn_step *s, const float *sums, int64_t i, int g, int64_t u)
 {
     return VLOAD(sums + i * s->sums_row + s->at[g] + u);

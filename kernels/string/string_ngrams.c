@@ -44,8 +44,8 @@ static int64_t short_width(const struct ngrams *g, int64_t n)
     return rt_add_saturated(rt_add_saturated(n, pad), pad);
 }
 
-/* One n-gram, number k of the `count` n-grams of one width in a row: `left` pads, `n` words from
- * word `first` on, and `right` pads. */
+/* One n-gram, number k of the `count` n-grams of one width in a row: `left` pads, `n` words
+ * starting at word `first`, and `right` pads. */
 struct one {
     int64_t left, n, right, first;
 };

@@ -54,7 +54,7 @@ static void escaped(struct rt_bytes *out, const struct rt_str *s)
             rt_bytes_addc(out, (char)c);
             break;
         default:
-            if (c < 0x20 || c == 0x7f) /* bytes from 0x80 on may be UTF-8 and stay unchanged */
+            if (c < 0x20 || c == 0x7f) /* bytes of 0x80 and above may be UTF-8 and stay unchanged */
                 rt_bytes_addf(out, "\\%03o", c);
             else
                 rt_bytes_addc(out, (char)c);

@@ -73,8 +73,9 @@ struct pl_sub_request {
     struct rt_edge *feeds;
     const struct rt_tensor **constant_feed;
 };
-/* Fills in the request for function `f` of node `n`. The arguments of `f` are the node's inputs
- * from index `skip` on. With `is_body`, nodes with effects run even if no fetch depends on them. */
+/* Fills in the request for function `f` of node `n`. The arguments of `f` are the node's inputs,
+ * starting at index `skip`. With `is_body`, nodes with effects run even if no fetch depends on
+ * them. */
 enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,
                               const struct rt_func_ref *f, int skip, bool is_body,
                               struct pl_sub_request *r, struct rt_error *err);

@@ -444,8 +444,8 @@ static void check(const struct walk *w, struct visit *x, int o)
                 x->n->name, x->op->name);
 }
 
-/* Returns whether `a - b`, element by element of two linear values, has the same sign for all batch
- * sizes from 1 on. */
+/* Returns whether `a - b`, element by element of two linear values, has the same sign for all
+ * positive batch sizes. */
 static bool has_one_order(const struct walk *w, int a, int b)
 {
     const int64_t n_a = count_elements(w, a), n_b = count_elements(w, b), limit = INT64_C(1) << 61;

@@ -72,8 +72,8 @@ struct rt_step {
     /* index of the first patch that passes an output of the step to an argument, and number of
      * these patches */
     int patch, n_patch;
-    /* rt_specialisation.clear holds, from index `clear` on, the n_clear slots that no later step
-     * reads */
+    /* rt_specialisation.clear holds, starting at index `clear`, the n_clear slots that no later
+     * step reads */
     int clear, n_clear;
 };
 
