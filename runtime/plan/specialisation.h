@@ -96,8 +96,8 @@ struct rt_specialisation {
     int64_t micro_batch;
     atomic_int refs;
     atomic_bool retired;
-    /* The session's count of runs at the last use. The least recently used specialisation is
-     * evicted first. */
+    /* The session's count of runs when this specialisation was last used. The least recently used
+     * specialisation is evicted first. */
     _Atomic int64_t used;
     int n_live;
     struct rt_live *live;
