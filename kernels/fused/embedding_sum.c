@@ -14,8 +14,9 @@
 #include "runtime/fusion/embedding.h"
 
 enum {
-    WIDTH = 64, /* number of columns that are summed together, in registers */
-    /* number of columns that are summed together where fewer than WIDTH columns of a row remain */
+    WIDTH = 64, /* number of columns whose sums are computed at the same time, in registers */
+    /* like WIDTH, for the columns of a row that remain if their number is not a multiple of
+     * WIDTH */
     FEW = 16,
     /* number of rows per partial sum; adding partial sums reduces the rounding error of long
      * sums */

@@ -121,9 +121,9 @@ enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run 
  * scale. */
 void kn_epilogue_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols);
 /*
- * Calls rt_prep_pack, while a kernel is prepared, for an input that is also multiplied by the n
- * floats at `scale` (NULL for no scale). The floats are part of the key, and `fill` finds them
- * after the `size` bytes of `format`.
+ * Calls rt_prep_pack for an input that is multiplied by the n floats at `scale` when it is packed;
+ * `scale` may be NULL. May be called only while a kernel is being prepared. The floats are part of
+ * the key, and `fill` finds them after the `size` bytes of `format`.
  */
 enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format, size_t size,
                                 const float *scale, int64_t n, size_t bytes,

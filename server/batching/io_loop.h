@@ -40,7 +40,7 @@ struct srv_message {
  * NULL version asks only whether the loop still uses an older serving map. The manager posts the
  * query as a message whose `receive` is srv_retirement_receive, which links the query into the list
  * io_loop->retiring (by message.next). srv_io_loop_end_turn calls `confirm` once the loop uses a
- * map published after the message was posted and holds no handle of the version. From the call of
+ * map published after the message was posted and holds no handle to the version. From the call of
  * `confirm` on, the manager owns the retirement again.
  */
 struct srv_retirement {
@@ -86,8 +86,8 @@ void srv_io_loop_begin_turn(struct srv_io_loop *io_loop);
  * waking at most one worker) and confirms the retirements that are due. */
 void srv_io_loop_end_turn(struct srv_io_loop *io_loop);
 
-/* These functions acquire and release a handle of a version, on the thread of the I/O loop. A
- * version is not freed while a handle of it exists. */
+/* These functions acquire and release a handle to a version. They must be called on the thread of
+ * the I/O loop. A version is not freed while a handle to it exists. */
 static inline void srv_hold(struct srv_io_loop *io_loop, struct srv_version *v)
 {
     io_loop->held[v->slot]++;

@@ -24,7 +24,7 @@ struct srv_version;
 struct srv_job {
     struct srv_job *next;
     struct srv_io_loop *io_loop;
-    struct srv_version *version; /* io_loop holds a handle of the version until the job has ended */
+    struct srv_version *version; /* io_loop holds a handle to the version until the job has ended */
     const struct rt_model_signature *signature;
     /* Slow work that a worker performs before the job can be queued, or NULL if there is none. The
      * work is either decoding a long body, which yields `signature` and `feeds`, or building the

@@ -24,7 +24,7 @@ void srv_scheduler_free(struct srv_scheduler *s);
  * batching parameters are invalid. */
 enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *v,
                                    struct srv_model_queue **out, struct rt_error *err);
-/* Frees the model queue of a version. The last handle of the version must be gone, and none of its
+/* Frees the model queue of a version. The last handle to the version must be gone, and none of its
  * jobs may be queued or running. */
 void srv_model_queue_free(struct srv_model_queue *l);
 

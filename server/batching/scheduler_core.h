@@ -41,7 +41,7 @@ struct srv_cost {
     double fastest; /* duration in nanoseconds of the fastest recent run */
 };
 void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns);
-/* returns the expected cost of a run, or 0 if no run was measured yet */
+/* returns the expected cost of a run, or 0 if no run has been measured yet */
 int64_t srv_cost_of(const struct srv_cost *c, int64_t rows);
 
 /* The parameters for merging the jobs of a model queue. */

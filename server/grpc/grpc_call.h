@@ -78,7 +78,7 @@ struct srv_call {
     struct rt_error err;    /* the text of the error is allocated in `arena` */
     void *state;            /* the handler's state, allocated in `arena` */
     struct rt_span model;   /* model name in the request, for metrics and access log */
-    struct srv_job job;     /* the handle of job.version is released when the call ends */
+    struct srv_job job;     /* the handle to job.version is released when the call ends */
     int64_t received_ns;
     gpr_timespec deadline;
     grpc_metadata_array metadata;

@@ -467,8 +467,9 @@ static struct watched_tls *tls_of(SSL *tls)
     return t;
 }
 
-/* Inspects a read that returned n bytes, and the key updates before these bytes. Returns false if
- * the connection is cut off. */
+/* Inspects the n bytes that a read returned, and the TLS key updates that arrived before them.
+ * Returns false if the connection is not permitted to go on, so that the caller must fail the
+ * read. */
 static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
 {
     enum srv_h2_verdict v = SRV_H2_GOES_ON;

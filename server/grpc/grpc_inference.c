@@ -120,7 +120,7 @@ static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
     return RT_OK;
 }
 
-/* Converts a request that was read to a job. The job holds a handle of the version that the
+/* Converts a request that was read to a job. The job holds a handle to the version that the
  * request names. */
 static enum rt_status admit(struct srv_call *c, struct request *r)
 {

@@ -31,7 +31,7 @@ struct srv_managed_version {
     char *dir;
     /* the last fingerprint of the directory, used while the state is START */
     struct srv_fingerprint seen;
-    /* time when the fingerprint `seen` was first taken, or 0 if none was taken yet */
+    /* time when the fingerprint `seen` was first taken, or 0 if none has been taken yet */
     int64_t seen_since;
     bool stable;
     int64_t look_at; /* earliest time at which the directory is listed again */

@@ -39,7 +39,7 @@ class Refusal:
 
 
 class Built:
-    """A case whose nodes are in the graph, with the names to feed and the tensors to fetch in each step."""
+    """A case whose nodes have been added to the graph, with the names to feed and the tensors to fetch in each step."""
 
     def __init__(self, case):
         self.case, self.feeds, self.steps = case, [], []

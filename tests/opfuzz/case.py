@@ -109,7 +109,8 @@ class Node:
 class Case:
     """A graph with `feeds` {node: Tensor} and `steps`, which list what each run fetches ("x:0") or only runs ("x").
 
-    `loose` means that values, which are random numbers, need not agree with TensorFlow's or between the tiers.
+    `loose` means that the fetched values are random numbers, so they need not agree with TensorFlow's or between the
+    tiers.
     `tolerance` is that of tests/conformance/spec.py.
     """
 

@@ -57,7 +57,7 @@ enum rt_status mf_start_with(const char *const *flags, int n);
 /* Ends the threads of the I/O loops. Call it after srv_manager_stop, or after a start that
  * failed. */
 void mf_stop_io_loops(void);
-/* While `hold` is true, an I/O loop holds a handle of every version and confirms no retirement. */
+/* While `hold` is true, an I/O loop holds a handle to every version and confirms no retirement. */
 void mf_hold_handles(bool hold);
 
 /* Writes `word` to the saved_model.pb of a staging directory, and renames the directory to
