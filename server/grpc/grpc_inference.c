@@ -109,10 +109,8 @@ static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
 
     if (c->charged <= HERE_BYTES && r->fields_left <= HERE_FIELDS)
         st = srv_inference_bind(&r->inf, most < HERE_BYTES ? most : HERE_BYTES, &bytes, &c->err);
-    if (!st && r->fields_left >= 0)
-        return hold_tensors(c, bytes);
     if (st != RT_RESOURCE_EXHAUSTED && r->fields_left >= 0)
-        return st;
+        return st ? st : hold_tensors(c, bytes);
     for (int i = 0; i < c->job.n_feeds; i++)
         rt_tensor_clear(&c->job.feeds[i]);
     c->err = (struct rt_error){.arena = c->arena};

@@ -375,14 +375,20 @@ static void look_at_turn(struct turn *t)
     atomic_store_explicit(&t->phase, IS_OVER, memory_order_relaxed);
 }
 
+/* Sets the counts of a turn to 0. */
+static void count_anew(struct turn *t)
+{
+    t->frames = t->bytes = 0;
+    t->bulk = 0;
+}
+
 /* Begins a new turn at the start of a read, once the frames in all bytes of earlier reads have been
  * counted. */
 static void begin_turn(struct turn *t)
 {
     t->is_over = false;
     t->is_heavy = t->frames >= FEW_FRAMES;
-    t->frames = t->bytes = 0;
-    t->bulk = 0;
+    count_anew(t);
 }
 
 void srv_turns_begin(int fd)
@@ -402,8 +408,7 @@ void srv_turns_begin(int fd)
     turns[fd].is_heavy = true;
     turns[fd].is_over = turns[fd].at_its_end = turns[fd].may_handshake = false;
     turns[fd].is_handshaking = all.has_tls;
-    turns[fd].frames = turns[fd].bytes = 0;
-    turns[fd].bulk = 0;
+    count_anew(&turns[fd]);
     turns[fd].n_frames = 0;
     atomic_store_explicit(&turns[fd].may_pause, domain == AF_INET || domain == AF_INET6,
                           memory_order_release);
@@ -457,10 +462,8 @@ void srv_turns_took(int fd, size_t n, int64_t n_frames, bool is_all)
 
     if (!t)
         return;
-    if (is_all) {
-        t->frames = t->bytes = 0;
-        t->bulk = 0;
-    }
+    if (is_all)
+        count_anew(t);
     t->bulk += n;
     t->frames += n_frames > 0 ? (uint32_t)n_frames : 0;
     t->n_frames += n_frames > 0 ? (uint64_t)n_frames : 0;
