@@ -70,12 +70,10 @@ static struct srv_job *job_of(struct srv_core_job *j)
  * replaces the error text with one that names the flag. */
 static void name_default_deadline(struct srv_job *job)
 {
-    const double seconds = (double)job->io_loop->server->options.default_deadline_ms / 1000;
-
     if (job->status == RT_DEADLINE_EXCEEDED && job->has_default_deadline)
         rt_fail(&job->err, job->status,
                 "the request had no deadline, and --default_deadline_seconds=%g have passed",
-                seconds);
+                (double)job->io_loop->server->options.default_deadline_ms / 1000);
 }
 
 /* Completes a job. Afterwards the caller must not access the job's version, which may have been
