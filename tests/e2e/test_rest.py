@@ -474,18 +474,24 @@ class LimitsTest(unittest.TestCase):
         self.assertIn('slipway_events_total{event="connections_full"} 1\n', page)
         self.assertNotRegex(page, 'event="(idle_connection|incomplete_request)_closed"')
 
+    def makes_room(self, server, gone, stays, rest):
+        """Connects at the limit and requests the metrics page, which it returns. The server must close `gone` for this
+        connection, and respond to `stays` when that has sent the rest of its request."""
+        with server.connect() as late:
+            late.sendall(head("GET", METRICS))
+            page = answer(late)[2].decode()
+            self.assertTrue(is_closed(gone))
+            stays.sendall(rest)
+            self.assertEqual(answer(stays)[0], 200)
+        return page
+
     def test_the_oldest_unfinished_request_makes_room_for_who_waits(self):
         server = self.with_server("--max_connections=2", "--num_rest_threads=1")
         first, second = [self.enterContext(server.connect()) for _ in range(2)]
         for s in (first, second):
             s.sendall(head("POST", PREDICT, 13) + b'{"inputs"')
             time.sleep(0.1)
-        with server.connect() as late:
-            late.sendall(head("GET", METRICS))
-            page = answer(late)[2].decode()
-            self.assertTrue(is_closed(first))
-            second.sendall(b': 1}')
-            self.assertEqual(answer(second)[0], 200)
+        page = self.makes_room(server, first, second, b': 1}')
         self.assertIn('slipway_events_total{event="incomplete_request_closed"} 1\n', page)
         self.assertNotIn("idle_connection_closed", page)
 
@@ -495,12 +501,7 @@ class LimitsTest(unittest.TestCase):
         unfinished.sendall(head("POST", PREDICT, 13))
         wait_for(lambda: server.ask("GET", "/healthz")[0] == 200, "a free connection")
         silent = self.enterContext(server.connect())
-        with server.connect() as late:
-            late.sendall(head("GET", METRICS))
-            page = answer(late)[2].decode()
-            self.assertTrue(is_closed(silent))
-            unfinished.sendall(b'{"inputs": 1}')
-            self.assertEqual(answer(unfinished)[0], 200)
+        page = self.makes_room(server, silent, unfinished, b'{"inputs": 1}')
         self.assertIn('slipway_events_total{event="idle_connection_closed"} 1\n', page)
         self.assertNotIn("incomplete_request_closed", page)
 
