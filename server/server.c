@@ -269,7 +269,7 @@ static bool make_hint(void *arg, const struct srv_version *v)
 {
     struct hint *h = arg;
     const struct rt_model_signature *s = srv_sample_signature(v->loaded);
-    if (!s)
+    if (!s || !srv_sample_is_plain_name(v->model))
         return false;
     rt_bytes_clear(&h->text);
     rt_bytes_adds(&h->text, "curl -d '");

@@ -1,15 +1,27 @@
 #include "server/inference/sample_body.h"
 
+#include <ctype.h>
+#include <string.h>
+
+bool srv_sample_is_plain_name(const char *name)
+{
+    for (const char *p = name; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("_-.:/", *p))
+            return false;
+    return true;
+}
+
 static bool is_plain_input(const struct rt_tensor_spec *t)
 {
     return !t->too_many_dims && rt_dtype_is_plain(t->dtype) && t->dtype != RT_C64 &&
            t->dtype != RT_C128 && t->dtype != RT_F16 && t->dtype != RT_BF16 && t->dtype <= RT_U64 &&
-           rt_count(t->shape.rank, t->shape.dim) < 4096;
+           srv_sample_is_plain_name(t->alias);
 }
 
 static bool can_be_tried(const struct rt_model_signature *s)
 {
-    bool ok = s->call && !s->writes && s->def->n_inputs > 0;
+    bool ok =
+        s->call && !s->writes && s->def->n_inputs > 0 && srv_sample_is_plain_name(s->def->name);
     for (int i = 0; ok && i < s->def->n_inputs; i++)
         ok = is_plain_input(&s->def->inputs[i]);
     return ok;
@@ -37,7 +49,8 @@ static void value(const struct rt_tensor_spec *t, int dim, int number, struct rt
         return;
     }
     rt_bytes_addc(out, '[');
-    for (int64_t i = 0, n = t->shape.dim[dim] < 0 ? 1 : t->shape.dim[dim]; i < n; i++) {
+    int64_t n = t->shape.dim[dim] < 0 ? 1 : t->shape.dim[dim];
+    for (int64_t i = 0; i < n && !out->failed; i++) {
         if (i)
             rt_bytes_adds(out, ", ");
         value(t, dim + 1, number, out);
@@ -54,7 +67,7 @@ static void values(const struct rt_signature *s, int first, int number, struct r
         return;
     }
     rt_bytes_addc(out, '{');
-    for (int i = 0; i < s->n_inputs; i++) {
+    for (int i = 0; i < s->n_inputs && !out->failed; i++) {
         rt_bytes_addf(out, "%s\"%s\": ", i ? ", " : "", s->inputs[i].alias);
         value(&s->inputs[i], first, number, out);
     }

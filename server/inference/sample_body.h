@@ -6,12 +6,17 @@
 #include "runtime/base/bytes.h"
 #include "runtime/files/saved_model.h"
 
-/* Returns a signature that has no side effects and only numeric inputs: serving_default if it
- * qualifies, otherwise the first signature that does. Returns NULL if no signature qualifies. */
+/* Returns whether a name consists of letters, digits and "_-.:/". A command line that contains only
+ * such names from a model's files cannot run anything else when a user pastes it into a shell. */
+bool srv_sample_is_plain_name(const char *name);
+/* Returns a signature that has no side effects, only numeric inputs and only plain names:
+ * serving_default if it qualifies, otherwise the first signature that does. Returns NULL if no
+ * signature qualifies. */
 const struct rt_model_signature *srv_sample_signature(const struct rt_model *m);
 /* Appends the JSON body of a predict request. For a batched signature it has two rows, one filled
  * with ones and one with twos; for any other signature it has one value per input, filled with
- * ones, with unknown dimensions set to 1. */
+ * ones, with unknown dimensions set to 1. The size limit of `out` bounds the time, because writing
+ * stops when `out` fails. */
 void srv_sample_body(const struct rt_signature *s, struct rt_bytes *out);
 
 #endif
