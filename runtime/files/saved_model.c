@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "proto/text.h"
@@ -21,6 +22,9 @@
  * byte of the file. A few bytes can repeat one value many times; for example, the defaults of a 3.9
  * KB file expanded to 5.3 GB. */
 enum { DEFAULTS_FREE_BYTES = 64 << 20, DEFAULTS_GROWTH = 8 };
+/* Limit on the meta graphs of a file. TensorFlow writes one for each set of tags, and a meta graph
+ * of two bytes takes some two hundred bytes of memory. */
+enum { MAX_META_GRAPHS = 1024 };
 
 enum { /* field numbers in TensorFlow's protobuf messages */
        SAVED_MODEL_META_GRAPHS = 2,
@@ -476,8 +480,12 @@ static enum rt_status parse_binary(struct rt_saved_model **out, const char *dir,
         st = rt_fail(err, RT_DATA_LOSS, "Can't parse saved_model.pb as binary proto");
         goto fail;
     }
+    if (count > MAX_META_GRAPHS) {
+        st = rt_fail(err, RT_INVALID_ARGUMENT, "more than %d meta graphs", MAX_META_GRAPHS);
+        goto fail;
+    }
     graphs = rt_arena_array(r.arena, count + 1, sizeof *graphs);
-    if (!graphs || !m->pub.dir || count > INT32_MAX) {
+    if (!graphs || !m->pub.dir) {
         st = no_memory(&r);
         goto fail;
     }
@@ -530,6 +538,49 @@ enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span 
     return parse(out, "", bytes, is_text, err);
 }
 
+/* Reads the header of the field at offset *at, and sets *at to the offset of the next field.
+ * Returns false if there is no field within `size` bytes. */
+static bool skip_field(int fd, int64_t *at, int64_t size)
+{
+    unsigned char head[20]; /* a tag and a value of at most 10 bytes each */
+    const ssize_t n = rt_file_read_at(fd, head, sizeof head, *at);
+    struct rt_span rest = rt_span_of(head, n > 0 ? (size_t)n : 0);
+    uint64_t tag, value = 0;
+
+    if (!pb_varint(&rest, &tag) || !(tag >> 3))
+        return false;
+    const int type = tag & 7;
+    if ((type == PB_VARINT || type == PB_BYTES) && !pb_varint(&rest, &value))
+        return false;
+    if (type != PB_VARINT && type != PB_BYTES && type != PB_FIXED32 && type != PB_FIXED64)
+        return false;
+    if (type != PB_BYTES)
+        value = type == PB_FIXED32 ? 4 : type == PB_FIXED64 ? 8 : 0;
+    *at += rest.p - head;
+    if (*at > size || value > (uint64_t)(size - *at))
+        return false;
+    *at += (int64_t)value;
+    return true;
+}
+
+/* Refuses a binary file whose first fields have bad headers. Only the headers are read, so a large
+ * file that is no SavedModel is refused immediately. */
+static enum rt_status check_headers(const char *path, struct rt_error *err)
+{
+    struct stat s;
+    int64_t at = 0;
+    int fd;
+    enum rt_status st = rt_open_regular(path, &fd, &s, err);
+
+    if (st)
+        return st;
+    for (int i = 0; i < MAX_META_GRAPHS && at < s.st_size && !st; i++)
+        if (!skip_field(fd, &at, s.st_size))
+            st = rt_fail(err, RT_DATA_LOSS, "%s: Can't parse saved_model.pb as binary proto", path);
+    close(fd);
+    return st;
+}
+
 enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
                                    struct rt_error *err)
 {
@@ -543,7 +594,9 @@ enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
         return rt_fail(err, RT_INVALID_ARGUMENT, "a directory's name of %zu bytes", strlen(dir));
     for (; k < 2 && st == RT_NOT_FOUND; k++) {
         snprintf(path, sizeof path, "%s/%s", dir, names[k]);
-        st = rt_file_read(path, MAX_FILE - 1, &bytes, &n, err);
+        st = k == 0 ? check_headers(path, err) : RT_OK;
+        if (!st)
+            st = rt_file_read(path, MAX_FILE - 1, &bytes, &n, err);
     }
     if (st == RT_NOT_FOUND) {
         snprintf(path, sizeof path, "%s/saved_model.cpb", dir);

@@ -1,11 +1,13 @@
 #include "tests/support/test.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/files/file.h"
 #include "runtime/base/bytes.h"
 #include "runtime/files/checkpoint.h"
 #include "runtime/files/saved_model.h"
+#include "tests/support/folder.h"
 
 #define FIRST  "tests/goldens/saved_model/first"
 #define SECOND "tests/goldens/saved_model/second"
@@ -252,6 +254,44 @@ static void of_a_key_that_a_map_has_twice_the_last_counts(void **state)
     rt_saved_model_free(m);
 }
 
+static void a_file_of_very_many_meta_graphs_is_refused(void **state)
+{
+    (void)state;
+    enum { MOST = 1024 };
+    unsigned char bytes[2 * (MOST + 1)];
+    struct rt_saved_model *m = NULL;
+    for (size_t i = 0; i < sizeof bytes; i += 2)
+        memcpy(bytes + i, "\x12", 2); /* an empty meta graph */
+    assert_ok(rt_saved_model_parse(&m, rt_span_of(bytes, 2 * MOST), false, &err), &err);
+    assert_int_equal(m->n_meta_graphs, MOST);
+    rt_saved_model_free(m);
+    assert_fails(rt_saved_model_parse(&m, rt_span_of(bytes, sizeof bytes), false, &err),
+                 RT_INVALID_ARGUMENT, &err, "more than 1024 meta graphs");
+}
+
+static long peak_kilobytes(void)
+{
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_maxrss;
+}
+
+/* A file that is no SavedModel is refused before its bytes are read. The file has 1 GiB of zeros
+ * after a valid field, none of which are on the disk. */
+static void a_large_file_of_zeros_is_refused_before_it_is_read(void **state)
+{
+    (void)state;
+    struct rt_saved_model *m = NULL;
+    folder_new();
+    folder_write("saved_model.pb", "\x08\x01");
+    assert_int_equal(truncate(folder_path("saved_model.pb"), 1 << 30), 0);
+    const long before = peak_kilobytes();
+    assert_fails(rt_saved_model_read(&m, folder_path("."), &err), RT_DATA_LOSS, &err,
+                 "saved_model.pb: Can't parse saved_model.pb as binary proto");
+    assert_in_range(peak_kilobytes() - before, 0, 100 << 10);
+    folder_remove();
+}
+
 static void flipped_and_missing_bytes_never_crash(void **state)
 {
     (void)state;
@@ -285,6 +325,8 @@ int main(void)
         cmocka_unit_test(a_directory_is_complete_only_with_all_its_files),
         cmocka_unit_test(defaults_share_one_limit),
         cmocka_unit_test(of_a_key_that_a_map_has_twice_the_last_counts),
+        cmocka_unit_test(a_file_of_very_many_meta_graphs_is_refused),
+        cmocka_unit_test(a_large_file_of_zeros_is_refused_before_it_is_read),
         cmocka_unit_test(flipped_and_missing_bytes_never_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
