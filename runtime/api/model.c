@@ -12,7 +12,8 @@
 #include "runtime/files/saved_model.h"
 
 enum {
-    MAX_LISTED = 20, /* maximum number of missing ops that one error names */
+    MAX_LISTED = 20,         /* maximum number of missing ops that one error names */
+    MISSING_BYTES = 1 << 28, /* limit on the memory of a list of missing ops, in bytes */
     /* The following limits end the load of a model that loops forever. */
     INIT_S = 600,              /* time limit for each of restore and init, in seconds */
     WARM_UP_S = 30,            /* time limit for one signature's warm-up, in seconds */
@@ -160,6 +161,9 @@ static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, stru
     enum rt_status st = RT_OK;
     struct rt_bytes text;
     int n;
+    struct rt_arena *lists = rt_arena_new(MISSING_BYTES);
+    if (!lists)
+        return rt_fail_memory(err, "a model", 0);
     rt_bytes_init(&text, 1 << 20);
     const char *targets[2] = {g->restore_op && m->weight_bytes ? g->restore_op : NULL, g->init_op};
     for (int i = 0; i < 2 && !st; i++) {
@@ -170,7 +174,7 @@ static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, stru
             spec.feeds = &g->filename_tensor;
             spec.n_feeds = 1;
         }
-        st = rt_session_missing(m->session, &spec, m->arena, &missing, &n, err);
+        st = rt_session_missing(m->session, &spec, lists, &missing, &n, err);
         if (!st && n) {
             list_missing(&text, missing, n);
             st = rt_fail(err, RT_UNIMPLEMENTED, "the model's %s cannot run: %s",
@@ -185,9 +189,10 @@ static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, stru
             s->unsupported = s->same->unsupported;
             continue;
         }
-        st = signature_spec(m->arena, s->def, &spec, err);
+        rt_arena_reset(lists);
+        st = signature_spec(lists, s->def, &spec, err);
         if (!st)
-            st = rt_session_missing(m->session, &spec, m->arena, &missing, &n, err);
+            st = rt_session_missing(m->session, &spec, lists, &missing, &n, err);
         if (st) {
             rt_fail_prefix(err, "signature \"%s\": ", s->def->name);
             if (!allow_unsupported)
@@ -212,6 +217,7 @@ static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, stru
         st = rt_fail(err, RT_UNIMPLEMENTED, "no signature can run; \"%s\": %s",
                      m->signatures[0].def->name, m->signatures[0].unsupported);
     rt_bytes_clear(&text);
+    rt_arena_free(lists);
     return st;
 }
 

@@ -5,7 +5,10 @@
 #include "runtime/session/session_internal.h"
 #include "runtime/session/resource.h"
 #include "runtime/files/saved_model.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
+#include "tests/support/folder.h"
 #include "tests/support/registry.h"
 
 static struct rt_error err;
@@ -51,6 +54,47 @@ static void weights_are_held_in_one_form_and_those_of_no_signature_in_none(void 
     assert_int_equal(n, 19);
     assert_in_range(n_unread, 11, 13);
     rt_model_free(m);
+}
+
+/* Each of 100 signatures needs 200 ops that do not exist. Of these ops the model keeps only the
+ * list of the first 20 for each signature, in its reason. */
+static void the_ops_that_signatures_lack_are_not_kept(void **state)
+{
+    (void)state;
+    enum { N_OPS = 200, N_SIGNATURES = 100 };
+    struct rt_bytes text;
+    struct rt_model *m = NULL;
+    const struct rt_model_options options = {.session = {.registry = test_registry},
+                                             .allow_unsupported_signatures = true};
+    rt_bytes_init(&text, 1 << 20);
+    rt_bytes_adds(&text, "meta_graphs { meta_info_def { tags: 'serve' } graph_def {"
+                         " node { name: 'n0' op: 'Placeholder' attr { key: 'dtype' value {"
+                         " type: DT_FLOAT } } }");
+    for (int i = 1; i <= N_OPS; i++)
+        rt_bytes_addf(&text,
+                      " node { name: 'n%d' op: 'Strange%d' input: 'n%d' } node { name: 'y%d' op: "
+                      "'Identity' input: 'n%d' attr { key: 'T' value { type: DT_FLOAT } } }",
+                      i, i, i - 1, i, i);
+    rt_bytes_adds(&text,
+                  " } signature_def { key: 'x' value { inputs { key: 'x' value { name: 'n0:0'"
+                  " dtype: DT_FLOAT } } outputs { key: 'y' value { name: 'n0:0' } } } }");
+    for (int i = 0; i < N_SIGNATURES; i++)
+        rt_bytes_addf(&text,
+                      " signature_def { key: 's%d' value { inputs { key: 'x' value { name: 'n0:0'"
+                      " dtype: DT_FLOAT } } outputs { key: 'y' value { name: 'y%d:0' } } } }",
+                      i, N_OPS - i);
+    rt_bytes_adds(&text, " }");
+    rt_bytes_addc(&text, '\0');
+    assert_false(text.failed);
+    folder_new();
+    folder_write("saved_model.pbtxt", text.p);
+    assert_ok(rt_model_load(&m, folder_path("."), &options, &err), &err);
+    assert_null(rt_model_signature(m, "x")->unsupported);
+    assert_non_null(strstr(rt_model_signature(m, "s0")->unsupported, "; and 180 more"));
+    assert_in_range(rt_arena_used(m->arena), 1, 2000000);
+    rt_model_free(m);
+    folder_remove();
+    rt_bytes_clear(&text);
 }
 
 static void a_server_that_runs_any_node_reads_all(void **state)
@@ -190,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_are_held_in_one_form_and_those_of_no_signature_in_none),
+        cmocka_unit_test(the_ops_that_signatures_lack_are_not_kept),
         cmocka_unit_test(a_server_that_runs_any_node_reads_all),
         cmocka_unit_test(a_load_may_be_cancelled_at_any_node),
         cmocka_unit_test(what_is_compiled_before_a_model_is_served_may_be_cancelled),
