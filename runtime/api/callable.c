@@ -417,6 +417,8 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     for (int k = 0; k < c->n_fetches && !st; k++)
         st = rt_run_shared_load(&shared, &fetches[k], err);
     rt_parallel_leave(s->options.parallel);
+    if (!st)
+        st = rt_session_follow(s, err);
     if (st)
         for (int k = 0; k < c->n_fetches; k++)
             rt_tensor_clear(&fetches[k]);

@@ -401,6 +401,9 @@ static enum rt_status list_signatures(struct rt_model *m, const char *dir,
     m->signatures = rt_arena_array(m->arena, (size_t)m->n_signatures + 1, sizeof *m->signatures);
     if (!m->signatures)
         return rt_fail_memory(err, "a model", 0);
+    rt_session_add_model_bytes(m->session, m->saved_model->n_bytes +
+                                               rt_arena_used(m->saved_model->arena) +
+                                               rt_arena_used(m->arena));
     for (int i = 0; i < m->n_signatures; i++)
         m->signatures[i].def = &m->meta_graph->signatures[i];
     if (!m->meta_graph->restore_op)
@@ -468,6 +471,8 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     st = read_graph(m, dir, options, err);
     if (!st)
         st = list_signatures(m, dir, options, err);
+    if (!st)
+        st = rt_session_check(m->session, err);
     if (!st)
         st = find_equal(m, err);
     if (!st)

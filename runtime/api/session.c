@@ -10,6 +10,7 @@
 #include "runtime/files/checkpoint_v1.h"
 #include "runtime/api/callable.h"
 #include "runtime/plan/specialisation.h"
+#include "runtime/session/account.h"
 #include "runtime/select/choose.h"
 #include "runtime/select/prepared.h"
 #include "runtime/session/session_internal.h"
@@ -22,13 +23,18 @@ enum { FOLDED_BYTES = 1 << 30 };
 
 /* Limits the state of a session to the larger of run_memory_limit and state_memory_limit, because
  * loading a model is a run whose restored values all remain as state. If either is 0 (no limit),
- * the state has no limit. */
+ * the state has no limit. While the session is loaded, the state is also limited to the bytes that
+ * its account may occupy. */
 static bool init_state(struct rt_state *state, const struct rt_session_options *o)
 {
     const size_t a = o->run_memory_limit, b = o->state_memory_limit, most = a > b ? a : b;
     const size_t limit = a && b ? most : 0;
-    return rt_state_init(state, limit,
-                         a > b ? "--run_memory_limit_bytes" : "--state_memory_limit_bytes") &&
+    const size_t left = o->account ? rt_account_limit(o->account) : SIZE_MAX;
+    const bool is_less = left < (limit ? limit : SIZE_MAX);
+    return rt_state_init(state, is_less ? left : limit,
+                         is_less ? "--total_model_memory_limit_bytes"
+                         : a > b ? "--run_memory_limit_bytes"
+                                 : "--state_memory_limit_bytes") &&
            rt_state_init_weights(state, limit,
                                  a > b ? "the checkpoint's size and --run_memory_limit_bytes"
                                        : "the checkpoint's size and --state_memory_limit_bytes");
@@ -122,9 +128,10 @@ void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)
 {
     rt_mutex_lock(&s->spec_mu);
     const int n_specialisations = s->n_specialisations;
-    const size_t specialisation_bytes = s->specialisation_bytes;
+    const size_t specialisation_bytes = atomic_load(&s->specialisation_bytes);
     rt_mutex_unlock(&s->spec_mu);
-    *out = (struct rt_session_stats){.packed_bytes = atomic_load(&s->packed_bytes),
+    *out = (struct rt_session_stats){.held_bytes = rt_session_held(s),
+                                     .packed_bytes = atomic_load(&s->packed_bytes),
                                      .n_specialisations = n_specialisations,
                                      .specialisation_bytes = specialisation_bytes,
                                      .idle_bytes = rt_idle_cache_bytes_of(s->idle_cache, s),

@@ -16,8 +16,17 @@ struct block {
 struct rt_arena {
     struct block *last, *first;
     size_t cap, total;
+    atomic_size_t *count; /* the number that includes `total`, or NULL if there is none */
     bool is_full;
 };
+
+/* Sets the number of bytes that the arena has allocated from the system. */
+static void set_total(struct rt_arena *a, size_t total)
+{
+    if (a->count)
+        atomic_fetch_add(a->count, total - a->total);
+    a->total = total;
+}
 
 static struct block *add_block(struct rt_arena *a, size_t need)
 {
@@ -43,7 +52,7 @@ static struct block *add_block(struct rt_arena *a, size_t need)
     b->next = a->last;
     b->size = size;
     b->used = 0;
-    a->total += size;
+    set_total(a, a->total + size);
     a->last = b;
     if (!a->first)
         a->first = b;
@@ -58,10 +67,17 @@ struct rt_arena *rt_arena_new(size_t cap)
     return a;
 }
 
+void rt_arena_count(struct rt_arena *a, atomic_size_t *count)
+{
+    atomic_fetch_add(count, a->total);
+    a->count = count;
+}
+
 void rt_arena_free(struct rt_arena *a)
 {
     if (!a)
         return;
+    set_total(a, 0);
     for (struct block *b = a->last, *next; b; b = next) {
         next = b->next;
         free(b);
@@ -76,11 +92,9 @@ void rt_arena_reset(struct rt_arena *a)
         free(b);
     }
     a->last = a->first;
-    a->total = 0;
-    if (a->first) {
+    if (a->first)
         a->first->used = 0;
-        a->total = a->first->size;
-    }
+    set_total(a, a->first ? a->first->size : 0);
 }
 
 void *rt_arena_aligned(struct rt_arena *a, size_t n, size_t align)

@@ -178,7 +178,7 @@ static enum rt_status check_sizes(struct work *w, const struct rt_plan_step *n,
 static enum rt_status count_state(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {
-    const size_t more = sizeof *p + (p->release ? STATE_BYTES : SMALL_STATE_BYTES);
+    const size_t more = p->release ? STATE_BYTES : SMALL_STATE_BYTES;
     if (p->bytes > MAX_STATE_BYTES || w->state_bytes + p->bytes + more > MAX_STATE_BYTES)
         return rt_fail_memory(w->err, n->name, p->bytes);
     w->state_bytes += p->bytes + more;

@@ -86,6 +86,8 @@ static enum rt_status read_tensor(const struct rt_attr_reader *r, const Tensorfl
     held->next = *r->held;
     *r->held = held;
     size_t bytes = rt_tensor_bytes(&held->tensor);
+    size_t texts = held->tensor.dtype == RT_STRING ? rt_tensor_text_bytes(&held->tensor) : 0;
+    atomic_fetch_add(r->bytes, bytes + texts);
     size_t given = carried(p, rt_dtype_size((enum rt_dtype)held->tensor.dtype));
     size_t filled = bytes > given ? bytes - given : 0;
     *r->splat_left -= filled < *r->splat_left ? filled : *r->splat_left;

@@ -21,6 +21,8 @@ struct rt_held_tensor {
 struct rt_attr_reader {
     struct rt_arena *arena;
     struct rt_held_tensor **held;
+    /* The number to which the sizes of tensors are added, in bytes. */
+    atomic_size_t *bytes;
     /* The function reference whose attributes replace placeholders, or NULL if a placeholder is an
      * error. */
     const struct rt_func_ref *with;

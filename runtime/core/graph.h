@@ -146,6 +146,9 @@ enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_d
                                  const struct rt_registry *ops, struct rt_error *err);
 void rt_library_free(struct rt_library *l);
 const struct rt_graph *rt_library_main(const struct rt_library *l);
+/* Returns the memory of the library's graphs and of the tensors in them, in bytes. Grows with each
+ * function that is instantiated. */
+size_t rt_library_bytes(const struct rt_library *l);
 /*
  * Sets *out to the body of a function, with its placeholders replaced by the attributes of `f`. A
  * body is made once for each distinct set of attributes. Returns RT_NOT_FOUND if the library has no

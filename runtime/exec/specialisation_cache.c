@@ -71,7 +71,15 @@ static struct rt_segment *segment_new(struct rt_plan *p, int begin)
                     g->live[g->n_live++] = v;
             }
     free(live);
+    int *fitting = realloc(g->live, ((size_t)g->n_live + 1) * sizeof *fitting);
+    g->live = fitting ? fitting : g->live;
     return g;
+}
+
+/* Returns the number of bytes that a segment counts for in its session. */
+static size_t segment_bytes(const struct rt_segment *g)
+{
+    return sizeof *g + ((size_t)g->n_live + 1) * sizeof *g->live;
 }
 
 static void segment_free(struct rt_segment *g)
@@ -88,8 +96,12 @@ static struct rt_segment *segment_at(struct rt_plan *p, int begin)
     if (there)
         return there;
     struct rt_segment *g = segment_new(p, begin);
-    if (!g || atomic_compare_exchange_strong(&p->segment[begin], &there, g))
+    if (!g)
+        return NULL;
+    if (atomic_compare_exchange_strong(&p->segment[begin], &there, g)) {
+        atomic_fetch_add(&p->session->plan_bytes, segment_bytes(g));
         return g;
+    }
     segment_free(g); /* Another thread has already made the segment. */
     return there;
 }
@@ -132,9 +144,9 @@ static struct rt_specialisation *least_used(struct rt_session *s, const struct r
  * guaranteed a small share (LEAST_SESSION_BYTES). Called under spec_mu. */
 static bool has_bytes(const struct rt_session *s, size_t bytes)
 {
-    return s->specialisation_bytes + bytes <= LEAST_SESSION_BYTES ||
-           (s->specialisation_bytes + bytes <= MAX_SESSION_BYTES &&
-            rt_idle_cache_fits_specialisation(s->idle_cache, bytes));
+    const size_t all = atomic_load(&s->specialisation_bytes) + bytes;
+    return all <= LEAST_SESSION_BYTES ||
+           (all <= MAX_SESSION_BYTES && rt_idle_cache_fits_specialisation(s->idle_cache, bytes));
 }
 
 /* Returns whether a new specialisation must evict another specialisation of its session. Called
@@ -331,7 +343,7 @@ static void forget(struct rt_session *s, struct rt_specialisation *l, struct for
             s->spec[k] = s->spec[--s->n_specialisations];
             break;
         }
-    s->specialisation_bytes -= l->bytes;
+    atomic_fetch_sub(&s->specialisation_bytes, l->bytes);
     rt_idle_cache_remove_specialisation(s->idle_cache, l->bytes);
     bool others = false;
     for (const struct rt_specialisation *x = g->first; x; x = x->next)
@@ -400,7 +412,7 @@ void rt_specialisation_publish(struct rt_session *s, struct rt_specialisation *l
     fits = fits && has_bytes(s, l->bytes);
     if (fits) {
         s->spec[s->n_specialisations++] = l;
-        s->specialisation_bytes += l->bytes;
+        atomic_fetch_add(&s->specialisation_bytes, l->bytes);
         rt_idle_cache_add_specialisation(s->idle_cache, l->bytes);
         atomic_store(&l->used, atomic_load(&s->runs));
         l->next = g->first;
@@ -524,8 +536,10 @@ void rt_segments_free(struct rt_plan *p)
     forgotten_free(&old);
     for (int i = 0; i <= p->n_nodes; i++) {
         struct rt_segment *g = atomic_load(&p->segment[i]);
-        if (g)
+        if (g) {
+            atomic_fetch_sub(&p->session->plan_bytes, segment_bytes(g));
             segment_free(g);
+        }
         atomic_store(&p->segment[i], NULL);
     }
 }

@@ -104,8 +104,8 @@ static enum rt_status start(struct im_build *b, struct rt_library *l, const char
     b->names = &names->map;
     b->g->name = function ? function : "";
     b->g->by_name = b->names;
-    b->reader =
-        (struct rt_attr_reader){.arena = l->arena, .held = &l->held, .splat_left = &l->splat_left};
+    b->reader = (struct rt_attr_reader){
+        .arena = l->arena, .held = &l->held, .bytes = &l->bytes, .splat_left = &l->splat_left};
     return RT_OK;
 }
 
@@ -284,6 +284,8 @@ enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_d
     l->limit = rt_growth_limit(FREE_BYTES, graph_def.n, GROWTH);
     l->key_limit = rt_growth_limit(FREE_KEY_BYTES, graph_def.n, KEY_GROWTH);
     l->arena = rt_arena_new(l->limit);
+    if (l->arena)
+        rt_arena_count(l->arena, &l->bytes);
     enum rt_status st = l->arena ? import_main(l, graph_def, err) : im_no_memory(err);
     if (st) {
         rt_library_free(l);
@@ -310,6 +312,11 @@ void rt_library_free(struct rt_library *l)
 const struct rt_graph *rt_library_main(const struct rt_library *l)
 {
     return l->main;
+}
+
+size_t rt_library_bytes(const struct rt_library *l)
+{
+    return atomic_load(&l->bytes);
 }
 
 /* ---- functions ---- */

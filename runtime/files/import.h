@@ -47,6 +47,8 @@ struct rt_library {
     const struct rt_registry *ops;
     const struct rt_graph *main;
     struct rt_map functions; /* maps names to struct im_function */
+    /* total size of the arena and of the tensors in `held`, in bytes */
+    atomic_size_t bytes;
     struct rt_mutex mu;
     struct rt_map bodies; /* maps keys to struct im_body; guarded by mu, like all members below */
     struct rt_held_tensor *held;

@@ -193,7 +193,7 @@ static bool begin_graph(struct frame *f, struct pl_graph *to, int n_fetches)
                             .pipeline = g->pipeline,
                             .serving = g->serving,
                             .depth = g->depth + 1};
-    to->arena = rt_arena_new((size_t)1 << 31);
+    to->arena = rt_session_plan_arena(g->session);
     if (!to->arena)
         return false;
     to->n_feeds = f->l.n;

@@ -20,7 +20,7 @@ enum rt_status pl_subgraph_begin(const struct pl_graph *g, struct pl_graph *to, 
 
     *to = (struct pl_graph){.session = g->session,
                             .pipeline = g->pipeline,
-                            .arena = rt_arena_new((size_t)1 << 31),
+                            .arena = rt_session_plan_arena(g->session),
                             .serving = g->serving,
                             .is_load = g->is_load,
                             .depth = g->depth + 1,

@@ -20,7 +20,7 @@ enum {
     MAX_KEPT = 8, /* maximum number of prepared kernels that a node keeps */
     MAX_KEPT_BYTES = 1 << 20,
     /* maximum total size of the prepared kernels of a session, in bytes */
-    MAX_SESSION_BYTES = 64 << 20,
+    MAX_SESSION_BYTES = 128 << 20,
     MAX_VALUE_ELEMENTS = 64,
 };
 
@@ -297,6 +297,7 @@ enum rt_status rt_prepared_infer(struct rt_session *session, struct rt_plan_step
     if (!p)
         return rt_fail_memory(err, n->name, size);
     p->session = session;
+    p->bytes = size;
     p->node = n;
     p->dim = (void *)(p + 1);
     p->key = (int64_t *)(p->dim + n_out);

@@ -46,7 +46,7 @@ struct rt_prepared {
     int8_t *rank; /* rank of each output, or -1 if it is known only when the node has run */
     int64_t (*dim)[RT_MAX_RANK];
     void *blocks; /* linked list of the memory that rt_prep_alloc allocated */
-    size_t bytes; /* total size of `blocks`, in bytes */
+    size_t bytes; /* total size of the prepared kernel and of `blocks`, in bytes */
     struct rt_session *session;
     struct rt_plan_step *node;
 };

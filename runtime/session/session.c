@@ -5,14 +5,46 @@
 #include <string.h>
 
 #include "runtime/files/checkpoint_v1.h"
+#include "runtime/base/arena.h"
+#include "runtime/session/account.h"
 #include "runtime/session/resource.h"
 #include "runtime/core/op.h"
 
 enum { LEAST_POOL_BYTES = 1 << 20 };
+/* limit in bytes on the arena of one plan */
+#define PLAN_ARENA_BYTES ((size_t)1 << 31)
 
 const struct rt_graph *rt_session_graph(const struct rt_session *s)
 {
     return rt_library_main(s->library);
+}
+
+size_t rt_session_held(const struct rt_session *s)
+{
+    return rt_library_bytes(s->library) + atomic_load(&s->model_bytes) +
+           atomic_load(&s->plan_bytes) + atomic_load(&s->prepared_bytes) +
+           atomic_load(&s->specialisation_bytes) + (size_t)atomic_load(&s->packed_bytes) +
+           rt_pool_in_use(s->state.pool) + rt_pool_in_use(s->state.weights) +
+           rt_pool_in_use(s->folded.pool);
+}
+
+void rt_session_add_model_bytes(struct rt_session *s, size_t bytes)
+{
+    atomic_fetch_add(&s->model_bytes, bytes);
+}
+
+struct rt_arena *rt_session_plan_arena(struct rt_session *s)
+{
+    struct rt_arena *a = rt_arena_new(PLAN_ARENA_BYTES);
+    if (a)
+        rt_arena_count(a, &s->plan_bytes);
+    return a;
+}
+
+enum rt_status rt_session_follow(const struct rt_session *s, struct rt_error *err)
+{
+    struct rt_account *account = s->options.account;
+    return account ? rt_account_follow(account, rt_session_held(s), err) : RT_OK;
 }
 
 enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err)
@@ -21,7 +53,7 @@ enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err
     if (atomic_load(&s->ends) ||
         (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed)))
         return rt_fail(err, RT_CANCELLED, "the model is not wanted any more");
-    return RT_OK;
+    return rt_session_follow(s, err);
 }
 
 void rt_session_end(struct rt_session *s)

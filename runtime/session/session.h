@@ -14,6 +14,7 @@
 #include "runtime/core/registry.h"
 #include "runtime/core/tuning.h"
 
+struct rt_account;
 struct rt_compiler;
 struct rt_session;
 struct rt_callable;
@@ -41,6 +42,9 @@ struct rt_session_options {
     /* The memory budget, which bounds the total memory of all runs of all sessions that share it,
      * or NULL for no bound. */
     struct rt_budget *budget;
+    /* The account (runtime/session/account.h) that follows the bytes which the session holds, or
+     * NULL for none. It must outlive the session. */
+    struct rt_account *account;
     /* The bound on idle memory (runtime/session/idle_cache.h). It must outlive the session. If
      * NULL, the session has a bound of its own. */
     struct rt_idle_cache *idle_cache;
@@ -75,7 +79,17 @@ void rt_session_free(struct rt_session *s); /* `s` may be NULL */
  * loading and compiling end with RT_CANCELLED. May be called on any thread. */
 void rt_session_end(struct rt_session *s);
 const struct rt_graph *rt_session_graph(const struct rt_session *s);
-/* Returns RT_CANCELLED if options.cancelled is true or the session is about to be freed. Code that
+/*
+ * Returns the number of bytes that the session holds while no run is active: the imported graph
+ * with its constants, plans, packed weights, specialisations, the values of variables and tables,
+ * and what rt_session_add_model_bytes has added. Idle contexts and pools, which have a limit of
+ * their own, and variables that have not been read from their files are not included.
+ */
+size_t rt_session_held(const struct rt_session *s);
+/* Adds bytes that are held for as long as the session, but by its owner, to rt_session_held. */
+void rt_session_add_model_bytes(struct rt_session *s, size_t bytes);
+/* Returns RT_CANCELLED if options.cancelled is true or the session is about to be freed. Returns
+ * RT_RESOURCE_EXHAUSTED if options.account refuses the bytes that the session holds. Code that
  * loads or compiles calls this function between passes, between the nodes that it prepares, and
  * between the constants, or chunks of constants, that it reads. */
 enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err);
@@ -216,6 +230,7 @@ enum rt_status rt_session_missing(struct rt_session *s, const struct rt_call_spe
                                   struct rt_error *err);
 
 struct rt_session_stats {
+    size_t held_bytes;    /* result of rt_session_held */
     int64_t packed_bytes; /* total size of the constants that kernels have packed, in bytes */
     int64_t runs, nodes_run;
     int n_specialisations;

@@ -43,6 +43,9 @@ struct rt_session {
     _Atomic int64_t runs, nodes_run, packed_bytes;
     /* total size of the prepared kernels that nodes cache for tier 0, in bytes */
     atomic_size_t prepared_bytes;
+    atomic_size_t plan_bytes; /* total size of plans, without their constants, in bytes */
+    /* number of bytes that rt_session_add_model_bytes has added */
+    atomic_size_t model_bytes;
     struct pl_chooser *chooser;
     /* the cache of options.idle_cache, or the session's own cache */
     struct rt_idle_cache *idle_cache;
@@ -61,7 +64,7 @@ struct rt_session {
     struct rt_mutex spec_mu;
     struct rt_specialisation *spec[RT_SESSION_SPECIALISATIONS];
     int n_specialisations;
-    size_t specialisation_bytes;
+    atomic_size_t specialisation_bytes; /* changed only under spec_mu */
     struct rt_pending_compilation *pending, **pending_end;
     /* number of compilations that are in the list `pending` or about to be added to it */
     int n_pending;
@@ -84,6 +87,12 @@ void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
  * pools. */
 void rt_session_pools_begin(struct rt_session *s);
 void rt_session_pools_end(struct rt_session *s);
+/* Makes options.account follow the bytes that the session holds. Fails, while the session is
+ * loaded, as rt_session_check does. */
+enum rt_status rt_session_follow(const struct rt_session *s, struct rt_error *err);
+/* Makes an arena for a plan, whose bytes count as the session's until the arena is freed. Returns
+ * NULL if memory runs out. */
+struct rt_arena *rt_session_plan_arena(struct rt_session *s);
 /* frees the states of nodes and empties the map */
 void rt_session_free_states(struct rt_map *states);
 

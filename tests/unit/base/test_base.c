@@ -29,6 +29,28 @@ static void an_arena_refuses_what_is_over_its_cap_and_stays_usable(void **state)
     rt_arena_free(a);
 }
 
+static void the_bytes_of_arenas_are_counted_in_one_number(void **state)
+{
+    (void)state;
+    atomic_size_t count = 7;
+    struct rt_arena *a = rt_arena_new(SIZE_MAX), *b = rt_arena_new(SIZE_MAX);
+    assert_non_null(rt_arena_alloc(a, 100));
+    rt_arena_count(a, &count);
+    rt_arena_count(b, &count);
+    assert_int_equal(count, 7 + rt_arena_used(a));
+    assert_non_null(rt_arena_alloc(a, 100000));
+    assert_non_null(rt_arena_alloc(b, 3000000));
+    assert_true(rt_arena_used(a) > 100000 && rt_arena_used(b) >= 3000000);
+    assert_int_equal(count, 7 + rt_arena_used(a) + rt_arena_used(b));
+    rt_arena_reset(a);
+    assert_true(rt_arena_used(a) < 100000);
+    assert_int_equal(count, 7 + rt_arena_used(a) + rt_arena_used(b));
+    rt_arena_free(a);
+    assert_int_equal(count, 7 + rt_arena_used(b));
+    rt_arena_free(b);
+    assert_int_equal(count, 7);
+}
+
 static void an_error_longer_than_its_buffer_is_whole_in_its_arena(void **state)
 {
     (void)state;
@@ -319,6 +341,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(base64_is_read_as_it_is_written),
         cmocka_unit_test(an_arena_refuses_what_is_over_its_cap_and_stays_usable),
+        cmocka_unit_test(the_bytes_of_arenas_are_counted_in_one_number),
         cmocka_unit_test(an_error_longer_than_its_buffer_is_whole_in_its_arena),
         cmocka_unit_test(an_error_without_end_is_cut_at_a_character),
         cmocka_unit_test(bytes_stop_at_their_limit),
