@@ -16,6 +16,7 @@
 
 #include "runtime/files/saved_model.h"
 
+struct rt_account;
 struct srv_model_queue; /* the version's queues of jobs */
 struct srv_version_metrics;
 struct srv_model_log;
@@ -31,9 +32,8 @@ struct srv_version {
     struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
     struct srv_model_log *log; /* request log of the version's model */
-    /* number of the version's bytes that count against the memory limit of all models
-     * (srv_load.held) */
-    int64_t held;
+    /* the version's part of the memory limit of all models (srv_load.account) */
+    struct rt_account *account;
 };
 
 struct srv_label {

@@ -220,8 +220,10 @@ static const struct row rows[] = {
      "being loaded, keeps the ports closed; then the start fails"},
     {"total_model_memory_limit_bytes", BYTES, OURS, AT(total_model_memory_limit_bytes), "0", NULL,
      SIZE,
-     "memory that all models may take by estimate; a version that does not fit is refused, one "
-     "that waits for an unload is not; 0: what the machine has"},
+     "memory that all models may hold (graphs, plans, weights, variables and tables); a model "
+     "counts as its checkpoint, a quarter more and 8 MiB, or as what it holds if that is more; a "
+     "version that does not fit, or is found not to fit while it is loaded, is refused, one that "
+     "waits for an unload is not; 0: what the machine has"},
     {"run_memory_limit_bytes", BYTES, OURS, AT(run_memory_limit_bytes), "4G", NULL, SIZE,
      "memory that one run may hold; 0: no limit"},
     {"run_memory_total_bytes", BYTES, OURS, AT(run_memory_total_bytes), "0", NULL, SIZE,

@@ -1,13 +1,16 @@
 #include "server/versions/loader.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "runtime/select/autotune.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/machine.h"
 #include "runtime/base/thread.h"
+#include "runtime/session/account.h"
 
 enum { MAX_THREADS = 256, BASE_BYTES = 8 << 20 };
 
@@ -34,8 +37,7 @@ struct srv_loader {
     int n_running, n_taken;
     int64_t begun_ns; /* time when a load most recently occupied a slot; guarded by mu */
     int64_t reserved; /* estimated memory of running loads in bytes; guarded by mu */
-    int64_t held;  /* estimated memory of running loads and loaded models in bytes; guarded by mu */
-    bool stopping; /* guarded by mu */
+    bool stopping;    /* guarded by mu */
 };
 
 int64_t srv_loader_estimate(int64_t weight_bytes)
@@ -45,36 +47,62 @@ int64_t srv_loader_estimate(int64_t weight_bytes)
     return weight_bytes > INT64_MAX / 2 ? INT64_MAX : weight_bytes + weight_bytes / 4 + BASE_BYTES;
 }
 
-static int64_t sum(int64_t a, int64_t b)
+static size_t total_limit(const struct srv_options *o)
 {
-    return a > INT64_MAX - b ? INT64_MAX : a + b;
+    const int64_t limit = o->total_model_memory_limit_bytes;
+    return limit ? (size_t)limit : SIZE_MAX;
+}
+
+/* Refuses a load that needs more than --total_model_memory_limit_bytes leaves. */
+static enum rt_status refuse(struct srv_loader *l, struct srv_load *load, int64_t need)
+{
+    const struct rt_budget *b = &l->server->model_memory;
+    load->over_memory_limit = true;
+    return rt_fail(&load->err, RT_RESOURCE_EXHAUSTED,
+                   "Insufficient resources to load servable {name: %s version: %lld}: it needs "
+                   "about %lld bytes, others hold %zu of --total_model_memory_limit_bytes=%zu",
+                   load->model, (long long)load->version, (long long)need, atomic_load(&b->used),
+                   b->limit);
+}
+
+/* Refuses a SavedModel file that is larger than what the limit leaves, before the file is read. A
+ * file that cannot be examined is left to the code that reads it. */
+static enum rt_status check_file(struct srv_loader *l, struct srv_load *load)
+{
+    static const char *const names[] = {"saved_model.pb", "saved_model.pbtxt"};
+    const struct rt_budget *b = &l->server->model_memory;
+    const size_t used = atomic_load(&b->used), left = b->limit > used ? b->limit - used : 0;
+    char path[4200];
+    struct stat s;
+
+    for (int k = 0; k < 2; k++) {
+        const int n = snprintf(path, sizeof path, "%s/%s", load->dir, names[k]);
+        if (n >= 0 && (size_t)n < sizeof path && !stat(path, &s) && (uint64_t)s.st_size > left)
+            return refuse(l, load, s.st_size);
+    }
+    return RT_OK;
 }
 
 static enum rt_status admit(struct srv_loader *l, struct srv_load *load, int64_t need)
 {
-    int64_t limit = l->server->options.total_model_memory_limit_bytes;
+    struct rt_budget *budget = &l->server->model_memory;
+    if (!rt_budget_take(budget, (size_t)need))
+        return refuse(l, load, need);
+    load->account = rt_account_new(budget, (size_t)need);
+    if (!load->account) {
+        rt_budget_give(budget, (size_t)need);
+        return rt_fail_memory(&load->err, "a model", 0);
+    }
     rt_mutex_lock(&l->mu);
-    int64_t held = l->held;
-    if (limit && sum(held, need) > limit) {
-        rt_mutex_unlock(&l->mu);
-        load->over_memory_limit = true;
-        return rt_fail(
-            &load->err, RT_RESOURCE_EXHAUSTED,
-            "Insufficient resources to load servable {name: %s version: %lld}: it needs "
-            "about %lld bytes, others hold %lld of --total_model_memory_limit_bytes=%lld",
-            load->model, (long long)load->version, (long long)need, (long long)held,
-            (long long)limit);
-    }
-    int64_t available = l->calls->free_memory() - l->reserved;
-    bool fits = need <= available;
-    if (fits) {
+    const int64_t available = l->calls->free_memory() - l->reserved;
+    const bool fits = need <= available;
+    if (fits)
         l->reserved += need;
-        l->held = sum(l->held, need);
-        load->held = need;
-    }
     rt_mutex_unlock(&l->mu);
     if (fits)
         return RT_OK;
+    rt_account_free(load->account);
+    load->account = NULL;
     load->over_memory_limit = true;
     return rt_fail(&load->err, RT_RESOURCE_EXHAUSTED,
                    "model %s version %lld: loading needs about %lld bytes of memory, %lld are free",
@@ -88,13 +116,6 @@ static void end_reservation(struct srv_loader *l, int64_t need)
 {
     rt_mutex_lock(&l->mu);
     l->reserved -= need;
-    rt_mutex_unlock(&l->mu);
-}
-
-void srv_loader_release(struct srv_loader *l, int64_t held)
-{
-    rt_mutex_lock(&l->mu);
-    l->held -= held;
     rt_mutex_unlock(&l->mu);
 }
 
@@ -194,14 +215,15 @@ static bool has_warmup(const struct srv_loader *l, const struct srv_load *load)
     return l->calls->has_warmup && l->calls->has_warmup(load->dir);
 }
 
-static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
+static struct rt_model_options model_options(struct srv_loader *l, struct srv_load *load)
 {
     const struct srv_options *o = &l->server->options;
-    struct rt_model_options options = {
+    return (struct rt_model_options){
         .session = {.registry = l->server->registry,
                     .run_memory_limit = (size_t)o->run_memory_limit_bytes,
                     .state_memory_limit = (size_t)o->state_memory_limit_bytes,
                     .budget = &l->server->run_memory,
+                    .account = load->account,
                     .idle_cache = l->server->idle_cache,
                     .parallel = l->server->parallel,
                     .compiler = l->server->compiler,
@@ -221,20 +243,58 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
         .on_warm_up_failure = warm_up_failed,
         .arg = load,
     };
-    int64_t weight_bytes = 0;
-    enum rt_status st =
-        l->calls->is_complete(load->dir, l->tags, l->n_tags, &weight_bytes, &load->err);
+}
+
+/* Frees a model that is not served, with its part of the memory limit. */
+static void drop(struct srv_loader *l, struct srv_load *load)
+{
+    if (load->loaded)
+        l->calls->free(load->loaded);
+    rt_account_free(load->account);
+    load->loaded = NULL;
+    load->account = NULL;
+}
+
+/* Loads and validates a model that has been admitted by the estimate `need`. */
+static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load, int64_t need)
+{
+    const struct rt_model_options options = model_options(l, load);
+    enum rt_status st = l->calls->load(&load->loaded, load->dir, &options, &load->err);
+    if (!st)
+        st = validate(l, load);
+    if (!st && load->loaded->session)
+        st = rt_session_check(load->loaded->session, &load->err);
+    if (st && rt_account_was_refused(load->account)) {
+        load->over_memory_limit = true;
+        rt_fail_prefix(&load->err,
+                       "Insufficient resources to load servable {name: %s version: %lld}: ",
+                       load->model, (long long)load->version);
+    }
     if (st)
         return st;
-    int64_t need = srv_loader_estimate(weight_bytes);
+    rt_account_serve(load->account);
+    log_left_out(load);
+    if (load->loaded->session)
+        RT_LOG(RT_LOG_INFO,
+               "model %s version %lld holds %zu bytes; it was admitted by an estimate of %lld",
+               load->model, (long long)load->version, rt_session_held(load->loaded->session),
+               (long long)need);
+    return RT_OK;
+}
+
+static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
+{
+    int64_t weight_bytes = 0;
+    enum rt_status st = check_file(l, load);
+    if (!st)
+        st = l->calls->is_complete(load->dir, l->tags, l->n_tags, &weight_bytes, &load->err);
+    if (st)
+        return st;
+    const int64_t need = srv_loader_estimate(weight_bytes);
     st = admit(l, load, need);
     if (st)
         return st;
-    st = l->calls->load(&load->loaded, load->dir, &options, &load->err);
-    if (!st)
-        st = validate(l, load);
-    if (!st)
-        log_left_out(load);
+    st = load_admitted(l, load, need);
     end_reservation(l, need);
     return st;
 }
@@ -249,9 +309,7 @@ static bool has_changed(struct srv_load *load)
 /* Frees the loaded model and clears the error. */
 static void start_over(struct srv_loader *l, struct srv_load *load)
 {
-    if (load->loaded)
-        l->calls->free(load->loaded);
-    load->loaded = NULL;
+    drop(l, load);
     load->err = (struct rt_error){0};
 }
 
@@ -271,10 +329,8 @@ static void run(struct srv_loader *l, struct srv_load *load)
         load->status = rt_fail(&load->err, RT_ABORTED,
                                "files in %s changed while the version was being loaded", load->dir);
     }
-    if (!load->loaded && load->held) {
-        srv_loader_release(l, load->held);
-        load->held = 0;
-    }
+    if (load->status)
+        drop(l, load);
     load->ns = rt_now_ns() - start;
 }
 
@@ -378,6 +434,7 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
     l->end = &l->first;
     rt_mutex_init(&l->mu);
     rt_cond_init(&l->wake);
+    server->model_memory.limit = total_limit(&server->options);
     while (l->n_threads < n_threads && start_thread(l))
         l->n_places++;
     if (!l->n_threads) {

@@ -8,6 +8,9 @@
  * SRV_LOAD_PATIENCE_NS, the oldest running load gives up its slot. It then continues without
  * occupying one of the `n_threads` slots.
  *
+ * Memory: all models share the budget srv_server.model_memory. A load is admitted by an estimate,
+ * and then may hold what the budget leaves (runtime/session/account.h).
+ *
  * Threads: submit, relieve and free must be called on the manager's thread; `done` is called on a
  * load thread.
  */
@@ -77,13 +80,13 @@ struct srv_load {
     bool changed;    /* whether `status` is RT_ABORTED because the files changed during the load */
     /* fingerprint of the directory after the load; set only if `changed` is true */
     struct srv_fingerprint after;
-    /* whether `status` is RT_RESOURCE_EXHAUSTED because the load was refused before any weights
-     * were read */
+    /* whether `status` is RT_RESOURCE_EXHAUSTED because the model takes more memory than the
+     * machine has free or --total_model_memory_limit_bytes leaves */
     bool over_memory_limit;
     struct rt_model *loaded;
-    /* number of bytes counted against the memory limit of all models; srv_loader_release returns
-     * them to the limit after `loaded` is freed */
-    int64_t held;
+    /* The model's part of the memory limit of all models, which is freed after `loaded`. NULL if
+     * the load was refused. */
+    struct rt_account *account;
     int64_t ns;
 };
 
@@ -95,9 +98,6 @@ void srv_loader_submit(struct srv_loader *l, struct srv_load *load);
 /* Makes the oldest running load give up its slot if that is due. Returns the time at which to
  * call this function again, or RT_NEVER if no call is needed before the next submit. */
 int64_t srv_loader_relieve(struct srv_loader *l, int64_t now_ns);
-/* Returns the bytes of a freed model, its srv_load.held, to the memory limit of all models. May
- * be called on any thread. */
-void srv_loader_release(struct srv_loader *l, int64_t held);
 /* Waits for all loads, including those that have not begun, and frees the loader. The caller
  * should cancel the loads first. */
 void srv_loader_free(struct srv_loader *l);

@@ -6,6 +6,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/session/account.h"
 
 void srv_mgr_load_done(void *arg, struct srv_load *load)
 {
@@ -140,7 +141,7 @@ static enum rt_status make_version(struct srv_manager *m, struct srv_managed *mo
     v->version = e->version;
     v->loaded = load->loaded;
     v->slot = slot;
-    v->held = load->held;
+    v->account = load->account;
     enum rt_status st = m->calls->attach(m->server, v, &load->err);
     if (st) {
         free(v);
@@ -148,6 +149,7 @@ static enum rt_status make_version(struct srv_manager *m, struct srv_managed *mo
         return st;
     }
     load->loaded = NULL;
+    load->account = NULL;
     m->by_slot[slot] = v;
     e->live = v;
     return RT_OK;
@@ -172,11 +174,9 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
                                           "loaded");
     if (!load->status)
         load->status = make_version(m, model, e, load);
-    if (load->loaded) {
+    if (load->loaded)
         m->calls->free(load->loaded);
-        if (m->loader)
-            srv_loader_release(m->loader, load->held);
-    }
+    rt_account_free(load->account);
     /* the heap must be trimmed, because the failed load has freed memory */
     m->trim_pending |= load->status != RT_OK;
     if (!ends && !load->changed)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/log.h"
+#include "runtime/session/account.h"
 
 enum { MAX_THREADS = 256 };
 
@@ -101,8 +102,7 @@ void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
 {
     struct srv_version *v = g->version;
     m->n_freeing--;
-    if (m->loader)
-        srv_loader_release(m->loader, v->held);
+    rt_account_free(v->account);
     m->by_slot[v->slot] = NULL;
     free((void *)(uintptr_t)v->model);
     free(v);

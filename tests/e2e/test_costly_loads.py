@@ -219,6 +219,46 @@ class CostlyLoads(Case):
                 self.assertLess(peak, 2 << 30)
 
 
+def write_held(folder, how):
+    """Writes a model of some 600 bytes that holds 160 MB: a constant of one repeated value, or a variable that the
+    init op makes."""
+    count = 40000000
+
+    def build(g):
+        g.placeholder("x", "int32")
+        if how == "constant":
+            g.const("c", "float", [count], float_val=[1.5])
+            g.const("axis", "int32", [], int_val=[0])
+            g.node("y", "GatherV2", "c", "x", "axis", Tparams="float", Tindices="int32", Taxis="int32")
+            return
+        fill(g, "big", count, value=1.5)
+        g.node("v", "VarHandleOp", dtype="float").attr["shape"].shape.dim.add(size=count)
+        g.node("init", "AssignVariableOp", "v", "big", dtype="float")
+        g.node("y", "ResourceGather", "v", "x", dtype="float", Tindices="int32")
+    small_models.write(folder, {"serving_default": ({"x": ("x", "int32")}, {"y": ("y", "float")})},
+                       build, init="init" if how == "variable" else None)
+
+
+class HeldMemory(Case):
+    def test_models_count_with_what_they_hold(self):
+        self.put("models/good/1")
+        with Server(f"--models={self.path('models')}", "--total_model_memory_limit_bytes=250M",
+                    "--max_num_load_retries=0", "--model_wait_seconds=1") as server:
+            for how in ("constant", "variable"):
+                for model, state in ((how, "AVAILABLE"), (how + "2", "END")):
+                    write_held(self.path(".aside", model, "1"), how)
+                    os.rename(self.path(".aside", model), self.path("models", model))
+                    wait_for(lambda m=model: server.state(m, 1) in ("AVAILABLE", "END"), model)
+                    got, why = server.states(model)[1]
+                    self.assertEqual(got, state, why)
+                self.assertIn("--total_model_memory_limit_bytes", why)
+                status, body = server.post(f"/v1/models/{how}:predict", {"inputs": [7]})
+                self.assertEqual(status, 200, body)
+                self.assertEqual(server.state("good", 1), "AVAILABLE")
+                shutil.rmtree(self.path("models", how))
+                wait_for(lambda m=how: server.state(m, 1) in ("END", ""), how)
+
+
 class ManySignatures(Case):
     N = 4000
 

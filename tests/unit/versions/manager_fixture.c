@@ -6,6 +6,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
+#include "runtime/session/account.h"
 #include "server/batching/io_loop.h"
 #include "server/versions/loader.h"
 #include "tests/support/folder.h"
@@ -65,6 +66,9 @@ static enum rt_status fake_load(struct rt_model **out, const char *dir,
         return rt_fail(err, RT_UNIMPLEMENTED, "op Nonsense is missing");
     if (strcmp(word, "flaky") == 0)
         return rt_fail(err, RT_UNAVAILABLE, "not now");
+    if (strcmp(word, "large") == 0 &&
+        (st = rt_account_follow(options->session.account, MF_LARGE_BYTES, err)) != RT_OK)
+        return st;
     *out = calloc(1, sizeof **out);
     atomic_fetch_add(&fixture.n_loaded, 1);
     return RT_OK;

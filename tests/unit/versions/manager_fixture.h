@@ -6,6 +6,7 @@
  *   bad    fails with UNIMPLEMENTED, which the manager does not retry
  *   flaky  fails with UNAVAILABLE, which the manager retries
  *   huge   needs more memory than there is
+ *   large  loads, and holds MF_LARGE_BYTES of memory
  *   writer loads, and writes one more file into its own directory
  *
  * Two threads stand in for the I/O loops: they only receive the manager's messages, through the
@@ -42,6 +43,8 @@ extern struct manager_fixture {
 
 /* Time limit for waits, which is reached only if the test fails. */
 enum { MF_SAFETY_LIMIT_MS = 60000 };
+/* number of bytes that a model of the word "large" holds */
+enum { MF_LARGE_BYTES = 30 << 20 };
 
 /* cmocka calls these functions for each test. The tear-down also checks that everything that was
  * loaded has been freed. */

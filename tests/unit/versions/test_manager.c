@@ -72,6 +72,53 @@ static void models_share_a_limit_of_memory(void **state)
     assert_true(mf_comes_to(other, 2, SRV_AVAILABLE));
 }
 
+/* Waits until the version has failed, and checks its error text. */
+static void fails_with(const char *model, const char *why)
+{
+    char text[400];
+    assert_true(mf_comes_to(model, 1, SRV_END));
+    mf_state_of(model, 1, text, sizeof text);
+    if (!strstr(text, why))
+        fail_msg("\"%s\" is not in \"%s\"", why, text);
+}
+
+static void a_model_counts_with_what_it_holds(void **state)
+{
+    (void)state;
+    mf_add_version("models/a/1", "large");
+    assert_ok(MF_START(mf_flag("models", "models"), "--total_model_memory_limit_bytes=40M",
+                       "--max_num_load_retries=0"),
+              &fixture.err);
+    assert_true(mf_comes_to("a", 1, SRV_AVAILABLE));
+    assert_int_equal(fixture.server.model_memory.used, MF_LARGE_BYTES);
+    /* The estimate of a second model, 8 MiB, still fits, but the memory that it holds does not. */
+    mf_add_version("models/b/1", "large");
+    fails_with("b", "Insufficient resources to load servable {name: b version: 1}: it holds "
+                    "31457280 bytes already, others hold 31457280 of "
+                    "--total_model_memory_limit_bytes=41943040");
+    assert_int_equal(fixture.server.model_memory.used, MF_LARGE_BYTES);
+    mf_add_version("models/c/1", "ok");
+    assert_true(mf_comes_to("c", 1, SRV_AVAILABLE));
+    mf_add_version("models/d/1", "ok");
+    fails_with("d", "it needs about 8389858 bytes, others hold 39847");
+    folder_delete("models/a");
+    assert_true(mf_comes_to("a", 1, SRV_END));
+    mf_add_version("models/e/1", "large");
+    assert_true(mf_comes_to("e", 1, SRV_AVAILABLE));
+}
+
+static void a_file_larger_than_the_limit_is_not_read(void **state)
+{
+    (void)state;
+    mf_add_version("models/a/1", "ok");
+    assert_int_equal(truncate(folder_path("models/a/1/saved_model.pb"), 50 << 20), 0);
+    assert_ok(MF_START(mf_flag("models", "models"), "--total_model_memory_limit_bytes=40M",
+                       "--max_num_load_retries=0"),
+              &fixture.err);
+    fails_with("a", "it needs about 52428800 bytes, others hold 0 of "
+                    "--total_model_memory_limit_bytes=41943040");
+}
+
 static void a_version_that_is_overtaken_says_so(void **state)
 {
     (void)state;
@@ -231,6 +278,8 @@ int main(void)
         TEST(a_version_is_served_and_a_newer_one_takes_over),
         TEST(resource_preserving_holds_one_version_at_a_time),
         TEST(models_share_a_limit_of_memory),
+        TEST(a_model_counts_with_what_it_holds),
+        TEST(a_file_larger_than_the_limit_is_not_read),
         TEST(a_version_that_is_overtaken_says_so),
         TEST(a_failed_version_leaves_the_old_one_and_tells_why),
         TEST(a_failure_that_may_pass_is_tried_again),
