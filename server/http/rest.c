@@ -26,13 +26,13 @@ static int wait_ms(struct srv_rest_loop *l)
     /* The start time of the turn is precise enough for computing how long to wait. */
     int64_t until = RT_NEVER, now = l->now_ns;
     MHD_UNSIGNED_LONG_LONG ms;
-    if (l->again)
-        return 0;
+    l->is_busy = l->deferred.next != &l->deferred;
     if (l->daemon && MHD_get_timeout(l->daemon, &ms) == MHD_YES) {
-        if (ms == 0)
-            return 0;
+        l->is_busy |= ms == 0;
         until = now + (ms < 3600000 ? (int64_t)ms : 3600000) * 1000000;
     }
+    if (l->again)
+        return 0;
     srv_rest_next_look(l, &until, now);
     if (until == RT_NEVER)
         return -1;
@@ -47,13 +47,17 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
         void *what = events[i].data.ptr;
         if (what == &l->wake_fd) {
             uint64_t count;
+            l->is_busy = true;
             if (read(l->wake_fd, &count, sizeof count) < 0)
                 continue;
         } else if (what == &l->listen_fd) {
             srv_rest_accept(l);
-        } else if (what != &l->daemon) {
+        } else if (what == &l->daemon) {
+            l->is_busy = true;
+        } else {
             struct srv_rest_conn *c = what;
             if (c->lingers) {
+                l->is_busy = true;
                 srv_rest_linger(l, c);
                 continue;
             }
@@ -94,8 +98,10 @@ static void run_daemon(struct srv_rest_loop *l)
     srv_rest_resume_handshakes(l);
     srv_rest_resume_deferred(l);
     srv_recv_hook = srv_rest_read;
+    srv_handshake_hook = srv_rest_handshake;
     MHD_run(l->daemon);
     srv_recv_hook = NULL;
+    srv_handshake_hook = NULL;
     srv_rest_forget_page(l);
     srv_rest_suspend_handshakes(l);
 }
@@ -112,6 +118,7 @@ static void *loop_main(void *arg)
         l->again = false;
         read_events(l, events, n);
         srv_io_loop_begin_turn(&l->io_loop);
+        srv_rest_expire(l, &l->handshakes, l->now_ns);
         if (l->daemon)
             run_daemon(l);
         if (l->closing)
@@ -119,7 +126,6 @@ static void *loop_main(void *arg)
         srv_io_loop_end_turn(&l->io_loop);
         srv_rest_accept_again(l);
         srv_rest_end_connections(l);
-        srv_rest_expire(l, &l->handshakes, l->now_ns);
         srv_rest_expire(l, &l->fresh, l->now_ns);
         srv_rest_expire(l, &l->reading, l->now_ns);
         srv_rest_expire(l, &l->idle, l->now_ns);

@@ -159,7 +159,7 @@ bool srv_rest_accept(struct srv_rest_loop *l)
         return false;
     }
     l->is_full = false;
-    int left = l->rest->tls.cert ? SRV_REST_HANDSHAKES : BURST;
+    int left = BURST;
     while (left > 0 && l->n_open < l->most_open) {
         struct sockaddr_storage from;
         socklen_t n = sizeof from;

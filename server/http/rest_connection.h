@@ -17,19 +17,17 @@
 struct srv_rest_call;
 struct srv_rest_loop;
 
-enum {
-    SRV_REST_IDLE_SECONDS = 75, /* maximum time between two requests on a connection */
-    /* maximum number of TLS handshakes run per turn, and of TLS connections accepted per turn */
-    SRV_REST_HANDSHAKES = 2,
-};
+enum { SRV_REST_IDLE_SECONDS = 75 }; /* maximum time between two requests on a connection */
 
 struct srv_rest_conn {
     struct srv_link link; /* link in one of the loop's lists of connections by deadline */
     struct srv_link turn; /* link in one of the loop's lists of TLS handshakes */
     struct MHD_Connection *mhd;
     /* is_handshake is set until the TLS handshake has ended; is_suspended is set while the
-     * handshake waits for an event of its socket */
-    bool is_handshake, is_suspended;
+     * handshake waits for an event of its socket; may_handshake permits steps in this turn */
+    bool is_handshake, is_suspended, may_handshake;
+    bool has_sent_flight; /* the server has sent all messages that precede the client's Finished */
+    bool is_gone;         /* the peer can no longer complete the handshake */
     struct srv_http_stream stream;
     /* bytes output by the stream; libmicrohttpd has read the first `taken` of them */
     struct rt_bytes ready;
@@ -99,16 +97,17 @@ void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t n
 
 /* ---- rest_handshake.c ---- */
 
-/* Starts the handshake of a new connection, which ends when the first record is read. */
+/* Starts the handshake of a new connection. */
 void srv_rest_begin_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
-void srv_rest_end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
+/* The srv_handshake_hook_fn through which the daemon of an I/O loop performs handshakes. */
+int srv_rest_handshake(int fd, void *session);
 /* Suspends all unfinished handshakes. Called after the daemon has run. */
 void srv_rest_suspend_handshakes(struct srv_rest_loop *l);
 /* Makes a suspended handshake ready to run after its socket has reported an event. Does nothing
  * unless the handshake waits for an event. */
 void srv_rest_expect_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
-/* Resumes up to SRV_REST_HANDSHAKES handshakes whose socket has reported an event. Called before
- * the daemon runs. */
+/* Resumes one handshake whose socket has reported an event, if handshakes may take time in this
+ * turn, and some handshakes whose peer is gone. Called before the daemon runs. */
 void srv_rest_resume_handshakes(struct srv_rest_loop *l);
 /* Resumes all suspended handshakes. Called before the daemon is stopped. */
 void srv_rest_resume_all_handshakes(struct srv_rest_loop *l);

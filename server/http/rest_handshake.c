@@ -2,19 +2,31 @@
  * TLS handshakes. libmicrohttpd (0.9.75) keeps a connection whose handshake waits for the peer in
  * its list of ready connections, and therefore asks to run again immediately, so that one byte from
  * a client would keep a core busy. So a connection is suspended after each turn in which its
- * handshake did not end, and resumed when its socket reports an event. A handshake has ended when
- * libmicrohttpd reads the session's first record.
+ * handshake did not end, and resumed when its socket reports an event.
  *
- * A turn runs few handshakes, because signing with an RSA key takes one to three milliseconds,
- * during which the I/O loop serves no other connection.
+ * Signing with an RSA key takes one to six milliseconds, during which the I/O loop serves no
+ * other connection. So a turn runs the steps of at most one handshake. If the turn has other work,
+ * it runs them only while handshakes have taken less than half of the thread's time. The handshakes
+ * of peers that are gone are ended without a step.
  */
+#include <gnutls/gnutls.h>
+#include <poll.h>
 #include <sys/epoll.h>
 
+#include "runtime/base/clock.h"
+#include "server/http/recv_hook.h"
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
 
-/* time limit for a TLS handshake, the same as in server/grpc/grpc_arguments.c */
-enum { HANDSHAKE_MS = 10000 };
+enum {
+    /* time limit for a TLS handshake, the same as in server/grpc/grpc_arguments.c */
+    HANDSHAKE_MS = 10000,
+    /* While an I/O loop is busy, handshakes take at most `1 / SHARE` of the time of its thread.
+     * Unused time accumulates up to SAVED_NS. */
+    SHARE = 2,
+    SAVED_NS = 20000000,
+    MAX_RESUMED = 16, /* maximum number of handshakes resumed per turn; all but one are ended */
+};
 
 static struct srv_rest_conn *conn_of(struct srv_link *turn)
 {
@@ -32,7 +44,7 @@ void srv_rest_begin_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
     srv_list_append(&l->handshakes_resumed, &c->turn);
 }
 
-void srv_rest_end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
+static void end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
     c->is_handshake = false;
     srv_list_remove(&c->turn);
@@ -41,12 +53,70 @@ void srv_rest_end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
     srv_rest_expect_request(l, c);
 }
 
+/* ---- steps ---- */
+
+/* Returns whether the peer of a handshake has closed the connection, or its sending side before the
+ * server had sent what the client needs in order to complete the handshake. */
+static bool is_gone(const struct srv_rest_conn *c)
+{
+    struct pollfd now = {.fd = c->fd, .events = POLLRDHUP};
+
+    if (poll(&now, 1, 0) != 1)
+        return false;
+    return now.revents & (POLLERR | POLLHUP) || !c->has_sent_flight;
+}
+
+/* Returns whether the turn may run steps of a handshake. */
+static bool has_time(struct srv_rest_loop *l)
+{
+    l->handshake_ns += (l->now_ns - l->handshake_filled_ns) / SHARE;
+    if (l->handshake_ns > SAVED_NS)
+        l->handshake_ns = SAVED_NS;
+    l->handshake_filled_ns = l->now_ns;
+    return !l->is_busy || l->handshake_ns > 0;
+}
+
+/* Returns whether the last handshake message that the server sent is the last one before the
+ * client's Finished: the server's own Finished in TLS 1.3, and ServerHelloDone in TLS 1.2. */
+static bool has_sent_flight(gnutls_session_t session)
+{
+    gnutls_handshake_description_t last = gnutls_handshake_get_last_out(session);
+
+    return last == GNUTLS_HANDSHAKE_FINISHED || last == GNUTLS_HANDSHAKE_SERVER_HELLO_DONE;
+}
+
+int srv_rest_handshake(int fd, void *session)
+{
+    struct srv_rest_loop *l = srv_rest_this_loop;
+    struct srv_rest_conn *c = fd >= 0 && fd < l->n_conns ? l->conns[fd] : NULL;
+
+    if (!c || c->is_gone)
+        return GNUTLS_E_PREMATURE_TERMINATION;
+    if (!c->may_handshake) /* a new connection waits for its turn */
+        return GNUTLS_E_AGAIN;
+    int64_t begun_ns = rt_now_ns();
+    int status = srv_handshake_unhooked(fd, session);
+    int64_t took_ns = rt_now_ns() - begun_ns;
+    l->handshake_ns -= took_ns;
+    /* Steps that began while the loop was not busy may have used more time than the share of
+     * handshakes. The excess is limited to the duration of the last step. */
+    if (l->handshake_ns < -took_ns)
+        l->handshake_ns = -took_ns;
+    c->has_sent_flight = has_sent_flight(session);
+    if (status == GNUTLS_E_SUCCESS && c->is_handshake)
+        end_handshake(l, c);
+    return status;
+}
+
+/* ---- turns ---- */
+
 void srv_rest_suspend_handshakes(struct srv_rest_loop *l)
 {
     while (l->handshakes_resumed.next != &l->handshakes_resumed) {
         struct srv_rest_conn *c = conn_of(l->handshakes_resumed.next);
         srv_list_append(&l->handshakes_suspended, &c->turn);
         c->is_suspended = true;
+        c->may_handshake = false;
         MHD_suspend_connection(c->mhd);
     }
 }
@@ -67,13 +137,18 @@ void srv_rest_expect_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 
 void srv_rest_resume_handshakes(struct srv_rest_loop *l)
 {
-    for (int left = SRV_REST_HANDSHAKES; l->handshakes_ready.next != &l->handshakes_ready; left--) {
-        if (left == 0) {
-            l->again = true;
-            return;
-        }
-        resume(l, conn_of(l->handshakes_ready.next));
+    bool may = has_time(l);
+
+    for (int i = 0; i < MAX_RESUMED && l->handshakes_ready.next != &l->handshakes_ready; i++) {
+        struct srv_rest_conn *c = conn_of(l->handshakes_ready.next);
+        c->is_gone = is_gone(c);
+        if (!c->is_gone && !may)
+            break;
+        c->may_handshake = true;
+        may &= c->is_gone;
+        resume(l, c);
     }
+    l->again |= l->handshakes_ready.next != &l->handshakes_ready;
 }
 
 void srv_rest_resume_all_handshakes(struct srv_rest_loop *l)

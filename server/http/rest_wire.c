@@ -191,7 +191,5 @@ ssize_t srv_rest_read(int fd, void *session, void *p, size_t n)
         return no_memory(&from);
     if (l->conns[fd]->is_over)
         return 0;
-    if (l->conns[fd]->is_handshake)
-        srv_rest_end_handshake(l, l->conns[fd]);
     return read_stream(l, l->conns[fd], &from, p, n);
 }
