@@ -510,7 +510,7 @@ bool srv_turns_end(int fd)
 {
     struct turn *t = turn_of(fd);
 
-    if (!t || t->at_its_end || t->n_frames < TURN_FRAMES || !is_crowd(t))
+    if (!t || t->at_its_end || t->n_frames < TURN_FRAMES)
         return false;
     t->at_its_end = true;
     begin_pause(fd, t, &all.turn_over);

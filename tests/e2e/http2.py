@@ -10,7 +10,7 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6
 END_STREAM = ACK = 1
 END_HEADERS = 4
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE = 1, 4
+HEADER_TABLE_SIZE, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE = 1, 3, 4
 STATIC_NAMES = 61  # number of rows in HPACK's static table
 
 
@@ -107,6 +107,7 @@ class Connection:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.next_stream, self.unread = 1, b""
         self.bodies, self.trailers, self.reset = {}, {}, {}
+        self.settings = {}  # those of the server
         self.gone = False
         settings = struct.pack(">HIHI", HEADER_TABLE_SIZE, 0, INITIAL_WINDOW_SIZE, window)
         self.socket.sendall(PREFACE + self.frame(SETTINGS, 0, 0, settings))
@@ -190,6 +191,7 @@ class Connection:
         elif kind == PING and not flags & ACK:
             self.send(self.frame(PING, ACK, 0, body))
         elif kind == SETTINGS and not flags & ACK:
+            self.settings.update(struct.iter_unpack(">HI", body))
             self.send(self.frame(SETTINGS, ACK, 0))
 
     def is_over(self, stream):

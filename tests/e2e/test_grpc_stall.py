@@ -326,6 +326,18 @@ class Calls(Case):
         except OSError:
             return False
 
+    def test_a_client_is_told_how_many_calls_it_may_open(self):
+        with Server(f"--models={MODELS}") as server, http2.Connection(server.grpc_port) as c:
+            c.status(c.ask(PREDICT, half_plus_two()), 30 * SLOW)
+            most = c.settings[http2.MAX_CONCURRENT_STREAMS]
+            # The core ends all calls of a connection together, and meanwhile serves no other connection.
+            self.assertLessEqual(most, 1024)
+            self.half(c, most)
+            wait_for(lambda: c.read(0.1) and server.metric(CALLS) == most, "the calls")
+            with contextlib.suppress(OSError):
+                self.half(c, 1)
+            wait_for(lambda: not c.read(0.1), "the end of the connection")
+
     def test_a_connection_has_as_many_calls_as_all_leave_free(self):
         with Server(f"--models={MODELS}", "--max_grpc_calls=400") as server, \
                 http2.Connection(server.grpc_port) as one, \
@@ -410,19 +422,20 @@ class Streams(Case):
     def test_streams_of_one_client_leave_streams_for_others(self):
         with Server(f"--models={MODELS}") as server, http2.Connection(server.grpc_port) as one, \
                 http2.Connection(server.grpc_port) as other:
+            beyond = 20  # A connection may have 1,024 calls open, those that are being refused included.
             for c, share in ((one, 1000), (other, 500)):
                 # Acknowledges the server's settings before more than 1,000 streams are opened.
                 self.assertEqual(c.status(c.ask(PREDICT, half_plus_two()), 30 * SLOW), 0)
                 c.bodies, c.trailers = {}, {}
                 c.send(c.frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", MEBI)))
-                streams = [c.begin(REFLECT, self.SERVICES) for _ in range(share + 100)]
-                wait_for(lambda: c.read(0.1) and len(c.bodies) + len(c.trailers) >= share + 100,
+                streams = [c.begin(REFLECT, self.SERVICES) for _ in range(share + beyond)]
+                wait_for(lambda: c.read(0.1) and len(c.bodies) + len(c.trailers) >= share + beyond,
                          "the answers")
                 self.assertEqual(len(c.bodies), share)
                 self.assertNotIn(streams[0], c.trailers)
                 self.assertEqual({t["grpc-status"] for t in c.trailers.values()}, {"8"})
             refused = server.metric('slipway_events_total{event="grpc_call_refused"}')
-            self.assertEqual(refused, 200)
+            self.assertEqual(refused, 2 * beyond)
             self.assertIsNone(self.watch(server))
             # The streams of one method do not count against the limit of another method, not even on a connection that
             # holds many streams.
