@@ -30,6 +30,7 @@ enum {
     /* Maximum size of the messages that the aside thread for small messages handles. A compressed
      * message of this size is at most about 64 MB when inflated, and inflating it takes 60 ms. */
     ASIDE_SMALL_BYTES = 64 << 10,
+    CLOCK_STEP_NS = 1000000, /* resolution of the clock of the core's timers */
 };
 
 /* ---- calls ---- */
@@ -169,7 +170,7 @@ static void end_call(struct srv_call *c)
     if (c->call) {
         /* Only at the end of the call is it certain whether the client cancelled it or sent no
          * message. */
-        if (c->came_empty && c->cancelled)
+        if (c->came_empty && c->cancelled && c->code != RT_DEADLINE_EXCEEDED)
             c->code = RT_CANCELLED;
         report_to_metrics(c);
         if (c->server->options.access_log)
@@ -285,11 +286,46 @@ static grpc_byte_buffer *message_of(void *p, size_t n)
     return message;
 }
 
-/* Sends a response from any thread. Takes ownership of `p`, which is the message if `code` is
- * RT_OK. The caller must count the SRV_EV_SENT event in `pending`. */
-static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_status code,
-                          const char *text)
+/* Returns whether the deadline that the client sent has passed. If the call ended before its first
+ * message, the core's timer may have ended it, so that the deadline may be CLOCK_STEP_NS ahead. */
+static bool is_late(const struct srv_call *c)
 {
+    const gpr_timespec ahead = gpr_time_from_nanos(c->came_empty ? CLOCK_STEP_NS : 0, GPR_TIMESPAN);
+
+    return gpr_time_cmp(c->deadline, gpr_inf_future(c->deadline.clock_type)) != 0 &&
+           gpr_time_cmp(c->deadline, gpr_time_add(gpr_now(c->deadline.clock_type), ahead)) <= 0;
+}
+
+/* Returns the code with which a late call ends. An error of the request itself is still sent. */
+static enum rt_status late_code(const struct srv_call *c, enum rt_status code)
+{
+    return !code || code == RT_CANCELLED || c->came_empty ? RT_DEADLINE_EXCEEDED : code;
+}
+
+/* Decides the status of a late call. When the core's timer reports the deadline while a response is
+ * being sent, the core fails the response and then cancels the call as CANCELLED. The first
+ * cancellation of a call decides its status. */
+static void decide_status(struct srv_call *c, enum rt_status code, const char *text)
+{
+    grpc_slice details = details_of(text);
+    char *plain = grpc_slice_to_c_string(details);
+
+    grpc_call_cancel_with_status(c->call, (grpc_status_code)code, plain, NULL);
+    gpr_free(plain);
+    grpc_slice_unref(details);
+}
+
+/* Sends a response from any thread. Takes ownership of `p`, which is the message if `code` is
+ * RT_OK. If `late` is set, the call ends with late_code instead. The caller must count the
+ * SRV_EV_SENT event in `pending`. */
+static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_status code,
+                          const char *text, bool late)
+{
+    if (late) {
+        text = code == late_code(c, code) ? text : "Deadline Exceeded";
+        code = late_code(c, code);
+        decide_status(c, code, text);
+    }
     grpc_op ops[4] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
     grpc_byte_buffer *message = code ? NULL : message_of(p, n_bytes);
     grpc_slice details = code ? details_of(text) : grpc_empty_slice();
@@ -316,12 +352,14 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
 static void respond_here(struct srv_call *c, void *p, size_t n, enum rt_status code,
                          const char *text)
 {
-    c->code = code;
+    const bool late = is_late(c);
+
+    c->code = late ? late_code(c, code) : code;
     if (!c->job.version && !c->came_empty)
         report_to_metrics(c);
     c->may_send_close = !c->close_started;
     c->pending++;
-    send_response(c, p, n, code, text);
+    send_response(c, p, n, code, text, late);
     c->may_send_close = false;
 }
 
@@ -381,7 +419,7 @@ void srv_call_expect(struct srv_call *c, bool patient)
 void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
                                const char *text)
 {
-    send_response(c, p, n, code, text);
+    send_response(c, p, n, code, text, is_late(c));
 }
 
 /* ---- streams ---- */

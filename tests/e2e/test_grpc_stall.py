@@ -1,6 +1,7 @@
 """Tests that gRPC clients that stall, because they do not read their responses or send half a
 request, are cut off by the same limit as in REST, and their memory is released. Slow clients
 that make progress must be served."""
+import collections
 import contextlib
 import os
 import random
@@ -381,6 +382,27 @@ class Calls(Case):
             empty = c.begin(PREDICT, end=True)
             self.assertEqual(c.status(empty, 30 * SLOW), INVALID_ARGUMENT)
             wait_for(lambda: count("INVALID_ARGUMENT") == 1, "the metrics")
+
+    def test_calls_whose_deadline_passes_end_with_deadline_exceeded(self):
+        with Server(f"--models={MODELS}") as server, http2.Connection(server.grpc_port, window=1 << 24) as c:
+            count = lambda status: sum(server.metric(
+                f':tensorflow:serving:request_count{{model_name="{model}",status="{status}"}}') or 0
+                                       for model in ("", "half_plus_two"))
+            c.read(0.1)
+            body, noise, statuses, n = http2.message(half_plus_two()), random.Random(1), collections.Counter(), 3000
+            for _ in range(n // 100):
+                half = []
+                for i in range(100):
+                    data = body if i % 2 else body[:-1]
+                    half.append(c.begin(PREDICT, data, end=bool(i % 2), headers=[
+                        ("grpc-timeout", noise.choice(("1u", "1m", "2m", "3m")))]))
+                statuses.update(c.status(stream, 60 * SLOW) for stream in half)
+            # The call's end and the response may cross each other when the deadline passes.
+            self.assertEqual(sum(statuses.values()), n)
+            self.assertLess(n - statuses[0] - statuses[DEADLINE_EXCEEDED], 3)
+            self.assertGreaterEqual(statuses[DEADLINE_EXCEEDED], n / 2)
+            wait_for(lambda: count("OK") + count("DEADLINE_EXCEEDED") + count("CANCELLED") == n, "the metrics")
+            self.assertGreaterEqual(count("DEADLINE_EXCEEDED"), n / 2 - 2)
 
     def test_a_flood_that_acknowledges_nothing_lets_others_be_served(self):
         request = predict_pb2.PredictRequest.FromString(half_plus_two())
