@@ -134,7 +134,8 @@ void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)
                                      .packed_bytes = atomic_load(&s->packed_bytes),
                                      .n_specialisations = n_specialisations,
                                      .specialisation_bytes = specialisation_bytes,
-                                     .idle_bytes = rt_idle_cache_bytes_of(s->idle_cache, s),
+                                     .idle_bytes =
+                                         rt_idle_cache_bytes_of(s->idle_cache, &s->cache_owner),
                                      .state_bytes = rt_pool_in_use(s->state.pool),
                                      .runs = atomic_load(&s->runs),
                                      .nodes_run = atomic_load(&s->nodes_run)};

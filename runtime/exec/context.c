@@ -146,7 +146,8 @@ static void drop_last(struct rt_cache_owner *k)
 void rt_contexts_begin(struct rt_plan *p)
 {
     rt_mutex_init(&p->mu);
-    p->cache_owner = (struct rt_cache_owner){.owner = p, .session = p->session, .drop = drop_last};
+    p->cache_owner = (struct rt_cache_owner){
+        .owner = p, .of_session = &p->session->cache_owner, .drop = drop_last};
     rt_idle_cache_add_owner(p->session->idle_cache, &p->cache_owner);
 }
 

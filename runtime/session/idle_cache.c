@@ -31,11 +31,13 @@ void rt_idle_cache_free(struct rt_idle_cache *k)
 void rt_idle_cache_add_owner(struct rt_idle_cache *k, struct rt_cache_owner *who)
 {
     rt_mutex_lock(&k->mu);
-    who->before = NULL;
-    who->next = k->first;
-    if (k->first)
-        k->first->before = who;
-    k->first = who;
+    struct rt_cache_owner *before = who->of_session == who ? NULL : who->of_session;
+    struct rt_cache_owner **at = before ? &before->next : &k->first;
+    who->before = before;
+    who->next = *at;
+    if (who->next)
+        who->next->before = who;
+    *at = who;
     rt_mutex_unlock(&k->mu);
 }
 
@@ -112,13 +114,12 @@ void rt_idle_cache_release(struct rt_idle_cache *k, size_t bytes)
     rt_budget_give(&k->idle, bytes);
 }
 
-size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_session *s)
+size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_cache_owner *of_session)
 {
     size_t sum = 0;
     rt_mutex_lock(&k->mu);
-    for (const struct rt_cache_owner *x = k->first; x; x = x->next)
-        if (x->session == s)
-            sum += atomic_load_explicit(&x->bytes, memory_order_relaxed);
+    for (const struct rt_cache_owner *x = of_session; x && x->of_session == of_session; x = x->next)
+        sum += atomic_load_explicit(&x->bytes, memory_order_relaxed);
     rt_mutex_unlock(&k->mu);
     return sum;
 }

@@ -166,7 +166,8 @@ static void drop_pool(struct rt_cache_owner *k)
 void rt_session_pools_begin(struct rt_session *s)
 {
     rt_mutex_init(&s->pool_mu);
-    s->cache_owner = (struct rt_cache_owner){.owner = s, .session = s, .drop = drop_pool};
+    s->cache_owner =
+        (struct rt_cache_owner){.owner = s, .of_session = &s->cache_owner, .drop = drop_pool};
     rt_idle_cache_add_owner(s->idle_cache, &s->cache_owner);
 }
 

@@ -68,12 +68,20 @@ static bool put_one(struct shelf *s, int64_t at_ms)
     return true;
 }
 
-static void open_shelf(struct shelf *s, struct rt_idle_cache *idle_cache, size_t size)
+/* Opens a shelf that belongs to the same session as the shelf `of`. */
+static void open_shelf_of(struct shelf *of, struct shelf *s, struct rt_idle_cache *idle_cache,
+                          size_t size)
 {
     *s = (struct shelf){.idle_cache = idle_cache, .size = size};
-    s->cache_owner = (struct rt_cache_owner){.owner = s, .session = (void *)s, .drop = drop_one};
+    s->cache_owner =
+        (struct rt_cache_owner){.owner = s, .of_session = &of->cache_owner, .drop = drop_one};
     rt_mutex_init(&s->mu);
     rt_idle_cache_add_owner(idle_cache, &s->cache_owner);
+}
+
+static void open_shelf(struct shelf *s, struct rt_idle_cache *idle_cache, size_t size)
+{
+    open_shelf_of(s, s, idle_cache, size);
 }
 
 static void close_shelf(struct shelf *s)
@@ -101,8 +109,8 @@ static void what_was_not_used_for_a_while_gives_way(void **state)
     assert_true(put_one(&c, 1150)); /* `a` loses an item, because `b` was used more recently */
     assert_int_equal(a.n_dropped, 1);
     assert_int_equal(b.n_dropped, 0);
-    assert_int_equal(rt_idle_cache_bytes_of(idle_cache, (void *)&b), 40);
-    assert_int_equal(rt_idle_cache_bytes_of(idle_cache, (void *)&c), 50);
+    assert_int_equal(rt_idle_cache_bytes_of(idle_cache, &b.cache_owner), 40);
+    assert_int_equal(rt_idle_cache_bytes_of(idle_cache, &c.cache_owner), 50);
     c.size = 101;
     assert_false(put_one(&c, 2000)); /* no item is evicted for an item that can never fit */
     c.size = 50;
@@ -201,11 +209,40 @@ static void many_threads_stay_below_the_bound(void **state)
         pthread_join(u[i].thread, NULL);
     size_t sum = 0;
     for (int i = 0; i < MOST; i++)
-        sum += rt_idle_cache_bytes_of(idle_cache, (void *)&s[i]);
+        sum += rt_idle_cache_bytes_of(idle_cache, &s[i].cache_owner);
     assert_int_equal(sum, atomic_load(&idle_cache->idle.used));
     for (int i = 0; i < MOST; i++)
         close_shelf(&s[i]);
     assert_int_equal(atomic_load(&idle_cache->idle.used), 0);
+    rt_idle_cache_free(idle_cache);
+}
+
+static void the_owners_of_a_session_are_adjacent_and_counted_together(void **state)
+{
+    (void)state;
+    struct rt_idle_cache *idle_cache = idle_cache_new(1000);
+    struct shelf a, b, of_a[3];
+    open_shelf(&a, idle_cache, 1);
+    open_shelf_of(&a, &of_a[0], idle_cache, 10);
+    open_shelf(&b, idle_cache, 5);
+    open_shelf_of(&a, &of_a[1], idle_cache, 100);
+    open_shelf_of(&a, &of_a[2], idle_cache, 200);
+    assert_true(put_one(&a, 1000) && put_one(&b, 1000));
+    for (int i = 0; i < 3; i++)
+        assert_true(put_one(&of_a[i], 1000));
+    assert_int_equal(rt_idle_cache_bytes_of(idle_cache, &a.cache_owner), 311);
+    assert_int_equal(rt_idle_cache_bytes_of(idle_cache, &b.cache_owner), 5);
+    close_shelf(&of_a[1]);
+    assert_int_equal(rt_idle_cache_bytes_of(idle_cache, &a.cache_owner), 211);
+    const struct rt_cache_owner *last = &a.cache_owner;
+    for (int i = 0; i < 2; i++)
+        last = last->next;
+    assert_ptr_equal(last->of_session, &a.cache_owner);
+    close_shelf(&of_a[0]);
+    close_shelf(&of_a[2]);
+    close_shelf(&a);
+    assert_int_equal(rt_idle_cache_bytes_of(idle_cache, &b.cache_owner), 5);
+    close_shelf(&b);
     rt_idle_cache_free(idle_cache);
 }
 
@@ -217,6 +254,7 @@ int main(void)
         cmocka_unit_test(what_is_small_keeps_its_reservation_in_use),
         cmocka_unit_test(of_no_capacity_nothing_is_kept),
         cmocka_unit_test(many_threads_stay_below_the_bound),
+        cmocka_unit_test(the_owners_of_a_session_are_adjacent_and_counted_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
