@@ -45,6 +45,11 @@ static void count_event(struct srv_server *s, const char *name)
     srv_metrics_event(s->metrics, name);
 }
 
+static void model_gone(struct srv_server *s, const char *model)
+{
+    srv_metrics_model_gone(s->metrics, model);
+}
+
 static enum rt_status validate(struct srv_server *s, struct srv_version *v, const char *dir,
                                const _Atomic bool *cancelled, struct rt_error *err)
 {
@@ -74,5 +79,6 @@ const struct srv_model_calls srv_model_calls = {
     .configure = configure,
     .count_load = count_load,
     .count_event = count_event,
+    .model_gone = model_gone,
     .free_memory = rt_machine_free_memory,
 };

@@ -87,7 +87,7 @@ static void read_metrics(struct srv_server *server, const struct reload *r, int6
     if (!r->n_metrics)
         return;
     rt_bytes_init(&page, MAX_PAGE);
-    srv_metrics_page(server, NULL, &page);
+    srv_metrics_page(server, &page);
     for (int i = 0; i < r->n_metrics; i++)
         out[i] = srv_metrics_total(rt_span_of(page.p, page.n), r->metrics[i].name);
     rt_bytes_clear(&page);

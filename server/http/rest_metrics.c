@@ -14,7 +14,7 @@ bool srv_rest_metrics(struct srv_rest_request *r)
     const struct rt_bytes *body = &page->text;
 
     if (!page->text.n)
-        srv_metrics_page(r->server, r->io_loop->map, &page->text);
+        srv_metrics_page(r->server, &page->text);
     if (srv_rest_takes_gzip(req, &page->text)) {
         page->packed.limit = page->text.n;
         if (!page->packed.n && !srv_rest_compress(&page->packed, &page->text, NULL))

@@ -9,7 +9,6 @@
 
 #include "runtime/base/arena.h"
 #include "server/metrics/metrics_cells.h"
-#include "server/server.h"
 
 enum { MAX_STRANGERS_NAME = 256 };
 
@@ -45,13 +44,6 @@ static void count_value(struct srv_histogram *h, const struct srv_scale *scale, 
     srv_count_add(&h->sum, value);
 }
 
-static bool init_model(struct srv_metrics *m, struct srv_model_metrics *model, const char *name)
-{
-    model->name = rt_arena_strdup(m->arena, name);
-    model->io_loops = rt_arena_array(m->arena, (size_t)m->n_io_loops + 1, sizeof *model->io_loops);
-    return model->name && model->io_loops;
-}
-
 struct srv_metrics *srv_metrics_new(int n_io_loops, int n_workers)
 {
     struct srv_metrics *m = calloc(1, sizeof *m);
@@ -62,120 +54,66 @@ struct srv_metrics *srv_metrics_new(int n_io_loops, int n_workers)
     m->n_workers = n_workers;
     m->started_s = time(NULL);
     rt_mutex_init(&m->mu);
-    rt_mutex_init(&m->strangers_mu);
+    rt_mutex_init(&m->brief_mu);
+    srv_list_init(&m->gone);
     rt_map_init(&m->events);
     m->arena = rt_arena_new(SIZE_MAX);
     m->threads = calloc((size_t)(n_workers + n_io_loops) + 1, sizeof *m->threads);
-    if (m->arena && m->threads && init_model(m, &m->unknown, ""))
+    m->unknown = srv_metrics_model_new(m, "");
+    if (m->arena && m->threads && m->unknown)
         return m;
     srv_metrics_free(m);
     return NULL;
+}
+
+static void free_path(struct srv_path_metrics *p)
+{
+    free(p->path);
+    free(p->model);
+    free(p);
 }
 
 void srv_metrics_free(struct srv_metrics *m)
 {
     if (!m)
         return;
-    for (struct srv_version_metrics *v = m->versions, *next; v; v = next) {
-        next = v->next;
-        rt_arena_free(v->arena);
-    }
-    for (int i = 0; i < SRV_MAX_PATHS && m->paths[i]; i++) {
-        free(m->paths[i]->path);
-        free(m->paths[i]);
-    }
+    for (int i = 0; i < m->n_models; i++)
+        srv_metrics_model_free(m->models[i]);
+    free(m->models);
+    srv_metrics_model_free(m->unknown);
+    for (int i = 0; i < SRV_MAX_PATHS && m->paths[i]; i++)
+        free_path(m->paths[i]);
     for (int i = 0; i < SRV_MAX_STRANGERS; i++)
         free(m->strangers[i].name);
     rt_map_clear(&m->events);
     rt_arena_free(m->arena);
-    rt_mutex_clear(&m->strangers_mu);
+    rt_mutex_clear(&m->brief_mu);
     rt_mutex_clear(&m->mu);
     free(m->threads);
     free(m);
 }
 
-/* Returns the model's metrics and creates them if they do not exist. Returns NULL if memory runs
- * out. */
-static struct srv_model_metrics *model_of(struct srv_metrics *m, const char *name)
-    RT_REQUIRES(m->mu)
+/* Returns the cells of a signature by I/O loop, and allocates them for its first request. If memory
+ * runs out, or if enough signatures have cells, returns the cells that such signatures share. */
+static struct srv_request_cells *cells_of(const struct srv_metrics *m,
+                                          struct srv_version_metrics *v, int64_t signature)
 {
-    struct srv_model_metrics *model;
+    _Atomic(struct srv_request_cells *) *at = &v->requests[signature];
+    struct srv_request_cells *cells = atomic_load_explicit(at, memory_order_acquire);
 
-    for (model = m->models; model; model = model->next)
-        if (strcmp(model->name, name) == 0)
-            return model;
-    model = rt_arena_alloc(m->arena, sizeof *model);
-    if (!model || !init_model(m, model, name))
-        return NULL;
-    model->next = m->models;
-    m->models = model;
-    return model;
-}
-
-struct srv_version_metrics *srv_metrics_version(struct srv_metrics *m, const char *model,
-                                                int64_t version, int n_signatures,
-                                                const char *const *signatures)
-{
-    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
-    struct srv_version_metrics *v = arena ? rt_arena_alloc(arena, sizeof *v) : NULL;
-    bool ok = v;
-
-    if (ok) {
-        v->arena = arena;
-        v->version = version;
-        v->n_signatures = n_signatures;
-        v->signatures = rt_arena_array(arena, (size_t)n_signatures + 1, sizeof *v->signatures);
-        v->requests = rt_arena_array(
-            arena, (size_t)(n_signatures + 1) * (size_t)(m->n_io_loops + 1), sizeof *v->requests);
-        v->runs =
-            rt_arena_array(arena, (size_t)(m->n_workers + m->n_io_loops) + 1, sizeof *v->runs);
-        ok = v->signatures && v->requests && v->runs;
+    if (cells)
+        return cells;
+    if (atomic_load(&v->n_called) < SRV_MAX_CALLED)
+        cells = calloc((size_t)m->n_io_loops, sizeof *cells);
+    if (!cells)
+        return atomic_load_explicit(&v->requests[v->n_signatures], memory_order_relaxed);
+    struct srv_request_cells *other = NULL;
+    if (!atomic_compare_exchange_strong(at, &other, cells)) {
+        free(cells); /* another network thread has allocated the signature's cells */
+        return other;
     }
-    for (int i = 0; ok && i < n_signatures; i++) {
-        v->signatures[i] = rt_arena_strdup(arena, signatures[i]);
-        ok = v->signatures[i];
-    }
-    if (ok) {
-        v->signatures[n_signatures] = "";
-        rt_mutex_lock(&m->mu);
-        v->model = model_of(m, model);
-        ok = v->model;
-        if (ok) {
-            v->next = m->versions;
-            m->versions = v;
-        }
-        rt_mutex_unlock(&m->mu);
-    }
-    if (ok)
-        return v;
-    rt_arena_free(arena);
-    return NULL;
-}
-
-void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics *v)
-{
-    if (!v)
-        return;
-    rt_mutex_lock(&m->mu);
-    struct srv_version_metrics **at = &m->versions;
-    while (*at != v)
-        at = &(*at)->next;
-    *at = v->next;
-    /* Adds the counts of a version to those of its model, because a model's totals must never
-     * decrease. */
-    for (int io_loop = 0; io_loop < m->n_io_loops; io_loop++)
-        for (int s = 0; s <= v->n_signatures; s++) {
-            const struct srv_request_cells *from =
-                &v->requests[io_loop * (v->n_signatures + 1) + s];
-            struct srv_request_cells *to = &v->model->io_loops[io_loop].gone;
-            for (int api = 0; api < SRV_N_JOB_APIS; api++) {
-                for (int c = 0; c < SRV_N_CODES; c++)
-                    srv_count_add(&to->codes[api][c], srv_count_of(&from->codes[api][c]));
-                srv_times_add(&to->latency[api], &from->latency[api]);
-            }
-        }
-    rt_mutex_unlock(&m->mu);
-    rt_arena_free(v->arena);
+    atomic_fetch_add(&v->n_called, 1);
+    return cells;
 }
 
 static bool counts_examples(enum srv_api api)
@@ -196,7 +134,7 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
         s = job->signature - v->loaded->signatures;
     if (s > vm->n_signatures)
         s = vm->n_signatures;
-    struct srv_request_cells *cells = &vm->requests[io_loop->index * (vm->n_signatures + 1) + s];
+    struct srv_request_cells *cells = &cells_of(io_loop->server->metrics, vm, s)[io_loop->index];
     srv_count_add(&cells->codes[api][code], 1);
     if (code != RT_OK)
         return;
@@ -213,7 +151,7 @@ static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
 {
     if (!name.n || name.n > MAX_STRANGERS_NAME || memchr(name.p, '\0', name.n))
         return;
-    rt_mutex_lock(&m->strangers_mu);
+    rt_mutex_lock(&m->brief_mu);
     int i = 0;
     while (i < SRV_MAX_STRANGERS && m->strangers[i].name && !rt_span_is(name, m->strangers[i].name))
         i++;
@@ -224,7 +162,7 @@ static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
         if (m->strangers[i].name)
             m->strangers[i].codes[code]++;
     }
-    rt_mutex_unlock(&m->strangers_mu);
+    rt_mutex_unlock(&m->brief_mu);
 }
 
 const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop)
@@ -232,18 +170,14 @@ const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop)
     return server->io_loops[io_loop] ? server->io_loops[io_loop]->entrypoint : "";
 }
 
-bool srv_metrics_same_entrypoint(const struct srv_server *server, int io_loop, int other)
+void srv_metrics_entrypoints(const struct srv_server *server, int first[SRV_MAX_IO_LOOPS])
 {
-    return strcmp(srv_metrics_entrypoint(server, io_loop), srv_metrics_entrypoint(server, other)) ==
-           0;
-}
-
-bool srv_metrics_is_first(const struct srv_server *server, int io_loop)
-{
-    int i = 0;
-    while (i < io_loop && !srv_metrics_same_entrypoint(server, i, io_loop))
-        i++;
-    return i == io_loop;
+    for (int i = 0; i < SRV_MAX_IO_LOOPS; i++) {
+        const char *entrypoint = srv_metrics_entrypoint(server, i);
+        first[i] = 0;
+        while (strcmp(srv_metrics_entrypoint(server, first[i]), entrypoint) != 0)
+            first[i]++;
+    }
 }
 
 bool srv_metrics_serving_counts(const struct srv_io_loop *io_loop, enum srv_api api)
@@ -266,7 +200,7 @@ void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
         return;
     }
     const struct srv_map_model *known = io_loop->map ? srv_map_model(io_loop->map, model) : NULL;
-    struct srv_model_metrics *cells = &m->unknown;
+    struct srv_model_metrics *cells = m->unknown;
     if (known && known->n_versions && known->versions[0]->metrics)
         cells = known->versions[0]->metrics->model;
     else if (srv_metrics_serving_counts(io_loop, api))
@@ -354,8 +288,7 @@ static struct srv_path_metrics *path_of(struct srv_metrics *m, const char *path)
     }
     if (i == SRV_MAX_PATHS) {
         i = m->next_path++ % SRV_MAX_PATHS;
-        free(m->paths[i]->path);
-        free(m->paths[i]);
+        free_path(m->paths[i]);
     }
     return m->paths[i] = p;
 }
@@ -374,7 +307,7 @@ void srv_metrics_load(struct srv_metrics *m, const char *model, const char *dir,
     bool has_uuid = ok && has_mlmd_uuid(dir);
 
     rt_mutex_lock(&m->mu);
-    struct srv_model_metrics *cells = model_of(m, model);
+    struct srv_model_metrics *cells = srv_metrics_model(m, model);
     struct srv_path_metrics *path = path_of(m, dir);
     if (cells) {
         srv_count_add(ok ? &cells->loads_ok : &cells->loads_failed, 1);
@@ -382,7 +315,8 @@ void srv_metrics_load(struct srv_metrics *m, const char *model, const char *dir,
             count_time(&cells->load, ns);
     }
     if (path && ok) {
-        path->model = has_uuid && cells ? cells->name : NULL;
+        free(path->model);
+        path->model = has_uuid ? strdup(model) : NULL;
         path->loads_ok++;
         path->load_us += ns > 0 ? (uint64_t)ns / 1000 : 0;
     } else if (path) {
@@ -411,7 +345,7 @@ void srv_metrics_logged(struct srv_metrics *m, const char *model, enum rt_status
     int c = (unsigned)code < SRV_N_CODES ? (int)code : RT_UNKNOWN;
 
     rt_mutex_lock(&m->mu);
-    struct srv_model_metrics *cells = model_of(m, model);
+    struct srv_model_metrics *cells = srv_metrics_find(m, model);
     if (cells)
         srv_count_add(&cells->logged[c], 1);
     rt_mutex_unlock(&m->mu);
@@ -419,7 +353,7 @@ void srv_metrics_logged(struct srv_metrics *m, const char *model, enum rt_status
 
 void srv_metrics_event(struct srv_metrics *m, const char *name)
 {
-    rt_mutex_lock(&m->mu);
+    rt_mutex_lock(&m->brief_mu);
     uint64_t *n = rt_map_get(&m->events, name);
     if (!n) {
         n = rt_arena_alloc(m->arena, sizeof *n);
@@ -428,5 +362,5 @@ void srv_metrics_event(struct srv_metrics *m, const char *name)
     }
     if (n)
         ++*n;
-    rt_mutex_unlock(&m->mu);
+    rt_mutex_unlock(&m->brief_mu);
 }

@@ -17,12 +17,19 @@ struct srv_metrics;
 struct srv_metrics *srv_metrics_new(int n_io_loops, int n_workers);
 void srv_metrics_free(struct srv_metrics *m);
 
-/* Creates the cells of a version. Requests find them by index, without a hash lookup. Returns
- * NULL if memory runs out. */
+/* Creates the cells of a version. Requests find them by index, without a hash lookup. The names of
+ * the signatures must stay valid until srv_metrics_drop_version. Returns NULL if memory runs out.
+ */
 struct srv_version_metrics *srv_metrics_version(struct srv_metrics *m, const char *model,
                                                 int64_t version, int n_signatures,
                                                 const char *const *signatures);
 void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics *v);
+/* Reports that a model is no longer configured and has no version. Its counters are dropped after
+ * SRV_GONE_SECONDS, or earlier if SRV_MAX_GONE other models go, unless the model returns. */
+void srv_metrics_model_gone(struct srv_metrics *m, const char *model);
+/* Drops the counters of the models that have been gone for SRV_GONE_SECONDS at the time `now_ns` of
+ * the monotonic clock. The page calls the function before it is written. */
+void srv_metrics_forget_gone(struct srv_metrics *m, int64_t now_ns);
 
 /* Counts one finished request. `job` is NULL if the request never became a job (unknown model,
  * bad request). Such a request is counted under `model` if that model exists. Otherwise it is
@@ -45,7 +52,7 @@ void srv_metrics_load(struct srv_metrics *m, const char *model, const char *dir,
 void srv_metrics_warmup(struct srv_metrics *m, const char *dir, enum rt_status code,
                         int64_t records, int64_t ns);
 /* Counts a request that was written to the model's request log, or that could not be written;
- * `code` is the result. */
+ * `code` is the result. Nothing is counted for a model without metrics. */
 void srv_metrics_logged(struct srv_metrics *m, const char *model, enum rt_status code);
 /* Counts a rare event by name: "overwritten_while_serving", "smuggling_refused",
  * "slow_request_cut_off", "slow_answer_cut_off", ... */

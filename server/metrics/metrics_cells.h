@@ -11,7 +11,9 @@
 
 #include "runtime/base/map.h"
 #include "runtime/base/thread.h"
+#include "server/base/list.h"
 #include "server/batching/job.h"
+#include "server/server.h"
 
 enum {
     SRV_N_TIMES = 34, /* number of buckets of the scale srv_scale_time */
@@ -22,6 +24,13 @@ enum {
     SRV_MAX_PADDINGS = 32,
     SRV_MAX_STRANGERS = 64, /* maximum number of unknown model names that have their own counters */
     SRV_MAX_PATHS = 256,    /* maximum number of version directories that have their own counters */
+    /* Number of signatures of a version that have their own counters, which are the first to be
+     * called; a few more may have them if several network threads count at the same time. */
+    SRV_MAX_CALLED = 256,
+    /* Seconds for which the counters of a model that is gone stay on the page. Prometheus scrapes
+     * every minute unless configured otherwise, so it reads the last values. */
+    SRV_GONE_SECONDS = 300,
+    SRV_MAX_GONE = 100, /* maximum number of models that are gone and still have counters */
 };
 
 /* Upper bounds of a histogram's buckets, computed as in TensorFlow: `n` bounds, of which the first
@@ -90,8 +99,12 @@ struct srv_model_io_loop { /* counters of the requests for one model on one netw
 };
 
 struct srv_model_metrics {
-    struct srv_model_metrics *next;
-    const char *name;
+    /* link in srv_metrics.gone while the model is gone, otherwise zero; guarded by srv_metrics.mu,
+     * as are the next three members */
+    struct srv_link gone;
+    int64_t gone_ns;          /* time at which the model went, if it is gone */
+    struct srv_link versions; /* list of the metrics of the model's loaded versions */
+    char *name;
     struct srv_model_io_loop *io_loops;
     _Atomic uint64_t loads_ok, loads_failed; /* the counters below are guarded by srv_metrics.mu */
     struct srv_times load;
@@ -100,8 +113,9 @@ struct srv_model_metrics {
 
 struct srv_path_metrics { /* counters of one version's directory; guarded by srv_metrics.mu */
     char *path;           /* path of the directory, allocated by malloc */
-    /* the model's name if the version's assets contain an ML Metadata UUID, otherwise NULL */
-    const char *model;
+    /* the model's name, allocated by malloc, if the version's assets contain an ML Metadata UUID,
+     * otherwise NULL */
+    char *model;
     uint64_t loads_ok, loads_failed, load_us;
     uint64_t warmed[SRV_N_CODES], warm_records[SRV_N_CODES];
     struct srv_times warming[SRV_N_CODES];
@@ -113,14 +127,17 @@ struct srv_stranger {
 };
 
 struct srv_version_metrics {
-    struct srv_version_metrics *next;
+    struct srv_link link; /* link in model->versions */
     struct srv_model_metrics *model;
     int64_t version;
     int n_signatures;
-    const char **signatures;
-    /* indexed by `io_loop * (n_signatures + 1) + signature`; the last signature index stands for an
-     * unknown signature */
-    struct srv_request_cells *requests;
+    const char *const *signatures; /* names, which belong to the caller of srv_metrics_version */
+    /* Array of n_signatures + 1 pointers to cells by I/O loop. The cells of a signature are
+     * allocated by its first request, on any network thread; before, the pointer is NULL. The cells
+     * of the last element exist from the beginning. They count requests for dynamic callables, and
+     * for signatures beyond SRV_MAX_CALLED. */
+    _Atomic(struct srv_request_cells *) *requests;
+    _Atomic int n_called;       /* number of signatures that have cells */
     struct srv_run_cells *runs; /* array of n_workers + n_io_loops cells */
     struct rt_arena *arena;
 };
@@ -129,20 +146,24 @@ struct srv_metrics {
     int n_io_loops, n_workers;
     int64_t started_s;                /* start time in seconds since 1970 */
     struct srv_thread_cells *threads; /* array of n_workers + n_io_loops cells */
-    struct rt_mutex mu; /* guards the lists, `events`, `paths`, and the cells marked as guarded */
-    struct srv_model_metrics *models;
-    struct srv_version_metrics *versions;
-    struct srv_model_metrics unknown; /* counters of the requests for all unknown models together */
-    /* maps the name of an event to a pointer to its uint64_t counter */
-    struct rt_map events;
+    struct rt_mutex mu; /* guards the models, `paths`, and the cells marked as guarded */
+    int n_models, models_capacity;
+    struct srv_model_metrics **models; /* sorted by name */
+    struct srv_link gone;              /* list of the models that are gone, the oldest first */
+    int n_gone;
+    /* counters of the requests for all unknown models together */
+    struct srv_model_metrics *unknown;
     struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* unused entries are NULL */
     /* index in `paths` of the next entry to fill or, once all entries are used, of the oldest
      * entry, which is replaced next */
     int next_path;
-    struct rt_arena *arena;
-    /* the lock is held only briefly, because network threads acquire it */
-    struct rt_mutex strangers_mu;
+    /* Guards the members below. The lock is held only briefly, because network threads acquire it;
+     * `mu` is held while a page is written. */
+    struct rt_mutex brief_mu;
     struct srv_stranger strangers[SRV_MAX_STRANGERS];
+    /* maps the name of an event to a pointer to its uint64_t counter */
+    struct rt_map events;
+    struct rt_arena *arena; /* holds the counters of events */
 };
 
 static inline uint64_t srv_count_of(const _Atomic uint64_t *c)
@@ -170,16 +191,34 @@ static inline bool srv_times_any(const struct srv_times *t)
     return false;
 }
 
+/* Returns the cells of signature `s` by I/O loop, or NULL if it was never called. */
+static inline const struct srv_request_cells *srv_metrics_cells(const struct srv_version_metrics *v,
+                                                                int s)
+{
+    return atomic_load_explicit(&v->requests[s], memory_order_acquire);
+}
+
+/* Adds the cells of `from` to `to`, which must be guarded or belong to the caller alone. */
+void srv_request_cells_add(struct srv_request_cells *to, const struct srv_request_cells *from);
+
+/* ---- metrics_models.c ---- */
+
+struct srv_model_metrics *srv_metrics_model_new(const struct srv_metrics *m, const char *name);
+void srv_metrics_model_free(struct srv_model_metrics *model);
+/* Returns the model's metrics, or NULL if they do not exist. The caller holds srv_metrics.mu. */
+struct srv_model_metrics *srv_metrics_find(const struct srv_metrics *m, const char *name);
+/* Returns the model's metrics, which are no longer gone, and creates them if they do not exist.
+ * Returns NULL if memory runs out. The caller holds srv_metrics.mu. */
+struct srv_model_metrics *srv_metrics_model(struct srv_metrics *m, const char *name);
+
 /* ---- for the page ---- */
 
-struct srv_server;
 struct rt_bytes;
 /* Returns "REST" or "GRPC", or "" if no I/O loop has that index. */
 const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop);
-bool srv_metrics_same_entrypoint(const struct srv_server *server, int io_loop, int other);
-/* Returns whether the I/O loop is the first of its entrypoint, because the page prints one sum
- * for all loops of an entrypoint. */
-bool srv_metrics_is_first(const struct srv_server *server, int io_loop);
+/* Sets first[i], for each I/O loop i, to the index of the first I/O loop of the same entrypoint,
+ * because the page prints one sum for all loops of an entrypoint. */
+void srv_metrics_entrypoints(const struct srv_server *server, int first[SRV_MAX_IO_LOOPS]);
 /* Returns whether TensorFlow Serving counts the requests of this API that arrive over the
  * transport of this I/O loop. Over gRPC it counts Predict, Classify and Regress, and over REST all
  * requests. */

@@ -11,17 +11,18 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/machine.h"
+#include "server/metrics/metrics.h"
 #include "server/metrics/metrics_cells.h"
 #include "server/telemetry/metrics_text.h"
 #include "server/batching/scheduler.h"
-#include "server/versions/status.h"
+#include "server/versions/manager.h"
 
 struct page {
     struct srv_server *server;
-    const struct srv_map *map;
     struct srv_metrics *m;
     struct rt_bytes *out;
-    struct rt_bytes labels; /* labels of the sample that is being written */
+    struct rt_bytes labels;      /* labels of the sample that is being written */
+    int first[SRV_MAX_IO_LOOPS]; /* set by srv_metrics_entrypoints */
 };
 
 static const char *labels_of(const struct page *p)
@@ -36,12 +37,6 @@ static void times(struct page *p, const char *name, const struct srv_times *t)
                        (double)srv_count_of(&t->sum_ns) / 1e3);
 }
 
-static const struct srv_request_cells *cells_of(const struct srv_version_metrics *v, int io_loop,
-                                                int s)
-{
-    return &v->requests[io_loop * (v->n_signatures + 1) + s];
-}
-
 static void start_labels(struct page *p, const char *model)
 {
     srv_text_begin_labels(&p->labels);
@@ -53,38 +48,51 @@ static void request_labels(struct page *p, const struct srv_version_metrics *v, 
 {
     start_labels(p, v->model->name);
     srv_text_label_int(&p->labels, "version", v->version);
-    srv_text_label(&p->labels, false, "signature", v->signatures[s]);
+    srv_text_label(&p->labels, false, "signature", s < v->n_signatures ? v->signatures[s] : "");
     srv_text_label(&p->labels, false, "api", srv_api_name((enum srv_api)api));
     srv_text_label(&p->labels, false, "entrypoint", srv_metrics_entrypoint(p->server, io_loop));
+}
+
+/* Adds the requests for signature `s` of a version that arrived at an entrypoint, whose first I/O
+ * loop has the index `io_loop`. Returns whether there are cells of the signature. */
+static bool add_requests(const struct page *p, const struct srv_version_metrics *v, int s,
+                         int io_loop, struct srv_request_cells *sum)
+{
+    const struct srv_request_cells *cells = srv_metrics_cells(v, s);
+
+    for (int k = io_loop; cells && k < p->m->n_io_loops; k++)
+        if (p->first[k] == io_loop)
+            srv_request_cells_add(sum, &cells[k]);
+    return cells;
 }
 
 static void requests_of_version(struct page *p, const struct srv_version_metrics *v)
 {
     for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
-        for (int s = 0; srv_metrics_is_first(p->server, io_loop) && s <= v->n_signatures; s++)
+        for (int s = 0; p->first[io_loop] == io_loop && s <= v->n_signatures; s++) {
+            struct srv_request_cells sum = {0};
+            if (!add_requests(p, v, s, io_loop, &sum))
+                continue;
             for (int api = 0; api < SRV_N_JOB_APIS; api++)
                 for (int c = 0; c < SRV_N_CODES; c++) {
-                    uint64_t n = 0;
-                    for (int k = io_loop; k < p->m->n_io_loops; k++)
-                        if (srv_metrics_same_entrypoint(p->server, k, io_loop))
-                            n += srv_count_of(&cells_of(v, k, s)->codes[api][c]);
-                    if (!n)
+                    if (!srv_count_of(&sum.codes[api][c]))
                         continue;
                     request_labels(p, v, s, api, io_loop);
                     srv_text_label(&p->labels, false, "code", rt_status_name((enum rt_status)c));
                     rt_bytes_addf(p->out, "slipway_requests_total{%s} %" PRIu64 "\n", labels_of(p),
-                                  n);
+                                  srv_count_of(&sum.codes[api][c]));
                 }
+        }
 }
 
 static void unmade_of_model(struct page *p, const struct srv_model_metrics *model)
 {
     for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
-        for (int api = 0; srv_metrics_is_first(p->server, io_loop) && api < SRV_N_APIS; api++)
+        for (int api = 0; p->first[io_loop] == io_loop && api < SRV_N_APIS; api++)
             for (int c = 0; c < SRV_N_CODES; c++) {
                 uint64_t n = 0;
                 for (int k = io_loop; k < p->m->n_io_loops; k++)
-                    if (srv_metrics_same_entrypoint(p->server, k, io_loop))
+                    if (p->first[k] == io_loop)
                         n += srv_count_of(&model->io_loops[k].unmade[api][c]);
                 if (!n)
                     continue;
@@ -101,82 +109,109 @@ static void unmade_of_model(struct page *p, const struct srv_model_metrics *mode
 static void latency_of_version(struct page *p, const struct srv_version_metrics *v)
 {
     for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
-        for (int s = 0; srv_metrics_is_first(p->server, io_loop) && s <= v->n_signatures; s++)
+        for (int s = 0; p->first[io_loop] == io_loop && s <= v->n_signatures; s++) {
+            struct srv_request_cells sum = {0};
+            if (!add_requests(p, v, s, io_loop, &sum))
+                continue;
             for (int api = 0; api < SRV_N_JOB_APIS; api++) {
-                struct srv_times sum = {0};
-                for (int k = io_loop; k < p->m->n_io_loops; k++)
-                    if (srv_metrics_same_entrypoint(p->server, k, io_loop))
-                        srv_times_add(&sum, &cells_of(v, k, s)->latency[api]);
-                if (!srv_times_any(&sum))
+                if (!srv_times_any(&sum.latency[api]))
                     continue;
                 request_labels(p, v, s, api, io_loop);
-                times(p, "slipway_request_duration_seconds", &sum);
+                times(p, "slipway_request_duration_seconds", &sum.latency[api]);
             }
+        }
+}
+
+static void each_version(struct page *p,
+                         void (*write)(struct page *p, const struct srv_version_metrics *v))
+{
+    for (int i = 0; i < p->m->n_models; i++) {
+        const struct srv_link *head = &p->m->models[i]->versions;
+        for (const struct srv_link *at = head->next; at != head; at = at->next)
+            write(p, (const struct srv_version_metrics *)(const void *)at);
+    }
 }
 
 static void own_requests(struct page *p)
 {
     srv_text_family(p->out, "slipway_requests_total", "counter",
                     "Requests answered; without a version: those that never became a run.");
-    for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
-        requests_of_version(p, v);
-    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next)
-        unmade_of_model(p, model);
-    unmade_of_model(p, &p->m->unknown);
+    each_version(p, requests_of_version);
+    for (int i = 0; i < p->m->n_models; i++)
+        unmade_of_model(p, p->m->models[i]);
+    unmade_of_model(p, p->m->unknown);
     srv_text_family(p->out, "slipway_request_duration_seconds", "histogram",
                     "From the first byte of a request to its answer, of those answered OK.");
-    for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
-        latency_of_version(p, v);
+    each_version(p, latency_of_version);
+}
+
+static void version_labels(struct page *p, const struct srv_version_metrics *v)
+{
+    start_labels(p, v->model->name);
+    srv_text_label_int(&p->labels, "version", v->version);
+}
+
+static void queued_of_version(struct page *p, const struct srv_version_metrics *v)
+{
+    struct srv_times sum = {0};
+
+    for (int w = 0; w < p->m->n_workers + p->m->n_io_loops; w++)
+        srv_times_add(&sum, &v->runs[w].queue);
+    version_labels(p, v);
+    times(p, "slipway_queue_duration_seconds", &sum);
+}
+
+static void runs_of_version(struct page *p, const struct srv_version_metrics *v)
+{
+    struct srv_times sum = {0};
+
+    for (int w = 0; w < p->m->n_workers + p->m->n_io_loops; w++)
+        srv_times_add(&sum, &v->runs[w].run);
+    version_labels(p, v);
+    times(p, "slipway_run_duration_seconds", &sum);
+}
+
+static void rows_of_version(struct page *p, const struct srv_version_metrics *v)
+{
+    const int n = p->m->n_workers + p->m->n_io_loops;
+    uint64_t total = 0, rows = 0;
+
+    version_labels(p, v);
+    for (int i = 0; i < SRV_N_SIZES; i++) {
+        for (int w = 0; w < n; w++)
+            total += srv_count_of(&v->runs[w].sizes[i]);
+        if (i < SRV_N_SIZES - 1)
+            rt_bytes_addf(p->out, "slipway_batch_rows_bucket{%s,le=\"%d\"} %" PRIu64 "\n",
+                          labels_of(p), 1 << i, total);
+        else
+            rt_bytes_addf(p->out, "slipway_batch_rows_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n",
+                          labels_of(p), total);
+    }
+    for (int w = 0; w < n; w++)
+        rows += srv_count_of(&v->runs[w].rows);
+    rt_bytes_addf(p->out,
+                  "slipway_batch_rows_sum{%s} %" PRIu64 "\nslipway_batch_rows_count{%s} %" PRIu64
+                  "\n",
+                  labels_of(p), rows, labels_of(p), total);
 }
 
 static void own_runs(struct page *p)
 {
-    static const char *const names[2] = {"slipway_queue_duration_seconds",
-                                         "slipway_run_duration_seconds"};
-    int n = p->m->n_workers + p->m->n_io_loops;
-
-    for (int which = 0; which < 2; which++) {
-        srv_text_family(p->out, names[which], "histogram",
-                        which ? "Time that a batch ran."
-                              : "Time that a request waited for a worker.");
-        for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next) {
-            struct srv_times sum = {0};
-            for (int w = 0; w < n; w++)
-                srv_times_add(&sum, which ? &v->runs[w].run : &v->runs[w].queue);
-            start_labels(p, v->model->name);
-            srv_text_label_int(&p->labels, "version", v->version);
-            times(p, names[which], &sum);
-        }
-    }
+    srv_text_family(p->out, "slipway_queue_duration_seconds", "histogram",
+                    "Time that a request waited for a worker.");
+    each_version(p, queued_of_version);
+    srv_text_family(p->out, "slipway_run_duration_seconds", "histogram", "Time that a batch ran.");
+    each_version(p, runs_of_version);
     srv_text_family(p->out, "slipway_batch_rows", "histogram", "Rows of the batches that ran.");
-    for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next) {
-        uint64_t total = 0, rows = 0;
-        start_labels(p, v->model->name);
-        srv_text_label_int(&p->labels, "version", v->version);
-        for (int i = 0; i < SRV_N_SIZES; i++) {
-            for (int w = 0; w < n; w++)
-                total += srv_count_of(&v->runs[w].sizes[i]);
-            if (i < SRV_N_SIZES - 1)
-                rt_bytes_addf(p->out, "slipway_batch_rows_bucket{%s,le=\"%d\"} %" PRIu64 "\n",
-                              labels_of(p), 1 << i, total);
-            else
-                rt_bytes_addf(p->out, "slipway_batch_rows_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n",
-                              labels_of(p), total);
-        }
-        for (int w = 0; w < n; w++)
-            rows += srv_count_of(&v->runs[w].rows);
-        rt_bytes_addf(p->out,
-                      "slipway_batch_rows_sum{%s} %" PRIu64
-                      "\nslipway_batch_rows_count{%s} %" PRIu64 "\n",
-                      labels_of(p), rows, labels_of(p), total);
-    }
+    each_version(p, rows_of_version);
 }
 
 static void loads(struct page *p)
 {
     srv_text_family(p->out, "slipway_model_loads_total", "counter",
                     "Versions that were loaded, or failed.");
-    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next) {
+    for (int i = 0; i < p->m->n_models; i++) {
+        const struct srv_model_metrics *model = p->m->models[i];
         start_labels(p, model->name);
         rt_bytes_addf(p->out,
                       "slipway_model_loads_total{%s,result=\"ok\"} %" PRIu64
@@ -186,15 +221,16 @@ static void loads(struct page *p)
     }
     srv_text_family(p->out, "slipway_model_load_duration_seconds", "histogram",
                     "Time that loading took.");
-    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next) {
-        start_labels(p, model->name);
-        times(p, "slipway_model_load_duration_seconds", &model->load);
+    for (int i = 0; i < p->m->n_models; i++) {
+        start_labels(p, p->m->models[i]->name);
+        times(p, "slipway_model_load_duration_seconds", &p->m->models[i]->load);
     }
 }
 
 static void events(struct page *p)
 {
     srv_text_family(p->out, "slipway_events_total", "counter", "Things that happen rarely.");
+    rt_mutex_lock(&p->m->brief_mu);
     for (size_t i = 0; i < p->m->events.n; i++) {
         const struct rt_map_entry *e = &p->m->events.entry[i];
         if (!e->key)
@@ -204,6 +240,7 @@ static void events(struct page *p)
         rt_bytes_addf(p->out, "slipway_events_total{%s} %" PRIu64 "\n", labels_of(p),
                       *(const uint64_t *)e->value);
     }
+    rt_mutex_unlock(&p->m->brief_mu);
 }
 
 static void states(struct page *p)
@@ -254,21 +291,29 @@ enum of_version {
     STATE_BYTES
 };
 
-/* Statistics of one version, used by several metric families. They are read once per page, because
- * the session computes them under locks. */
+/* Statistics of one version that serves, used by several metric families. */
 struct figures {
     const char *model;
-    const struct srv_version *v;
+    int64_t version, n_queued, weight_bytes;
     struct rt_session_stats stats;
+};
+
+/* The statistics of all versions that serve. They are copied once per page, because a session
+ * computes them under locks, and because a version may be freed while the page is written. */
+struct all_figures {
+    struct rt_arena *arena; /* holds the names of the models */
+    int n, n_models, capacity;
+    struct figures *of;
+    bool no_memory;
 };
 
 static int64_t of_version(const struct figures *f, enum of_version what)
 {
     switch (what) {
     case QUEUED:
-        return f->v->model_queue ? srv_model_queue_jobs(f->v->model_queue) : 0;
+        return f->n_queued;
     case WEIGHT_BYTES:
-        return f->v->loaded->weight_bytes;
+        return f->weight_bytes;
     case PACKED_BYTES:
         return f->stats.packed_bytes;
     case SPECIALISATIONS:
@@ -283,28 +328,45 @@ static int64_t of_version(const struct figures *f, enum of_version what)
     return 0;
 }
 
-/* Reads the statistics of all versions, in the map's order. Returns NULL if memory runs out. */
-static struct figures *figures_of(const struct srv_map *map, int n)
+/* Appends the statistics of a version. Returns true, which ends the search for versions, if memory
+ * runs out. */
+static bool add_figures(void *arg, const struct srv_version *v)
 {
-    struct figures *all = calloc((size_t)n + 1, sizeof *all), *f = all;
-    for (int i = 0; all && map && i < map->n_models; i++)
-        for (int k = 0; k < map->models[i].n_versions; k++, f++) {
-            f->model = map->models[i].name;
-            f->v = map->models[i].versions[k];
-            rt_session_stats(f->v->loaded->session, &f->stats);
-        }
-    return all;
+    struct all_figures *all = arg;
+
+    if (all->n == all->capacity) {
+        const int capacity = all->capacity ? all->capacity * 2 : 64;
+        struct figures *grown = realloc(all->of, (size_t)capacity * sizeof *grown);
+        if (!grown)
+            return all->no_memory = true;
+        all->of = grown;
+        all->capacity = capacity;
+    }
+    const char *model = all->n ? all->of[all->n - 1].model : NULL;
+    if (!model || strcmp(model, v->model) != 0) {
+        model = rt_arena_strdup(all->arena, v->model);
+        all->n_models++;
+    }
+    if (!model)
+        return all->no_memory = true;
+    struct figures *f = &all->of[all->n++];
+    f->model = model;
+    f->version = v->version;
+    f->n_queued = v->model_queue ? srv_model_queue_jobs(v->model_queue) : 0;
+    f->weight_bytes = v->loaded->weight_bytes;
+    rt_session_stats(v->loaded->session, &f->stats);
+    return false;
 }
 
-static void versions(struct page *p, const char *name, const char *help, const struct figures *all,
-                     int n, enum of_version what)
+static void versions(struct page *p, const char *name, const char *help,
+                     const struct all_figures *all, enum of_version what)
 {
     srv_text_family(p->out, name, "gauge", help);
-    for (int i = 0; all && i < n; i++) {
-        start_labels(p, all[i].model);
-        srv_text_label_int(&p->labels, "version", all[i].v->version);
+    for (int i = 0; i < all->n; i++) {
+        start_labels(p, all->of[i].model);
+        srv_text_label_int(&p->labels, "version", all->of[i].version);
         rt_bytes_addf(p->out, "%s{%s} %" PRId64 "\n", name, labels_of(p),
-                      of_version(&all[i], what));
+                      of_version(&all->of[i], what));
     }
 }
 
@@ -312,6 +374,49 @@ static void gauge(struct page *p, const char *name, const char *help, int64_t va
 {
     srv_text_family(p->out, name, "gauge", help);
     rt_bytes_addf(p->out, "%s %" PRId64 "\n", name, value);
+}
+
+static void versions_gauges(struct page *p)
+{
+    struct all_figures all = {.arena = rt_arena_new(SIZE_MAX)};
+
+    all.no_memory = !all.arena;
+    if (all.arena && p->server->manager)
+        srv_manager_look(p->server->manager, add_figures, &all);
+    if (all.no_memory)
+        /* If memory runs out, writing the page fails, because the page would otherwise claim that
+         * there are no versions. */
+        rt_bytes_no_memory(p->out);
+    gauge(p, "slipway_models_loaded", "Models of which a version answers.", all.n_models);
+    gauge(p, "slipway_versions_loaded", "Versions that answer.", all.n);
+    versions(p, "slipway_queue_requests", "Requests that wait for a worker.", &all, QUEUED);
+    versions(p, "slipway_model_weight_bytes",
+             "Bytes of a version's weights in its files, and 24 more for each string.", &all,
+             WEIGHT_BYTES);
+    versions(p, "slipway_model_packed_bytes",
+             "Bytes of a version's constants in the forms that kernels read.", &all, PACKED_BYTES);
+    versions(p, "slipway_model_specialisations",
+             "Compiled specialisations of a version, one for each segment of a plan or loop body "
+             "and each set of shapes; at most 256.",
+             &all, SPECIALISATIONS);
+    versions(p, "slipway_model_specialisation_bytes",
+             "Bytes of a version's specialisations, as far as they are known.", &all,
+             SPECIALISATION_BYTES);
+    versions(p, "slipway_model_layouts",
+             "The name of slipway_model_specialisations until release 0.2; gone after it.", &all,
+             SPECIALISATIONS);
+    versions(p, "slipway_model_layout_bytes",
+             "The name of slipway_model_specialisation_bytes until release 0.2; gone after it.",
+             &all, SPECIALISATION_BYTES);
+    versions(p, "slipway_model_idle_bytes",
+             "Bytes that a version's runs left for the next ones, of --run_memory_idle_bytes.",
+             &all, IDLE_BYTES);
+    versions(p, "slipway_model_state_bytes",
+             "Bytes that a version's tables hold, and its variables but for weights in files; what "
+             "requests added of them is bounded by --state_memory_limit_bytes.",
+             &all, STATE_BYTES);
+    free(all.of);
+    rt_arena_free(all.arena);
 }
 
 static void gauges(struct page *p)
@@ -331,47 +436,7 @@ static void gauges(struct page *p)
                   "slipway_requests_in_flight{entrypoint=\"REST\"} %d\n"
                   "slipway_requests_in_flight{entrypoint=\"GRPC\"} %d\n",
                   atomic_load(&s->rest_requests), atomic_load(&s->grpc_requests));
-    int n_models = 0, n_versions = 0;
-    for (int i = 0; p->map && i < p->map->n_models; i++) {
-        n_models += p->map->models[i].n_versions > 0;
-        n_versions += p->map->models[i].n_versions;
-    }
-    gauge(p, "slipway_models_loaded", "Models of which a version answers.", n_models);
-    gauge(p, "slipway_versions_loaded", "Versions that answer.", n_versions);
-    struct figures *all = figures_of(p->map, n_versions);
-    if (!all)
-        /* If memory runs out, writing the page fails, because the page would otherwise claim that
-         * there are no versions. */
-        rt_bytes_no_memory(p->out);
-    versions(p, "slipway_queue_requests", "Requests that wait for a worker.", all, n_versions,
-             QUEUED);
-    versions(p, "slipway_model_weight_bytes",
-             "Bytes of a version's weights in its files, and 24 more for each string.", all,
-             n_versions, WEIGHT_BYTES);
-    versions(p, "slipway_model_packed_bytes",
-             "Bytes of a version's constants in the forms that kernels read.", all, n_versions,
-             PACKED_BYTES);
-    versions(p, "slipway_model_specialisations",
-             "Compiled specialisations of a version, one for each segment of a plan or loop body "
-             "and each set of shapes; at most 256.",
-             all, n_versions, SPECIALISATIONS);
-    versions(p, "slipway_model_specialisation_bytes",
-             "Bytes of a version's specialisations, as far as they are known.", all, n_versions,
-             SPECIALISATION_BYTES);
-    versions(p, "slipway_model_layouts",
-             "The name of slipway_model_specialisations until release 0.2; gone after it.", all,
-             n_versions, SPECIALISATIONS);
-    versions(p, "slipway_model_layout_bytes",
-             "The name of slipway_model_specialisation_bytes until release 0.2; gone after it.",
-             all, n_versions, SPECIALISATION_BYTES);
-    versions(p, "slipway_model_idle_bytes",
-             "Bytes that a version's runs left for the next ones, of --run_memory_idle_bytes.", all,
-             n_versions, IDLE_BYTES);
-    versions(p, "slipway_model_state_bytes",
-             "Bytes that a version's tables hold, and its variables but for weights in files; what "
-             "requests added of them is bounded by --state_memory_limit_bytes.",
-             all, n_versions, STATE_BYTES);
-    free(all);
+    versions_gauges(p);
     gauge(p, "process_resident_memory_bytes", "Resident memory.", rt_machine_resident());
     gauge(p, "process_start_time_seconds", "Start of the process since 1970.", p->m->started_s);
     struct timespec cpu = {0};
@@ -383,11 +448,13 @@ static void gauges(struct page *p)
     rt_bytes_adds(p->out, "slipway_build_info{version=\"" SLIPWAY_VERSION "\"} 1\n");
 }
 
-void srv_metrics_page(struct srv_server *server, const struct srv_map *map, struct rt_bytes *out)
+void srv_metrics_page(struct srv_server *server, struct rt_bytes *out)
 {
-    struct page p = {.server = server, .map = map, .m = server->metrics, .out = out};
+    struct page p = {.server = server, .m = server->metrics, .out = out};
 
     rt_bytes_init(&p.labels, 64 << 10);
+    srv_metrics_entrypoints(server, p.first);
+    srv_metrics_forget_gone(p.m, rt_now_ns());
     gauges(&p);
     states(&p);
     rt_mutex_lock(&p.m->mu);

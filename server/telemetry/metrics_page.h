@@ -10,9 +10,9 @@
 #include "runtime/base/bytes.h"
 #include "server/server.h"
 
-/* Writes the page in Prometheus' text format: counters, the states of all versions (from the
- * manager), and queue and memory gauges of the versions in `map`. If `map` is NULL, these gauges
- * are omitted. */
-void srv_metrics_page(struct srv_server *server, const struct srv_map *map, struct rt_bytes *out);
+/* Writes the page in Prometheus' text format: counters, and the states and gauges of all versions,
+ * which are omitted if there is no manager. Takes time in proportion to the number of versions,
+ * some 30 us for each. */
+void srv_metrics_page(struct srv_server *server, struct rt_bytes *out);
 
 #endif

@@ -22,6 +22,7 @@ struct page {
     struct rt_bytes *out;
     struct rt_bytes labels; /* labels of the sample that is being written */
     int n_threads;
+    int first[SRV_MAX_IO_LOOPS]; /* set by srv_metrics_entrypoints */
 };
 
 static void start(struct page *p, const char *key, const char *value)
@@ -241,56 +242,72 @@ static void batching(struct page *p)
 
 /* ---- by model ---- */
 
-static uint64_t made(const struct page *p, const struct srv_model_metrics *model, int io_loop,
-                     int api, int c)
+/* Adds the requests for a model that became jobs and arrived at an entrypoint, whose first I/O loop
+ * has the index `io_loop`. */
+static void add_requests(const struct page *p, const struct srv_model_metrics *model, int io_loop,
+                         struct srv_request_cells *sum)
 {
-    uint64_t n = srv_count_of(&model->io_loops[io_loop].gone.codes[api][c]);
-    for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
-        for (int s = 0; v->model == model && s <= v->n_signatures; s++)
-            n += srv_count_of(&v->requests[io_loop * (v->n_signatures + 1) + s].codes[api][c]);
-    return n;
+    for (int k = io_loop; k < p->m->n_io_loops; k++) {
+        if (p->first[k] != io_loop)
+            continue;
+        srv_request_cells_add(sum, &model->io_loops[k].gone);
+        for (const struct srv_link *at = model->versions.next; at != &model->versions;
+             at = at->next) {
+            const struct srv_version_metrics *v = (const void *)at;
+            for (int s = 0; s <= v->n_signatures; s++) {
+                const struct srv_request_cells *cells = srv_metrics_cells(v, s);
+                if (cells)
+                    srv_request_cells_add(sum, &cells[k]);
+            }
+        }
+    }
 }
 
-static uint64_t requests_of(const struct page *p, const struct srv_model_metrics *model, int c)
+/* Sets n[c] to the number of requests for a model that ended with code c. */
+static void requests_of(const struct page *p, const struct srv_model_metrics *model,
+                        uint64_t n[SRV_N_CODES])
 {
-    uint64_t n = 0;
-
-    for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
-        for (int api = 0; p->server->io_loops[io_loop] && api < SRV_N_APIS; api++) {
+    memset(n, 0, SRV_N_CODES * sizeof *n);
+    for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++) {
+        struct srv_request_cells sum = {0};
+        if (!p->server->io_loops[io_loop])
+            continue;
+        if (p->first[io_loop] == io_loop)
+            add_requests(p, model, io_loop, &sum);
+        for (int api = 0; api < SRV_N_APIS; api++) {
             if (!srv_metrics_serving_counts(p->server->io_loops[io_loop], (enum srv_api)api))
                 continue;
-            n += srv_count_of(&model->io_loops[io_loop].unmade[api][c]);
-            if (api < SRV_N_JOB_APIS)
-                n += made(p, model, io_loop, api, c);
+            for (int c = 0; c < SRV_N_CODES; c++) {
+                n[c] += srv_count_of(&model->io_loops[io_loop].unmade[api][c]);
+                n[c] += api < SRV_N_JOB_APIS ? srv_count_of(&sum.codes[api][c]) : 0;
+            }
         }
-    return n;
+    }
 }
 
 static void request_count(struct page *p)
 {
     static const char *const name = ":tensorflow:serving:request_count";
-    uint64_t unknown[SRV_N_CODES];
+    uint64_t n[SRV_N_CODES], unknown[SRV_N_CODES];
 
     type(p, name, "counter");
-    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next)
+    for (int i = 0; i < p->m->n_models; i++) {
+        requests_of(p, p->m->models[i], n);
         for (int c = 0; c < SRV_N_CODES; c++) {
-            uint64_t n = requests_of(p, model, c);
-            start(p, "model_name", model->name);
+            start(p, "model_name", p->m->models[i]->name);
             more(p, "status", rt_status_name((enum rt_status)c));
-            if (n)
-                sample(p, name, n);
+            if (n[c])
+                sample(p, name, n[c]);
         }
-    rt_mutex_lock(&p->m->strangers_mu);
+    }
+    rt_mutex_lock(&p->m->brief_mu);
     /* The requests for unknown models are summed after the lock is acquired, so a request counted
      * by name below may still be missing from this sum, but no request is counted twice. */
-    for (int c = 0; c < SRV_N_CODES; c++)
-        unknown[c] = requests_of(p, &p->m->unknown, c);
+    requests_of(p, p->m->unknown, unknown);
     for (int i = 0; i < SRV_MAX_STRANGERS && p->m->strangers[i].name; i++) {
         const struct srv_stranger *s = &p->m->strangers[i];
         /* the model was unknown when it was requested, but has been loaded since then */
-        bool is_known = false;
-        for (const struct srv_model_metrics *m = p->m->models; m && !is_known; m = m->next)
-            is_known = strcmp(m->name, s->name) == 0;
+        const bool is_known = srv_metrics_find(p->m, s->name) != NULL;
         for (int c = 0; c < SRV_N_CODES && !is_known; c++) {
             start(p, "model_name", s->name);
             more(p, "status", rt_status_name((enum rt_status)c));
@@ -299,7 +316,7 @@ static void request_count(struct page *p)
             unknown[c] -= s->codes[c] < unknown[c] ? s->codes[c] : unknown[c];
         }
     }
-    rt_mutex_unlock(&p->m->strangers_mu);
+    rt_mutex_unlock(&p->m->brief_mu);
     for (int c = 0; c < SRV_N_CODES; c++) {
         start(p, "model_name", "");
         more(p, "status", rt_status_name((enum rt_status)c));
@@ -315,7 +332,8 @@ static void examples(struct page *p)
 
     for (int which = 0; which < 2; which++) {
         type(p, which ? counts : total, which ? "histogram" : "counter");
-        for (const struct srv_model_metrics *model = p->m->models; model; model = model->next) {
+        for (int i = 0; i < p->m->n_models; i++) {
+            const struct srv_model_metrics *model = p->m->models[i];
             struct srv_histogram sum = {0};
             uint64_t n = 0;
             for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
@@ -331,27 +349,22 @@ static void examples(struct page *p)
 }
 
 static void latency_of(struct page *p, const char *name, const struct srv_model_metrics *model,
-                       int io_loop, int api)
+                       int io_loop)
 {
     const char *entrypoint = srv_metrics_entrypoint(p->server, io_loop);
-    struct srv_times sum = {0};
+    struct srv_request_cells sum = {0};
 
-    for (int k = io_loop; k < p->m->n_io_loops; k++) {
-        if (!srv_metrics_same_entrypoint(p->server, k, io_loop))
+    add_requests(p, model, io_loop, &sum);
+    for (int api = 0; api < SRV_N_JOB_APIS; api++) {
+        if (!srv_times_any(&sum.latency[api]))
             continue;
-        srv_times_add(&sum, &model->io_loops[k].gone.latency[api]);
-        for (const struct srv_version_metrics *v = p->m->versions; v; v = v->next)
-            for (int s = 0; v->model == model && s <= v->n_signatures; s++)
-                srv_times_add(&sum, &v->requests[k * (v->n_signatures + 1) + s].latency[api]);
+        start(p, "model_name", model->name);
+        more(p, "API",
+             strcmp(entrypoint, "REST") == 0 ? srv_api_verb((enum srv_api)api)
+                                             : srv_api_method((enum srv_api)api));
+        more(p, "entrypoint", entrypoint);
+        times(p, name, &sum.latency[api]);
     }
-    if (!srv_times_any(&sum))
-        return;
-    start(p, "model_name", model->name);
-    more(p, "API",
-         strcmp(entrypoint, "REST") == 0 ? srv_api_verb((enum srv_api)api)
-                                         : srv_api_method((enum srv_api)api));
-    more(p, "entrypoint", entrypoint);
-    times(p, name, &sum);
 }
 
 /* Writes the latency of GET requests for a model; their API label is empty. */
@@ -374,12 +387,11 @@ static void request_latency(struct page *p)
     static const char *const name = ":tensorflow:serving:request_latency";
 
     type(p, name, "histogram");
-    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next) {
-        latency_of_gets(p, name, model);
+    for (int i = 0; i < p->m->n_models; i++) {
+        latency_of_gets(p, name, p->m->models[i]);
         for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
-            for (int api = 0; srv_metrics_is_first(p->server, io_loop) && api < SRV_N_JOB_APIS;
-                 api++)
-                latency_of(p, name, model, io_loop, api);
+            if (p->first[io_loop] == io_loop)
+                latency_of(p, name, p->m->models[i], io_loop);
     }
 }
 
@@ -388,8 +400,9 @@ static void request_log_count(struct page *p)
     static const char *const name = ":tensorflow:serving:request_log_count";
 
     type(p, name, "counter");
-    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next)
+    for (int i = 0; i < p->m->n_models; i++)
         for (int c = 0; c < SRV_N_CODES; c++) {
+            const struct srv_model_metrics *model = p->m->models[i];
             start(p, "model_name", model->name);
             more(p, "status_code", rt_status_name((enum rt_status)c));
             if (srv_count_of(&model->logged[c]))
@@ -402,8 +415,9 @@ static void runtime_latency(struct page *p)
     static const char *const name = ":tensorflow:serving:runtime_latency";
 
     type(p, name, "histogram");
-    for (const struct srv_model_metrics *model = p->m->models; model; model = model->next)
+    for (int i = 0; i < p->m->n_models; i++)
         for (int api = 0; api < SRV_N_JOB_APIS; api++) {
+            const struct srv_model_metrics *model = p->m->models[i];
             struct srv_times sum = {0};
             for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
                 srv_times_add(&sum, &model->io_loops[io_loop].runtime[api]);
@@ -424,6 +438,7 @@ void srv_metrics_serving(struct srv_server *server, struct rt_bytes *out)
                      .n_threads = server->metrics->n_workers + server->metrics->n_io_loops};
 
     rt_bytes_init(&p.labels, 64 << 10);
+    srv_metrics_entrypoints(server, p.first);
     loads(&p);
     graph(&p);
     batching(&p);

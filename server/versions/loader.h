@@ -53,6 +53,8 @@ struct srv_model_calls {
     void (*count_load)(struct srv_server *s, const char *model, const char *dir, bool ok,
                        int64_t ns);
     void (*count_event)(struct srv_server *s, const char *name);
+    /* Called when a model is no longer configured and its last version has ended. */
+    void (*model_gone)(struct srv_server *s, const char *model);
     int64_t (*free_memory)(void); /* returns the machine's free memory in bytes */
 };
 /* The functions that the real server passes to the manager (model_calls.c). */

@@ -271,6 +271,7 @@ static void serve(struct srv_manager *m)
         int64_t next = look_at_new(m, now);
         for (int i = 0; i < m->n_models; i++)
             decide(m, m->models[i], now);
+        srv_mgr_note_gone_models(m);
         srv_mgr_check_reload(m);
         if (m->reload)
             next = earlier(next, now + SECOND);

@@ -17,8 +17,10 @@ static void point_models_at_locked(struct srv_manager *m, const struct srv_confi
         const struct srv_model_config *c = &config->models[i];
         struct srv_managed *model = srv_mgr_find_model(m, c->name, strlen(c->name));
         /* models from the flags or the config file take precedence over those from --models */
-        if (model && !model->config)
+        if (model && !model->config) {
             model->config = c;
+            model->gone = false;
+        }
     }
 }
 
@@ -67,7 +69,6 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
     srv_config_free(old_folder);
     if (base && m->calls->configure)
         m->calls->configure(m->server, base);
-    srv_mgr_forget_gone_models(m);
 }
 
 /* Checks that every label refers to an available version. With

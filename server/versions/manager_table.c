@@ -240,20 +240,32 @@ void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model
 
 static bool is_gone(const struct srv_managed *model)
 {
-    bool gone = !model->config;
+    if (model->config || model->gone)
+        return model->gone;
     for (int k = 0; k < model->n_entries; k++)
-        gone = gone && model->entries[k]->state == SRV_END;
-    return gone;
+        if (model->entries[k]->state != SRV_END)
+            return false;
+    return true;
 }
 
-void srv_mgr_forget_gone_models(struct srv_manager *m)
+void srv_mgr_note_gone_models(struct srv_manager *m)
 {
     const int n = m->n_models;
     int n_gone = 0, n_kept = 0;
+    for (int i = 0; i < n; i++) {
+        struct srv_managed *model = m->models[i];
+        if (is_gone(model) && !model->gone)
+            m->calls->model_gone(m->server, model->name);
+        model->gone = is_gone(model);
+        n_gone += model->gone;
+    }
+    if (n_gone <= MAX_GONE_MODELS)
+        return;
+    n_gone = 0;
     rt_mutex_lock(&m->mu);
     for (int i = 0; i < n; i++) {
         struct srv_managed *model = m->models[i];
-        if (is_gone(model) && ++n_gone > MAX_GONE_MODELS)
+        if (model->gone && ++n_gone > MAX_GONE_MODELS)
             continue;
         /* the removed models are moved after those that are kept */
         m->models[i] = m->models[n_kept];

@@ -64,6 +64,9 @@ struct srv_managed {
     /* the model's versions, highest first; the manager's lock guards the array */
     struct srv_managed_version **entries;
     bool is_initial;
+    /* Whether the model is no longer configured and all its versions have ended, as found by
+     * srv_mgr_note_gone_models. Belongs to the manager's thread. */
+    bool gone;
     int64_t since; /* time when the model was added to the table */
     bool empty_logged;
     /* The most recently logged problem with the base path, or NULL if there is none. Each problem
@@ -105,6 +108,8 @@ struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, 
 struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
                                               int64_t version);
 void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model);
-void srv_mgr_forget_gone_models(struct srv_manager *m);
+/* Reports the models that have gone since the last call, so that their metrics are dropped, and
+ * removes gone models from the table if there are too many. */
+void srv_mgr_note_gone_models(struct srv_manager *m);
 
 #endif

@@ -1,7 +1,13 @@
 #include "tests/support/test.h"
 
+#include <malloc.h>
+#include <pthread.h>
+
 #include "runtime/base/bytes.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/thread.h"
 #include "server/metrics/metrics.h"
+#include "server/metrics/metrics_cells.h"
 #include "server/telemetry/metrics_page.h"
 #include "server/batching/io_loop.h"
 #include "server/server.h"
@@ -55,7 +61,7 @@ static struct world *begin(void)
     w->server.n_io_loops = N_IO_LOOPS;
     w->version.metrics = srv_metrics_version(w->server.metrics, "m", 7, 2, names);
     assert_non_null(w->version.metrics);
-    rt_bytes_init(&w->page, 1 << 20);
+    rt_bytes_init(&w->page, 64 << 20);
     return w;
 }
 
@@ -79,10 +85,31 @@ static void count(struct world *w, int io_loop, int signature, enum rt_status co
 static void expect(struct world *w, const char *line)
 {
     rt_bytes_clear(&w->page);
-    srv_metrics_page(&w->server, &w->map, &w->page);
+    srv_metrics_page(&w->server, &w->page);
     assert_false(w->page.failed);
     if (!strstr(w->page.p, line))
         fail_msg("no \"%s\" in:\n%s", line, w->page.p);
+}
+
+static void expect_not(struct world *w, const char *text)
+{
+    rt_bytes_clear(&w->page);
+    srv_metrics_page(&w->server, &w->page);
+    assert_false(w->page.failed);
+    if (strstr(w->page.p, text))
+        fail_msg("\"%s\" is in:\n%s", text, w->page.p);
+}
+
+static void drop_version(struct world *w)
+{
+    srv_metrics_drop_version(w->server.metrics, w->version.metrics);
+    w->version.metrics = NULL;
+    w->model.n_versions = 0;
+}
+
+static void forget_after(struct world *w, int seconds)
+{
+    srv_metrics_forget_gone(w->server.metrics, rt_now_ns() + seconds * INT64_C(1000000000));
 }
 
 static void requests_are_summed_over_the_threads_of_an_entrypoint(void **state)
@@ -154,9 +181,7 @@ static void totals_do_not_go_back_when_a_version_goes(void **state)
     struct world *w = begin();
     for (int i = 0; i < 4; i++)
         count(w, 2, i % 2, RT_OK, 15000);
-    srv_metrics_drop_version(w->server.metrics, w->version.metrics);
-    w->version.metrics = NULL;
-    w->model.n_versions = 0;
+    drop_version(w);
     expect(w, ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 4\n");
     expect(w, ":tensorflow:serving:request_latency_count{model_name=\"m\",API=\"Predict\","
               "entrypoint=\"GRPC\"} 4\n");
@@ -342,6 +367,143 @@ static void every_line_is_prometheus_text(void **state)
     end(w);
 }
 
+static void counters_of_a_model_that_is_gone_are_dropped_after_a_while(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    struct srv_job job = {.version = &w->version, .n_rows = 1};
+    count(w, 0, 0, RT_OK, 15000);
+    srv_metrics_batch(w->server.metrics, 0, &job, 1, 1, 1, 1000000);
+    srv_metrics_load(w->server.metrics, "m", "/m/7", true, 1000000);
+    drop_version(w);
+    srv_metrics_model_gone(w->server.metrics, "m");
+    srv_metrics_model_gone(w->server.metrics, "unknown");
+    forget_after(w, 0);
+    expect(w, ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 1\n");
+    forget_after(w, SRV_GONE_SECONDS + 1);
+    expect_not(w, "=\"m\"");
+    expect(w, ":tensorflow:core:graph_runs{} 1\n");
+    srv_metrics_logged(w->server.metrics, "m", RT_OK); /* the log of a model outlives the model */
+    expect_not(w, "=\"m\"");
+    end(w);
+}
+
+static void a_model_that_returns_keeps_its_counters(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    count(w, 0, 0, RT_OK, 15000);
+    drop_version(w);
+    srv_metrics_model_gone(w->server.metrics, "m");
+    w->version.metrics = srv_metrics_version(w->server.metrics, "m", 8, 2, names);
+    assert_non_null(w->version.metrics);
+    forget_after(w, SRV_GONE_SECONDS + 1);
+    count(w, 0, 0, RT_OK, 15000);
+    expect(w, ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 2\n");
+    end(w);
+}
+
+static void few_models_that_are_gone_keep_their_counters(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    char name[32], text[64];
+    for (int i = 0; i < 1000; i++) {
+        snprintf(name, sizeof name, "gone%d", i);
+        srv_metrics_load(w->server.metrics, name, "/gone", true, 1000);
+        srv_metrics_model_gone(w->server.metrics, name);
+        srv_metrics_model_gone(w->server.metrics, "gone0"); /* has no effect on the order */
+    }
+    for (int i = 0; i < 1000; i++) {
+        snprintf(text, sizeof text, "slipway_model_loads_total{model=\"gone%d\",", i);
+        if (i < 1000 - SRV_MAX_GONE)
+            expect_not(w, text);
+        else
+            expect(w, text);
+    }
+    end(w);
+}
+
+static void a_signature_has_counters_only_once_it_is_called(void **state)
+{
+    (void)state;
+    enum { N = 100000 };
+    struct world *w = begin();
+    static const char *many[N];
+    static char text[N][8];
+    static struct rt_model_signature signatures[N];
+    for (int i = 0; i < N; i++) {
+        snprintf(text[i], sizeof text[i], "s%d", i);
+        many[i] = text[i];
+    }
+    drop_version(w);
+    const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+    w->version.metrics = srv_metrics_version(w->server.metrics, "m", 7, N, many);
+    assert_non_null(w->version.metrics);
+    const size_t after = mallinfo2().uordblks + mallinfo2().hblkhd;
+    assert_true(after < before + ((size_t)2 << 20));
+    w->loaded.signatures = signatures;
+    w->loaded.n_signatures = N;
+    for (int i = 0; i < SRV_MAX_CALLED + 44; i++) {
+        struct srv_job job = {.version = &w->version, .signature = &signatures[N - 1 - i]};
+        srv_metrics_request(&w->io_loop[i % 2], &job, rt_span_str("m"), SRV_PREDICT, RT_OK, 1000);
+    }
+    expect(w, "signature=\"s99999\",api=\"predict\",entrypoint=\"REST\",code=\"OK\"} 1\n");
+    expect(w, "signature=\"s99744\",api=\"predict\",entrypoint=\"REST\",code=\"OK\"} 1\n");
+    expect(w, "signature=\"\",api=\"predict\",entrypoint=\"REST\",code=\"OK\"} 44\n");
+    expect(w, ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 300\n");
+    expect_not(w, "signature=\"s99743\"");
+    expect_not(w, "signature=\"s0\"");
+    w->loaded.signatures = w->signatures;
+    end(w);
+}
+
+enum { N_CALLED = 200 };
+static struct rt_model_signature called[N_CALLED];
+
+struct counter {
+    struct world *w;
+    int io_loop;
+    pthread_t thread;
+};
+
+static void *count_all(void *arg)
+{
+    const struct counter *c = arg;
+    for (int i = 0; i < N_CALLED; i++) {
+        struct srv_job job = {.version = &c->w->version, .signature = &called[i]};
+        srv_metrics_request(&c->w->io_loop[c->io_loop], &job, rt_span_str("m"), SRV_PREDICT, RT_OK,
+                            1000);
+    }
+    return NULL;
+}
+
+static void threads_may_call_a_signature_for_the_first_time_at_once(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    const char *many[N_CALLED];
+    struct counter c[N_IO_LOOPS];
+    for (int i = 0; i < N_CALLED; i++)
+        many[i] = "s";
+    drop_version(w);
+    w->version.metrics = srv_metrics_version(w->server.metrics, "m", 7, N_CALLED, many);
+    assert_non_null(w->version.metrics);
+    w->loaded.signatures = called;
+    w->loaded.n_signatures = N_CALLED;
+    for (int i = 0; i < N_IO_LOOPS; i++) {
+        c[i] = (struct counter){.w = w, .io_loop = i};
+        assert_int_equal(rt_thread_start(&c[i].thread, "count", count_all, &c[i]), 0);
+    }
+    expect(w, "# TYPE slipway_requests_total counter\n"); /* reads cells while others appear */
+    for (int i = 0; i < N_IO_LOOPS; i++)
+        pthread_join(c[i].thread, NULL);
+    expect(w, ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 600\n");
+    expect_not(w, "signature=\"\",api=\"predict\"");
+    w->loaded.signatures = w->signatures;
+    end(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -356,6 +518,11 @@ int main(void)
         cmocka_unit_test(examples_and_run_times_are_counted_by_api),
         cmocka_unit_test(every_family_is_there_before_anything_was_counted),
         cmocka_unit_test(every_line_is_prometheus_text),
+        cmocka_unit_test(counters_of_a_model_that_is_gone_are_dropped_after_a_while),
+        cmocka_unit_test(a_model_that_returns_keeps_its_counters),
+        cmocka_unit_test(few_models_that_are_gone_keep_their_counters),
+        cmocka_unit_test(a_signature_has_counters_only_once_it_is_called),
+        cmocka_unit_test(threads_may_call_a_signature_for_the_first_time_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

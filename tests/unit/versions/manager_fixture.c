@@ -112,6 +112,13 @@ static void fake_count_event(struct srv_server *s, const char *name)
     atomic_fetch_add(&fixture.n_events, 1);
 }
 
+static void fake_model_gone(struct srv_server *s, const char *model)
+{
+    (void)s;
+    snprintf(fixture.gone, sizeof fixture.gone, "%s", model);
+    atomic_fetch_add(&fixture.n_gone, 1);
+}
+
 static int64_t fake_free_memory(void)
 {
     return INT64_C(1) << 40;
@@ -126,6 +133,7 @@ static const struct srv_model_calls fakes = {
     .detach = fake_detach,
     .count_load = fake_count_load,
     .count_event = fake_count_event,
+    .model_gone = fake_model_gone,
     .free_memory = fake_free_memory,
 };
 
@@ -204,6 +212,7 @@ int mf_set_up(void **state)
     atomic_store(&fixture.n_attached, 0);
     atomic_store(&fixture.n_detached, 0);
     atomic_store(&fixture.n_events, 0);
+    atomic_store(&fixture.n_gone, 0);
     atomic_store(&fixture.n_ended, 0);
     atomic_store(&fixture.n_loads, 0);
     atomic_store(&fixture.load_held, false);

@@ -36,6 +36,8 @@ extern struct manager_fixture {
     atomic_int n_loaded, n_freed; /* numbers of models that were loaded and that were freed */
     atomic_int n_attached, n_detached;
     atomic_int n_events;   /* number of calls to count_event */
+    char gone[64];         /* model of the last call to model_gone */
+    atomic_int n_gone;     /* number of calls to model_gone; incremented after `gone` is set */
     atomic_int n_ended;    /* number of versions whose requests were ended, which drops handles */
     atomic_bool load_held; /* while true, loads wait until they are cancelled */
     atomic_bool load_deaf; /* while true, loads ignore their cancellation */

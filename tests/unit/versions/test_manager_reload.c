@@ -169,6 +169,39 @@ static void expect_listed(int want)
  * time proportional to the length of both lists. An earlier version inserted each model separately,
  * which took 10^9 comparisons (4.3 s) under the manager's lock, and moved 10^9 pointers to remove
  * models. */
+static void a_model_is_gone_once_its_last_version_has_ended(void **state)
+{
+    (void)state;
+    mf_add_version("m/1", "ok");
+    mf_add_version("n/1", "ok");
+    folder_make("none");
+    MF_CONFIG("m", "n", "none");
+    assert_ok(MF_START(mf_flag("model_config_file", "models.config"),
+                       "--model_config_file_poll_wait_seconds=1", "--default_deadline_seconds=0"),
+              &fixture.err);
+    assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
+    assert_true(mf_comes_to("n", 1, SRV_AVAILABLE));
+    mf_hold_handles(true);
+    MF_CONFIG("m", "none");
+    assert_true(mf_comes_to("n", 1, SRV_UNLOADING));
+    assert_int_equal(atomic_load(&fixture.n_gone), 0);
+    mf_hold_handles(false);
+    assert_true(mf_comes_above_0(&fixture.n_gone));
+    assert_string_equal(fixture.gone, "n");
+    assert_int_equal(mf_state_of("n", 1, NULL, 0), SRV_END);
+    atomic_store(&fixture.n_gone, 0);
+    MF_CONFIG("m"); /* a model that never had a version goes, too */
+    assert_true(mf_comes_above_0(&fixture.n_gone));
+    assert_string_equal(fixture.gone, "none");
+    atomic_store(&fixture.n_gone, 0);
+    MF_CONFIG("m", "n"); /* a model may go again after it was configured again */
+    assert_true(mf_comes_to("n", 1, SRV_AVAILABLE));
+    assert_int_equal(atomic_load(&fixture.n_gone), 0);
+    MF_CONFIG("m");
+    assert_true(mf_comes_above_0(&fixture.n_gone));
+    assert_string_equal(fixture.gone, "n");
+}
+
 static void many_models_come_and_go_at_once(void **state)
 {
     (void)state;
@@ -192,6 +225,7 @@ int main(void)
         TEST(a_reload_waits_on_when_the_config_file_is_read_again),
         TEST(a_reload_ends_when_the_config_file_takes_its_models_out),
         TEST(a_reload_that_waits_ends_with_the_manager),
+        TEST(a_model_is_gone_once_its_last_version_has_ended),
         TEST(many_models_come_and_go_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
