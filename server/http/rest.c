@@ -102,7 +102,6 @@ static void run_daemon(struct srv_rest_loop *l)
     MHD_run(l->daemon);
     srv_recv_hook = NULL;
     srv_handshake_hook = NULL;
-    srv_rest_forget_page(l);
     srv_rest_suspend_handshakes(l);
 }
 
@@ -261,6 +260,8 @@ static void free_rest(struct srv_rest *r)
     srv_rest_tls_clear(&r->tls);
     rt_mutex_clear(&r->mu);
     rt_cond_clear(&r->reported);
+    rt_mutex_clear(&r->pages.mu);
+    rt_cond_clear(&r->pages.wake);
     free(r->loops);
     free(r);
 }
@@ -276,7 +277,6 @@ static enum rt_status start_loop(struct srv_rest *r, struct srv_rest_loop *l, in
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &l->wake_fd};
     if (l->epoll < 0 || l->wake_fd < 0 || epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->wake_fd, &ev) < 0)
         return rt_fail(err, RT_INTERNAL, "a REST loop cannot start: %s", strerror(errno));
-    rt_bytes_init(&l->page.text, SIZE_MAX);
     srv_list_init(&l->handshakes);
     srv_list_init(&l->handshakes_resumed);
     srv_list_init(&l->handshakes_ready);
@@ -329,9 +329,11 @@ enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handl
         loops[i].rest = r;
         loops[i].epoll = loops[i].wake_fd = loops[i].listen_fd = -1;
     }
-    enum rt_status st = srv_rest_tls_read(&r->tls, &server->options, err);
+    const bool has_pages = srv_rest_pages_start(r);
+    enum rt_status st = has_pages ? srv_rest_tls_read(&r->tls, &server->options, err)
+                                  : rt_fail(err, RT_INTERNAL, "the metrics thread cannot start");
     if (st) {
-        free_rest(r);
+        srv_rest_stop(r);
         return st;
     }
     for (int i = 0; i < r->n_loops; i++) {
@@ -399,6 +401,7 @@ void srv_rest_stop(struct srv_rest *r)
 {
     if (!r)
         return;
+    srv_rest_pages_stop(r);
     for (int i = 0; i < r->n_loops; i++)
         if (r->loops[i].running) {
             r->loops[i].stop_message.receive = receive_stop;

@@ -49,6 +49,7 @@ struct srv_rest_call {
     struct srv_rest_loop *loop;
     struct srv_rest_conn *conn;
     struct MHD_Connection *mhd;
+    /* next call in the free list, or in the queue of requests for the metrics page */
     struct srv_rest_call *next_free;
     /* number of references, held by libmicrohttpd's request, and by its response while the response
      * uses `pub.out` */
@@ -136,10 +137,5 @@ bool srv_rest_takes_gzip(const struct srv_rest_call *req, const struct rt_bytes 
  * of `out`, or is cancelled; in this case the contents of `out` are unusable. */
 bool srv_rest_compress(struct rt_bytes *out, const struct rt_bytes *body,
                        struct srv_cancellation *cancellation);
-
-/* ---- rest_metrics.c ---- */
-
-/* Frees the metrics page of a turn; called at the end of the turn. */
-void srv_rest_forget_page(struct srv_rest_loop *l);
 
 #endif

@@ -15,7 +15,7 @@
  * | rest_refuse.c      | refuses bodies before they are complete                           |
  * | rest_read.c        | reads the headers and body of a request, or refuses them          |
  * | rest_gzip.c        | compresses response bodies and inflates request bodies            |
- * | rest_metrics.c     | handles the metrics page, which the requests of a turn share      |
+ * | rest_metrics.c     | writes the metrics page on a thread of its own                    |
  * | rest_handler.c     | handles a request from its first line to its end                  |
  * | rest_routes.c      | calls the handler of each route                                   |
  * | rest_response.c    | charges responses to the budget, and sends responses and refusals |
@@ -39,6 +39,17 @@
 struct srv_rest_call;
 struct srv_rest_conn;
 
+/* The thread that writes metrics pages, and its queue. */
+struct srv_rest_pages {
+    pthread_t thread;
+    bool running; /* whether the thread was started */
+    struct rt_mutex mu;
+    struct rt_cond wake;
+    /* requests that wait for a page, linked by `next_free`; guarded by mu */
+    struct srv_rest_call *first;
+    bool stopping; /* guarded by mu */
+};
+
 struct srv_rest {
     struct srv_server *server;
     srv_rest_handler *handle;
@@ -56,12 +67,7 @@ struct srv_rest {
     /* number of I/O loops whose daemons have started, and number of those whose daemons failed to
      * start; guarded by mu */
     int n_reported, n_failed;
-};
-
-/* The metrics page of a turn, plain and compressed. Each form is empty until a request of the turn
- * needs it. */
-struct srv_rest_page {
-    struct rt_bytes text, packed;
+    struct srv_rest_pages pages;
 };
 
 struct srv_rest_loop {
@@ -108,7 +114,6 @@ struct srv_rest_loop {
     struct srv_rest_call *free_requests;
     int n_free;
     uint64_t next_id;
-    struct srv_rest_page page;
 };
 
 /* The I/O loop of the calling thread, or NULL if the thread runs none. */
@@ -130,6 +135,14 @@ bool srv_rest_accept(struct srv_rest_loop *l);
 void srv_rest_accept_again(struct srv_rest_loop *l);
 /* Returns the time at which the next waiting connection may be accepted, or RT_NEVER. */
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now);
+
+/* ---- rest_metrics.c ---- */
+
+/* Starts the thread that writes metrics pages. Returns false if it cannot be started. */
+bool srv_rest_pages_start(struct srv_rest *rest);
+/* Answers the requests that wait for a metrics page and ends the thread. Later requests are refused
+ * as UNAVAILABLE. Must be called before the I/O loops stop. */
+void srv_rest_pages_stop(struct srv_rest *rest);
 
 /* ---- rest_listen.c ---- */
 
