@@ -1,6 +1,17 @@
 #include "server/base/serving_map.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "server/protocol/tfs/model_spec.h"
+
+struct srv_handles *srv_handles_new(int n_io_loops)
+{
+    const size_t bytes = (size_t)n_io_loops * sizeof(struct srv_handles);
+    struct srv_handles *handles = aligned_alloc(_Alignof(struct srv_handles), bytes);
+
+    return handles ? memset(handles, 0, bytes) : NULL;
+}
 
 /* Compares two names in the order of strcmp. A name that contains a NUL is not equal to any
  * string. */
@@ -54,11 +65,18 @@ enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_sp
         *out = m->versions[0];
         return RT_OK;
     }
-    for (int i = 0; m && i < m->n_versions; i++)
-        if (m->versions[i]->version == version) {
-            *out = m->versions[i];
-            return RT_OK;
-        }
+    int lo = 0, hi = m ? m->n_versions : 0;
+    while (lo < hi) {
+        const int mid = lo + (hi - lo) / 2;
+        if (m->versions[mid]->version > version)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (m && lo < m->n_versions && m->versions[lo]->version == version) {
+        *out = m->versions[lo];
+        return RT_OK;
+    }
     return rt_fail(err, RT_NOT_FOUND, "Servable not found for request: Specific(%.*s, %lld)",
                    (int)name.n, (const char *)name.p, (long long)version);
 }

@@ -22,19 +22,27 @@ struct srv_version_metrics;
 struct srv_model_log;
 struct srv_model_spec; /* struct srv_model_spec is defined in model_spec.h */
 
+/* The number of handles to a version that one I/O loop holds. Only the thread of the I/O loop uses
+ * the number, which has a cache line of its own. */
+struct srv_handles {
+    _Alignas(64) uint32_t n;
+};
+
 struct srv_version {
     const char *model;
     int64_t version;
     struct rt_model *loaded;
-    /* index of the version in srv_io_loop.held and srv_manager.by_slot, unique among loaded
-     * versions */
-    uint32_t slot;
+    struct srv_handles *handles; /* indexed by srv_io_loop.index */
     struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
     struct srv_model_log *log; /* request log of the version's model */
     /* the version's part of the memory limit of all models (srv_load.account) */
     struct rt_account *account;
 };
+
+/* Returns an array of handles for n I/O loops, none of which holds any, or NULL if memory runs out.
+ * The caller must free() it. */
+struct srv_handles *srv_handles_new(int n_io_loops);
 
 struct srv_label {
     const char *label;

@@ -65,7 +65,7 @@ void srv_io_loop_end_turn(struct srv_io_loop *io_loop)
     for (struct srv_message **at = &io_loop->retiring; *at;) {
         /* the cast is valid because the message is the first member of struct srv_retirement */
         struct srv_retirement *r = (struct srv_retirement *)*at;
-        if (r->version && io_loop->held[r->version->slot]) {
+        if (r->version && r->version->handles[io_loop->index].n) {
             at = &r->message.next;
             continue;
         }

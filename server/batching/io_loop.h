@@ -1,6 +1,6 @@
 /*
  * An I/O loop is the part of a network thread that REST and gRPC share: a mailbox, a view of the
- * serving map, and its own count of handles per version.
+ * serving map, and its own number of handles to each version.
  *
  * Threads: an I/O loop is used only by its network thread. Other threads may only post messages to
  * its mailbox and wake it.
@@ -18,9 +18,6 @@
 
 #include "server/batching/job.h"
 #include "server/base/serving_map.h"
-
-/* maximum number of loaded versions; the slot of every version is below this number */
-enum { SRV_MAX_VERSIONS = 4096 };
 
 struct srv_server;
 struct srv_io_loop;
@@ -65,7 +62,6 @@ struct srv_io_loop {
     /* The members below are used only by the thread of the I/O loop. */
     /* the serving map of the current turn, valid until srv_io_loop_end_turn */
     const struct srv_map *map;
-    uint32_t held[SRV_MAX_VERSIONS];
     struct srv_job *turn, **turn_end; /* list of the jobs admitted in the current turn */
     int64_t inline_ns;                /* time spent on inline jobs in the current turn */
     int64_t decode_ns;                /* time spent on decoding bodies in the current turn */
@@ -90,11 +86,11 @@ void srv_io_loop_end_turn(struct srv_io_loop *io_loop);
  * the I/O loop. A version is not freed while a handle to it exists. */
 static inline void srv_hold(struct srv_io_loop *io_loop, struct srv_version *v)
 {
-    io_loop->held[v->slot]++;
+    v->handles[io_loop->index].n++;
 }
 static inline void srv_release(struct srv_io_loop *io_loop, struct srv_version *v)
 {
-    io_loop->held[v->slot]--;
+    v->handles[io_loop->index].n--;
 }
 
 #endif

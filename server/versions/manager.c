@@ -240,7 +240,15 @@ static void again(struct srv_manager *m, int64_t now)
     m->again_at = RT_NEVER;
     m->next_poll = now;
     srv_mgr_point_models(m);
-    srv_mgr_publish(m, NULL, NULL);
+    srv_mgr_publish(m);
+}
+
+/* Publishes a map if versions were loaded or are to be unloaded. One map for all of them bounds the
+ * number of maps that exist at the same time, each of which lists all versions. */
+static void publish_changes(struct srv_manager *m)
+{
+    if (m->must_publish)
+        srv_mgr_publish(m);
 }
 
 static void serve(struct srv_manager *m)
@@ -253,6 +261,7 @@ static void serve(struct srv_manager *m)
         if (stopping)
             return;
         take_messages(m);
+        publish_changes(m);
         srv_mgr_take_reload(m);
         int64_t now = rt_now_ns();
         look_at_config(m, now);
@@ -271,6 +280,7 @@ static void serve(struct srv_manager *m)
         int64_t next = look_at_new(m, now);
         for (int i = 0; i < m->n_models; i++)
             decide(m, m->models[i], now);
+        publish_changes(m);
         srv_mgr_note_gone_models(m);
         srv_mgr_check_reload(m);
         if (m->reload)
@@ -300,7 +310,7 @@ static void unload_everything(struct srv_manager *m)
     srv_loader_free(m->loader);
     m->loader = NULL;
     take_messages(m);
-    while (m->again_at != RT_NEVER && !srv_mgr_publish(m, NULL, NULL))
+    while (m->must_publish && !srv_mgr_publish(m))
         usleep(pause_us);
     for (int i = 0; i < m->n_models; i++)
         for (int k = 0; k < m->models[i]->n_entries; k++)
@@ -416,7 +426,7 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     int64_t n_threads = o->num_load_threads > 0 ? o->num_load_threads : 2;
     m->loader =
         srv_loader_new(server, calls, (int)n_threads, m->tags, m->n_tags, srv_mgr_load_done, m);
-    if (!m->unloader || !m->loader || m->again_at != RT_NEVER || !srv_mgr_publish(m, NULL, NULL)) {
+    if (!m->unloader || !m->loader || m->again_at != RT_NEVER || !srv_mgr_publish(m)) {
         st = rt_fail_memory(err, "the manager", sizeof *m);
         goto fail;
     }

@@ -129,7 +129,7 @@ static enum rt_status change_config(struct srv_manager *m, struct srv_config *co
     srv_mgr_take_configs(m, config, NULL);
     /* a new map must be published, because the serving map contains those parts of the
      * configuration that requests need */
-    srv_mgr_publish(m, NULL, NULL);
+    srv_mgr_publish(m);
     return RT_OK;
 }
 

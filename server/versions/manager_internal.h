@@ -58,13 +58,13 @@ struct srv_published {
     struct rt_arena *arena;
 };
 
-/* A grace period, which begins when a serving map is published. It keeps the previous map, and the
- * version that left the map, until every I/O loop has confirmed that it uses neither. */
+/* A grace period, which begins when a serving map is published. It keeps either the previous map,
+ * or a version that left the map, until every I/O loop has confirmed that it does not use it. */
 struct srv_grace {
     struct srv_grace *next;
     struct srv_manager *manager;
-    const struct srv_published *before;
-    /* model of the version that left the map, or NULL if no version left */
+    const struct srv_published *before; /* the previous map, or NULL */
+    /* model of the version that left the map, or NULL if the grace period is that of a map */
     struct srv_managed *model;
     struct srv_managed_version *entry;
     struct srv_version *version;
@@ -124,7 +124,11 @@ struct srv_manager {
     /* the reload in progress, until all its new models are settled (srv_mgr_settled) */
     struct srv_reload *reload;
     const struct srv_published *published;
-    struct srv_version *by_slot[SRV_MAX_VERSIONS];
+    /* Whether the published map lags behind the loaded versions: some were loaded, or are to be
+     * unloaded. The manager's loop publishes one map for all of them. */
+    bool must_publish;
+    /* grace periods of versions that the next map does not contain, linked by `next` */
+    struct srv_grace *leaving;
     int n_loading, n_graces, n_freeing;
     int64_t next_poll, next_config, next_trim;
     /* Time at which to repeat a step that ran out of memory. Until then the table of models and the
@@ -157,11 +161,13 @@ void srv_mgr_try_again(struct srv_manager *m);
 void srv_mgr_free_published(const struct srv_published *p);
 struct srv_grace *srv_mgr_grace_new(struct srv_manager *m);
 void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p);
-bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
-                     struct srv_managed_version *entry);
+/* Publishes a map of all loaded versions that are not to be unloaded, which makes them AVAILABLE.
+ * Returns false if memory runs out; in that case nothing has changed, and the manager's loop tries
+ * again. */
+bool srv_mgr_publish(struct srv_manager *m);
 void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
-/* Begins to unload a version. Returns false if memory runs out; in that case the version still
- * serves. */
+/* Begins to unload a version, which leaves the next map that is published. Returns false if memory
+ * runs out; in that case the version still serves. */
 bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
                     struct srv_managed_version *e);
 
@@ -176,6 +182,8 @@ struct srv_unloader *srv_mgr_unloader_new(struct srv_manager *m, int n_threads);
 void srv_mgr_unloader_free(struct srv_unloader *u);
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g);
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g);
+/* Frees a version that was never published, or that an unload thread has freed. */
+void srv_mgr_free_version(struct srv_version *v);
 
 /* ---- manager_load.c ---- */
 void srv_mgr_load_done(void *arg, struct srv_load *load);

@@ -124,33 +124,22 @@ static bool is_unloading(const struct srv_manager *m)
 static enum rt_status make_version(struct srv_manager *m, struct srv_managed *model,
                                    struct srv_managed_version *e, struct srv_load *load)
 {
-    uint32_t slot = 0;
-    while (slot < SRV_MAX_VERSIONS && m->by_slot[slot])
-        slot++;
-    if (slot == SRV_MAX_VERSIONS)
-        return rt_fail(&load->err, RT_RESOURCE_EXHAUSTED, "%d versions are loaded, no more can be",
-                       (int)SRV_MAX_VERSIONS);
     struct srv_version *v = calloc(1, sizeof *v);
-    char *name = strdup(model->name);
-    if (!v || !name) {
-        free(v);
-        free(name);
+    if (!v)
         return rt_fail_memory(&load->err, "a version", sizeof *v);
-    }
-    v->model = name;
+    v->model = strdup(model->name);
+    v->handles = srv_handles_new(m->server->n_io_loops);
     v->version = e->version;
     v->loaded = load->loaded;
-    v->slot = slot;
     v->account = load->account;
-    enum rt_status st = m->calls->attach(m->server, v, &load->err);
+    enum rt_status st = v->model && v->handles ? m->calls->attach(m->server, v, &load->err)
+                                               : rt_fail_memory(&load->err, "a version", sizeof *v);
     if (st) {
-        free(v);
-        free(name);
+        srv_mgr_free_version(v);
         return st;
     }
     load->loaded = NULL;
     load->account = NULL;
-    m->by_slot[slot] = v;
     e->live = v;
     return RT_OK;
 }
@@ -186,7 +175,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
         e->overwritten = false;
         e->n_failures = 0;
         e->n_changed = 0;
-        srv_mgr_publish(m, NULL, NULL);
+        m->must_publish = true;
     } else if (ends) {
         srv_mgr_set_state(m, e, SRV_END, RT_CANCELLED, rt_error_text(&load->err));
         RT_LOG(RT_LOG_INFO, "Loading of servable version {name: %s version: %lld} has ended: %s",

@@ -17,9 +17,8 @@ void srv_mgr_free_published(const struct srv_published *p)
         rt_arena_free(p->arena);
 }
 
-/* Builds a serving map of all loaded versions except `leaving`, which may be NULL. */
-static const struct srv_published *make_map(struct srv_manager *m,
-                                            const struct srv_managed_version *leaving)
+/* Builds a serving map of all loaded versions that are not to be unloaded. */
+static const struct srv_published *make_map(struct srv_manager *m)
 {
     struct rt_arena *arena = rt_arena_new(SIZE_MAX);
     struct srv_published *p = arena ? rt_arena_alloc(arena, sizeof *p) : NULL;
@@ -45,7 +44,7 @@ static const struct srv_published *make_map(struct srv_manager *m,
         to->labels = labels;
         for (int k = 0; k < model->n_entries; k++) {
             const struct srv_managed_version *e = model->entries[k];
-            if (e->live && e != leaving && (e->state == SRV_AVAILABLE || e->state == SRV_LOADING))
+            if (e->live && (e->state == SRV_AVAILABLE || e->state == SRV_LOADING))
                 versions[to->n_versions++] = e->live;
         }
         for (; to->n_labels < n_labels; to->n_labels++) {
@@ -88,17 +87,11 @@ struct srv_grace *srv_mgr_grace_new(struct srv_manager *m)
     return calloc(1, sizeof(struct srv_grace) + n * sizeof(struct srv_retirement));
 }
 
-/* Replaces the published map with `p`; if `p` is NULL, the new map is empty and is never replaced.
- * The grace period `g` ends when all I/O loops have confirmed the new map. */
-void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p)
+static void begin_grace(struct srv_manager *m, struct srv_grace *g)
 {
-    static const struct srv_map nothing;
-    struct srv_server *s = m->server;
+    const struct srv_server *s = m->server;
     g->manager = m;
-    g->before = m->published;
     atomic_init(&g->pending, s->n_io_loops + 1);
-    m->published = p;
-    atomic_store(&s->map, p ? &p->map : &nothing);
     m->n_graces++;
     for (int i = 0; i < s->n_io_loops; i++) {
         g->retirements[i].message.receive = srv_retirement_receive;
@@ -109,6 +102,25 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
     }
     if (atomic_fetch_sub(&g->pending, 1) == 1)
         grace_ended(g);
+}
+
+/* Replaces the published map with `p`; if `p` is NULL, the new map is empty and is never replaced.
+ * The grace period `g` of the previous map, and those of the versions that leave, end when all I/O
+ * loops have confirmed the new map. */
+void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p)
+{
+    static const struct srv_map nothing;
+    struct srv_grace *leaving = m->leaving;
+    g->before = m->published;
+    m->published = p;
+    m->leaving = NULL;
+    m->must_publish = false;
+    atomic_store(&m->server->map, p ? &p->map : &nothing);
+    begin_grace(m, g);
+    for (struct srv_grace *next; leaving; leaving = next) {
+        next = leaving->next;
+        begin_grace(m, leaving);
+    }
 }
 
 /* Marks the loaded versions in the published map as AVAILABLE. They are not marked earlier, because
@@ -126,26 +138,17 @@ static void mark_available(struct srv_manager *m)
         }
 }
 
-/* Publishes a map of all versions loaded so far, which makes them AVAILABLE. If `entry` is not
- * NULL, the new map does not contain this version. The version becomes UNLOADING, and is freed when
- * all I/O loops have confirmed its retirement. Returns false if memory runs out; in that case
- * nothing has changed, and the manager's loop tries again. */
-bool srv_mgr_publish(struct srv_manager *m, struct srv_managed *model,
-                     struct srv_managed_version *entry)
+bool srv_mgr_publish(struct srv_manager *m)
 {
     struct srv_grace *g = srv_mgr_grace_new(m);
-    const struct srv_published *p = g ? make_map(m, entry) : NULL;
+    const struct srv_published *p = g ? make_map(m) : NULL;
     if (!p) {
         free(g);
         RT_LOG(RT_LOG_ERROR, "out of memory for a new serving map");
+        m->must_publish = true;
         srv_mgr_try_again(m);
         return false;
     }
-    g->model = model;
-    g->entry = entry;
-    g->version = entry ? entry->live : NULL;
-    if (entry)
-        srv_mgr_set_state(m, entry, SRV_UNLOADING, RT_OK, NULL);
     srv_mgr_swap_map(m, g, p);
     mark_available(m);
     return true;
@@ -163,8 +166,18 @@ void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g)
 
 bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model, struct srv_managed_version *e)
 {
-    if (!srv_mgr_publish(m, model, e))
+    struct srv_grace *g = srv_mgr_grace_new(m);
+    if (!g) {
+        srv_mgr_try_again(m);
         return false;
+    }
+    g->model = model;
+    g->entry = e;
+    g->version = e->live;
+    g->next = m->leaving;
+    m->leaving = g;
+    m->must_publish = true;
+    srv_mgr_set_state(m, e, SRV_UNLOADING, RT_OK, NULL);
     const int64_t wait_ms = m->server->options.default_deadline_ms;
     e->end_at = wait_ms ? rt_now_ns() + wait_ms * MILLION : RT_NEVER;
     RT_LOG(RT_LOG_INFO, "Unloading servable version {name: %s version: %lld}", model->name,

@@ -1,6 +1,7 @@
 #include "server/versions/manager_internal.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,17 +61,28 @@ const char *srv_mgr_state_text(const struct srv_managed_version *e)
     return e->message ? e->message : e->no_message ? "(there was no memory for the reason)" : "";
 }
 
+void srv_mgr_add_text(struct srv_unavailable *list, const char *fmt, ...)
+{
+    const size_t left = sizeof list->text - 1 - list->used;
+    va_list ap;
+    if (!left)
+        return; /* spares the time of formatting when there are thousands of models */
+    va_start(ap, fmt);
+    const int n = vsnprintf(list->text + list->used, left + 1, fmt, ap);
+    va_end(ap);
+    list->used += n < 0 ? 0 : (size_t)n < left ? (size_t)n : left;
+}
+
 void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
                              const struct srv_managed_version *why, const char *text)
 {
-    size_t used = strlen(list->text), capacity = sizeof list->text - used;
     list->n++;
     if (why)
-        snprintf(list->text + used, capacity, "{{name: %s version: %lld} due to error: %s: %s}, ",
-                 model, (long long)why->version, rt_status_name(why->code),
-                 srv_mgr_state_text(why));
+        srv_mgr_add_text(list, "{{name: %s version: %lld} due to error: %s: %s}, ", model,
+                         (long long)why->version, rt_status_name(why->code),
+                         srv_mgr_state_text(why));
     else
-        snprintf(list->text + used, capacity, "{{name: %s} due to error: %s}, ", model, text);
+        srv_mgr_add_text(list, "{{name: %s} due to error: %s}, ", model, text);
 }
 
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
@@ -184,10 +196,16 @@ void srv_mgr_free_model(struct srv_managed *model)
 
 struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, int64_t version)
 {
-    for (int i = 0; i < model->n_entries; i++)
-        if (model->entries[i]->version == version)
-            return model->entries[i];
-    return NULL;
+    int low = 0, high = model->n_entries;
+    while (low < high) {
+        const int mid = low + (high - low) / 2;
+        if (model->entries[mid]->version > version)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < model->n_entries && model->entries[low]->version == version ? model->entries[low]
+                                                                             : NULL;
 }
 
 struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
@@ -223,19 +241,26 @@ struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_
 /* Limits the number of ended versions by removing those with the lowest numbers. */
 void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model)
 {
-    int n_ended = 0;
-    for (int i = 0; i < model->n_entries; i++) {
+    const int n = model->n_entries;
+    int n_ended = 0, n_kept = 0;
+    for (int i = 0; i < n; i++)
+        n_ended += !model->entries[i]->wanted && model->entries[i]->state == SRV_END;
+    if (n_ended <= MAX_ENDED)
+        return;
+    n_ended = 0;
+    rt_mutex_lock(&m->mu);
+    for (int i = 0; i < n; i++) {
         struct srv_managed_version *e = model->entries[i];
-        if (e->wanted || e->state != SRV_END || ++n_ended <= MAX_ENDED)
+        if (!e->wanted && e->state == SRV_END && ++n_ended > MAX_ENDED)
             continue;
-        rt_mutex_lock(&m->mu);
-        model->n_entries--;
-        memmove(&model->entries[i], &model->entries[i + 1],
-                (size_t)(model->n_entries - i) * sizeof(struct srv_managed_version *));
-        rt_mutex_unlock(&m->mu);
-        free_entry(e);
-        i--;
+        /* the removed versions are moved after those that are kept */
+        model->entries[i] = model->entries[n_kept];
+        model->entries[n_kept++] = e;
     }
+    model->n_entries = n_kept;
+    rt_mutex_unlock(&m->mu);
+    for (int i = n_kept; i < n; i++)
+        free_entry(model->entries[i]);
 }
 
 static bool is_gone(const struct srv_managed *model)

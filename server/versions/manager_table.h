@@ -80,11 +80,14 @@ struct srv_managed {
  * available: {...}", or those for which startup waits. */
 struct srv_unavailable {
     int n;
+    size_t used;     /* length of the text */
     char text[4096]; /* text of the list, truncated if it is too long */
 };
 
 /* ---- the table ---- */
 
+/* Appends to the text of the list, up to its capacity. */
+RT_PRINTF(2, 3) void srv_mgr_add_text(struct srv_unavailable *list, const char *fmt, ...);
 /* Appends a model to the list. The reason is the state of `why`, or `text` when `why` is NULL. */
 void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
                              const struct srv_managed_version *why, const char *text);

@@ -96,6 +96,13 @@ void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g)
     rt_mutex_unlock(&u->mu);
 }
 
+void srv_mgr_free_version(struct srv_version *v)
+{
+    free((void *)(uintptr_t)v->model);
+    free(v->handles);
+    free(v);
+}
+
 /* Sets a version to END after an unload thread has freed its memory. Called on the manager's
  * thread. */
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
@@ -103,9 +110,7 @@ void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
     struct srv_version *v = g->version;
     m->n_freeing--;
     rt_account_free(v->account);
-    m->by_slot[v->slot] = NULL;
-    free((void *)(uintptr_t)v->model);
-    free(v);
+    srv_mgr_free_version(v);
     m->trim_pending = true;
     g->entry->live = NULL;
     srv_mgr_set_state(m, g->entry, SRV_END, RT_OK, NULL);

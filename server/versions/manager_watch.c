@@ -189,12 +189,13 @@ static const char *why_not_loaded(const struct srv_managed *model, const struct 
 static void want_nothing_else(struct srv_manager *m, struct srv_managed *model,
                               const struct srv_scan *scan)
 {
+    int k = 0;
     for (int i = 0; i < model->n_entries; i++) {
         struct srv_managed_version *e = model->entries[i];
-        bool found = false;
-        for (int k = 0; scan && k < scan->n; k++)
-            found = found || scan->found[k].version == e->version;
-        if (found)
+        /* both lists are sorted, the highest version first */
+        while (scan && k < scan->n && scan->found[k].version > e->version)
+            k++;
+        if (scan && k < scan->n && scan->found[k].version == e->version)
             continue;
         set_wanted(m, e, false);
         if (e->state == SRV_START)

@@ -52,18 +52,17 @@ static const struct srv_managed_version *furthest(const struct srv_managed *mode
 void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed *model)
 {
     const struct srv_managed_version *e = furthest(model);
-    const size_t used = strlen(list->text), capacity = sizeof list->text - used;
     const char *comma = list->n++ ? ", " : "";
     if (!e)
-        snprintf(list->text + used, capacity, "%s%s (no version under %s)", comma, model->name,
-                 model->config->base_path);
+        srv_mgr_add_text(list, "%s%s (no version under %s)", comma, model->name,
+                         model->config->base_path);
     else
-        snprintf(list->text + used, capacity, "%s%s (version %lld %s%s)", comma, model->name,
-                 (long long)e->version,
-                 e->state == SRV_LOADING             ? "is being loaded"
-                 : e->state == SRV_END || e->message ? "will be tried again: "
-                                                     : "is not whole yet, or waits for its turn",
-                 srv_mgr_state_text(e));
+        srv_mgr_add_text(
+            list, "%s%s (version %lld %s%s)", comma, model->name, (long long)e->version,
+            e->state == SRV_LOADING             ? "is being loaded"
+            : e->state == SRV_END || e->message ? "will be tried again: "
+                                                : "is not whole yet, or waits for its turn",
+            srv_mgr_state_text(e));
 }
 
 const char *srv_state_name(enum srv_state s)

@@ -1,5 +1,6 @@
-/* Tests that a metrics page does not delay the other requests of its I/O loop. The test itself holds
- * the lock that the page needs, so the page cannot be written before the test releases the lock. */
+/* Tests that a metrics page does not delay the other requests of its I/O loop. The test itself
+ * holds the lock that the page needs, so the page cannot be written before the test releases the
+ * lock. */
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>

@@ -271,6 +271,33 @@ static void unknown_models_and_versions_are_told(void **state)
     rt_arena_free(arena);
 }
 
+/* A table of 4,096 versions for all models was full when another version was loaded. */
+static void any_number_of_versions_may_serve(void **state)
+{
+    (void)state;
+    enum { N = 4100 };
+    char dir[32], config[1024];
+    for (int i = 1; i <= N; i++) {
+        snprintf(dir, sizeof dir, "m/%d", i);
+        mf_add_version(dir, "ok");
+    }
+    mf_add_version("n/1", "ok");
+    snprintf(config, sizeof config,
+             "model_config_list { config { name: 'm' base_path: '%s' model_platform: 'tensorflow' "
+             "model_version_policy { all {} } } }",
+             folder_path("m"));
+    folder_write("models.config", config);
+    assert_ok(MF_START(mf_flag("model_config_file", "models.config"),
+                       "--model_config_file_poll_wait_seconds=1"),
+              &fixture.err);
+    assert_true(mf_comes_to("m", 1, SRV_AVAILABLE)); /* the highest version is loaded first */
+    assert_int_equal(atomic_load(&fixture.n_attached), N);
+    MF_CONFIG("n");
+    assert_true(mf_comes_above_0(&fixture.n_gone));
+    assert_int_equal(atomic_load(&fixture.n_freed), N);
+    assert_true(mf_comes_to("n", 1, SRV_AVAILABLE));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, mf_set_up, mf_tear_down)
@@ -290,6 +317,7 @@ int main(void)
         TEST(the_start_fails_with_the_models_error),
         TEST(a_start_without_models_is_refused),
         TEST(unknown_models_and_versions_are_told),
+        TEST(any_number_of_versions_may_serve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
