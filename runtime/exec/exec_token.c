@@ -56,7 +56,8 @@ struct rt_token_plan {
     int *first_to;
     struct edge *to; /* readers of all values; an edge's slot is the index of the node's input */
     int *ctrl_to;
-    bool *is_fetched; /* for each value, whether the plan fetches it */
+    /* for each value, 1 + the index of the first fetch of the value, or 0 if it is not fetched */
+    int *fetch;
 };
 
 /* ---- preparing ---- */
@@ -155,11 +156,10 @@ static enum rt_status set_frame(const struct rt_plan *p, struct rt_token_plan *t
     }
     if (n->frame == frame)
         return RT_OK;
-    return rt_fail(err, RT_INVALID_ARGUMENT,
-                   "{{node %s}} has inputs from different frames. The input {{node %s}} is in "
-                   "frame '%s'. Another one is in frame '%s'.",
-                   p->node[i].name, p->node[from].name, t->frame[frame].name,
-                   t->frame[n->frame].name);
+    /* pl_resolve_frames has accepted the model's graph, and passes do not move edges between
+     * frames. */
+    return rt_fail(err, RT_INTERNAL, "node '%s' is in frames '%s' and '%s'", p->node[i].name,
+                   t->frame[frame].name, t->frame[n->frame].name);
 }
 
 /* Finds the frame of each node. Traverses the graph from the nodes that wait for no token. A node
@@ -195,7 +195,7 @@ static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan 
             t->frame[n->out_frame].n_enters++;
         } else if (n->op == EXIT) {
             if (n->frame == 0)
-                return rt_fail(err, RT_INVALID_ARGUMENT, "Exit '%s' is in no loop", pn->name);
+                return rt_fail(err, RT_INTERNAL, "Exit '%s' is in no frame", pn->name);
             n->out_frame = t->frame[n->frame].parent;
         }
         for (int o = 0; o < pn->n_out; o++) {
@@ -242,8 +242,8 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err)
     if (!t)
         return no_memory(err);
     t->node = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *t->node);
-    t->is_fetched = rt_arena_array(p->arena, (size_t)p->n_values + 1, sizeof *t->is_fetched);
-    if (!t->node || !t->is_fetched)
+    t->fetch = rt_arena_array(p->arena, (size_t)p->n_values + 1, sizeof *t->fetch);
+    if (!t->node || !t->fetch)
         return no_memory(err);
     for (int i = 0; i < p->n_nodes; i++) {
         t->node[i].op = (uint8_t)op_of(&p->node[i]);
@@ -269,8 +269,8 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err)
         for (int k = 0; k < n->n_in; k++)
             t->node[i].pending += t->node[i].op != MERGE && !t->node[n->in[k].node].is_free;
     }
-    for (int k = 0; k < p->n_fetches; k++)
-        t->is_fetched[p->fetch_value[k]] = true;
+    for (int k = p->n_fetches - 1; k >= 0; k--)
+        t->fetch[p->fetch_value[k]] = k + 1;
     p->token = t;
     return RT_OK;
 }
@@ -309,6 +309,8 @@ struct run {
     /* a ring buffer of the nodes that are ready to run, which holds each node at most once */
     int *queue;
     int head, n_queued;
+    int n_rounds;  /* number of iterations of the outermost frame that have begun */
+    int set_twice; /* 1 + the index of a fetch that got a second value, or 0 */
 };
 
 static void push(struct run *r, int i)
@@ -360,8 +362,12 @@ static void send_value(struct run *r, int i, int o, struct rt_tensor *t)
     const struct rt_token_plan *tp = r->t;
     int v = r->p->node[i].first_value + o;
     bool from_enter = tp->node[i].op == ENTER;
-    if (t && tp->is_fetched[v] && tp->node[i].out_frame == 0)
-        rt_tensor_ref(&r->c->value[v], t);
+    if (t && tp->fetch[v]) {
+        if (r->c->value[v].dtype)
+            r->set_twice = tp->fetch[v];
+        else
+            rt_tensor_ref(&r->c->value[v], t);
+    }
     int end = tp->first_to[v + 1];
     for (int e = tp->first_to[v]; e < end; e++) {
         struct rt_tensor copy;
@@ -401,18 +407,34 @@ static void clear_slots(struct run *r, int i)
         rt_tensor_clear(&r->slot[r->t->node[i].first_slot + k]);
 }
 
-/* Begins an iteration. No tokens have arrived yet, except those of constants that are inputs of a
- * Merge. */
+static bool reads_constant(const struct run *r, int i)
+{
+    const struct rt_plan_step *n = &r->p->node[i];
+    for (int k = 0; k < n->n_in; k++)
+        if (r->t->node[n->in[k].node].is_free)
+            return true;
+    return false;
+}
+
+/*
+ * Begins an iteration. No tokens have arrived yet, except those of constants that are inputs of a
+ * Merge. In the outermost frame, constants are sent in the first iteration only, as in TensorFlow,
+ * so that in later iterations a node that reads a constant waits forever.
+ */
 static void begin_round(struct run *r, int f)
 {
     const struct token_frame *fr = &r->t->frame[f];
+    const bool sends = f > 0 || r->n_rounds == 0;
     for (int k = 0; k < fr->n_nodes; k++) {
         int i = fr->node[k];
         clear_slots(r, i);
         bool sent = r->t->node[i].op == EXIT && r->node[i].fired;
-        r->node[i] = (struct node_state){r->t->node[i].pending, 0, -1, sent};
+        const bool waits = !sends && r->t->node[i].op != MERGE && reads_constant(r, i);
+        r->node[i] = (struct node_state){r->t->node[i].pending + waits, 0, -1, sent};
     }
-    for (int k = 0; k < fr->n_nodes; k++) {
+    if (f == 0)
+        r->n_rounds++;
+    for (int k = 0; sends && k < fr->n_nodes; k++) {
         int i = fr->node[k];
         const struct rt_plan_step *n = &r->p->node[i];
         for (int j = 0; r->t->node[i].op == MERGE && j < n->n_in; j++)
@@ -484,15 +506,17 @@ static void leave_frame(struct run *r, int f)
 }
 
 /* While frame f has no work left, begins its next iteration, or ends the frame and continues with
- * its parent. */
+ * its parent. The outermost frame ends when the run ends. */
 static void advance(struct run *r, int f)
 {
-    while (f > 0 && r->frame[f].active && !r->frame[f].busy && !r->frame[f].enters_left) {
+    while (r->frame[f].active && !r->frame[f].busy && !r->frame[f].enters_left) {
         if (r->frame[f].n_next) {
             next_round(r, f);
-        } else {
+        } else if (f > 0) {
             leave_frame(r, f);
             f = r->t->frame[f].parent;
+        } else {
+            return;
         }
     }
 }
@@ -661,6 +685,10 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
             r->frame[t->frame].n_next++;
             break;
         case EXIT:
+            /* An Exit that reads no Switch gets a live token in each iteration. The nodes outside
+             * the frame expect one token, so that only the first is sent. */
+            if (r->node[i].fired)
+                break;
             r->node[i].fired = true;
             send_value(r, i, 0, &in[0]);
             send_ctrl(r, i, false);
@@ -684,6 +712,18 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
     return st;
 }
 
+/* TensorFlow reports this error at a node that it adds for each fetch. */
+static enum rt_status fail_set_twice(const struct run *r, struct rt_error *err)
+{
+    const int k = r->set_twice - 1, v = r->p->fetch_value[k];
+    int i = 0;
+    while (v < r->p->node[i].first_value || v >= r->p->node[i].first_value + r->p->node[i].n_out)
+        i++;
+    return rt_fail(err, RT_INTERNAL,
+                   "Retval[%d] has already been set.\n\t [[{{node _retval_%s_%d_%d}}]]", k,
+                   r->p->node[i].name, v - r->p->node[i].first_value, k);
+}
+
 static enum rt_status run_all(struct run *r, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
@@ -705,6 +745,8 @@ static enum rt_status run_all(struct run *r, struct rt_error *err)
         r->frame[f].busy--;
         if (!st)
             advance(r, f);
+        if (!st && r->set_twice)
+            st = fail_set_twice(r, err);
         if (!st && (steps & 15) == 0)
             st = rt_context_check(r->c, err);
     }

@@ -378,6 +378,17 @@ static bool is_closed(struct loop *l)
     return true;
 }
 
+/* Returns whether NextIteration `next` runs only in iterations that run the body. Any other
+ * NextIteration begins iterations forever. */
+static bool is_of_body(const struct loop *l, const struct pl_node *next)
+{
+    const int in = next->in[0].node, v = l->variable_of[in];
+    bool lives = (l->mark[in] & LIVES) || (v >= 0 && in == l->v[v].choice);
+    for (int j = 0; j < next->n_ctrl; j++)
+        lives |= (l->mark[next->ctrl[j]] & LIVES) != 0;
+    return lives;
+}
+
 static bool understood(struct loop *l)
 {
     if (!find_variables(l) || node_of(l, l->cond)->n_ctrl ||
@@ -393,6 +404,9 @@ static bool understood(struct loop *l)
     }
     qsort(l->own, (size_t)l->n_own, sizeof *l->own, by_number);
     find_living(l);
+    for (int k = 0; k < l->n_changing; k++)
+        if (!is_of_body(l, node_of(l, l->v[k].next)))
+            return false;
     return reads_well(l, node_of(l, l->cond)->in[0], IN_CONDITION) && is_closed(l);
 }
 

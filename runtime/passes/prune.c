@@ -160,7 +160,6 @@ static enum rt_status follow(struct extraction *c, int id)
     return st;
 }
 
-/* Copies the nodes that the request depends on, starting at fetches and targets. */
 enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct rt_error *err)
 {
     const size_t n = (size_t)q->graph->n_nodes + 1;
@@ -186,6 +185,8 @@ enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct
         st = add_ends(&c, fetch_dtype);
     while (!st && c.n_stack)
         st = follow(&c, c.stack[--c.n_stack]);
+    if (!st)
+        st = pl_resolve_frames(g, err);
     free(c.made);
     free(c.stack);
     free(c.fed);

@@ -3,6 +3,7 @@
  * runs twice, once on the token executor (runtime/exec/exec_token.c) and once in a session with
  * fusion, where most of the graphs are functionalised and need no token executor.
  */
+#include "runtime/base/clock.h"
 #include "tests/support/control_flow.h"
 
 static void a_branch_is_taken_and_the_other_is_dead(void **state)
@@ -178,6 +179,117 @@ static void a_loop_ends_when_the_deadline_has_passed(void **state)
                  "");
 }
 
+/* A constant without control inputs is in the outermost frame, and so is a NextIteration that reads
+ * it. A Merge of the loop may not read that NextIteration. */
+static void a_loop_may_not_read_a_next_iteration_of_another_frame(void **state)
+{
+    struct small_graph *x = *state;
+    begin(x, "100");
+    sg_constant(x, "below", "", "1");
+    cf_loop(x, "w", "x", "limit", "below");
+    struct rt_tensor t = {0};
+    assert_fails(sg_run(x, 1, "w/exit", &t), RT_INVALID_ARGUMENT, &x->err,
+                 "{{node w/merge}} has inputs from different frames.");
+}
+
+static void a_loop_reads_constants_through_enters_only(void **state)
+{
+    struct small_graph *x = *state;
+    begin(x, "100");
+    cf_loop(x, "w", "x", "limit", "w/sum");
+    sg_node(x, "w/sum", "Add", "w/switch:1 limit", "T=float");
+    struct rt_tensor t = {0};
+    assert_fails(sg_run(x, 1, "w/exit", &t), RT_INVALID_ARGUMENT, &x->err,
+                 " has inputs from different frames.");
+}
+
+static void an_exit_needs_a_frame(void **state)
+{
+    struct small_graph *x = *state;
+    begin(x, "100");
+    cf_loop(x, "w", "x", "limit", "w/switch:1");
+    sg_node(x, "again", "Exit", "w/exit", "T=float");
+    struct rt_tensor t = {0};
+    assert_fails(sg_run(x, 1, "again", &t), RT_INVALID_ARGUMENT, &x->err,
+                 "Invalid Exit op: Cannot find a corresponding Enter op.");
+}
+
+/* If a NextIteration reads a value that is in every iteration, iterations begin forever, even after
+ * the condition has become false. */
+static void a_loop_whose_variable_never_ends_runs_until_its_deadline(void **state)
+{
+    struct small_graph *x = *state;
+    begin(x, "100");
+    sg_node(x, "w/limit2", "Enter", "limit", "T=float frame_name='w' is_constant=true");
+    cf_loop(x, "w", "x", "limit", "w/limit2");
+    struct rt_callable *c = sg_prepare(x, "w/exit", NULL);
+    float value = 1;
+    struct rt_tensor in = {.dtype = RT_F32, .data = &value}, out = {0};
+    struct rt_run_options options = {.deadline_ns = rt_now_ns() + 50 * 1000 * 1000};
+    assert_fails(rt_callable_run(c, &in, &out, &options, &x->err), RT_DEADLINE_EXCEEDED, &x->err,
+                 "");
+}
+
+/* Only a Switch, Merge, Enter or Exit makes TensorFlow's executor count iterations. */
+static void a_next_iteration_without_frames_passes_its_input(void **state)
+{
+    struct small_graph *x = *state;
+    begin(x, "100");
+    sg_node(x, "next", "NextIteration", "x", "T=float");
+    sg_node(x, "again", "NextIteration", "next", "T=float");
+    sg_node(x, "sum", "Add", "again x", "T=float");
+    sg_node(x, "above", "Add", "next limit", "T=float");
+    assert_true(sg_number(x, 3, "next", NULL) == 3);
+    assert_true(sg_number(x, 3, "sum", NULL) == 6);
+    assert_true(sg_number(x, 3, "above", NULL) == 103);
+}
+
+/* With a Switch, the outermost frame has iterations. Its feeds and constants are in the first
+ * one. */
+static void a_next_iteration_begins_an_iteration_of_the_outermost_frame(void **state)
+{
+    struct small_graph *x = *state;
+    cf_cond(x);
+    sg_node(x, "next", "NextIteration", "merge", "T=float");
+    sg_node(x, "negative", "Neg", "next", "T=float");
+    sg_node(x, "enter", "Enter", "next", "T=float frame_name='w'");
+    sg_node(x, "exit", "Exit", "enter", "T=float");
+    sg_node(x, "late", "Add", "next zero", "T=float");
+    sg_node(x, "twice", "Merge", "next merge", "T=float N=2");
+    assert_true(sg_number(x, 3, "negative", NULL) == 3);
+    assert_true(sg_number(x, -3, "exit", NULL) == 7);
+    struct rt_tensor t = {0};
+    assert_fails(sg_run(x, 3, "late", &t), RT_INVALID_ARGUMENT, &x->err,
+                 "Retval[0] does not have value");
+    assert_fails(sg_run(x, 3, "twice", &t), RT_INTERNAL, &x->err,
+                 "Retval[0] has already been set.\n\t [[{{node _retval_twice_0_0}}]]");
+}
+
+static void a_value_may_be_fetched_inside_a_frame(void **state)
+{
+    struct small_graph *x = *state;
+    begin(x, "4");
+    cf_loop(x, "w", "x", "limit", "w/double");
+    sg_node(x, "w/double", "Add", "w/switch:1 w/switch:1", "T=float");
+    assert_true(sg_number(x, 3, "w/double", NULL) == 6);
+    struct rt_tensor t = {0};
+    assert_fails(sg_run(x, 1, "w/double", &t), RT_INTERNAL, &x->err,
+                 "Retval[0] has already been set.");
+}
+
+/* The nodes outside the frame wait for one token of each Exit. If an Exit sent more, a node would
+ * run before its other inputs have arrived. */
+static void an_exit_sends_its_first_value_only(void **state)
+{
+    struct small_graph *x = *state;
+    begin(x, "100");
+    cf_loop(x, "w", "x", "limit", "w/double");
+    sg_node(x, "w/double", "Add", "w/switch:1 w/switch:1", "T=float");
+    sg_node(x, "each", "Exit", "w/double", "T=float");
+    sg_node(x, "sum", "Add", "each w/exit", "T=float");
+    assert_true(sg_number(x, 2, "sum", NULL) == 4 + 128);
+}
+
 #define TEST(name)                                                                                 \
     cmocka_unit_test_setup_teardown(name, sg_set_up, sg_tear_down),                                \
         cmocka_unit_test_setup_teardown(name, sg_set_up_unfused, sg_tear_down)
@@ -197,6 +309,14 @@ int main(void)
         TEST(variables_go_through_ref_switch_and_frames),
         TEST(a_frame_may_not_be_left_but_by_exit),
         TEST(a_loop_ends_when_the_deadline_has_passed),
+        TEST(a_loop_may_not_read_a_next_iteration_of_another_frame),
+        TEST(a_loop_reads_constants_through_enters_only),
+        TEST(an_exit_needs_a_frame),
+        TEST(a_loop_whose_variable_never_ends_runs_until_its_deadline),
+        TEST(a_next_iteration_without_frames_passes_its_input),
+        TEST(a_next_iteration_begins_an_iteration_of_the_outermost_frame),
+        TEST(a_value_may_be_fetched_inside_a_frame),
+        TEST(an_exit_sends_its_first_value_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
