@@ -40,6 +40,9 @@ static enum rt_status one_hot_infer(struct rt_infer *x)
     return RT_OK;
 }
 
+/* The work of copying one element to its position, in units of rt_run_spend. */
+enum { COPY_WORK = 8 };
+
 static enum rt_status one_hot_run(struct rt_run *r)
 {
     enum rt_status st = kn_outputs(r, one_hot_infer);
@@ -60,8 +63,11 @@ static enum rt_status one_hot_run(struct rt_run *r)
     for (int i = (int)axis; i < r->in[0].rank; i++)
         inner *= r->in[0].dim[i];
     const int64_t outer = rt_tensor_count(&r->in[0]) / inner;
+    int64_t left = RT_WORK;
     for (int64_t a = 0; a < outer; a++)
         for (int64_t b = 0; b < inner; b++) {
+            if (rt_run_spend(r, &left, COPY_WORK))
+                return r->err->code;
             const int64_t v = kn_int_at(&r->in[0], a * inner + b);
             if (v < 0 || v >= depth)
                 continue;

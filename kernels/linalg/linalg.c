@@ -152,6 +152,13 @@ static void rows_matrices(struct rt_rows *r)
 
 enum lu { LU_FINE, LU_SINGULAR };
 
+enum {
+    /* The work of reading one element of a column, which is in another cache line and mostly in
+     * another page than the element before, in units of rt_run_spend. */
+    STRIDED_WORK = 8,
+    LINE = 16, /* number of columns that are transposed together, about a cache line of floats */
+};
+
 /* Checks, while a matrix is computed, whether the run must end. If the run has ended, the results
  * are invalid. */
 struct ask {
@@ -164,6 +171,14 @@ static bool ends(struct ask *q, int64_t work)
 {
     q->ended = q->ended || rt_run_spend(q->r, &q->left, work) != RT_OK;
     return q->ended;
+}
+
+/* Returns the end of the part of [from, to) that is computed before the next check, or `to` if the
+ * run must end. Each step takes `work`. If all steps take less than RT_WORK, they are one part. */
+static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
+{
+    const int64_t most = RT_WORK / (work + 1) + 1, n = to - from < most ? to - from : most;
+    return ends(q, n * work) ? to : from + n;
 }
 
 /*
@@ -184,8 +199,6 @@ static bool ends(struct ask *q, int64_t work)
         enum lu result = LU_FINE;                                                                  \
         *even = true;                                                                              \
         for (int64_t k = 0; k < n; k++) {                                                          \
-            if (ends(q, (n - k) * (n - k)))                                                        \
-                return result;                                                                     \
             int64_t best = k;                                                                      \
             for (int64_t i = k + 1; i < n; i++)                                                    \
                 if (ABS(a[i * n + k]) > ABS(a[best * n + k]))                                      \
@@ -203,12 +216,17 @@ static bool ends(struct ask *q, int64_t work)
             if (a[k * n + k] == 0)                                                                 \
                 result = LU_SINGULAR;                                                              \
             const T pivot = a[k * n + k] == 0 ? 1 : a[k * n + k];                                  \
-            for (int64_t i = k + 1; i < n; i++) {                                                  \
-                const T f = a[i * n + k] / pivot;                                                  \
-                a[i * n + k] = f;                                                                  \
-                for (int64_t j = k + 1; j < n; j++)                                                \
-                    a[i * n + j] -= f * a[k * n + j];                                              \
+            for (int64_t at = k + 1, end; at < n; at = end) {                                      \
+                end = part(q, at, n, n - k);                                                       \
+                for (int64_t i = at; i < end; i++) {                                               \
+                    const T f = a[i * n + k] / pivot;                                              \
+                    a[i * n + k] = f;                                                              \
+                    for (int64_t j = k + 1; j < n; j++)                                            \
+                        a[i * n + j] -= f * a[k * n + j];                                          \
+                }                                                                                  \
             }                                                                                      \
+            if (q->ended)                                                                          \
+                return result;                                                                     \
         }                                                                                          \
         return result;                                                                             \
     }                                                                                              \
@@ -217,27 +235,33 @@ static bool ends(struct ask *q, int64_t work)
     {                                                                                              \
         if (q->ended)                                                                              \
             return;                                                                                \
-        for (int64_t i = 0; i < n; i++)                                                            \
+        for (int64_t i = 0; i < n && !ends(q, m); i++)                                             \
             for (int64_t j = 0; swap[i] != i && j < m; j++) {                                      \
                 const T t = b[i * m + j];                                                          \
                 b[i * m + j] = b[swap[i] * m + j];                                                 \
                 b[swap[i] * m + j] = t;                                                            \
             }                                                                                      \
-        for (int64_t i = 0; i < n && !ends(q, i * m); i++)                                         \
-            for (int64_t k = 0; k < i; k++)                                                        \
-                for (int64_t j = 0; j < m; j++)                                                    \
-                    b[i * m + j] -= a[i * n + k] * b[k * m + j];                                   \
-        for (int64_t i = n - 1; i >= 0 && !ends(q, (n - i) * m); i--) {                            \
-            for (int64_t k = i + 1; k < n; k++)                                                    \
-                for (int64_t j = 0; j < m; j++)                                                    \
-                    b[i * m + j] -= a[i * n + k] * b[k * m + j];                                   \
+        for (int64_t i = 0; i < n && !q->ended; i++)                                               \
+            for (int64_t at = 0, end; at < i; at = end) {                                          \
+                end = part(q, at, i, m);                                                           \
+                for (int64_t k = at; k < end; k++)                                                 \
+                    for (int64_t j = 0; j < m; j++)                                                \
+                        b[i * m + j] -= a[i * n + k] * b[k * m + j];                               \
+            }                                                                                      \
+        for (int64_t i = n - 1; i >= 0 && !q->ended; i--) {                                        \
+            for (int64_t at = i + 1, end; at < n; at = end) {                                      \
+                end = part(q, at, n, m);                                                           \
+                for (int64_t k = at; k < end; k++)                                                 \
+                    for (int64_t j = 0; j < m; j++)                                                \
+                        b[i * m + j] -= a[i * n + k] * b[k * m + j];                               \
+            }                                                                                      \
             for (int64_t j = 0; j < m; j++)                                                        \
                 b[i * m + j] /= a[i * n + i];                                                      \
         }                                                                                          \
     }                                                                                              \
     static bool cholesky_##dt(struct ask *q, T *a, int64_t n)                                      \
     {                                                                                              \
-        for (int64_t j = 0; j < n && !ends(q, (n - j) * j); j++) {                                 \
+        for (int64_t j = 0; j < n && !q->ended; j++) {                                             \
             T sum = 0;                                                                             \
             for (int64_t k = 0; k < j; k++)                                                        \
                 sum += a[j * n + k] * CONJ(a[j * n + k]);                                          \
@@ -246,11 +270,14 @@ static bool ends(struct ask *q, int64_t work)
                 return false;                                                                      \
             d = SQRT(REAL(d));                                                                     \
             a[j * n + j] = d;                                                                      \
-            for (int64_t i = j + 1; i < n; i++) {                                                  \
-                sum = 0;                                                                           \
-                for (int64_t k = 0; k < j; k++)                                                    \
-                    sum += a[i * n + k] * CONJ(a[j * n + k]);                                      \
-                a[i * n + j] = (a[i * n + j] - sum) / d;                                           \
+            for (int64_t at = j + 1, end; at < n; at = end) {                                      \
+                end = part(q, at, n, j);                                                           \
+                for (int64_t i = at; i < end; i++) {                                               \
+                    sum = 0;                                                                       \
+                    for (int64_t k = 0; k < j; k++)                                                \
+                        sum += a[i * n + k] * CONJ(a[j * n + k]);                                  \
+                    a[i * n + j] = (a[i * n + j] - sum) / d;                                       \
+                }                                                                                  \
             }                                                                                      \
         }                                                                                          \
         return true;                                                                               \
@@ -259,28 +286,36 @@ static bool ends(struct ask *q, int64_t work)
                                 bool adjoint)                                                      \
     {                                                                                              \
         const bool forward = lower != adjoint;                                                     \
-        for (int64_t s = 0; s < n && !ends(q, s * m); s++) {                                       \
+        for (int64_t s = 0; s < n && !q->ended; s++) {                                             \
             const int64_t i = forward ? s : n - 1 - s;                                             \
             const int64_t from = forward ? 0 : i + 1, to = forward ? i : n;                        \
-            for (int64_t k = from; k < to; k++) {                                                  \
-                const T f = adjoint ? CONJ(a[k * n + i]) : a[i * n + k];                           \
-                for (int64_t j = 0; j < m; j++)                                                    \
-                    b[i * m + j] -= f * b[k * m + j];                                              \
+            for (int64_t at = from, end; at < to; at = end) {                                      \
+                end = part(q, at, to, m + (adjoint ? STRIDED_WORK : 0));                           \
+                for (int64_t k = at; k < end; k++) {                                               \
+                    const T f = adjoint ? CONJ(a[k * n + i]) : a[i * n + k];                       \
+                    for (int64_t j = 0; j < m; j++)                                                \
+                        b[i * m + j] -= f * b[k * m + j];                                          \
+                }                                                                                  \
             }                                                                                      \
             const T d = adjoint ? CONJ(a[i * n + i]) : a[i * n + i];                               \
             for (int64_t j = 0; j < m; j++)                                                        \
                 b[i * m + j] /= d;                                                                 \
         }                                                                                          \
     }                                                                                              \
-    static void adjoint_##dt(const T *a, T *out, int64_t n, bool turn)                             \
+    static void adjoint_##dt(struct ask *q, const T *a, T *out, int64_t n, bool turn)              \
     {                                                                                              \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            for (int64_t j = 0; j < n; j++)                                                        \
-                out[i * n + j] = turn ? CONJ(a[j * n + i]) : a[i * n + j];                         \
+        for (int64_t i = 0, end; i < n && !ends(q, LINE * n); i = end) {                           \
+            end = i + LINE < n ? i + LINE : n;                                                     \
+            if (!turn)                                                                             \
+                memcpy(out + i * n, a + i * n, (size_t)((end - i) * n) * sizeof(T));               \
+            for (int64_t j = 0; turn && j < n; j++)                                                \
+                for (int64_t k = i; k < end; k++)                                                  \
+                    out[k * n + j] = CONJ(a[j * n + k]);                                           \
+        }                                                                                          \
     }                                                                                              \
-    static void identity_##dt(T *a, int64_t n)                                                     \
+    static void identity_##dt(struct ask *q, T *a, int64_t n)                                      \
     {                                                                                              \
-        for (int64_t i = 0; i < n; i++)                                                            \
+        for (int64_t i = 0; i < n && !ends(q, n); i++)                                             \
             for (int64_t j = 0; j < n; j++)                                                        \
                 a[i * n + j] = i == j;                                                             \
     }                                                                                              \
@@ -348,7 +383,7 @@ static struct batch batch_of(struct rt_run *r, struct ask *ask)
     static bool solve_one_##dt(const struct batch *b, const T *a, T *x, bool adjoint)              \
     {                                                                                              \
         bool even;                                                                                 \
-        adjoint_##dt(a, b->workspace, b->n, adjoint);                                              \
+        adjoint_##dt(b->ask, a, b->workspace, b->n, adjoint);                                      \
         if (lu_##dt(b->ask, b->workspace, b->n, b->swap, &even) == LU_SINGULAR)                    \
             return false;                                                                          \
         if (b->n && *(const T *)b->workspace != *(const T *)b->workspace)                          \
@@ -395,7 +430,7 @@ static enum rt_status run_solve(struct rt_run *r)
 #define INVERT(dt, T)                                                                              \
     static bool invert_##dt(const struct batch *b, const T *a, T *x, bool adjoint)                 \
     {                                                                                              \
-        identity_##dt(x, b->n);                                                                    \
+        identity_##dt(b->ask, x, b->n);                                                            \
         return solve_one_##dt(b, a, x, adjoint);                                                   \
     }
 LINALG(INVERT)
@@ -404,9 +439,11 @@ static bool invert_half(const struct batch *b, const struct kn_half *a, struct k
                         bool adjoint)
 {
     float *wide = b->workspace2, *result = wide + b->n * b->n;
-    kn_to_float(RT_F16, a, wide, b->n * b->n);
+    struct rt_run *r = b->ask->r;
+    b->ask->ended = kn_to_float_rows(r, RT_F16, a, b->n, wide, b->n, b->n) != RT_OK;
     const bool fine = invert_RT_F32(b, wide, result, adjoint);
-    kn_from_float(RT_F16, result, x, b->n * b->n);
+    if (!b->ask->ended)
+        b->ask->ended = kn_from_float_rows(r, RT_F16, result, x, b->n, b->n, b->n) != RT_OK;
     return fine;
 }
 
@@ -452,7 +489,7 @@ static enum rt_status run_determinant(struct rt_run *r)
         switch (r->in[0].dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        adjoint_##dt(AT(const T, r->in[0].data, (i * b.n * b.n)), b.workspace, b.n, false);        \
+        adjoint_##dt(b.ask, AT(const T, r->in[0].data, (i * b.n * b.n)), b.workspace, b.n, false); \
         ((T *)r->out[0].data)[i] = determinant_##dt(b.ask, b.workspace, b.n, b.swap);              \
         break;
             LINALG(X)
@@ -475,7 +512,7 @@ static enum rt_status run_determinant(struct rt_run *r)
     static void log_det_##dt(const struct batch *b, const T *a, T *sign, T *log_abs)               \
     {                                                                                              \
         bool even;                                                                                 \
-        adjoint_##dt(a, b->workspace, b->n, false);                                                \
+        adjoint_##dt(b->ask, a, b->workspace, b->n, false);                                        \
         lu_##dt(b->ask, b->workspace, b->n, b->swap, &even);                                       \
         const T *u = b->workspace;                                                                 \
         T s = even ? 1 : -1, l = 0;                                                                \
@@ -521,7 +558,7 @@ static enum rt_status run_log_determinant(struct rt_run *r)
     static void cholesky_one_##dt(struct ask *q, T *a, int64_t n)                                  \
     {                                                                                              \
         const bool fine = cholesky_##dt(q, a, n);                                                  \
-        for (int64_t i = 0; i < n; i++)                                                            \
+        for (int64_t i = 0; i < n && !ends(q, n); i++)                                             \
             for (int64_t j = 0; j < n; j++)                                                        \
                 if (j > i)                                                                         \
                     a[i * n + j] = 0;                                                              \

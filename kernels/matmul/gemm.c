@@ -465,11 +465,20 @@ static int64_t block_side(int64_t side, double share)
     return kn_round_up(kn_even_size(side, n, 1), ROUND);
 }
 
+/* Returns the largest multiple of `step` that is at most `most`, but at least `step`, or `side` if
+ * that is smaller. */
+static int64_t small_side(int64_t side, double most, int64_t step)
+{
+    const int64_t n = most < (double)side ? (int64_t)most / step * step : side;
+    return n > step ? n : kn_min_i64(side, step);
+}
+
 static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const void *a, const void *b,
                                   void *c, void *scratch, struct rt_run *r)
 {
     const double work = (double)g->m * (double)g->n * (double)g->k, most = block_work(g, plain);
     const size_t size = rt_dtype_size(g->dtype);
+    const bool is_own = plain || g->dtype == RT_I16 || g->dtype == RT_I32 || g->dtype == RT_I64;
 
     if (is_half(g->dtype) && !plain && !is_tiny(g))
         return run_half(g, a, b, c, scratch, r);
@@ -481,9 +490,15 @@ static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const voi
         return RT_OK;
     }
     /* Splits the rows first, and the columns as well if even a minimal number of rows is too much
-     * work. */
-    const int64_t rows = block_side(g->m, most / work);
-    const int64_t cols = block_side(g->n, most / ((double)rows * (double)g->n * (double)g->k));
+     * work. With very many terms, the smallest block for which OpenBLAS is fast is too much work as
+     * well, and has fewer rows, then fewer columns. */
+    int64_t rows = block_side(g->m, most / work);
+    int64_t cols = block_side(g->n, most / ((double)rows * (double)g->n * (double)g->k));
+    const double bound = (is_own ? 1 : 4) * most / (double)g->k;
+    if ((double)rows * (double)cols > bound) {
+        rows = small_side(rows, bound / (double)cols, is_own ? 1 : ROUND);
+        cols = small_side(cols, bound / (double)rows, ROUND);
+    }
     for (int64_t i = 0; i < g->m; i += rows)
         for (int64_t j = 0; j < g->n; j += cols) {
             struct kn_gemm shard = *g;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Checks that every op's work is bounded by the size of its data, and that each run ends soon after its deadline.
 
-    bounds.py [BUILD] [--kind empty|large|many|memory|both] [--only 'Op|Op'] [--part K/N] [--seconds N] [--seed N]
+    bounds.py [BUILD] [--kind empty|large|many|square|memory|both] [--only 'Op|Op'] [--part K/N] [--seconds N] [--seed N]
 
-Four kinds of cases are made from the seeds, each run node by node in op_runner:
+Five kinds of cases are made from the seeds, each run node by node in op_runner:
 
   empty  tensors without elements whose other dimensions are enormous, and enormous integers (values and attributes): the
          result, or the refusal, comes immediately. A run that reaches its deadline has looped over elements that do not
@@ -12,6 +12,8 @@ Four kinds of cases are made from the seeds, each run node by node in op_runner:
          soon after it, measured in CPU time, so that a busy machine does not matter.
   many   lists of a thousand inputs, each too small for the op to check the deadline while it works on that input: the run ends
          as soon after the deadline as in `large`.
+  square two adjacent dimensions of each matrix are equal and large, and windows are large, so that an op whose work grows
+         faster than its inputs has seconds of work: the CPU time between two checks of the deadline stays as short.
   memory like large, with less data and without an early deadline: the process does not grow beyond the limit of the run.
 
 A case without a result after ten times the allowed time is a failure too. Prints each failure; the last line is "N
@@ -21,6 +23,7 @@ passed, M failed", and the exit status is 1 if any case failed.
 import argparse
 import collections
 import fcntl
+import itertools
 import pathlib
 import random
 import re
@@ -40,15 +43,22 @@ ours.TIMES_OUT_S = 30
 DEADLINE_EXCEEDED = 4
 EMPTY_DEADLINE_MS = 1500  # deadline of a run, which is far longer than any op on empty tensors needs
 LARGE_DEADLINE_MS = 30
+SQUARE_DEADLINE_MS = 300
 LARGE_MB = 64  # size in megabytes of each repeated input in cases of kind `large`
 MANY, MANY_ELEMENTS = 1000, 20000  # number of inputs in a list, and number of elements of each input
+SQUARE_MB = 64  # size in megabytes of each matrix in cases of kind `square`
+WINDOW = 200  # size of a pooling window in cases of kind `square`
 MEMORY_MB = 16  # size in megabytes of each repeated input in cases of kind `memory`
 # Memory limits of runs in cases of kind `memory`. Large outputs exceed the first limit, and many small allocations
 # exceed the second.
 MEMORY_LIMITS_MB = (24, 96)
 MEMORY_DEADLINE_MS = 4000
-LATE_MS = 100  # limit on CPU time after the deadline, which a run exceeds if it does not check the deadline
+# Limit on CPU time after the deadline, and between two checks of the deadline. A run that does not check the deadline
+# exceeds it.
+LATE_MS = 100
 HUGE = (1 << 40, 1 << 31, (1 << 62) - 1, 1 << 20)
+MOST_SQUARES = 27  # limit on the choices of dimensions for one case of kind `square`
+FLOATS = {NUMBERS[n] for n in ("float32", "float64", "complex64", "complex128", "half", "bfloat16")}
 INTEGERS = {NUMBERS[n] for n in ("int32", "int64")}
 
 
@@ -171,6 +181,57 @@ def large_cases(case, megabytes):
                 yield out
 
 
+class Square(Tensor):
+    """A tensor in which two adjacent dimensions are replaced by equal ones, so that it has about `megabytes`. Its elements
+    are drawn from those of `t`. Matrices of floating-point numbers get a large diagonal, because they should be positive
+    definite. The bytes are made only when they are sent."""
+
+    def __init__(self, t, axis, megabytes):
+        axis %= len(t.shape)
+        self.side = int(((megabytes << 20) / (max(1, len(t.data)) / (t.shape[axis] * t.shape[axis + 1]))) ** 0.5)
+        super().__init__(t.dtype, t.shape[:axis] + (self.side, self.side) + t.shape[axis + 2:], b"")
+        self.of, self.axis = t, axis
+
+    def __str__(self):
+        return f"{self.of} squared along dimensions {self.axis} and {self.axis + 1}: {list(self.shape)}"
+
+    def raw(self):
+        size = len(self.of.data) // count(self.of.shape)
+        draw = random.Random(1)
+        elements = [self.of.data[i:i + size] for i in range(0, len(self.of.data), size)]
+        row = b"".join(draw.choices(elements, k=count(self.shape[self.axis + 1:])))
+        large = pack_one(self.dtype, self.side) if self.axis == len(self.shape) - 2 and self.dtype in FLOATS else None
+        matrix = []
+        for i in range(self.side):
+            at = draw.randrange(len(row) // size) * size
+            one = row[at:] + row[:at]
+            matrix.append(one[:i * size] + large + one[(i + 1) * size:] if large else one)
+        head = struct.pack(f"<ii{len(self.shape)}q", self.dtype, len(self.shape), *self.shape)
+        return head + b"".join(matrix) * count(self.shape[:self.axis])
+
+
+def square_cases(case, megabytes):
+    """Yields cases in which the fed matrices are square along each choice of two adjacent dimensions, and in which pooling
+    windows are large as well."""
+    fed = [(name, t) for name, t in case.feeds.items() if len(t.shape) >= 2 and t.data and t.dtype != STRING]
+    choices = [sorted({0, len(t.shape) - 2} | ({1} if len(t.shape) > 2 else set())) for _, t in fed]
+    for axes in itertools.islice(itertools.product(*choices), 0 if not fed else MOST_SQUARES):
+        out = case.copy()
+        out.feeds.update((name, Square(t, axis, megabytes)) for (name, t), axis in zip(fed, axes))
+        yield out
+        windows = [(n, a) for n in out.nodes for a in ("ksize", "ksizes") if a in n.attrs]
+        if windows:
+            out = out.copy()
+            for n in out.nodes:
+                for attr in ("ksize", "ksizes"):
+                    if attr in n.attrs:
+                        kind, value = n.attrs[attr]
+                        n.attrs[attr] = [kind, [WINDOW if v > 1 else v for v in value]]
+                if "padding" in n.attrs:
+                    n.attrs["padding"] = ["s", b"SAME"]
+            yield out
+
+
 def lists_of_inputs(node, row):
     """Yields (index of the first input of the list, number of inputs, name of the attribute that counts the inputs) for
     each list of inputs."""
@@ -227,6 +288,10 @@ class Child(ours.Child):
         """Returns the CPU time that the last run used after its deadline."""
         return self.number(b"D") / 1000
 
+    def unchecked_ms(self):
+        """Returns the CPU time of the longest part of the last run that did not check the deadline."""
+        return self.number(b"W") / 1000
+
     def grown_mb(self):
         """Returns the growth of the resident memory during the last run, at its peak, in megabytes."""
         return self.number(b"M") / (1 << 20)
@@ -240,10 +305,12 @@ class Child(ours.Child):
 
 
 class Runner:
-    def __init__(self, path, deadline_ms, memory_mb, measures_memory=False):
+    def __init__(self, path, deadline_ms, memory_mb, measures_memory=False, measures_checks=False):
         self.child = Child(path, deadline_ms, memory_mb, measures_memory)
+        self.measures_checks = measures_checks
         self.memory_mb, self.measures_memory = memory_mb, measures_memory
-        self.late_ms = 0  # milliseconds by which the last case exceeded its deadline
+        # Milliseconds by which the last case exceeded its deadline, or that passed between two checks of the deadline.
+        self.late_ms = 0
         self.beyond_mb = 0  # megabytes by which the last case exceeded its memory limit
 
     def failure(self, case, is_empty):
@@ -251,7 +318,7 @@ class Runner:
         self.late_ms = 0
         try:
             results = self.child.run(case)
-            self.late_ms = self.child.late_ms()
+            self.late_ms = self.child.unchecked_ms() if self.measures_checks else self.child.late_ms()
         except ours.Died as e:
             return f"{e}"
         if self.measures_memory:
@@ -262,7 +329,8 @@ class Runner:
         if is_empty and isinstance(last, ours.Refusal) and last.code == DEADLINE_EXCEEDED:
             return "walks what is not there until the deadline"
         if not is_empty and self.late_ms > LATE_MS:
-            return f"ended {self.late_ms:.0f} ms after its deadline"
+            what = "did not check its deadline for {:.0f} ms" if self.measures_checks else "ended {:.0f} ms after its deadline"
+            return what.format(self.late_ms)
         return None
 
 
@@ -277,10 +345,15 @@ def ops_of(only):
     return by_op
 
 
+def of_different_types(seeds):
+    """Returns the first seed for each combination of types of the fed tensors."""
+    return list({tuple(t.dtype for t in s.feeds.values()): s for s in reversed(seeds)}.values())
+
+
 def check(runner, case, is_empty):
     why = runner.failure(case, is_empty)
     # The case is tried once more, because the machine may have been busy the first time.
-    if why and "after its deadline" in why:
+    if why and "its deadline" in why:
         why = runner.failure(case, is_empty)
     return why
 
@@ -291,9 +364,9 @@ def main():
     parser.add_argument("--only")
     parser.add_argument("--seconds", type=float, default=0, help="0: all cases")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", choices=("empty", "large", "many", "memory", "both"), default="empty",
+    parser.add_argument("--kind", choices=("empty", "large", "many", "square", "memory", "both"), default="empty",
                         help="both: empty, large and many")
-    parser.add_argument("--megabytes", type=int, default=LARGE_MB, help="of each repeated input of the large kind")
+    parser.add_argument("--megabytes", type=int, default=0, help="of each input of the large and square kinds")
     parser.add_argument("--part", default="1/1", help="K/N: the Kth of N parts of the ops")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
@@ -302,6 +375,7 @@ def main():
     cases = []
     part, parts = map(int, args.part.split("/"))
     empty, large = Runner(path, EMPTY_DEADLINE_MS, 16), Runner(path, LARGE_DEADLINE_MS, 3000)
+    square = Runner(path, SQUARE_DEADLINE_MS, 3000, measures_checks=True)
     rows = schema.registry()
     limited = [Runner(path, MEMORY_DEADLINE_MS, mb, True) for mb in MEMORY_LIMITS_MB]
     for op, seeds in list(ops_of(args.only).items())[part - 1::parts]:
@@ -309,9 +383,11 @@ def main():
             small = seeds[:3]
             cases += [(op, empty, c) for s in small for c in list(empty_cases(s)) + list(huge_cases(s))]
         if args.kind in ("large", "both"):
-            cases += [(op, large, c) for s in seeds[:2] for c in large_cases(s, args.megabytes)]
+            cases += [(op, large, c) for s in seeds[:2] for c in large_cases(s, args.megabytes or LARGE_MB)]
         if args.kind in ("many", "both"):
             cases += [(op, large, c) for s in seeds[:2] for c in many_cases(s, rows)]
+        if args.kind == "square":
+            cases += [(op, square, c) for s in of_different_types(seeds) for c in square_cases(s, args.megabytes or SQUARE_MB)]
         if args.kind == "memory":
             cases += [(op, r, c) for s in seeds[:2] for c in large_cases(s, MEMORY_MB) for r in limited]
     if args.seconds:
@@ -328,19 +404,19 @@ def main():
         if args.verbose:
             print(op, str(case)[:400], flush=True)
         why = check(runner, case, runner is empty)
-        if runner is large:
-            latest[op] = max(latest[op], large.late_ms)
+        if runner in (large, square):
+            latest[op] = max(latest[op], runner.late_ms)
         if runner in limited:
             most[op] = max(most[op], runner.beyond_mb)
         if why and failed[op] < 3:
             print(f"FAILED {op}: {why}\n{case}", flush=True)
         failed[op] += bool(why)
-    for runner in (empty, large, *limited):
+    for runner in (empty, large, square, *limited):
         runner.child.stop()
     bad = sum(failed.values())
     print("latest: " + ", ".join(f"{op} {ms:.0f} ms" for op, ms in latest.most_common(20)))
     print("beyond the limit: " + ", ".join(f"{op} {mb:.0f} MB" for op, mb in most.most_common(20)))
-    print(f"{done[empty]} cases without elements or with enormous numbers, {done[large]} large ones, "
+    print(f"{done[empty]} cases without elements or with enormous numbers, {done[large] + done[square]} large ones, "
           f"{sum(done[r] for r in limited)} where memory is measured, {bad} failed"
           + (": " + " ".join(f"{op}({n})" for op, n in failed.items() if n) if bad else ""))
     print(f"{sum(done.values()) - bad} passed, {bad} failed")

@@ -168,9 +168,10 @@ static void long_copies_are_whole(void **state)
 static void large_products_agree_with_single_sums(void **state)
 {
     (void)state;
-    static const int64_t shapes[][3] = {{1100, 1000, 1000}, {64, 13000, 1000}, {200001, 64, 72}};
+    static const int64_t shapes[][3] = {
+        {1100, 1000, 1000}, {64, 13000, 1000}, {200001, 64, 72}, {200, 210, 60000}};
     for (int transposed = 0; transposed < 4; transposed++)
-        for (size_t s = 0; s < 3; s++) {
+        for (size_t s = 0; s < 4; s++) {
             const int64_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
             const bool ta = transposed & 1, tb = transposed & 2;
             char attrs[80];
@@ -190,6 +191,39 @@ static void large_products_agree_with_single_sums(void **state)
             }
             op_clear(&c);
         }
+}
+
+/* Blocks of integer matrices may have any number of rows. */
+static void large_integer_products_agree_with_single_sums(void **state)
+{
+    (void)state;
+    const int64_t m = 101, n = 403, k = 9000;
+    struct rt_error err = {0};
+    for (int transposed = 0; transposed < 4; transposed++) {
+        const bool ta = transposed & 1, tb = transposed & 2;
+        char attrs[80];
+        snprintf(attrs, sizeof attrs, "T=int32 transpose_a=%s transpose_b=%s",
+                 ta ? "true" : "false", tb ? "true" : "false");
+        struct op_call c = {.op = "MatMul", .attrs = attrs, .n_in = 2, .n_out = 1};
+        assert_ok(rt_tensor_new(&c.in[0], NULL, RT_I32, 2, ta ? DIM(k, m) : DIM(m, k), &err), &err);
+        assert_ok(rt_tensor_new(&c.in[1], NULL, RT_I32, 2, tb ? DIM(n, k) : DIM(k, n), &err), &err);
+        int32_t *a = c.in[0].data, *b = c.in[1].data;
+        for (int64_t i = 0; i < m * k; i++)
+            a[i] = (int32_t)(i * 7919 % 251);
+        for (int64_t i = 0; i < n * k; i++)
+            b[i] = (int32_t)(i * 7907 % 257) - 100;
+        assert_ok(op_run(&c), &c.err);
+        int64_t bad = 0;
+        for (int64_t at = 0; at < m * n; at += 17) {
+            const int64_t i = at / n, j = at % n;
+            int32_t sum = 0;
+            for (int64_t l = 0; l < k; l++)
+                sum += a[ta ? l * m + i : i * k + l] * b[tb ? j * k + l : l * n + j];
+            bad += ((const int32_t *)c.out[0].data)[at] != sum;
+        }
+        assert_int_equal(bad, 0);
+        op_clear(&c);
+    }
 }
 
 static void rows_of_softmax_and_scans_in_parts_are_those_of_one(void **state)
@@ -417,6 +451,7 @@ int main(void)
         cmocka_unit_test(large_matrices_are_transposed_whole),
         cmocka_unit_test(long_copies_are_whole),
         cmocka_unit_test(large_products_agree_with_single_sums),
+        cmocka_unit_test(large_integer_products_agree_with_single_sums),
         cmocka_unit_test(rows_of_softmax_and_scans_in_parts_are_those_of_one),
         cmocka_unit_test(long_selections_and_ranges_are_whole),
         cmocka_unit_test(images_of_a_large_batch_are_those_of_small_ones),
