@@ -110,8 +110,16 @@ def holds_both_zeros(case):
     return any(len({str(x) for x in t.values() if x == 0}) > 1 for t in tensors(case) if t.dtype in (14, 19))
 
 
+def destroys_table(case):
+    tables = {n.name for n in case.nodes if "HashTable" in n.op}
+    return any(n.op == "DestroyResourceOp" and i.split(":")[0] in tables for n in case.nodes for i in n.inputs)
+
+
 def undefined(case):
-    """Returns whether TensorFlow's result has no meaning, so that nothing is compared."""
+    """Returns whether nothing is compared, because TensorFlow's result has no meaning or because Slipway deliberately
+    has another state."""
+    if destroys_table(case):
+        return True  # A table of Slipway keeps its pairs as long as its session lives (MIGRATION.md).
     if any(n.op in ("ArgMax", "ArgMin") and n.attrs.get("Tidx") == ["type", 5] for n in case.nodes):
         return True  # TensorFlow reads 32 bits of an axis that is stored as an int16.
     if any("Pool" in n.op for n in case.nodes) and any(d >> 31 for t in tensors(case) for d in t.shape):

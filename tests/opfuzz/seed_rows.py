@@ -39,6 +39,11 @@ table("HashTable", "", fill="InitializeTable", shared_name="words")
 table("MutableHashTable", "")
 table("MutableHashTable", "", use_node_name_sharing=True)
 table("MutableHashTableOfTensors", "", values=t("int64", [2, 2], [1, 2, 3, 4]), value_shape=[2])
+for kind, fill in (("HashTableV2", "LookupTableImportV2"), ("MutableHashTableV2", "LookupTableInsertV2")):
+    case("DestroyResourceOp", ("table", kind, [], WORDS),
+         ("fill", fill, ["table", s("a", "b"), i64(1, 2)], {"Tin": "string", "Tout": "int64"}),
+         ("gone", "DestroyResourceOp", ["table"], {"ignore_lookup_error": False}), ("size", "LookupTableSizeV2", ["table"], {}),
+         steps=[["fill"], ["size:0"], ["gone"], ["size:0"], ["fill"], ["gone"]])
 # SaveV2 of a uint8 tensor writes a data file with exactly these bytes, which serves as a vocabulary file.
 TEXT = b"a 1\nb 2\n"
 WRITE = ("write", "SaveV2", [scalar("string", b"words"), s("x"), s(""), t("uint8", [len(TEXT)], list(TEXT))], {"dtypes": ["uint8"]})
