@@ -122,8 +122,9 @@ def undefined(case):
         return True  # A table of Slipway keeps its pairs as long as its session lives (MIGRATION.md).
     if any(n.op in ("ArgMax", "ArgMin") and n.attrs.get("Tidx") == ["type", 5] for n in case.nodes):
         return True  # TensorFlow reads 32 bits of an axis that is stored as an int16.
-    if any("Pool" in n.op for n in case.nodes) and any(d >> 31 for t in tensors(case) for d in t.shape):
-        return True  # TensorFlow's pooling uses only the lower 32 bits of a dimension.
+    if any("Pool" in n.op or n.op in ("DepthToSpace", "SpaceToDepth") for n in case.nodes) and any(
+            d >> 31 for t in tensors(case) for d in t.shape):
+        return True  # TensorFlow's kernels of these ops use only the lower 32 bits of a dimension.
     if any(n.op in ("AvgPool3D", "MaxPool3D") and n.attrs.get("padding", [0, 0])[1] == b"SAME" and strides_exceed_windows(n)
            for n in case.nodes):
         return True  # Without oneDNN, which theirs.py turns off, TensorFlow shifts the windows by a negative padding.
