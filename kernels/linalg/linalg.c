@@ -192,6 +192,9 @@ static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
  *                negative. Products are added up before they are subtracted, as in TensorFlow,
  *                because the order decides whether a singular matrix passes for positive definite.
  *   triangular_  replaces B [n,m] by the solution of op(A) X = B.
+ *
+ * As in TensorFlow, solve_ and triangular_ multiply by the reciprocal of a pivot, which is flushed
+ * to 0 if the pivot is beyond 2^126 (float32).
  */
 #define MATRICES(dt, T, ABS, CONJ, REAL, SQRT)                                                     \
     static enum lu lu_##dt(struct ask *q, T *a, int64_t n, int64_t *swap, bool *even)              \
@@ -255,8 +258,9 @@ static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
                     for (int64_t j = 0; j < m; j++)                                                \
                         b[i * m + j] -= a[i * n + k] * b[k * m + j];                               \
             }                                                                                      \
+            const T inverse = 1 / a[i * n + i];                                                    \
             for (int64_t j = 0; j < m; j++)                                                        \
-                b[i * m + j] /= a[i * n + i];                                                      \
+                b[i * m + j] *= inverse;                                                           \
         }                                                                                          \
     }                                                                                              \
     static bool cholesky_##dt(struct ask *q, T *a, int64_t n)                                      \
@@ -297,9 +301,9 @@ static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
                         b[i * m + j] -= f * b[k * m + j];                                          \
                 }                                                                                  \
             }                                                                                      \
-            const T d = adjoint ? CONJ(a[i * n + i]) : a[i * n + i];                               \
+            const T inverse = 1 / (adjoint ? CONJ(a[i * n + i]) : a[i * n + i]);                   \
             for (int64_t j = 0; j < m; j++)                                                        \
-                b[i * m + j] /= d;                                                                 \
+                b[i * m + j] *= inverse;                                                           \
         }                                                                                          \
     }                                                                                              \
     static void adjoint_##dt(struct ask *q, const T *a, T *out, int64_t n, bool turn)              \

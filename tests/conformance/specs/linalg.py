@@ -4,6 +4,8 @@ from spec import *
 
 PRODUCTS = FLOATS + COMPLEX + ["int16", "int32", "int64"]
 SOLVED = WIDE_FLOATS + COMPLEX
+# The reciprocal of the second pivot is subnormal.
+FAR = np.float32([[1, 0.5], [0, 3e38]])
 
 
 def num(g, dtype, *shape):
@@ -235,6 +237,7 @@ def solve(g, op):
                     yield Case(square(g, dtype, *s), num(g, dtype, *s[:-1], m), adjoint=adjoint, rtol=20 * tolerance(dtype))
     for a, b in [((3, 3), (4, 1)), ((3, 3), (3,)), ((3, 4), (3, 1)), ((2, 3, 3), (3, 3, 1)), ((3, 3), (3, 1))]:
         yield Case(np.zeros(a, "float32"), np.zeros(b, "float32"))
+    yield Case(FAR, np.float32([[1], [1e30]]), adjoint=False)
     yield from (Case(a, num(g, str(a.dtype), len(a), 2)) for a in not_numbers(g))
 
 
@@ -255,6 +258,7 @@ def triangular(g, op):
         yield Case(square(g, dtype, 4, 1, 3, 3), num(g, dtype, 5, 3, 2), rtol=20 * tolerance(dtype))
     for a, b in [((3, 3), (4, 1)), ((3, 4), (4, 1)), ((3,), (4, 1)), ((2, 3, 3), (3, 3, 1))]:
         yield Case(np.ones(a, "float32"), np.ones(b, "float32"))
+    yield Case(FAR, np.float32([[1], [1e30]]), lower=False, adjoint=False)
 
 
 @spec("Cross")
