@@ -322,15 +322,6 @@ static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
         for (int64_t i = 0; i < n && !ends(q, n); i++)                                             \
             for (int64_t j = 0; j < n; j++)                                                        \
                 a[i * n + j] = i == j;                                                             \
-    }                                                                                              \
-    static T determinant_##dt(struct ask *q, T *a, int64_t n, int64_t *swap)                       \
-    {                                                                                              \
-        bool even;                                                                                 \
-        lu_##dt(q, a, n, swap, &even);                                                             \
-        T d = even ? 1 : -1;                                                                       \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            d *= a[i * n + i];                                                                     \
-        return d;                                                                                  \
     }
 #define AS_IS(v) (v)
 MATRICES(RT_F32, float, fabsf, AS_IS, AS_IS, sqrtf)
@@ -484,6 +475,49 @@ static enum rt_status run_inverse(struct rt_run *r)
 
 /* ---- determinants ---- */
 
+/* Adds up log|det| over the diagonal, so that the determinant neither overflows nor underflows. The
+ * sign is the product of the signs of the diagonal; infinite elements have a sign too, and the sign
+ * of 0 or NaN is the element itself. */
+#define SIGN(d, ABS)      ((d) > 0 ? 1 : (d) < 0 ? -1 : (d))
+#define DIRECTION(d, ABS) ((d) == 0 ? 0 : (d) / ABS(d))
+/*
+ * Defines these functions for each type:
+ *
+ *   log_det_      computes the sign and the logarithm of a determinant.
+ *   determinant_  computes a determinant as a product. If the product overflows or underflows,
+ *                 which may happen although the determinant has a place in T, computes the
+ *                 determinant from its logarithm.
+ */
+#define LOG_DET(dt, T, ABS, REAL, LOG, EXP, SIGN_OF)                                               \
+    static void log_det_##dt(const struct batch *b, const T *a, T *sign, T *log_abs)               \
+    {                                                                                              \
+        bool even;                                                                                 \
+        adjoint_##dt(b->ask, a, b->workspace, b->n, false);                                        \
+        lu_##dt(b->ask, b->workspace, b->n, b->swap, &even);                                       \
+        const T *u = b->workspace;                                                                 \
+        T s = even ? 1 : -1, l = 0;                                                                \
+        for (int64_t i = 0; i < b->n; i++) {                                                       \
+            const T d = u[i * b->n + i];                                                           \
+            s *= SIGN_OF(d, ABS);                                                                  \
+            l += d == 0 ? -INFINITY : LOG(ABS(d)); /* The library has logarithms of subnormals. */ \
+        }                                                                                          \
+        *sign = s;                                                                                 \
+        *log_abs = l;                                                                              \
+    }                                                                                              \
+    static T determinant_##dt(const struct batch *b, const T *a)                                   \
+    {                                                                                              \
+        T sign, log_abs, product = 1;                                                              \
+        log_det_##dt(b, a, &sign, &log_abs);                                                       \
+        const T *u = b->workspace;                                                                 \
+        for (int64_t i = 0; i < b->n; i++)                                                         \
+            product *= b->swap[i] == i ? u[i * b->n + i] : -u[i * b->n + i];                       \
+        return isnormal(ABS(product)) ? product : sign * EXP(REAL(log_abs));                       \
+    }
+LOG_DET(RT_F32, float, fabsf, AS_IS, logf, expf, SIGN)
+LOG_DET(RT_F64, double, fabs, AS_IS, log, exp, SIGN)
+LOG_DET(RT_C64, float _Complex, cabsf, crealf, logf, expf, DIRECTION)
+LOG_DET(RT_C128, double _Complex, cabs, creal, log, exp, DIRECTION)
+
 static enum rt_status run_determinant(struct rt_run *r)
 {
     struct ask ask;
@@ -493,8 +527,8 @@ static enum rt_status run_determinant(struct rt_run *r)
         switch (r->in[0].dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        adjoint_##dt(b.ask, AT(const T, r->in[0].data, (i * b.n * b.n)), b.workspace, b.n, false); \
-        ((T *)r->out[0].data)[i] = determinant_##dt(b.ask, b.workspace, b.n, b.swap);              \
+        ((T *)r->out[0].data)[i] =                                                                 \
+            determinant_##dt(&b, AT(const T, r->in[0].data, (i * b.n * b.n)));                     \
         break;
             LINALG(X)
 #undef X
@@ -506,32 +540,6 @@ static enum rt_status run_determinant(struct rt_run *r)
     }
     return RT_OK;
 }
-
-/* Adds up log|det| over the diagonal, so that the determinant neither overflows nor underflows. The
- * sign is the product of the signs of the diagonal; infinite elements have a sign too, and the sign
- * of 0 or NaN is the element itself. */
-#define SIGN(d, ABS)      ((d) > 0 ? 1 : (d) < 0 ? -1 : (d))
-#define DIRECTION(d, ABS) ((d) == 0 ? 0 : (d) / ABS(d))
-#define LOG_DET(dt, T, ABS, LOG, SIGN_OF)                                                          \
-    static void log_det_##dt(const struct batch *b, const T *a, T *sign, T *log_abs)               \
-    {                                                                                              \
-        bool even;                                                                                 \
-        adjoint_##dt(b->ask, a, b->workspace, b->n, false);                                        \
-        lu_##dt(b->ask, b->workspace, b->n, b->swap, &even);                                       \
-        const T *u = b->workspace;                                                                 \
-        T s = even ? 1 : -1, l = 0;                                                                \
-        for (int64_t i = 0; i < b->n; i++) {                                                       \
-            const T d = u[i * b->n + i];                                                           \
-            s *= SIGN_OF(d, ABS);                                                                  \
-            l += LOG(ABS(d));                                                                      \
-        }                                                                                          \
-        *sign = s;                                                                                 \
-        *log_abs = l;                                                                              \
-    }
-LOG_DET(RT_F32, float, fabsf, logf, SIGN)
-LOG_DET(RT_F64, double, fabs, log, SIGN)
-LOG_DET(RT_C64, float _Complex, cabsf, logf, DIRECTION)
-LOG_DET(RT_C128, double _Complex, cabs, log, DIRECTION)
 
 static enum rt_status run_log_determinant(struct rt_run *r)
 {

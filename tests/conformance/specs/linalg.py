@@ -225,6 +225,11 @@ def determinant(g, op):
         for rest in ((1, 1, 1), (-2, 3, -4), (0, 0, 1), (1, 2, 0)):
             for at in range(4):
                 yield Case(np.insert(np.float64(rest), at, x).reshape(2, 2))
+    # The product of some of the pivots overflows or underflows, but the determinant does not.
+    for dtype, far in [("float32", 1e30), ("complex64", 1e30), ("float64", 1e300), ("complex128", 1e300)]:
+        yield Case(np.diag([far, -far, 1 / far]).astype(dtype), rtol=20 * tolerance(dtype))
+        yield Case(np.diag([1 / far, 1 / far, -far]).astype(dtype), rtol=20 * tolerance(dtype))
+    yield Case(np.diag([1e-310, 1e300]))
     yield Case(np.zeros((3, 4), "float32"))
 
 
