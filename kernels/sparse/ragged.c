@@ -354,8 +354,11 @@ static enum rt_status to_sparse_run(struct rt_run *r)
     const struct rt_tensor *values = &r->in[levels];
     enum rt_status st = RT_OK;
 
-    if (values->rank < 1 || levels + values->rank > RT_MAX_RANK)
+    if (values->rank < 1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "values have shape %s", KN_TEXT(values));
+    if (levels + values->rank > RT_MAX_RANK)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",
+                       r->node->schema->name, RT_MAX_RANK);
     st = check_outermost(r, &r->in[0]);
     for (int k = 0; k < levels && !st; k++)
         st = check_splits(r, &r->in[k],
