@@ -102,7 +102,7 @@ static double digamma(double x)
     if (x <= 0) {
         if (x == floor(x))
             return NAN;
-        y = -M_PI / tan(M_PI * (x - floor(x)));
+        y = -M_PI / tan(M_PI * (x - round(x))); /* keeps the digits of x near a pole */
         x = 1 - x;
     }
     for (; x < 10; x++)

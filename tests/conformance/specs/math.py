@@ -273,6 +273,7 @@ def gamma(g, op):
         for x in g.tensors(dtype, lo=0.01, hi=50) + g.tensors(dtype, lo=-5, hi=5, special=False):
             yield Case(x, atol=near)
         yield Case(np.array([0, -1, -2, np.inf, np.nan], x.dtype))
+    yield Case(np.array([-1e-300, -1e-18, -1 - 2**-52, -2 + 2**-52, -0.5, -1.5]), atol=1e-12)
 
 
 @spec("Elu", "Selu", "Softplus", "Softsign", ulps=4)
