@@ -128,6 +128,8 @@ def undefined(case):
     if any("Pool" in n.op or n.op in ("DepthToSpace", "SpaceToDepth") for n in case.nodes) and any(
             d >> 31 for t in tensors(case) for d in t.shape):
         return True  # TensorFlow's kernels of these ops use only the lower 32 bits of a dimension.
+    if any(n.op.startswith("SparseSegment") and is_far(case, n, 3) for n in case.nodes if len(n.inputs) > 3):
+        return True  # TensorFlow uses only the lower 32 bits of the number of segments.
     if any(n.op in ("AvgPool3D", "MaxPool3D") and n.attrs.get("padding", [0, 0])[1] == b"SAME" and strides_exceed_windows(n)
            for n in case.nodes):
         return True  # Without oneDNN, which theirs.py turns off, TensorFlow shifts the windows by a negative padding.
