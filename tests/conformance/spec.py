@@ -1,5 +1,6 @@
 """Helpers for writing specifications. See README.md in this folder."""
 
+import types
 import zlib
 
 import ml_dtypes
@@ -78,11 +79,22 @@ class Case:
         return f"{self.op}({', '.join(map(text, self.inputs))}{attrs})"
 
 
+def bound(function):
+    """Returns a copy of a function in which free variables keep their present values. Without it, all graphs that a
+    loop yields would be built with the values of the last iteration."""
+    if not isinstance(function, types.FunctionType) or not function.__closure__:
+        return function
+    cells = tuple(types.CellType(bound(cell.cell_contents)) for cell in function.__closure__)
+    copy = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, cells)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
 class Graph:
     """A case of several nodes or several runs (see README.md)."""
 
     def __init__(self, build, *feeds, name="", ulps=None, rtol=None, atol=None, check=None):
-        self.build, self.feeds, self.name, self.check, self.outputs = build, feeds, name, check, None
+        self.build, self.feeds, self.name, self.check, self.outputs = bound(build), feeds, name, check, None
         self.tolerance = {k: v for k, v in dict(ulps=ulps, rtol=rtol, atol=atol).items() if v is not None}
         self.op = None
 
