@@ -213,8 +213,8 @@ KN_LIST_OP(tensor_list_gather, "TensorListGather", NULL, gather_run)
 /* ---- TensorListConcat(list), ...V2(list, element_shape, leading_dims) -> tensor, lengths ---- */
 
 /* The inputs and the result of TensorListConcat. `rest` is the item shape without its first
- * dimension, `first` is the first dimension of element_shape or -1, and `lead` holds the lengths of
- * unwritten items. */
+ * dimension, `first` is the first dimension of element_shape or of all items, or -1, and `lead`
+ * holds the lengths of unwritten items. */
 struct concat {
     const struct kn_list *list;
     const struct rt_tensor *lead; /* the input leading_dims, or NULL if the op's version has none */
@@ -269,9 +269,27 @@ static enum rt_status concat_has_shape(struct rt_run *r, const struct concat *c)
     return st;
 }
 
+/* If element_shape has no first dimension but all written items share one, sets c->first to it. */
+static enum rt_status concat_first(struct rt_run *r, struct concat *c)
+{
+    int64_t shared = -1;
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < c->list->n && c->first < 0 && !st; i++) {
+        const struct rt_tensor *t = &c->list->item[i];
+        if (t->dtype && t->rank > 0) {
+            if (shared >= 0 && t->dim[0] != shared)
+                return RT_OK;
+            shared = t->dim[0];
+        }
+        st = rt_run_tick(r, i);
+    }
+    c->first = c->first < 0 ? shared : c->first;
+    return st;
+}
+
 /* Returns the first dimension of item i. For an unwritten item, this is its entry in
- * leading_dims or, without leading_dims, the first dimension of element_shape. Returns -1 if
- * neither is given. */
+ * leading_dims or, without leading_dims, c->first. Returns -1 if neither is given. */
 static int64_t concat_rows(const struct concat *c, int64_t i)
 {
     if (c->list->item[i].dtype)
@@ -341,7 +359,8 @@ static enum rt_status concat_run(struct rt_run *r)
     if (!c.list)
         return r->err->code;
     enum rt_status st = concat_shape(r, &c);
-    if (st || (st = concat_has_shape(r, &c)) || (st = concat_length(r, &c, &total)))
+    if (st || (st = concat_has_shape(r, &c)) || (st = concat_first(r, &c)) ||
+        (st = concat_length(r, &c, &total)))
         return st;
     st = stack_out(r, &c.rest, total);
     if (st || !kn_out(r, 1, 1, &c.list->n))

@@ -226,8 +226,9 @@ static enum rt_status pop_run(struct rt_run *r)
     if (last->dtype) {
         rt_out_tensor(r, 1, last);
     } else {
-        st = kn_list_merged_shape(r, l, 1, &s);
-        if (st || (st = kn_list_items_shape(r, l, &s)))
+        /* As in TensorFlow, and unlike in TensorListGetItem, the shapes of other items are not
+         * considered. */
+        if ((st = kn_list_merged_shape(r, l, 1, &s)))
             return st;
         if (!kn_shape_known(&s))
             return rt_fail(r->err, RT_INVALID_ARGUMENT,

@@ -93,6 +93,16 @@ def whole(g, op):
         yield graph(lambda tf, R, v: [stack(tf, R.TensorListResize(input_handle=R.TensorListFromTensor(tensor=v, element_shape=tf.constant([3])), size=held(tf, size)))], x, name=f"resize {size}")
     for lens, shape in (([2, 3], [-1, 3]), ([2, 3], -1), ([0, 5], [-1, 3]), ([2, 2], [-1, 3]), ([2, 4], [-1, 3]), ([2, -1], [-1, 3]), ([2, 3], [-1, 2])):
         yield graph(lambda tf, R, v: concat(tf, R, R.TensorListSplit(tensor=v, element_shape=held(tf, shape), lengths=held(tf, np.int64(lens)))), x, name=f"split {lens} {shape}")
+    def longer(tf, R, v, lens):
+        h = R.TensorListSplit(tensor=v, element_shape=tf.constant(-1), lengths=held(tf, np.int64(lens)))
+        return R.TensorListResize(input_handle=h, size=held(tf, len(lens) + 2))
+
+    for lens in ([2, 3], [1, 1, 1, 1, 1], [5]):  # items behind those are not written
+        for lead in ([], [4], np.arange(9)):
+            yield graph(lambda tf, R, v: concat(tf, R, longer(tf, R, v, lens), [-1, 3], lead), x, name=f"concat unwritten {lens} {lead}")
+        for shape in (-1, [-1, 3], lens[:1] + [3]):
+            yield graph(lambda tf, R, v: [R.TensorListPopBack(input_handle=longer(tf, R, v, lens), element_shape=held(tf, shape, tf.int32),
+                                                              element_dtype=tf.float32)[1]], x, name=f"pop unwritten {lens} {shape}")
     for own in ([7, 3], [7, -1], [-1, 3]):
         for size in (2, 3):
             for shape, lead in (([-1, 3], []), ([7, 3], []), ([7, 3], [4, 5, 6]), (-1, [4])):
