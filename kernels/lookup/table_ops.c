@@ -51,11 +51,14 @@ static enum rt_status keys_of(struct rt_run *r, const struct kn_table *t, int64_
         return st;
     kn_shape_get(keys, values);
     if (t->key_shape.rank) {
-        if (keys->rank != 2 || keys->dim[1] != t->n_key)
+        values->rank = keys->rank ? keys->rank - 1 : 0;
+        /* As in TensorFlow, all dimensions between the first and the last are 1, and one key of one
+         * element may lack the first. */
+        if (!keys->rank || keys->dim[keys->rank - 1] != t->n_key ||
+            kn_shape_total(values) != keys->dim[0])
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected key shape [%lld,%lld] got %s",
                            (long long)(keys->rank ? keys->dim[0] : 1), (long long)t->n_key,
                            KN_TEXT(keys));
-        values->rank = 1;
     } else if (t->is_dense && keys->rank && rt_tensor_count(keys) != keys->dim[0]) {
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected key shape [%lld] got %s",
                        (long long)keys->dim[0], KN_TEXT(keys));

@@ -214,6 +214,10 @@ def dense(g, op):
     yield case("strings", b"", b"-", i64(-5), [insert, export, remove, insert, export], [text, i64([1, 2, 3, 4])], value="int64", **small)
     pairs = i64([[1, 2], [3, 4], [2, 1], [0, 1]])
     yield case("vectors as keys", i64([0, 0]), i64([-1, -1]), f32(-5), [insert, export, remove], [pairs, f32([1, 2, 3, 4])], **small)
+    yield case("a key without its dimension", i64([0]), i64([-1]), f32(-5), [insert, export, remove], [i64([7]), f32(3)], **small)
+    yield case("a key of too many elements", i64([0]), i64([-1]), f32(-5), [insert, remove], [i64([7, 8]), f32([3, 4])], ask=i64([7]), **small)
+    yield case("keys of three dimensions", i64([0, 0]), i64([-1, -1]), f32(-5), [insert, export, remove],
+               [i64([[[1, 2]], [[3, 4]]]), f32([[1], [2]])], **small)
     yield case("vectors as values", i64(0), i64(-1), f32([-1, -2]), [insert, export], [i64([1, 2]), f32([[1, 2], [3, 4]])], value_shape=[2], **small)
     # The buckets of a checkpoint. Some buckets are empty, and one is that of a removed key.
     saved = [i64([[0], [1], [-1], [3], [0], [0], [0], [0]]), f32([[0], [1], [2], [3], [0], [0], [0], [0]]), i64([1, 3, 5, 2]), i64([4, 11]), f32([4, 11]), i64([3]), f32([3])]
