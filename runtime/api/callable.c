@@ -24,6 +24,10 @@
 enum { MAX_CALLABLES = RT_MAX_SIGNATURES + 2 * RT_MAX_DYNAMIC_CALLABLES + 8 };
 /* delay in milliseconds before a row-wise analysis that ran out of memory is repeated */
 enum { ANALYSE_AGAIN_MS = 100 };
+/* A session that serves reports the bytes that it holds to its account after each run that may
+ * write state, and after every FOLLOWED_RUNS-th other run, because a report takes several
+ * nanoseconds. A session that is being loaded reports after each run. */
+enum { FOLLOWED_RUNS = 64 };
 
 struct rt_callable {
     struct rt_session *session;
@@ -417,12 +421,12 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     for (int k = 0; k < c->n_fetches && !st; k++)
         st = rt_run_shared_load(&shared, &fetches[k], err);
     rt_parallel_leave(s->options.parallel);
-    if (!st)
+    const int64_t n = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
+    if (!st && (!s->serving || b->plan->effects & 1u << RT_WRITES || n % FOLLOWED_RUNS == 0))
         st = rt_session_follow(s, err);
     if (st)
         for (int k = 0; k < c->n_fetches; k++)
             rt_tensor_clear(&fetches[k]);
-    atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->nodes_run, shared.nodes_run, memory_order_relaxed);
     rt_session_pool_back(s, pool);
     rt_plan_box_unref(b);
