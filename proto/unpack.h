@@ -22,9 +22,9 @@ enum {
     /* Maximum number of times that a message may repeat a singular message field. protobuf merges
      * the repetitions, but no known writer produces them. */
     PB_MAX_PIECES = 16,
-    /* Maximum size of an unpacked message in memory, in bytes per byte of the serialized message,
-     * beyond the first PB_FREE_BYTES bytes. Measured ratios are 1 for a node with weights, and 9 to
-     * 20 for the functions of a Keras ResNet50. */
+    /* Maximum growth of a message when it is unpacked, in bytes of memory per byte of the
+     * serialized message. PB_FREE_BYTES bytes of memory are always permitted in addition. Measured
+     * ratios are 1 for a node with weights, and 9 to 20 for the functions of a Keras ResNet50. */
     PB_MAX_GROWTH = 64,
     PB_FREE_BYTES = 16 << 20,
 };

@@ -20,9 +20,9 @@ struct pb_field {
     struct rt_span whole; /* all bytes of the field, including its tag */
 };
 
-/* Reads the next field of a message from `rest`. Returns 1 if there is one: *f describes it and
- * `rest` begins after it. Returns 0 at the end of the message, and -1 if the message is malformed,
- * that is, has a group, a length beyond its end, or a field with the number 0. */
+/* Reads the next field of a message from `rest` into *f, and moves `rest` past the field. Returns 1
+ * for a field, 0 at the end of the message, and -1 if the message is malformed. Groups, lengths
+ * beyond the end of the message, and fields with the number 0 are malformed. */
 int pb_field_next(struct rt_span *rest, struct pb_field *f);
 /* Reads the next entry of the map in field `number`, and returns the same values as
  * pb_field_next. The field may also be a repeated message with a name in field 1 and a message

@@ -1,10 +1,10 @@
 /*
- * The budget of bytes in flight: the total number of bytes that all requests hold at any time may
- * not exceed --max_bytes_in_flight. The budget counts request bodies, the tensors decoded from
- * them, and responses until they are sent. The rule is the same for every transport: bytes that do
- * not fit because of other requests are refused with UNAVAILABLE, and the client may retry; bytes
- * that would not fit even if the request were the only one are refused with RESOURCE_EXHAUSTED and
- * an error text that names the flag.
+ * The budget of bytes in flight. All requests together may never hold more than
+ * --max_bytes_in_flight bytes. The budget counts request bodies, the tensors decoded from them, and
+ * responses until they are sent. The rules are the same for every transport. Bytes that do not fit
+ * because of other requests are refused with UNAVAILABLE, and the client may retry. Bytes that
+ * would not fit even if the request were the only one are refused with RESOURCE_EXHAUSTED and an
+ * error text that names the flag.
  *
  * Threads: any thread may call these functions.
  */

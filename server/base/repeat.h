@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Copies the first of the `n` elements at p to the other n - 1. An element has `size` bytes, at
- * most 64 KiB. The function copies blocks of 64 KiB, because the source block stays in the cache.
+ * most 64 KiB. The function copies blocks of 64 KiB, so that the source block stays in the cache.
  * Filling 256 MiB with one float takes 0.1 s in blocks of 64 KiB, and 0.3 s float by float. */
 static inline void srv_repeat(void *p, int64_t n, size_t size)
 {

@@ -1,7 +1,7 @@
 /*
- * The serving map contains the model versions that currently serve requests. A map is immutable;
- * the manager publishes a new map through an atomic pointer, which each I/O loop reads once per
- * turn.
+ * The serving map contains the model versions that currently serve requests. A map is immutable.
+ * The manager publishes a new map through an atomic pointer, and each I/O loop reads this pointer
+ * once per turn.
  *
  * To retire a version, the manager publishes a map without the version and posts a message to each
  * I/O loop. A loop confirms the retirement as soon as it uses the new map and holds no handle of

@@ -33,12 +33,12 @@ struct srv_message {
 };
 
 /*
- * A query from the manager to one I/O loop, which asks whether the loop still uses `version`. A
- * NULL version asks only whether the loop still uses an older serving map. The manager posts the
- * query as a message whose `receive` is srv_retirement_receive, which links the query into the list
- * io_loop->retiring (by message.next). srv_io_loop_end_turn calls `confirm` once the loop uses a
- * map published after the message was posted and holds no handle to the version. From the call of
- * `confirm` on, the manager owns the retirement again.
+ * A query from the manager to one I/O loop, asking whether the loop still uses `version`. If
+ * `version` is NULL, the query asks only whether the loop still uses an older serving map. The
+ * manager posts the query as a message. srv_retirement_receive, the `receive` of this message,
+ * links the query into the list io_loop->retiring (by message.next). srv_io_loop_end_turn calls
+ * `confirm` once the loop uses a map published after the message was posted and holds no handle to
+ * the version. From the call of `confirm` on, the manager owns the retirement again.
  */
 struct srv_retirement {
     struct srv_message message;
@@ -72,8 +72,8 @@ struct srv_io_loop {
 void srv_io_loop_init(struct srv_io_loop *io_loop, struct srv_server *server,
                       const char *entrypoint, void (*wake)(struct srv_io_loop *io_loop),
                       void *loop);
-/* Posts a message to an I/O loop, which takes ownership of it, and wakes the loop if its mailbox
- * was empty. May be called on any thread. */
+/* Posts a message to an I/O loop, and wakes the loop if its mailbox was empty. The loop takes
+ * ownership of the message. May be called on any thread. */
 void srv_message_post(struct srv_io_loop *io_loop, struct srv_message *message);
 /* Begins a turn on the thread of the I/O loop: receives the messages in the order of posting, then
  * loads the newest serving map. */

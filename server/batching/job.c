@@ -5,8 +5,8 @@
 #include "server/batching/io_loop.h"
 #include "server/batching/scheduler.h"
 
-/* Returns dimension 0 of the feeds if it is the same in all of them, otherwise 0. Also returns 0
- * for a dynamic callable, which no signature describes, unless row-wise analysis has shown that
+/* Returns dimension 0 of the feeds if all feeds share it, otherwise 0. No signature describes a
+ * dynamic callable, so the function also returns 0 for one unless row-wise analysis has shown that
  * row i of its outputs depends only on row i of its inputs. */
 static int64_t rows_of(const struct srv_job *job)
 {

@@ -289,8 +289,8 @@ static bool may_take(const struct srv_core_bucket *b, enum choice which)
            (b->is_small && b->cost.runs && srv_cost_of(&b->cost, b->head->rows) <= SMALL_NS);
 }
 
-/* Returns the ready bucket of `l` whose first job is due first. Returns NULL if no bucket is
- * ready, or if the bucket must wait until a run has ended. */
+/* Returns the ready bucket of `l` whose first job is due first. Returns NULL if no bucket is ready,
+ * or if a run of this model queue must end first. */
 static struct srv_core_bucket *choose(const struct srv_core *c,
                                       const struct srv_core_model_queue *l, int64_t now,
                                       enum choice which)

@@ -14,8 +14,8 @@ struct sub_requests {
 
 /* ---- concatenating outputs ---- */
 
-/* Returns whether output i can be concatenated from those of the sub-requests, that is, each has
- * one row per input row, and all inner dimensions are equal. */
+/* Returns whether output i can be concatenated from those of the sub-requests, that is, whether
+ * each of these has one row per input row and all have equal inner dimensions. */
 static bool follows_rows(const struct sub_requests *p, int i)
 {
     const struct rt_tensor *like = &p->job[0].fetches[i];

@@ -149,9 +149,9 @@ static bool add_node(struct profile *p, int run, const struct rt_trace_node *n, 
     return true;
 }
 
-/* Adds a traced run to the table. Nodes are in the order in which they ended. A node contains
- * the nodes that started after it but ended before it, and their time is subtracted from its
- * time. */
+/* Adds a traced run to the table. Nodes are in the order in which they ended. A node contains the
+ * nodes that started after it but ended before it. The time of the contained nodes is subtracted
+ * from that of the node. */
 static enum rt_status add_run(struct profile *p, int run, struct rt_error *err)
 {
     const struct rt_trace_node **open =

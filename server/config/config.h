@@ -82,7 +82,7 @@ const struct srv_model_config *srv_config_find(const struct srv_config *c, const
 /* Returns the model's entry for a label, or NULL if there is none. `c` may be NULL. */
 const struct srv_label *srv_config_find_label(const struct srv_model_config *c, const char *label);
 /* Creates a config with a model for every sub-directory of `dir` that is not hidden. If `dir`
- * cannot be read, this fails instead of returning an empty config. Dangling links are not
+ * cannot be read, the function fails instead of returning an empty config. Dangling links are not
  * models; `warning` lists them. */
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
                                       struct rt_error *err);

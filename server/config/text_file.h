@@ -15,7 +15,7 @@
  */
 enum rt_status srv_text_file_read(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                                   const char *path, struct rt_error *err);
-/* Parses a text read from the file `path`, which is used only in errors. Errors are also logged,
+/* Parses a text read from the file `path`. The path is used only in errors. Errors are also logged,
  * in protobuf's format: "Error parsing text-format TYPE: LINE:COLUMN: reason". `places` may be
  * NULL. */
 enum rt_status srv_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,

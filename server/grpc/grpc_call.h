@@ -185,7 +185,8 @@ void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_st
 enum srv_aside { SRV_ASIDE_SMALL, SRV_ASIDE_LARGE, SRV_ASIDE_ADMIN, SRV_N_ASIDES };
 
 /* Runs `work` on the thread for `kind`, after all work queued earlier. May be called only between
- * srv_call_expect and the response; srv_call_detour calls it too, because it counts the call. */
+ * srv_call_expect and the response, or by srv_call_detour, because both functions count a pending
+ * event of the call. */
 void srv_call_aside(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c));
 /*
  * Runs `work` on the thread for `kind` and then `next` on the I/O loop thread. A handler calls this

@@ -124,9 +124,9 @@ static void report(enum srv_h2_verdict v)
 /* ---- incomplete bodies ---- */
 
 /* Returns whether a connection holds too many bytes. It may hold as many bytes as remain unused in
- * the limit for all connections: half of the limit if it is the only one, and `1 / (n + 1)` of the
- * limit if n connections hold the same number of bytes. So the connections that hold the most bytes
- * are cut off. */
+ * the limit for all connections. So a single connection may hold half of the limit, and each of n
+ * connections with equal numbers of bytes may hold `1 / (n + 1)` of the limit. The connections that
+ * hold the most bytes are cut off. */
 static bool holds_much(struct watched *w) RT_REQUIRES(w->mu)
 {
     const int64_t now = (int64_t)w->frames.uploads.held, more = now - w->held;

@@ -4,17 +4,17 @@
  * separately. An open call takes 13 to 17 KB in Slipway and in the core together, even without a
  * message.
  *
- * A connection may have as many open calls as remain unused in the limit for all connections: half
- * of the limit if it is the only one, and a quarter of the limit if it is the second one. A
- * connection may always have LEAST open calls, so that a client with few calls is served regardless
- * of how many calls other clients open.
+ * A connection may have as many open calls as remain unused in the limit for all connections. So a
+ * single connection may have half of the limit, and a second one a quarter. A connection may always
+ * have LEAST open calls, so that a client with few calls is served regardless of how many calls
+ * other clients open.
  *
  * A call beyond the limit is refused immediately by cancelling it with a status. The core sends the
  * status as trailers and forgets the stream, even if the request is incomplete and remains so.
  *
- * A client may keep a stream open indefinitely. So the streams of each method have a limit of their
- * own with the same rule: streams of one method do not displace those of another, and a connection
- * cannot hold all streams of a method.
+ * A client may keep a stream open indefinitely. So the streams of each method have a separate limit
+ * with the same rule. Then streams of one method do not displace those of another, and no
+ * connection can hold all streams of a method.
  */
 #include <grpc/support/alloc.h>
 #include <string.h>

@@ -3,15 +3,15 @@
  * that the memory of their calls is freed. As for REST, the time limit is
  * --request_read_timeout_ms. It applies to the complete arrival of a request, to the wait for the
  * next request of a stream, and to the receipt of each 64 KiB of a large response. While the server
- * drains, requests have DRAIN_GRACE_NS to arrive completely, both in total and since the drain
- * began. An incomplete request has not been executed, so the client may send it to another server
- * (UNAVAILABLE).
+ * drains, an incomplete request is cut off once DRAIN_GRACE_NS have passed both since the drain
+ * began and since the wait for the request began. An incomplete request has not been executed, so
+ * the client may send it to another server (UNAVAILABLE).
  *
  * The core reports only when a message was sent completely. The number of bytes that a peer has
  * received comes from the kernel (TCP), or is the number that the core could write (UNIX sockets).
- * If several large responses are in progress on a connection, 64 KiB must be received for each of
- * them, which counts as progress of all. So a peer that reads the responses one after another must
- * read at the same rate as a peer that reads them in parallel.
+ * If n large responses are in progress on a connection, the peer must receive n times 64 KiB within
+ * the time limit, regardless of which responses these bytes belong to. So a peer that reads the
+ * responses one after another must read at the same rate as a peer that reads them in parallel.
  */
 #include <grpc/support/alloc.h>
 #include <stdio.h>
@@ -137,7 +137,7 @@ static bool has_large(const struct srv_call *c, uint32_t awaited)
 }
 
 /* Reads a running count of the bytes that the peer has received. For UNIX sockets the count is that
- * of the bytes written, which also includes the bytes that the kernel buffers, about 200 KB. */
+ * of the bytes written, including about 200 KB that the kernel may still buffer. */
 static bool taken_of(int fd, uint64_t *bytes)
 {
     return srv_socket_acked(fd, bytes) || srv_socket_sent(fd, bytes);

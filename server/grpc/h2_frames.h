@@ -5,11 +5,11 @@
  *
  *  - a header block (HEADERS and its CONTINUATIONs) of more than max_block bytes;
  *  - more than SRV_H2_MAX_STREAMS_BEFORE_ACK streams before the peer has acknowledged the server's
- *    settings, which limit the number of streams (a normal peer acknowledges the settings as soon
- *    as it has read anything);
+ *  settings (the settings limit the number of streams, and a normal peer acknowledges them as soon
+ *  as it has read anything);
  *  - a flood of frames that cost work and request nothing. Each of these frames spends from a
- *    budget, which is refilled, up to SRV_H2_BUDGET, by time, new streams, payload and the bytes
- *    that the server sends:
+ *  budget. Time, new streams, payload and the bytes that the server sends refill the budget up to
+ *  SRV_H2_BUDGET:
  *
  *      | what                                        | budget                                 |
  *      |---------------------------------------------|----------------------------------------|
@@ -23,16 +23,16 @@
  *      |   a part of a header block                  |   may be parsed again                  |
  *      | any CONTINUATION, all other frames          | -1, and -1 for each 64 bytes           |
  *
- *    So a peer may cancel about 2,000 calls in one burst, all of its calls at a steady 1,000 a
- *    second, and three of five calls at any rate, where each call has one small message. The bytes
- *    of a transfer refill the budget that its window updates and pings spend.
+ *    So a peer whose calls have one small message each may cancel about 2,000 calls in one burst,
+ *    all of its calls at a steady 1,000 a second, and three of five calls at any rate. The bytes of
+ *    a transfer refill the budget that its window updates and pings spend.
  *
  * Payloads are skipped, so the running time of srv_h2_frames_take depends on the number of frames
  * and not on the number of bytes.
  *
- * The bytes of incomplete bodies are counted (h2_uploads.h). With each part of a body, the bytes
- * that preceded it on the connection are counted up to SRV_H2_RETAINED_BYTES, because gRPC's core
- * reads into blocks of memory and a part of a body retains its whole block. The caller decides how
+ * The bytes of incomplete bodies are counted (h2_uploads.h). gRPC's core reads into blocks of
+ * memory, and a part of a body retains its whole block. So each part is counted together with up to
+ * SRV_H2_RETAINED_BYTES of the bytes that preceded it on the connection. The caller decides how
  * many bytes a connection may hold.
  *
  * Threads: these functions do not lock; the struct is used by the thread that reads the connection.

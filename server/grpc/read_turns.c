@@ -237,10 +237,10 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns, bo
     return n;
 }
 
-/* Returns whether a step of a handshake may begin although the I/O loops are busy. It may if no
- * other step is running and handshakes have had less than their share of time. A step counts as
- * ended after PAUSE_NS, because a permitted read may have found nothing, in which case no end is
- * reported. */
+/* Returns whether a step of a handshake may begin although the I/O loops are busy, that is, whether
+ * no other step is running and handshakes have had less than their share of time. If a permitted
+ * read finds nothing, no end of the step is reported. Therefore a step counts as ended after
+ * PAUSE_NS. */
 static bool has_handshake_time(int64_t now) RT_REQUIRES(all.mu)
 {
     all.handshake_ns += (now - all.handshake_filled_ns) / HANDSHAKE_SHARE;

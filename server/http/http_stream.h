@@ -3,9 +3,9 @@
  * received bytes and outputs the bytes that libmicrohttpd reads. It passes only requests that are
  * well formed and have one interpretation. Of a request's headers it passes those that this server
  * reads, and of a chunked body the chunks without extensions and trailers. So no two readers
- * disagree about where a message ends, which rules out request smuggling, and libmicrohttpd never
- * finds anything to refuse; libmicrohttpd's own refusals are unusual, and its chunk reader can be
- * made to loop.
+ * disagree about where a message ends, and requests cannot be smuggled. libmicrohttpd also never
+ * finds anything to refuse. This matters because libmicrohttpd refuses requests in unusual ways,
+ * and its chunk reader can be made to loop.
  *
  * In the output, a refused request is replaced by another one: by a canned request if its head was
  * refused, otherwise by the same request without the rest of its body. `refused` is the number of
@@ -47,8 +47,8 @@ struct srv_http_stream {
 void srv_http_stream_init(struct srv_http_stream *s, size_t max_head);
 void srv_http_stream_clear(struct srv_http_stream *s);
 
-/* Reads n bytes and appends the output to *out, whose maximum size must exceed n by max_head
- * plus about 100 bytes. Returns false if memory runs out, which makes the connection unusable. */
+/* Reads n bytes and appends the output to *out. The maximum size of *out must exceed n by max_head
+ * plus about 100 bytes. If memory runs out, returns false, and the connection is unusable. */
 bool srv_http_stream_feed(struct srv_http_stream *s, const char *p, size_t n, struct rt_bytes *out);
 
 /* Returns how many of the next bytes belong to a body and need no validation. The caller may pass

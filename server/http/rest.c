@@ -172,8 +172,8 @@ static void log_daemon(void *arg, const char *fmt, va_list ap)
 }
 
 /* GnuTLS's default priorities without the deprecated protocols, and without Diffie-Hellman over
- * finite fields: a client may choose the group, and with 8192 bits a handshake takes the server
- * 190 ms. */
+ * finite fields, because a client may choose a group of 8192 bits, with which a handshake takes the
+ * server 190 ms. */
 static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1:-GROUP-DH-ALL:-DHE-RSA:-DHE-DSS";
 
 static bool start_daemon(struct srv_rest_loop *l)

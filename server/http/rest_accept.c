@@ -24,8 +24,8 @@ enum {
     RETRY_MS = 100,
     /* Times after which a connection may be closed for a new one. They apply to a connection that
      * waits for its first request, to one that waits for another request, and to one on which a
-     * request has begun to arrive. An active client that keeps its connection, and an upload, thus
-     * have more time than a new client needs. */
+     * request has begun to arrive. The last two are longer, so that clients that reuse their
+     * connection, and uploads, have more time than new connections. */
     FRESH_MS = 100,
     IDLE_MS = 500,
     INCOMPLETE_MS = 1000,

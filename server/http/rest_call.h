@@ -3,7 +3,8 @@
  * The files of the REST transport share this header (rest_loop.h lists them).
  *
  * Owner: the I/O loop, which keeps unused calls for later requests. libmicrohttpd's request holds a
- * reference to the call, and so does its response while it uses the body.
+ * reference to the call, and libmicrohttpd's response holds another one while the response uses the
+ * body.
  * Threads: only the thread of the I/O loop uses a call, except where a function says otherwise.
  */
 #ifndef SRV_REST_CALL_H

@@ -1,7 +1,7 @@
 /*
  * The I/O loops of the REST transport, its listening sockets, and the functions that accept
- * connections. Only the transport's files include this header, rest_call.h and rest_connection.h,
- * and only these files use libmicrohttpd:
+ * connections. Only the following files include this header, rest_call.h and rest_connection.h, and
+ * only they use libmicrohttpd:
  *
  * | file               | purpose                                                           |
  * |--------------------|-------------------------------------------------------------------|

@@ -76,11 +76,10 @@ void srv_rest_ok(struct srv_rest_request *r, const char *content_type);
 /*
  * Runs an inference: finds and holds its version, decodes its body, and submits its job. `decode`
  * fills the job's signature and feeds from the body. If several errors apply, the function reports
- * a JSON error first, then the error in r->found, and then all others. `decode` runs on a worker
- * for a body that is long once inflated, and for the other bodies of a turn in which the I/O loop
- * has already decoded enough, so that the loop's other requests do not wait. Otherwise `decode`
- * runs on the calling thread. `done` calls srv_rest_inferred. The return value has the same meaning
- * as a handler's.
+ * a JSON error first, then the error in r->found, and then all others. If the body is long once
+ * inflated, or if the I/O loop has used up its time for decoding in this turn, `decode` runs on a
+ * worker, so that the loop's other requests do not wait. Otherwise `decode` runs on the calling
+ * thread. `done` calls srv_rest_inferred. The return value has the same meaning as a handler's.
  */
 bool srv_rest_inference(struct srv_rest_request *r,
                         enum rt_status (*decode)(struct srv_rest_request *r),

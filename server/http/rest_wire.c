@@ -1,6 +1,6 @@
 /*
  * Performs the reads of libmicrohttpd. While an I/O loop runs its daemon, all reads go through
- * srv_rest_read (server/http/recv_hook.h), which passes the received bytes through a stream
+ * srv_rest_read (server/http/recv_hook.h). srv_rest_read passes the received bytes through a stream
  * (server/http/http_stream.h) before libmicrohttpd sees them.
  */
 #include <errno.h>

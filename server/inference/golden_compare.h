@@ -1,10 +1,10 @@
 /*
  * Compares a version's responses with recorded ones. Both are serialized responses of one API; they
  * are compared by their content, because one message has several encodings. Floating-point numbers
- * may differ within the limits of runtime/base/tolerance.h: `tolerance` times the largest recorded
- * magnitude of that output (all scores of a response count as one output). NaN equals NaN.
- * Everything else must be equal. Outputs that were not recorded, and the names and versions of
- * models, do not matter. clients/cli/compare.h compares replayed logs by the same rules.
+ * may differ within the limits of runtime/base/tolerance.h, that is, by `tolerance` times the
+ * largest recorded magnitude of that output (all scores of a response count as one output). NaN
+ * equals NaN. Everything else must be equal. Outputs that were not recorded are ignored, and so are
+ * the names and versions of models. clients/cli/compare.h compares replayed logs by the same rules.
  *
  * Threads: the functions are pure, so any thread may call them.
  */

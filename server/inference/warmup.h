@@ -7,7 +7,7 @@
  * fails the entire replay, with a text that names the record.
  *
  * Threads: the functions are called on a load thread. A replay may start a few more threads of the
- * same low priority, which end before the replay returns.
+ * same low priority. They end before the replay returns.
  */
 #ifndef SRV_WARMUP_H
 #define SRV_WARMUP_H

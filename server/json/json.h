@@ -4,7 +4,7 @@
  * Serving expect. The other functions iterate over accepted text without building a tree.
  *
  * TensorFlow Serving's two extensions are supported: NaN, Inf and Infinity are numbers, and text
- * after the closing brace is ignored. Strings are sequences of bytes, whose encoding is not
+ * after the closing brace is ignored. Strings are sequences of bytes; their encoding is not
  * checked.
  *
  * All functions are pure and keep no state.

@@ -60,8 +60,8 @@ static bool is_digit(unsigned char c)
 
 /*
  * Returns how many of the eight bytes at p are leading decimal digits; *value receives their value.
- * The digits are moved to the end of the word, with zeros before them, so that one conversion of
- * eight digits serves every length, without a loop whose end the processor would have to predict.
+ * The digits are moved to the end of the word, with zeros before them, so that the conversion of
+ * eight digits serves every length. A loop over the digits would cause mispredicted branches.
  */
 static inline int leading_digits(const unsigned char *p, uint64_t *value)
 {
@@ -525,8 +525,8 @@ static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 /*
  * Returns the eight decimal digits of x, which is below `10^8`, as one value per byte, the first
  * digit in the lowest byte. Each step halves the length of the numbers in the word and splits
- * several numbers in parallel. A quotient by 100 or by 10 is computed as a multiplication by a
- * rounded reciprocal, which is exact for numbers of this size.
+ * several numbers in parallel. Divisions by 100 and by 10 are multiplications by a rounded
+ * reciprocal. For numbers of this size the quotients are exact.
  */
 static inline uint64_t split_digits(uint64_t x)
 {
@@ -662,8 +662,8 @@ static double six_digits_back(uint64_t d, int k, bool *ok)
 /*
  * Rounds the number `a` to `digits` digits, as decimal_digits does; k is the decimal exponent of
  * the first digit of `a`. Returns false if `a` is so close to a tie, or to the next power of ten,
- * that the product of two doubles cannot decide. Conversions use int64_t, which needs one
- * instruction where uint64_t needs several.
+ * that the product of two doubles cannot decide. Conversions use int64_t, because a conversion of
+ * uint64_t takes several instructions instead of one.
  */
 static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double *exact)
 {

@@ -4,8 +4,8 @@
  * TYPE line. There are no HELP lines, and braces are always printed.
  *
  * Two differences are intended: sums and counts are printed with all their digits (TensorFlow
- * Serving prints six, which makes the rate of a large counter wrong), and a line break in a label
- * is escaped.
+ * Serving prints six, so that the rate of a large counter is wrong), and a line break in a label is
+ * escaped.
  */
 #include <inttypes.h>
 #include <stdlib.h>

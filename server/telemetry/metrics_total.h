@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 /* Returns the sum of a counter over all labels as an integer, or 0 if the page does not contain the
- * counter. The name is given in TensorFlow's form, for example "/tensorflow/serving/request_count",
- * which is ":tensorflow:serving:request_count" on the page. */
+ * counter. The name is given in TensorFlow's form. For example, "/tensorflow/serving/request_count"
+ * is ":tensorflow:serving:request_count" on the page. */
 int64_t srv_metrics_total(struct rt_span page, struct rt_span name);
 
 #endif

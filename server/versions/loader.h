@@ -5,8 +5,8 @@
  *
  * A load might not end by itself, because a model's init op or warm-up may loop, or a disk may
  * hang. The loader has slots for `n_threads` loads. When a load waits and none has begun for
- * SRV_LOAD_PATIENCE_NS, the oldest running load gives up its slot. It then continues without
- * occupying one of the `n_threads` slots.
+ * SRV_LOAD_PATIENCE_NS, the oldest running load gives up its slot. That load then continues without
+ * a slot.
  *
  * Memory: all models share the budget srv_server.model_memory. A load is admitted by an estimate,
  * and then may hold what the budget leaves (runtime/session/account.h).

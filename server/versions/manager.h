@@ -37,10 +37,10 @@ bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struc
  * serialized tensorflow.serving.ModelServerConfig. If the request succeeds, `done` is called once,
  * on the manager's thread, when each new model is AVAILABLE or has failed, or when the reload was
  * refused. With RT_OK the text of `err` names the models that continue to serve their previous
- * versions because there is a problem with their new base path; it is "" if there are none. Reloads
+ * versions because there is a problem with their new base path, or is "" if there are none. Reloads
  * are performed one after the other. If *cancelled is true when the reload would begin, the reload
- * changes nothing and ends with CANCELLED; *cancelled must be valid until `done`, and `cancelled`
- * may be NULL. May be called on any thread.
+ * changes nothing and ends with CANCELLED. `cancelled` may be NULL; otherwise *cancelled must be
+ * valid until `done`. May be called on any thread.
  */
 enum rt_status
 srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic bool *cancelled,

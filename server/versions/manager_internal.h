@@ -37,9 +37,9 @@ enum {
     LOOK_MAX_S = 60, /* maximum time between two listings of a version's directory */
     /* time after which the log and the status report that a version's files are still changing */
     UNREST_LOG_S = 5,
-    /* Number of loads that end because the files changed, without a successful load in between,
-     * after which the version fails. After each of these loads the manager pauses before it
-     * examines the files again; the pause doubles from CHANGED_PAUSE_MS to CHANGED_PAUSE_MAX_MS. */
+    /* A version fails after this number of loads that ended because the files changed, without a
+     * successful load in between. After each of these loads the manager pauses before it examines
+     * the files again. The pause doubles from CHANGED_PAUSE_MS to CHANGED_PAUSE_MAX_MS. */
     CHANGED_LOADS_MAX = 4,
     CHANGED_PAUSE_MS = 500,
     CHANGED_PAUSE_MAX_MS = 60000,

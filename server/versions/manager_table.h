@@ -70,8 +70,8 @@ struct srv_managed {
     int64_t since; /* time when the model was added to the table */
     bool empty_logged;
     /* The most recently logged problem with the base path, or NULL if there is none. Each problem
-     * is logged only once. The status shows it with the versions that continue to serve in spite of
-     * it. The manager's thread writes this member under the lock. */
+     * is logged only once. The status shows the problem with the versions that continue to serve in
+     * spite of it. The manager's thread writes this member under the lock. */
     char *trouble;
     int watch; /* inotify watch descriptor of the base path, or -1 if there is no watch */
 };
@@ -101,10 +101,10 @@ const char *srv_mgr_state_text(const struct srv_managed_version *e);
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text);
 struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n);
-/* Adds the models of `config` that the table does not list yet, without a configuration; `config`
- * may be NULL. Only the manager's thread changes the table, so that thread merges the sorted lists
- * of the table and of `config` without the lock; readers wait only while the array is replaced.
- * Returns false and leaves the table unchanged if memory runs out. */
+/* Adds the models of `config` that the table does not list yet, but not their configurations.
+ * `config` may be NULL. Merges the sorted lists of the table and of `config` without the lock,
+ * because only the manager's thread changes the table. Readers wait only while the array is
+ * replaced. Returns false and leaves the table unchanged if memory runs out. */
 bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config);
 void srv_mgr_free_model(struct srv_managed *model);
 struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, int64_t version);

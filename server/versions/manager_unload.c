@@ -79,9 +79,9 @@ void srv_mgr_unloader_free(struct srv_unloader *u)
     free(u);
 }
 
-/* Frees the version that left the map in the grace period `g` and that requests can no longer
- * reach. The version's model queue and metrics are freed immediately, and its memory is freed on an
- * unload thread. */
+/* Frees the version that left the map in the grace period `g`. Requests can no longer reach this
+ * version. The version's model queue and metrics are freed immediately, and its memory is freed on
+ * an unload thread. */
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g)
 {
     struct srv_unloader *u = m->unloader;

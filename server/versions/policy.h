@@ -2,8 +2,8 @@
  * Decides which version of one model to load or unload next. The functions are pure and use no
  * clock, locks or files. The manager asks for a new decision after every change; tests pass plain
  * values. SRV_MOVE_UNLOAD begins the retirement of a version (server/base/serving_map.h): the
- * version leaves the serving map, and its memory is freed when no I/O loop holds it. Which versions
- * are wanted is decided by srv_source (source.h) and set by manager_watch.c.
+ * version leaves the serving map, and its memory is freed when no I/O loop holds it. The version
+ * policy (source.h) selects the wanted versions, and manager_watch.c marks them.
  */
 #ifndef SRV_POLICY_H
 #define SRV_POLICY_H
@@ -33,17 +33,17 @@ struct srv_decision {
 };
 
 /*
- * Decides the next move for the n versions of one model, which may be in any order.
+ * Decides the next move for one model. Its n versions may be in any order.
  *
- * If the transition is availability-preserving, a version that is no longer wanted is unloaded only
- * when no version is wanted any more, when a wanted one is available, or when another unwanted one
- * is available too; the lowest unwanted version is unloaded first. Otherwise the highest wanted
- * version that may be loaded is loaded.
+ * If the transition is availability-preserving, an unwanted version is unloaded only when no
+ * version is wanted, when a wanted version is available, or when another unwanted version is
+ * available too. The lowest unwanted version is unloaded first. If none may be unloaded, the
+ * highest wanted version that may be loaded is loaded.
  *
- * If it is resource-preserving (unload_before_load), an old and a new version are never in memory
- * at the same time. As soon as a wanted version may be loaded, all unwanted ones are unloaded, and
- * the load starts when they are gone. Until then the old versions continue to serve, even if no
- * wanted version can ever be loaded.
+ * If the transition is resource-preserving (unload_before_load), an old and a new version are never
+ * in memory at the same time. As soon as a wanted version may be loaded, all unwanted versions are
+ * unloaded, and the load starts when they are gone. Until a wanted version may be loaded, at least
+ * one unwanted version continues to serve.
  */
 struct srv_decision srv_policy_decide(const struct srv_version_view *v, int n,
                                       bool unload_before_load);

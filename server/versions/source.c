@@ -225,10 +225,10 @@ static enum rt_status list(struct walk *w, const char *path, int depth, struct n
 /*
  * Reads the status of `path`, following symlinks. Returns false and sets errno on failure; ENOENT
  * means that the path has disappeared. *descends is set if `path` is a directory whose entries must
- * be read. The entries of a linked directory are not read, because a target inside the version is
- * reached by its own path (Kubernetes' ..data symlink points to a directory beside it, and a new
- * target has another inode), and a target outside or above the version does not belong to the
- * version.
+ * be read. The entries of a linked directory are not read. If its target is inside the version, the
+ * entries are found by the target's own path (Kubernetes' ..data symlink points to a directory
+ * beside the symlink, and a new target has another inode). A target outside or above the version
+ * does not belong to the version.
  */
 static bool look(const char *path, int depth, struct stat *s, bool *descends)
 {

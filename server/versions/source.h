@@ -1,7 +1,7 @@
 /*
  * Reads a model's base path, and determines which versions the version policy selects and whether
  * the files of a version have stopped changing. The caller polls these functions; file system
- * events only make it poll earlier.
+ * events only make the caller poll earlier.
  *
  * Threads: the functions keep no state, so any thread may call them.
  */

@@ -37,9 +37,9 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
 
 /*
  * Converts the examples of an Input to a vector of strings. If there is a context, each string
- * consists of the bytes of the context followed by those of the example, which protobuf parses as
- * one merged message. Uses at most `budget` bytes. Fails with INVALID_ARGUMENT "Input is empty." if
- * there are no examples.
+ * consists of the bytes of the context followed by those of the example; protobuf parses such a
+ * string as one merged message. Uses at most `budget` bytes. Fails with INVALID_ARGUMENT "Input is
+ * empty." if there are no examples.
  */
 enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct rt_tensor *out,
                                  struct rt_error *err);

@@ -166,10 +166,10 @@ static void write_key(struct rt_bytes *out, const char *alias)
 }
 
 /*
- * Returns a lower bound on the length of the tensors' text, at most SIZE_MAX. The bound shows
- * before the text is written that a response would be too large, because even a tensor without
- * elements may have more lists than can be written. The lengths of strings are added only until the
- * sum exceeds the limit.
+ * Returns a lower bound on the length of the tensors' text, at most SIZE_MAX. Even a tensor without
+ * elements may have more lists than can be written. With the bound, a response that would be too
+ * large is detected before its text is written. The lengths of strings are added only until the sum
+ * exceeds the limit.
  */
 static size_t least_bytes(const struct response *a, const struct rt_tensor *t, int n)
 {

@@ -425,8 +425,8 @@ struct input {
 
 /*
  * Allocates the tensor with `count` elements. A text of n bytes contains fewer than n elements, so
- * at most n are allocated. A larger shape can result only from a ragged list, which is refused when
- * it is read.
+ * at most n are allocated. A larger shape can result only from a ragged list, and ragged lists are
+ * refused when they are read.
  */
 static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_json v, size_t *left,
                                   struct rt_error *err)

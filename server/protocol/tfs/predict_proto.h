@@ -36,9 +36,8 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
 /*
  * Reads the request's tensors into the feeds of the signature. `feeds` has sig->def->n_inputs
  * entries, zeroed by the caller, who also clears them after a failure. Sets wanted[i] for each
- * output i of the signature. `call` is the signature's callable, whose types the feeds must have;
- * if it is NULL, the feeds may have any type. The checks are made in TensorFlow Serving's order,
- * that of the types last.
+ * output i of the signature. If `call`, the signature's callable, is not NULL, the feeds must have
+ * its types. The checks are made in TensorFlow Serving's order, with the check of the types last.
  */
 enum rt_status srv_predict_bind(const struct srv_predict_request *request,
                                 const struct rt_signature *sig, const struct rt_callable *call,

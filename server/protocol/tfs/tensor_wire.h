@@ -20,9 +20,9 @@
  * describes what is wrong with the message.
  *
  * One value may stand for all elements of a shape, so that a message of 41 bytes may encode a
- * tensor of 256 MiB. Therefore a tensor whose type is not `expected`, which the caller refuses in
- * any case, is not expanded: *out receives its type and no elements. An `expected` of RT_NO_DTYPE
- * accepts any type.
+ * tensor of 256 MiB. The caller refuses a tensor whose type is not `expected`, so such a tensor is
+ * not expanded; *out receives its type and no elements. An `expected` of RT_NO_DTYPE accepts any
+ * type.
  */
 enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected,
                                struct rt_tensor *out, size_t *budget, struct rt_error *err);
