@@ -26,7 +26,7 @@ enum pb_log_type {
     PB_LOG_PREDICT_STREAMED = 7,
 };
 
-/* Field numbers of request and response, which are the same in every type of log message. */
+/* Field numbers of request and response. All types of log messages use the same numbers. */
 enum { PB_LOG_REQUEST = 1, PB_LOG_RESPONSE = 2 };
 
 struct pb_prediction_log {

@@ -236,9 +236,9 @@ static enum rt_status list(struct pb_text_parser *x, ProtobufCMessage *m,
     }
 }
 
-/* Rejects a second value for a singular field, and a value for a oneof of which another member
- * is set. In a field without presence, zero is not regarded as a value, because protobuf cannot
- * distinguish it from a missing value. */
+/* Rejects a second value for a singular field, and a value for a member of a oneof if another
+ * member is set. In a field without presence, zero is not regarded as a value, because protobuf
+ * cannot distinguish it from a missing value. */
 static enum rt_status check_once(struct pb_text_parser *x, ProtobufCMessage *m,
                                  const ProtobufCFieldDescriptor *f)
 {

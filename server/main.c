@@ -22,8 +22,8 @@ static int serve(bool as_tensorflow, int argc, const char *const *argv,
 {
     struct srv_options options;
     const enum srv_parse parsed = srv_options_parse(&options, as_tensorflow, argc, argv, stdout);
-    /* Usage and help are flushed before the first line of the log, which may go to the same
-     * file. */
+    /* The log may go to the same file, so usage and help are flushed before the first line of the
+     * log. */
     fflush(stdout);
     switch (parsed) {
     case SRV_PARSE_RUN:

@@ -75,8 +75,8 @@ struct stop {
     int64_t begun_ns;
 };
 
-/* Returns whether a second signal, which ends the process immediately, was received within
- * `wait_ms`. SIGHUP is ignored, because the config file is no longer read. Signals shortly after
+/* Returns whether a second signal was received within `wait_ms`; a second signal ends the process
+ * immediately. SIGHUP is ignored, because the config file is no longer read. Signals shortly after
  * the first one are ignored too, because tools such as timeout(1) signal the process and then its
  * group. */
 static bool wait_second(const struct stop *stop, int wait_ms)
@@ -101,8 +101,8 @@ static void raise_open_files(void)
     }
 }
 
-/* Returns the memory limit of all runs, which is half of the free memory. The other half is for
- * weights and for the tensors and messages of requests. */
+/* Returns half of the free memory as the memory limit of all runs. The other half is for weights
+ * and for the tensors and messages of requests. */
 static size_t run_memory(const struct srv_options *o)
 {
     int64_t free_bytes = rt_machine_free_memory();
@@ -189,7 +189,7 @@ static enum rt_status listen_rest(struct srv_server *s, int *port, struct rt_err
     if (!st)
         RT_LOG(RT_LOG_INFO, "Exporting HTTP/REST API at:%s:%d ...",
                *o->bind_address ? o->bind_address : "localhost", *port);
-    if (!st && o->as_tensorflow) /* scripts wait for this line, which TensorFlow Serving logs too */
+    if (!st && o->as_tensorflow) /* scripts wait for this line; TensorFlow Serving logs it too */
         RT_LOG(RT_LOG_INFO, "[evhttp_server.cc : 261] NET_LOG: Entering the event loop ...");
     return st;
 }
@@ -263,8 +263,8 @@ struct hint {
     int port;
 };
 
-/* Builds an example request for one version. Returns true, which ends the search for a version, if
- * the command line of the example is short enough. */
+/* Builds an example request for one version. If the command line of the example is short enough,
+ * returns true to end the search for a version. */
 static bool make_hint(void *arg, const struct srv_version *v)
 {
     struct hint *h = arg;

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Parses an optional sign and decimal digits, which must make up all n bytes. Returns false for any
- * other text and for values that do not fit into an int64_t. */
+/* Parses n bytes that consist of an optional sign and decimal digits. Returns false for any other
+ * text and for values that do not fit into an int64_t. */
 bool srv_parse_int64(const char *text, size_t n, int64_t *out);
 
 /* Parses a number of seconds, with an optional fraction, into milliseconds. Digits beyond

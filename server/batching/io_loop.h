@@ -52,7 +52,7 @@ void srv_retirement_receive(struct srv_io_loop *io_loop, struct srv_message *mes
 struct srv_io_loop {
     struct srv_server *server;
     const char *entrypoint; /* entrypoint of the requests, "REST" or "GRPC" */
-    /* index of the loop among all network threads, which selects the thread's counters */
+    /* index of the loop among all network threads; selects the thread's counters */
     int index;
     _Atomic(struct srv_message *) mailbox;
     /* wakes the I/O loop so that it receives its messages soon; may be called on any thread */

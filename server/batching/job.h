@@ -3,8 +3,7 @@
  * output tensors.
  *
  * Owner: the transport that created the job; between srv_job_submit and the call of `done` the
- * scheduler owns it. Everything that a job points to lives in its arena, or the job holds a
- * reference to it.
+ * scheduler owns it. A job holds a reference to everything outside its arena that it points to.
  */
 #ifndef SRV_JOB_H
 #define SRV_JOB_H

@@ -76,8 +76,8 @@ static void name_default_deadline(struct srv_job *job)
                 (double)job->io_loop->server->options.default_deadline_ms / 1000);
 }
 
-/* Completes a job. Afterwards the caller must not access the job's version, which may have been
- * freed when its last handle was released. */
+/* Completes a job. Afterwards the caller must not access the job's version, because the release of
+ * its last handle may have freed it. */
 static void complete(struct srv_scheduler *s, struct srv_job *job)
 {
     if (!job->finished_ns)

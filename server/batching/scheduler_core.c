@@ -279,8 +279,8 @@ static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *
     return later(oldest, p->timeout_ns);
 }
 
-/* The buckets that a worker may take. SMALL selects only small buckets, whose runs are short.
- * SMALL_OR_IDLE also selects the buckets of model queues that have no running batch. */
+/* The buckets that a worker may take. SMALL selects only small buckets, that is, buckets with short
+ * runs. SMALL_OR_IDLE also selects the buckets of model queues that have no running batch. */
 enum choice { ALL, SMALL, SMALL_OR_IDLE };
 
 static bool may_take(const struct srv_core_bucket *b, enum choice which)
@@ -306,9 +306,10 @@ static struct srv_core_bucket *choose(const struct srv_core *c,
     return best && best->alone && l->running ? NULL : best;
 }
 
-/* Returns whether a job cannot meet its deadline: the deadline has passed, or is too near even
- * for the fastest run. Each job that is dropped for the second reason reduces the stored fastest
- * time by 10 %, so that an estimate that is too high cannot make a bucket drop its jobs forever. */
+/* Returns whether a job cannot meet its deadline, that is, whether the deadline has passed or is
+ * too near even for the fastest run. Each job that is dropped for the second reason reduces the
+ * stored fastest time by 10 %, so that an estimate that is too high cannot make a bucket drop its
+ * jobs forever. */
 static bool misses_deadline(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
 {
     if (j->deadline_ns <= now)
@@ -343,8 +344,8 @@ static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core
     l->virtual_ns = later(l->virtual_ns, out->charged_ns);
 }
 
-/* Returns a smaller row limit that is a preferred batch size, if one can be reached by deferring at
- * most a quarter of the rows to the next batch. Otherwise returns `limit`. */
+/* If deferring at most a quarter of the rows to the next batch yields a preferred batch size,
+ * returns this size as the row limit. Otherwise returns `limit`. */
 static int64_t preferred(const struct srv_core_bucket *b, int64_t limit)
 {
     int64_t rows = 0, best = 0;

@@ -40,8 +40,8 @@ static bool has_model(const char *dir)
     return false;
 }
 
-/* Fails if saved_model.pb is empty, because an empty file parses as a SavedModel without graphs,
- * which would lead to a misleading error about tags. */
+/* Fails if saved_model.pb is empty. An empty file would parse as a SavedModel without graphs, and
+ * the error would be about missing tags. */
 static enum rt_status check_model(const char *dir, struct rt_error *err)
 {
     char path[4096];

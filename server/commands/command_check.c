@@ -49,7 +49,8 @@ static int parse_args(struct check *c, int argc, const char *const *argv)
     struct srv_args a = {.argc = argc, .argv = argv};
     const char **flags = rt_arena_array(c->arena, (size_t)argc + 3, sizeof(*flags));
     const char *file = NULL, *name = "models", *v;
-    /* whether the previous argument was "--flag", whose value the current argument may be */
+    /* whether the previous argument was "--flag", so that the current argument may be the flag's
+     * value */
     bool wants_value = false;
     int n = 0;
     if (!flags)

@@ -159,8 +159,8 @@ static int query_tls(int fd)
 
     if (gnutls_certificate_allocate_credentials(&none) < 0)
         return 0;
-    /* GNUTLS_NO_SIGNAL prevents a SIGPIPE, because a server that refuses the handshake may have
-     * closed the connection before the first write. */
+    /* A server that refuses the handshake may have closed the connection before the first write.
+     * GNUTLS_NO_SIGNAL prevents a SIGPIPE in this case. */
     if (gnutls_init(&s, GNUTLS_CLIENT | GNUTLS_NO_SIGNAL) >= 0) {
         if (gnutls_set_default_priority(s) >= 0 &&
             gnutls_credentials_set(s, GNUTLS_CRD_CERTIFICATE, none) >= 0) {

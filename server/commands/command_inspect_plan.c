@@ -217,8 +217,8 @@ static enum rt_status print_json(const struct plan_report *t, struct rt_error *e
     return RT_OK;
 }
 
-/* Sets the shapes of the signature's inputs, which are unknown in the plan but fixed in this
- * run. */
+/* Sets the shapes of the signature's inputs. The plan does not know these shapes, but they are
+ * fixed in this run. */
 static void name_feeds(struct plan_report *t)
 {
     for (int i = 0; i < t->plan.n_nodes; i++) {

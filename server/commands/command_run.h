@@ -20,7 +20,7 @@ struct srv_run {
     const char *profile_trace; /* path of the trace file, or NULL if no trace is requested */
     bool bench, profile, compare, plan, json, on_line, cpu_clock;
     struct rt_tuning tuning;
-    /* n_threads is the total number of threads, which all callers share. */
+    /* n_threads is the total number of threads of all callers. */
     int64_t batch, n_threads, n_callers;
     int64_t seconds_ms, n_runs;
     int n_shapes;

@@ -423,7 +423,7 @@ static enum rt_status print_json(const struct profile *p, const struct rt_sessio
     return RT_OK;
 }
 
-/* Writes the last run in the Chrome trace format, which chrome://tracing and Perfetto read. */
+/* Writes the last run in the Chrome trace format, as read by chrome://tracing and Perfetto. */
 static enum rt_status write_trace(const struct profile *p, struct rt_error *err)
 {
     const char *path = p->run->profile_trace;

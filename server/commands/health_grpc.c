@@ -29,7 +29,7 @@ static bool is_serving(grpc_byte_buffer *message)
     return serving;
 }
 
-/* Sends an empty HealthCheckRequest, which requests the health of the server as a whole, and
+/* Sends an empty HealthCheckRequest, that is, requests the health of the server as a whole, and
  * receives the response. */
 static void exchange(grpc_call *call, grpc_completion_queue *cq, struct answer *a)
 {

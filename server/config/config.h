@@ -67,9 +67,9 @@ enum rt_status srv_config_from_text(struct rt_span text, const char *name, struc
 enum rt_status srv_config_from_message(const void *message, struct srv_config **out,
                                        struct rt_error *err);
 /*
- * Checks the platforms of the models: only "tensorflow" can be served, and the platform of a model
- * may not differ between `old` (which may be NULL) and `config`. The check is a separate function
- * so that errors are reported in TensorFlow Serving's order.
+ * Checks that the platform of each model is "tensorflow", the only one that can be served, and does
+ * not differ between `old` (which may be NULL) and `config`. The check is a separate function so
+ * that errors are reported in TensorFlow Serving's order.
  */
 enum rt_status srv_config_check_platforms(const struct srv_config *old,
                                           const struct srv_config *config, struct rt_error *err);

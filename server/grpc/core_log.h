@@ -23,7 +23,7 @@ struct srv_core_log {
 };
 
 /* Returns whether a message may be logged at the time now_ns. If so, *left_out receives the number
- * of messages omitted before it, which the line should report. */
+ * of messages omitted before this one; the caller should log this number too. */
 bool srv_core_log_admits(struct srv_core_log *log, int64_t now_ns, int64_t *left_out);
 
 /* Redirects the core's log messages to the server's log. */

@@ -395,7 +395,7 @@ void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
     job->deadline_ns = srv_call_deadline_ns(c);
     if (own && own < job->deadline_ns)
         job->deadline_ns = own;
-    /* An inline job sends its response and RECV_CLOSE in the same batch, which saves a batch. */
+    /* An inline job sends its response and starts RECV_CLOSE in one batch instead of two. */
     c->may_send_close = !c->close_started;
     c->pending++; /* counts the event SRV_EV_SENT */
     struct srv_job **end = c->io_loop->turn_end;

@@ -144,8 +144,8 @@ struct srv_call {
  * the response. */
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out);
 void srv_call_drop_payload(struct srv_call *c);
-/* Charges `bytes` to the budget of bytes in flight. `what` names the bytes in error texts, which
- * are those of server/base/budget.h. */
+/* Charges `bytes` to the budget of bytes in flight. `what` names the bytes in the error texts (see
+ * server/base/budget.h). */
 enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *what);
 /* Returns the call's deadline on CLOCK_MONOTONIC, or RT_NEVER. */
 int64_t srv_call_deadline_ns(const struct srv_call *c);
@@ -176,8 +176,8 @@ void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
 /* Announces that another thread will respond. The call delays the drain unless `patient` is set. */
 void srv_call_expect(struct srv_call *c, bool patient);
 /* Sends the response of a call after srv_call_submit or srv_call_expect. May be called on any
- * thread. Takes ownership of `p`, which was allocated by malloc; if it is NULL and `code` is an
- * error, only a status is sent. The call may already be freed when this function returns. */
+ * thread. Takes ownership of `p`, which must be allocated by malloc. If `p` is NULL and `code` is
+ * an error, only a status is sent. The call may already be freed when this function returns. */
 void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
                                const char *text);
 
@@ -209,8 +209,8 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
  * message was built, the stream ends with that error. Must not be called if is_sending is set. */
 void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
 bool srv_call_is_ending(const struct srv_call *c); /* returns whether streams should end */
-/* Resets the arena and reads the next message of the stream, which is passed to `handle`. A stream
- * whose next message is not complete within --request_read_timeout_ms ends with an error. */
+/* Resets the arena, reads the next message of the stream, and passes the message to `handle`. A
+ * stream whose next message is not complete within --request_read_timeout_ms ends with an error. */
 void srv_stream_read(struct srv_call *c);
 /* Makes the I/O loop call `look` at intervals while the stream is open, so that `look` can send
  * messages without a request. `ending` is set if the server is stopping and the stream should

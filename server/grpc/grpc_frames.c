@@ -34,7 +34,7 @@ enum {
     IS_CUT_OFF = -2,
 };
 
-/* recvmsg and accept4 must call the sanitizer's interceptors, which they replace */
+/* recvmsg and accept4 replace the sanitizer's interceptors, so they must call those interceptors */
 #if RT_HAS_SANITIZER
 ssize_t __interceptor_recvmsg(int fd, struct msghdr *message, int flags);
 int __interceptor_accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags);
@@ -448,8 +448,8 @@ static void on_message(int is_sent, int version, int type, const void *p, size_t
         t->n_rekeyed++;
 }
 
-/* Returns the ex-data of a server's TLS session, which is created on first use, or NULL if memory
- * runs out. */
+/* Returns the ex-data of a server's TLS session. The ex-data is created on first use. Returns NULL
+ * if memory runs out. */
 static struct watched_tls *tls_of(SSL *tls)
 {
     struct watched_tls *t = SSL_get_ex_data(tls, tls_index);
@@ -468,8 +468,7 @@ static struct watched_tls *tls_of(SSL *tls)
 }
 
 /* Inspects the n bytes that a read returned, and the TLS key updates that arrived before them.
- * Returns false if the connection is not permitted to go on, so that the caller must fail the
- * read. */
+ * Returns false if the connection is not permitted to go on; the caller must then fail the read. */
 static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
 {
     enum srv_h2_verdict v = SRV_H2_GOES_ON;

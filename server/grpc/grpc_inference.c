@@ -61,8 +61,8 @@ static size_t most_tensor_bytes(const struct srv_call *c)
     return (size_t)c->server->options.max_body_bytes * (size_t)TENSOR_FACTOR;
 }
 
-/* Releases the message, and replaces its share of the budget with that of the decoded tensors,
- * which have `bytes` bytes. */
+/* Releases the message, and replaces its share of the budget with the `bytes` bytes that the
+ * decoded tensors occupy. */
 static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
 {
     srv_call_drop_payload(c);

@@ -49,8 +49,8 @@ struct srv_grpc_methods {
 extern const struct srv_grpc_methods srv_grpc_methods;
 
 enum { SRV_GRPC_MAX_SERVICES = 32 };
-/* Writes the name of each service with an enabled method to `out`, which has SRV_GRPC_MAX_SERVICES
- * elements. Returns the number of services. */
+/* Writes the name of each service with an enabled method to `out`. The array `out` has
+ * SRV_GRPC_MAX_SERVICES elements. Returns the number of services. */
 int srv_grpc_services(const struct srv_options *o, struct rt_span *out);
 
 /* ---- the handlers ---- */

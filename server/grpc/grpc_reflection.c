@@ -18,8 +18,8 @@ static void read_next(struct srv_call *c)
     srv_stream_read(c);
 }
 
-/* A request of a stream and its response, allocated in the arena, which is reset before the next
- * request is read. */
+/* A request of a stream and its response. Both are allocated in the arena until the next request is
+ * read. */
 struct exchange {
     struct srv_cursor request;
     struct rt_bytes response;
@@ -65,7 +65,7 @@ void srv_grpc_reflect(struct srv_call *c)
     }
     c->state = x;
     rt_bytes_init(&x->response, MAX_RESPONSE);
-    /* A response may be a thousand times as large as its request. So the response is computed on
-     * the thread for large messages, which also bounds the rate of responses. */
+    /* A response may be a thousand times as large as its request. So the thread for large messages
+     * computes the response; this also limits the rate of responses. */
     srv_call_detour(c, SRV_ASIDE_LARGE, compute, send);
 }

@@ -1,4 +1,4 @@
-/* Implements ModelService.HandleReloadConfigRequest, which responds when each new model is
+/* Implements ModelService.HandleReloadConfigRequest. The response is sent when each new model is
  * available or has failed. Only the calling client waits. */
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,8 @@ static enum rt_status add_metric(struct srv_call *c, struct reload *r, const str
     return RT_OK;
 }
 
-/* Reads a ReloadConfigRequest into spans of the payload, which is kept until the call ends. */
+/* Reads a ReloadConfigRequest into spans of the payload. The payload is kept until the call ends.
+ */
 static enum rt_status read_reload(struct srv_call *c, struct reload *r)
 {
     struct srv_cursor at;
@@ -102,8 +103,8 @@ static void put_increase(struct rt_bytes *out, uint64_t v)
     rt_bytes_add(out, buffer, (size_t)(end - buffer));
 }
 
-/* Writes the response of a reload that succeeded. `remark` becomes the error message of the status,
- * whose code is OK. */
+/* Writes the response of a reload that succeeded. The code of its status is OK, and the error
+ * message of the status is `remark`. */
 static void write_response(struct srv_server *server, const struct reload *r, const char *remark,
                            struct rt_bytes *out)
 {

@@ -110,7 +110,7 @@ static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
     return strcmp(name, peer) == 0 ? fd : -1;
 }
 
-/* Finds the descriptor of a TLS connection, which the core accepted, among all sockets of the
+/* The core accepts TLS connections, so the descriptor of one must be found among all sockets of the
  * process. The sockets are listed at most once per check. */
 static void find_socket(struct srv_call *c, int64_t now)
 {

@@ -199,8 +199,8 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *byte
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n)
 {
     f->n_work += n;
-    /* SRV_H2_BUDGET key updates already exhaust the budget, so larger values are reduced to it
-     * and the product cannot overflow. */
+    /* SRV_H2_BUDGET key updates already exhaust the budget. A larger number is reduced to
+     * SRV_H2_BUDGET, so that the product cannot overflow. */
     n = n < SRV_H2_BUDGET ? n : SRV_H2_BUDGET;
     return spend(f, n * REKEY_COST) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }

@@ -69,8 +69,8 @@ struct srv_h2_frames {
     uint32_t skip; /* number of bytes of a payload or of the preface that are still to be skipped */
     uint32_t block; /* number of bytes of the header block that was read last or is being read */
     uint32_t last_stream; /* the highest stream number opened so far */
-    /* number, modulo `2^32`, of frames that cost work, which are all except DATA frames of 256
-     * bytes or more */
+    /* number, modulo `2^32`, of frames that cost work; all frames except DATA frames of 256 bytes
+     * or more cost work */
     uint32_t n_work;
     /* stream of the DATA frame whose payload is being read, or 0 if no DATA frame is being read */
     uint32_t data_stream;

@@ -1,6 +1,6 @@
 /*
  * Counts the incomplete request bodies of an HTTP/2 connection: the bytes of DATA that have arrived
- * on each stream that neither side has ended. gRPC's core holds a message until it is complete, so
+ * on streams that neither side has ended. gRPC's core holds a message until it is complete, so
  * these are the bytes that a peer can make the server hold before any request can be answered.
  *
  * If a stream carries several messages, all of them are counted until the stream ends, because the

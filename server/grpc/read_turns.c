@@ -171,7 +171,7 @@ static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
     return spent < past_ns / 2;
 }
 
-/* Returns whether an I/O loop is idle, that is, it waits for events and no event is pending. */
+/* Returns whether an I/O loop is idle, that is, waits for events while no event is pending. */
 static bool is_loop_free(void)
 {
     int n = atomic_load(&all.n_loops);
@@ -251,8 +251,8 @@ static bool has_handshake_time(int64_t now) RT_REQUIRES(all.mu)
            (!all.is_handshaking || now - all.handshakes.released_ns >= PAUSE_NS);
 }
 
-/* Removes the first handshake from its queue if the handshake may continue. Returns 1 in that case,
- * otherwise 0. */
+/* If the first handshake may continue, removes it from its queue and returns 1. Otherwise returns
+ * 0. */
 static int take_handshake(int *released, int64_t now, bool is_free) RT_REQUIRES(all.mu)
 {
     int fd = all.handshakes.first;

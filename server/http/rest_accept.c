@@ -108,10 +108,11 @@ static int64_t closable_ns(const struct srv_rest_conn *c, int ms)
 }
 
 /*
- * Returns the connection to close so that a waiting one can be accepted: one that is idle after a
- * request, or else one that has not sent anything yet, or else one whose request is incomplete.
- * Returns NULL if no such connection has waited for long enough, or if another loop has capacity
- * and accepts the waiting connection. A connection whose request has arrived is never closed.
+ * Returns the connection to close so that a new one can be accepted. Prefers a connection that is
+ * idle after a request, then one that has not sent anything yet, then one whose request is
+ * incomplete. Returns NULL if no connection has been in such a state for long enough, or if another
+ * loop has capacity and accepts the new connection. A connection whose request has arrived is never
+ * closed.
  */
 static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
 {
@@ -127,8 +128,8 @@ static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
     return closable_ns(incomplete, INCOMPLETE_MS) <= l->now_ns ? incomplete : NULL;
 }
 
-/* Called when the connection limit is reached and another connection waits. Closes one connection,
- * whose place becomes free in a later turn. */
+/* Called when the connection limit is reached and another connection waits. Closes one connection.
+ * Its place becomes free in a later turn. */
 static void close_one(struct srv_rest_loop *l)
 {
     struct srv_metrics *metrics = l->io_loop.server->metrics;
@@ -188,7 +189,7 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 {
     bool has_capacity = l->n_open < l->most_open || !l->is_full || to_close(l);
     bool may = has_capacity && l->accept_at_ns <= l->now_ns;
-    /* listen_fd is set before `daemon`, which may still be NULL */
+    /* `daemon` may still be NULL, because listen_fd is set first */
     if (!l->daemon || l->listen_fd < 0 || may == l->accepts)
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
@@ -197,7 +198,7 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
 {
-    /* listen_fd is set before `daemon`, which may still be NULL. */
+    /* `daemon` may still be NULL, because listen_fd is set first. */
     if (!l->daemon || l->listen_fd < 0)
         return RT_NEVER;
     if (l->accept_at_ns > now)

@@ -77,12 +77,12 @@ static inline struct srv_rest_call *srv_rest_call_of(struct srv_rest_request *r)
 /* ---- rest_handler.c ---- */
 
 void srv_rest_unref(struct srv_rest_call *req);
-/* Resumes some of the deferred requests, which are answered in this turn. Called before the daemon
- * runs. */
+/* Resumes some of the deferred requests, so that they are answered in this turn. Called before the
+ * daemon runs. */
 void srv_rest_resume_deferred(struct srv_rest_loop *l);
 /* Frees the calls in the free list of an I/O loop. */
 void srv_rest_free_calls(struct srv_rest_loop *l);
-/* Resumes the connection, so that libmicrohttpd calls the handler again, which sends the
+/* Resumes the connection. libmicrohttpd then calls the handler again, and the handler sends the
  * response. */
 void srv_rest_resume(struct srv_rest_call *req);
 /* Callbacks of libmicrohttpd; `arg` is the I/O loop. */

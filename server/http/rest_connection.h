@@ -91,8 +91,7 @@ void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now);
 void srv_rest_end_connections(struct srv_rest_loop *l);
 void srv_rest_watch(struct srv_rest_loop *l, int64_t now);
 void srv_rest_cancel_if_ended(struct srv_rest_call *req);
-/* Reduces *until to the time at which one of the lists must be checked next, if that time is
- * earlier. */
+/* If one of the lists must be checked before *until, reduces *until to the time of that check. */
 void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t now);
 
 /* ---- rest_handshake.c ---- */
@@ -123,7 +122,8 @@ void srv_rest_linger(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* Allocates the read buffers of an I/O loop. Returns false if memory runs out. */
 bool srv_rest_wire_init(struct srv_rest_loop *l);
 void srv_rest_wire_clear(struct srv_rest_loop *l);
-/* Adds a new connection, which srv_rest_wire_remove removes. Returns false if memory runs out. */
+/* Adds a new connection, to be removed by srv_rest_wire_remove. Returns false if memory runs out.
+ */
 bool srv_rest_wire_add(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* The srv_recv_hook_fn through which the daemon of an I/O loop reads. */

@@ -88,8 +88,6 @@ void srv_rest_free_calls(struct srv_rest_loop *l)
 
 /* ---- jobs ---- */
 
-/* Resumes the connection on its I/O loop thread, so that the handler is called again and sends the
- * response. */
 void srv_rest_resume(struct srv_rest_call *req)
 {
     srv_list_remove(&req->link);
@@ -230,8 +228,8 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
         break;
     case STAGE_OVER:
         *n_data = 0;
-        /* the connection was resumed only so that it can end, which is why the handler was called
-         * again */
+        /* the connection was resumed only so that it can end, and libmicrohttpd then calls the
+         * handler again */
         return req->conn->lingers ? MHD_YES : MHD_NO;
     }
     return MHD_YES;

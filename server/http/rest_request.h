@@ -95,8 +95,8 @@ void srv_rest_inferred(struct srv_rest_request *r, enum rt_status st);
  */
 enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most);
 
-/* Passes a request to its I/O loop, which sends the response that was set. May be called on any
- * thread. */
+/* Passes a request whose response is set to its I/O loop, so that the loop sends the response. May
+ * be called on any thread. */
 void srv_rest_finished(struct srv_rest_request *r);
 
 /*

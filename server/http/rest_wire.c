@@ -115,7 +115,7 @@ static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, 
 {
     l->clean.n = 0;
     if (!srv_http_stream_feed(&c->stream, l->raw, n, &l->clean)) {
-        /* All connections of the loop share the buffer, which must not stay failed. */
+        /* All connections of the loop share the buffer, so it must not stay failed. */
         rt_bytes_clear(&l->clean);
         return -1;
     }

@@ -51,8 +51,7 @@ struct srv_inference {
     /* timeout in the RunOptions of a SessionRun request, or 0 if there is none */
     int64_t timeout_ms;
     struct srv_session_call *session; /* used only by inference_session.c */
-    /* number of `scorings`, which is 1 for Classify and Regress, and one per task for
-     * MultiInference */
+    /* number of `scorings`; Classify and Regress have one, and MultiInference has one per task */
     int n_scorings;
     struct srv_scoring *scorings;
     /* one flag per output of the signature, set if the response includes the output */
@@ -78,7 +77,7 @@ enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_ma
 
 /*
  * Finds the executable signature called `name` ("serving_default" when the name is empty). If there
- * is none, fails with `code` and the text `unknown`, which contains one %s for the name.
+ * is none, fails with `code` and the text `unknown`. `unknown` must contain one %s, for the name.
  */
 enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span name,
                                   struct rt_arena *arena, const struct rt_model_signature **out,
@@ -92,8 +91,7 @@ enum rt_status srv_inference_bind(struct srv_inference *inf, size_t budget, size
                                   struct rt_error *err);
 size_t srv_inference_feed_bytes(const struct srv_inference *inf);
 
-/* Runs the inference on the calling thread, which may block for a long time, and sets
- * job->status. */
+/* Runs the inference on the calling thread and sets job->status. May block for a long time. */
 enum rt_status srv_inference_run(struct srv_inference *inf, const struct rt_run_options *options,
                                  struct rt_error *err);
 

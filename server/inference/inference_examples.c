@@ -1,5 +1,5 @@
-/* Implements Classify, Regress, and MultiInference, which runs several classifications and
- * regressions in one call. */
+/* Implements Classify, Regress and MultiInference. A MultiInference call runs several
+ * classifications and regressions. */
 #include "runtime/base/arena.h"
 #include "server/inference/inference_internal.h"
 

@@ -131,8 +131,7 @@ static const unsigned char *after_digits(const unsigned char *p, const unsigned 
             continue;
         }
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        /* The lowest set bit is exact, because no carry comes from lower bytes, which are
-         * digits. */
+        /* The lowest set bit is exact, because all lower bytes are digits and cause no carry. */
         return p + (__builtin_ctzll(non_digits) >> 3);
 #else
         break;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 128-bit integers are an extension of GCC and Clang. The comment beside each
- * value gives its bound, which shows that the value fits into 128 bits. */
+/* 128-bit integers are an extension of GCC and Clang. The comment beside each value gives its upper
+ * bound, to show that the value fits into 128 bits. */
 __extension__ typedef unsigned __int128 wide;
 
 static const double exact_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -118,9 +118,9 @@ static double divide_by_ten(uint64_t w, int k)
 }
 
 /*
- * Parses with strtod the numbers that the faster methods do not cover, from a NUL-terminated copy.
- * For the digits after the first 800 significant ones it matters only whether all are zero, so the
- * copy has a fixed size.
+ * Parses the numbers that the faster methods do not cover, by calling strtod on a NUL-terminated
+ * copy. After the first 800 significant digits it matters only whether all other digits are zero,
+ * so the copy has a fixed size.
  */
 static double slow_double(const unsigned char *p, const unsigned char *end, int64_t exponent)
 {
@@ -679,8 +679,8 @@ static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double
     return nearest < (int64_t)ten[digits];
 }
 
-/* The fast path for floats between 1e-10 and 1e20, which writes the same text as the general
- * path. Returns false if the caller must use the general path. */
+/* Fast path for floats between 1e-10 and 1e20. It writes the same text as the general path. Returns
+ * false if the caller must use the general path. */
 static bool quick_float(char *buffer, float a, size_t *n)
 {
     uint32_t bits;

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* size of the buffer passed to a writer, which may overwrite all of it */
+/* size of the buffer passed to a writer; the writer may overwrite all of it */
 enum { SRV_NUMBER_BYTES = 32 };
 
 /* The kind of a number token according to JSON's rules, as in RapidJSON. */

@@ -128,8 +128,8 @@ bool srv_json_unbase64(char *dst, size_t *n, struct rt_span token)
     struct rt_span inside = rt_span_of(token.p + 1, token.n - 2);
     if (!inside.n || !memchr(inside.p, '\\', inside.n))
         return rt_base64_read(dst, n, inside);
-    /* Escapes are decoded first, because some writers escape every slash, which base64 text may
-     * contain. */
+    /* Base64 text may contain slashes, and some writers escape every slash, so escapes are decoded
+     * first. */
     char *text = malloc(inside.n);
     bool ok = text && rt_base64_read(dst, n, rt_span_of(text, srv_json_unquote(text, token)));
     free(text);

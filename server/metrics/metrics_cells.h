@@ -155,7 +155,7 @@ struct srv_metrics {
     struct srv_model_metrics *unknown;
     struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* unused entries are NULL */
     /* index in `paths` of the next entry to fill or, once all entries are used, of the oldest
-     * entry, which is replaced next */
+     * entry, the next to be replaced */
     int next_path;
     /* Guards the members below. The lock is held only briefly, because network threads acquire it;
      * `mu` is held while a page is written. */
@@ -176,7 +176,8 @@ static inline void srv_count_add(_Atomic uint64_t *c, uint64_t n)
     atomic_store_explicit(c, srv_count_of(c) + n, memory_order_relaxed);
 }
 
-/* Adds the cells of `from` to `to`, which must be guarded or belong to the caller alone. */
+/* Adds the cells of `from` to `to`. The cells of `to` must be guarded or belong to the caller
+ * alone. */
 static inline void srv_times_add(struct srv_times *to, const struct srv_times *from)
 {
     for (int i = 0; i < SRV_N_TIMES; i++)

@@ -15,7 +15,7 @@
 
 struct srv_request_file {
     int fd;       /* descriptor of the file, or -1 if the file is closed */
-    int64_t size; /* size of the file, which is the size of its complete records */
+    int64_t size; /* size of the file, which contains only complete records */
     int64_t opened_ns, not_before_ns;
     unsigned n_opened;
     char path[512];

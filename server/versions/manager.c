@@ -516,8 +516,8 @@ bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struc
                       void *arg)
 {
     bool found = false;
-    /* An AVAILABLE version is not freed while the lock is held, because its state must change
-     * first, which needs the lock. */
+    /* An AVAILABLE version cannot be freed while the lock is held, because its state must first be
+     * changed under the lock. */
     rt_mutex_lock(&m->mu);
     for (int i = 0; i < m->n_models && !found; i++)
         for (int k = 0; k < m->models[i]->n_entries && !found; k++) {

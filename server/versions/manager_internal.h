@@ -72,7 +72,7 @@ struct srv_grace {
     struct srv_retirement retirements[];
 };
 
-/* A reload request, which exists from its arrival until all its new models are settled
+/* A reload request. It exists from its arrival until all its new models are settled
  * (srv_mgr_settled). It owns copies of the models' names, because the config may be replaced in the
  * meantime. */
 struct srv_reload {

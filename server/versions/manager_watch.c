@@ -69,8 +69,8 @@ static void look_at_start(struct srv_manager *m, const struct srv_managed *model
     }
 }
 
-/* Lists the version's directory. Returns false without listing it if the last listing was too
- * recent in proportion to its cost. */
+/* If the last listing of the version's directory was too recent in proportion to its cost, returns
+ * false. Otherwise lists the directory. */
 static bool list_entry(struct srv_managed_version *e, int64_t now, struct srv_fingerprint *f,
                        enum rt_status *st, struct rt_error *err)
 {
@@ -212,8 +212,8 @@ void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch)
                                        IN_ONLYDIR);
 }
 
-/* Logs that a configured base path is itself a version's directory, which is one level too deep
- * for a base path and two levels too deep for --models. */
+/* Logs that a configured base path is itself the directory of a version. A base path must be one
+ * level above this directory, and the path of --models two levels above it. */
 static void log_version_as_model(const struct srv_manager *m, const struct srv_model_config *c)
 {
     const char *slash = strrchr(c->base_path, '/'), *above = slash;

@@ -46,9 +46,9 @@ enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool h
 enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
                                  const char *const **out, int *n);
 
-/* Returns whether the server is ready, that is, each initial model is AVAILABLE, has failed or has
- * timed out, and at least one model serves or none is configured. When the server stops, it is no
- * longer ready. */
+/* Returns whether the server is ready. It is ready when each initial model is AVAILABLE, has failed
+ * or has timed out, and at least one model serves or none is configured. A server that is stopping
+ * is not ready. */
 bool srv_is_ready(struct srv_manager *m);
 /* Returns whether a version of the model is AVAILABLE. */
 bool srv_model_is_ready(struct srv_manager *m, struct rt_span model);

@@ -35,7 +35,7 @@ enum rt_status srv_scoring_check_outputs(const struct srv_scoring *s,
                                          const struct rt_tensor *fetches, int64_t n,
                                          struct rt_error *err);
 
-/* Returns the number of classes per example, which is 1 for a regression. Must be called after
+/* Returns the number of classes per example, or 1 for a regression. Must be called after
  * srv_scoring_check_outputs. */
 int64_t srv_scoring_width(const struct srv_scoring *s, const struct rt_tensor *fetches);
 /* These functions return the label and the score of class k of example i. The label is "" if

@@ -57,8 +57,8 @@ enum rt_status srv_multi_write(const struct srv_scoring *s, int n_scorings,
                                const struct srv_model_echo *echo, struct srv_growth *growth,
                                unsigned char **out, size_t *n_out, struct rt_error *err);
 
-/* Appends a ClassificationRequest or RegressionRequest, which have the same fields, with the given
- * examples. */
+/* Appends a ClassificationRequest or RegressionRequest with the given examples. Both messages have
+ * the same fields. */
 void srv_examples_write_request(const struct srv_model_echo *echo, const struct rt_tensor *examples,
                                 struct rt_bytes *out);
 /* Appends a MultiInferenceRequest with the given examples. */

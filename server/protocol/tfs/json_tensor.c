@@ -369,7 +369,7 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
     return i == n;
 }
 
-/* Reads the value at f->p, which must have the expected shape. */
+/* Reads the value at f->p. The value must have the expected shape. */
 static bool fill_value(struct fill *f, int level)
 {
     if (level == f->rank)

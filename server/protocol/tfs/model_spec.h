@@ -24,8 +24,8 @@ struct srv_model_spec {
 enum rt_status srv_model_spec_read(struct srv_cursor message, struct srv_model_spec *out,
                                    struct rt_arena *arena, struct rt_error *err);
 
-/* The ModelSpec of a response, which names the version by number, never by label, and the signature
- * that ran. */
+/* The ModelSpec of a response. It names the signature that ran, and the version by number, never by
+ * label. */
 struct srv_model_echo {
     const char *model, *signature;
     int64_t version;

@@ -54,8 +54,7 @@ struct parts {
     struct rt_span name, version, label, word;
 };
 
-/* Removes the part of a path that names a version or a label, which may follow a model's name.
- * If there is none, removes nothing. */
+/* Removes from the front of a path the part that names a version or a label, if there is one. */
 static void take_choice(struct rt_span *s, struct parts *out)
 {
     struct rt_span rest = *s, found;

@@ -9,7 +9,7 @@
 struct form {
     uint32_t number;         /* field number in TensorProto */
     enum srv_wire_type type; /* protobuf wire type of one value */
-    uint8_t parts;           /* number of values per element, which is 2 for complex types */
+    uint8_t parts;           /* number of values per element; complex types have 2 */
     /* whether the field is a single bytes field, as for float8, instead of a repeated field */
     uint8_t is_chunk;
 };
@@ -237,8 +237,7 @@ static enum rt_status read_values(struct srv_cursor c, const struct form *form, 
     return RT_OK;
 }
 
-/* Reads strings from tensor_content, which contains the lengths of all strings, then their
- * bytes. */
+/* Reads strings from tensor_content. It contains the lengths of all strings, then their bytes. */
 static enum rt_status strings_from_content(struct srv_cursor c, struct rt_str *dst, int64_t n,
                                            struct rt_error *err)
 {

@@ -11,8 +11,7 @@ struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total)
     return (struct srv_cursor){.slice = slices, .left = total};
 }
 
-/* Returns the number of contiguous bytes at the cursor, which is 0 only at the end of the
- * message. */
+/* Returns the number of contiguous bytes at the cursor. It is 0 only at the end of the message. */
 static size_t contiguous_bytes(struct srv_cursor *c)
 {
     if (!c->left)
