@@ -6,9 +6,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* Computes the line and column of `at`, which must not precede the position passed to the
- * previous call. Columns are counted as in protobuf: in bytes, and the column after a tab is 1
- * plus a multiple of 8. */
+/* Computes the line and column of `at`. `at` must not precede the position passed to the previous
+ * call. Columns are counted as in protobuf: in bytes, and the column after a tab is 1 plus a
+ * multiple of 8. */
 static struct pb_text_place place_of(struct pb_text_parser *x, const char *at)
 {
     for (; x->known < at; x->known++) {

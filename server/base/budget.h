@@ -32,8 +32,8 @@ void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes);
 /* Returns how many bytes of the budget are free. */
 size_t srv_budget_left(const struct srv_budget *b);
 
-/* Returns the status code for a request that holds `own` bytes and is refused at least `bytes`
- * more. */
+/* Returns the status code to use when at least `bytes` more could not be charged for a request that
+ * already holds `own` bytes. */
 enum rt_status srv_budget_code(const struct srv_budget *b, size_t own, size_t bytes);
 /* Like srv_budget_code, but also writes an error text about `what`, a noun in the singular. */
 enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t bytes,

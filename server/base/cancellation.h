@@ -28,8 +28,8 @@ struct srv_cancellation {
 };
 
 /* Reports that a writer has written `bytes` more bytes. Work that costs more than a copy is
- * reported as more bytes. Returns whether the writer should continue, which is always true if
- * `w` is NULL. */
+ * reported as more bytes. Returns whether the writer should continue. Always returns true if `w` is
+ * NULL. */
 static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
 {
     if (!w || (!w->over && (w->spent += bytes) < SRV_CANCELLATION_CHECK_BYTES))

@@ -22,7 +22,7 @@ struct srv_batch {
     /* whether the jobs are merged because row-wise analysis permits it; the run repeats the
      * analysis for its own shapes */
     bool needs_row_wise;
-    /* arena of the worker, or NULL if the batch has only one job, so that nothing is merged */
+    /* arena of the worker, or NULL if the batch has only one job and nothing is merged */
     struct rt_arena *arena;
     struct rt_pool *pool; /* pool from which the merged inputs are allocated */
 };

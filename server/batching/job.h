@@ -65,9 +65,8 @@ struct srv_job {
     enum rt_status status;
     struct rt_error err; /* err.arena must be the same as the job's arena */
 
-    /* Called exactly once, on any thread: on a worker, or on the thread of the I/O loop if the
-     * job ran inline or was refused. Work that needs the thread of the I/O loop must be posted
-     * to it. */
+    /* Called exactly once, either on a worker or, if the job ran inline or was refused, on the
+     * thread of the I/O loop. Work that needs the thread of the I/O loop must be posted to it. */
     void (*done)(struct srv_job *job);
     void *owner; /* the transport's own data (REST or gRPC) */
 
@@ -91,9 +90,9 @@ static inline struct srv_cancellation srv_job_cancellation(const struct srv_job 
 /*
  * Submits a decoded request as a job, on the thread of the I/O loop during a turn. Sets n_rows, and
  * the default deadline if the job has none, and adds the job to the turn. A cheap job whose bucket
- * is empty runs immediately on this thread, and `done` is called before the function returns.
- * `done` is also called before the return if the job is refused; if the queue is full, the job is
- * refused with UNAVAILABLE at the end of the turn.
+ * is empty runs immediately on this thread, and `done` is called before the function returns. If
+ * the queue is full, the job is refused with UNAVAILABLE at the end of the turn. If the job is
+ * refused for another reason, `done` is called before the function returns.
  */
 void srv_job_submit(struct srv_job *job);
 /* Clears the job's feeds and fetches. */

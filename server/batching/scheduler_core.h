@@ -86,8 +86,8 @@ struct srv_core_bucket {
     int64_t max_rows;
     int64_t used_ns; /* time at which a job was last queued */
     struct srv_cost cost;
-    /* Returns whether `rows` is one of the faster batch sizes, for which a specialisation is
-     * compiled. The function pointer may be NULL if all batch sizes are equally fast. */
+    /* Returns whether a specialisation is compiled for batches of `rows` rows, so that such batches
+     * run faster. The function pointer may be NULL if all batch sizes are equally fast. */
     bool (*prefers)(const void *of, int64_t rows);
     const void *of;
 };

@@ -200,9 +200,9 @@ static bool by_rest(const struct srv_health_ports *p)
     return code == 200;
 }
 
-/* Queries readiness over gRPC. For a TLS port it is sufficient that the port is open, because the
- * gRPC core does not complete a handshake without the certificate authority's certificate, and
- * possibly a client certificate. */
+/* Queries readiness over gRPC. A complete handshake with the gRPC core would require the
+ * certificate authority's certificate, and possibly a client certificate. So for a TLS port it is
+ * sufficient that the port is open. */
 static bool by_grpc(const struct srv_health_ports *p)
 {
     struct rt_error err = {0};

@@ -11,7 +11,7 @@
 #include "runtime/base/arena.h"
 
 struct srv_entrypoint {
-    /* false if no model was named, in which case every sub-directory of /models is a model */
+    /* false if no model was named; every sub-directory of /models is then a model */
     bool as_tensorflow;
     int argc;
     const char *const *argv; /* arguments for srv_options_parse; argv is allocated in the arena */

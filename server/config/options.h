@@ -1,7 +1,7 @@
 /*
  * The command-line options. One table defines the names, types, defaults, limits and help texts of
- * the flags, and FLAGS.md is generated from it. The options are read in main.c and resolved by
- * settings.h, and do not change afterwards.
+ * the flags, and FLAGS.md is generated from it. main.c reads the options, and srv_settings_resolve
+ * (settings.h) completes them. Afterwards they do not change.
  */
 #ifndef SRV_OPTIONS_H
 #define SRV_OPTIONS_H

@@ -67,7 +67,7 @@ static void look_around(struct srv_grpc_loop *loop)
 /*
  * Wakes an I/O loop from any thread. The core has no function that enqueues an application's event.
  * As a substitute, this function watches a channel that never connects, with a deadline in the
- * past. Only messages to the I/O loop need it, so calls are rare.
+ * past. Only messages to the I/O loop need this function, so calls are rare.
  */
 static void wake(struct srv_io_loop *io_loop)
 {
@@ -144,8 +144,8 @@ static void stop_lock_graph(void)
 }
 
 /* Returns the limit for the bytes of incomplete requests on all connections. One connection may
- * hold half of them, and the largest permitted request must fit into this half, so that a client
- * whose request is too large receives an error that says so. */
+ * hold half of this limit, and the largest permitted request must fit into this half, so that a
+ * client whose request is too large receives an error that says so. */
 static int64_t max_arriving(const struct srv_options *o)
 {
     const int64_t bodies = o->max_body_bytes < INT32_MAX ? 2 * o->max_body_bytes : UINT32_MAX;

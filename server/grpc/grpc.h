@@ -1,6 +1,6 @@
 /*
- * The gRPC transport, on gRPC's C core, with functions by which the server starts and stops it.
- * grpc_call.h is the interface for the handlers of the services; grpc_internal.h lists the
+ * Functions by which the server starts and stops the gRPC transport, which is built on gRPC's C
+ * core. grpc_call.h is the interface for the handlers of the services; grpc_internal.h lists the
  * transport's files and their purposes.
  */
 #ifndef SRV_GRPC_H

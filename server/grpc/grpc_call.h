@@ -2,8 +2,8 @@
  * A gRPC call, as used by the handlers of the services. The table of all methods is in
  * grpc_methods.h. grpc_internal.h lists the files of the transport, which begin and end calls.
  *
- * Threads: a call is used by the thread of its I/O loop, on which every handler runs, during a
- * turn. Other threads may call only the functions marked "any thread", and only between
+ * Threads: a call is used by the thread of its I/O loop, during a turn. Every handler runs on this
+ * thread. Other threads may call only the functions marked "any thread", and only between
  * srv_call_expect or srv_call_submit and the response.
  *
  * A handler responds exactly once, in one of three ways:
@@ -139,8 +139,8 @@ struct srv_call {
 
 /* ---- the message ---- */
 
-/* Opens the message as a cursor over its slices, after inflating it if it is compressed. Its bytes
- * are charged to the budget of bytes in flight. The cursor is valid until srv_call_drop_payload or
+/* Inflates the message if it is compressed, charges its bytes to the budget of bytes in flight, and
+ * opens the message as a cursor over its slices. The cursor is valid until srv_call_drop_payload or
  * the response. */
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out);
 void srv_call_drop_payload(struct srv_call *c);

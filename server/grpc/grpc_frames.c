@@ -203,8 +203,8 @@ void srv_grpc_frames_begin(int fd)
     begin(&plain[fd], sent);
 }
 
-/* Finds the connection, among those with descriptors below max_fd, that has been idle for longest,
- * since before_ms or earlier. Returns NULL if there is none. */
+/* Among the connections with descriptors below max_fd, finds the one that has been idle for
+ * longest. Returns NULL if none of them has been idle since before_ms or earlier. */
 static struct watched *longest_idle(int max_fd, int64_t before_ms,
                                     bool (*has_calls)(const void *arg, int fd), const void *arg)
 {

@@ -42,10 +42,10 @@ void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args 
 /* Begins to inspect a new plain connection before it is passed to the core. The connection's
  * descriptor is below SRV_GRPC_MAX_FD. */
 void srv_grpc_frames_begin(int fd);
-/* Closes the plain connection that has sent nothing for longest, and for at least idle_ms, among
- * those whose descriptor is below max_fd and that have no calls according to has_calls(arg,
- * descriptor). The core frees the descriptor soon afterwards. Returns false if there is no idle
- * connection. */
+/* A plain connection is idle if it has sent nothing for at least idle_ms and has no calls according
+ * to has_calls(arg, descriptor). Among the idle connections with descriptors below max_fd, closes
+ * the one that has sent nothing for longest. The core frees the descriptor soon afterwards. Returns
+ * false if there is no such connection. */
 bool srv_grpc_frames_close_idle(int max_fd, int64_t idle_ms,
                                 bool (*has_calls)(const void *arg, int fd), const void *arg);
 /* Reports that sendmsg has sent the first n bytes of `message` on the descriptor. */

@@ -9,9 +9,10 @@
 enum {
     /* The decoded tensors of a request may occupy `TENSOR_FACTOR * --max_body_bytes` bytes. */
     TENSOR_FACTOR = 2,
-    /* Messages and tensors of up to HERE_BYTES bytes are decoded on the I/O loop thread. Larger
-     * ones are decoded by a worker, because decoding them takes longer than handing the call to a
-     * worker and back. A message of 41 bytes may describe a tensor of 256 MiB. */
+    /* Messages and tensors of up to HERE_BYTES bytes are decoded on the I/O loop thread. Decoding
+     * larger ones takes longer than handing the call to a worker and back, so a worker decodes
+     * them. Messages and tensors are both checked, because a message of 41 bytes may describe a
+     * tensor of 256 MiB. */
     HERE_BYTES = 256 << 10,
     /* Maximum number of fields, including those of nested messages, that are read on the I/O loop
      * thread. Reading HERE_FIELDS fields takes about 0.02 ms. */
@@ -21,8 +22,9 @@ enum {
 struct request {
     struct srv_inference inf; /* the first member */
     struct srv_cursor message;
-    int64_t fields_left;        /* message.fields_left points to this counter */
-    enum rt_status read_status; /* result of reading on an aside thread; its text is in c->err */
+    int64_t fields_left; /* message.fields_left points to this counter */
+    /* result of reading the message on an aside thread; the error text is in c->err */
+    enum rt_status read_status;
     /* The original `signature` and `prepare` of the job, saved while a worker decodes the
      * tensors. */
     const struct rt_model_signature *signature;
@@ -88,7 +90,7 @@ static enum rt_status prepare(struct srv_job *job)
     return st || !job->prepare ? st : job->prepare(job);
 }
 
-/* Arranges for a worker to decode the tensors. Until it has decoded them, job->signature is
+/* Arranges for a worker to decode the tensors. Until the tensors are decoded, job->signature is
  * NULL, because the scheduler's statistics for a signature must cover only runs. */
 static void bind_on_worker(struct srv_call *c, struct request *r)
 {

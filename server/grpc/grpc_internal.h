@@ -108,8 +108,8 @@ enum { SRV_MAX_LISTEN = 16 };
 /*
  * Slipway's own listening sockets, and the thread that accepts connections. The core's own listener
  * would permanently stop listening when no descriptor is free for a connection. It would also take
- * over the UNIX socket path of a running server, and remove the path when it ends. Only TLS
- * connections must be accepted by the core.
+ * over the UNIX socket path of a running server, and remove the path when it ends. TLS connections,
+ * however, must be accepted by the core itself.
  */
 struct srv_listen_fd {
     int fd;
@@ -128,7 +128,7 @@ struct srv_listener {
     bool is_running;
 };
 
-/* A server object of the core and its addresses: ports[0] serves --port and --grpc_socket_path. If
+/* A server object of the core and its addresses. ports[0] serves --port and --grpc_socket_path. If
  * admin addresses are set, ports[1] serves --admin_address and --admin_socket. */
 struct srv_grpc_port {
     grpc_server *core;

@@ -42,7 +42,8 @@ enum {
      * thread. Unused time accumulates up to HANDSHAKE_NS. */
     HANDSHAKE_SHARE = 2,
     HANDSHAKE_NS = 20000000,
-    /* maximum number of bytes per read unless is_heavy; they may contain thousands of frames */
+    /* maximum number of bytes per read unless is_heavy; this number of bytes may contain thousands
+     * of frames */
     LARGEST_READ = 1 << 16,
     /* number of bytes after which, unless is_heavy, the counts of the turn's frames and bytes are
      * reset to 0 */
@@ -115,7 +116,8 @@ static struct {
     bool is_handshaking;
     const _Atomic int *n_calls; /* NULL means unknown */
     int n_calls_before;         /* the value of *n_calls at the last check */
-    /* time of the most recent end of a connection, or of at least FEWER_CALLS calls */
+    /* most recent time at which a connection ended, or at which at least FEWER_CALLS calls had
+     * ended since the last check */
     int64_t ended_ns;
     pthread_t thread;
 } all = {.mu = RT_MUTEX_INIT, .turn_over = {NONE, NONE, 0}, .handshakes = {NONE, NONE, 0}};

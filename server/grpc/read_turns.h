@@ -32,11 +32,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Starts the thread that ends pauses. May be called only once. *n_calls is the number of open
- * calls and is read until srv_turns_stop; n_calls may be NULL. `has_tls` says that every TCP
- * connection begins with a TLS handshake, whose steps are reported by srv_turns_handshake. Returns
- * false if the thread cannot be started or the kernel does not report edges again; in both cases
- * no connection is ever paused. */
+/* Starts the thread that ends pauses. May be called only once. *n_calls is the number of open calls
+ * and is read until srv_turns_stop; n_calls may be NULL. If `has_tls` is set, every TCP connection
+ * begins with a TLS handshake, and srv_turns_handshake reports the steps of the handshake. Returns
+ * false if the thread cannot be started or the kernel does not report edges again; in both cases no
+ * connection is ever paused. */
 bool srv_turns_start(const _Atomic int *n_calls, bool has_tls);
 /* Stops the thread that ends pauses. Must be called after the core has stopped reading. Does
  * nothing unless srv_turns_start succeeded. */

@@ -8,16 +8,16 @@
 #include "server/server.h"
 
 struct srv_rest_request; /* struct srv_rest_request is defined in rest_request.h */
-/* Handles a request that has arrived completely. Returns true if a job was submitted, which
- * responds later, and false if the response is set. `browser` is set if the request comes from a
- * web page that may read responses (CORS). */
+/* Handles a request that has arrived completely. Returns false if the response is set, and true if
+ * a job was submitted, so that the response follows later. `browser` is set if the request comes
+ * from a web page that may read responses (CORS). */
 typedef bool srv_rest_handler(struct srv_rest_request *r, bool browser);
 /* Dispatches each request to the handler of its route (rest_routes.c). */
 srv_rest_handler srv_rest_route;
 
 /*
- * Starts the threads of the I/O loops, which confirm new serving maps from then on, and registers
- * the loops in server->io_loops. srv_rest_listen opens the port.
+ * Starts the threads of the I/O loops, and registers the loops in server->io_loops. From then on,
+ * the threads confirm new serving maps. srv_rest_listen opens the port.
  */
 enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handle,
                               struct srv_rest **out, struct rt_error *err);

@@ -210,8 +210,8 @@ int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
                           closable_ns(longest_incomplete(l), INCOMPLETE_MS)};
     int64_t first = RT_NEVER;
     for (int i = 0; i < 3; i++)
-        /* A time in the past needs no check. The connection that could be closed at that time has
-         * been closed, unless another loop has capacity. */
+        /* No check is needed for a time in the past. The connection that could be closed from that
+         * time on is already closed, or will not be closed because another loop has capacity. */
         if (at[i] > now && at[i] < first)
             first = at[i];
     return first;

@@ -134,8 +134,8 @@ bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add,
 void srv_rest_deflate(struct srv_rest_call *req);
 /* Returns whether srv_rest_deflate would compress a response with this body. */
 bool srv_rest_takes_gzip(const struct srv_rest_call *req, const struct rt_bytes *body);
-/* Appends the compressed body to `out`. Returns false if compression does not end within the limit
- * of `out`, or is cancelled; in this case the contents of `out` are unusable. */
+/* Appends the compressed body to `out`. If the compressed body exceeds the limit of `out`, or if
+ * compression is cancelled, returns false, and the contents of `out` are unusable. */
 bool srv_rest_compress(struct rt_bytes *out, const struct rt_bytes *body,
                        struct srv_cancellation *cancellation);
 

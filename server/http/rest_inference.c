@@ -5,14 +5,14 @@
 #include "server/http/rest_request.h"
 
 enum {
-    /* Bodies of at least this size are decoded by a worker, because decoding a body of this size
-     * takes about a millisecond, during which the loop serves no other connection. */
+    /* Decoding a body of this size takes about a millisecond, during which the loop would serve no
+     * other connection. So bodies of at least this size are decoded by a worker. */
     LONG_BODY = 32 << 10,
     /* Uncompressed bodies below this size are always decoded on the I/O loop, because decoding
      * takes hardly longer than handing the body over to a worker. */
     SHORT_BODY = 4 << 10,
     /* maximum time per turn that an I/O loop spends on inflating bodies, and on decoding bodies of
-     * at least SHORT_BODY bytes; workers decode the others */
+     * at least SHORT_BODY bytes; after that time, workers decode the other bodies of the turn */
     DECODE_PER_TURN_NS = 1000000,
 };
 

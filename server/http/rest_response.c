@@ -102,8 +102,8 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
         return MHD_NO;
     if (r->out.n)
         req->refs++; /* response_over releases the reference */
-    /* If a header cannot be added, no response is sent, because it would be wrong, for example a
-     * compressed body without its Content-Encoding. */
+    /* If a header cannot be added, no response is sent. The response would be wrong, for example
+     * have a compressed body without Content-Encoding. */
     if (!srv_rest_headers(req, add_to_response, response)) {
         MHD_destroy_response(response);
         return MHD_NO;

@@ -1,7 +1,7 @@
 /*
- * Handles JSON text, which is checked once and then iterated over. srv_json_check accepts a
- * document or refuses it with RapidJSON's error texts and offsets, which clients of TensorFlow
- * Serving expect. The other functions iterate over accepted text without building a tree.
+ * Checks JSON text once and then iterates over it. srv_json_check accepts a document, or refuses it
+ * with RapidJSON's error texts and offsets, because clients of TensorFlow Serving expect these. The
+ * other functions iterate over accepted text without building a tree.
  *
  * TensorFlow Serving's two extensions are supported: NaN, Inf and Infinity are numbers, and text
  * after the closing brace is ignored. Strings are sequences of bytes; their encoding is not
@@ -59,9 +59,9 @@ const unsigned char *srv_json_after(struct srv_json v);
 int64_t srv_json_count(struct srv_json v);
 
 /*
- * These functions iterate over an array or object: begin with `*at = srv_json_first(v)`, and call
- * srv_json_next or srv_json_member until it returns false. For an object, *key is the token of the
- * member's name, with quotes.
+ * These functions iterate over an array or object. Begin with `*at = srv_json_first(v)`, and call
+ * srv_json_next (for an array) or srv_json_member (for an object) until the call returns false.
+ * *key is the token of the member's name, with quotes.
  */
 const unsigned char *srv_json_first(struct srv_json v);
 bool srv_json_next(const unsigned char **at, const unsigned char *end, struct srv_json *value);

@@ -523,10 +523,10 @@ static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 }
 
 /*
- * Returns the eight decimal digits of x, which is below `10^8`, as one value per byte, the first
- * digit in the lowest byte. Each step halves the length of the numbers in the word and splits
- * several numbers in parallel. Divisions by 100 and by 10 are multiplications by a rounded
- * reciprocal. For numbers of this size the quotients are exact.
+ * Returns the eight decimal digits of x, one per byte, with the first digit in the lowest byte. x
+ * must be below `10^8`. Each step halves the length of the numbers in the word and splits several
+ * numbers in parallel. Divisions by 100 and by 10 are multiplications by a rounded reciprocal. For
+ * numbers of this size the quotients are exact.
  */
 static inline uint64_t split_digits(uint64_t x)
 {
@@ -699,8 +699,8 @@ static bool quick_float(char *buffer, float a, size_t *n)
     k += (double)a >= (k < -1 ? tenth[-k - 1] : exact_ten[k + 1]);
     if (!quick_digits((double)a, k, 6, &d, &x))
         return false;
-    /* Six digits can read back as the same float only if they differ from it by at most half a
-     * unit in its last place. */
+    /* Six digits can read back as the same float only if their value differs from the float by at
+     * most half a unit in the float's last place. */
     if (fabs(x - (double)(int64_t)d) <= x * 0x1.1p-24 && (float)six_digits_back(d, k, &ok) == a &&
         ok) {
         *n = write_digits(buffer, d, 6, k);

@@ -1,5 +1,5 @@
 /*
- * The counters behind metrics.h, which metrics.c increments and the metrics pages print.
+ * The counters behind metrics.h. metrics.c increments them, and the metrics pages print them.
  *
  * Threads: a cell has one writer, a network thread or a worker, and any number of readers. Cells
  * marked "guarded" have any number of writers, under srv_metrics.mu.

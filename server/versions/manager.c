@@ -163,7 +163,7 @@ static void take_messages(struct srv_manager *m)
 }
 
 /* Schedules a trim of the heap once runs that create a very large number of strings have stopped.
- * Such runs leave freed memory in the heap, which later runs of this kind reuse. */
+ * Such runs leave freed memory in the heap, and later runs of this kind reuse that memory. */
 static void look_at_bursts(struct srv_manager *m)
 {
     const size_t n = rt_heap_bursts();

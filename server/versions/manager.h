@@ -27,8 +27,8 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
  * become available.
  */
 enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err);
-/* Calls `look` for the available versions, ordered by model name, until it returns true. The
- * version is valid only during the call, which runs under the manager's lock and must be short.
+/* Calls `look` for the available versions, ordered by model name, until it returns true. Each call
+ * runs under the manager's lock and must be short. The version is valid only during the call.
  * Returns false if no call of `look` returned true. */
 bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
                       void *arg);
@@ -53,7 +53,7 @@ void srv_manager_reread(struct srv_manager *m);
  * calls cost one atomic load. */
 void srv_manager_expect_close(struct srv_server *server);
 /* Stops watching and loading, and unloads all versions. The I/O loops must still be running,
- * because they confirm retirements; they may still query states. */
+ * because they confirm retirements. They may also still query states. */
 void srv_manager_stop(struct srv_manager *m);
 /* Frees the manager. Must be called after all I/O loops have ended. The argument may be NULL. */
 void srv_manager_free(struct srv_manager *m);

@@ -73,7 +73,7 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
 
 /* Checks that every label refers to an available version. With
  * --allow_version_labels_for_unavailable_models, a label that is new or keeps its version may refer
- * to any version, but a label that moves may not. */
+ * to any version, but a label that moves must still refer to an available one. */
 enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct srv_config *config,
                                     struct rt_error *err)
 {

@@ -12,7 +12,7 @@ static bool is_dots(const char *name, size_t n)
 }
 
 /* Returns whether the path contains "." or "..". In the part of a path that does not exist yet,
- * these could lead anywhere once that part exists. */
+ * such components could lead anywhere once that part exists. */
 static bool has_dots(const char *path)
 {
     while (*path) {

@@ -24,9 +24,10 @@ struct srv_scan {
 };
 
 /*
- * Finds the versions, which are the children of the base path whose names are decimal numbers. If
- * several names have the same number, the alphabetically first one is used. Fails if the base path
- * cannot be read, but not if it is empty. The error text names the path and the model.
+ * Finds the versions of a model. Each child of the base path whose name is a decimal number is a
+ * version. If several names have the same number, the alphabetically first name is used. Fails if
+ * the base path cannot be read, but not if it is empty. The error text names the path and the
+ * model.
  */
 enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena *arena,
                                struct srv_scan *out, struct rt_error *err);

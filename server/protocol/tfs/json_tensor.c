@@ -78,7 +78,7 @@ static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
     }
 }
 
-/* Checks that a value that is not a list has the type `dtype`, without storing it. */
+/* Checks the type of a value that is not a list, without storing the value. */
 static enum rt_status check_leaf(struct srv_json v, enum rt_dtype dtype, struct rt_error *err)
 {
     char shown[SRV_JSON_SHOWN];

@@ -237,7 +237,8 @@ static enum rt_status read_values(struct srv_cursor c, const struct form *form, 
     return RT_OK;
 }
 
-/* Reads strings from tensor_content. It contains the lengths of all strings, then their bytes. */
+/* Reads strings from tensor_content, where the lengths of all strings precede the bytes of the
+ * strings. */
 static enum rt_status strings_from_content(struct srv_cursor c, struct rt_str *dst, int64_t n,
                                            struct rt_error *err)
 {
