@@ -18,7 +18,7 @@
 #include "runtime/base/status.h"
 
 enum {
-    PB_MAX_DEPTH = 100, /* maximum depth of nested messages, which is protobuf's own default */
+    PB_MAX_DEPTH = 100, /* maximum depth of nested messages; also protobuf's default */
     /* Maximum number of times that a message may repeat a singular message field. protobuf merges
      * the repetitions, but no known writer produces them. */
     PB_MAX_PIECES = 16,
@@ -30,8 +30,8 @@ enum {
 };
 
 /*
- * Unpacks a message, which must be freed with pb_free. Returns NULL and fills *err on failure.
- * Fails with INVALID_ARGUMENT if the message is malformed or exceeds a limit, and with
+ * Unpacks a message. The caller must free the result with pb_free. Returns NULL and fills *err on
+ * failure. Fails with INVALID_ARGUMENT if the message is malformed or exceeds a limit, and with
  * RESOURCE_EXHAUSTED if memory runs out. `what` is a name for the bytes in the error text, such as
  * "saved_model.pb". Strings are NUL-terminated and may hold any other bytes; a string that contains
  * a NUL is refused, because C code would see only its beginning. Time and memory are proportional

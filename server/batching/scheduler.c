@@ -299,9 +299,9 @@ static void *work(void *arg)
 }
 
 /*
- * Thread of the spare worker, which runs batches only while no worker takes any. After
- * SPARE_AFTER_NS it runs small batches, and after STALLED_AFTER_NS any batch of a model queue that
- * has no running batch. Without the spare worker, small requests would wait for seconds while large
+ * Thread of the spare worker. If no worker has taken a batch for SPARE_AFTER_NS, the spare worker
+ * runs small batches. After STALLED_AFTER_NS it also runs any batch of a model queue that has no
+ * running batch. Without the spare worker, small requests would wait for seconds while large
  * requests or slow models occupy all workers, and a model whose runs never end could keep all
  * others from running.
  */
@@ -334,8 +334,8 @@ static void *work_spare(void *arg)
     return NULL;
 }
 
-/* Thread of the timer, which completes jobs that expire while all workers are busy, and starts
- * batches whose waiting time has ended. */
+/* Thread of the timer. It completes jobs that expire while all workers are busy, and starts batches
+ * whose waiting time has ended. */
 static void *run_timer(void *arg)
 {
     struct srv_scheduler *s = arg;

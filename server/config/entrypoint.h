@@ -1,7 +1,7 @@
 /*
- * Builds the command line for process 1 of the container image, which has no shell. When called as
- * tf_serving_entrypoint.sh, the binary derives its arguments from MODEL_NAME and MODEL_BASE_PATH,
- * as TensorFlow Serving's image does.
+ * Builds the command line for process 1 of the container image, because the image has no shell.
+ * When called as tf_serving_entrypoint.sh, the binary derives its arguments from MODEL_NAME and
+ * MODEL_BASE_PATH, as TensorFlow Serving's image does.
  */
 #ifndef SRV_ENTRYPOINT_H
 #define SRV_ENTRYPOINT_H

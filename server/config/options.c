@@ -332,9 +332,9 @@ static bool looks_like_float(const char *text)
     return *text && strspn(text, "+-0123456789.eE") == strlen(text);
 }
 
-/* Stores the value of a flag in the options. `text` is NULL if the flag was given without a value,
- * which is allowed only for booleans. Returns false if the text does not match the row's kind and
- * range. */
+/* Stores the value of a flag in the options. `text` is NULL if the flag was given without a value;
+ * only booleans may be given so. Returns false if the text does not match the row's kind and range.
+ */
 static bool set_value(struct srv_options *o, const struct row *row, const char *text)
 {
     char *field = (char *)o + (has_field(row) ? row->offset : 0);

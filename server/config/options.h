@@ -72,7 +72,7 @@ struct srv_options {
     int64_t num_rest_threads; /* number of REST threads; 0 means one per four cores, at least one */
     int64_t num_grpc_threads; /* number of gRPC threads; 0 means one per four cores, at least one */
     int64_t default_deadline_ms; /* value of --default_deadline_seconds; 0 means no deadline */
-    int64_t drain_timeout_ms;    /* value of --drain_timeout, which is given in seconds */
+    int64_t drain_timeout_ms;    /* value of --drain_timeout, converted from seconds */
     /* delay before the drain; -1 means 5 s if the server is process 1, and otherwise 0 */
     int64_t drain_delay_ms;
     /* time in seconds to wait for a missing model at startup, if called as

@@ -126,10 +126,10 @@ static void *run_loop(void *arg)
 
 /*
  * Switches off abseil's search for lock cycles. The core's mutexes are abseil's, and Debian builds
- * abseil with this search. If it is on, locking a second mutex updates a process-wide graph, which
- * accounts for a sixth of the instructions of a small call. A C++ function can switch off this
- * debugging aid at run time. This module calls that function by the mangled name that it has in
- * Debian's build. In other builds the function does not exist, or the search is already off.
+ * abseil with this search. If it is on, locking a second mutex updates a process-wide graph, and
+ * these updates account for a sixth of the instructions of a small call. A C++ function can switch
+ * off this debugging aid at run time. This module calls that function by the mangled name that it
+ * has in Debian's build. In other builds the function does not exist, or the search is already off.
  */
 static void stop_lock_graph(void)
 {

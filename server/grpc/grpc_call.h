@@ -1,6 +1,6 @@
 /*
  * A gRPC call, as used by the handlers of the services. The table of all methods is in
- * grpc_methods.h. grpc_internal.h lists the files of the transport, which begin and end calls.
+ * grpc_methods.h. The files of the transport, listed in grpc_internal.h, begin and end calls.
  *
  * Threads: a call is used by the thread of its I/O loop, during a turn. Every handler runs on this
  * thread. Other threads may call only the functions marked "any thread", and only between
@@ -156,8 +156,8 @@ struct rt_span srv_call_text(struct srv_call *c, grpc_slice slice);
 /* Inflates the message if it is compressed. May be called on any thread. srv_call_open returns the
  * resulting status. */
 void srv_call_inflate(struct srv_call *c);
-/* Returns the value of the metadata with the key `key`, which must be in lower case. Its p is NULL
- * if the client did not send the key. */
+/* Returns the value of the metadata with the key `key`. The key must be in lower case. If the
+ * client did not send it, p of the value is NULL. */
 struct rt_span srv_call_metadata(struct srv_call *c, const char *key);
 
 /* Returns RT_OK if the call may perform admin actions, otherwise PERMISSION_DENIED,
@@ -201,8 +201,8 @@ enum srv_aside srv_call_aside_of(const struct srv_call *c);
 
 /* ---- streams ---- */
 
-/* Makes the call a stream. Streams do not delay the drain. Returns false if the stream was refused;
- * in that case the error has been sent. */
+/* Makes the call a stream. Streams do not delay the drain. If the stream is refused, sends the
+ * error and returns false. */
 bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
                       void (*closed)(struct srv_call *c));
 /* Sends one message on the stream and takes ownership of its bytes. If memory ran out while the

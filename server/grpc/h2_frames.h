@@ -86,8 +86,8 @@ struct srv_h2_frames {
     uint8_t frame[SRV_H2_FRAME_BYTES]; /* the frame header, which precedes the payload */
 };
 
-/* Initialises the state of a new connection, which begins with the client's preface. `sent` is the
- * count of sent bytes, as in srv_h2_frames_fill. */
+/* Initialises the state of a new connection. The connection begins with the client's preface.
+ * `sent` is the count of sent bytes, as in srv_h2_frames_fill. */
 void srv_h2_frames_init(struct srv_h2_frames *f, uint32_t max_block, int64_t now_ms, uint64_t sent);
 void srv_h2_frames_clear(struct srv_h2_frames *f);
 /* Refills the budget. Must be called before srv_h2_frames_take. `sent` is a running count of the
@@ -107,8 +107,8 @@ struct srv_h2_sent {
     uint8_t n_frame;
     uint8_t frame[SRV_H2_FRAME_BYTES];
 };
-/* Parses the next n bytes that the server sends, which begin at *p, and advances *p. Returns the
- * next stream that the server ended, or 0 at the end of the bytes. */
+/* Parses the next n bytes that the server sends, beginning at *p, and advances *p. Returns the next
+ * stream that the server ended, or 0 at the end of the bytes. */
 uint32_t srv_h2_sent_take(struct srv_h2_sent *s, const uint8_t **p, size_t *n);
 
 #endif

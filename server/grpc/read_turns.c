@@ -186,8 +186,8 @@ static bool is_loop_free(void)
     return is_free;
 }
 
-/* Returns whether another connection may end. The core destroys the calls of an ended connection
- * on its own threads, which take CPU time from other connections. So no further connection may
+/* Returns whether another connection may end. The core destroys the calls of an ended connection on
+ * its own threads, and thereby takes CPU time from other connections. So no further connection may
  * end for END_NS. */
 static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
 {

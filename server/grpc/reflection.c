@@ -20,7 +20,7 @@ enum {
     MESSAGE_ONEOF = 8,
     ENUM_VALUE = 2,
     SERVICE_METHOD = 2,
-    NAME = 1, /* field number of `name`, which is the same in every kind of declaration */
+    NAME = 1, /* field number of `name` in every kind of declaration */
 };
 
 /* Iterates over the fields of a message in contiguous bytes. */

@@ -181,9 +181,9 @@ static bool start_daemon(struct srv_rest_loop *l)
     const struct srv_options *o = &l->io_loop.server->options;
     int connections = l->rest->most_open / l->rest->n_loops;
     l->most_open = connections < 1 ? 1 : connections;
-    /* Size of a connection's memory, which holds its headers, libmicrohttpd's headers and a part of
-     * the body. libmicrohttpd clears this memory for each request, so a larger size takes more
-     * time. */
+    /* Size of a connection's memory. The memory holds the headers of the request, libmicrohttpd's
+     * headers and a part of the body. libmicrohttpd clears the memory for each request, so a larger
+     * size takes more time. */
     size_t memory = (size_t)o->max_header_bytes + (8 << 10);
     const struct srv_rest_tls *tls = &l->rest->tls;
     struct MHD_OptionItem secure[] = {

@@ -100,9 +100,9 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most);
 void srv_rest_finished(struct srv_rest_request *r);
 
 /*
- * Handlers are called on the I/O loop thread. A handler returns true if a job was submitted; in
- * that case srv_rest_finished will be called or was called already. It returns false if the
- * response is set.
+ * Handlers are called on the I/O loop thread. A handler returns false if the response is set. It
+ * returns true if a job was submitted; srv_rest_finished is then called later, or was called
+ * already.
  */
 bool srv_rest_predict(struct srv_rest_request *r);
 bool srv_rest_status(struct srv_rest_request *r);

@@ -33,9 +33,9 @@ int srv_sort_names(const char **names, int n);
 /* Returns the index of `name` in a sorted list, or -1 if the list does not contain it. */
 int srv_place_of(const char *const *names, int n, const char *name);
 
-/* Resolves a dynamic callable, which is specified by tensor names. If the model already has such a
- * callable, it becomes job->signature; otherwise job->prepare builds it. `spec` and `shapes` (as in
- * rt_model_make_dynamic) must live as long as the request. */
+/* Resolves a dynamic callable, that is, one specified by tensor names. If the model already has
+ * such a callable, it becomes job->signature; otherwise job->prepare builds it. `spec` and `shapes`
+ * (as in rt_model_make_dynamic) must live as long as the request. */
 enum rt_status srv_inference_dynamic(struct srv_inference *inf, const struct rt_call_spec *spec,
                                      const struct rt_shape *shapes, struct rt_error *err);
 

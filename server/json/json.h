@@ -76,8 +76,8 @@ static inline const unsigned char *srv_json_space(const unsigned char *p, const 
 
 /* Returns the token of a string, with its quotes. */
 struct rt_span srv_json_token(struct srv_json string);
-/* Decodes a string token and returns the length of the decoded text, which is at most that of the
- * token. If `dst` is NULL, only computes the length. */
+/* Decodes a string token and returns the length of the decoded text. The decoded text is never
+ * longer than the token. If `dst` is NULL, only computes the length. */
 size_t srv_json_unquote(char *dst, struct rt_span token);
 /* Returns whether the string token, when decoded, equals the n bytes at s. */
 bool srv_json_token_is(struct rt_span token, const char *s, size_t n);
@@ -103,7 +103,7 @@ void srv_json_quote(struct rt_bytes *out, const void *s, size_t n);
 /* Appends n bytes as a quoted base64 string. */
 void srv_json_base64(struct rt_bytes *out, const void *s, size_t n);
 
-/* Like srv_json_quote and srv_json_base64, but for strings of tensors, which may have any length.
+/* Like srv_json_quote and srv_json_base64, but for strings of tensors. These may have any length.
  * `out` fails when `cancellation` reports that the response is cancelled. Bytes that are not UTF-8
  * are kept, as in TensorFlow Serving. */
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,

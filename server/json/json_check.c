@@ -197,7 +197,7 @@ static bool check_number(struct check *c)
 }
 
 /* A stack with one bit for each open container. The bit is 1 for an object and 0 for an array. The
- * stack grows with the depth of nesting, which cannot exceed the length of the text. */
+ * stack grows with the depth of nesting. This depth cannot exceed the length of the text. */
 struct nest {
     uint64_t few[8], *bits;
     size_t depth, capacity; /* depth and capacity are numbers of bits */

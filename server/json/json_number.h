@@ -28,9 +28,9 @@ struct srv_number {
 };
 
 /*
- * Parses the number token at p, whose syntax was already checked (sign, digits, fraction, exponent,
- * or NaN, Inf, Infinity). Returns the address of the byte after the token, or p if there is no
- * number.
+ * Parses the number token at p. Its syntax (sign, digits, fraction, exponent, or NaN, Inf,
+ * Infinity) was already checked. Returns the address of the byte after the token, or p if there is
+ * no number.
  */
 const unsigned char *srv_number_read(const unsigned char *p, const unsigned char *end,
                                      struct srv_number *out);

@@ -1,6 +1,6 @@
 /*
- * Writes the access log (--access_log), which has one record per answered REST or gRPC request in
- * the format of the server's log. With --log_format=json each part of a record is a separate field.
+ * Writes the access log (--access_log): one record per answered REST or gRPC request, in the format
+ * of the server's log. With --log_format=json each part of a record is a separate field.
  *
  * Threads: any thread may call these functions.
  */

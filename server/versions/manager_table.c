@@ -25,8 +25,8 @@ void srv_mgr_wake(struct srv_manager *m)
     (void)ignored;
 }
 
-/* Returns a copy of a text, which the caller must free(), or NULL if memory runs out. The copy is
- * valid UTF-8, because texts from a model's files become JSON and protobuf strings, and clients
+/* Returns a copy of a text, or NULL if memory runs out. The caller must free() the copy. The copy
+ * is valid UTF-8, because texts from a model's files become JSON and protobuf strings, and clients
  * reject strings that are not valid UTF-8. */
 static char *copy_as_utf8(const char *text)
 {

@@ -28,8 +28,8 @@ struct srv_version_status {
     int64_t version;
     enum srv_state state;
     enum rt_status code;
-    /* error text; with RT_OK it is "", or it describes a problem with the model's base path in
-     * spite of which the version serves */
+    /* error text; with RT_OK it is "" or describes a problem with the model's base path that does
+     * not prevent the version from serving */
     const char *message;
 };
 

@@ -37,9 +37,9 @@ enum rt_status srv_json_signature(const struct srv_json_doc *doc, struct rt_aren
                                   struct rt_span *out, struct rt_error *err);
 
 /*
- * Decodes each input i of the signature into feeds[i], which must be zeroed by the caller. After a
- * failure the caller clears the feeds decoded so far. Fails with RESOURCE_EXHAUSTED if the tensors
- * need more than `max_bytes` bytes of memory.
+ * Decodes each input i of the signature into feeds[i]. The caller must zero the feeds first, and
+ * clear those decoded so far after a failure. Fails with RESOURCE_EXHAUSTED if the tensors need
+ * more than `max_bytes` bytes of memory.
  */
 enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
                                        const struct rt_signature *signature,

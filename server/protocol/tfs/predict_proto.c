@@ -63,7 +63,7 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     }
     if (got < 0)
         return srv_wire_malformed(err, "PredictRequest");
-    /* Maximum number of inputs and of output filters, which is far more than any signature has. */
+    /* Maximum number of inputs and of output filters, far more than any signature has. */
     enum { MANY = 10000 };
     if (n_inputs > MANY || n_filters > MANY)
         return rt_fail(err, RT_INVALID_ARGUMENT,

@@ -16,7 +16,7 @@
 /*
  * Reads a tensor from a TensorProto. *budget is the maximum number of bytes that the tensor may
  * occupy; the number of bytes that it occupies is subtracted from *budget. Fails with
- * RESOURCE_EXHAUSTED if the budget is too small; in that case nothing was expanded. The error text
+ * RESOURCE_EXHAUSTED, before anything is expanded, if the budget is too small. The error text
  * describes what is wrong with the message.
  *
  * One value may stand for all elements of a shape, so that a message of 41 bytes may encode a
