@@ -42,8 +42,8 @@ void srv_io_loop_begin_turn(struct srv_io_loop *io_loop)
         oldest->receive(io_loop, oldest);
         oldest = next;
     }
-    /* The map is loaded after the messages were received, because a retirement message is posted
-     * only after the publication of a map that does not contain the retired version. */
+    /* A retirement message is posted only after the publication of a map without the retired
+     * version. So the map is loaded after the messages were received. */
     io_loop->map = atomic_load_explicit(&io_loop->server->map, memory_order_acquire);
     io_loop->inline_ns = io_loop->decode_ns = 0;
 }

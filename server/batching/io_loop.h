@@ -5,10 +5,10 @@
  * Threads: an I/O loop is used only by its network thread. Other threads may only post messages to
  * its mailbox and wake it.
  *
- * A loop works in turns. In each turn it waits, calls srv_io_loop_begin_turn (which receives the
- * messages and loads the newest serving map), reads everything that is ready and admits each
- * request as a job, and calls srv_io_loop_end_turn (which submits the jobs of the turn and confirms
- * retirements). No network thread waits for a request.
+ * A loop works in turns. In each turn it waits, and then calls srv_io_loop_begin_turn to receive
+ * the messages and load the newest serving map. It reads everything that is ready, and admits each
+ * request as a job. Finally it calls srv_io_loop_end_turn to submit the jobs of the turn and
+ * confirm retirements. No network thread waits for a request.
  */
 #ifndef SRV_IO_LOOP_H
 #define SRV_IO_LOOP_H

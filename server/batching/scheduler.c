@@ -302,7 +302,7 @@ static void *work(void *arg)
  * Thread of the spare worker. If no worker has taken a batch for SPARE_AFTER_NS, the spare worker
  * runs small batches. After STALLED_AFTER_NS it also runs any batch of a model queue that has no
  * running batch. Without the spare worker, small requests would wait for seconds while large
- * requests or slow models occupy all workers, and a model whose runs never end could keep all
+ * requests or slow models occupy all workers. A model whose runs never end could also keep all
  * others from running.
  */
 static void *work_spare(void *arg)

@@ -308,8 +308,8 @@ static struct srv_core_bucket *choose(const struct srv_core *c,
 
 /* Returns whether a job cannot meet its deadline, that is, whether the deadline has passed or is
  * too near even for the fastest run. Each job that is dropped for the second reason reduces the
- * stored fastest time by 10 %, so that an estimate that is too high cannot make a bucket drop its
- * jobs forever. */
+ * stored fastest time by 10 %. Otherwise a bucket whose estimate is too high could drop its jobs
+ * forever. */
 static bool misses_deadline(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
 {
     if (j->deadline_ns <= now)

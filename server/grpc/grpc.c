@@ -47,8 +47,8 @@ static void post_calls(struct srv_io_loop *io_loop, struct srv_message *loop_mes
     }
 }
 
-/* Checks stalled calls and streams with a `look` function during a turn if watch_ns have passed
- * since the last check, or if no more calls are accepted. */
+/* Called during a turn. If watch_ns have passed since the last check, or if no more calls are
+ * accepted, cuts off stalled calls and calls the `look` functions of streams. */
 static void look_around(struct srv_grpc_loop *loop)
 {
     bool ending = atomic_load(&loop->grpc->quiesced);
@@ -144,8 +144,8 @@ static void stop_lock_graph(void)
 }
 
 /* Returns the limit for the bytes of incomplete requests on all connections. One connection may
- * hold half of this limit, and the largest permitted request must fit into this half, so that a
- * client whose request is too large receives an error that says so. */
+ * hold half of this limit. The largest permitted request must fit into this half, so that a client
+ * whose request is too large receives an error that says so. */
 static int64_t max_arriving(const struct srv_options *o)
 {
     const int64_t bodies = o->max_body_bytes < INT32_MAX ? 2 * o->max_body_bytes : UINT32_MAX;

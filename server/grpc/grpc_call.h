@@ -195,8 +195,8 @@ void srv_call_aside(struct srv_call *c, enum srv_aside kind, void (*work)(struct
  */
 void srv_call_detour(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c),
                      void (*next)(struct srv_call *c));
-/* Returns the thread for work on the call's message, according to the size of the message before it
- * is inflated, so that a client with large messages does not delay one with small messages. */
+/* Chooses the thread for work on the call's message by the size of the message before it is
+ * inflated, so that a client with large messages does not delay one with small messages. */
 enum srv_aside srv_call_aside_of(const struct srv_call *c);
 
 /* ---- streams ---- */

@@ -1,8 +1,8 @@
 /*
  * Closes an I/O loop before the core's servers are told to shut down. After the shutdown has begun,
- * the core refuses each call that it has not delivered yet, even one whose bytes have long been in
- * a socket's buffer because the process got no CPU time to read them. So a closing I/O loop
- * continues as usual until everything that had arrived before the close has been read and
+ * the core refuses each call that it has not delivered yet. It refuses even a call whose bytes have
+ * long been in a socket's buffer because the process got no CPU time to read them. So a closing I/O
+ * loop continues as usual until everything that had arrived before the close has been read and
  * delivered.
  */
 #include "server/grpc/grpc_internal.h"

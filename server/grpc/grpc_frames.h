@@ -1,10 +1,10 @@
 /*
- * Inspects the frames of gRPC's connections while gRPC's core reads them. The core limits neither
- * the size of a header block, nor the number of frames that do not request anything, nor, before a
- * peer has acknowledged the settings, the number of streams. It limits the memory of incomplete
- * messages, but enforces this limit by failing streams of arbitrary connections. A connection that
- * violates a limit of server/grpc/h2_frames.h is cut off. To the core a plain connection then
- * appears to have ended, and a TLS connection to have failed.
+ * Inspects the frames of gRPC's connections while gRPC's core reads them. The core does not limit
+ * the size of a header block or the number of frames that do not request anything. Before a peer
+ * has acknowledged the settings, the core does not limit the number of streams either. It limits
+ * the memory of incomplete messages, but enforces this limit by failing streams of arbitrary
+ * connections. A connection that violates a limit of server/grpc/h2_frames.h is cut off. To the
+ * core a plain connection then appears to have ended, and a TLS connection to have failed.
  *
  * The core is a shared library that gives no access to the bytes that it reads. So the program
  * defines functions that take precedence over those of the libraries:

@@ -139,9 +139,9 @@ static void changed(struct turn *t)
 /* ---- ends of pauses ---- */
 
 /* Makes the kernel report the socket's readiness to the core again, by setting SO_RCVLOWAT to 1 or,
- * for a socket that was reset, by calling shutdown. If the descriptor already refers to another
- * socket, neither call does harm, because 1 is the default of SO_RCVLOWAT, and a socket that has
- * hung up will be shut down anyway. */
+ * for a socket that was reset, by calling shutdown. Neither call does harm if the descriptor
+ * already refers to another socket. The default of SO_RCVLOWAT is 1, and a socket that has hung up
+ * will be shut down anyway. */
 static void rearm(int fd)
 {
     struct pollfd now = {.fd = fd};
@@ -239,8 +239,8 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns, bo
     return n;
 }
 
-/* Returns whether a step of a handshake may begin although the I/O loops are busy, that is, whether
- * no other step is running and handshakes have had less than their share of time. If a permitted
+/* Returns whether a step of a handshake may begin although the I/O loops are busy. A step may begin
+ * if no other step is running and handshakes have had less than their share of time. If a permitted
  * read finds nothing, no end of the step is reported. Therefore a step counts as ended after
  * PAUSE_NS. */
 static bool has_handshake_time(int64_t now) RT_REQUIRES(all.mu)

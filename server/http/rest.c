@@ -171,9 +171,9 @@ static void log_daemon(void *arg, const char *fmt, va_list ap)
     RT_LOG(RT_LOG_DEBUG, "event=http detail=\"%s\"", text);
 }
 
-/* GnuTLS's default priorities without the deprecated protocols, and without Diffie-Hellman over
- * finite fields, because a client may choose a group of 8192 bits, with which a handshake takes the
- * server 190 ms. */
+/* GnuTLS's default priorities without the deprecated protocols and without Diffie-Hellman over
+ * finite fields. With Diffie-Hellman a client could choose a group of 8192 bits, and a handshake
+ * would take the server 190 ms. */
 static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1:-GROUP-DH-ALL:-DHE-RSA:-DHE-DSS";
 
 static bool start_daemon(struct srv_rest_loop *l)

@@ -194,8 +194,8 @@ static void show_value(struct rt_bytes *out, struct srv_json v, int depth)
     show_add(out, object ? "}" : "]", 1);
 }
 
-/* Returns the length of a text that is truncated after at most n bytes, so that it does not end in
- * an incomplete UTF-8 character. */
+/* Returns the length, at most n, to which a text can be truncated without ending in an incomplete
+ * UTF-8 character. */
 static size_t whole_characters(const char *p, size_t n)
 {
     size_t i = n;

@@ -1,6 +1,7 @@
 /*
  * Counters and histograms. Every network thread and every worker has its own counters, called
- * cells, so that requests on different threads share no cache line; the metrics page sums them.
+ * cells, so that requests on different threads share no cache line. The metrics page prints the
+ * sums over all cells.
  *
  * Threads: a function with an I/O loop as its argument must be called on the thread of that loop.
  * The page may be read on any thread.

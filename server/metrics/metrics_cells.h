@@ -33,9 +33,9 @@ enum {
     SRV_MAX_GONE = 100, /* maximum number of models that are gone and still have counters */
 };
 
-/* Upper bounds of a histogram's buckets, computed as in TensorFlow: `n` bounds, of which the first
- * is `first` and each other bound is `factor` times the previous one. One more bucket counts the
- * values from the last bound on. A value equal to a bound belongs to the next bucket. */
+/* Upper bounds of a histogram's buckets, computed as in TensorFlow. There are `n` bounds. The first
+ * one is `first`, and each other bound is `factor` times the previous one. One more bucket counts
+ * the values from the last bound on. A value equal to a bound belongs to the next bucket. */
 struct srv_scale {
     double first, factor;
     int n;

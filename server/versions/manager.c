@@ -176,11 +176,11 @@ static void look_at_bursts(struct srv_manager *m)
 /*
  * Counts closed connections. Each closed connection leaves about 29 KB of freed memory scattered in
  * the heap, so the heap is trimmed after many connections have closed. Only gRPC's core knows when
- * its connections close, so their number is computed as the number of accepted connections minus
- * the increase in the number of open ones. A burst of calls on one connection leaves a similar
- * amount of freed memory, so freed calls are counted too. When no connections are left, the calls
- * are counted once more, so that those freed last are included. Then counting pauses until a new
- * connection exists.
+ * its connections close, so the number of closed connections is computed as the number of accepted
+ * ones minus the increase in the number of open ones. A burst of calls on one connection leaves a
+ * similar amount of freed memory, so freed calls are counted too. When no connections are left, the
+ * calls are counted once more, so that those freed last are included. Then counting pauses until a
+ * new connection exists.
  */
 static void count_closed(struct srv_manager *m, int64_t now)
 {

@@ -36,11 +36,11 @@ bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struc
  * Requests a new list of models in place of the one from flags and config file. `message` is a
  * serialized tensorflow.serving.ModelServerConfig. If the request succeeds, `done` is called once,
  * on the manager's thread, when each new model is AVAILABLE or has failed, or when the reload was
- * refused. With RT_OK the text of `err` names the models that continue to serve their previous
- * versions because there is a problem with their new base path, or is "" if there are none. Reloads
- * are performed one after the other. If *cancelled is true when the reload would begin, the reload
- * changes nothing and ends with CANCELLED. `cancelled` may be NULL; otherwise *cancelled must be
- * valid until `done`. May be called on any thread.
+ * refused. With RT_OK the text of `err` names the models that have a problem with their new base
+ * path and therefore continue to serve their previous versions. The text is "" if there are none.
+ * Reloads are performed one after the other. If *cancelled is true when the reload would begin, the
+ * reload changes nothing and ends with CANCELLED. `cancelled` may be NULL; otherwise *cancelled
+ * must be valid until `done`. May be called on any thread.
  */
 enum rt_status
 srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic bool *cancelled,

@@ -21,8 +21,8 @@ struct srv_version_view {
     int64_t version;
     enum srv_state state;
     bool wanted; /* whether the model's version policy selects the version */
-    /* whether a version in the state START may be loaded, that is, its files are stable and no
-     * pause before a retry is running */
+    /* whether a version in the state START may be loaded, that is, whether its files are stable and
+     * no pause before a retry is running */
     bool may_load;
 };
 
