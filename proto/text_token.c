@@ -88,8 +88,6 @@ void pb_text_skip_space(struct pb_text_parser *x)
     }
 }
 
-/* Returns the next character that is neither white space nor in a comment, or 0 at the end of the
- * text. */
 char pb_text_peek(struct pb_text_parser *x)
 {
     pb_text_skip_space(x);
@@ -169,15 +167,12 @@ enum rt_status pb_text_expected(struct pb_text_parser *x, const char *what, cons
     return unexpected(x, what, "got", at);
 }
 
-/* Reports that `what`, a token in quotes, was expected but not found. */
 enum rt_status pb_text_missing(struct pb_text_parser *x, const char *what)
 {
     pb_text_skip_space(x);
     return unexpected(x, what, "found", x->p);
 }
 
-/* Returns the position of the next token. TextFormat detects some errors only after it has read
- * the next token, and reports them at the position of that token. */
 const char *pb_text_next_token(struct pb_text_parser *x)
 {
     pb_text_skip_space(x);
@@ -255,7 +250,6 @@ static enum rt_status escape(struct pb_text_parser *x, struct rt_bytes *out)
     return pb_text_fail(x, at, "Invalid escape sequence in string literal.");
 }
 
-/* Parses one or more adjacent quoted strings. */
 enum rt_status pb_text_string(struct pb_text_parser *x, struct rt_bytes *out)
 {
     enum rt_status st;

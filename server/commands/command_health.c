@@ -142,7 +142,7 @@ static int talk_tls(gnutls_session_t s)
             n += (size_t)got;
     }
     response[n] = '\0';
-    /* A server that requires a client certificate sends no response without one, but it is
+    /* A server that requires a client certificate sends no response without one, but the server is
      * running. */
     if (!n && gnutls_certificate_client_get_request_status(s))
         return 200;

@@ -23,7 +23,7 @@ enum {
     /* Number of calls of each kind that each I/O loop requests from the core in advance. */
     POSTED = 16,
     EVENTS_PER_TURN = 256,
-    /* memory quota for connections; the quota for their messages is added to it */
+    /* memory quota for connections; a quota for the messages of these connections is added to it */
     QUOTA_EXTRA = 256 << 20,
     /* interval between checks of stalled calls and of streams with a `look` function */
     WATCH_NS = 500000000,

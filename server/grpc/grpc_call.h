@@ -44,8 +44,9 @@ struct srv_grpc_event {
 };
 
 struct srv_stream {
-    bool is_open;    /* the stream has begun, and the client is still connected */
-    bool is_sending; /* a message is being sent, so no other may be sent until `sent` is called */
+    bool is_open; /* the stream has begun, and the client is still connected */
+    /* a message is being sent, so no other message may be sent until `sent` is called */
+    bool is_sending;
     bool is_ended;
     bool has_begun; /* the stream counts against the I/O loop's limit for streams */
     bool has_sent;  /* the initial metadata of the response has been sent */

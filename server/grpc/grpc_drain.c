@@ -9,8 +9,8 @@
 #include "server/base/sockets.h"
 
 enum {
-    /* Number of turns without a new call after which the core has delivered everything that it has
-     * read. */
+    /* If this number of turns has passed without a new call, the core has delivered everything that
+     * it has read. */
     QUIET_TURNS = 3,
     /* number of turns after which the loop closes even if clients still send new calls */
     MOST_TURNS = 1000,

@@ -138,7 +138,7 @@ static enum rt_status admit(struct srv_call *c, struct request *r)
     return st ? st : bind_here_or_there(c, r);
 }
 
-/* Submits a request that was read, or sends the error if `st` is one. */
+/* Submits a request that was read if `st` is RT_OK, otherwise sends the error. */
 static void submit(struct srv_call *c, enum rt_status st)
 {
     struct request *r = c->state;

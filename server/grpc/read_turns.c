@@ -58,9 +58,9 @@ enum {
 
 enum phase { READING, IS_OVER, PAUSED };
 
-/* State of a connection. The members after `phase` are used by the thread that reads the
- * connection, except for `next`, `reader` and `reader_cpu_ns`, which describe a pause and are
- * guarded by mu. The thread that ends a pause sets `may_handshake` before `phase`. */
+/* State of a connection. `next`, `reader` and `reader_cpu_ns` describe a pause and are guarded by
+ * mu. The other members after `phase` are used by the thread that reads the connection. The thread
+ * that ends a pause sets `may_handshake` before `phase`. */
 struct turn {
     _Atomic int phase;
     /* true for a TCP socket; stored after the members that follow, and loaded before them */
@@ -208,8 +208,8 @@ static void take(struct queue *q, int before, int fd, int64_t now) RT_REQUIRES(a
     q->released_ns = now;
 }
 
-/* Removes from their queue the connections whose turn is over and whose pause ends. Returns the
- * number of these connections. */
+/* Removes the connections whose pause ends from the queue of connections whose turn is over.
+ * Returns the number of connections removed. */
 static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns, bool is_free)
     RT_REQUIRES(all.mu)
 {

@@ -36,13 +36,13 @@ enum srv_rest_stage {
     STAGE_DEFERRED,
     STAGE_WAITING, /* the connection is suspended while a job runs */
     STAGE_SENT,    /* the response has been passed to libmicrohttpd */
-    /* the request was refused before its body was complete; sending the response has succeeded
-     * or failed */
+    /* the request was refused before its body was complete, and the attempt to send the response
+     * has ended */
     STAGE_OVER,
 };
 
 struct srv_rest_call {
-    /* Link in loop->waiting or loop->overdue, the lists of requests that wait for a job, or in
+    /* Link in loop->waiting or loop->overdue (the lists of requests that wait for a job), or in
      * loop->deferred. */
     struct srv_link link;
     struct srv_rest_request pub;

@@ -24,8 +24,6 @@ static int bind_one(const struct addrinfo *a)
     return -1;
 }
 
-/* Opens a listening socket. An `address` of NULL or "" means all interfaces, with IPv6 and IPv4, or
- * with IPv4 alone if there is no IPv6. */
 enum rt_status srv_rest_bind(const char *address, int port, int *out, struct rt_error *err)
 {
     struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},

@@ -106,8 +106,6 @@ static enum rt_status too_large(struct srv_rest_request *r)
                    (long long)r->server->options.max_body_bytes);
 }
 
-/* Handles the first call of the handler, in which only the headers have been read. Returns true
- * if the response is set and no body is read. */
 bool srv_rest_open(struct srv_rest_call *req, const char *method)
 {
     struct srv_rest_request *r = &req->pub;

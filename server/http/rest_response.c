@@ -68,7 +68,6 @@ void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
     srv_json_error(&r->out, rt_error_text(&r->err));
 }
 
-/* Sets a response whose HTTP status differs from that of `code`. */
 void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http)
 {
     srv_rest_fail(&req->pub, code);
@@ -85,7 +84,6 @@ static bool add_to_response(void *response, const char *name, const char *value)
     return MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
-/* Passes the response to libmicrohttpd. */
 enum MHD_Result srv_rest_send(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;

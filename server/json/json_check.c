@@ -33,7 +33,7 @@ static bool refuse(struct check *c, const char *why, const unsigned char *at)
     return false;
 }
 
-/* Returns the byte at p, or 0 at the end of the text. (A NUL in the text also ends it.) */
+/* Returns the byte at p, or 0 at the end of the text. A NUL in the text also ends the text. */
 static unsigned char peek(const struct check *c, const unsigned char *p)
 {
     return p < c->end ? *p : 0;

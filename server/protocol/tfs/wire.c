@@ -24,8 +24,6 @@ static size_t contiguous_bytes(struct srv_cursor *c)
     return n < c->left ? n : c->left;
 }
 
-/* Copies n bytes and moves the cursor past them; if dst is NULL, only moves the cursor. Returns
- * false if fewer than n bytes are left. */
 bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n)
 {
     char *to = dst;
@@ -116,8 +114,6 @@ int srv_field_next(struct srv_cursor *c, struct srv_field *f)
     return -1; /* groups do not occur in these messages, so they are refused */
 }
 
-/* Makes the rest of the message contiguous. *out receives a span of the message, or of a copy in
- * the arena. */
 enum rt_status srv_cursor_span(struct srv_cursor c, struct rt_span *out, struct rt_arena *arena,
                                struct rt_error *err)
 {
