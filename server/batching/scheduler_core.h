@@ -74,7 +74,8 @@ struct srv_core_bucket {
     struct srv_core_bucket *next; /* next bucket of the same model queue */
     struct srv_core_job *head, *tail;
     int64_t n_rows; /* total number of rows of the queued jobs */
-    /* number of batches that the queued jobs will form, and number of rows in the last of them */
+    /* n_batches is the number of batches that the queued jobs will form, and open_rows is the
+     * number of rows in the last of them */
     int64_t n_batches, open_rows;
     int n_jobs, running;
     bool merges;   /* whether jobs of this bucket may run together */

@@ -32,7 +32,7 @@ struct srv_health_ports srv_health_ports(const char *cmdline, size_t n);
 enum { SRV_EXIT_OK = 0, SRV_EXIT_FAILED = 1, SRV_EXIT_USAGE = 2 };
 
 struct srv_args {
-    int argc, i; /* number of arguments, and index of the current argument */
+    int argc, i; /* argc is the number of arguments, and i is the index of the current one */
     const char *const *argv;
     const char *missing; /* the name of a flag that was given without its value */
 };

@@ -203,9 +203,10 @@ static bool parse_precision(const char *text, bool *bf16)
 
 /* Describes a wrong argument. All members are NULL if the arguments are correct. */
 struct refusal {
-    const char *missing;          /* the flag whose value is missing */
-    const char *argument, *value; /* the wrong argument, and its value if there is one */
-    const struct flag *flag;      /* the flag named in the wrong argument */
+    const char *missing; /* the flag whose value is missing */
+    /* `argument` is the wrong argument, and `value` is its value if there is one */
+    const char *argument, *value;
+    const struct flag *flag; /* the flag named in the wrong argument */
 };
 
 /* Returns -1 if the arguments are correct; otherwise prints an error and returns the exit status

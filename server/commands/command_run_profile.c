@@ -38,12 +38,13 @@ struct profile {
     const struct srv_run *run;
     struct rt_arena *arena;
     int n_runs;
-    /* duration of each run with tracing, and of each run without tracing */
+    /* run_ns has the duration of each run with tracing, and plain_ns that of each run without
+     * tracing */
     int64_t *run_ns, *plain_ns;
     bool *chosen; /* marks the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;
-    /* bytes of activations in the largest segment, and bytes of scratch memory of the node that
-     * needs the most */
+    /* activation_bytes is the size of the activations of the largest segment, and scratch_bytes is
+     * the size of the scratch memory of the node that needs the most */
     size_t activation_bytes, scratch_bytes;
     struct table nodes, ops;
     struct rt_arena *trace_arena;

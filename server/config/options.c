@@ -333,8 +333,8 @@ static bool looks_like_float(const char *text)
 }
 
 /* Stores the value of a flag in the options. `text` is NULL if the flag was given without a value;
- * only booleans may be given so. Returns false if the text does not match the row's kind and range.
- */
+ * this is permitted only for booleans. Returns false if the text does not match the row's kind and
+ * range. */
 static bool set_value(struct srv_options *o, const struct row *row, const char *text)
 {
     char *field = (char *)o + (has_field(row) ? row->offset : 0);

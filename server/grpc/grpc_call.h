@@ -115,8 +115,8 @@ struct srv_call {
     /* value of enum srv_awaited in the low bits, and number of waits begun so far in the other bits
      */
     _Atomic uint32_t awaited;
-    /* values as of the last stall check: `awaited`, the time, and the number of bytes that the peer
-     * had received */
+    /* `awaited`, the time, and the number of bytes that the peer had received, as of the last stall
+     * check that found a new wait or progress */
     uint32_t seen_awaited;
     int64_t seen_ns;
     uint64_t seen_taken;

@@ -91,8 +91,8 @@ struct srv_grpc_loop {
      * outdated */
     struct rt_map sockets;
     int64_t listed_ns;
-    /* time of the last check of stalled calls and of streams with a `look` function, and the
-     * interval between two checks */
+    /* watched_ns is the time of the last check of stalled calls and of streams with a `look`
+     * function, and watch_ns is the interval between two checks */
     int64_t watched_ns, watch_ns;
     struct srv_grpc_closing closing;
     struct srv_message close;

@@ -25,7 +25,8 @@ struct metric {
 /* The state of one reload call, allocated in its arena. */
 struct reload {
     struct rt_span config;
-    int n_names, n_metrics; /* number of names in the request, and number of distinct names */
+    /* n_names is the number of names in the request, and n_metrics that of distinct names */
+    int n_names, n_metrics;
     struct metric *metrics;
 };
 
@@ -57,8 +58,8 @@ static enum rt_status add_metric(struct srv_call *c, struct reload *r, const str
     return RT_OK;
 }
 
-/* Reads a ReloadConfigRequest into spans of the payload. The payload is kept until the call ends.
- */
+/* Reads a ReloadConfigRequest into spans of the payload. The payload is kept until the call
+ * ends. */
 static enum rt_status read_reload(struct srv_call *c, struct reload *r)
 {
     struct srv_cursor at;

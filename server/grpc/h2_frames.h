@@ -61,7 +61,8 @@ enum srv_h2_verdict {
 };
 
 struct srv_h2_frames {
-    /* time, and number of bytes sent so far, at the last refill of the budget */
+    /* filled_ms is the time of the last refill of the budget, and filled_sent is the number of
+     * bytes sent before it */
     int64_t filled_ms;
     uint64_t filled_sent;
     int32_t budget;

@@ -25,8 +25,9 @@ struct srv_h2_upload {
 /* The streams with incomplete bodies on a connection. An all-zero struct has no streams. */
 struct srv_h2_uploads {
     struct srv_h2_upload *slots; /* hash table with linear probing, at most half full */
-    uint32_t n, capacity; /* number of counted streams, and number of slots (a power of two) */
-    uint64_t held;        /* total number of bytes of all streams */
+    /* `n` is the number of counted streams; `capacity` is the number of slots, a power of two */
+    uint32_t n, capacity;
+    uint64_t held; /* total number of bytes of all streams */
 };
 
 void srv_h2_uploads_clear(struct srv_h2_uploads *u);

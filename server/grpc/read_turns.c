@@ -108,8 +108,8 @@ static struct {
     struct queue turn_over, handshakes;
     bool is_stopping;
     bool has_tls; /* whether connections begin with a TLS handshake; set at start */
-    /* the time for which handshakes may run while no I/O loop is idle, and when this time was last
-     * increased; guarded by mu */
+    /* handshake_ns is the time for which handshakes may run while no I/O loop is idle, and
+     * handshake_filled_ns is when this time was last increased; both are guarded by mu */
     int64_t handshake_ns, handshake_filled_ns;
     /* whether a step of a handshake was permitted and its end has not been reported yet; guarded by
      * mu */

@@ -122,8 +122,8 @@ void srv_rest_linger(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* Allocates the read buffers of an I/O loop. Returns false if memory runs out. */
 bool srv_rest_wire_init(struct srv_rest_loop *l);
 void srv_rest_wire_clear(struct srv_rest_loop *l);
-/* Adds a new connection, to be removed by srv_rest_wire_remove. Returns false if memory runs out.
- */
+/* Adds a new connection, to be removed by srv_rest_wire_remove. Returns false if memory runs
+ * out. */
 bool srv_rest_wire_add(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* The srv_recv_hook_fn through which the daemon of an I/O loop reads. */

@@ -64,8 +64,8 @@ struct srv_rest {
     struct srv_rest_tls tls; /* keys and certificates, set before the I/O loops start */
     struct rt_mutex mu;
     struct rt_cond reported;
-    /* number of I/O loops whose daemons have started, and number of those whose daemons failed to
-     * start; guarded by mu */
+    /* n_reported I/O loops have reported whether their daemon started, and n_failed of these
+     * daemons failed to start; both are guarded by mu */
     int n_reported, n_failed;
     struct srv_rest_pages pages;
 };
@@ -79,7 +79,8 @@ struct srv_rest_loop {
     struct MHD_Daemon *daemon;
     struct srv_rest_conn **conns; /* connections by descriptor; the array has n_conns entries */
     int n_conns;
-    /* number of libmicrohttpd's connections in this I/O loop, and the limit of this number */
+    /* n_open is the number of libmicrohttpd's connections in this I/O loop, and most_open is the
+     * limit of this number */
     int n_open, most_open;
     bool accepts; /* whether the epoll instance watches the listening socket for new connections */
     bool is_full; /* the connection limit is reached, and more connections wait */
@@ -108,8 +109,8 @@ struct srv_rest_loop {
     struct srv_link ended;
     struct srv_link waiting, overdue; /* requests that wait for a job, oldest first */
     struct srv_link deferred;         /* metadata and status requests that wait for a later turn */
-    /* number of metadata and status requests answered in the current turn, and the time spent on
-     * them */
+    /* n_described is the number of metadata and status requests answered in the current turn, and
+     * describing_ns is the time spent on them */
     int64_t n_described, describing_ns;
     struct srv_rest_call *free_requests;
     int n_free;

@@ -9,13 +9,15 @@
 #include "runtime/core/tensor.h"
 
 struct srv_difference {
-    int64_t n, n_differ; /* number of elements, and number of elements whose values differ */
-    double largest;      /* largest finite magnitude in the reference */
-    /* maximum and mean absolute difference; infinite if two elements differ and one of them is
-     * not finite */
+    /* `n` is the number of elements, and n_differ is the number of elements whose values differ */
+    int64_t n, n_differ;
+    double largest; /* largest finite magnitude in the reference */
+    /* `most` and `mean` are the maximum and the mean absolute difference, or infinite if two
+     * elements differ and one of them is not finite */
     double most, mean;
-    /* Number of rows along the last axis, and number of rows whose largest element has the same
-     * index in both tensors. `rows` is 0 when the last axis has length 1 or less. */
+    /* `rows` is the number of rows along the last axis, or 0 when the last axis has length 1 or
+     * less. rows_agree is the number of rows whose largest element has the same index in both
+     * tensors. */
     int64_t rows, rows_agree;
 };
 

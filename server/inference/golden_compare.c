@@ -198,7 +198,7 @@ enum rt_status srv_golden_tensor(const char *name, const struct rt_tensor *got,
 /* ---- Predict and SessionRun: named tensors ---- */
 
 enum {
-    /* number of the field `outputs` in PredictResponse, and of `tensor` in SessionRunResponse */
+    /* field number of `outputs` in PredictResponse, and of `tensor` in SessionRunResponse */
     OUTPUTS = 1,
     MIN_BUDGET = 256 << 20,
 };

@@ -33,7 +33,8 @@ struct srv_loader {
     struct srv_load *first, **end; /* queue of loads that wait for a slot; guarded by mu */
     /* list of running loads, linked by `next`, newest first; guarded by mu */
     struct srv_load *running;
-    /* number of running loads, and number of occupied slots; guarded by mu */
+    /* n_running is the number of running loads, and n_taken is the number of occupied slots; both
+     * are guarded by mu */
     int n_running, n_taken;
     int64_t begun_ns; /* time when a load most recently occupied a slot; guarded by mu */
     int64_t reserved; /* estimated memory of running loads in bytes; guarded by mu */

@@ -136,11 +136,11 @@ struct srv_manager {
      * no step must be repeated. */
     int64_t again_at;
     bool trim_pending;
-    /* time of the next count, number of connections accepted at the last count, and number of
-     * connections closed since the last trim */
+    /* next_count is the time of the next count, n_accepted is the number of connections accepted at
+     * the last count, and n_closed is the number of connections closed since the last trim */
     int64_t next_count, n_accepted, n_closed;
-    /* number of open connections at the last count, and number of sockets that the process
-     * inherited */
+    /* n_open is the number of open connections at the last count, and n_inherited is the number of
+     * sockets that the process inherited */
     int n_open, n_inherited;
     int64_t n_calls_freed; /* value of the server's n_calls_freed when the heap was last trimmed */
     size_t n_bursts;       /* value that rt_heap_bursts() returned at the last check */

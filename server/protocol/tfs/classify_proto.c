@@ -38,8 +38,8 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
         n_tasks += is_multi && srv_field_is(&f, 1, SRV_BYTES);
     if (got < 0)
         return srv_wire_malformed(err, is_multi ? "MultiInferenceRequest" : "the request");
-    /* Maximum number of tasks in a MultiInferenceRequest, far more than any model has signatures.
-     */
+    /* Maximum number of tasks in a MultiInferenceRequest, far more than any model has
+     * signatures. */
     enum { MANY = 1000 };
     if (n_tasks > MANY)
         return rt_fail(err, RT_INVALID_ARGUMENT, "the request has %d tasks, at most %d", n_tasks,
