@@ -524,8 +524,8 @@ static bool is_default(const struct row *row, const char *text, bool as_tensorfl
 /* Result of parsing one argument of the command line. */
 enum taken { TAKEN, NO_FLAG, BAD };
 
-/* Stores the value of a flag and reports errors. `text` is NULL if the flag was given without a
- * value. */
+/* Stores the value of a flag, or reports why it cannot be stored. `text` is NULL if the flag was
+ * given without a value. */
 static enum taken take_value(struct srv_options *o, const struct row *row, const char *text,
                              FILE *out)
 {

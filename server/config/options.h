@@ -65,7 +65,7 @@ struct srv_options {
     /* maximum number and total size of queued jobs per version */
     int64_t max_queue_jobs, max_queue_bytes;
     int64_t max_batch_rows;
-    /* time limit for running a job inline, 40 by default; 0 means that no job runs inline */
+    /* time limit for running a job inline, 40 us by default; 0 means that no job runs inline */
     int64_t inline_max_us;
     int64_t num_workers;      /* number of workers; 0 means one per usable core */
     int64_t cores_per_run;    /* 0 means num_workers */

@@ -19,10 +19,11 @@
 _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
 
 enum {
-    /* maximum size of an error text; a longer text is truncated, as in TensorFlow Serving */
+    /* maximum size of an error text in bytes; a longer text is truncated, as in TensorFlow
+     * Serving */
     ERROR_TEXT = 1024,
     CALL_ARENA = 16 << 20,
-    /* maximum length of the free list of an I/O loop; each call occupies 6 KiB */
+    /* maximum number of calls in the free list of an I/O loop; each call occupies 6 KiB */
     MAX_FREE_CALLS = 512,
     /* Maximum size of a compressed message that is inflated on the I/O loop thread. The inflated
      * message is at most 0.5 MB, and inflating it takes less than a millisecond. */

@@ -3,7 +3,8 @@
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
 
-/* Maximum size of the messages that are read on the I/O loop regardless of their contents. */
+/* Maximum size in bytes of the messages that are read on the I/O loop regardless of their
+ * contents. */
 enum { SMALL = 16 << 10 };
 
 #define PREDICTION "/tensorflow.serving.PredictionService/"

@@ -11,7 +11,7 @@ enum {
      * milliseconds. */
     PIECE = 256 << 10,
     COST = 16, /* compressing a byte is counted as copying COST bytes */
-    /* maximum size of an inflated body, the same as in TensorFlow Serving */
+    /* maximum size of an inflated body in bytes, the same as in TensorFlow Serving */
     MOST_INFLATED = 100 << 20,
 };
 

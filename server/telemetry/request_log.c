@@ -49,7 +49,7 @@ struct srv_request_log {
     struct rt_cond wake;
     struct srv_model_log *models; /* mu guards this member and all members below */
     struct record *first, **end;
-    /* total size of all records that are not written yet, including those being written */
+    /* total size in bytes of all records that are not written yet, including those being written */
     size_t queued;
     bool stopping;
 };

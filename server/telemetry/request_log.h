@@ -44,8 +44,9 @@ void srv_request_log_configure(struct srv_request_log *l, const struct srv_confi
 /* Returns whether an answered request should be logged. The call is cheap for models without a
  * log. */
 bool srv_request_log_wants(const struct srv_job *job);
-/* Logs a request with its response, a message as written by srv_inference_write. Must be called
- * after srv_inference_finish and before srv_inference_clear. May be called on any thread. */
+/* Logs a request with its response. `response` is a message as written by srv_inference_write. Must
+ * be called after srv_inference_finish and before srv_inference_clear. May be called on any
+ * thread. */
 void srv_request_log_add(const struct srv_inference *inf, struct rt_span response);
 /* Like srv_request_log_add, for callers that have not serialized the response message of the
  * API. */
