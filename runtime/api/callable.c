@@ -191,9 +191,8 @@ static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 /*
  * Returns the callable's plan. Builds a plan if there is none, or if a frozen variable was written
  * after the existing plan was built. The first thread that needs the plan builds it without a lock,
- * because building a large model's plan takes a long time and queries of the callable should not
- * wait. Other threads that need the plan wait for it; if building fails, each of them tries to
- * build it.
+ * because building can take long and must not delay queries of the callable. Other threads wait for
+ * the plan; if building fails, each of them tries to build it.
  */
 static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
                                struct rt_error *err)
@@ -312,8 +311,8 @@ static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan
     return rows;
 }
 
-/* Analyses the plan for the lengths of `feeds`. The callable's lock is not held, because every run
- * takes it and the analysis traverses the plan several times; concurrent runs may repeat the
+/* Analyses the plan for the lengths of `feeds`. The analysis traverses the plan several times and
+ * every run takes the callable's lock, so the lock is not held. Concurrent runs may repeat the
  * analysis. If memory runs out, the result is RT_ROWS_NOT_ANALYSED, and the plan is analysed again
  * later. */
 static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan_box *b,

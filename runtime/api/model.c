@@ -15,7 +15,7 @@ enum {
     MAX_LISTED = 20,         /* maximum number of missing ops that one error names */
     MISSING_BYTES = 1 << 28, /* limit on the memory of a list of missing ops, in bytes */
     /* The following limits end the load of a model that loops forever. */
-    INIT_S = 600,              /* time limit for each of restore and init, in seconds */
+    INIT_S = 600,              /* time limit for restore, and time limit for init, in seconds */
     WARM_UP_S = 30,            /* time limit for one signature's warm-up, in seconds */
     WARM_UP_ALL_S = 120,       /* time limit for the warm-up of all signatures, in seconds */
     WARM_UP_BYTES = 256 << 20, /* largest input of a warm-up, in bytes */

@@ -1,6 +1,6 @@
 /*
- * Makes and frees sessions. This file is above every layer that stores data in a session, so that
- * it can make and free all of these data.
+ * Makes and frees sessions. This file may use every layer that stores data in a session, because it
+ * makes and frees all of these data.
  */
 #include "runtime/session/session.h"
 

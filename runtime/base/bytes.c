@@ -156,8 +156,8 @@ void rt_bytes_make_utf8(struct rt_bytes *b, size_t from)
     }
     if (!n_invalid || !rt_bytes_reserve(b, 2 * n_invalid))
         return;
-    /* The text moves to the end of its new space, so that the bytes that are written never overtake
-     * those that are still to be read. */
+    /* Moves the text to the end of its new space, so that no byte is overwritten before it is read.
+     */
     char *dst = b->p + from, *src = dst + 2 * n_invalid, *end = src + n;
     memmove(src, dst, n + 1);
     while (src < end) {

@@ -9,9 +9,9 @@
 /* Returns the number of usable cores, which is at least 1. It is the smaller of the affinity mask's
  * count and the cgroup's CPU quota (rounded up). */
 int rt_machine_cores(void);
-/* Returns the number of bytes that can still be allocated, which is the smaller of MemAvailable and
- * the cgroup's limit minus the cgroup's usage without the page cache. Returns INT64_MAX if neither
- * can be read. */
+/* Returns the number of bytes that can still be allocated. This number is the smaller of two
+ * values: MemAvailable, and the cgroup's limit minus the cgroup's usage without the page cache.
+ * Returns INT64_MAX if neither value can be read. */
 int64_t rt_machine_free_memory(void);
 /* Returns the resident set size of this process in bytes, or 0 if it cannot be read. */
 int64_t rt_machine_resident(void);

@@ -1,6 +1,6 @@
 /*
- * A hash map from byte strings to pointers. The map copies the keys. It is used to look up names
- * during import and loading; a request hashes no name twice. The hash key differs between processes
+ * A hash map from byte strings to pointers. The map copies the keys. Import and loading look up
+ * names in maps; a request looks up each name at most once. The hash key differs between processes
  * (siphash.h), so that nobody can write a file whose names collide.
  *
  * Threads: any number of readers while no thread writes.

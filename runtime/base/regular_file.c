@@ -74,7 +74,8 @@ enum rt_status rt_check_regular(const char *path, const struct stat *info, struc
 }
 
 /* Checks the file's kind before open, because opening a device may have side effects and a socket
- * cannot be opened. Checks it again after open, because the path may name another file by then. */
+ * cannot be opened. Checks the kind again after open, because the path may name another file by
+ * then. */
 enum rt_status rt_open_regular(const char *path, int *fd, struct stat *info, struct rt_error *err)
 {
     struct stat own, *s = info ? info : &own;

@@ -35,8 +35,8 @@ enum rt_status rt_check_regular(const char *path, const struct stat *info, struc
  * cannot be examined must not be treated as removed. */
 bool rt_errno_is_absence(int number);
 
-/* Returns whether two stats have equal inodes, sizes and times, which means that they describe one
- * file that was not written in between. */
+/* Returns whether two stats have equal inodes, sizes and times. Equal stats describe one file that
+ * was not written in between. */
 bool rt_same_file(const struct stat *a, const struct stat *b);
 
 /* Reports the error of a system call on `path` whose errno is `number`, with a text like "PATH; No

@@ -1,10 +1,10 @@
 /*
- * Reads and writes TFRecord files, in which TensorFlow stores logs, examples and warm-up requests.
- * A record consists of its length (8 bytes, little-endian), the checksum of the length (4 bytes),
- * the data, and the checksum of the data (4 bytes). Checksums are masked CRC-32C. Compressed files
- * are not supported.
+ * Reads and writes TFRecord files, TensorFlow's format for logs, examples and warm-up requests. A
+ * record consists of its length (8 bytes, little-endian), the checksum of the length (4 bytes), the
+ * data, and the checksum of the data (4 bytes). Checksums are masked CRC-32C. Compressed files are
+ * not supported.
  *
- * A reader reads bytes in memory, or a file, which may be larger than memory.
+ * A reader reads either bytes in memory or a file. The file may be larger than memory.
  * Threads: a reader is used by one thread at a time.
  */
 #ifndef RT_BASE_TFRECORD_H

@@ -16,7 +16,7 @@
 #include "runtime/plan/specialisation.h"
 
 /* Makes the specialisation of the segment that begins at node `begin`, for the given live values.
- * The specialisation holds a copy of `live`, in which `patch` and `n_patch` are filled in. */
+ * The specialisation holds a copy of `live`, with `patch` and `n_patch` filled in. */
 enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct rt_live *live,
                                      int n_live, struct rt_specialisation **out,
                                      struct rt_error *err);

@@ -1,8 +1,9 @@
 /*
- * Micro-batches. If a large batch needs an activation buffer larger than a core's caches, each node
- * reads from memory what the preceding node has just written there. Such a batch is run a few rows
- * at a time instead, if row-wise analysis shows that its rows are independent, and if its
- * constants, which every micro-batch reads again, are small compared with the other bytes.
+ * Micro-batches. If the activation buffer of a large batch exceeds a core's caches, each node reads
+ * from memory what the preceding node has just written there. Therefore such a batch is run a few
+ * rows at a time if two conditions are met. Row-wise analysis must show that the rows are
+ * independent. The constants, which every micro-batch reads again, must be small compared with the
+ * other bytes.
  */
 #include <stdlib.h>
 
@@ -16,9 +17,8 @@ enum {
      * the caches. A batch that needs SPLIT_BYTES or more is split. */
     MICRO_BATCH_BYTES = 12 << 20,
     SPLIT_BYTES = 20 << 20,
-    /* Each additional micro-batch reads the constants again. The number of micro-batches is limited
-     * so that all nodes together read and write at least this many times as many bytes as these
-     * repeated reads. */
+    /* Each additional micro-batch reads the constants again. This is the minimum ratio of the bytes
+     * that all nodes read and write to the bytes of these repeated reads. */
     LEAST_TIMES = 4,
 };
 

@@ -14,8 +14,7 @@
 #include "runtime/select/prepared.h"
 
 enum {
-    /* maximum number of nodes in a segment, which is limited because memory planning takes
-     * quadratic time */
+    /* maximum number of nodes in a segment; memory planning takes quadratic time */
     MAX_NODES = 4096,
     CHECK_BYTES = 1 << 20,
     CHECK_STEPS = 64,

@@ -1,9 +1,9 @@
 /*
- * A device is a table of functions for the memory in which tensors are stored, and a name for which
- * kernels are registered. The CPU is defined in device.c; other devices are modules, and tests
- * define a device.
+ * A device has a name, for which kernels are registered, and functions for the memory of its
+ * tensors. The CPU is defined in device.c; other devices are modules, and tests define a device.
  *
- * On an asynchronous device a kernel's `run` only enqueues work; `sync` reports its errors.
+ * On an asynchronous device a kernel's `run` only enqueues work, and `sync` reports the errors of
+ * that work.
  * Threads: alloc, free and the copy functions may be called on any thread.
  */
 #ifndef RT_DEVICE_H
@@ -24,7 +24,7 @@ struct rt_device {
     /* whether tensors are in host memory, so that nothing is copied to or from the CPU */
     bool is_host;
     void *state;
-    /* A device that lacks one of these functions behaves like the host in this respect. */
+    /* If one of these functions is NULL, the device behaves like the host in this respect. */
     /* returns device memory, or NULL if there is not enough */
     void *(*alloc)(struct rt_device *d, struct rt_stream *s, size_t bytes);
     /* frees the memory at `p` once the work in stream `s` has ended */

@@ -1,6 +1,6 @@
 /*
- * The functions of an op that the compiler calls, which are shape inference and row rules for
- * batching. Both use only properties of a node's tensors that are known before the node has run.
+ * The functions of an op that the compiler calls: shape inference, and row rules for batching. Both
+ * use only properties of a node's tensors that are known before the node has run.
  *
  * Owner: everything that these structs point to belongs to the caller.
  * Threads: any; infer functions and row rules are pure.

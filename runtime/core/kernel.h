@@ -58,7 +58,8 @@ const void *rt_pack_data(const struct rt_pack *k);
 /* ---- the kernel ---- */
 
 enum {
-    RT_K_LAZY = 1, /* the kernel accepts lazy inputs, as those of assignments and Identity do */
+    /* the kernel accepts lazy inputs, as the kernels of assignments and Identity do */
+    RT_K_LAZY = 1,
     /* `run` makes the outputs, mostly as views of inputs; the runtime allocates none */
     RT_K_VIEWS = 2,
     /* Autotuning may choose among the kernels of an op that have this flag and can run a node

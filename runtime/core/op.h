@@ -54,9 +54,8 @@ struct rt_op {
     enum rt_status (*infer)(struct rt_infer *x);
     void (*rows)(struct rt_rows *r); /* row rule; if NULL, all outputs are RT_DEP_MIXED */
     /*
-     * For ops whose CPU kernels accept an epilogue, which consists of element-wise steps on output
-     * 0 that are done while the output is in the cache (runtime/fusion/epilogue.h). If this node
-     * accepts an epilogue, returns the length of the output's last axis and sets *rank to the
+     * For ops whose CPU kernels accept an epilogue of output 0 (runtime/fusion/epilogue.h). If this
+     * node accepts an epilogue, returns the length of the output's last axis and sets *rank to the
      * output's rank; otherwise returns 0. Only constants in `in` have a shape. `epilogue` is NULL
      * if no node of the op accepts an epilogue.
      */

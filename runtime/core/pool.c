@@ -1,8 +1,8 @@
 /*
  * Heap buffers and the pools that recycle them. A block is one allocation that holds the buffer's
- * header and its data. Freed blocks, even large ones, are kept in lists by size class, because
- * memory is costly due to page faults of fresh pages, not to malloc. Size classes are a quarter of
- * a power of two apart, so at most a fifth of a block is unused, and its pages are never touched.
+ * header and its data. Freed blocks, even large ones, are kept in lists by size class, because the
+ * cost of new memory lies in page faults, not in malloc. Size classes are a quarter of a power of
+ * two apart, so at most a fifth of a block is unused, and unused pages are never touched.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,8 +221,8 @@ static bool reserve_free(struct rt_pool *p, size_t want)
     return ok;
 }
 
-/* If a reservation exceeds in_use by more than `most`, returns the excess to the budget, except for
- * RESERVE_STEP bytes (or `most`, if that is less). */
+/* If a reservation exceeds in_use by more than `most` bytes, reduces the excess to RESERVE_STEP or
+ * `most` bytes, whichever is less, and returns the other bytes to the budget. */
 static void release_reserve(struct rt_pool *p, size_t most)
 {
     rt_mutex_lock(&p->budget_mu);
@@ -230,9 +230,9 @@ static void release_reserve(struct rt_pool *p, size_t most)
     if (have > need && have - need > most) {
         need += most < RESERVE_STEP ? most : RESERVE_STEP;
         atomic_store(&p->reserved, need);
-        /* While this thread changed `reserved`, another thread may have counted a block. If it did
-         * so before the store to `reserved`, it relied on the old reservation, and this load of
-         * in_use sees its bytes. If it did so after the store, it reserves the bytes itself. */
+        /* Another thread may have counted a block in the meantime. If it did so before the store to
+         * `reserved`, this load of in_use includes the block. If it did so after the store, it
+         * reserves the bytes itself. */
         const size_t now = atomic_load(&p->in_use);
         if (now > need) {
             need = now < have ? now : have;
@@ -404,8 +404,8 @@ bool rt_pool_has_capacity(const struct rt_pool *p, size_t bytes)
     return now <= limit && bytes <= limit - now;
 }
 
-/* Formats the counted bytes for an error, if they exceed the requested bytes because sizes are
- * rounded up to a class. The requested bytes alone might appear to fit the limit. */
+/* Formats the counted bytes for an error if more bytes were counted than requested. The requested
+ * bytes alone might appear to fit the limit. */
 static const char *as_counted(char *text, size_t size, size_t capacity, size_t bytes)
 {
     text[0] = '\0';

@@ -1,6 +1,6 @@
 /*
- * Slices of tensors, in which checkpoints store partitioned variables. A slice has a start and a
- * length for each dimension, or covers the full dimension.
+ * Slices of tensors. A checkpoint stores a partitioned variable as slices. In each dimension, a
+ * slice has a start and a length, or covers the full dimension.
  */
 #ifndef RT_SLICE_H
 #define RT_SLICE_H
@@ -17,9 +17,8 @@ struct rt_slice {
 };
 
 /*
- * Parses TensorFlow's text of a slice, "4 8 0,2:-", which consists of the dimensions of the full
- * tensor and the slice. Stores the dimensions in *rank and dim. Refuses a slice that is not inside
- * the tensor.
+ * Parses TensorFlow's text of a slice. "4 8 0,2:-" is the slice "0,2:-" of a tensor of shape [4,8].
+ * Stores the dimensions in *rank and dim. Refuses a slice that is not inside the tensor.
  */
 enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX_RANK],
                               struct rt_slice *out, struct rt_error *err);

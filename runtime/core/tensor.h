@@ -41,18 +41,17 @@ struct rt_tensor {
 
 /*
  * Returns the number of elements of a shape, or -1 if a dimension is negative or the product of the
- * non-zero dimensions exceeds INT64_MAX. As in NumPy, the rule skips zeros, so that the product of
- * any dimensions of an existing tensor (strides, prefixes, suffixes, sub-shapes) does not overflow,
- * even if the tensor has no elements. TensorFlow creates tensors of some shapes that this rule
- * refuses, and its next kernel then aborts the process or fails with an internal error.
+ * non-zero dimensions exceeds INT64_MAX. Zeros are skipped, as in NumPy, so that products of some
+ * of the dimensions (strides, prefixes, suffixes, sub-shapes) do not overflow, even if the tensor
+ * has no elements. TensorFlow accepts some shapes that this function refuses, but the next kernel
+ * then aborts the process or fails with an internal error.
  */
 int64_t rt_count(int rank, const int64_t *dim);
 /*
- * Refuses shapes that no tensor of this dtype may have, which are those with more than RT_MAX_RANK
- * dimensions and those that break the rule of rt_count. The element size counts as a further factor
- * in this rule, so that byte strides do not overflow either. The shape of every tensor is checked,
- * because rt_tensor_new, rt_out_view and shape inference call this function. Sets *bytes, unless
- * NULL, to the size of all elements.
+ * Refuses shapes of more than RT_MAX_RANK dimensions, and shapes that rt_count refuses. The element
+ * size counts as a further dimension, so that byte strides do not overflow either. rt_tensor_new,
+ * rt_out_view and shape inference call this function, so the shape of every tensor is checked. Sets
+ * *bytes, unless NULL, to the size of all elements.
  */
 enum rt_status rt_shape_check(enum rt_dtype dtype, int rank, const int64_t *dim, size_t *bytes,
                               struct rt_error *err);

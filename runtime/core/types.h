@@ -1,7 +1,7 @@
 /*
- * Element types, which are all of TensorFlow's types, with TensorFlow's numbers
- * (tensorflow/core/framework/types.proto). In messages, the number of a ref type is that of its
- * base type plus 100; inside the runtime a ref is a handle (graph.h).
+ * Element types. The list has all of TensorFlow's types, with TensorFlow's numbers
+ * (tensorflow/core/framework/types.proto). In messages, a ref type has the number of its base type
+ * plus 100; inside the runtime a ref is a handle (graph.h).
  */
 #ifndef RT_TYPES_H
 #define RT_TYPES_H

@@ -1,17 +1,17 @@
 /*
- * Aliases are tensors that share a ref variable's own buffer. Where a TensorFlow 1 graph reads a
- * ref variable (mostly by one Identity that all readers share), TensorFlow returns the variable's
- * buffer, not a copy, and views pass that buffer on. Assignments that keep the number of elements,
- * additions and scatters write to the buffer, so a node that reads a view after such a write sees
- * the written bytes.
+ * Aliases are tensors that share a ref variable's own buffer. When a TensorFlow 1 graph reads a ref
+ * variable (mostly by one Identity for all readers), TensorFlow returns the variable's buffer, not
+ * a copy. Views share that buffer. Assignments that keep the number of elements, additions and
+ * scatters write to the buffer, so a node that reads a view after such a write sees the written
+ * bytes.
  *
  * Slipway never writes a buffer that others hold, because other runs may be reading it; the
  * variable gets a new buffer instead. A tensor that was read from a ref variable, and each view of
  * it, carries the number of the variable and the variable's storage number at that time
- * (rt_tensor.alias_of, rt_tensor.storage). Code that reads such a tensor calls rt_alias_follow
- * first, which replaces the tensor's buffer by the variable's current one. An assignment that
- * changes the number of elements gives the variable a new storage number, so tensors that were read
- * before the assignment keep their bytes, as in TensorFlow.
+ * (rt_tensor.alias_of, rt_tensor.storage). Code that reads such a tensor first calls
+ * rt_alias_follow to replace the tensor's buffer with the variable's current buffer. An assignment
+ * that changes the number of elements gives the variable a new storage number, so tensors that were
+ * read before the assignment keep their bytes, as in TensorFlow.
  *
  * Threads: the thread of the run. Owner: the run owns the list.
  */

@@ -24,8 +24,9 @@ enum rt_status rt_exec_fail_at(const struct rt_plan_step *n, struct rt_error *er
 }
 
 /* Makes an input readable for the kernel: replaces a variable's handle by the variable's value, and
- * loads lazy bytes into memory. If *handle gets a tensor, *in holds a reference to the value, and
- * the caller drops the reference and restores the handle after the kernel has run. */
+ * loads lazy bytes into memory. A replaced handle is moved to *handle, and *in then holds a
+ * reference to the value. The caller drops this reference and restores the handle after the kernel
+ * has run. */
 static enum rt_status make_ready(struct rt_context *c, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *in, struct rt_tensor *handle, bool lazy_ok,
                                  struct rt_error *err)
@@ -94,10 +95,9 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
     return RT_OK;
 }
 
-/* Checks that the kernel has set output o, with the dtype that the node declares. The dtype may
- * differ for a tensor taken out of a stack, list or array. Such a tensor has the dtype that it had
- * when it was put in. The graph need not specify that dtype, but readers rely on the declared
- * dtype. A ref output is a handle and is not checked. */
+/* Checks that the kernel has set output o, with the dtype that the node declares. Readers rely on
+ * this dtype, but a tensor taken out of a stack, list or array has the dtype with which it was put
+ * in. A ref output is a handle and is not checked. */
 static enum rt_status check_output(const struct rt_plan_step *n, const struct rt_kernel *k, int o,
                                    const struct rt_tensor *out, struct rt_error *err)
 {

@@ -36,7 +36,8 @@ struct token_node {
     int first_slot; /* index of the slot that holds the token of input 0 */
     /* number of tokens that the node waits for; for a Merge, only control tokens count */
     int pending;
-    /* index into ctrl_to where the node's list begins; it ends at the next node's first_ctrl */
+    /* index into ctrl_to where the node's list begins; the list ends at the next node's first_ctrl
+     */
     int first_ctrl;
 };
 
@@ -282,8 +283,8 @@ struct node_state {
     int pending;
     int n_dead; /* number of dead tokens that have arrived; for a Merge, only data tokens count */
     int live;   /* for a Merge, the input whose live token came first, or -1 if none has arrived */
-    /* for a Merge, whether it has run, after which it drops tokens; for an Exit, whether it has
-     * sent a live token */
+    /* for a Merge, whether it has run (later tokens are dropped); for an Exit, whether it has sent
+     * a live token */
     bool fired;
 };
 
@@ -306,7 +307,7 @@ struct run {
     bool *kept_dead;
     struct node_state *node;
     struct frame_state *frame;
-    /* a ring buffer of the nodes that are ready to run, which holds each node at most once */
+    /* a ring buffer of the nodes that are ready to run; holds each node at most once */
     int *queue;
     int head, n_queued;
     int n_rounds;  /* number of iterations of the outermost frame that have begun */
@@ -529,9 +530,9 @@ static enum rt_status fail_at(const struct rt_plan_step *n, struct rt_error *err
     return rt_fail(err, old.code, "%s\n\t [[{{node %s}}]]", rt_error_text(&old), n->name);
 }
 
-/* Replaces a ref with the value of its variable, where the node expects a value. This is done for
- * Switch, Merge and the loop nodes, because they pass their inputs on without running a kernel, and
- * only a kernel's run would replace the ref. */
+/* Replaces a ref with the value of its variable, where the node expects a value. Needed for Switch,
+ * Merge and the loop nodes, which pass their inputs on. For any other node, the run of its kernel
+ * replaces the ref. */
 static enum rt_status follow_ref(const struct run *r, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *t, struct rt_error *err)
 {
@@ -587,7 +588,7 @@ static enum rt_status run_merge(struct run *r, int i, struct rt_tensor *in, stru
     return RT_OK;
 }
 
-/* Stores the token of an Enter or NextIteration, which later iterations need. */
+/* Stores the token of an Enter or NextIteration for later iterations. */
 static void keep(struct run *r, int i, struct rt_tensor *t, bool dead)
 {
     rt_tensor_clear(&r->kept[i]);
@@ -619,9 +620,9 @@ static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uin
     } else {
         enum rt_status st = RT_OK;
         memset(out, 0, (size_t)n->n_out * sizeof *out);
-        /* If the run owns the reference of an input that is a handle, the variable's value replaces
-         * the handle here. rt_exec_node would overwrite the handle with a borrowed value, so the
-         * reference would leak. */
+        /* An input may be a handle whose reference the run owns. rt_exec_node would overwrite this
+         * handle with a borrowed value and leak the reference, so the value replaces the handle
+         * here. */
         for (int k = 0; k < n->n_in && n->kind == PL_OP && n->def && !st; k++)
             if (k >= 64 || (ours >> k & 1))
                 st = follow_ref(r, n, k, &in[k], err);

@@ -14,7 +14,7 @@
 
 struct rt_run_shared;
 
-/* The node to fold, which must be an op that has no sub-plans and no handles. */
+/* The node to fold. It must be an op without sub-plans and handles. */
 struct rt_fold {
     const struct rt_node *def;
     const char *name; /* name of the node, for error texts */

@@ -8,8 +8,8 @@
 #include "runtime/base/thread.h"
 
 enum {
-    /* Time for which a thread spins before it sleeps, which is about twice the time needed to wake
-     * a thread. */
+    /* Time for which a thread spins before it sleeps. It is about twice the time needed to wake a
+     * thread. */
     LOOK_NS = 100000,
     LOOKS = 64, /* number of spins between two readings of the clock */
     /* bit of section.left that is set if the caller sleeps until all other bits are 0 */
@@ -17,7 +17,7 @@ enum {
     MAX_CORES = 4096,
 };
 
-/* A parallel section, which is allocated on its caller's stack. A helper must not access it after
+/* A parallel section, allocated on its caller's stack. A helper must not access the section after
  * subtracting itself from `left`. */
 struct section {
     void (*shard)(void *arg, int64_t i);
@@ -164,7 +164,7 @@ static bool look(struct helper *h, bool *has_core)
 }
 
 /* Sleeps until a call arrives. A sleeping helper has no core token; the caller of the section takes
- * one for it. Returns false if the pool is being stopped. */
+ * a token for the helper. Returns false if the pool is being stopped. */
 static bool sleep_on(struct helper *h)
 {
     rt_mutex_lock(&h->mu);

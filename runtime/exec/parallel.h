@@ -3,13 +3,14 @@
  * There is one pool per process, shared by all sessions whose options name it (rt_session_options).
  *
  * Cores are represented by tokens. A run takes one token when it begins, whether or not one is
- * free. A parallel section of the run takes the tokens that are free at its start, each with a
- * helper thread, and waits for none. Thus many concurrent runs have one core each, and a single run
- * has all cores. When a new run needs a helper's core, the helper leaves after its current shard.
+ * free. A parallel section of the run takes all tokens that are free when the section starts, each
+ * with a helper thread, but waits for no token. Thus many concurrent runs have one core each, and a
+ * single run has all cores. When a new run needs a helper's core, the helper leaves after its
+ * current shard.
  *
- * A helper without work spins for about 100 microseconds, waiting for the next section, because a
- * run is mostly one section after the other. It then sleeps, so that a process without runs uses no
- * processor time.
+ * A helper without work spins for about 100 microseconds, because in most runs the next section
+ * follows immediately. The helper then sleeps, so that a process without runs uses no processor
+ * time.
  *
  * Owner: the caller of rt_parallel_new, which frees the pool after the last session that uses it.
  * Threads: all functions may be called on any thread. Only rt_parallel_new allocates.

@@ -30,7 +30,7 @@ enum {
     MAX_PENDING = 64,
     /* A new specialisation may evict an old one only if the session has made more than STILL_USED
      * runs since the last use of the old one. Otherwise a model with more shapes than the cache can
-     * hold would compile them again and again. */
+     * hold would compile the same shapes again and again. */
     STILL_USED = 2000,
 };
 
@@ -243,8 +243,8 @@ static struct rt_specialisation *find(struct rt_context *c, int begin, bool *pen
     return l;
 }
 
-/* Wakes the compiler's thread, except for a session whose version is being loaded, because a
- * compilation in progress would choose and keep kernels after the model is sealed. */
+/* Wakes the compiler's thread, unless the session's version is being loaded. A compilation in
+ * progress at the end of loading would choose and keep kernels after the model is sealed. */
 static void wake_compiler(struct rt_session *s)
 {
     rt_mutex_lock(&s->spec_mu);
@@ -307,12 +307,12 @@ static void publish_rows(const struct rt_specialisation *l, bool compiled)
 }
 
 /*
- * Specialisations and instances that were removed under spec_mu and are freed after it is released.
- * Runs wait for the lock, and its holder may be a thread of low priority (the compiler's, or one
- * that unloads a version), which keeps the lock for as long as other threads occupy its core.
- * Therefore the work under the lock is bounded by the limits above and calls no allocator. A mutex
- * with PTHREAD_PRIO_INHERIT would not help, because the low priority is a nice value, and under
- * Linux the holder of a mutex inherits only real-time priorities.
+ * Specialisations and instances that were removed under spec_mu. They are freed after the lock has
+ * been released. Runs wait for the lock, and its holder may be a thread of low priority (the
+ * compiler's, or one that unloads a version). Such a thread keeps the lock for as long as other
+ * threads occupy its core. Therefore the work under the lock is bounded by the limits above and
+ * calls no allocator. A mutex with PTHREAD_PRIO_INHERIT would not help: the low priority is a nice
+ * value, and under Linux the holder of a mutex inherits only real-time priorities.
  */
 struct forgotten {
     struct rt_specialisation *spec; /* list of specialisations, linked by `next` */

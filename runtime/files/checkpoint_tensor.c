@@ -136,9 +136,9 @@ static enum rt_status lazy_tensor(struct rt_checkpoint *c, const struct rt_bundl
 /* ---- strings ---- */
 
 /*
- * Reads a string tensor from its stored bytes, which are all lengths as varints, the masked
- * checksum of the lengths, and the bytes of all strings. The checksum of the lengths covers each
- * length as 4 bytes (8 if needed) in the writer's byte order. The entry's checksum covers the
+ * Reads a string tensor from its stored bytes. These are the lengths of all strings as varints, the
+ * masked checksum of the lengths, and the bytes of all strings. The checksum of the lengths covers
+ * each length as 4 bytes (8 if needed) in the writer's byte order. The entry's checksum covers the
  * lengths in this form, the stored checksum of the lengths, and the bytes of all strings.
  */
 static enum rt_status split_strings(struct rt_checkpoint *c, const struct rt_bundle_entry *e,

@@ -278,7 +278,7 @@ static enum rt_status list_files(struct rt_checkpoint_v1 *c, struct rt_error *er
 
 /* ---- opening ---- */
 
-/* Returns a reference to `recent` if it was read from the same files and they are unchanged;
+/* Returns a reference to `recent` if `recent` was read from the same files and these are unchanged;
  * otherwise NULL. */
 static struct rt_checkpoint_v1 *already_open(const struct rt_checkpoint_v1 *c)
 {

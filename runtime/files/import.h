@@ -95,12 +95,11 @@ struct im_arg { /* an argument of a function, with one node of op "_Arg" per ten
     int first, n;
 };
 
-/* the tensors that the text of an input names, which are n outputs of `node`, the first of which is
- * output `out` */
+/* the tensors that the text of an input names: outputs `out` to `out + n - 1` of `node` */
 struct im_run {
     int node, out, n;
-    /* whether the input names an argument of a function; its tensors are then output `out` of n
-     * nodes, the first of which is `node` */
+    /* whether the input names an argument of a function; if so, the tensors are output 0 of nodes
+     * `node` to `node + n - 1` */
     bool over_nodes;
 };
 

@@ -377,10 +377,9 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
 }
 
 /*
- * Splits a serialized MetaGraphDef into the GraphDef, which may be huge and is unpacked by import,
- * and the other fields. The object graph is omitted, because only Python needs it. If a message
- * field occurs several times, its occurrences are concatenated, which is how protobuf merges
- * messages.
+ * Splits a serialized MetaGraphDef into the GraphDef and the other fields. The GraphDef may be
+ * huge, and import unpacks it. The object graph is omitted, because only Python needs it. Several
+ * occurrences of a message field are concatenated, which is how protobuf merges messages.
  */
 static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_span *graph,
                             struct rt_bytes *rest)

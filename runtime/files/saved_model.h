@@ -120,8 +120,7 @@ struct rt_model_signature {
     bool rowwise;
     /* reason why the signature is not `rowwise`, allocated in the model's arena */
     const char *why_not;
-    /* NULL if the signature can run; otherwise the reason why it cannot run, in which case `call`
-     * is NULL */
+    /* reason why the signature cannot run (`call` is then NULL), or NULL if it can run */
     const char *unsupported;
     bool is_dynamic; /* whether rt_model_make_dynamic made the signature */
     /* Index of a dynamic signature, below `2 * RT_MAX_DYNAMIC_CALLABLES` and unique in its model.
@@ -131,10 +130,9 @@ struct rt_model_signature {
      * first signature is checked, planned, analysed and warmed up for all equal signatures. */
     const struct rt_model_signature *same;
 };
-/* Maximum number of dynamic callables per model. Those whose tensors clients have named and those
- * whose tensors are from signatures are counted separately. The limit is needed because clients
- * choose the fetches. The counts are separate so that SessionRun cannot use up the callables of
- * MultiInference. */
+/* Maximum number of dynamic callables per model. The limit is needed because clients choose the
+ * fetches. Callables that clients name and callables made from signatures are counted separately,
+ * so that SessionRun cannot use up the callables of MultiInference. */
 enum { RT_MAX_DYNAMIC_CALLABLES = 256 };
 /* Maximum number of signatures per model; signatures with the same tensors are counted once. */
 enum { RT_MAX_SIGNATURES = 256 };

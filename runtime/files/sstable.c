@@ -12,7 +12,7 @@ enum {
     TRAILER = 5,
     RESTART_EVERY = 16,
     MAX_KEY = 1 << 20,
-    /* size limit of an uncompressed block, which is protobuf's limit for a message */
+    /* maximum size of an uncompressed block; equal to protobuf's limit for a message */
     MAX_BLOCK = INT32_MAX,
 };
 enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's numbers for the compression types */
@@ -47,8 +47,8 @@ static void block_clear(struct block *b)
 }
 
 /*
- * Uncompresses a block. Before memory of the length that a compressed block announces is allocated,
- * the length is compared with the maximum that the block's bytes can expand to.
+ * Uncompresses a block. Before memory is allocated, the length that a compressed block announces is
+ * compared with the maximum that the block's bytes can expand to.
  */
 static enum rt_status uncompress(struct block *out, struct rt_span *all, struct rt_error *err)
 {

@@ -33,7 +33,7 @@ enum rt_status rt_sstable_read(struct rt_span file,
                                                       struct rt_span value, struct rt_error *err),
                                void *arg, struct rt_error *err);
 
-/* A source of a table's bytes, which is memory or a function that reads them. */
+/* A source of a table's bytes, either memory or a function that reads the bytes. */
 struct rt_sstable_source {
     uint64_t size;
     const unsigned char *p; /* bytes of the table, if `read` is NULL */

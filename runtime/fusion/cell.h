@@ -1,8 +1,8 @@
 /*
- * Finds recurrent cells in a graph, which are the nodes that compute a new state from an input and
- * the old state, in the forms that Keras and TensorFlow 1 generate. recurrent.h has the table of
- * cells; each cell has a matcher in cell_*.c. A matcher reports the edges that it found. The caller
- * checks that they have the roles that a loop requires.
+ * Finds recurrent cells in a graph. A cell consists of the nodes that compute a new state from an
+ * input and the old state, in a form that Keras or TensorFlow 1 generates. recurrent.h has the
+ * table of cells; each cell has a matcher in cell_*.c. A matcher reports the edges that it found.
+ * The caller checks that these edges have the roles that a loop requires.
  */
 #ifndef RT_CELL_H
 #define RT_CELL_H

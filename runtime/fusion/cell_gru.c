@@ -51,8 +51,8 @@ static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
 
 /* ---- Keras: a gate is a column block of x's product plus one of the state's ---- */
 
-/* One operand of a gate's sum, which is the product of x and its weights, or of the state and its
- * weights. */
+/* One operand of a gate's sum, either the product of x and its weights or the product of the state
+ * and its weights. */
 struct side {
     struct pl_edge of;
     struct pl_terms t;
@@ -63,9 +63,9 @@ static bool side_of(struct pl_match *m, struct pl_edge column, struct side *s)
     return pl_columns_of(m, column, &s->of) && pl_terms_of(m, s->of, &s->t) && s->t.n_matmuls == 1;
 }
 
-/* Matches a gate, which is an activation of a sum. One summand is column block k of the product of
- * x and its weights, the other is column block k of the product of the state and its weights; they
- * may come in either order. */
+/* Matches a gate, which is an activation of a sum. The summands, in either order, are column block
+ * k of the product of x and its weights, and column block k of the product of the state and its
+ * weights. */
 static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
                     const struct side *h, int *k)
 {

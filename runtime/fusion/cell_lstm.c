@@ -107,7 +107,7 @@ static bool state_of(struct pl_match *m, struct pl_edge c_new, struct gate *gate
     return false;
 }
 
-/* Matches the sums of the gates, which are either column blocks of one sum or separate sums. */
+/* Matches the sums of the gates. The sums are either column blocks of one sum or separate sums. */
 static bool sums_of(struct pl_match *m, const struct gate *gate, struct pl_edge h)
 {
     struct pl_cell *c = m->c;

@@ -50,10 +50,10 @@ bool pl_unit_vector(const struct pl_match *m, struct pl_edge e);
 /* Matches `e = clip(*of, -v, v)`. */
 bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *v);
 
-/* Matches a split or slice. Sets *of to the tensor whose columns it selects. */
+/* Matches a split or slice that selects columns of a tensor. Sets *of to this tensor. */
 bool pl_columns_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of);
-/* Matches a column block of `of`, which has `cols` columns. Sets *k to the index of the block,
- * which consists of columns `*k * units` to `(*k + 1) * units - 1`. */
+/* Matches a column block of `of`, a tensor of `cols` columns. Sets *k to the index of the block.
+ * Block k consists of columns `k * units` to `(k + 1) * units - 1`. */
 bool pl_is_column(const struct pl_match *m, struct pl_edge e, struct pl_edge of, int64_t cols,
                   int64_t units, int *k);
 

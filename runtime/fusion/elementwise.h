@@ -3,14 +3,12 @@
  * over memory.
  *
  * fuse_elementwise.c puts the op into a graph and kernels/fused/fused_elementwise.c runs it; this
- * header defines the steps. The operands of a step are numbers. A number `k < n_in` names input k
- * of the node, and `n_in + j` names the result of step j, which precedes the step that reads it.
- * The result of the last step is the output.
+ * header defines the steps. An operand of a step is a number: `k < n_in` is input k of the node,
+ * and `n_in + j` is the result of the earlier step j. The result of the last step is the output.
  *
- * To add an op, add a row to RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY below; its loop is that
- * of the op's own float32 kernel. An activation or a per-channel multiplication that is not fused
- * into an epilogue ends up in a "_Chain" node too, so `slipway inspect --plan` shows what a
- * dedicated fused op would replace.
+ * To add an op, add a row to RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY below. The step runs the
+ * loop of the op's own float32 kernel. Activations and per-channel multiplications that are not
+ * fused into an epilogue become part of a "_Chain" too.
  *
  * Between steps, booleans are represented as 0 and 1. Inputs of types other than float32
  * (rt_elementwise_input) are converted to float32 as Cast does.
@@ -22,8 +20,7 @@
 
 enum {
     RT_ELEMENTWISE_MOST = 32, /* maximum number of steps of a "_Chain" */
-    /* maximum number of inputs of a "_Chain", which is limited because rt_plan_step.last_use has
-     * only 64 bits */
+    /* maximum number of inputs of a "_Chain", limited by the 64 bits of rt_plan_step.last_use */
     RT_ELEMENTWISE_MOST_IN = 60
 };
 

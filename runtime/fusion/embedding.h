@@ -3,9 +3,9 @@
  * graph; kernels/fused/embedding_sum.c and kernels/sparse/sparse_segment.c compute them. Neither op
  * materialises the tensor of all rows that are looked up.
  *
- * "_EmbedSum" looks up the table rows that indices name, optionally multiplies each row by a weight
- * or excludes it by a mask, and sums the rows, or takes their mean, along one axis of the tensor
- * that the lookup would make.
+ * "_EmbedSum" looks up the table rows that indices name, and computes their sum or mean along one
+ * axis of the tensor that the lookup would make. Each row may first be multiplied by a weight or
+ * excluded by a mask.
  *
  * "_EmbedBag" looks up the table rows that ids name, and sums them per segment.
  *

@@ -5,8 +5,8 @@
 
 /*
  * Removes targets that need not run. A function's stateful nodes must run, even if no node reads
- * them. But a lookup in a variable that has been frozen is pure, so it need only run if a node that
- * runs reads it.
+ * them. But a lookup in a frozen variable is pure, so the lookup needs to run only if a node that
+ * runs reads its value.
  */
 enum rt_status pl_drop_targets(struct pl_graph *g, struct rt_error *err)
 {

@@ -15,9 +15,9 @@
 
 /*
  * Finds an activation function of output 0 of node `x` that the model spells out in several nodes
- * (fuse_activation.c). Only these nodes read the value of `x`, and other nodes read the value of
- * only one of them. Returns true and sets the function and its nodes; the last of these nodes
- * computes the value of the function.
+ * (fuse_activation.c). Only these nodes read the value of `x`, and nodes outside read the value of
+ * only one of these nodes. Returns true and sets the function and its nodes; the last node computes
+ * the value of the function.
  */
 enum { PL_MOST_ACTIVATION = 12 };
 struct pl_activation {

@@ -89,8 +89,7 @@ static bool is_scaling(const struct pl_graph *g, struct pl_edge e, int *which)
     return n && pl_float_constant(g, n->in[1 - *which], &factor);
 }
 
-/* Returns whether the graph shows that e has four axes, by the node that makes e, or, if this node
- * only scales a value, by the node that makes that value. */
+/* Returns whether the graph shows that e has four axes. Skips nodes that only scale a value. */
 static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
 {
     int64_t v[RT_MAX_RANK];
@@ -321,9 +320,9 @@ static bool is_einsum_context(struct attention *m, int i)
     return false;
 }
 
-/* Matches a context that is a matrix product followed by a Transpose, which moves the axis of rows
- * back in front of the axis of heads. The Transpose also shows that no mask gave the scores a fifth
- * axis. */
+/* Matches a context that is a matrix product followed by a Transpose. The Transpose moves the axis
+ * of rows back in front of the axis of heads, and shows that no mask gave the scores a fifth axis.
+ */
 static bool is_matmul_context(struct attention *m, int i)
 {
     struct pl_edge of;

@@ -129,7 +129,8 @@ static int concat_input(const struct pass *p, int i)
     return -1;
 }
 
-/* Returns the number that an operand gets when the op reads n operands instead of input `at`. */
+/* Returns the new number of an operand when n operands replace input `at` of the op. The new
+ * operands come first. */
 static int64_t moved(int64_t operand, int at, int n)
 {
     if (operand < 0) /* a negative operand is an encoded number, or -1 if the operand is absent */

@@ -1,13 +1,13 @@
 /*
- * Makes one matrix multiplication from dense layers on more than two axes, as frameworks spell them
- * out:
+ * Replaces dense layers on more than two axes with one matrix multiplication. Frameworks write such
+ * a layer as several nodes:
  *
- *   Keras' Tensordot transposes x by the identity permutation, reshapes it to a matrix by a shape
- *   that is computed from its own shape, multiplies, and reshapes back. BatchMatMulV2(x, w) is
- *   equivalent. Unlike a computed shape, it also passes the row-wise analysis.
+ *   Keras' Tensordot transposes x by the identity permutation, reshapes x to a matrix, multiplies,
+ *   and reshapes the product back. The Reshapes compute their shapes from the shape of x, so
+ *   row-wise analysis fails. BatchMatMulV2(x, w) is equivalent, and its analysis succeeds.
  *
- *   A bias after the Reshape that splits the last axis of the product (attention's heads) moves
- *   before the Reshape, where it can become part of the epilogue.
+ *   A bias may follow a Reshape that splits the last axis of the product into attention heads. The
+ *   bias moves before the Reshape, where it can become part of the epilogue.
  *
  * The extra attribute "_rank" of the multiplication is the number of axes that x must have. An x of
  * another rank is refused.

@@ -84,9 +84,9 @@ static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
     return e;
 }
 
-/* Returns whether all inputs of a Select have the same shape. If the shapes differ, SelectV2 may
- * behave differently from Select, because a Select with a vector as its condition selects rows, and
- * Select refuses operands that SelectV2 would broadcast. */
+/* Returns whether all inputs of a Select have the same shape. If the shapes differ, Select may
+ * behave differently from SelectV2, because Select selects rows if its condition is a vector, and
+ * refuses operands that SelectV2 would broadcast. */
 static bool is_of_one_shape(const struct pl_graph *g, const struct pl_node *n)
 {
     const struct pl_edge e = shape_of(g, n->in[0]);
@@ -218,8 +218,7 @@ struct inputs {
     int n;
 };
 
-/* Returns the index of this edge among the inputs of the new node. Adds the edge if it is not an
- * input yet. */
+/* Returns the index of `e` among the inputs of the new node. Adds `e` if it is not an input yet. */
 static int64_t input(struct inputs *in, struct pl_edge e)
 {
     for (int k = 0; k < in->n; k++)

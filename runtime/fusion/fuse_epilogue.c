@@ -1,17 +1,17 @@
 /*
- * Makes element-wise steps after a matrix multiplication or a convolution its epilogue
- * (rt_op.epilogue in op.h). Scaling, shifting, adding and activating an output while it is in the
- * cache saves writing and reading it again.
+ * Turns the element-wise steps after a matrix multiplication or a convolution into the epilogue of
+ * that node (rt_op.epilogue in op.h). An epilogue scales, shifts, adds to and activates the output
+ * while it is in the cache, which saves writing and reading the output again.
  *
  * Steps are fused only if no other node reads the values between them. Multiplications and
  * additions of constant vectors along the last axis, including batch normalisation, become one
- * scale and one shift, accumulated in double. One addition of another tensor may follow, and then
- * an activation. A residual may prove to be broadcast when the model runs. In that case, the
+ * scale and one shift, accumulated in double. One addition of another tensor (the residual) may
+ * follow, and then an activation. If the residual proves to be broadcast when the model runs, the
  * kernels compute what the addition would have computed.
  *
- * A Reshape between the steps that is known to keep rows together (its last dimensions are
- * constants, and their product is the length of a row) moves after the steps: frameworks write a
- * product of three-dimensional tensors as Reshape, MatMul, Reshape, addition.
+ * Frameworks write a product of three-dimensional tensors as Reshape, MatMul, Reshape, addition.
+ * Therefore a Reshape between the steps moves after the steps if it is known to keep rows together,
+ * that is, if its last dimensions are constants whose product is the length of a row.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -165,8 +165,8 @@ static bool add_vectors(struct epilogue *t, const struct rt_tensor *mul,
 
 /* ---- batch normalisation by constants ---- */
 
-/* Returns whether node i is a batch normalisation with constant parameters along the last axis, of
- * which only output 0 is used. */
+/* Returns whether node i is a batch normalisation along the last axis with constant parameters, and
+ * only its output 0 is used. */
 static bool is_normalisation(const struct pass *p, int i, const struct epilogue *t)
 {
     const struct pl_graph *g = p->g;

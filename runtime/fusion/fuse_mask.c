@@ -2,11 +2,11 @@
  * Simplifies attention masks in the forms that Keras generates, so that the masks do not depend on
  * the scores:
  *
- *   A mask that is combined (LogicalAnd) with ones in the shape of the scores is used without the
- *   ones, because the selection broadcasts the mask anyway.
+ *   If a mask is combined (LogicalAnd) with ones in the shape of the scores, the ones are removed,
+ *   because the selection broadcasts the mask anyway.
  *
- *   A mask whose lengths come from the shape of the scores (a causal mask) gets them from the
- *   shapes of queries and keys instead.
+ *   If the lengths of a mask come from the shape of the scores (a causal mask), they are read from
+ *   the shapes of queries and keys instead.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -43,8 +43,8 @@ static bool drop_ones(struct pl_graph *g)
 
 /* ---- shapes of scores ---- */
 
-/* Returns whether axis `at` of e, which is Einsum(q, k), has the length of an axis of q or k. Sets
- * *whose to q or k, and *axis to that axis. */
+/* Returns whether e is Einsum(q, k) and axis `at` of e is an axis of q or k. Sets *whose to q or k,
+ * and *axis to that axis. */
 static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at,
                               struct pl_edge *whose, int *axis)
 {
@@ -65,8 +65,8 @@ static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at
     return false;
 }
 
-/* Works like is_axis_of_einsum, for a matrix product of transposed q and k. The Transposes show
- * that there are four axes. Only the last two axes of e can be found; *axis is then an axis of a
+/* Works like is_axis_of_einsum, but for a matrix product of transposed q and k. The Transposes show
+ * that q and k have four axes. Only the last two axes of e can be found. *axis is an axis of a
  * Transpose's input. */
 static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at,
                               struct pl_edge *whose, int *axis)

@@ -1,12 +1,12 @@
 /*
- * Fuses constant padding with zeros into the convolution or the MaxPool that reads it, so that the
- * padded image is not written and read again. The reader gets the padding "EXPLICIT". A MaxPool
- * ignores the pixels around the image, so its extra attribute "_zeros" says that it must treat the
+ * Fuses constant padding with zeros into the convolution or MaxPool that reads the padded image, so
+ * that this image is not written and read again. The reader gets the padding "EXPLICIT". A MaxPool
+ * normally ignores the pixels around the image. Its extra attribute "_zeros" makes it treat the
  * padded pixels as zeros.
  *
  * Padding is fused only if it pads the rows and columns of [batch, height, width, channels], and
- * only if the reader's own padding is VALID or EXPLICIT. It must also be less than the length of
- * the window, so that every window which covered a pixel of the image still covers one.
+ * only if the reader's own padding is VALID or EXPLICIT. The padding must also be less than the
+ * length of the window, so that every window that covered a pixel of the image still covers one.
  */
 #include "runtime/fusion/fuse.h"
 

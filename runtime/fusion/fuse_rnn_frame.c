@@ -1,11 +1,11 @@
 /*
- * Finds recurrent layers of TensorFlow 1, each of which is a loop of Enter, Merge, Switch,
- * NextIteration and Exit that reads one TensorArray, writes another, and has a cell as its body.
- * The body is copied into a separate graph, with the loop's variables as feeds, and matched like
- * the body of a While (fuse_rnn_while.c).
+ * Finds recurrent layers of TensorFlow 1. Such a layer is a loop of Enter, Merge, Switch,
+ * NextIteration and Exit. The loop reads one TensorArray and writes another, and its body is a
+ * cell. The pass copies the body into a separate graph, with the loop's variables as feeds, and
+ * matches this graph like the body of a While (fuse_rnn_while.c).
  *
- * A TensorArray that was only partly written cannot be gathered. Therefore only those loops are
- * fused whose bounds show that they make one step for each row of the input.
+ * A TensorArray that was only partly written cannot be gathered. Therefore a loop is fused only if
+ * its bounds show that it makes one step for each row of the input.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -387,8 +387,8 @@ static bool find_readers(struct frame *f, struct pl_edge array)
 
 /* ---- the new node ---- */
 
-/* Returns the edge from a new node with which output 0 of node i is to be replaced. If no new node
- * makes this value, the node of the result is -1. */
+/* Returns the edge that replaces output 0 of node i. The edge's node is a new node, or -1 if no new
+ * node makes this value. */
 static struct pl_edge instead_of(const struct frame *f, int i)
 {
     int k;

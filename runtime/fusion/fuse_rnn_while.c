@@ -1,12 +1,12 @@
 /*
- * Finds recurrent layers of TensorFlow 2, each of which is a While whose body is a recurrent cell,
- * or a stack of cells, that reads one element of a list per step and writes one element. Each cell
- * becomes a node (_RNN), which multiplies the inputs of all steps by its weights in one product and
- * keeps only the state from step to step.
+ * Finds recurrent layers of TensorFlow 2. Such a layer is a While whose body is a recurrent cell or
+ * a stack of cells. In each step, the body reads one element of a list and writes one element. Each
+ * cell becomes a node (_RNN). The node multiplies the inputs of all steps by its weights in one
+ * product, and keeps only the state from step to step.
  *
- * Each of the loop's functions is first built as the graph from which its plan would be made. The
- * pass matches this graph and frees it. The loop's bounds and the list's length remain inputs of
- * the node, which counts its steps and fails where the loop would fail.
+ * Each function of the loop is first built as the graph from which its plan would be made. The pass
+ * matches this graph and frees it. The loop's bounds and the list's length remain inputs of the
+ * node. Therefore the node counts its steps and fails where the loop would fail.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
            pl_ints_constant(g, n->in[1], 3, perm) && perm[0] == 1 && perm[1] == 0 && perm[2] == 2;
 }
 
-/* The readers of the list that the loop writes, which may only be TensorListStack nodes. */
+/* Readers of the list that the loop writes. Only TensorListStack nodes may read the list. */
 struct readers {
     bool transposed;     /* whether all readers of the stacked list transpose it to [batch, time] */
     bool any;            /* whether some node stacks the list */
@@ -44,8 +44,7 @@ static bool is_stack(struct pl_rnn_loop *l, const struct pl_node *n, int64_t len
            pl_list_shape(l->g, n->in[1], pl_last_cell(l)->width, &l->y_rows);
 }
 
-/* Returns whether the edge is an output of the loop for which the node that replaces the loop has
- * no output. */
+/* Returns whether the edge is an output of the loop that the replacement node lacks. */
 static bool is_foreign(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     return e.node == l->at && (e.out >= l->n || l->role[e.out] != ROLE_STATE);

@@ -135,7 +135,8 @@ static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int
         return true;
     if (!pl_same(shape->in[0], pack))
         return false;
-    /* These nodes read the Pack, which is removed, so they belong to the pattern. */
+    /* These nodes read the Pack. They belong to the pattern, because the pattern removes the Pack.
+     */
     take(m, e);
     take(m, n->in[0]);
     return true;

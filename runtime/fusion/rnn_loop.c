@@ -182,8 +182,8 @@ static bool is_fixed(const struct pl_rnn_loop *l, struct pl_edge e)
 
 /* ---- masks ---- */
 
-/* Returns whether node `tile` is a Tile that repeats a mask along the columns of the masked values,
- * which is how Keras applies such a mask. */
+/* Returns whether node `tile` is the Tile by which Keras repeats a mask along the columns of the
+ * masked values. */
 static bool is_tile(const struct pl_rnn_loop *l, const struct pl_node *tile, int64_t units)
 {
     int64_t times[2];
@@ -444,8 +444,8 @@ static int n_columns(const struct pl_cell *c, int input)
     return c->kind->n_gates - (is_early ? c->kind->n_reset_before : 0);
 }
 
-/* Returns whether the weights of all gates, which are about to be concatenated, are loaded, and
- * either all gates have a bias or none has. */
+/* Returns whether the weights of all gates are loaded, so that they can be concatenated, and either
+ * all gates have a bias or none has. */
 static bool is_loaded(const struct pl_rnn_loop *l, const struct pl_cell *c)
 {
     for (int k = 0; k < PL_BY_GATE; k++)
@@ -558,8 +558,8 @@ struct pl_edge pl_rnn_loop_state(const struct pl_rnn_loop *l, int k)
     return (struct pl_edge){-1, 0};
 }
 
-/* Translates an edge of the body into an edge of the plan, which carries the initial value of a
- * loop variable or a copy of a constant of the body. */
+/* Translates an edge of the body into an edge of the plan. The new edge carries the initial value
+ * of a loop variable or a copy of a constant of the body. */
 static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt_error *err)
 {
     const int k = variable(l, &l->body, e);
@@ -627,7 +627,7 @@ static struct pl_edge side_by_side(struct pl_rnn_loop *l, const struct pl_cell *
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* Turns node `y->node` into the _RNN of layer i, which reads `p->items`. */
+/* Turns node `y->node` into the _RNN of layer i. The _RNN reads `p->items`. */
 static enum rt_status put_layer(struct pl_rnn_loop *l, int i, const struct pl_rnn_loop_put *p,
                                 enum rt_rnn_read read, struct rt_error *err)
 {

@@ -35,10 +35,9 @@ struct pl_rnn_layer {
 /* The mask that selects the rows which take a step. */
 struct pl_rnn_mask {
     enum rt_rnn_mask kind;
-    /* mask in the body, which holds the bools of the current step or the number of steps of each
-     * row */
+    /* mask in the body; holds the bools of the current step, or the number of steps of each row */
     struct pl_edge on;
-    /* Mask in the plan, which holds the bools of all steps or the number of steps of each row. */
+    /* Mask in the plan. Holds the bools of all steps, or the number of steps of each row. */
     struct pl_edge rows;
     struct pl_edge before; /* value in the body that a masked row writes */
     bool holds;            /* whether `before` is the variable pl_rnn_loop.output */
@@ -75,15 +74,14 @@ void pl_rnn_loop_init(struct pl_rnn_loop *l, struct pl_graph *g, int at);
 /* Finds the roles of all variables, the layers and the items. Returns false for a loop that is not
  * a stack of recurrent layers. */
 bool pl_rnn_loop_find(struct pl_rnn_loop *l);
-/* Finds the limits of the counter in the loop's condition `e`, an edge of the graph `g` whose first
- * nodes are the loop variables. */
+/* Finds the limits of the counter in `e`, the loop's condition. `e` is an edge of `g`, and the
+ * first nodes of `g` are the loop variables. */
 bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e);
 /* Returns whether e is the number of steps of the longest row, `Max(lengths, [0])`, where the
  * lengths mask the steps. */
 bool pl_is_longest(const struct pl_rnn_loop *l, struct pl_edge e);
-/* Returns false if lengths mask the steps but do not limit the number of steps. Lengths that limit
- * this number have one axis. The maximum of lengths with more axes would not be a scalar, and the
- * loop would not end. */
+/* Returns false if lengths mask the steps but their maximum is not a limit of the loop. If the
+ * maximum is a limit, it is a scalar, so the lengths have one axis. */
 bool pl_bounds_lengths(const struct pl_rnn_loop *l);
 static inline const struct pl_cell *pl_first_cell(const struct pl_rnn_loop *l)
 {
@@ -93,8 +91,8 @@ static inline const struct pl_cell *pl_last_cell(const struct pl_rnn_loop *l)
 {
     return &l->layer[l->n_layers - 1].cell;
 }
-/* Returns the edge from a new node with which the final value of variable k is to be replaced. If
- * no new node makes this value, the node of the result is -1. */
+/* Returns the edge that replaces the final value of variable k. The edge's node is a new node, or
+ * -1 if no new node makes this value. */
 struct pl_edge pl_rnn_loop_state(const struct pl_rnn_loop *l, int k);
 
 /* Returns whether the elements of the list that node `n` makes, reads or writes are float32. */
@@ -112,10 +110,10 @@ bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge ite
  * can have `cols` columns. If `given` is known, `cols_given` must equal `cols`, and *rows must be
  * -1 or equal to `given`; *rows is then set to `given`. */
 bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *rows);
-/* Returns whether the constant `e`, the element shape of a list, allows matrices of `cols` columns.
- * The element shape is unknown, or has two numbers that pl_takes_rows checks. */
+/* Returns whether a list of the constant element shape `e` may hold matrices of `cols` columns. An
+ * unknown element shape allows any matrix; pl_takes_rows checks a shape of two numbers. */
 bool pl_list_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols, int64_t *rows);
-/* Adds the constant INT64_MAX as a limit, with which the loop makes one step for each item. The
+/* Adds the constant INT64_MAX as a limit, so that the loop makes one step for each item. The
  * result's node is -1 if memory runs out. */
 struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err);
 

@@ -55,8 +55,7 @@ void pl_copy_condition(struct pl_condition *to, const struct pl_condition *from)
  * it. */
 int pl_find_side(const struct pl_condition *c, struct pl_edge by);
 void pl_remove_side(struct pl_condition *c, int at);
-/* Returns whether `of` contains every predicate of `a`, each with the side that `a` has for this
- * predicate. */
+/* Returns whether `of` contains every predicate of `a`, each with the same side as in `a`. */
 bool pl_is_within(const struct pl_condition *a, const struct pl_condition *of);
 bool pl_is_equal_condition(const struct pl_condition *a, const struct pl_condition *b);
 

@@ -1,5 +1,5 @@
-/* Implements the edits of a compiler graph that passes share, which add, replace and prune
- * nodes. */
+/* Implements the edits of a compiler graph that passes share: adding, replacing and pruning nodes.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -104,7 +104,7 @@ enum rt_status pl_make_internal_op(struct pl_graph *g, int at, const struct pl_i
 /* Makes node `at` an Identity of `from`, by calling pl_make_internal_op. */
 enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
                                 struct pl_edge from, struct rt_error *err);
-/* Makes node[0] the op `by`, which replaces all n nodes; the other nodes are removed. */
+/* Replaces the n nodes with the op `by`. node[0] becomes this op; the other nodes are removed. */
 enum rt_status pl_replace(struct pl_graph *g, const int *node, int n,
                           const struct pl_internal_op *by, struct rt_error *err);
 bool pl_add_target(struct pl_graph *g, int node);

@@ -40,8 +40,7 @@ const struct pl_node *pl_float_sum(const struct pl_graph *g, struct pl_edge e);
 
 /* ---- origins: skip Identity nodes, except one that reads a variable ---- */
 
-/* Returns whether the edge carries a reference to a variable, which the readers of the edge
- * dereference. */
+/* Returns whether the edge carries a reference to a variable. The edge's readers dereference it. */
 bool pl_is_ref(const struct pl_graph *g, struct pl_edge e);
 /* Returns the edge where the value of e originates, by skipping all identities before e, including
  * those with control inputs. */

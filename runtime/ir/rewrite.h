@@ -16,11 +16,11 @@ static const struct pl_edge pl_no_edge = {-1, 0};
 /* ---- nodes that replace others ---- */
 
 /*
- * Makes node[0] this fused op, which replaces all n nodes; the others are removed. `in` has one
- * edge for each of the op's inputs, which is pl_no_edge for an OPTIONAL input that is omitted. If
- * the last input is a LIST, its elements follow the other inputs; for an empty list n_in is one
- * less than the number of the op's inputs. Returns RT_NOT_FOUND if the op is not registered, and
- * RT_INTERNAL if it was registered with another schema.
+ * Replaces the n nodes with this fused op. node[0] becomes the op; the other nodes are removed.
+ * `in` has one edge for each of the op's inputs, or pl_no_edge for an OPTIONAL input that is
+ * omitted. If the last input is a LIST, its elements follow the other inputs; for an empty list
+ * n_in is one less than the number of the op's inputs. Returns RT_NOT_FOUND if the op is not
+ * registered, and RT_INTERNAL if it was registered with another schema.
  */
 enum rt_status pl_put_fused(struct pl_graph *g, const int *node, int n, struct rt_fused_op op,
                             const struct pl_edge *in, int n_in, struct rt_error *err);

@@ -59,8 +59,8 @@ static uint8_t type_of(const struct pl_graph *g, struct pl_edge e)
     }
 }
 
-/* Checks the type of input k of `n`. A handle is accepted instead of its variable's value or a
- * reference to the variable. */
+/* Checks the type of input k of `n`. A handle of a variable is accepted where the variable's value,
+ * or a reference to the variable, is expected. */
 static enum rt_status check_type(const struct walk *w, const struct pl_node *n, int k)
 {
     if (!n->def || k >= n->def->n_in || n->kind == PL_CONST || n->kind == PL_FEED)
