@@ -43,15 +43,15 @@ enum rt_where {
     RT_WHERE_CONSTANT, /* a constant of the plan, or a value evaluated from the shapes */
     RT_WHERE_FEED,
     RT_WHERE_ACTIVATION, /* stored in the activation buffer, at `offset` */
-    /* stored in the activation buffer, where it overwrites an input that has no later reader */
+    /* stored in the activation buffer, in place of an input that has no later reader */
     RT_WHERE_IN_PLACE,
     RT_WHERE_OWN,  /* stored in a tensor with memory of its own */
     RT_WHERE_VIEW, /* a view of another tensor's bytes */
 };
 
 struct rt_described_value {
-    /* Name of the producer of an input, as "node" or "node:1". For a constant that a fusion made,
-     * the name is that of the step that uses the constant, as "(mul)". */
+    /* Name of the producer of an input, as "node" or "node:1". If a fusion made a constant, the
+     * name is that of the step that uses the constant, such as "(mul)". */
     const char *from;
     enum rt_dtype dtype;
     /* shape of the value; the rank is -1 if the shape is not known before a run */

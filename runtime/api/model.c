@@ -100,8 +100,8 @@ static enum rt_status signature_spec(struct rt_arena *arena, const struct rt_sig
     return RT_OK;
 }
 
-/* Finds equal signatures, which share one plan. Each distinct signature needs a plan as large as
- * the model's graph, so the number of distinct signatures is limited. */
+/* Finds equal signatures, so that they share one plan. Each distinct signature needs a plan as
+ * large as the model's graph, so the number of distinct signatures is limited. */
 static enum rt_status find_equal(struct rt_model *m, struct rt_error *err)
 {
     enum rt_status st = RT_OK;

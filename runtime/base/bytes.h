@@ -15,7 +15,7 @@
 #include "runtime/base/status.h"
 
 struct rt_bytes {
-    /* n bytes followed by a NUL, which n does not include; NULL until something is appended */
+    /* n bytes, followed by a NUL that n does not include; NULL until something is appended */
     char *p;
     size_t n, capacity, limit;
     bool failed;

@@ -4,7 +4,8 @@
  * cannot hold are undefined behaviour. These functions define the results of both.
  *
  * Products of the dimensions of one tensor cannot overflow (see rt_count in runtime/core/tensor.h).
- * Sums, paddings, products with attributes, and products of dimensions of several tensors can.
+ * Sums, paddings, products with attributes, and products of dimensions of several tensors can
+ * overflow.
  *
  * Threads: any; these functions are pure.
  */
@@ -58,7 +59,7 @@ static inline int64_t rt_mul_saturated(int64_t a, int64_t b)
     return rt_mul(a, b, &v) ? v : (a < 0) == (b < 0) ? INT64_MAX : INT64_MIN;
 }
 
-/* Two's complement arithmetic on elements of integer tensors, which wraps as in TensorFlow. */
+/* Two's complement arithmetic on elements of integer tensors. Overflow wraps, as in TensorFlow. */
 static inline int64_t rt_add_wrapped(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);

@@ -38,7 +38,7 @@ static inline uint32_t rt_bits_to_round(double d)
     return bits | 1;
 }
 
-/* Functions that convert to and from bfloat16, which is the upper half of a float. */
+/* Functions that convert to and from bfloat16, the upper half of a float. */
 static inline float rt_bfloat_value(uint16_t h)
 {
     return rt_float_of_bits((uint32_t)h << 16);
@@ -52,7 +52,7 @@ static inline uint16_t rt_bfloat_from(double d)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Functions that convert to and from IEEE binary16, which TensorFlow calls half. */
+/* Functions that convert to and from IEEE binary16 (half in TensorFlow). */
 static inline float rt_half_value(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;

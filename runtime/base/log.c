@@ -206,7 +206,7 @@ void rt_log_stop(void)
 }
 
 /* Puts a line into the ring, or writes it directly if the log is not running. Takes ownership of
- * the line, which may be NULL. */
+ * the line. The line may be NULL. */
 static void queue(char *line)
 {
     if (!line)

@@ -33,7 +33,7 @@ void rt_log_write(enum rt_log_level level, const char *fmt, ...) RT_PRINTF(2, 3)
 
 /* A field of a log record. If `text` is NULL, the field's value is `number`. */
 struct rt_log_field {
-    const char *name; /* name of the field, which is defined by the program and not escaped */
+    const char *name; /* name of the field; not escaped, because the program defines it */
     const char *text;
     int64_t number;
 };

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns the number of usable cores, which is at least 1. It is the smaller of the affinity mask's
- * count and the cgroup's CPU quota (rounded up). */
+/* Returns the number of usable cores, at least 1. This is the smaller of two numbers: the cores in
+ * the affinity mask, and the cgroup's CPU quota, rounded up. */
 int rt_machine_cores(void);
 /* Returns the number of bytes that can still be allocated. This number is the smaller of two
  * values: MemAvailable, and the cgroup's limit minus the cgroup's usage without the page cache.

@@ -15,15 +15,16 @@
 #include "runtime/base/status.h"
 
 /*
- * Opens `path` for reading. Sets *fd to the descriptor, which the caller must close, or to -1 on
- * failure. If `info` is not NULL, sets *info to the result of fstat on the descriptor. If the file
- * is not regular, returns RT_FAILED_PRECONDITION with a text like "PATH is a FIFO, not a regular
- * file". If a system call fails, returns RT_NOT_FOUND or another status with a text like "PATH; No
- * such file or directory" (rt_fail_errno).
+ * Opens `path` for reading. Sets *fd to the descriptor, or to -1 on failure. The caller must close
+ * the descriptor. If `info` is not NULL, sets *info to the result of fstat on the descriptor. If
+ * the file is not regular, returns RT_FAILED_PRECONDITION with a text like "PATH is a FIFO, not a
+ * regular file". If a system call fails, returns RT_NOT_FOUND or another status with a text like
+ * "PATH; No such file or directory" (rt_fail_errno).
  */
 enum rt_status rt_open_regular(const char *path, int *fd, struct stat *info, struct rt_error *err);
 
-/* Opens `path` as rt_open_regular does, but as a stream, which the caller closes with fclose(). */
+/* Opens `path` as rt_open_regular does, but as a stream. The caller closes the stream with
+ * fclose(). */
 enum rt_status rt_open_regular_stream(const char *path, FILE **out, struct rt_error *err);
 
 /* Returns RT_FAILED_PRECONDITION, with the error text of rt_open_regular, unless `info` describes a

@@ -62,7 +62,7 @@ static inline uint64_t rt_siphash_end(struct rt_siphash h, uint64_t tail, size_t
     return h.v[0] ^ h.v[1] ^ h.v[2] ^ h.v[3];
 }
 
-/* Returns the hash key of this process, which has two 64-bit words. */
+/* Returns the hash key of this process, an array of two 64-bit words. */
 const uint64_t *rt_siphash_key(void);
 uint64_t rt_siphash(const uint64_t key[2], const void *p, size_t n);
 

@@ -76,7 +76,7 @@ void rt_error_copy(struct rt_error *dst, const struct rt_error *src);
 const char *rt_error_text(const struct rt_error *err);
 /*
  * These functions handle NULs in error texts. A text ends at a NUL, but a client's name may contain
- * NULs. In a text each NUL is encoded as the two bytes C0 80, which valid UTF-8 never contains;
+ * NULs. Therefore each NUL is encoded as the two bytes C0 80, which valid UTF-8 never contains.
  * rt_error_decode restores the NULs for a response.
  *
  * rt_error_name returns `name` encoded for %.*s in a text of `err`: `name` itself if it has no NUL,

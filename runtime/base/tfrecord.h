@@ -30,7 +30,7 @@ void rt_tfrecord_add(struct rt_bytes *out, const void *p, size_t n);
 
 struct rt_tfrecord; /* a reader of TFRecord data */
 
-/* Makes a reader of bytes in memory, which must outlive the reader. Returns NULL if out of
+/* Makes a reader of bytes in memory. The bytes must outlive the reader. Returns NULL if out of
  * memory. */
 struct rt_tfrecord *rt_tfrecord_over(struct rt_span bytes);
 /*
@@ -44,10 +44,10 @@ void rt_tfrecord_close(struct rt_tfrecord *r); /* `r` may be NULL */
 
 /*
  * Reads the next record. On RT_OK, *record is valid until the next call. Returns RT_OUT_OF_RANGE if
- * there are no more records, and RT_RESOURCE_EXHAUSTED if the record exceeds the limit. Returns
- * RT_DATA_LOSS with "truncated record at N" or "corrupted record at N", where N is the record's
- * offset, if the file is damaged; all later records are lost. After an error or the end, every
- * further call returns the same status.
+ * there are no more records, and RT_RESOURCE_EXHAUSTED if the record exceeds the limit. If the file
+ * is damaged, returns RT_DATA_LOSS with "truncated record at N" or "corrupted record at N", where N
+ * is the record's offset. All later records are then lost. After an error or the end, every further
+ * call returns the same status.
  */
 enum rt_status rt_tfrecord_next(struct rt_tfrecord *r, struct rt_span *record,
                                 struct rt_error *err);

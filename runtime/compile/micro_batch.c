@@ -53,8 +53,8 @@ static bool has_rows(const struct rt_plan *p, const struct rt_specialisation *l,
     return true;
 }
 
-/* Counts the bytes that all steps read and write, except those of constants, which are counted
- * separately. */
+/* Counts the bytes that all steps read and write, without the bytes of constants. Constants are
+ * counted separately. */
 static void count_bytes(const struct rt_specialisation *l, double *all, double *constants)
 {
     *all = *constants = 0;

@@ -18,8 +18,7 @@ enum {
     MAX_NODES = 4096,
     CHECK_BYTES = 1 << 20,
     CHECK_STEPS = 64,
-    /* assumed size, in bytes, of a kernel state made by a library, which does not report the
-     * size */
+    /* assumed size, in bytes, of a library's kernel state; libraries do not report the size */
     STATE_BYTES = 32 << 10,
     SMALL_STATE_BYTES = 512,
     MAX_STATE_BYTES = 64 << 20, /* limit on the kernel state of one specialisation, in bytes */
@@ -46,7 +45,7 @@ struct value {
     /* index among the live values, or -1 if the value is not live where the segment begins */
     int live;
     uint8_t place;
-    /* whether the value must be in its slot, where rt_exec_node and later nodes read it */
+    /* whether the value must be in its slot, because rt_exec_node or later nodes read it there */
     bool slot;
     bool escapes; /* whether a view of the value must be in a slot */
     bool kept;    /* whether the value is fetched, or read after the segment */
@@ -173,7 +172,7 @@ static enum rt_status check_sizes(struct work *w, const struct rt_plan_step *n,
 }
 
 /* Counts the kernel state for these shapes. Fails if the specialisation would then exceed its limit
- * on kernel state, in which case the segment ends before this node. */
+ * on kernel state. The segment then ends before this node. */
 static enum rt_status count_state(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {

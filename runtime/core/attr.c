@@ -183,8 +183,8 @@ enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow
 
 /* ---- lists ---- */
 
-/* Returns the element type of a list, which is the type of the member that has elements, and sets
- * *n to the number of elements. If several members have elements, returns the last type that is not
+/* Returns the element type of a list, and sets *n to the number of elements. The type is that of
+ * the member that has elements. If several members have elements, returns the last type that is not
  * `want`, so that the caller reports it as wrong. */
 static int list_type(const Tensorflow__AttrValue__ListValue *l, int want, size_t *n)
 {

@@ -48,9 +48,9 @@ struct rt_buffer {
     void *owner;              /* data that `release` and `load` of a foreign or lazy buffer use */
     /* frees `owner` of a foreign or lazy buffer, and the device memory of the buffer */
     void (*release)(struct rt_buffer *b);
-    /* Reads the bytes of a lazy buffer into b->data, which is aligned to 64 bytes, and verifies
-     * them. Called under a lock, and again after a failure. `check`, which may be NULL, is called
-     * between chunks; if it fails, the load fails. */
+    /* Reads the bytes of a lazy buffer into b->data (aligned to 64 bytes) and verifies them. Called
+     * under a lock, and again after a failure. `check` is called between chunks; if it fails, the
+     * load fails. `check` may be NULL. */
     enum rt_status (*load)(struct rt_buffer *b, const struct rt_check *check, struct rt_error *err);
     /* Passes all bytes of a lazy buffer to `sink`, in chunks of n bytes at offset `off`, and stores
      * none of them. The bytes are verified after the last chunk. */
@@ -65,13 +65,13 @@ struct rt_buffer {
  * failure, with the reason in err. */
 struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                 struct rt_error *err);
-/* Allocates a buffer as rt_buffer_new does, but with a check. Also returns NULL if the check fails,
- * in which case err holds the error of the check. */
+/* Allocates a buffer as rt_buffer_new does, but with a check. Returns NULL also if the check fails;
+ * err then holds the error of the check. */
 struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                         const struct rt_check *check, struct rt_error *err);
 /* Returns the number of bytes that a pool counts for a heap buffer. */
 size_t rt_buffer_counted_bytes(const struct rt_buffer *b);
-/* Makes a buffer that refers to memory which it does not own. `release(b)`, which may be NULL, is
+/* Makes a buffer of memory that the buffer does not own. Unless `release` is NULL, `release(b)` is
  * called when the last reference is dropped. Returns NULL if out of memory. */
 struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,
                                     void (*release)(struct rt_buffer *b));

@@ -79,7 +79,7 @@ struct rt_node {
     int id; /* index of the node in its graph */
     int n_in, n_out, n_ctrl;
     const struct rt_edge *in;
-    /* indexes of the control inputs, which are nodes that must run before this node */
+    /* indexes of the control inputs (nodes that must run before this node) */
     const int *ctrl;
     /* dtypes of the inputs and outputs, without a ref mark even if the edge is a ref */
     const uint8_t *in_dtype, *out_dtype;
@@ -106,8 +106,8 @@ struct rt_graph {
 
 /* returns NULL if the graph has no node with this name */
 const struct rt_node *rt_graph_find(const struct rt_graph *g, const char *name);
-/* Finds a tensor by its name, which is "name:k", "name" (output 0), or "^name" for a control edge
- * (out is -1). Refuses unknown names and outputs. */
+/* Finds a tensor by its name: "name:k", "name" (output 0), or "^name" for a control edge (out is
+ * -1). Refuses unknown names and outputs. */
 enum rt_status rt_graph_tensor(const struct rt_graph *g, const char *text, struct rt_edge *out,
                                struct rt_error *err);
 
@@ -139,8 +139,7 @@ struct rt_registry;
  * Imports a serialized tensorflow.GraphDef. Every node is checked against its schema. Import
  * refuses ops that TensorFlow does not know, edges to missing nodes, attributes of the wrong type,
  * duplicate names and other defects, with an error that names the node. A cycle must pass through
- * NextIteration.
- * The nodes' rt_op are looked up in `ops`, which must outlive the library.
+ * NextIteration. The rt_op of each node is looked up in `ops`. `ops` must outlive the library.
  */
 enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_def,
                                  const struct rt_registry *ops, struct rt_error *err);

@@ -30,9 +30,9 @@ struct rt_infer {
     /* outputs that `infer` fills in; their dtypes are preset to those of the node, and their shapes
      * to unknown */
     struct rt_info *out;
-    /* `alias[o]` is preset to -1, which means that output o gets memory of its own. If `infer` sets
-     * it to `k >= 0`, output o may overwrite input k if this is the last use of the input and their
-     * sizes are equal; `run` must then work with `out.data == in[k].data`. */
+    /* `alias[o]` is preset to -1, so that output o gets memory of its own. If `infer` sets it to `k
+     * >= 0`, output o may overwrite input k if this is the last use of the input and their sizes
+     * are equal; `run` must then work with `out.data == in[k].data`. */
     int8_t *alias;
     struct rt_error *err;
 };
@@ -75,8 +75,8 @@ void rt_rows_each(struct rt_rows *r);
 /* Rule for ops that compute output row i from row i of input 0, along axis 0. No other input may
  * depend on the batch. */
 void rt_rows_first(struct rt_rows *r);
-/* Rule for ops where element k of every output depends on element k of input 0, which has the shape
- * of the outputs. The row axis does not change. */
+/* Rule for ops whose outputs have the shape of input 0, where element k of each output depends on
+ * element k of input 0. The row axis does not change. */
 void rt_rows_same(struct rt_rows *r);
 /* Rule for row-major views of input 0. The row axis is preserved if its length and the product of
  * the dimensions before it are unchanged. */

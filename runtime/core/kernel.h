@@ -31,7 +31,7 @@ struct rt_prep {
     /* number of bytes of scratch memory that `run` needs; set by `prepare` */
     size_t scratch_bytes;
     /* frees the parts of *state that rt_prep_alloc did not allocate. If there are such parts,
-     * `prepare` sets `release`, which is called even if `prepare` failed. */
+     * `prepare` sets `release`. `release` is called even if `prepare` failed. */
     void (*release)(void *state);
     const struct rt_tuning *tuning;
     struct rt_prepared *self; /* private to the runtime */
@@ -43,9 +43,9 @@ void *rt_prep_alloc(struct rt_prep *p, size_t n);
 /*
  * Sets *out to the packed form of constant input `input`. A constant is packed once per session and
  * format (the bytes `fmt`), and all plans share the result. `fill` writes `bytes` bytes from the
- * unpacked row-major tensor, which is loaded for the call and dropped afterwards unless others hold
- * it. *out lives as long as the state. If the input is not a constant, returns RT_OK and sets *out
- * to NULL.
+ * unpacked row-major tensor. This tensor is loaded for the call, and dropped afterwards unless
+ * others hold it. *out lives as long as the state. If the input is not a constant, returns RT_OK
+ * and sets *out to NULL.
  */
 enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_t fmt_len,
                             size_t bytes,

@@ -70,8 +70,8 @@ struct rt_op {
     const char *slot_kind;
     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
                            struct rt_object **out, struct rt_error *err);
-    /* Whether `infer` also reads the value of the last input, whose index depends on the number of
-     * inputs (ConcatV2's axis). */
+    /* Whether `infer` also reads the value of the last input (ConcatV2's axis). The index of that
+     * input depends on the number of inputs. */
     bool shape_in_last;
     /* Whether output 0 always has input 0's bytes, with a shape that `infer` can determine from
      * inputs with exact shapes (Reshape, Identity, Squeeze). A specialisation does not run such a

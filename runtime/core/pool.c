@@ -17,7 +17,7 @@
 enum {
     ALIGN = 64,
     HEADER = 128, /* size of a block's header in bytes; a multiple of ALIGN */
-    N_SMALL = 4,  /* number of small size classes, which have 64, 128, 192 and 256 bytes */
+    N_SMALL = 4,  /* number of small size classes (64, 128, 192 and 256 bytes) */
     MAX_EXP = 46, /* the largest size class has `2^47` bytes */
     N_CLASSES = N_SMALL + (MAX_EXP - 8 + 1) * 4,
 };
@@ -45,7 +45,7 @@ enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20, R
 struct rt_pool {
     atomic_size_t refs;    /* number of references, held by owners and by each block in use */
     atomic_size_t in_use;  /* number of bytes of blocks in use, plus charged bytes */
-    atomic_size_t charged; /* number of bytes charged by rt_pool_charge, which are outside blocks */
+    atomic_size_t charged; /* number of bytes outside blocks, charged by rt_pool_charge */
     atomic_size_t idle;    /* number of bytes of idle blocks */
     atomic_size_t peak;    /* largest total size of the blocks in use during this run, in bytes */
     atomic_size_t most;    /* largest memory peak of the previous RECENT runs, in bytes */

@@ -32,7 +32,7 @@ void rt_budget_give(struct rt_budget *b, size_t n);
 
 /*
  * Makes a pool for the tensors of runs. The pool recycles freed blocks and counts blocks against a
- * limit. Blocks may be freed on any thread and return to their pool, which lives until the last
+ * limit. Blocks may be freed on any thread and return to their pool. The pool lives until the last
  * block has been returned.
  */
 struct rt_pool *rt_pool_new(size_t limit_bytes); /* makes a pool; returns NULL if out of memory */
@@ -72,8 +72,8 @@ void rt_pool_release(struct rt_pool *p, size_t bytes);
 void *rt_pool_alloc(struct rt_pool *p, size_t n, const char *what, struct rt_error *err);
 void rt_pool_free(void *p); /* `p` may be NULL */
 /*
- * Makes a plain pool, which counts blocks but does not recycle them, so that a returned block is
- * freed. Errors about its limit name `flag`, a string literal. The limit may be set again while no
+ * Makes a plain pool. A plain pool counts blocks, but frees returned blocks instead of recycling
+ * them. Errors about its limit name `flag`, a string literal. The limit may be set again while no
  * thread allocates, and may be raised at any time.
  */
 /* makes a plain pool; returns NULL if out of memory */

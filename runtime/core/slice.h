@@ -12,7 +12,7 @@
 struct rt_slice {
     int rank;
     int64_t start[RT_MAX_RANK];
-    /* length in each dimension; -1 means the full dimension, in which case start is 0 */
+    /* length in each dimension; -1 means the full dimension (start is then 0) */
     int64_t length[RT_MAX_RANK];
 };
 

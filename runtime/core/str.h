@@ -19,15 +19,15 @@ struct rt_pool;
 
 /*
  * A text holds the bytes of a string that does not fit into its element. It is immutable once
- * written. Copies of the element share the text, which is freed with the last of these elements.
- * The text counts against the limit of `pool`, or against none if `pool` is NULL.
+ * written. Copies of the element share the text, and the text is freed with the last of these
+ * elements. The text counts against the limit of `pool`, or against none if `pool` is NULL.
  */
 struct rt_text {
     atomic_size_t refs;
     size_t capacity; /* number of bytes that the pool counts, for the header and the text */
     /* pool that counts the text; rt_text_move may change it while other threads share the text */
     _Atomic(struct rt_pool *) pool;
-    char p[]; /* the string's bytes and a NUL, which the string's length does not include */
+    char p[]; /* the string's bytes, followed by a NUL that the string's length does not include */
 };
 
 /*
@@ -52,13 +52,13 @@ static inline size_t rt_str_counted_bytes(size_t n)
 {
     return n < sizeof(struct rt_str) - sizeof(size_t) ? 0 : sizeof(struct rt_text) + n + 1;
 }
-/* Replaces *s with a copy of n bytes at `p`, which may be part of *s itself. The memory counts in
- * `pool`, or nowhere if `pool` is NULL. If the function returns false, *s is the empty string, and
- * err names the limit that was reached. */
+/* Replaces *s with a copy of the n bytes at `p`. These bytes may be part of *s. The memory counts
+ * in `pool`, or nowhere if `pool` is NULL. If the function returns false, *s is the empty string,
+ * and err names the limit that was reached. */
 bool rt_str_set(struct rt_str *s, struct rt_pool *pool, const void *p, size_t n,
                 struct rt_error *err);
-/* Resizes *s and returns its n uninitialised bytes, which the caller must fill in before *s is
- * copied. Returns NULL if rt_str_set would fail. */
+/* Resizes *s and returns its n uninitialised bytes. The caller must fill in these bytes before *s
+ * is copied. Returns NULL if rt_str_set would fail. */
 char *rt_str_resize(struct rt_str *s, struct rt_pool *pool, size_t n, struct rt_error *err);
 /* Makes *dst a copy that shares the text of *src. Allocates nothing. */
 void rt_str_copy(struct rt_str *dst, const struct rt_str *src);
@@ -66,7 +66,7 @@ void rt_str_clear(struct rt_str *s);
 
 /* ---- texts by themselves ---- */
 
-/* Makes a text of n bytes, which the caller fills in. The text has one reference and counts in
+/* Makes a text of n bytes for the caller to fill in. The text has one reference and counts in
  * `pool`, or nowhere if `pool` is NULL. Returns NULL on failure; err names the limit that is
  * reached. */
 struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err);

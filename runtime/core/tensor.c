@@ -71,9 +71,9 @@ struct rt_object *rt_object_ref(struct rt_object *o)
 }
 
 /* Drops a reference to an object. The object's `free` may drop the last reference to another
- * object. That object is put into a list that belongs to the thread and is freed when `free` has
- * returned, so that `free` never recurses. A loop in a graph can nest lists as deep as it has
- * iterations, and 200,000 nested calls overflow the stack. */
+ * object. That object is put into a list of the thread and freed after `free` has returned, so that
+ * `free` never recurses. A loop in a graph can nest lists as deep as it has iterations, and 200,000
+ * nested calls overflow the stack. */
 void rt_object_unref(struct rt_object *o)
 {
     static _Thread_local struct rt_object *dead;

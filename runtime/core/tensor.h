@@ -71,8 +71,8 @@ static inline size_t rt_tensor_bytes(const struct rt_tensor *t)
 size_t rt_tensor_text_bytes(const struct rt_tensor *t);
 /*
  * Returns the data pointer of tensors without elements. The pointer is aligned like that of other
- * data and never dereferenced, which AddressSanitizer verifies. Kernels may therefore do pointer
- * arithmetic on the data of any tensor; on NULL it would be undefined behaviour.
+ * data and never dereferenced (AddressSanitizer verifies this). Kernels may therefore do pointer
+ * arithmetic on the data of any tensor. Pointer arithmetic on NULL would be undefined behaviour.
  */
 void *rt_no_elements(void);
 /* Makes a tensor with a new buffer, if rt_shape_check accepts the shape. Overwrites *t. */

@@ -1,5 +1,6 @@
 /*
- * Optimisation options of a session, which its owner sets and kernels read when they are prepared.
+ * Optimisation options of a session. The session's owner sets them, and kernels read them when they
+ * are prepared.
  *
  * Threads: the options must not change while a session uses them.
  */
@@ -8,12 +9,12 @@
 
 #include <stdbool.h>
 
-/* Each member whose name begins with "no_" disables one optimisation. The defaults, which suit
- * every user, are all zero. */
+/* Each member whose name begins with "no_" disables one optimisation. All defaults are zero and
+ * suit every user. */
 struct rt_tuning {
     bool no_fusion;     /* disables the fusion of nodes */
     bool no_winograd;   /* disables Winograd transforms in convolutions */
-    bool no_autotune;   /* disables the timing of kernels, so that all are chosen by rule */
+    bool no_autotune;   /* disables the timing of kernels, so that every kernel is chosen by rule */
     bool no_specialise; /* disables compilation for exact shapes, so that plans run node by node */
     /* allows constant matrices and filters to be packed as bfloat16, while sums remain float32 */
     bool bf16;

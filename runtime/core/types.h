@@ -59,7 +59,7 @@ enum rt_dtype {
 size_t rt_dtype_size(enum rt_dtype d);
 /* returns a name like "float", or "invalid" if d is not a type */
 const char *rt_dtype_name(enum rt_dtype d);
-/* Returns a name like "DT_FLOAT", which protobuf uses in JSON and text. */
+/* Returns a name like "DT_FLOAT", the form that protobuf uses in JSON and text. */
 const char *rt_dtype_proto_name(enum rt_dtype d);
 /* Converts a type number of a message. Returns RT_NO_DTYPE if the number is not a type. For a ref
  * type, returns the base type and sets *is_ref. */

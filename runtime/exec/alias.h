@@ -32,7 +32,7 @@ struct rt_aliases {
 enum rt_status rt_alias_read(struct rt_aliases *a, struct rt_variable *v, struct rt_tensor *out,
                              struct rt_error *err);
 void rt_alias_update(const struct rt_aliases *a, struct rt_tensor *t);
-/* Updates *t, which the caller owns, to the current bytes of the variable that it aliases. */
+/* Updates *t to the current bytes of the variable that *t aliases. The caller owns *t. */
 static inline void rt_alias_follow(const struct rt_aliases *a, struct rt_tensor *t)
 {
     if (t->alias_of)

@@ -2,7 +2,7 @@
  * A context is the memory of one run of one plan. This header also declares the state that all
  * contexts of one request share. An idle context stays with its plan for the next run
  * (exec/context.c). The scratch memory of a context grows as runs need more
- * (runtime/plan/scratch.c, which benchmarks of kernels use without an executor).
+ * (runtime/plan/scratch.c).
  *
  * Owner: a run owns the contexts that it takes; the plan owns idle ones.
  * Threads: a context is used by one thread at a time. The plan's lock guards the list of idle
@@ -91,16 +91,16 @@ void rt_context_give(struct rt_context *c);
 
 /* ---- scratch memory ---- */
 
-/* Replaces buffer *p of the context, which has *capacity bytes, with one of at least `bytes` bytes
- * if *p is smaller. The old contents are then lost. The memory is charged to the run's pool, like
- * that of a tensor. */
+/* Grows buffer *p of the context from *capacity bytes to at least `bytes` bytes, unless it is large
+ * enough. A buffer that grows loses its contents. The memory is charged to the run's pool, like the
+ * memory of a tensor. */
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *capacity, size_t bytes,
                                   const char *what, struct rt_error *err);
 void rt_context_drop_scratch(struct rt_context *c); /* frees all scratch buffers */
 /* returns the total size of all scratch buffers, in bytes */
 size_t rt_context_held(const struct rt_context *c);
-/* Allocates memory, aligned to 64 bytes, which the caller frees with free(). A large allocation is
- * mapped in huge pages, if the system has them. */
+/* Allocates memory aligned to 64 bytes. The caller frees the memory with free(). A large allocation
+ * is mapped in huge pages, if the system has them. */
 void *rt_large_alloc(size_t bytes);
 
 /* ---- loading and allocating, while the run may continue ---- */
@@ -122,8 +122,7 @@ enum rt_status rt_context_tensor(struct rt_context *c, struct rt_tensor *t, enum
 /*
  * rt_flush_subnormals makes the processor flush subnormal numbers to zero, both results and
  * operands, as TensorFlow does; some loops are ten times slower on subnormals. The function returns
- * the previous mode, which the caller passes to rt_restore_subnormals. The mode is changed only for
- * the duration of a run.
+ * the previous mode, for rt_restore_subnormals. The mode is changed only for the duration of a run.
  */
 unsigned rt_flush_subnormals(void);
 void rt_restore_subnormals(unsigned before);

@@ -348,7 +348,7 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
     switch ((enum pl_kind)n->kind) {
     case PL_OP:
         if (!n->def)
-            return RT_OK; /* A pivot is a step without an op, which only orders its neighbours. */
+            return RT_OK; /* A pivot is a step without an op. It only orders its neighbours. */
         st = rt_exec_op(c, n, in, last_use, out, err);
         break;
     case PL_CONST:

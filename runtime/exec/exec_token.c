@@ -290,7 +290,7 @@ struct node_state {
 
 struct frame_state {
     bool active;
-    /* number of queued nodes of the frame plus number of active frames inside it */
+    /* number of queued nodes of the frame, plus the number of active frames inside it */
     int busy;
     int enters_left; /* number of Enters whose token has not arrived */
     int n_next;      /* number of tokens kept for the next iteration */

@@ -27,8 +27,8 @@ enum rt_status rt_exec_token(struct rt_context *c, struct rt_error *err);
 enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err);
 /*
  * Runs node i on `in`, its n_in inputs. Refs may still be handles. An input is borrowed unless its
- * bit in last_use is set; the node may take over such an input and leaves its struct zeroed. Fills
- * `out`, n_out zeroed tensors. Errors end in " [[{{node NAME}}]]".
+ * bit in last_use is set. If the bit is set, the node may take over the input and leaves the
+ * input's struct zeroed. Fills `out`, n_out zeroed tensors. Errors end in " [[{{node NAME}}]]".
  */
 enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
                             struct rt_tensor *out, struct rt_error *err);

@@ -65,7 +65,7 @@ static enum rt_status patch(struct rt_context *c, struct rt_instance *f, int fir
 }
 
 /* Copies an output's bytes into the activation buffer, if the kernel put a tensor of its own into
- * the output instead of writing there. */
+ * the output instead of writing into the buffer. */
 static enum rt_status bring_home(struct rt_instance *f, const struct rt_step *s, int o,
                                  struct rt_error *err)
 {

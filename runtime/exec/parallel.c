@@ -46,8 +46,8 @@ struct rt_parallel {
     _Alignas(64) atomic_int free;
     _Alignas(64) atomic_bool stopping;
     struct rt_mutex mu;
-    /* Signalled when a section's `left` has become SLEEPS, which means that no helper is left and
-     * the caller sleeps. */
+    /* Signalled when a section's `left` has become SLEEPS, that is, when no helper is left and the
+     * caller sleeps. */
     struct rt_cond done;
     struct helper helper[];
 };

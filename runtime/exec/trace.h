@@ -27,8 +27,8 @@ struct rt_trace_node {
     int64_t start_ns, end_ns;
     int n_outputs;
     struct rt_trace_output *outputs;
-    /* The following members are set only if wants_kernels is set, for nodes that have a kernel.
-     * `node` belongs to the plan, which lives as long as the callable. */
+    /* The following members are set only for nodes that have a kernel, and only if wants_kernels is
+     * set. `node` belongs to the plan and is valid as long as the callable lives. */
     const struct rt_node *node;
     const char *kernel;
     int n_inputs;
@@ -58,7 +58,7 @@ struct rt_kernel;
 struct rt_plan;
 struct rt_plan_step;
 int64_t rt_trace_now(const struct rt_trace *t);
-/* Returns the name of the step's op, which lives as long as the process. */
+/* Returns the name of the step's op. The string lives as long as the process. */
 const char *rt_trace_op(const struct rt_plan_step *n);
 /* Records the kernel and inputs of a node before it runs, for the next rt_trace_ran. */
 void rt_trace_kernel(struct rt_trace *t, const struct rt_plan_step *n, const struct rt_kernel *k,

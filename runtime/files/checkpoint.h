@@ -66,8 +66,8 @@ static inline struct rt_pool *rt_checkpoint_run_pool(const struct rt_checkpoint_
 
 /*
  * Sets *out to the tensor `name`, or to a slice of it. `slice` is TensorFlow's slice text, such as
- * "4 8 0,2:-", or empty for the full tensor. Full tensors of plain types that are not stored as
- * slices become lazy file ranges (buffer.h), of which nothing is read yet. Sliced tensors and
+ * "4 8 0,2:-", or empty for the full tensor. A full tensor of a plain type that is not stored as
+ * slices becomes a lazy file range (buffer.h). Its bytes are not read yet. Sliced tensors and
  * strings are read immediately; if the check of `run` fails, the read ends. `run` may be NULL.
  * Returns RT_NOT_FOUND with "Key NAME not found in checkpoint" if the tensor is missing. `want` is
  * the dtype that the tensor must have, or RT_NO_DTYPE for any dtype.

@@ -1,4 +1,4 @@
-/* Reads the index of a checkpoint, which is a table of messages sorted by key (sstable.h). */
+/* Reads the index of a checkpoint. The index is a table of messages sorted by key (sstable.h). */
 #include "runtime/files/checkpoint_internal.h"
 
 #include <stdlib.h>

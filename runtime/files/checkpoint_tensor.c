@@ -1,7 +1,6 @@
 /*
- * Makes the tensors of a checkpoint. A plain tensor that is not stored as slices is lazy, which
- * means that its bytes are read when they are first needed. Strings and slices are read
- * immediately.
+ * Makes the tensors of a checkpoint. A plain tensor that is not stored as slices is lazy: its bytes
+ * are read when they are first needed. Strings and slices are read immediately.
  */
 #include "runtime/files/checkpoint_internal.h"
 

@@ -56,8 +56,8 @@ struct rt_checkpoint_v1 {
 
 /*
  * The checkpoint that was opened last. Graphs of early TensorFlow versions often have a RestoreV2
- * for each variable, and these run one after another; keeping the checkpoint lets all of them share
- * the parsed lists.
+ * for each variable. These nodes run one after another, and share the parsed lists because the
+ * checkpoint is kept.
  */
 static struct rt_mutex recent_mu = RT_MUTEX_INIT;
 /* reference to the checkpoint that was opened last; guarded by recent_mu */
@@ -91,8 +91,8 @@ static enum rt_status keep_list(void *arg, struct rt_span value, struct rt_error
     return RT_OK;
 }
 
-/* Opens a file as a source. *fd is the descriptor, which the caller must close, or -1 if the source
- * is in memory. */
+/* Opens a file as a source. Sets *fd to the descriptor, or to -1 if the source is in memory. The
+ * caller must close the descriptor. */
 static enum rt_status source_open(const struct file *f, struct rt_sstable_source *source, int *fd,
                                   struct rt_error *err)
 {

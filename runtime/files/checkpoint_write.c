@@ -255,7 +255,8 @@ static void shape_proto(struct shape_proto *s, int rank, const int64_t *dim)
     }
 }
 
-/* Allocates an entry for a tensor of this dtype and shape, of which only slice `part` is stored. */
+/* Allocates an entry for a tensor of this dtype and shape. Only slice `part` of the tensor is
+ * stored. */
 static Tensorflow__BundleEntryProto *sliced_entry(enum rt_dtype dtype, int rank, const int64_t *dim,
                                                   const struct rt_slice *part)
 {

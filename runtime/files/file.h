@@ -16,8 +16,8 @@
  */
 enum rt_status rt_file_read(const char *path, size_t limit, char **out, size_t *n,
                             struct rt_error *err);
-/* Reads n bytes from offset `offset`. Returns the number of bytes read, which is less than n only
- * at the end of the file, or -1 on an error, with errno set. */
+/* Reads n bytes from offset `offset`. Returns the number of bytes read, or -1 on an error, with
+ * errno set. The number is less than n only at the end of the file. */
 ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset);
 /* Replaces the file PATH by writing a temporary file beside it and renaming that file, so that PATH
  * is never incomplete. */

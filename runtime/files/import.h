@@ -105,8 +105,8 @@ struct im_run {
 
 /* ---- import.c ---- */
 enum rt_status im_no_memory(struct rt_error *err);
-/* Unpacks a message. Sets *out to the message, which the caller frees with pb_free, or to NULL if
- * the message is refused. */
+/* Unpacks a message. Sets *out to the message, or to NULL if the message is refused. The caller
+ * frees *out with pb_free. */
 enum rt_status im_unpack(void *out, const ProtobufCMessageDescriptor *type, struct rt_span bytes,
                          const char *what, struct rt_error *err);
 /* Appends the node's name, and its op if `s` is not NULL, to the error in *err. Returns the error's

@@ -20,7 +20,7 @@ static int parse_index(const char *s)
     return v;
 }
 
-/* Resolves the text of an input of the main graph, which is "name" or "name:k". */
+/* Resolves the text of an input of the main graph: "name" or "name:k". */
 static bool resolve_main(struct im_build *b, const char *text, struct im_run *r)
 {
     const char *colon = strrchr(text, ':');
@@ -64,7 +64,7 @@ static int find_output(const struct im_pending *p, const struct rt_node *node, c
     return -1;
 }
 
-/* Resolves the text of an input in a function's body, which is "arg", "arg:k", "node:output" or
+/* Resolves the text of an input in a function's body: "arg", "arg:k", "node:output" or
  * "node:output:k". */
 static bool resolve_body(struct im_build *b, const char *text, struct im_run *r)
 {

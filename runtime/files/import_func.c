@@ -95,8 +95,8 @@ enum rt_status im_all_types(struct rt_arena *arena, const char *function,
     return RT_OK;
 }
 
-/* Adds the signature's default values. An attribute that is not given and has no default stays
- * missing; a placeholder that refers to it fails later. */
+/* Adds the signature's default values. An attribute without a given or default value stays missing;
+ * a placeholder that refers to it fails later. */
 enum rt_status im_add_defaults(struct im_build *b, const Tensorflow__OpDef *sig,
                                const struct rt_func_ref *given, struct rt_func_ref *with,
                                struct rt_error *err)

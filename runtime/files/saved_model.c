@@ -168,7 +168,7 @@ static enum rt_status read_specs(struct reading *r, size_t n, void *entries,
     return RT_OK;
 }
 
-/* Returns a zeroed tensor, which is cleared when the model is freed, or NULL if out of memory. */
+/* Returns a zeroed tensor, or NULL if out of memory. Freeing the model clears the tensor. */
 static struct rt_tensor *new_default(struct reading *r)
 {
     struct model *m = r->m;
@@ -280,7 +280,7 @@ static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaG
     return ok ? RT_OK : no_memory(r);
 }
 
-/* Reads the init op of an older model, which is stored in a collection. */
+/* Reads the init op that an older model stores in a collection. */
 static enum rt_status read_main_op(struct reading *r, const Tensorflow__MetaGraphDef *g,
                                    const char *key, struct rt_meta_graph *out)
 {
@@ -310,8 +310,8 @@ static void read_asset(struct reading *r, const Tensorflow__AssetFileDef *a, str
     to->file_name = copy(r, a->filename, ok);
 }
 
-/* Returns the assets of a TensorFlow 1 model, which are stored in a collection of Any messages.
- * Returns NULL if there are none. */
+/* Returns the assets that a TensorFlow 1 model stores in a collection of Any messages. Returns NULL
+ * if there are none. */
 static const Tensorflow__CollectionDef__AnyList *packed_assets(const Tensorflow__MetaGraphDef *g)
 {
     for (size_t i = 0; i < g->n_collection_def; i++) {

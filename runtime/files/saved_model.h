@@ -43,7 +43,7 @@ struct rt_meta_graph {
     int n_signatures;
     /* the signatures, sorted by name, without __saved_model_init_op */
     const struct rt_signature *signatures;
-    /* signature __saved_model_init_op, which only metadata lists, or NULL if there is none */
+    /* signature __saved_model_init_op, or NULL if there is none; listed only in metadata */
     const struct rt_signature *init_signature;
     /* serialized GraphDef, part of rt_saved_model.bytes */
     struct rt_span graph_def;
@@ -70,7 +70,7 @@ struct rt_saved_model {
  * find SavedModel .pb or .pbtxt at supplied export directory path: DIR...". */
 enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
                                    struct rt_error *err);
-/* Reads a SavedModel from bytes in memory, which are copied (for tests and fuzzing). */
+/* Reads a SavedModel from a copy of bytes in memory (for tests and fuzzing). */
 enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span bytes, bool is_text,
                                     struct rt_error *err);
 void rt_saved_model_free(struct rt_saved_model *m);
@@ -165,10 +165,10 @@ const struct rt_model_signature *rt_model_signature(const struct rt_model *m, co
  * the order of `spec`. It belongs to the model and lives as long as the model. Threads: any.
  *
  * rt_model_find_dynamic quickly returns a dynamic callable that was made before, or NULL.
- * rt_model_make_dynamic makes one, which is slow. It refuses tensors that the graph lacks, with
- * TensorFlow's error texts, and more than RT_MAX_DYNAMIC_CALLABLES different callables of one kind
- * (RT_RESOURCE_EXHAUSTED). `shapes` holds the shapes of the feeds, for row-wise analysis; if it is
- * NULL, requests are not merged.
+ * rt_model_make_dynamic makes one, which is slow. If the graph lacks a tensor, the error text is
+ * TensorFlow's. Returns RT_RESOURCE_EXHAUSTED if the model already has RT_MAX_DYNAMIC_CALLABLES
+ * callables of the same kind. `shapes` holds the shapes of the feeds, for row-wise analysis; if it
+ * is NULL, requests are not merged.
  */
 const struct rt_model_signature *rt_model_find_dynamic(const struct rt_model *m,
                                                        const struct rt_call_spec *spec);

@@ -35,8 +35,7 @@ static bool handle(struct rt_span *s, struct handle *h)
 /* A block of the table, verified and uncompressed. */
 struct block {
     struct rt_span entries; /* entries of the block, without the restart points */
-    /* memory of the entries, which block_clear frees, or NULL if the memory belongs to the
-     * source */
+    /* memory of the entries, freed by block_clear, or NULL if the memory belongs to the source */
     unsigned char *owned;
 };
 
@@ -204,9 +203,9 @@ static enum rt_status read_entries(struct reader *r, struct rt_span block, struc
 }
 
 /*
- * Reads the entries of a block. Blocks must not overlap, which is checked by comparing their total
- * size with the file's. Otherwise an index that names one large block many times would make the
- * reader verify and uncompress it each time.
+ * Reads the entries of a block. Refuses overlapping blocks by comparing their total size with the
+ * file's. Otherwise an index could name one large block many times, and the reader would verify and
+ * uncompress it each time.
  */
 static enum rt_status read_block(struct reader *r, const struct rt_sstable_source *from,
                                  struct handle h, struct rt_error *err)

@@ -26,7 +26,7 @@ enum { RT_SSTABLE_EXPANDS = 22 };
  * Calls `each` for every entry in order. If `each` returns a status other than RT_OK, the read
  * ends. `key` and `value` are valid only during the call. Returns RT_DATA_LOSS if lengths, order,
  * checksums or compression are wrong, or if blocks overlap. Needs memory for one block at a time,
- * which is at most RT_SSTABLE_EXPANDS times the block's size in the file.
+ * at most RT_SSTABLE_EXPANDS times the block's size in the file.
  */
 enum rt_status rt_sstable_read(struct rt_span file,
                                enum rt_status (*each)(void *arg, struct rt_span key,
@@ -42,9 +42,9 @@ struct rt_sstable_source {
 };
 
 /*
- * Looks up one key by reading the index and one block. Calls `found` with the value, which is valid
- * only during the call. Returns RT_NOT_FOUND, without a text in *err, if there is no such key.
- * Other errors are those of rt_sstable_read.
+ * Looks up one key by reading the index and one block. Calls `found` with the value. The value is
+ * valid only during this call. Returns RT_NOT_FOUND, without a text in *err, if there is no such
+ * key. Other errors are those of rt_sstable_read.
  */
 enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_span key,
                                enum rt_status (*found)(void *arg, struct rt_span value,

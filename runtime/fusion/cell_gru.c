@@ -1,8 +1,8 @@
 /*
- * Matches the GRU cells of Keras, with the reset gate before or after the recurrent matrix product,
- * and TensorFlow 1's GRUCell, which has the reset gate before the product and multiplies the
- * concatenation of x and the state. Keras may store separate weights for each gate
- * (implementation=1).
+ * Matches the GRU cells of Keras and TensorFlow 1's GRUCell. Keras applies the reset gate before or
+ * after the recurrent matrix product, and may store separate weights for each gate
+ * (implementation=1). GRUCell applies the reset gate before the product, and multiplies the
+ * concatenation of x and the state.
  */
 #include "runtime/fusion/cell_match.h"
 
@@ -37,8 +37,8 @@ static bool state_of(struct pl_match *m, struct pl_edge h_new, struct pl_edge h,
     return false;
 }
 
-/* Sets the order of the column blocks from the positions of the update and reset gates, one of
- * which must be 0 and the other 1. */
+/* Sets the order of the column blocks from the positions of the update and reset gates. One
+ * position must be 0, and the other must be 1. */
 static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
 {
     if (update > 1 || reset > 1 || update == reset)
@@ -99,9 +99,9 @@ static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h
     return pl_same(of_h->t.a[0], h) && !pl_same(x->t.a[0], h);
 }
 
-/* Matches `e = reset * block`, the second term of the candidate's sum, where `block` is a column
- * block of the product of the state and its weights. The first term is a column block of the
- * product of x and its weights. */
+/* Matches `e = reset * block`, the second term of the candidate's sum. `block` is a column block of
+ * the product of the state and its weights. The first term is a column block of the product of x
+ * and its weights. */
 static bool reset_after(struct pl_match *m, struct pl_edge e, const struct side *h,
                         struct pl_edge *reset)
 {

@@ -1,7 +1,8 @@
 /*
- * Matches the LSTM cells of Keras, and LSTMCell and BasicLSTMCell of TensorFlow 1. The latter add a
- * forget bias and may clip the cell state, feed the cell state to the gates (peepholes), and
- * project the output. Keras may store separate weights for each gate (implementation=1).
+ * Matches the LSTM cells of Keras, and LSTMCell and BasicLSTMCell of TensorFlow 1. TensorFlow 1's
+ * cells add a forget bias and may clip the cell state, feed the cell state to the gates
+ * (peepholes), and project the output. Keras may store separate weights for each gate
+ * (implementation=1).
  */
 #include "runtime/fusion/cell_match.h"
 
@@ -11,8 +12,8 @@
  * LET is the output gate (o). */
 enum { IN, FORGET, NEW, LET };
 
-/* The argument of a gate's activation, `sum + bias + peep * of`, where `peep` is a vector of
- * peephole weights and `of` is a cell state. */
+/* The argument of a gate's activation, `sum + bias + peep * of`. `peep` is a vector of peephole
+ * weights, and `of` is a cell state. */
 struct gate {
     struct pl_edge sum, peep, of;
     float bias;

@@ -157,7 +157,7 @@ static bool add_matmul(const struct pl_match *m, struct pl_edge e, struct pl_ter
            matrix_of(m, in[1], &t->rows[k], &cols) && cols == t->cols;
 }
 
-/* Adds to the terms the matrix products in `e` and at most one bias, which must have one element
+/* Adds to the terms the matrix products in `e` and at most one bias. The bias must have one element
  * per column of the products. */
 static bool add_terms(const struct pl_match *m, struct pl_edge e, struct pl_terms *t, int depth)
 {

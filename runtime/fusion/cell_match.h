@@ -1,7 +1,7 @@
 /*
  * The building blocks of the matchers of recurrent cells (cell_*.c). A matcher follows edges from a
  * new state to its producers, and at each step checks whether the node is the one that the cell
- * requires. A function that matches returns whether `e` has the form that its comment gives.
+ * requires. A matching function returns whether `e` has the form that the function's comment gives.
  */
 #ifndef RT_CELL_MATCH_H
 #define RT_CELL_MATCH_H
@@ -42,8 +42,8 @@ bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct 
 
 /* Matches gate g if it has weights of its own, as pl_x_and_state does for all gates together. */
 bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g);
-/* Matches gate g if it has weights of its own and is the sum of a side of x and a side of the
- * state, in any order, each with a bias of its own. */
+/* Matches gate g if it has weights and biases of its own. The gate is the sum, in any order, of a
+ * side of x and a side of the state. */
 bool pl_own_sides(struct pl_match *m, const struct pl_edge side[2], struct pl_edge h, int g);
 /* Matches a vector of `units` floats. */
 bool pl_unit_vector(const struct pl_match *m, struct pl_edge e);

@@ -120,7 +120,7 @@ static inline struct rt_ints rt_elementwise_of_steps(const struct rt_elementwise
                             (const int64_t *)(const void *)step};
 }
 
-/* Encodes a number as an operand below -1, which distinguishes it from the index of a value and
+/* Encodes a number as an operand below -1, to distinguish the number from the index of a value and
  * from a missing operand. */
 static inline int64_t rt_elementwise_number(float v)
 {

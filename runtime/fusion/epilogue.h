@@ -43,8 +43,8 @@ struct rt_epilogue {
     float alpha; /* parameter of the activation */
 };
 
-/* Reads the epilogue of a node; a node without an epilogue gets one without steps. Returns
- * RT_INTERNAL if the text or the inputs do not have the form that rt_epilogue_text makes. */
+/* Reads the epilogue of a node. If the node has none, the result is an epilogue without steps.
+ * Returns RT_INTERNAL if the text or the inputs lack the form that rt_epilogue_text makes. */
 enum rt_status rt_epilogue_read(const struct rt_node *n, struct rt_epilogue *e,
                                 struct rt_error *err);
 /* Returns the RT_EPILOGUE attribute for an epilogue with the operands whose `in` is not 0. Returns

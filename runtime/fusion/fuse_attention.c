@@ -8,8 +8,7 @@
  *           = BatchMatMul(Softmax(scores), values)
  *
  * The scores of one head at a time stay in the cache, and the heads are sharded over the cores. A
- * Transpose that only moves the axis of heads before that of rows is removed, and so is the
- * Transpose that moves it back.
+ * Transpose is removed if it only moves the axis of heads before the axis of rows, or back.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -108,8 +107,8 @@ static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
     return pl_some_ints(g, n->in[1], v) == 4 || pl_made_by(g, n->in[1], "Pack", 4);
 }
 
-/* Sets input k of the attention to e, which is [B,N,T,H], or to the input of a Transpose that makes
- * e. */
+/* Sets input k of the attention to e, or to the input of a Transpose that makes e. The shape of e
+ * is [B,N,T,H]. */
 static bool take_heads(struct attention *m, int k, struct pl_edge e)
 {
     struct pl_edge of;
@@ -188,7 +187,7 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
     return false;
 }
 
-/* Matches keys [B,N,S,H] that a Transpose turned into `e`, which is [B,N,H,S]. */
+/* Matches `e` of shape [B,N,H,S] that a Transpose makes from keys [B,N,S,H]. */
 static bool take_transposed(struct attention *m, struct pl_edge e)
 {
     if (!is_transposed(m->nodes.g, e, 1, 3, 2, &m->in[RT_ATTENTION_KEYS]))

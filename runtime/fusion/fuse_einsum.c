@@ -18,8 +18,8 @@
 
 struct dense {
     struct pl_edge x, w;
-    /* `n_kept`, `n_summed` and `n_new` are the numbers of axes that only x has, that both x and w
-     * have, and that only w has, respectively. */
+    /* `n_kept` is the number of axes that only x has, `n_summed` the number of axes that both x and
+     * w have, and `n_new` the number of axes that only w has. */
     int n_kept, n_summed, n_new;
     /* `summed` is the product of the lengths of the summed axes. `made` is the product of the
      * lengths of the axes that only w has. */

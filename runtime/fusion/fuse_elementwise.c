@@ -62,8 +62,8 @@ static bool has_attributes(const struct rt_node *n, int op)
 
 static int step_of(const struct pl_graph *g, const struct pl_node *n);
 
-/* Returns a value that is known to have the shape of e, by skipping element-wise ops on one tensor,
- * or on one tensor and a scalar. */
+/* Follows e back through element-wise ops on one tensor, or on one tensor and a scalar. Returns the
+ * first value, which has the shape of e. */
 static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
 {
     for (int hops = 0; hops < 16; hops++) {
@@ -228,8 +228,8 @@ static int64_t input(struct inputs *in, struct pl_edge e)
     return in->n++;
 }
 
-/* Returns the index of the step that makes the edge, or -1 if no member makes it. Steps are in the
- * reverse order of `member`, so that producers come before their readers. */
+/* Returns the index of the step that makes `e`, or -1 if no node of `member` makes `e`. Steps are
+ * in the reverse order of `member`, so that producers come before their readers. */
 static int step_at(const int *member, int n, struct pl_edge e)
 {
     for (int j = 0; j < n; j++)
@@ -246,8 +246,8 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
     in.n = 0;
     if (!step)
         return rt_fail_memory(err, "a plan", (size_t)n * sizeof *step);
-    /* The results of steps are numbered after the inputs, whose number is known only in the second
-     * pass. */
+    /* The results of steps are numbered after the inputs. The number of inputs is known only in the
+     * second pass. */
     for (int pass = 0; pass < 2; pass++)
         for (int j = n - 1; j >= 0; j--) {
             const struct pl_node *m = &p->g->node[member[j]];

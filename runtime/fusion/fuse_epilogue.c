@@ -273,7 +273,7 @@ static bool take_residual(const struct pl_graph *g, const struct pl_node *n, str
 
 /* ---- a Reshape between the steps ---- */
 
-/* Prepends the integers of the constant `e` to the *n integers at the end of `dim`, which has
+/* Prepends the integers of the constant `e` to the *n integers at the end of `dim`, an array of
  * `capacity` elements. Returns false if `e` is not a constant of integers. */
 static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *dim, int *n,
                           int capacity)
@@ -403,8 +403,8 @@ static enum rt_status add_operands(struct pass *p, int head, const struct epilog
     return RT_OK;
 }
 
-/* Replaces the last fused node with node `head`, which is the matrix multiplication or convolution,
- * together with its epilogue. */
+/* Replaces the last fused node with node `head`, that is, with the matrix multiplication or
+ * convolution and its epilogue. */
 static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;

@@ -89,7 +89,7 @@ static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at
 }
 
 /* Returns whether node i reads one length from the shape of the scores. Sets *whose to the queries
- * or keys, whichever has an axis of this length, and *axis to that axis. */
+ * or the keys, depending on which of them has an axis of this length, and *axis to that axis. */
 static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *whose, int *axis)
 {
     int64_t at, end, step;
@@ -165,6 +165,6 @@ enum rt_status pl_fuse_masks(struct pl_graph *g, struct rt_error *err)
         changed = true;
     }
     if (changed && !st)
-        pl_prune(g); /* removes unused nodes, which would be counted as readers of the scores */
+        pl_prune(g); /* removes unused nodes, so that they do not count as readers of the scores */
     return st;
 }

@@ -29,7 +29,7 @@ static void take(struct norm *m, struct pl_edge e)
     pl_cluster_take(&m->nodes, e);
 }
 
-/* Returns whether e is the mean of *of along one axis, which is kept with length 1. */
+/* Returns whether e is the mean of *of along one axis, keeping the axis with length 1. */
 static bool is_mean(struct norm *m, struct pl_edge e, struct pl_edge *of, int64_t *axis)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mean", 2);
@@ -488,7 +488,7 @@ static bool ends_in_sum(struct norm *m, const struct pl_graph *g, int i, const s
     return false;
 }
 
-/* Matches a normalisation without an offset, whose last node is i. */
+/* Matches a normalisation without an offset that ends in node i. */
 static bool ends_in_product(struct norm *m, const struct pl_graph *g, int i,
                             const struct pl_uses *uses)
 {

@@ -1,8 +1,8 @@
 /*
- * Moves an average pool before the 1x1 convolution that it follows (DenseNet's transitions). The
- * average of a 1x1 convolution is the 1x1 convolution of the average, which needs a fraction of the
- * multiplications. The weights of an average sum to 1 with any padding, because TensorFlow does not
- * count padded pixels.
+ * Moves an average pool that follows a 1x1 convolution before the convolution (DenseNet's
+ * transitions). The average of a 1x1 convolution equals the 1x1 convolution of the average, but the
+ * latter needs only a fraction of the multiplications. The weights of an average sum to 1 with any
+ * padding, because TensorFlow does not count padded pixels.
  */
 #include "runtime/fusion/fuse.h"
 

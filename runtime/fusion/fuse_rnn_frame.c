@@ -403,8 +403,8 @@ static struct pl_edge instead_of(const struct frame *f, int i)
     }
 }
 
-/* Returns whether pl_rewire leaves the inputs of node i unchanged. A gather reads the loop's Exit,
- * which must stay until the gather's readers are rewired. */
+/* Returns whether pl_rewire leaves the inputs of node i unchanged. A gather must read the loop's
+ * Exit until the gather's readers have been rewired. */
 static bool stays_wired(const void *arg, int i)
 {
     return instead_of(arg, i).node >= 0;

@@ -9,8 +9,8 @@
  *   r = Reshape(Pack(-b, a, -1), Shape(x))  a, b = x[..., ::2], x[..., 1::2]    GPT-J, RoFormer
  *
  * Factors and terms may come in either order. The shape may be that of the Pack except for its last
- * axes, and lengths in it may be constants. In this case an x with other lengths is refused;
- * exporters never produce such an x.
+ * axes, and lengths in the shape may be constants. If they are constants, an x with other lengths
+ * is refused; exporters never produce such an x.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -30,8 +30,7 @@ static void take(struct rotary *m, struct pl_edge e)
     pl_cluster_take(&m->nodes, e);
 }
 
-/* Records that x must have `rank` axes, which may have any length. Returns false if x must have
- * another rank. */
+/* Requires x to have `rank` axes, of any length. Returns false if x must have another rank. */
 static bool needs_rank(struct rotary *m, int rank)
 {
     if (m->op.dims.n)

@@ -11,7 +11,7 @@
  */
 #include "runtime/fusion/fuse.h"
 
-/* Returns whether e is the result of `op` on `of` along the last axis, which is kept with
+/* Returns whether e is the reduction of `of` by `op` along the last axis, keeping the axis with
  * length 1. */
 static bool is_last_axis(const struct pl_graph *g, struct pl_edge e, const char *op,
                          struct pl_edge of)

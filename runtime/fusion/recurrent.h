@@ -1,7 +1,7 @@
 /*
  * Recurrent layers: the table of cells, and the inputs and attributes of the op _RNN
- * (kernels/rnn/rnn.h), which the passes that find layers in loops (cell.h, rnn_loop.h) put into a
- * graph.
+ * (kernels/rnn/rnn.h). Passes find recurrent layers in loops and replace them with _RNN (cell.h,
+ * rnn_loop.h).
  *
  * A new cell needs a row in this table, a matcher pl_match_NAME in runtime/fusion/cell_*.c, and a
  * step LOOPS(NAME) in kernels/rnn/rnn_cells.h. Nothing more is needed for a cell that has at most
@@ -108,7 +108,7 @@ enum rt_cell_act {
     ATTR(ENUM, gate_activation) /* enum rt_cell_act */                                             \
     ATTR(ENUM, activation)      /* enum rt_cell_act */                                             \
     ATTR(INT, units)                                                                               \
-    ATTR(INT, width)     /* number of columns of h and y, which is `units` without a projection */ \
+    ATTR(INT, width)     /* number of columns of h and y; equal to `units` without a projection */ \
     ATTR(FLOAT, clip)    /* bound on the absolute value of c, or 0 if there is none */             \
     ATTR(INT, depth)     /* number of columns of x */                                              \
     ATTR(INT, x_rows)    /* number of rows that x must have, or -1 for any number */               \

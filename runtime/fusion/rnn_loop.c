@@ -35,8 +35,8 @@ void pl_rnn_loop_init(struct pl_rnn_loop *l, struct pl_graph *g, int at)
 
 /* ---- the body ---- */
 
-/* Returns whether the node accesses a TensorArray, which frames use instead of lists. Each of these
- * nodes is checked when it is matched. */
+/* Returns whether the node accesses a TensorArray. Frames use TensorArrays instead of lists. Each
+ * of these nodes is checked when it is matched. */
 static bool is_array_op(const struct pl_node *n)
 {
     return pl_is(n, "TensorArrayReadV3") || pl_is(n, "TensorArrayWriteV3");
@@ -127,8 +127,8 @@ static bool is_float_array(const struct pl_graph *g, struct pl_edge e)
     return n && rt_attr_dtype(n->def, "dtype") == RT_F32 && n->n_ctrl == 0;
 }
 
-/* Finds the node `TensorArrayWriteV3(kept, counter, new state, variable)` of the loop, whose
- * variable is the array's flow. */
+/* Finds the node `TensorArrayWriteV3(kept, counter, new state, variable)` of the loop. `variable`
+ * is the array's flow. */
 static bool find_array(struct pl_rnn_loop *l)
 {
     for (int k = 0; k < l->n; k++) {
@@ -573,7 +573,7 @@ static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt
     n->kind = PL_CONST;
     n->frozen = from->frozen;
     n->def = from->frozen ? from->def : NULL;
-    /* The name is in the body's arena, which is freed with the body. */
+    /* The name is in the body's arena and is freed with the body. */
     n->name = from->name ? rt_arena_printf(l->g->arena, "%s", from->name) : NULL;
     n->n_out = 1;
     rt_tensor_ref(&n->value, &from->value);

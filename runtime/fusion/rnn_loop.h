@@ -21,7 +21,7 @@ enum pl_rnn_role {
     ROLE_COUNTER, /* the variable starts at 0 and is incremented by 1 */
     ROLE_LIST,    /* the variable is a list that the new state is written to */
     ROLE_STATE,   /* the variable is the state of a layer */
-    ROLE_OUTPUT,  /* the variable is the previous output, which a masked step may write again */
+    ROLE_OUTPUT,  /* the variable is the previous output; a masked step may write it again */
 };
 
 /* A cell of the loop. The first layer reads the items; every other layer reads the output of the
@@ -106,9 +106,9 @@ bool pl_is_pure(const struct pl_graph *g, bool is_frame);
 /* Returns whether `e` is the scalar length of `items`, `StridedSlice(Shape(items), [0], [1],
  * [1])`. */
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items);
-/* Returns whether a matrix of `given` rows and `cols_given` columns, where -1 is an unknown number,
- * can have `cols` columns. If `given` is known, `cols_given` must equal `cols`, and *rows must be
- * -1 or equal to `given`; *rows is then set to `given`. */
+/* Returns whether a matrix of `given` rows and `cols_given` columns can have `cols` columns. -1
+ * means that a number is unknown. If `given` is known, `cols_given` must equal `cols`, and *rows
+ * must be -1 or equal to `given`; *rows is then set to `given`. */
 bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *rows);
 /* Returns whether a list of the constant element shape `e` may hold matrices of `cols` columns. An
  * unknown element shape allows any matrix; pl_takes_rows checks a shape of two numbers. */

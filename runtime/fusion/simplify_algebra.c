@@ -1,8 +1,8 @@
 /*
- * Implements algebraic simplification, which removes multiplications and divisions by a constant 1
- * (a swish's beta, a layer's scale). These operations change no float32 value except a signalling
- * NaN. The readers of such an operation read its other operand instead, so that other passes
- * recognise their patterns.
+ * Implements algebraic simplification: removes multiplications and divisions by a constant 1 (a
+ * swish's beta, a layer's scale). These operations change no float32 value except a signalling NaN.
+ * The readers of such an operation read its other operand instead, so that other passes recognise
+ * their patterns.
  */
 #include "runtime/fusion/fuse.h"
 

@@ -4,8 +4,9 @@
  * condition is the union of the conditions of the node's inputs; a Switch adds one predicate, and a
  * Merge removes one.
  *
- * Threads: only the thread that makes the plan. Owner: the caller clears a pl_conditions, which
- * describes the graph at the time of pl_conditions_find; a pl_condition is plain data.
+ * Threads: only the thread that makes the plan. Owner: the caller clears a pl_conditions; a
+ * pl_condition is plain data. A pl_conditions describes the graph at the time of
+ * pl_conditions_find.
  */
 #ifndef RT_CONDITION_H
 #define RT_CONDITION_H
@@ -22,7 +23,7 @@ bool pl_is_loop_merge(const struct pl_graph *g, const struct pl_node *n);
 /* Returns whether the node is a Switch of a branch, not of a loop. Sets *by to the origin of its
  * predicate (pl_origin). */
 bool pl_is_choice(const struct pl_graph *g, const struct pl_node *n, struct pl_edge *by);
-/* Returns whether the node is a constant without control inputs, which is therefore available in
+/* Returns whether the node is a constant without control inputs. Such a constant is available in
  * every frame. */
 bool pl_is_free(const struct pl_node *n);
 static inline int pl_compare_edges(struct pl_edge a, struct pl_edge b)
@@ -75,7 +76,7 @@ void pl_conditions_clear(struct pl_conditions *w);
 /* Sets *out to the condition of the value that the edge carries. */
 bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct pl_condition *out);
 /* Finds the predicate that Merge `n` removes. Sets *of to the predicate with the side that input 0
- * has, and *rest to the remaining condition, which both inputs share. */
+ * has. Sets *rest to the remaining condition. Both inputs share *rest. */
 bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl_side *of,
                struct pl_condition *rest);
 

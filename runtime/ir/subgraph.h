@@ -21,8 +21,8 @@ enum rt_status pl_subgraph_begin(const struct pl_graph *g, struct pl_graph *to, 
 int pl_subgraph_copy_node(struct pl_graph *g, int i, bool moves, struct pl_graph *to,
                           struct rt_error *err);
 
-/* Makes node `at` a PL_IF, whose first input is the condition, or a PL_WHILE. The node gets two
- * empty subgraphs, in the order of its sub-plans. */
+/* Makes node `at` a PL_IF or a PL_WHILE. The first input of a PL_IF is its condition. The node gets
+ * two empty subgraphs, in the order of its sub-plans. */
 struct pl_subgraphs {
     enum pl_kind kind;
     int n_in, n_out;

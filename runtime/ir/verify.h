@@ -9,8 +9,8 @@
  *   - every feed has an index below the number of feeds, and every node has its sub-plans.
  *
  * Owner: the graph remains the caller's. Threads: only the thread that makes the plan. Errors:
- * RT_INTERNAL with the node and the violation, which is a compiler bug. If there is no memory for
- * the traversal, violations are not found.
+ * RT_INTERNAL with the node and the violation. A violation is a compiler bug. If there is no memory
+ * for the traversal, violations are not found.
  */
 #ifndef RT_VERIFY_H
 #define RT_VERIFY_H
