@@ -1,5 +1,5 @@
 /*
- * Declares what a session needs of its callables (api/callable.c). The functions that programs call
+ * Declares the internal functions of callables (api/callable.c). The functions that programs call
  * are in session.h.
  *
  * Owner: the session. Threads: the thread that frees the session.

@@ -48,7 +48,7 @@ void rt_bytes_add_utf8(struct rt_bytes *b, uint32_t c);
 /* Returns the number of bytes of the UTF-8 character at p, in a text that ends in a NUL. Returns 0
  * if the character is invalid. */
 int rt_utf8_length(const unsigned char *p);
-/* Replaces each byte from offset `from` on that is not part of a valid UTF-8 character by the
+/* From offset `from` on, replaces each byte that is not part of a valid UTF-8 character with the
  * character U+FFFD. */
 void rt_bytes_make_utf8(struct rt_bytes *b, size_t from);
 /* Returns the contents of `b` and leaves `b` empty. The caller must free the contents. Returns NULL

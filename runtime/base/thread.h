@@ -43,8 +43,8 @@ void rt_mutex_unlock(struct rt_mutex *mu) RT_RELEASE(*mu);
 void rt_cond_init(struct rt_cond *c);
 void rt_cond_clear(struct rt_cond *c);
 void rt_cond_wait(struct rt_cond *c, struct rt_mutex *mu) RT_REQUIRES(*mu);
-/* Waits at most until `until_ns` on CLOCK_MONOTONIC, or without a limit if it is RT_NEVER. Returns
- * false on time-out. */
+/* Waits at most until `until_ns` on CLOCK_MONOTONIC, or without a limit if `until_ns` is RT_NEVER.
+ * Returns false on time-out. */
 bool rt_cond_wait_until(struct rt_cond *c, struct rt_mutex *mu, int64_t until_ns) RT_REQUIRES(*mu);
 void rt_cond_signal(struct rt_cond *c);
 void rt_cond_broadcast(struct rt_cond *c);

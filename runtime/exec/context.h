@@ -25,8 +25,8 @@ struct rt_run_shared {
     struct rt_plan_box *box;
     struct rt_pool *pool;
     int64_t deadline_ns;
-    /* The deadline on the clock of rt_thread_cpu_ns, for a run that is `alone`, or 0 if there is
-     * none. */
+    /* For a run that is `alone`, the deadline on the clock of rt_thread_cpu_ns, or 0 if there is no
+     * deadline. */
     int64_t cpu_end_ns;
     const _Atomic bool *cancelled;
     /* cancellation flags of a merged run (rt_run_options) */

@@ -118,7 +118,7 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
 {
     struct rt_prepared *p = NULL;
     struct rt_tensor *handle = c->handle;
-    int n_handles = 0; /* number of the last input that was a handle, plus 1 */
+    int n_handles = 0; /* index of the last input that was a handle, plus 1 */
     bool lazy_kernel = n->lazy;
     enum rt_status st = RT_OK;
 

@@ -36,8 +36,7 @@ struct token_node {
     int first_slot; /* index of the slot that holds the token of input 0 */
     /* number of tokens that the node waits for; for a Merge, only control tokens count */
     int pending;
-    /* index into ctrl_to where the node's list begins; the list ends at the next node's first_ctrl
-     */
+    /* start of the node's list in ctrl_to; the list ends at the next node's first_ctrl */
     int first_ctrl;
 };
 
@@ -97,7 +96,7 @@ static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
         n_ctrl += (size_t)p->node[i].n_ctrl;
     }
     /* The entries of list v are counted in element v + 2. After summation, element v + 1 holds
-     * where list v begins. Filling the list advances it to where list v + 1 begins. */
+     * where list v begins. Filling the list moves element v + 1 to the start of the next list. */
     int *ctrl = rt_arena_array(p->arena, (size_t)p->n_nodes + 2, sizeof *ctrl);
     t->first_to = rt_arena_array(p->arena, (size_t)p->n_values + 2, sizeof *t->first_to);
     t->to = rt_arena_array(p->arena, n_edges + 1, sizeof *t->to);

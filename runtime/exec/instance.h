@@ -24,8 +24,8 @@ struct rt_bound_step {
 struct rt_instance {
     /* links of the context's list of instances, most recently used first */
     struct rt_instance *next, *prev;
-    /* The instance that the context used directly after its last use of this instance, or NULL if
-     * it is not known. */
+    /* The instance that the context used next after the last use of this instance, or NULL if not
+     * known. */
     struct rt_instance *then;
     int begin; /* first node of the specialisation's segment */
     struct rt_specialisation *spec;

@@ -18,14 +18,13 @@ enum {
     MAX_SESSION_BYTES = 256 << 20,
     /*
      * The limit on the number of specialisations of all sessions that share an idle cache. The idle
-     * cache limits their bytes too. A session may exceed these limits as long as it stays within
-     * LEAST_PER_SESSION and LEAST_SESSION_BYTES.
+     * cache also limits the bytes of these specialisations. A session may exceed these limits as
+     * long as it stays within LEAST_PER_SESSION and LEAST_SESSION_BYTES.
      */
     MAX_IN_ALL = 2048,
     LEAST_PER_SESSION = 16,
     LEAST_SESSION_BYTES = 4 << 20,
-    /* maximum number of combinations of shapes that a segment remembers having run without a
-     * specialisation */
+    /* maximum number of missed combinations of shapes that a segment remembers */
     MAX_SEEN = 256,
     MAX_PENDING = 64,
     /* A new specialisation may evict an old one only if the session has made more than STILL_USED
@@ -89,7 +88,7 @@ static void segment_free(struct rt_segment *g)
 }
 
 /* Returns the segment that begins at a node, or NULL if out of memory. The segment is made on first
- * use, and without a lock, because making it reads the complete plan. */
+ * use. No lock is held meanwhile, because making a segment reads the complete plan. */
 static struct rt_segment *segment_at(struct rt_plan *p, int begin)
 {
     struct rt_segment *there = atomic_load_explicit(&p->segment[begin], memory_order_acquire);
@@ -357,7 +356,7 @@ static void forget(struct rt_session *s, struct rt_specialisation *l, struct for
         if (g->seen[k].sight == REQUESTED)
             g->seen[k].hash = 0;
     /* The retired instances are collected before the lock is released, because the plan may be
-     * freed after that. */
+     * freed afterwards. */
     rt_contexts_take_retired(l->plan, &to->instance);
     l->next = to->spec;
     to->spec = l;

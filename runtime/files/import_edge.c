@@ -221,8 +221,8 @@ static bool is_back_edge(const struct im_build *b, const struct rt_node *n, int 
 }
 
 /* Returns a node on a cycle. Follows inputs backwards from `i` over nodes that the topological sort
- * did not reach. `waits[x]` is the number of unsorted inputs of x; it is above 0 on a cycle and
- * downstream of a cycle. */
+ * did not reach. `waits[x]` is the number of unsorted inputs of x. This number is above 0 for nodes
+ * on a cycle and downstream of a cycle. */
 static int node_on_cycle(const struct im_build *b, const int *waits, int i)
 {
     for (int steps = 0; steps < b->n; steps++) {

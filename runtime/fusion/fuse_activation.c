@@ -189,8 +189,8 @@ static bool arithmetic(struct reading *r, const struct pl_node *n, struct formul
     return combine(r, f, &second, !pl_is(n, "Mul"));
 }
 
-/* The ops that may be part of a formula. A formula contains a function under its op's name, and
- * arithmetic in normalised form. */
+/* The ops that may be part of a formula. In a formula, a function has the name of its op, and
+ * arithmetic is normalised. */
 static const char *const function[] = {"Relu", "Relu6", "Sigmoid",   "Tanh", "Elu",
                                        "Erf",  "Erfc",  "LeakyRelu", NULL};
 static const char *const calculation[] = {"Neg", "Mul",    "AddV2",   "Add", "Sub",

@@ -185,7 +185,7 @@ enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err)
         }
     }
     if (changed)
-        /* Removes the nodes that only computed shapes for the removed nodes, because they would be
+        /* Removes nodes that computed shapes only for the fused nodes. Otherwise they would be
          * counted as readers. */
         pl_prune(g);
     if (!st)

@@ -528,6 +528,6 @@ enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
         }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* removes nodes that only computed shapes for the removed nodes */
+        pl_prune(g); /* removes nodes that computed shapes only for the fused nodes */
     return st;
 }

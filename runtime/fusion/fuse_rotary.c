@@ -262,6 +262,6 @@ enum rt_status pl_fuse_rotaries(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* removes nodes that only computed shapes for the removed nodes */
+        pl_prune(g); /* removes nodes that computed shapes only for the fused nodes */
     return st;
 }

@@ -58,6 +58,6 @@ enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* removes the constants of the axes, if no other node reads them */
+        pl_prune(g); /* removes the constants of the axes, if no node reads them any more */
     return st;
 }

@@ -19,7 +19,7 @@ enum pl_rnn_role {
     ROLE_NONE,    /* the role is unknown, so the loop is left unchanged */
     ROLE_KEPT,    /* each iteration passes the variable on unchanged */
     ROLE_COUNTER, /* the variable starts at 0 and is incremented by 1 */
-    ROLE_LIST,    /* the variable is a list that the new state is written to */
+    ROLE_LIST,    /* the variable is a list to which the new state is written */
     ROLE_STATE,   /* the variable is the state of a layer */
     ROLE_OUTPUT,  /* the variable is the previous output; a masked step may write it again */
 };

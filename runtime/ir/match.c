@@ -214,8 +214,8 @@ struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct r
         return NULL;
     }
     /* The readers of node i are counted in first[i + 2]. After summation, first[i + 1] holds where
-     * the list of node i begins. Filling the list advances it to where the list of node i + 1
-     * begins. */
+     * the list of node i begins. Filling the list advances first[i + 1] to the start of the next
+     * list. */
     for (int i = 0; i < g->n; i++)
         for (int k = 0; k < n_sources(&g->node[i], waits); k++)
             r->first[source_of(&g->node[i], k) + 2]++;
