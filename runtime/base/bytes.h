@@ -1,5 +1,5 @@
 /*
- * A growing byte buffer with a size limit, which is set when the buffer is made.
+ * A growing byte buffer. Its size limit is set when the buffer is made.
  *
  * An append that would exceed the limit, or during which memory runs out, sets `failed` and changes
  * nothing else. Later appends do nothing, so a writer may append a complete document and check

@@ -74,8 +74,8 @@ static inline int64_t rt_mul_wrapped(int64_t a, int64_t b)
 }
 
 /* Converts a double to an integer, rounding toward zero. NaN and values that the integer type
- * cannot hold become the minimum of the integer type, as they do with x86's cvttsd2si, and
- * therefore in TensorFlow's kernels on x86. */
+ * cannot hold become the minimum of the integer type. x86's cvttsd2si gives the same result, and so
+ * do TensorFlow's kernels on x86. */
 static inline int64_t rt_int64_of(double v)
 {
     return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : INT64_MIN;

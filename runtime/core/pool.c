@@ -246,9 +246,9 @@ static void release_reserve(struct rt_pool *p, size_t most)
 /*
  * Raises the pool's reservation to at least `want` bytes. If the budget has too few free bytes,
  * takes surplus reservations back from other pools, including idle ones, until it has enough;
- * otherwise idle models could starve all others. If no pool has a surplus (has_surplus), the
- * reservation is refused without visiting the pools, because there are several pools for each
- * model, and all runs share sharing_mu.
+ * otherwise idle models could starve all others. If no pool has a surplus (has_surplus), refuses
+ * the reservation without visiting the pools, because there are several pools for each model, and
+ * all runs share sharing_mu.
  */
 static bool reserve(struct rt_pool *p, size_t want)
 {

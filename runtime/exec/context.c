@@ -88,7 +88,7 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
 
 /* Reserves capacity in the idle cache for everything that the context holds. If the capacity does
  * not suffice, drops the scratch memory and reserves capacity for the execution instances alone.
- * Returns false if even those do not fit. */
+ * Returns false if even the instances do not fit. */
 static bool reserve_idle(struct rt_plan *p, struct rt_context *c)
 {
     struct rt_idle_cache *idle_cache = p->session->idle_cache;

@@ -2,12 +2,12 @@
  * The token executor runs a plan that contains TensorFlow 1's control flow. Tensors and control
  * signals move along edges as tokens, and a node runs when all of its tokens have arrived.
  *
- * A token may be dead (if it comes from the branch of a Switch that is not taken). A node with a
- * dead input does not run, and sends dead tokens. Merge takes the first live token. A loop is a
- * frame: Enter moves tokens into the frame, NextIteration moves them to the next iteration, and
- * Exit moves them out of the frame. Iterations run one at a time, so each loop of the plan has a
- * single state, and the state of a run has a fixed size. Dead tokens stop at NextIteration and
- * Exit. An Exit that sent no live token in any iteration sends a dead one when its loop ends.
+ * A token from the branch that a Switch does not take is dead. A node with a dead input does not
+ * run, and sends dead tokens. Merge takes the first live token. A loop is a frame: Enter moves
+ * tokens into the frame, NextIteration moves them to the next iteration, and Exit moves them out of
+ * the frame. Iterations run one at a time, so each loop of the plan has a single state, and the
+ * state of a run has a fixed size. Dead tokens stop at NextIteration and Exit. An Exit that sent no
+ * live token in any iteration sends a dead one when its loop ends.
  *
  * Constants without control inputs are not sent as tokens: every frame reads them directly.
  */
@@ -529,8 +529,8 @@ static enum rt_status fail_at(const struct rt_plan_step *n, struct rt_error *err
     return rt_fail(err, old.code, "%s\n\t [[{{node %s}}]]", rt_error_text(&old), n->name);
 }
 
-/* Replaces a ref with the value of its variable, where the node expects a value. Needed for Switch,
- * Merge and the loop nodes, which pass their inputs on. For any other node, the run of its kernel
+/* Replaces a ref with the value of its variable, where the node expects a value. Switch, Merge and
+ * the loop nodes need this, because they run no kernel. For any other node, the run of the kernel
  * replaces the ref. */
 static enum rt_status follow_ref(const struct run *r, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *t, struct rt_error *err)

@@ -1,9 +1,9 @@
 /*
  * The cache of the specialisations of a session's plans, by segment and shapes, and the queue of
  * pending compilations. A segment remembers each miss by a hash of its shapes. The second miss of
- * the same shapes enqueues a compilation, which another thread performs (rt_session_compile). When
- * there are too many specialisations, the least recently used are evicted. A run holds a reference
- * to the specialisation that it uses, until the run ends.
+ * the same shapes enqueues a compilation for another thread (rt_session_compile). When there are
+ * too many specialisations, the least recently used are evicted. A run holds a reference to the
+ * specialisation that it uses, until the run ends.
  */
 #include <stdlib.h>
 #include <string.h>

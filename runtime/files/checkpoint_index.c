@@ -14,8 +14,8 @@ enum {
     /*
      * The memory of an index is limited to 256 bytes for each byte of the file plus a megabyte. A
      * name of 150 bytes that differs from the preceding name only in its last bytes takes 40 bytes
-     * in a table, and about 10 bytes in a compressed table; its entry takes about 200 bytes of
-     * memory.
+     * in a table, or about 10 bytes in a compressed table. The entry of this name takes about 200
+     * bytes of memory.
      */
     BYTES_PER_BYTE = 256,
     BYTES_MORE = 1 << 20,

@@ -16,7 +16,7 @@ static const struct rt_attr *named_attr(const struct rt_func_ref *f, const char 
     return NULL;
 }
 
-/* Finds the types of an argument. If it has a type_list_attr, the types are those of this
+/* Finds the types of an argument. If the argument has a type_list_attr, the types are those of this
  * attribute. Otherwise one type (type_attr, or a fixed type) is repeated number_attr times, or used
  * once if there is no number_attr. */
 enum rt_status im_arg_types(struct rt_arena *arena, const char *function,

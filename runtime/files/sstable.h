@@ -3,11 +3,11 @@
  * indexes of checkpoints.
  *
  * A file has data blocks, an empty metadata block, the index block, and a footer of 48 bytes
- * (handles of the last two blocks, padding, magic number). A block has entries, whose keys omit the
- * prefix that they share with the preceding key; the restart points, which are the offsets of
- * entries with a full key; and the number of restart points. A block is followed by a byte for the
- * type of compression (0 for none, 1 for snappy) and by the masked CRC-32C of the stored block and
- * that byte.
+ * (handles of the last two blocks, padding, magic number). A block consists of entries, restart
+ * points and the number of restart points. The key of an entry omits the prefix that it shares with
+ * the preceding key. A restart point is the offset of an entry with a full key. A block is followed
+ * by a byte for the type of compression (0 for none, 1 for snappy) and by the masked CRC-32C of the
+ * stored block and that byte.
  *
  * These functions process bytes and do no I/O of their own.
  */
@@ -65,8 +65,7 @@ struct rt_sstable_writer {
  * block size of 262144 bytes. */
 void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size);
 void rt_sstable_add(struct rt_sstable_writer *w, struct rt_span key, struct rt_span value);
-/* Completes the table, after which w->file holds the entire file. Returns false if out of
- * memory. */
+/* Completes the table. w->file then holds the entire file. Returns false if out of memory. */
 bool rt_sstable_end(struct rt_sstable_writer *w);
 void rt_sstable_clear(struct rt_sstable_writer *w);
 

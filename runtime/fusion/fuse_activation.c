@@ -18,8 +18,8 @@
 
 enum { MOST_PARTS = 4, TEXT = 96 };
 
-/* A formula, which is `number * part * part ...` or, if is_sum is set, `number + part + part ...`.
- * The parts are sorted. */
+/* A formula: `number * part * part ...` or, if is_sum is set, `number + part + part ...`. The parts
+ * are sorted. */
 struct formula {
     bool is_sum;
     double number;

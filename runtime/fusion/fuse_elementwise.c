@@ -63,7 +63,7 @@ static bool has_attributes(const struct rt_node *n, int op)
 static int step_of(const struct pl_graph *g, const struct pl_node *n);
 
 /* Follows e back through element-wise ops on one tensor, or on one tensor and a scalar. Returns the
- * first value, which has the shape of e. */
+ * first value of this chain. It has the shape of e. */
 static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
 {
     for (int hops = 0; hops < 16; hops++) {

@@ -13,9 +13,9 @@
 #include "runtime/fusion/fuse.h"
 #include "runtime/fusion/rnn_loop.h"
 
-/* MAX_SCANS limits the total number of nodes that the search for loops visits, because it scans the
- * complete graph once for each frame. When the limit is reached, the remaining frames are not
- * fused. */
+/* MAX_SCANS limits the total number of nodes that the search for loops visits, because the search
+ * scans the complete graph once for each frame. When the limit is reached, the remaining frames are
+ * not fused. */
 enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16, MAX_SCANS = 1 << 23 };
 
 struct frame {
@@ -253,8 +253,8 @@ static bool copy_condition(struct frame *f)
 
 /*
  * Returns whether e is the number of items. dynamic_rnn writes this number as `Minimum(n,
- * Maximum(1, n))`. In the Maximum, the length of the longest row may take the place of n. The
- * result of the loop is the same, because no row takes a step after the last step of the longest
+ * Maximum(1, n))`. In the Maximum, the length of the longest row may take the place of n. This does
+ * not change the result of the loop, because no row takes a step after the last step of the longest
  * row, and unwritten elements are zero.
  */
 static bool is_whole_length(const struct frame *f, struct pl_edge e)

@@ -128,8 +128,8 @@ enum rt_cell_act {
     ATTR(BOOL, holds)  /* whether each written value replaces the row's value in `before` */
 RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
 
-/* Which element of its list a step writes. With EACH, step t writes element t. With LAST, every
- * step writes the first element. */
+/* The list element that a step writes. With EACH, step t writes element t. With LAST, every step
+ * writes the first element. */
 enum rt_rnn_keep { RT_RNN_KEEP_EACH, RT_RNN_KEEP_LAST };
 enum rt_rnn_read {
     RT_RNN_UNREAD, /* no node reads y, but _RNN fails where the loop would fail */
