@@ -64,10 +64,10 @@ enum rt_status kn_bad_indices(const struct rt_node *n, bool *skips, struct rt_er
 /* Formats the position of element i of t, as "[1,0]". The text is empty for a scalar. */
 const char *kn_place_text(char *buf, size_t n, const struct rt_tensor *t, int64_t i);
 /*
- * Reports that the i-th tuple of `depth` indices lies outside of `into`: "indices[1] = [0, 7] does
- * not index into shape [2,3]". The first `outer` dimensions of `index` count the tuples. `node` is
- * the node of a gather, whose error message says "param shape" and ends with the node's name, or
- * NULL for other ops.
+ * Reports that the i-th tuple of `depth` indices lies outside of `into`, as in "indices[1] = [0, 7]
+ * does not index into shape [2,3]". The first `outer` dimensions of `index` count the tuples. For a
+ * gather, `node` is its node, and the message says "param shape" and ends with the node's name. For
+ * other ops, `node` is NULL.
  */
 enum rt_status kn_fail_outside(struct rt_error *err, const struct rt_tensor *index, int outer,
                                int depth, int64_t i, const struct rt_tensor *into,
@@ -89,9 +89,9 @@ enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_
 /* Like rt_out_view, but also accepts an output that already uses the memory of input `in`. */
 enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim);
 /*
- * Makes output 0 a reference to input `in` where TensorFlow forwards the input's buffer. This is
- * visible only where the input is an alias of a variable (runtime/exec/alias.h). Returns false if
- * the input is not an alias, so that the caller must copy it.
+ * Makes output 0 a reference to input `in` if the input is an alias of a variable
+ * (runtime/exec/alias.h), because a copy would then differ visibly from TensorFlow's result.
+ * Returns false for any other input, which the caller must copy.
  */
 bool kn_hand_on(struct rt_run *r, int in);
 /* Makes output k a view of shape `dim` into input `in`, starting at element `first`. The elements

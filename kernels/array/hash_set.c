@@ -2,9 +2,8 @@
 
 #include "kernels/cpu/types.h"
 
-/* NaN is not equal to itself, so its hash may have any value. But NaNs must not share a hash, or
- * each NaN would be compared with all earlier ones. The hash of a NaN is therefore the hash of its
- * address. */
+/* The hash of a NaN is the hash of its address. Any hash would be valid, because a NaN is not equal
+ * to itself, but NaNs with one hash would all be compared with each other. */
 #define ADD_FLOATS(T, U)                                                                           \
     do {                                                                                           \
         const T *f = p;                                                                            \

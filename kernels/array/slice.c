@@ -189,8 +189,8 @@ static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
 enum { FAR = INT32_MAX };
 
 /* Marks the op as row-wise if the slice takes the complete batch axis in order, whatever the batch
- * size. The caller resolves `s` with a batch axis of length FAR, which is longer than any batch, so
- * that a constant bound that cuts off only large batches is noticed. */
+ * size. `s` must be resolved for a batch axis of length FAR, which is longer than any batch,
+ * because a constant bound may cut off only large batches. */
 static void slice_rows(struct rt_rows *r, const struct kn_slice *s)
 {
     const int a = r->in_dep[0].axis;

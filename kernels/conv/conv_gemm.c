@@ -10,16 +10,15 @@
 #include "runtime/exec/parallel.h"
 
 enum {
-    /* MOST_TERMS is the maximum number of terms per sum that im2col copies at a time, and
-     * IM2COL_FLOATS the maximum number of floats. These floats fill at most half of a core's own
-     * cache. */
+    /* im2col copies at most MOST_TERMS terms per sum and at most IM2COL_FLOATS floats at a time.
+     * These floats fill at most half of a core's own cache. */
     MOST_TERMS = 512,
     IM2COL_FLOATS = 1 << 16,
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
     /* WEIGHTS_CACHED is the maximum number of weights, in floats, that stay in a core's own cache
-     * together with the im2col copies. If the weights stay in the cache, a block has at most
-     * OUTPUTS outputs, because its outputs are far apart when they are first written. */
+     * together with the im2col copies. If they do, a block has at most OUTPUTS outputs, because the
+     * outputs of a block are far apart when they are first written. */
     WEIGHTS_CACHED = 1 << 18,
     OUTPUTS = 1 << 15,
     /* number of multiplications that take as long as reading or writing one element */
@@ -58,11 +57,10 @@ static bool is_in_place(const struct kn_conv_shape *g)
 }
 
 /*
- * Returns whether this kernel may be the fastest. Without im2col, it may be fastest where sums are
- * long, or the input has many more channels than the output, or the output is one pixel. With
- * im2col, it may be fastest for short rows and for strides above 1, because oneDNN computes a row
- * of outputs at a time. The exception is a convolution with so few channels that copying takes as
- * long as multiplying.
+ * Returns whether this kernel may be the fastest. In place, it needs long sums, many more input
+ * channels than output channels, or an output of one pixel. With im2col, it needs enough channels,
+ * because copying would otherwise take as long as multiplying, and short rows or a stride above 1,
+ * because oneDNN computes a row of outputs at a time.
  */
 static bool may_pay(const struct kn_conv_shape *g)
 {

@@ -29,8 +29,8 @@ struct kn_conv_filter {
     int n_spatial;
     bool transposed, bf16;
     int64_t size[KN_MAX_SPATIAL];
-    /* The number of floats that are stored after this struct and multiply the output channels. It
-     * is co, or 0 if the output channels are not scaled. */
+    /* Number of scale factors that follow this struct in memory. It is co, or 0 if the output
+     * channels are not scaled. */
     int64_t n_scale;
 };
 
@@ -47,9 +47,9 @@ struct kn_conv_onednn_split {
     struct kn_conv_onednn_slice slice[KN_CONV_SLICES];
     /*
      * If positive, the split divides the output channels, and each execution computes `channels`
-     * channels of all images. The executions form the slice KN_CONV_FIRST, except the last one,
-     * KN_CONV_LAST, which computes the remaining channels. This split is used where the filter is
-     * larger than its input, so that each core reads only its share of the filter.
+     * channels of all images. The last execution computes the remaining channels and has the slice
+     * KN_CONV_LAST. The others have the slice KN_CONV_FIRST. This split is used if the filter is
+     * larger than the input, so that each core reads only its share of the filter.
      */
     int64_t channels;
     /* Scratch memory of one execution: oneDNN's own at offset 0, then the input rounded to

@@ -10,8 +10,8 @@
 
 /* ---- primitives ---- */
 
-/* Describes the filter, which is in TensorFlow's layout, in oneDNN's logical order: [groups,]
- * output channels, input channels, spatial. */
+/* Describes the filter, whose memory layout is TensorFlow's, with axes in oneDNN's logical order:
+ * [groups,] output channels, input channels, spatial. */
 static dnnl_status_t filter_md(const struct kn_conv_filter *f, dnnl_memory_desc_t *md, bool any)
 {
     const int64_t cog = f->co / f->groups, cig = f->ci / f->groups;
@@ -118,8 +118,8 @@ dnnl_status_t kn_conv_make_primitive(const struct kn_conv *c, struct kn_dnnl *d,
     return s;
 }
 
-/* Returns whether bfloat16 pays off. With few channels, or in a depthwise convolution, it does not,
- * because moving data costs more than multiplying. */
+/* Returns whether bfloat16 pays off. With few channels, or in a depthwise convolution, moving data
+ * costs more than multiplying. */
 static bool pays_in_bf16(const struct kn_conv_shape *g, enum rt_dtype dtype)
 {
     return dtype == RT_F32 && !g->transposed && g->groups == 1 && g->ci >= 16 &&
@@ -203,7 +203,8 @@ static dnnl_status_t make_serial(struct kn_conv *c)
 
 enum { LEAST_CHANNELS = 64 };
 
-/* Splits the output channels evenly over `width` cores. Returns false if that does not pay off. */
+/* Splits the output channels evenly over `width` cores. Returns false if this split does not pay
+ * off. */
 static bool shard_channels(const struct kn_conv *c, int width, struct kn_conv_onednn_split *split)
 {
     const struct kn_conv_shape *g = &c->g;

@@ -4,9 +4,9 @@
  *
  * One struct describes all of these convolutions. Activations are [batch, spatial..., channels];
  * weights are [spatial..., ci / groups, co]. A depthwise filter [h, w, ci, m] has the same bytes as
- * the weights [h, w, 1, ci * m] of a convolution in ci groups. In a transposed convolution the
- * roles of input and output are swapped: ci, co and the axes always describe the convolution that
- * is transposed.
+ * the weights [h, w, 1, ci * m] of a convolution in ci groups. For a transposed convolution, ci, co
+ * and the axes describe the forward convolution. The input of the forward convolution is the op's
+ * output.
  */
 #ifndef KN_CONV_CONV_SHAPE_H
 #define KN_CONV_CONV_SHAPE_H

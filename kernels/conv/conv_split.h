@@ -27,15 +27,15 @@ struct kn_conv_block {
 
 /*
  * Computes the split for one core. An execution takes at most about ten milliseconds, so that the
- * deadline can be checked between executions. If `after` is true, Slipway's own epilogue loops
- * follow each execution. The outputs of an execution then fit in the cache, unless the filter would
- * have to be read too often. No axis may be empty.
+ * deadline can be checked between executions. With `after`, Slipway's own epilogue loops follow
+ * each execution, so the outputs of an execution fit in the cache, unless the filter would then be
+ * read too often. No axis may be empty.
  */
 void kn_conv_split_serial(const struct kn_conv_shape *g, bool after, struct kn_conv_split *split);
 /*
  * Computes the split for `width` cores. The number of executions is a multiple of the number of
- * cores, or much larger. Executions compute complete images if these divide evenly among the cores,
- * and rows otherwise. Returns false if the work is too little for two cores.
+ * cores, or much larger. Executions compute complete images if the images divide evenly among the
+ * cores, and rows of outputs otherwise. Returns false if the work is too little for two cores.
  */
 bool kn_conv_split_sharded(const struct kn_conv_shape *g, bool after, int width,
                            struct kn_conv_split *split);

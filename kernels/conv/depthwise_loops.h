@@ -89,8 +89,8 @@ INLINE void LOOPS(row)(const struct kn_depthwise *d, const float *x, const float
     const int64_t pixel = d->channels, out = d->x.out;
 
     for (int64_t i = 0; i < out; i += PIXELS) {
-        /* The last block of a row begins earlier if necessary, so that it has full width. Some
-         * outputs are then computed twice. */
+        /* The last block of a row begins earlier if it then has full width. Some outputs are
+         * computed twice in this case. */
         const int64_t at = out - i < PIXELS && out > PIXELS ? out - PIXELS : i;
         const int64_t n = out - at < PIXELS ? out - at : PIXELS;
         const int64_t start = at * stride - d->x.lo, from = start < 0 ? -start : 0;

@@ -21,9 +21,11 @@ bool kn_winograd_init(struct kn_winograd *w)
 /* number of filters that are transformed together; panel widths are multiples of this number */
 enum { PACKED = 8 };
 
-/* Computes the weight transform `G g G'` of PACKED adjacent 3x3 filters, in double, because the
- * rounding of weights affects every output. In floats, `tap` is the distance between two of the
- * nine taps, and `matrix` the distance between two positions of the transform domain. */
+/*
+ * Computes the weight transform `G g G'` of PACKED adjacent 3x3 filters, in double, because the
+ * rounding of weights affects every output. `tap` is the distance in floats between neighbouring
+ * taps, and `matrix` the distance in floats between neighbouring positions of the transform domain.
+ */
 KN_CLONES static void pack_some(int m, const float *g, int64_t tap, float *u, int64_t matrix)
 {
     static const double g2[4][3] = {{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}};

@@ -56,10 +56,9 @@ void kn_winograd_run_block(const struct kn_winograd *w, const float *src, const 
                            const struct kn_winograd_post_ops *post_ops);
 
 /*
- * Compute one block in stages, for several cores: first kn_winograd_inputs for its tiles, then
- * kn_winograd_tiles_gemm, then kn_winograd_outputs. Within a stage, ranges [from, to) may run in
- * any order. All cores share `workspace`; each calling core has its own `patch` of
- * kn_winograd_patch_bytes.
+ * Compute one block on several cores in three stages: kn_winograd_inputs, kn_winograd_tiles_gemm,
+ * kn_winograd_outputs. Within a stage, ranges [from, to) may run in any order. All cores share
+ * `workspace`. Each core has its own `patch` of kn_winograd_patch_bytes bytes.
  */
 size_t kn_winograd_patch_bytes(const struct kn_winograd *w);
 void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t block, int64_t from,

@@ -68,8 +68,8 @@ int kn_winograd_1d_can(const struct rt_prep *p)
 struct format {
     char name[8];
     int64_t taps, panel, ci, co;
-    /* The number of floats that are stored after this struct and multiply the output channels. It
-     * is co, or 0 if the output channels are not scaled. */
+    /* Number of scale factors that follow this struct in memory. It is co, or 0 if the output
+     * channels are not scaled. */
     int64_t n_scale;
 };
 
@@ -131,9 +131,9 @@ static void split_epilogue(struct state *s)
     t->act = RT_ACT_NONE;
 }
 
-/* Sets how blocks are sharded. Cores that share a block each compute some of the output channels
- * and read only their part of the weights. If epilogue steps follow the output transform, shards
- * are complete blocks, because those steps need complete pixels. */
+/* Sets how blocks are sharded. Each core that shares a block computes some of the output channels,
+ * and reads only their part of the weights. If epilogue steps follow the output transform, shards
+ * are complete blocks, because these steps need complete pixels. */
 static void sharding(struct state *s, int width)
 {
     const struct kn_winograd_sharding sharding = kn_winograd_sharding(&s->l.tiles, width);

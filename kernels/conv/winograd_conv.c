@@ -24,12 +24,12 @@ struct state {
 enum {
     LEAST_CHANNELS = 32,
     LEAST_SIDE = 6,
-    /* With at least LARGE_SIDE outputs per side, only a small share of the outputs of 4x4 tiles
-     * lies outside the image, and even one image has enough tiles to pay for the larger transformed
-     * weights. */
+    /* With at least LARGE_SIDE outputs per side, 4x4 tiles pay off even for one image. Only a small
+     * share of their outputs lies outside the image, and there are enough tiles to make up for the
+     * larger transformed weights. */
     LARGE_SIDE = 20,
-    /* With fewer than MIN_OUTPUTS_OF_4X4 outputs per image, reading the larger weights of 4x4 tiles
-     * costs more than the multiplications that they save. */
+    /* With fewer than MIN_OUTPUTS_OF_4X4 outputs per image, 4x4 tiles are slower, because reading
+     * their larger weights costs more than the multiplications that they save. */
     MIN_OUTPUTS_OF_4X4 = 100,
 };
 /* The largest error allowed for the node's filter, as returned by kn_winograd_check_end. */
@@ -93,8 +93,8 @@ struct format {
     char name[8];
     int m, panel;
     int64_t ci, co;
-    /* The number of floats that are stored after this struct and multiply the output channels. It
-     * is co, or 0 if the output channels are not scaled. */
+    /* Number of scale factors that follow this struct in memory. It is co, or 0 if the output
+     * channels are not scaled. */
     int64_t n_scale;
 };
 

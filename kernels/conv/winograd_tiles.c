@@ -34,8 +34,8 @@ bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
     t->domain_size = (t->tile_h + t->window_h - 1) * (t->tile_w + t->window_w - 1);
     if (!rt_mul(t->h, t->w, &tiles) || !rt_mul(tiles, t->batch, &tiles))
         return false;
-    /* The transformed weights of one position have as many bytes as the input and result rows of `2
-     * * block` tiles. */
+    /* For each position of the transform domain, the input and result rows of a block have half as
+     * many bytes as the transformed weights. */
     int64_t block = t->ci * t->co / (t->ci + t->co) / 2;
     if (block < MIN_TILES)
         block = MIN_TILES;

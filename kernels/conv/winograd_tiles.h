@@ -14,8 +14,8 @@
 
 struct kn_winograd_tiles {
     int64_t batch, out_h, out_w, ci, co;
-    /* The number of cores that share the blocks. Each core gets the same number of blocks, unless
-     * there is only one block. The value 0 means 1 core. */
+    /* Number of cores that share the blocks, where 0 means 1. Each core gets the same number of
+     * blocks, unless there is only one block. */
     int cores;
     /* The members up to tile_w are set by the caller or by kn_winograd_init and
      * kn_winograd_1d_init. */
@@ -42,8 +42,8 @@ size_t kn_winograd_tiles_workspace_bytes(const struct kn_winograd_tiles *t);
  * each other. */
 int64_t kn_winograd_tiles_blocks(const struct kn_winograd_tiles *t);
 int64_t kn_winograd_tiles_in_block(const struct kn_winograd_tiles *t, int64_t block);
-/* Returns the work of all blocks, which is the number of multiplications of their GEMMs plus the
- * time of the transforms, expressed in multiplications. */
+/* Returns the work of all blocks, in multiplications. It includes the time of the transforms,
+ * converted to multiplications. */
 double kn_winograd_tiles_work(const struct kn_winograd_tiles *t);
 
 struct kn_winograd_sharding {
@@ -77,10 +77,9 @@ struct kn_winograd_post_ops {
 
 /*
  * Measures the error of Winograd sums against direct sums for a filter. kn_winograd_check_begin
- * allocates x, y and scratch, and fills x with a test image. The caller computes the outputs of x
- * into y by tiles and calls kn_winograd_check_end, which compares some of these outputs with direct
- * sums and frees the memory. After kn_winograd_check_begin has succeeded, kn_winograd_check_end
- * must be called.
+ * allocates x, y and scratch, and fills x with a test image. The caller then computes the outputs
+ * of x into y by tiles. kn_winograd_check_end compares some of these outputs with direct sums and
+ * frees the memory. It must be called after every successful kn_winograd_check_begin.
  */
 struct kn_winograd_check {
     /* A struct kn_winograd_tiles for a single tile, which kn_winograd_tiles_init has set. It must
@@ -91,7 +90,7 @@ struct kn_winograd_check {
     /* scratch memory of the size that kn_winograd_check_begin was given, 64-byte aligned */
     void *scratch;
 };
-/* Returns false if memory runs out, and kn_winograd_check_end must not be called in this case. */
+/* Returns false if memory runs out. kn_winograd_check_end must then not be called. */
 bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_winograd_tiles *one,
                              size_t scratch_bytes);
 /*

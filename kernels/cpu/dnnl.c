@@ -42,9 +42,9 @@ static void stream_free(void *s)
 
 /*
  * Serialises the creation and destruction of oneDNN objects. oneDNN documents its primitive cache
- * as thread-safe, but emptying the cache while another thread created a primitive gave that
- * thread's convolution the code of a different primitive, which caused wrong results or an
- * exception (oneDNN 2.6; without this lock, every second run of test_dnnl fails). Executing
+ * as thread-safe. In oneDNN 2.6, however, if one thread emptied the cache while another thread
+ * created a primitive, the new primitive got the code of a different one. Convolutions then
+ * returned wrong results or threw exceptions, and every second run of test_dnnl failed. Executing
  * primitives needs no lock.
  */
 static struct rt_mutex objects = RT_MUTEX_INIT;

@@ -7,7 +7,7 @@ enum {
     /* number of shards per core. With several shards per core, a slow core can compute fewer than
      * the others. */
     SHARDS_PER_CORE = 4,
-    /* More shards are used if that keeps the idle time of cores that wait for the last shard below
+    /* More shards are used if the cores that wait for the last shard are then idle for less than
      * 1/EVEN of the total time. */
     EVEN = 16,
 };
@@ -36,8 +36,8 @@ static void do_rows(void *arg, int64_t i)
 }
 
 /* Each shard counts its own work between deadline checks. The work of all shards is also added to
- * the run's count, so that a kernel that starts a parallel loop for each of many small items checks
- * the deadline as well. */
+ * the run's count, so that the deadline is checked even if a kernel starts a parallel loop for each
+ * of many small items. */
 static enum rt_status parallel_run(struct job *j, double work)
 {
     rt_run_parallel(j->r, kn_div_up(j->n, j->per_shard), do_rows, j);
@@ -46,9 +46,8 @@ static enum rt_status parallel_run(struct job *j, double work)
     return rt_run_spend(j->r, &j->r->left, work < RT_WORK ? (int64_t)work : RT_WORK);
 }
 
-/* Returns the number of rows per shard. Where `shards` shards, or a few more, divide n nearly
- * evenly among `width` cores, that division is used. Otherwise the number is n / shards, rounded
- * up. */
+/* Returns the number of rows per shard. Tries `shards` shards first, then more, until the shards
+ * divide n nearly evenly among `width` cores. If none do, returns n / shards, rounded up. */
 static int64_t even_rows(int64_t n, int64_t shards, int64_t width)
 {
     const int64_t first = kn_div_up(n, shards);

@@ -51,8 +51,8 @@ static inline char *kn_offset(void *workspace, size_t bytes)
 }
 
 /*
- * Returns the size of the shards that n is split into. Sizes are at most `most` and nearly equal,
- * and if there are more shards than `width` cores, their number is a multiple of `width`.
+ * Returns the shard size, at most `most`, that divides n nearly evenly. If there are more shards
+ * than cores (`width`), the number of shards is a multiple of `width`.
  */
 static inline int64_t kn_even_size(int64_t n, int64_t most, int64_t width)
 {
@@ -71,9 +71,8 @@ typedef enum rt_status kn_rows_fn(struct rt_run *r, void *arg, int64_t from, int
 
 /*
  * Calls `rows` for all of [0, n), split at multiples of `step`. `work` is the number of elements
- * that one row reads or writes; costly arithmetic is counted as additional elements. After the
- * first failure, the remaining shards are skipped. If `work` is 0, rows have no elements, and
- * `rows` is not called.
+ * that one row reads or writes, plus an allowance for costly arithmetic. If `work` is 0, rows have
+ * no elements, and `rows` is not called. After the first failure, the remaining shards are skipped.
  */
 enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64_t step,
                                 kn_rows_fn *rows, void *arg);

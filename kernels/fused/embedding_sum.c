@@ -15,8 +15,7 @@
 
 enum {
     WIDTH = 64, /* number of columns whose sums are computed at the same time, in registers */
-    /* like WIDTH, for the columns of a row that remain if their number is not a multiple of
-     * WIDTH */
+    /* like WIDTH, for the rest of a row whose length is not a multiple of WIDTH */
     FEW = 16,
     /* number of rows per partial sum; adding partial sums reduces the rounding error of long
      * sums */

@@ -396,7 +396,7 @@ enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run 
 static const struct {
     dnnl_alg_kind_t kind; /* 0 if oneDNN has no such post-op */
     float alpha;
-    bool takes_number; /* whether the parameter of the node's activation replaces alpha */
+    bool takes_number; /* whether the parameter of the activation replaces alpha */
 } post_op[RT_N_ACTS] = {
     [RT_ACT_RELU] = {dnnl_eltwise_relu, 0, false},
     [RT_ACT_RELU6] = {dnnl_eltwise_bounded_relu, 6, false},

@@ -53,9 +53,9 @@ static inline bool kn_epilogue_clips(const struct kn_epilogue *t, float *most)
  * op's own inference. */
 enum rt_status kn_epilogue_infer(struct rt_infer *x);
 /*
- * Lets the output be written over the residual, if the residual has the shape `unfused`, which the
- * output has before the residual is added. Called after kn_epilogue_infer, for ops whose kernels
- * all support this. Writing an output element then overwrites the residual's element.
+ * Lets the output be written over the residual if the residual has the shape `unfused`, which is
+ * the output's shape before the residual is added. Writing an output element then overwrites the
+ * residual's element. Called after kn_epilogue_infer, only for ops whose kernels all support this.
  */
 void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfused);
 /* Implements rt_op.rows for an op with an epilogue. `unfused` is the op's own rule, which sees only
@@ -83,22 +83,21 @@ enum {
 void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,
                        int64_t at, int64_t rows, int64_t cols);
 /* Returns whether a kernel must compute its sums outside the output, because the output may overlap
- * the residual. If so, the kernel calls kn_epilogue_apply_out_of_place, which writes the output,
- * instead of kn_epilogue_apply. */
+ * the residual. If so, the kernel calls kn_epilogue_apply_out_of_place instead of
+ * kn_epilogue_apply. */
 static inline bool kn_epilogue_is_out_of_place(const struct kn_epilogue *t)
 {
     return t->residual && !t->broadcast_residual;
 }
-/* Applies all steps to sums that lie outside the output, overwrites the sums, and writes the
- * output. A call may pass a part of a row (one row per call) if the epilogue has no scale and no
- * shift. */
+/* Applies all steps to sums that lie outside the output, and writes the output. The sums are
+ * overwritten. If the epilogue has no scale and no shift, a call may pass a part of one row. */
 void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt_run *r,
                                     float *sums, int64_t at, int64_t rows, int64_t cols);
 /*
- * kn_epilogue_copy_residual serves kernels that cannot compute out of place. If the output lies
- * over the residual, the function returns a run whose residual is a copy in `workspace`, else it
- * returns `r`. `workspace` is scratch memory of kn_epilogue_residual_bytes bytes. A broadcast
- * residual is not copied, and this scratch memory then provides the *broadcast_bytes bytes of
+ * kn_epilogue_copy_residual is for kernels that cannot compute out of place. If the output lies
+ * over the residual, the function returns a run whose residual is a copy in `workspace`. Otherwise
+ * it returns `r`. `workspace` is scratch memory of kn_epilogue_residual_bytes bytes. If the
+ * residual is broadcast, it is not copied, and `workspace` has the *broadcast_bytes bytes of
  * kn_epilogue_prepare.
  */
 /* maximum number of inputs of a node, including three for its epilogue */
@@ -135,13 +134,12 @@ enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format
 const float *kn_epilogue_constant(const struct rt_prep *p, int input);
 
 /*
- * Returns whether oneDNN can compute the activation as a post-op. Returns false on processors that
- * have no flag for invalid operations. oneDNN's post-ops return numbers for some NaN and infinite
- * inputs where TensorFlow returns NaN (the maximum of NaN and 0 is 0). But comparing NaN, or
- * multiplying infinity by 0, raises the processor's invalid flag. If a run leaves the flag clear,
- * its results are therefore right. The flag belongs to the thread: kn_epilogue_clear_nan_flag
- * clears it before a run, and kn_epilogue_nan_flag reads it after the run. If the flag is set, the
- * activation must be computed again from its input.
+ * Returns whether oneDNN can compute the activation as a post-op, which requires a processor with a
+ * flag for invalid operations. For some NaN and infinite inputs, oneDNN's post-ops return numbers
+ * where TensorFlow returns NaN (the maximum of NaN and 0 is 0). Comparing NaN, or multiplying
+ * infinity by 0, sets the thread's flag, so the results of a run are right if the flag stays clear.
+ * kn_epilogue_clear_nan_flag clears the flag before a run, and kn_epilogue_nan_flag reads it after
+ * the run. If the flag is set, the activation must be computed again from its input.
  */
 bool kn_epilogue_has_dnnl_post_op(const struct kn_epilogue *t);
 dnnl_status_t kn_epilogue_dnnl_post_op(const struct kn_epilogue *t, dnnl_primitive_attr_t attr);

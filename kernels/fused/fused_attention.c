@@ -60,15 +60,15 @@ static enum rt_status check_rank(int k, int rank, struct rt_error *err)
                                "Expected input %d to have rank %d but got: %d", k, 4, rank);
 }
 
-/* Returns the axis of the heads in input k, or in the output for k = RT_ATTENTION_OUT. The heads
- * lie along one of axes 1 and 2, and the rows along the other. */
+/* Returns the axis of the heads, 1 or 2, in input k, or in the output for k = RT_ATTENTION_OUT. The
+ * rows lie along the other of the two axes. */
 static int heads_axis(const struct rt_attention *op, int k)
 {
     return op->heads_first >> k & 1 ? 1 : 2;
 }
 
-/* Checks that input k has as many batch entries and heads as the scores or, if op->broadcasts
- * contains `which`, broadcasts the scores' batch and head axes with those of input k. */
+/* Merges the batch size and the number of heads of input k, whose shape is `s`, into *scores. They
+ * must be equal or, if op->broadcasts contains `which`, broadcastable. */
 static enum rt_status meet(const struct rt_attention *op, int k, int which,
                            const struct rt_shape *s, struct rt_shape *scores, struct rt_error *err)
 {

@@ -87,8 +87,8 @@ static enum rt_status elementwise_infer(struct rt_infer *x)
     if (st)
         return st;
     x->out[0].shape = shape[x->n_in + n_steps - 1];
-    /* The output may be written over an input, because the same tile of the loop nest, or a loop
-     * nest that ran before, has already read that part of the input. */
+    /* The output may be written over an input. Before a part of the output is written, the same
+     * tile or an earlier loop nest has read that part of the input. */
     for (int k = x->n_in - 1; k >= elementwise.pieces; k--)
         if (!x->in[k].value && x->in[k].dtype == RT_F32 &&
             kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
@@ -96,8 +96,8 @@ static enum rt_status elementwise_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Returns the dependence of the concatenation, which is row-wise if all its inputs have their rows
- * along one axis that is not the concatenation axis. */
+/* Returns the dependence of the concatenation. The concatenation is row-wise if all its inputs have
+ * their rows along one axis, and this axis is not the concatenation axis. */
 static struct rt_dep rows_of_concat(const struct rt_rows *r,
                                     const struct rt_elementwise *elementwise, int rank)
 {
@@ -238,8 +238,8 @@ struct planner {
     int64_t offset[RT_ELEMENTWISE_MOST];
 };
 
-/* Divides the steps into loop nests. If all readers of a step belong to one loop nest that has the
- * step's shape, the step belongs to it too; otherwise the step ends a loop nest of its own. */
+/* Divides the steps into loop nests. A step joins the loop nest of its readers if all of them are
+ * in one loop nest, which has the step's shape. Every other step ends a loop nest of its own. */
 static void set_nests(struct planner *p)
 {
     enum { NONE = -1, MANY = -2 };
@@ -641,9 +641,8 @@ static void run_steps(const struct nest *n, float *const *at, int64_t count)
     }
 }
 
-/* Writes the values of operand o, for the tile that begins at element `start` of `base`, to the
- * operand's buffer `to`. *written is the short row that the buffer already repeats, or NULL if it
- * repeats none. */
+/* Writes the values of operand o for one tile, which begins at element `start` of `base`, to the
+ * operand's buffer `to`. *written is the short row that the buffer already repeats, or NULL. */
 static void bring(const struct job *j, const struct operand *o, const char *base, int64_t whole,
                   int64_t start, int64_t count, float *to, const char **written)
 {

@@ -1,7 +1,7 @@
 /*
- * "_Rotary" (runtime/fusion/rotary.h). A row of x stays in the cache while it is read and its
- * result is written. cos and sin are read in place, with any broadcasting. Each product and each
- * sum is rounded as in the ops that the fusion replaced.
+ * The kernel of "_Rotary" (runtime/fusion/rotary.h). A row of x stays in the cache until its result
+ * is written. cos and sin are read in place and broadcast if necessary. Products and sums are
+ * rounded separately, as in the ops that the fusion replaced.
  */
 #include <string.h>
 

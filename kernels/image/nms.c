@@ -398,8 +398,8 @@ static enum rt_status infer_combined(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise, because images are independent, provided that sizes and thresholds do
- * not depend on the batch. */
+/* Marks the op as row-wise if sizes and thresholds do not depend on the batch, because images are
+ * independent. */
 static void rows_combined(struct rt_rows *r)
 {
     if (r->in_dep[0].kind != RT_DEP_ROWS || r->in_dep[1].kind != RT_DEP_ROWS ||

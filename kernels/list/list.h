@@ -16,7 +16,7 @@ struct kn_list {
     int64_t max; /* maximum number of items, or -1 if there is none */
     int64_t n, capacity;
     struct rt_tensor *item; /* an item whose dtype is RT_NO_DTYPE was never written */
-    /* memory that holds the array `item` and that the pool counts like a tensor's memory */
+    /* memory of the array `item`, which the pool counts like a tensor's memory */
     struct rt_buffer *memory;
 };
 extern const struct rt_object_type kn_list_type;

@@ -22,9 +22,9 @@ bool kn_list_resize(struct rt_run *r, struct kn_list *l, int64_t n);
 /* Copies the first n items of `from` to items [at, at + n) of `to`, which must be unwritten. */
 enum rt_status kn_list_copy_items(struct rt_run *r, struct kn_list *to, int64_t at,
                                   const struct kn_list *from, int64_t n);
-/* Begins a change of the list in input 0. The list itself is changed if nothing else refers to it,
- * and otherwise a copy is changed. `own` holds the list until kn_list_write_done, which makes it
- * output k unless st is a failure. Returns NULL if input 0 is not a list. */
+/* Begins a change of the list in input 0. Returns the list itself if nothing else refers to it, and
+ * otherwise a copy. Returns NULL if input 0 is not a list. `own` holds the returned list until
+ * kn_list_write_done, which makes it output k unless st is a failure. */
 struct kn_list *kn_list_write_begin(struct rt_run *r, struct rt_tensor *own);
 enum rt_status kn_list_write_done(struct rt_run *r, int k, struct rt_tensor *own,
                                   enum rt_status st);
@@ -40,8 +40,8 @@ enum rt_status kn_list_items_shape(struct rt_run *r, const struct kn_list *l, st
 enum rt_status kn_list_scalar(struct rt_run *r, int k, const char *name, int64_t *v);
 /* Makes output k a zero tensor of shape s. */
 enum rt_status kn_list_zeros(struct rt_run *r, int k, const struct rt_shape *s);
-/* Copies an item of n elements to output k, where it begins at element `at`. An unwritten item is
- * copied as zeros. */
+/* Copies an item of n elements into output k, starting at element `at` of the output. An unwritten
+ * item yields zeros. */
 enum rt_status kn_list_put_item(struct rt_run *r, int k, int64_t at, const struct rt_tensor *item,
                                 int64_t n);
 

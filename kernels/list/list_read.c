@@ -81,8 +81,8 @@ static enum rt_status stack_out(struct rt_run *r, const struct rt_shape *s, int6
     return kn_out(r, 0, s->rank + 1, dim) ? RT_OK : r->err->code;
 }
 
-/* Sets *yes to whether the items are contiguous in one buffer, which is the case if one tensor was
- * sliced into them in order. */
+/* Sets *yes to whether the items lie contiguously and in order in one buffer, as slices of one
+ * tensor do. */
 static enum rt_status is_contiguous(struct rt_run *r, const struct kn_list *l, int64_t n_each,
                                     bool *yes)
 {

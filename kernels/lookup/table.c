@@ -278,8 +278,8 @@ static bool grow(void **p, int64_t capacity, int64_t more, size_t each)
     return true;
 }
 
-/* Sets *out to a new index of all items or, with `only_live`, of the live items as compact() will
- * renumber them. The table itself does not change. */
+/* Sets *out to a new index of all items or, with `only_live`, of the live items, with the numbers
+ * that compact() will give them. The table itself does not change. */
 static enum rt_status index_items(struct rt_run *r, int64_t *left, const struct kn_table *t,
                                   bool only_live, int64_t n_slots, int64_t **out)
 {
@@ -318,9 +318,9 @@ static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *
 {
     const size_t bytes = (size_t)t->n_slots * sizeof *t->slot;
     int64_t n = 0, *slot;
-    /* The old and the new array of slots exist at the same time. The new one counts towards the
-     * memory limit of the run rather than that of the table, so that a table at its limit can still
-     * be compacted. */
+    /* The old and the new array of slots exist at the same time. The new array counts towards the
+     * memory limit of the run, not of the table, so that a table at its limit can still be
+     * compacted. */
     enum rt_status st = rt_pool_hold(rt_run_pool(r), bytes, 0, "a hash table", r->err);
 
     if (st)
@@ -349,7 +349,7 @@ static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *
     return RT_OK;
 }
 
-/* Adds `bytes`, the size of arrays of the table, to the count of the table's memory pool. */
+/* Counts `bytes` bytes of the table's arrays in the table's memory pool. */
 static enum rt_status count(struct kn_table *t, size_t bytes, struct rt_error *err)
 {
     const enum rt_status st = rt_pool_hold(t->pool, bytes, t->credit, "a hash table", err);
@@ -423,8 +423,7 @@ static enum rt_status reserve(struct rt_run *r, int64_t *left, struct kn_table *
     return st;
 }
 
-/* Counts, in the table's memory pool, strings that the table is about to share with the tensor that
- * it reads them from. */
+/* Charges the table's memory pool for n strings that the table will share with an input tensor. */
 static enum rt_status keep_strings(const struct kn_table *t, enum rt_dtype dtype, const void *p,
                                    int64_t n, const void *old, struct rt_error *err)
 {

@@ -9,12 +9,11 @@
  * A table that is filled once (HashTable) never changes afterwards, so its pairs are read without
  * its lock. A mutable table is read and written under its lock.
  *
- * A run may end in the middle of an op: by its deadline, by cancellation, or because a limit is
- * reached. An import or an initialization that ends early leaves the table unchanged: the new pairs
- * are collected in a separate table, which replaces the old content when it is complete. An
- * insertion or a removal that ends early is not undone: the pairs that it has already processed
- * stay inserted or removed, each of them completely. Undoing them would require a copy of the pairs
- * that they replace, and a client that repeats the request reaches the intended state.
+ * A deadline, a cancellation or a limit may end a run in the middle of an op. An interrupted import
+ * or initialization leaves the table unchanged, because new pairs are collected in a separate table
+ * until all of them are read. An interrupted insertion or removal is not undone. The pairs already
+ * processed stay inserted or removed. Undoing an insertion would require copies of the replaced
+ * pairs, and a client that repeats the request reaches the intended state.
  */
 #ifndef KN_LOOKUP_TABLE_H
 #define KN_LOOKUP_TABLE_H

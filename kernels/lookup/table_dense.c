@@ -145,9 +145,12 @@ static uint64_t bucket_hash(const struct kn_table *t, const void *key)
     return h;
 }
 
-/* Sets bucket[b] to the item in bucket b of TensorFlow's bucket array, or to -1. There are more
- * buckets than items. TensorFlow's hash has no secret seed, so a client may choose keys whose probe
- * sequences pass all keys placed earlier; probes therefore count as work. */
+/*
+ * Sets bucket[b] to the item in bucket b of TensorFlow's bucket array, or to -1 if the bucket is
+ * empty. There are more buckets than items, so every probe sequence ends. Probes count as work,
+ * because TensorFlow's hash has no secret seed, and a client may choose keys that probe all buckets
+ * already in use.
+ */
 static enum rt_status place(struct rt_run *r, const struct kn_table *t, int64_t *bucket)
 {
     const uint64_t mask = (uint64_t)t->dense.n_buckets - 1;

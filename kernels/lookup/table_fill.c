@@ -72,9 +72,9 @@ static bool publish(struct kn_table *t, struct kn_table *fresh)
     return first;
 }
 
-/* Checks the second initialization, with n pairs, of a table that is already filled. The second
- * initialization changes nothing. Like TensorFlow, refuses an n that differs from the number of
- * pairs in the table. */
+/* Checks a further initialization, with n pairs, of a table that is already filled. The table does
+ * not change. As in TensorFlow, the initialization fails if n differs from the number of pairs in
+ * the table. */
 static enum rt_status fill_again(struct rt_run *r, const struct kn_table *t, int64_t n)
 {
     return n == t->n_live ? RT_OK
@@ -355,8 +355,8 @@ static enum rt_status init_file_run(struct rt_run *r)
                        rt_dtype_name(t->value_type));
     struct kn_table fresh;
     kn_table_fresh(r, t, &fresh);
-    /* A table that is already filled does not change, so only the first line of the file is read.
-     * It is read because TensorFlow refuses a file that cannot be read. */
+    /* A filled table does not change, but the first line of the file is still read, because
+     * TensorFlow refuses a file that cannot be read. */
     const bool filled = atomic_load(&t->filled);
     enum rt_status st = read_lines(r, &fresh, &f, path, filled);
     if (!st && !filled)

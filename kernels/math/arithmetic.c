@@ -204,8 +204,8 @@ KN_FOR_FLOATS(KN_BINARY_SAME, pow_any, POW_REAL)
 KN_FOR_COMPLEX(KN_BINARY_SAME, pow_any, POW)
 KN_FOR_FLOATS(KN_MAP_SAME, cube, CUBE)
 
-/* x * x equals a correctly rounded power, at a hundredth of the cost, and models square often. The
- * cube of x in double, rounded to float, equals the power as well (GELU by tanh cubes x). */
+/* x * x equals a correctly rounded power at a hundredth of the cost, and models square often. The
+ * cube of x in double, rounded to float, equals the power too (GELU by tanh cubes x). */
 #define POW_OR_SQUARE(dt, T, unused)                                                               \
     static bool pow_##dt(void *dst, const void *a, const void *b, int64_t n, int64_t sa,           \
                          int64_t sb)                                                               \
@@ -295,7 +295,7 @@ static enum rt_status add_n_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Processes chunks that stay in the cache while all inputs are added to them. */
+/* Adds all inputs to one chunk of the output at a time, so that the chunk stays in the cache. */
 static enum rt_status add_n_run(struct rt_run *r)
 {
     enum { CHUNK = 4096 };

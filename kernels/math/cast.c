@@ -129,9 +129,9 @@ static kn_map_row *const rows[RT_N_DTYPES][RT_N_DTYPES] = {
                 TABLE_FROM(RT_C64) TABLE_FROM(RT_C128)};
 
 /*
- * With the attribute Truncate, the bits that the narrower mantissa cannot hold are cleared first.
- * As in TensorFlow, numbers that become subnormal are rounded nevertheless, and so are all numbers
- * in conversions from double to bfloat16.
+ * With the attribute Truncate, the bits that the narrower mantissa cannot hold are cleared before
+ * the conversion. As in TensorFlow, numbers that become subnormal are still rounded, and so is
+ * every number converted from double to bfloat16.
  */
 static inline float cut_float(float x, int bits)
 {

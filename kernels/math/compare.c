@@ -54,9 +54,8 @@ STRING_EQUALITY(not_equal, false)
 static const struct kn_binary equal_rows = EQUALITY_ROWS(equal);
 static const struct kn_binary not_equal_rows = EQUALITY_ROWS(not_equal);
 
-/* Returns whether the result is a scalar. The result is a scalar if the attribute
- * incompatible_shape_error is off and the shapes are incompatible, because two tensors of
- * incompatible shapes are then simply unequal. */
+/* Returns whether the result is a scalar. This is the case if the shapes are incompatible and the
+ * attribute incompatible_shape_error is off. The tensors are then simply unequal. */
 static bool is_scalar_answer(const struct rt_node *n, const struct rt_info *in)
 {
     struct rt_shape o;

@@ -167,8 +167,8 @@ static const struct kn_reducer reduce_any[RT_N_DTYPES] = {KN_FOR_BOOL(REDUCER_RO
 #define SQUARED_INT(dt, x) ((uint64_t)(x) * (uint64_t)(x))
 #define MODULUS(dt, x)     ((x)*conj(x))
 #define ROOT(dt, a, count) sqrt(a)
-/* A sum that wrapped around may be negative, which makes its square root NaN. The NaN is converted
- * to an integer as in TensorFlow, to 32 bits for narrow types. */
+/* A sum that wrapped around may be negative, and its square root is then NaN. As in TensorFlow, the
+ * NaN is converted to an integer of 64 or, for narrow types, 32 bits. */
 #define ROOT_INT(dt, a, count)                                                                     \
     ((dt) == RT_I64 || (dt) == RT_U64 ? rt_int64_of(sqrt((double)KN_PUT(dt, a)))                   \
                                       : rt_int32_of(sqrt((double)KN_PUT(dt, a))))
@@ -269,9 +269,9 @@ struct loop {
     int64_t n, step; /* `step` is the distance between iterations, in input elements */
 };
 /*
- * The input's axes after merging neighbours that are both kept or both reduced, and dropping axes
- * of length 1, so that kept and reduced axes alternate. The reducer processes the innermost two: it
- * reduces lines ([kept, reduced]) or combines rows ([reduced, kept]).
+ * The axes of the input. Axes of length 1 are dropped, and neighbours that are both kept or both
+ * reduced are merged, so that kept and reduced axes alternate. The reducer processes the two
+ * innermost axes. It reduces lines ([kept, reduced]) or combines rows ([reduced, kept]).
  */
 struct plan {
     const struct kn_reducer *reducer;

@@ -54,11 +54,11 @@ static void divide_ints(enum rt_dtype dtype, void *d, int64_t n, int64_t by)
 /*
  * Max and Min of floats. TensorFlow's Eigen has two rules for NaN, as measured with TensorFlow
  * 2.21, whose builds for x86-64 have AVX. In columns that fill a packet of 32 bytes (16 bytes for
- * half-precision types), Max starts at -infinity and replaces its current value only by one that
- * compares greater, so that NaN is skipped, and the first of equal values (zeros) is kept. In the
- * remaining columns, Max replaces its current value by any that does not compare less, so that of a
- * NaN and another value, and of equal values, the later one is kept. Min starts at infinity, and
- * has the same rules with less and greater exchanged. A single row is copied.
+ * half-precision types), Max starts at -infinity and takes only values that compare greater. It
+ * skips NaN and keeps the first of equal values (zeros). In the remaining columns, Max takes every
+ * value that does not compare less. It keeps the later of equal values, and the later of a NaN and
+ * another value. Min starts at infinity, and has the same rules with less and greater exchanged. A
+ * single row is copied.
  */
 #define FIRST_LARGER(a, b)  ((b) > (a) ? (b) : (a))
 #define FIRST_SMALLER(a, b) ((b) < (a) ? (b) : (a))

@@ -98,8 +98,8 @@ static enum rt_status gather(struct rt_run *r, enum rt_dtype d, void *dst, const
 
 /* ---- running ---- */
 
-/* Replaces *src, the data of operand k, by the data that the GEMM reads, which is converted to
- * float and copied where necessary. */
+/* Replaces *src, the data of operand k, with the data for the GEMM. Converts the data to float and
+ * copies it, if necessary. */
 static enum rt_status ready(const struct kn_einsum_plan *s, int k, const void **src,
                             char *workspace, struct rt_run *r)
 {

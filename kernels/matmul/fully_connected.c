@@ -22,13 +22,13 @@ enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
 struct format {
     dnnl_memory_desc_t md;
     bool transposed; /* whether the source matrix is [n, k] */
-    /* The number of floats that are stored after this struct and multiply the columns. It is n, or
-     * 0 if the columns are not scaled. */
+    /* Number of scale factors that follow this struct in memory. It is n, or 0 if the columns are
+     * not scaled. */
     int64_t n_scale;
 };
 
-/* Returns whether the matrix is packed into bfloat16 panels, which requires that the session
- * enables bfloat16 and that the matrix is so large that every run reads it from memory. */
+/* Returns whether the matrix is packed into bfloat16 panels. The session must enable bfloat16, and
+ * the matrix must be so large that every run reads it from memory. */
 static bool in_panels(const struct rt_prep *p, const struct kn_gemm *g)
 {
     return p->tuning->bf16 && g->dtype == RT_F32 && !g->ta && g->k > 0 && g->n > PACK_MAX / g->k;
@@ -332,7 +332,8 @@ static enum rt_status fully_connected_block(struct rt_run *r, void *arg, int64_t
     return RT_OK;
 }
 
-/* Returns whether the sums start from the residual, which the output may then overwrite. */
+/* Returns whether the residual is the initial value of the sums, so that the output may overwrite
+ * it. */
 static bool starts_over(const struct kn_fully_connected *s)
 {
     return s->node.b && !s->node.epilogue.scale;

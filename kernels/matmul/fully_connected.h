@@ -32,8 +32,8 @@ struct kn_fully_connected {
     struct kn_dnnl shard[2];
     /* n_slots is the number of concurrent executions, or 0 if only one core is used */
     int64_t shard_rows, n_slots;
-    /* If positive, each shard computes `columns` columns of all rows instead of all columns of some
-     * rows. It computes them in the slot's memory at own_at. */
+    /* If positive, a shard computes `columns` columns of all rows, in the slot's memory at own_at.
+     * Otherwise a shard computes all columns of some rows. */
     int64_t columns;
     size_t own_at;
     /* Offset in scratch memory of oneDNN's own memory, and its size per slot. */

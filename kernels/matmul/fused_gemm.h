@@ -21,9 +21,9 @@ struct kn_fused_gemm {
  */
 enum rt_status kn_fused_gemm_pack(struct kn_fused_gemm *node, struct rt_prep *p, int input,
                                   bool transposed);
-/* Returns the post-ops of this run. Their `finish` applies the activation. The output must have
- * node->gemm.n columns. If the residual is broadcast, the post-ops contain neither residual nor
- * activation. */
+/* Returns the post-ops of this run. Their function `finish` applies the activation. If the residual
+ * is broadcast, the post-ops contain neither the residual nor the activation. The output must have
+ * node->gemm.n columns. */
 struct kn_gemm_post_ops kn_fused_gemm_post_ops(const struct kn_fused_gemm *node,
                                                const struct rt_run *r);
 

@@ -326,8 +326,8 @@ static void stream(const struct kn_gemm *g, const float *a, const float *b, floa
             add_row(a[i * g->lda + l], b + l * g->ldb, c + i * g->ldc, g->n);
 }
 
-/* Returns whether B has one column, so that each output is a dot product, whose terms are summed in
- * vector lanes. */
+/* Returns whether B has one column, so that each output is a dot product, computed in vector
+ * lanes. */
 static bool is_dots(const struct kn_gemm *g)
 {
     return g->dtype == RT_F32 && g->n == 1 && !g->ta && (g->tb || g->ldb == 1);
@@ -455,8 +455,8 @@ int64_t kn_gemm_work(const struct kn_gemm *g)
 /* OpenBLAS computes blocks of 16 columns and 12 rows, and the remainder by slower loops. */
 enum { ROUND = 48 };
 
-/* Returns the side of a block, such that blocks have nearly equal sizes and enough rows or columns
- * for OpenBLAS to be fast. */
+/* Returns the side of blocks that have nearly equal sizes, and enough rows or columns for OpenBLAS
+ * to be fast. */
 static int64_t block_side(int64_t side, double share)
 {
     enum { LEAST = 192 };
@@ -529,9 +529,9 @@ struct sharded {
 };
 
 enum { SHARD_COLUMNS = 64, PRODUCTS_OF_WORK = 16 };
-/* The minimum work per shard. For smaller multiplications, OpenBLAS uses other loops, which add in
- * another order. No shard is smaller, and each shard begins at a multiple of OpenBLAS's row groups,
- * so the bits of the result do not depend on the number of shards. */
+/* The minimum work per shard. OpenBLAS multiplies smaller matrices with other loops, which add in
+ * another order. Every shard has at least this work and begins at a multiple of OpenBLAS's row
+ * groups, so the bits of the result do not depend on the number of shards. */
 static const double MIN_SHARD = 28.0 * 512 * 512;
 
 static enum rt_status gemm_rows_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)

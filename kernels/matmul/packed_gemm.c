@@ -224,8 +224,7 @@ void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_g
                         const struct kn_gemm_post_ops *post_ops)
 {
     const int64_t terms = t->k_to - t->k_from;
-    /* A single group of rows passes over each panel only once, so splitting k would gain
-     * nothing. */
+    /* A single group of rows reads each panel only once, so splitting k would gain nothing. */
     const int64_t k = t->rows > p->loops->rows ? kn_even_size(terms, KC, 1) : terms;
     const int64_t rows = rows_of_block(p, t->rows, k);
 

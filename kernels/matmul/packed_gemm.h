@@ -77,10 +77,9 @@ struct kn_gemm_post_ops {
 };
 
 /*
- * A part of a GEMM. The part consists of panels [from, to) of the columns and terms [k_from, k_to)
- * of the sums. A caller that has only some columns of `a` at a time runs the ranges of terms in
- * order. The range with k_from 0 starts the sums, later ranges add to c, and the range with k_to ==
- * k finishes the sums.
+ * Panels [from, to) of the columns and terms [k_from, k_to) of the sums of a GEMM. A caller that
+ * has only some columns of `a` at a time runs the ranges of terms in order. The first range (k_from
+ * 0) starts the sums, later ranges add to c, and the last range (k_to == k) finishes the sums.
  */
 struct kn_packed_gemm_args {
     const float *packed;

@@ -21,8 +21,8 @@ struct kn_feature {
     bool is_padded; /* whether the feature is dense with a first dimension of unknown length */
     bool may_miss;  /* whether a missing list of a dense feature list is treated as empty */
     int at;         /* index among the features of its kind */
-    /* index among the features that are not dense with a fixed shape, or -1 for a dense feature
-     * with a fixed shape */
+    /* index among all features except dense ones with a fixed shape, or -1 for a dense feature with
+     * a fixed shape */
     int list;
     int def;        /* index of the input with a dense feature's default, or -1 if there is none */
     int64_t stride; /* number of elements per example of a dense feature, or per step if padded */
@@ -55,9 +55,10 @@ void kn_feature_map_index(struct kn_feature_map *m);
 int kn_feature_map_find(const struct kn_feature_map *m, struct rt_span name);
 
 /*
- * The entries of the last example, as a reader remembers them: for each position, the bytes of the
- * entry before its value, and the feature that its name matched. The bytes are not copied, but lie
- * in the memory of that example. The struct must be zeroed before use.
+ * The entries of the last example, as a reader remembers them. For each position, the reader
+ * remembers the bytes of the entry before its value, and the feature that matched the entry's name.
+ * The bytes stay in the memory of that example and are not copied. The struct must be zeroed before
+ * use.
  */
 enum { KN_REMEMBERED = 256 };
 struct kn_feature_memory {

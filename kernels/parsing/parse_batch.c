@@ -185,8 +185,8 @@ static enum rt_status write_padded(struct kn_parse *s, const struct kn_feature *
     if (!all)
         return RT_OK;
     if (f->dtype == RT_STRING) {
-        /* Writes padding only after the values, because a padding string that a value replaces
-         * later would be allocated needlessly. */
+        /* Padding is written only after the values, because a padding string that a value replaced
+         * later would be an unnecessary allocation. */
         const struct kn_parse_part *part = &s->part[f->list * s->n];
         for (int64_t e = 0; e < s->n; e++)
             for (int64_t i = part[e].n; i < most; i++)

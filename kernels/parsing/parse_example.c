@@ -93,9 +93,9 @@ static bool name_of(const struct rt_node *n, const struct kn_parse_layout *l, in
     return kn_parse_key(t, l->version == 2 ? i : 0, out);
 }
 
-/* Makes the feature map, or returns NULL if memory runs out. Sets *unknown to whether a name is not
- * available, in which case the map must not be used. The map refers to names in attributes and
- * inputs, without copies. */
+/* Makes the feature map, which refers to names in attributes and inputs without copying them.
+ * Returns NULL if memory runs out. Sets *unknown to whether a name is not available. If so, the map
+ * must not be used. */
 static struct kn_feature_map *make_map(const struct rt_node *n, const struct kn_parse_layout *l,
                                        const struct rt_tensor *(*in)(const void *arg, int k),
                                        const void *arg, void *(*alloc)(void *, size_t),

@@ -37,8 +37,8 @@ struct kn_parse_entry {
 };
 
 /*
- * Location and length of the list of a feature that is not dense with a fixed shape. With
- * `is_short`, p points at the checked elements only, in the form that kn_parse_short reads.
+ * Location and length of the list of a feature, unless the feature is dense with a fixed shape. If
+ * is_short is set, p points only at the checked elements, in the form that kn_parse_short reads.
  */
 struct kn_parse_part {
     const uint8_t *p;

@@ -177,7 +177,8 @@ static enum rt_status note_example(struct sequence *s, int64_t e)
     return RT_OK;
 }
 
-/* Gives features the bytes that note_entries has noted for the first feature of their name. */
+/* Copies to each feature the bytes that note_entries recorded for the first feature of the same
+ * name. */
 static void note_twins(struct sequence *s, int half)
 {
     const struct kn_feature_map *m = s->half[half].map;
@@ -629,8 +630,8 @@ static enum rt_status parse_sequence_infer(struct rt_infer *x)
 }
 
 /* Marks the op as row-wise in the outputs for dense context features and in the lengths of feature
- * lists, where row i depends on example i only. Feature lists are padded to the longest one of the
- * batch. */
+ * lists. Row i of these outputs depends only on example i. The feature lists themselves are padded
+ * to the longest list of the batch. */
 static void rows(struct rt_rows *r)
 {
     const int dense = kn_output_named(r->node, "context_", "dense_values");

@@ -121,8 +121,8 @@ int kn_field_next(struct rt_span *rest, struct kn_field *f)
 
 /* ---- Example ---- */
 
-/* Reads a map entry of exactly two fields, which are the key and the value in any order, or one of
- * them twice. */
+/* Reads a map entry, which must have exactly two fields. They are the key and the value in any
+ * order, or one of them twice. */
 static bool read_entry(struct kn_wire *w, struct rt_span *name, struct rt_span *feature)
 {
     struct kn_wire e;

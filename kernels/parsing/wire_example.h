@@ -94,11 +94,11 @@ int kn_example_next(struct kn_example *x, struct rt_span *name, struct rt_span *
 enum rt_dtype kn_feature_type(struct rt_span *feature);
 
 /*
- * Read the list of a Feature, after its tag. At most `capacity` elements are written to dst, and *n
- * is set to the number of elements in the list. If dst is NULL, the elements are only counted.
- * Return false if the list is malformed or, for strings, has more than `capacity` elements. If
- * memory runs out, return false, and set *n to -1 and r->err to the reason. The memory pool of `r`
- * counts the strings; r may be NULL if dst is.
+ * Read the list of a Feature, after its tag. At most `capacity` elements are written to dst. If dst
+ * is NULL, the elements are only counted. *n is set to the number of elements in the list. Return
+ * false if the list is malformed or, for strings, has more than `capacity` elements. Also return
+ * false if memory runs out, with *n set to -1 and r->err to the reason. The memory pool of `r`
+ * counts the strings. `r` may be NULL if dst is NULL.
  */
 bool kn_feature_floats(struct rt_span list, float *dst, int64_t capacity, int64_t *n);
 bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t capacity, int64_t *n);

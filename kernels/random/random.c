@@ -77,8 +77,8 @@ static enum rt_status reserve(struct rt_run *r, int64_t n, struct philox *out)
     return RT_OK;
 }
 
-/* Returns whether the caller should call rt_run_check before it draws number i. The result is true
- * for one of every 2^18 numbers. */
+/* Returns true for one of every 2^18 numbers. The caller then calls rt_run_check before it draws
+ * number i. */
 static bool should_ask(int64_t i)
 {
     return (i & 0x3ffff) == 0x3ffff;

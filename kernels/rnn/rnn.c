@@ -65,8 +65,8 @@ static enum rt_status rnn_pack(struct rt_prep *p, int input, int64_t row, int64_
     return RT_OK;
 }
 
-/* Computes `c [rows, n] = a [rows, k] * w`, and adds `from`, whose rows are as far apart as those
- * of c, and the bias. Either may be NULL. */
+/* Computes `c [rows, n] = a [rows, k] * w + from + bias`. Rows of `from` are as far apart as those
+ * of c. `from` and `bias` may be NULL. */
 static void rnn_multiply(const struct weight *w, const float *a, int64_t lda, float *c, int64_t ldc,
                          int64_t rows, const struct rt_tensor *bias, const float *from)
 {
@@ -318,8 +318,8 @@ static void apply_mask(const struct state *s, const struct kn_layer *y, const st
     }
 }
 
-/* Computes one step, from at->h to at->h_new. The input's part of the step's sums must already have
- * been computed. */
+/* Computes one step, from at->h to at->h_new. Before the call, at->sums must hold the input's part
+ * of the sums. */
 static void take_step(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
                       int64_t n, int64_t in_chunk, const struct workspace *at)
 {

@@ -42,15 +42,16 @@ struct kn_rnn_step {
     float *h_new, *c;
     /* peephole weights that multiply c in gates i, f and o, or NULL if there are none */
     const float *peep[3];
-    /* In cells with an n_reset_before gate, spare[0] has the update gate, and spare[1] the
-     * product of reset and h, which the candidate's recurrent weights multiply. */
+    /* In cells with an n_reset_before gate, spare[0] has the update gate, and spare[1] has reset *
+     * h, the operand of the candidate's recurrent weights. */
     float *spare[2];
 };
 
 struct kn_rnn_loops {
     int lanes; /* number of floats per vector */
-    /* Cells with an n_reset_before gate are called twice per step: first without is_candidate to
-     * compute `spare`, then with is_candidate after `candidate_sums` has been computed. */
+    /* For a cell with an n_reset_before gate, the function is called twice per step. The call
+     * without is_candidate computes `spare`. The caller then computes candidate_sums and calls
+     * again with is_candidate. */
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
 };
 /* Returns the loops for one of the processor's instruction sets. Set 0 is the best one, which rnn.c

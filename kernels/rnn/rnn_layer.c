@@ -46,8 +46,8 @@ static bool broadcasts(const struct rt_shape *x, int64_t *batch, int64_t units)
            (x->rank < 2 || widen(batch, x->dim[0]));
 }
 
-/* Returns whether x has a row for each row of the batch and `cols` columns, which means that it is
- * not broadcast. */
+/* Returns whether x has `cols` columns and a row for each row of the batch, so that it is not
+ * broadcast. */
 static bool is_whole(const struct kn_layer *s, const struct rt_shape *x, int64_t cols)
 {
     return x->rank == 2 && x->dim[0] == s->batch && x->dim[1] == cols;

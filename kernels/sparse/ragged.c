@@ -9,10 +9,9 @@
 #include <stdlib.h>
 
 /*
- * Row partitions may have any rank, because their elements are read in order, as in TensorFlow. The
- * exceptions are the outermost row splits, whose first dimension TensorFlow uses as the number of
- * rows. If that dimension differs from the number of elements, TensorFlow may read beyond the end
- * of the splits; Slipway refuses such splits.
+ * Refuses outermost row splits whose first dimension is not their number of elements. TensorFlow
+ * uses this dimension as the number of rows, and may read beyond the end of the splits. Other row
+ * partitions may have any rank, because their elements are read in order, as in TensorFlow.
  */
 static enum rt_status check_outermost(struct rt_run *r, const struct rt_tensor *t)
 {

@@ -136,9 +136,9 @@ static int64_t enter_row(struct cross *c, int64_t row)
 }
 
 /*
- * Returns the first row, starting the search at `row`, in which a sparse column has values, or
- * c->rows if no combinations are left. The number of rows is read from the input and may be
- * arbitrarily large, so loops over rows must skip empty rows.
+ * Returns the first row from `row` on in which a sparse column has values, or c->rows if no
+ * combinations are left. Loops over rows must skip empty rows, because the input may claim any
+ * number of rows.
  */
 static int64_t next_row(const struct cross *c, int64_t row)
 {

@@ -184,11 +184,11 @@ static enum rt_status check_type(const struct rt_tensor *value, const struct rt_
 }
 
 /*
- * Checks the shape of updates that are not scalar, which must hold one slice of `value` per index.
- * A slice has `inner` elements. As in TensorFlow, the ops on resource variables check only the rank
- * if there are no indices, and only the dimensions of the indices if slices have no elements.
- * TensorFlow's ops on resource variables never check the other dimensions, and may therefore access
- * memory beyond the end of the slices. Slipway checks these dimensions.
+ * Checks the shape of updates that are not scalar. They must hold one slice of `inner` elements per
+ * index. As in TensorFlow, the ops on resource variables check only the rank if there are no
+ * indices, and only the dimensions of the indices if slices have no elements. In all other cases,
+ * Slipway also checks the dimensions of the slices. TensorFlow's ops on resource variables do not,
+ * and may access memory beyond the end of the slices.
  */
 static enum rt_status check_updates(const struct job *j, const struct rt_tensor *value,
                                     int64_t inner, struct rt_error *err)

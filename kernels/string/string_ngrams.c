@@ -32,9 +32,9 @@ static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
     return c > 0 ? c : 0;
 }
 
-/* Returns the width of the single n-gram that the attribute preserve_short_sequences requests for a
- * row without other n-grams. This n-gram has all words of the row with their pads. Returns 0 if
- * there is none. */
+/* Returns the width of the only n-gram of a row that is too short for other n-grams. The attribute
+ * preserve_short_sequences requests this n-gram, which has all words of the row and the pads on
+ * both sides. Returns 0 if the attribute is off or the row has no words. */
 static int64_t short_width(const struct ngrams *g, int64_t n)
 {
     const int64_t pad = g->pad > 0 ? g->pad : 0;
@@ -100,8 +100,8 @@ static enum rt_status put_item(struct rt_run *r, struct joined *j, struct rt_spa
     return rt_run_spend(r, j->left, (int64_t)item.n + KN_STRING_WORK);
 }
 
-/* Writes n pads. If neither pads nor separators have bytes, they are skipped, because widths in a
- * model have no limit, and the memory limit bounds only the bytes that are written. */
+/* Writes n pads. Skips them if neither pads nor separators have bytes, because a model may request
+ * any width, and the memory limit counts only bytes that are written. */
 static enum rt_status put_pads(struct rt_run *r, struct joined *j, struct rt_span pad, int64_t n)
 {
     enum rt_status st = RT_OK;
@@ -187,8 +187,8 @@ static enum rt_status ngrams_run(struct rt_run *r)
                            "ngram_widths must contain positive values");
     if (!rt_out(r, 1, s->rank, s->dim))
         return r->err->code;
-    /* Without rows or without words, TensorFlow returns an empty string for each word, in the
-     * words' shape, and no pads for the rows. */
+    /* Without rows or without words, TensorFlow returns an empty string for each word, in the shape
+     * of the words, and adds no pads. */
     if (n_splits == 0 || rt_tensor_count(&r->in[0]) == 0) {
         for (int64_t i = 0; i < n_splits; i++)
             kn_put_int(&r->out[1], i, 0);

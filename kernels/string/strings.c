@@ -118,8 +118,8 @@ static enum rt_status substr_one(struct rt_run *r, const struct rt_str *s, int64
     size_t from = 0, to = 0;
 
     if (utf8) {
-        /* With UTF-8, unlike with bytes, TensorFlow selects nothing if the length is negative, and
-         * refuses the pair of a negative position and a negative length. */
+        /* With UTF-8, but not with bytes, TensorFlow selects nothing if the length is negative, and
+         * refuses a negative length with a negative position. */
         if ((pos < 0 && len < 0) || !char_offset(p, s->n, pos, &from))
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "pos %lld out of range for string at index %lld", (long long)pos,

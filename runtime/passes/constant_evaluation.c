@@ -1,13 +1,13 @@
 /*
  * Constant evaluation, which computes values that follow from constants, or from shapes alone.
  *
- * A fold is one run of one kernel. The work that a model can request through folds is bounded,
- * because a few hundred bytes of a model can request any amount of work (a convolution of two
- * outputs of Fill). Each fold has a time limit, the total over all folds of a session has another,
- * and a node whose fold exceeds either is computed in each run instead, because runs have
- * deadlines. Times are processor times of the thread, and a fold stays on its thread, so the same
- * nodes are folded on a busy machine. The first FREE_NS of a fold are not counted, so that the
- * small folds of a session that serves for months never use up the session's time.
+ * A fold is one run of one kernel. A few hundred bytes of a model can request any amount of work (a
+ * convolution of two outputs of Fill), so each fold has a time limit, and the total over all folds
+ * of a session has another. If a fold exceeds either limit, the node is computed in each run
+ * instead, because runs have deadlines. Times are processor times of the thread, and a fold stays
+ * on its thread, so the same nodes are folded on a busy machine. The first FREE_NS of a fold are
+ * not counted, so that the small folds of a session that serves for months never use up the
+ * session's time.
  */
 #include "runtime/passes/constant_evaluation.h"
 
@@ -45,8 +45,8 @@ bool rt_shape_is_exact(const struct rt_shape *s)
 
 /* ---- folding ---- */
 
-/* Runs a fold. The memory that it uses is charged to a separate pool, as the memory of a run is.
- * The result is charged to the state `folded` of the session. */
+/* Runs a fold. Its memory is charged to a separate pool, as in a run, and its result to the state
+ * `folded` of the session. */
 static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
                                const struct rt_tensor *in, int k_out, int64_t cpu_end_ns,
                                struct rt_tensor *out, struct rt_error *err)

@@ -82,9 +82,9 @@ static void free_work(struct work *w)
     free(w->stack);
 }
 
-/* Returns whether `r` reads or waits for a node that makes the reader dead, according to the dead
- * nodes found so far. Called once per edge. For a Merge, the search continues at its first input
- * that earlier calls did not find dead. */
+/* Returns whether the reader `r` is dead because of the node that it reads or waits for, as far as
+ * dead nodes are known. Called once per edge. A Merge is dead if its Enter or all its inputs are
+ * dead. The search for a live input continues where the previous call for the Merge ended. */
 static bool dies(const struct work *w, struct pl_reader r)
 {
     const struct pl_node *n = &w->g->node[r.node];
@@ -176,9 +176,8 @@ static bool is_waited_for(const struct work *w, int i)
     return false;
 }
 
-/* Returns whether node i, which makes handles, has no control edges. If so, its handle is replaced
- * by the handle's origin rather than by an identity, because an identity would read the
- * variable. */
+/* Returns whether node i, which makes handles, has no control edges. The handle of such a node is
+ * replaced by the handle's origin, because an identity would read the variable. */
 static bool is_plain_ref(const struct work *w, int i)
 {
     const struct pl_node *n = &w->g->node[i];
@@ -250,8 +249,8 @@ static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
 
 /* The edges that replace the outputs of a Switch or Merge. */
 struct place {
-    /* For a Switch or Merge of handles, the edge that its readers read instead. The node number is
-     * -1 if they read output 0 of the node itself, which has become an identity. */
+    /* For a Switch or Merge of handles, the edge that replaces the handle. The node number is -1 if
+     * readers keep output 0 of the node, because the node has become an identity. */
     struct pl_edge value;
     int index; /* node of the constant that add_index made for a Merge, or -1 if it made none */
 };

@@ -141,8 +141,8 @@ static void follow_edge(struct walk *w, struct pl_edge e)
         push(w, e.node);
 }
 
-/* Follows the handles of all nodes on the stack. A plan inside a node returns only handles that the
- * node is given, and handles that the plan makes itself. */
+/* Follows the handles of all nodes on the stack. A plan inside a node can return only handles that
+ * the plan makes itself or that are inputs of the node. */
 static void follow_all(struct walk *w)
 {
     while (w->depth) {

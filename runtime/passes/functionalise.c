@@ -4,9 +4,9 @@
  * The subgraphs have no tokens; each is simplified, fused and compiled, and only the side that is
  * chosen runs.
  *
- * Branches are functionalised from the innermost outwards, and those of one depth (number of
- * conditions, ir/condition.h) in one round. A graph that is not nested in this way (a Merge of
- * other nodes, an edge out of a branch, a dead fetch) is left to the token executor.
+ * Branches are functionalised from the innermost outwards, one depth per round. The depth is the
+ * number of conditions (ir/condition.h). The token executor runs graphs without this nesting (a
+ * Merge of other nodes, an edge out of a branch, a dead fetch).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_EDGES limits the number of edges that enter one branch from outside. MAX_VISITS limits the
- * number of visits to these edges in a round, as a multiple of the number of nodes and edges in the
- * graph. */
+/* MAX_EDGES is the maximum number of edges that enter one branch from outside. MAX_VISITS,
+ * multiplied by the number of nodes and edges in the graph, is the maximum number of visits to
+ * these edges in a round. */
 enum { MAX_EDGES = 4096, MAX_VISITS = 64, NONE = -1 };
 
 struct edges {
@@ -34,8 +34,8 @@ struct component {
     int at; /* index of the new PL_IF node */
     int first_merge, n_merges;
     int n_outputs;
-    /* `capture` holds the edges of the outer graph that the branch reads, and `ctrl` holds output 0
-     * of each node that the branch waits for. */
+    /* `capture` holds the outer graph's edges that the branch reads. `ctrl` holds output 0 of each
+     * node that the branch waits for. */
     struct edges capture, ctrl;
 };
 
@@ -339,7 +339,7 @@ static bool capture_merges(struct work *w, struct component *c)
     return true;
 }
 
-/* Returns whether the inputs and control inputs of the new node are alive under exactly the
+/* Returns whether the new node, with its inputs and control inputs, is alive under exactly the
  * conditions under which the branch was alive. */
 static bool lives_as_before(struct work *w, const struct component *c)
 {
@@ -396,9 +396,9 @@ static int outlined(struct work *w, int i)
     return at >= 0 && is_replaced(w, i) ? w->n + at : i;
 }
 
-/* Counts the edge, or stores it if o->fill is set. The edges of node i are counted in first[i + 2].
- * After summation, first[i + 1] holds where the list of node i begins, and storing an edge advances
- * first[i + 1]. */
+/* Counts the edge, or stores it if o->fill is set. While edges are counted, first[i + 2] is the
+ * number of edges of node i. After summation, first[i + 1] is the position at which the next edge
+ * of node i is stored. */
 static void outline_edge(struct work *w, struct outline *o, int from, int to)
 {
     const int f = outlined(w, from);

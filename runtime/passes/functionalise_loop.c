@@ -6,12 +6,11 @@
  * still has tokens, or if nodes other than those of tf.while_loop enter it, leave it or wait for
  * it.
  *
- * A round functionalises the loops that have no loops inside them. It reads the graph as it was
- * before the round: a loop that has the right structure is copied, a new node is appended, and all
- * readers are rewired together at the end of the round. Therefore the time for a loop is
- * proportional to its own size, not to the size of the graph. If loops that cannot be
- * functionalised read many of each other's nodes, MAX_VISITS ends the pass, and their frames are
- * left unchanged.
+ * A round functionalises the loops that have no loops inside them. Loops are copied into subgraphs,
+ * new nodes are appended, and readers are rewired only at the end of the round. The time per loop
+ * is therefore proportional to the size of the loop, not of the graph. If frames that cannot be
+ * functionalised read many of each other's nodes, MAX_VISITS ends the pass and leaves them
+ * unchanged.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -281,8 +280,8 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Sets the mark LIVES on nodes that are dead in the iteration that ends the loop, because they
- * depend on output 1 of a Switch. */
+/* Sets the mark LIVES on nodes that depend on output 1 of a Switch. These nodes are dead in the
+ * iteration that ends the loop. */
 static void find_living(struct loop *l)
 {
     for (int at = 0; at < l->n_own; at++)
@@ -311,10 +310,9 @@ static bool has_effect(const struct pl_node *n)
     return (n->kind == PL_OP || n->subgraph) && n->effect != RT_PURE;
 }
 
-/* Returns whether node i may be copied into the condition, the body or both, as the node's marks
- * demand. A node that both the condition and the body need is copied into both, which is correct
- * only for a pure node. A node with an effect in the body must run only in iterations that run the
- * body, unless the effect is reading variables or random numbers. */
+/* Returns whether node i may be copied into the condition, the body or both, as its marks require.
+ * Only a pure node may be copied into both. In the body, a node with an effect must run only in
+ * iterations that run the body, unless the effect is reading variables or random numbers. */
 static bool is_on_one_side(const struct loop *l, int i)
 {
     const struct pl_node *n = node_of(l, i);

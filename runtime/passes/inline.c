@@ -1,13 +1,13 @@
 /*
  * Inlines function calls. The call of a function must run its returns, its control returns and
  * every node with an effect. A node without an op (the entry) passes the call's control inputs on
- * to the nodes with effects and to the outputs. A second such node (the exit) represents the end of
- * the call for nodes that wait for the call: it waits for the call's inputs and for all nodes that
- * the body must run.
+ * to the nodes with effects and to the outputs. A second node without an op (the exit) represents
+ * the end of the call. The exit waits for the call's inputs and for all nodes that the body must
+ * run, and nodes that waited for the call wait for the exit.
  *
- * A body with TensorFlow 1's control flow is not inlined, and neither is a call in a graph with
- * this control flow: the call may be dead, which an inlined node without inputs could not detect.
- * These calls become sub-plans.
+ * A call becomes a sub-plan instead if the body or the calling graph has TensorFlow 1's control
+ * flow. In such a graph the call may be dead, and an inlined node without inputs would run
+ * nevertheless.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -59,10 +59,10 @@ static bool writes_refs(const struct pl_graph *g)
     return false;
 }
 
-/* Makes call `at` read the variables among its inputs beforehand, after its control inputs, because
- * a function's arguments are values, never refs. Inputs that may share a variable's own buffer,
- * which may change in the meantime (runtime/exec/alias.h), are read in the same way, because the
- * function's nodes without effects wait for no control inputs. */
+/* Inserts reads of inputs of call `at`, after the call's control inputs. An input that is a
+ * variable is read because a function's arguments are values, never refs. An input that may share a
+ * variable's own buffer (runtime/exec/alias.h) is read because the buffer may change in the
+ * meantime. The function's nodes without effects wait for no control inputs. */
 static enum rt_status read_arguments(struct pl_graph *g, int at, struct rt_error *err)
 {
     const bool waits = g->node[at].n_ctrl && writes_refs(g);
@@ -112,9 +112,9 @@ static int add_pivot(struct pl_graph *g, const char *name, int n_ctrl, struct rt
     return i;
 }
 
-/* Makes the readers of an inlined call's output *out wait for `entry`. They read the output through
- * an identity with a control edge from `entry`. Used for an output that a pure node makes, and for
- * one that is an argument of the call. */
+/* Makes the readers of *out, an output of an inlined call, wait for `entry`. They then read *out
+ * through an identity with a control edge from `entry`. Used for an output that a pure node makes,
+ * and for an output that is an argument of the call. */
 static enum rt_status wait_for(struct pl_graph *g, int entry, const char *name, int depth,
                                enum rt_dtype dtype, struct pl_edge *out, struct rt_error *err)
 {

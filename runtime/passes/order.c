@@ -1,7 +1,7 @@
 /*
- * The topological order of a graph's nodes, in which a plan runs them. The traversal is depth first
- * from targets and fetches, so that nodes that depend on each other run close together. The only
- * cycles are those that import allows, through NextIteration, which the token executor runs.
+ * The topological order in which a plan runs a graph's nodes. The traversal is depth first from
+ * targets and fetches, so that nodes that depend on each other run close together. Import allows
+ * only cycles that contain a NextIteration, and the token executor runs them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +31,9 @@ static bool is_back_edge(const struct pl_node *from, const struct pl_node *to)
            strstr(from->def->schema->name, "NextIteration");
 }
 
-/* Appends `root`, which has not been visited yet (NEW), after the nodes that it depends on. Unless
- * `follows_back`, back edges are ignored, and any other cycle is an error. */
+/* Appends the NEW node `root` after the nodes that it depends on. Without `follows_back`, back
+ * edges are ignored, and a cycle of other edges is an error. With `follows_back`, cycles are
+ * accepted. */
 static enum rt_status walk_from(struct walk *w, int root, bool follows_back, struct rt_error *err)
 {
     const struct pl_graph *g = w->g;
@@ -65,9 +66,9 @@ static enum rt_status walk_from(struct walk *w, int root, bool follows_back, str
     return RT_OK;
 }
 
-/* Appends the nodes that other nodes wait for only through back edges (data or control edges). They
- * are NextIteration nodes and their ancestors. After the call, the order contains every node that a
- * node in the plan waits for. */
+/* Appends the nodes that other nodes wait for only through back edges (data or control edges).
+ * These are NextIteration nodes and their ancestors. The order then contains every node that a node
+ * in the plan waits for. */
 static enum rt_status walk_back_edges(struct walk *w, struct rt_error *err)
 {
     for (bool again = true; again;) {

@@ -103,9 +103,9 @@ struct rt_missing_list {
 };
 enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
                                struct rt_missing_list *list, struct rt_error *err);
-/* Returns INVALID_ARGUMENT, because inlining or planning `body` at `node` would nest calls,
- * branches and loops more than `most` deep. The message says whether `body` calls itself. If `body`
- * is NULL, the nested branches and loops are subgraphs, not functions. */
+/* Fails with INVALID_ARGUMENT, because inlining or planning `body` at `node` would nest calls,
+ * branches and loops more than `most` deep. The message says whether `body` calls itself. `body` is
+ * NULL for nested branches and loops, which are subgraphs rather than functions. */
 enum rt_status pl_fail_too_deep(struct rt_session *s, const struct rt_graph *body, const char *node,
                                 int most, struct rt_error *err);
 

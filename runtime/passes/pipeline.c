@@ -10,10 +10,9 @@
 #include "runtime/ir/verify.h"
 
 /*
- * PLAN_NODES is the memory of a plan apart from its nodes, expressed as a number of nodes. Without
- * PLAN_NODES, a model made 60,000 plans of 12 KB before its nodes reached the limit of 300,000.
- * Each function of the model has one branch, and the functions double in number from one nesting
- * level to the next.
+ * PLAN_NODES accounts for the memory of a plan apart from its nodes, as a number of nodes. Without
+ * PLAN_NODES, a model made 60,000 plans of 12 KB before it reached the limit of 300,000 nodes. Its
+ * functions had one branch each and doubled in number from one nesting level to the next.
  */
 enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32, MAX_DUMP_BYTES = 1 << 28 };
 /*

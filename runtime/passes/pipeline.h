@@ -16,9 +16,9 @@ enum pl_repeat {
     /* Consecutive passes of this kind run one after the other, and are repeated until none of them
      * changes the graph. */
     PL_TO_FIXED_POINT,
-    /* When a pass of this kind changes the graph, the PL_TO_FIXED_POINT passes run again. After
-     * that the passes of this kind start again from the first, until none of them changes the
-     * graph. */
+    /* After a pass of this kind has changed the graph, the PL_TO_FIXED_POINT passes run, and the
+     * passes of this kind start again from the first. The repetition ends when none of them changes
+     * the graph. */
     PL_FUNCTIONALISE,
 };
 

@@ -1,8 +1,7 @@
 /*
- * Turns values that are equal in every run into constants. These are the value of a Const, and the
- * handle of a session's resource (equal keys name one resource, wherever the handle is made). If a
- * node gets a constant handle where its op expects a tensor, the node reads the variable, whatever
- * its op is.
+ * Turns two kinds of values that are equal in every run into constants: the value of a Const, and
+ * the handle of a session's resource. Handles with equal keys are handles of one resource. If an op
+ * expects a tensor and gets a constant handle, its node reads the variable.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"

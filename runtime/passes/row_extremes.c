@@ -42,9 +42,8 @@ static enum rt_extreme join(const struct rt_dep *dep, const enum rt_extreme *of,
     return of[0] == own && of[1] == own ? own : RT_NO_EXTREME;
 }
 
-/* Returns the extreme of a comparison with a constant operand. Min and Max of floats propagate NaN,
- * and a comparison with NaN is false, which is the least of the results but not the greatest. A
- * comparison of floats therefore has no greatest value. */
+/* Returns the extreme of a comparison with a constant operand. A comparison of floats has no
+ * greatest value, because Min and Max propagate NaN, and every comparison with NaN is false. */
 static enum rt_extreme compare(const struct rt_info *in, const struct rt_dep *dep,
                                const enum rt_extreme *of, bool is_less)
 {

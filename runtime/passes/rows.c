@@ -25,9 +25,9 @@
 
 /*
  * The first batch size serves only to check shapes, because ops that broadcast or squeeze a
- * dimension of 1 treat a request of one row differently from a request of many. Row rules are not
- * called with it, because they identify rows by the length of a dimension, and many dimensions have
- * length 1. No dimension is likely to have one of the other sizes as its length.
+ * dimension of 1 treat a request of one row differently from a request of many. Row rules identify
+ * rows by the length of a dimension, and many dimensions have length 1. The rules are therefore
+ * called only with the other sizes, which are unlikely to be lengths of other dimensions.
  */
 enum { N_SIZES = 4 };
 static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};
@@ -95,8 +95,8 @@ static bool has_one_shape(const struct walk *w, int v)
     return true;
 }
 
-/* Returns whether axis `axis`, and no other, has the length of the batch. Nothing can be checked
- * for a shape of unknown rank, so the rule's result is trusted (has_unknown_rows). */
+/* Returns whether axis `axis` is the only axis that has the length of the batch. A shape of unknown
+ * rank cannot be checked, so the claim of the row rule is trusted (has_unknown_rows). */
 static bool has_rows(const struct walk *w, int v, int axis)
 {
     for (int s = 0; s < N_SIZES; s++) {
@@ -255,8 +255,8 @@ static bool infer(struct walk *w, struct visit *x, int s)
                          .err = &err};
     if (!x->op->infer)
         return true;
-    /* Unlike before other calls of the infer function, an input may be of unknown rank at this
-     * point. The infer function does not accept such an input. */
+    /* At this point, unlike at other calls of the infer function, an input may be of unknown rank.
+     * The infer function does not accept such an input. */
     for (int k = 0; k < n->n_in; k++)
         if (x->in[s][k].shape.rank < 0 && x->in[s][k].dtype != RT_RESOURCE &&
             x->in[s][k].dtype != RT_VARIANT)
@@ -292,9 +292,9 @@ static bool is_listed(const char *name, const char *const *list)
     return *list != NULL;
 }
 
-/* Returns whether each element of the result is a polynomial in the batch size, of a degree below
- * N_SIZES, given that every element of the inputs is `a + b * n`. A quotient is a polynomial if
- * there is no remainder, which `check` verifies. */
+/* Returns whether each element of the result is a polynomial in the batch size n, of a degree below
+ * N_SIZES, if every element of the inputs is `a + b * n`. A quotient is a polynomial only if there
+ * is no remainder, which `check` verifies. */
 static bool makes_polynomials(const struct walk *w, const struct visit *x)
 {
     static const char *const of_first_input[] = {"Cast",       "DeepCopy",     "EnsureShape",
@@ -332,9 +332,9 @@ static double magnitude(const struct walk *w, int s, int v, bool multiply)
     return m;
 }
 
-/* Returns whether the op's arithmetic, if it has any, does not overflow its type for any batch
- * size. A result that wraps around is not a polynomial over the integers: `n * -2^31` has the same
- * value for all odd n. */
+/* Returns whether the op's arithmetic, if it has any, stays within its type for every batch size. A
+ * result that wraps around is not a polynomial over the integers. For example, `n * -2^31` has the
+ * same value for all odd n. */
 static bool is_within_type(const struct walk *w, const struct visit *x)
 {
     const char *name = x->op->name;
@@ -357,9 +357,9 @@ static bool is_within_type(const struct walk *w, const struct visit *x)
     return true;
 }
 
-/* Returns whether all inputs that depend only on the batch size are arguments that the op's infer
- * function reads, and each of their elements is a constant or the batch size itself. The op's row
- * rule then returns the same result for all sizes. */
+/* Returns whether all inputs that depend only on the batch size are arguments of the op's infer
+ * function, and have only elements that are constants or the batch size itself. The op's row rule
+ * then returns the same result for all sizes. */
 static bool takes_sizes(const struct walk *w, const struct visit *x)
 {
     for (int k = 0; k < x->n->n_in; k++) {
@@ -377,8 +377,8 @@ static bool takes_sizes(const struct walk *w, const struct visit *x)
 
 /*
  * Returns whether an input has rows but is of unknown rank, such as the result of a gather from a
- * variable that is assigned. No row rule is called for such an input, because rules count axes from
- * the last one. Element-wise ops of one operand need no rank.
+ * variable that is assigned. Row rules count axes from the last one, so none is called for such an
+ * input, except the rule of element-wise ops with one operand, which needs no rank.
  */
 static bool has_unknown_rows(const struct visit *x)
 {
@@ -413,8 +413,8 @@ static void query_rule(struct visit *x)
     }
 }
 
-/* Checks the dependence that is claimed for output o against its shapes and values for every batch
- * size. */
+/* Replaces the dependence claimed for output o with RT_DEP_MIXED, unless the output's shapes and
+ * values agree with it at every batch size. */
 static void check(const struct walk *w, struct visit *x, int o)
 {
     const int v = x->n->first_value + o, *in = x->n->in_value;
@@ -511,8 +511,8 @@ static void find_dependence(struct walk *w, struct visit *x)
             rt_extreme_of_output(x->op, x->n->n_in, x->in[0], x->in_dep, x->in_extreme);
 }
 
-/* Returns whether the op's effect allows merging, which requires that the op fails for a batch
- * exactly when it fails for a part of the batch. */
+/* Returns whether the op's effect allows merging. If the effect is a failure, the op must fail for
+ * a batch exactly when it fails for a part of the batch. */
 static bool has_effect_of_parts(const struct walk *w, const struct visit *x)
 {
     static const char *const prints[] = {"Print", "PrintV2", NULL}; /* print ops never fail */
@@ -744,10 +744,10 @@ static bool is_rowwise_for(const struct rt_plan *p, const struct rt_shape *shape
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why)
 {
-    /* The lengths that are tried, one after another, for the feeds' unknown dimensions except
-     * dimension 0. If every run of the plan refuses a length, whatever the batch size, the result
-     * for this length is ignored. A proof holds only for the lengths that were tried, so a caller
-     * that relies on another length analyses the plan for it. */
+    /* Lengths to try, one after another, for the feeds' unknown dimensions except dimension 0. A
+     * length that every run of the plan refuses, whatever the batch size, is ignored. A proof holds
+     * only for the lengths tried, so a caller that relies on another length analyses the plan for
+     * it. */
     static const int64_t others[] = {4, 1, 2, 3, 5, 9, 1008};
     bool has_others = false, is_rowwise = false;
     why->code = RT_OK;

@@ -20,8 +20,8 @@ static bool is_pure_op(const struct pl_node *n)
            !n->def->op->slot_kind && !pl_is_token(n->def);
 }
 
-/* For each node, whether the node, or any node that runs before it, has an effect (BUSY) or not
- * (IDLE). */
+/* A node is BUSY if the node, or any node that runs before it, has an effect. Otherwise it is
+ * IDLE. */
 enum mark { NEW, OPEN, IDLE, BUSY };
 
 /* Returns whether the graph writes a variable. In such a graph a Snapshot of a ref variable's value
@@ -34,9 +34,9 @@ static bool may_write(const struct pl_graph *g)
     return false;
 }
 
-/* Returns whether node i passes its inputs on unchanged. `mark` may be NULL. Each output of a node
- * with several outputs waits for all of its inputs, so such a node is an identity only if it is
- * IDLE. */
+/* Returns whether node i passes its inputs on unchanged. Each output of a node with several outputs
+ * waits for all inputs of the node, so a node with several outputs must also be IDLE. `mark` may be
+ * NULL. */
 static bool is_identity(const struct pl_graph *g, int i, const unsigned char *mark)
 {
     const struct pl_node *n = &g->node[i];
@@ -47,7 +47,8 @@ static bool is_identity(const struct pl_graph *g, int i, const unsigned char *ma
 }
 
 /* Works like pl_pure_origin, but also skips other ops that pass their input on. An identity of a
- * ref reads the variable, so it is not skipped, unless its input is a plain value. */
+ * ref is skipped only if its input is a plain value, because otherwise the identity reads the
+ * variable. */
 static struct pl_edge through_identities(struct pl_graph *g, const unsigned char *mark,
                                          const struct pl_edge from)
 {
@@ -246,8 +247,8 @@ static bool fold_all(struct pl_graph *g)
     return any;
 }
 
-/* Makes the node wait by control edges for the nodes that make its inputs, because the body that
- * replaces the node may not read them. */
+/* Adds control edges from the nodes that make the node's inputs, because the body that replaces the
+ * node may not read these inputs. */
 static enum rt_status wait_for_inputs(struct pl_graph *g, struct pl_node *n, struct rt_error *err)
 {
     int *ctrl = rt_arena_array(g->arena, (size_t)n->n_ctrl + (size_t)n->n_in + 1, sizeof *ctrl);

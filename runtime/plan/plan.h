@@ -60,9 +60,9 @@ static inline bool pl_follows_refs(const struct rt_node *n, int k)
 {
     return n->in_dtype[k] != RT_RESOURCE && !(k < 64 && (n->in_ref >> k & 1));
 }
-/* Returns whether input k of `n`, a tensor of type `dtype`, is the handle of a variable whose value
- * `n` reads when it runs. Neither the value nor its shape is known before the run, so data that
- * outlives a run must not hold either. */
+/* Returns whether input k of `n`, of type `dtype`, is the handle of a variable whose value `n`
+ * reads when it runs. Data that outlives a run must hold neither the value nor its shape, because
+ * they are unknown before the run. */
 static inline bool pl_reads_variable(const struct rt_node *n, int k, uint8_t dtype)
 {
     return dtype == RT_RESOURCE && pl_follows_refs(n, k);
@@ -89,8 +89,8 @@ struct rt_plan_step {
     uint8_t device; /* index into the session's devices, where 0 is the CPU */
     /* Whether the step is a PL_IF or PL_WHILE that was functionalised from Switch or loop nodes. */
     bool was_switch;
-    /* The node's attributes and types. NULL for a PL_COPY, and for a step without an op that only
-     * orders other steps. */
+    /* Attributes and types of the node. NULL for a PL_COPY, and for a step without an op, which
+     * only orders other steps. */
     const struct rt_node *def;
     const char *name; /* name of the node, prefixed by the names of the calls around it */
     int n_in, n_out, n_ctrl;

@@ -1,10 +1,10 @@
 /*
- * The results of a plan's row-wise analyses. The key of a result consists of the lengths of those
- * feed dimensions that the signature leaves unknown, except dimension 0. A plan may compute any
- * value from a length, so a result is valid only for the lengths that were analysed; a run of
- * merged rows therefore looks up its own lengths. The last RT_ROW_ANALYSES results are kept. A
- * client that always sends new lengths makes every merged run analyse the plan again, which takes
- * less time than preparing kernels for the new lengths.
+ * The results of a plan's row-wise analyses. The key of a result consists of the lengths of the
+ * feed dimensions that are unknown in the signature, except dimension 0. A plan may compute any
+ * value from a length, so a result is valid only for the lengths in its key, and a run of merged
+ * rows looks up its own lengths. The last RT_ROW_ANALYSES results are kept. If a client always
+ * sends new lengths, every merged run analyses the plan again. An analysis takes less time than
+ * preparing kernels for the new lengths.
  *
  * `shapes` are the shapes in the signature, one per feed, with -1 for unknown dimensions, including
  * dimension 0. `feeds` may be NULL if only dimension 0 is unknown.

@@ -69,8 +69,7 @@ struct rt_step {
     int in, out;       /* indexes of the first input argument and the first output argument */
     int scratch;       /* index of the scratch memory's extent, or -1 for no scratch memory */
     uint64_t last_use; /* for an RT_STEP_NODE, bit k is set if no later step reads input k */
-    /* index of the first patch that passes an output of the step to an argument, and number of
-     * these patches */
+    /* patches [patch, patch + n_patch) pass outputs of the step to arguments */
     int patch, n_patch;
     /* rt_specialisation.clear holds, starting at index `clear`, the n_clear slots that no later
      * step reads */
@@ -85,8 +84,8 @@ struct rt_live {
 };
 
 struct rt_specialisation {
-    /* The next specialisation of the segment; guarded by spec_mu until this one is removed from the
-     * list. */
+    /* The next specialisation of the segment. spec_mu guards this member until the specialisation
+     * that contains the member is removed from the list. */
     struct rt_specialisation *next;
     struct rt_plan *plan;
     int begin, end;

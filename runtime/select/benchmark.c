@@ -34,8 +34,8 @@ enum {
     ROUNDS = 4, /* maximum number of runs of each candidate */
     MOST_BYTES = 256 << 20,
 };
-/* If the first round takes longer than long_ns, no larger batch is timed. From the second round on,
- * the rounds end as soon as they have taken longer than long_ns in total. */
+/* If the first round takes longer than long_ns, no larger batch is timed. After the second and each
+ * later round, the timing ends if all rounds together took longer than long_ns. */
 static const int64_t long_ns = 10000000;
 /* ratio of times above which a difference is not considered noise */
 static const double clearly = 1.25;
@@ -334,9 +334,9 @@ static int64_t best_of(const struct candidate *c, int n, int *n_left)
     return best < 1 ? 1 : best;
 }
 
-/* Drops candidates that are clearly slower than the best, and those that are not faster than the
- * rule's choice or, from the second round on, not clearly faster. The rule's choice is the first
- * candidate, which is never dropped for being slow. */
+/* Drops every candidate that is clearly slower than the best or is not faster than the rule's
+ * choice. From the second round on, a candidate must be clearly faster than the rule's choice. The
+ * rule's choice is the first candidate, which is never dropped for being slow. */
 static void drop_slow(struct candidate *c, int n, int round)
 {
     int n_left;
@@ -385,9 +385,9 @@ static int64_t benchmark_rows(const struct rt_prep *prep, struct candidate *c, i
     return n_left ? first : -1;
 }
 
-/* Returns whether to time a larger batch too. All rows of a batch share each read of the weights. A
- * candidate whose packed weights are at least an eighth smaller than those of the rule's choice may
- * therefore be faster only for a single row. */
+/* Returns whether to time a larger batch too. All rows of a batch share each read of the weights,
+ * so a candidate whose packed weights are at least an eighth smaller than those of the rule's
+ * choice may be faster only for a single row. */
 static bool wants_rows(const struct candidate *c, int n)
 {
     for (int k = 1; k < n; k++)

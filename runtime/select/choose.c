@@ -1,11 +1,12 @@
 /*
  * Kernel selection, which chooses the kernel that runs a node with given shapes. The rule chooses
- * the kernel whose `can` returns the highest rank. If this kernel and others are RT_K_TIMED, and
- * pl_chooser_seal has not been called yet, the autotune cache (autotune.h) decides, or else a
- * benchmark (benchmark.c), as long as the session's time for benchmarks lasts.
+ * the kernel whose `can` returns the highest rank. If this kernel and others are RT_K_TIMED, the
+ * autotune cache (autotune.h) chooses instead or, if the cache has no entry and the session has
+ * time for benchmarks left, a benchmark (benchmark.c). Both choose only until pl_chooser_seal is
+ * called.
  *
- * A choice that is made before that call holds for all later shapes of the same constant, so that
- * the constant is packed in one form. A later choice is made by the rule alone and holds for one
+ * A choice before pl_chooser_seal holds for all later shapes of the same constant, so that the
+ * constant is packed in one form. Every later choice is made by the rule alone and holds for one
  * shape, so that it does not depend on the order of requests.
  */
 #include <assert.h>

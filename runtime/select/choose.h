@@ -13,9 +13,9 @@
 
 struct rt_session;
 
-/* Finds the candidate kernels of a step with an op and makes the step's empty cache of prepared
- * kernels, in `arena`. Sets kernels, n_kernels, lazy and prepared, which must be zero. Returns
- * RT_UNIMPLEMENTED if no kernel can run the step. */
+/* Finds the candidate kernels of step `n`, which has an op, and allocates its empty cache of
+ * prepared kernels in `arena`. Sets n->kernels, n_kernels, lazy and prepared, which must be zero.
+ * Returns RT_UNIMPLEMENTED if no kernel can run the step. */
 enum rt_status pl_find_kernels(const struct rt_session *s, struct rt_arena *arena,
                                struct rt_plan_step *n, struct rt_error *err);
 /* Chooses among the n candidates and prepares the chosen kernel. Sets kernel, state, release and

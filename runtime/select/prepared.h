@@ -68,8 +68,9 @@ bool rt_prepared_bytes(const struct rt_prepared *p, int o, size_t *bytes);
 enum rt_status rt_infer_shapes(struct rt_infer *x);
 /*
  * These functions prepare a kernel in two steps. rt_prepared_infer finds the shapes, and
- * rt_prepared_choose the kernel. `info` has n_in inputs, with the values that rt_infer (in the
- * second step, rt_prep) may see, followed by n_out outputs, which are filled in.
+ * rt_prepared_choose the kernel. `info` has n_in inputs, followed by n_out outputs that the
+ * functions fill in. The inputs have the values that rt_infer may see or, in the second step,
+ * rt_prep.
  */
 enum rt_status rt_prepared_infer(struct rt_session *session, struct rt_plan_step *n, int n_key,
                                  const int64_t *key, struct rt_info *info, struct rt_prepared **out,

@@ -53,10 +53,10 @@ void rt_idle_cache_remove_owner(struct rt_idle_cache *k, struct rt_cache_owner *
     rt_mutex_unlock(&k->mu);
 }
 
-/* Returns the owner that evicts an item in favour of `who`, or NULL if there is none. If any owner
- * has been unused for UNUSED_NS, it is the one that has been unused longest. Otherwise, and only if
- * `who` has no idle item, it is the owner with the most bytes among those that have two or more
- * items. Called under mu. */
+/* Returns the owner that must evict an item in favour of `who`, or NULL if there is none. The first
+ * choice is the owner that has been unused longest, for at least UNUSED_NS. The second choice, only
+ * if `who` has no idle item, is the owner with the most bytes among those with two or more items.
+ * Called under mu. */
 static struct rt_cache_owner *victim_for(const struct rt_idle_cache *k,
                                          const struct rt_cache_owner *who, int64_t now_ns)
 {

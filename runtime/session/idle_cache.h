@@ -5,12 +5,13 @@
  * fresh memory.
  *
  * Idle contexts and pools belong to cache owners: each plan is the owner of its contexts, and each
- * session is the owner of its pools. When a run returns an item, the item's bytes are reserved in
- * the idle cache; they are released when the item is used again. If the bound does not admit the
- * bytes, owners that have not been used for a while evict items, the owner that has been unused
- * longest first. If that is not enough, an owner without an idle item evicts one of an owner that
- * has two or more, so that every owner in use keeps one item as long as one item of each fits. If
- * nothing can be evicted, the returned item is freed: the next run is slower, but correct.
+ * session is the owner of its pools. The bytes of an item are reserved in the idle cache from the
+ * time when a run returns the item until its next use. If the bound does not admit the bytes,
+ * owners that have not been used for a while evict items, beginning with the owner that has been
+ * unused longest. If that is not enough, and the returned item is the only idle item of its owner,
+ * an owner with two or more idle items evicts one. Every owner in use thus keeps one item, as long
+ * as one item of each fits. If nothing can be evicted, the returned item is freed, which only makes
+ * the next run slower.
  *
  * Specialisations are only counted in the idle cache. Their sessions decide which of them to evict
  * (runtime/exec/specialisation_cache.c), each under its own lock (spec_mu).

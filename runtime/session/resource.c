@@ -129,10 +129,9 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
     rt_buffer_unref(old);
 }
 
-/* Records a write. Returns true if a plan has frozen the value, so that the caller must call
- * on_write. A mutable variable can be frozen too, because a thread that makes a plan may call
- * rt_variable_is_mutable, get false, and freeze the variable after another thread has made it
- * mutable. */
+/* Records a write. Returns true if the caller must call on_write, because a plan has frozen the
+ * value. A variable may be both mutable and frozen, because a thread that gets false from
+ * rt_variable_is_mutable may freeze the variable after another thread has made it mutable. */
 static bool note_write(struct rt_variable *v)
 {
     bool notify = v->is_frozen;

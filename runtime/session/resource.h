@@ -45,10 +45,10 @@ enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_te
  * same offset, unless the value's number of elements has changed since *t was made. */
 void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t);
 /*
- * Sets the value to a reference to `t` or to a copy of `t`, which rt_state_keep makes. On failure
- * the value is unchanged. Returns RT_INVALID_ARGUMENT if the dtype of `t` is not the variable's,
- * and RT_RESOURCE_EXHAUSTED or RT_UNIMPLEMENTED if rt_state_keep returns it. The call is a write,
- * so plans that froze the variable are rebuilt.
+ * Sets the value to a reference to `t` or to a copy of `t`, as rt_state_keep does. The call is a
+ * write, so plans that froze the variable are rebuilt. On failure the value is unchanged. Returns
+ * RT_INVALID_ARGUMENT if the dtypes of `t` and the variable differ, and RT_RESOURCE_EXHAUSTED or
+ * RT_UNIMPLEMENTED if rt_state_keep fails.
  */
 enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor *t,
                                   const struct rt_state *state, struct rt_error *err);

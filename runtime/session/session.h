@@ -128,10 +128,10 @@ struct rt_run_options {
     /* trace that the run records (runtime/exec/trace.h), or NULL for none */
     struct rt_trace *trace;
     /* The feeds hold the rows of several calls, which were merged because rt_callable_is_rowwise
-     * allowed it. The current plan, which may have been rebuilt after a variable was assigned, must
-     * pass row-wise analysis for the feeds' lengths. If it does not, nothing runs. The status is
-     * then RT_UNAVAILABLE if a later run may pass, because its feeds have other lengths or because
-     * memory for the analysis is available, and RT_ABORTED otherwise. */
+     * allowed it. The current plan, which may have been rebuilt since, must pass row-wise analysis
+     * for the feeds' lengths. Otherwise nothing runs. The status is then RT_UNAVAILABLE if a later
+     * run may pass, with other lengths or with more memory for the analysis, and RT_ABORTED if
+     * not. */
     bool is_merged;
 };
 /* Returns RT_CANCELLED or RT_DEADLINE_EXCEEDED if a run with these options should end. Code that
@@ -162,10 +162,10 @@ void rt_callable_request_compilation(struct rt_callable *c, const struct rt_shap
 /* Compiles the shapes in the queue and returns the number of compilations. The call is slow, and
  * runs may continue in the meantime. */
 int rt_session_compile(struct rt_session *s);
-/* Called by the loader. Between a call with `yes` true and a call with `yes` false, the background
- * compiler does not compile for the session, and a shape is compiled at its first occurrence.
- * `cancelled` replaces options.cancelled. It may be NULL, and is NULL in the second call. Nothing
- * else uses the session while it is loaded. */
+/* The loader calls this function with `yes` true before it loads the session and with `yes` false
+ * afterwards. In between, a shape is compiled at its first occurrence, the background compiler does
+ * not compile for the session, and nothing else uses the session. `cancelled` replaces
+ * options.cancelled. It may be NULL, and is NULL in the second call. */
 void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled);
 /* Returns whether the plan, or at least its first segment, is compiled for feeds with `rows` rows,
  * whatever their other dimensions. Never waits, so the result may be out of date. */
@@ -181,13 +181,13 @@ enum rt_status rt_callable_check_feeds(const struct rt_callable *c, const struct
 enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
 
 /*
- * Returns whether row-wise analysis allows requests to be merged along dimension 0 of every feed:
- * each output row is proved to depend on no input rows but those with its own index. `shapes` has
- * the signature's shapes, one per feed. For unknown dimensions other than 0 the analysis tries some
- * lengths; for other lengths the result is a guess, and a merged run is analysed for its own
- * lengths (rt_run_options.is_merged). If the result is false, `why` names the node and the op that
- * prevent merging. If memory ran out, and the analysis might succeed later, why->code is
- * RT_RESOURCE_EXHAUSTED. The result holds for the current values of the variables.
+ * Returns whether requests may be merged along dimension 0 of every feed, because row-wise analysis
+ * proves that each output row depends on no input rows but those with its own index. `shapes` has
+ * the signature's shapes, one per feed. For unknown dimensions other than 0 the analysis tries only
+ * some lengths. For other lengths the result is a guess, so a merged run is analysed for its own
+ * lengths (rt_run_options.is_merged). The result holds for the current values of the variables. If
+ * the result is false, `why` names the node and the op that prevent merging. If memory ran out, and
+ * the analysis might succeed later, why->code is RT_RESOURCE_EXHAUSTED.
  */
 bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes,
                             struct rt_error *why);

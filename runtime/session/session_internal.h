@@ -3,9 +3,9 @@
  * packed constants, specialisations and pending compilations. The types of the objects that those
  * folders store in a session are opaque in this header.
  *
- * The one call from this folder into a folder above it is the member `compile`, which
- * rt_session_new (runtime/api) sets. It is called by the background compiler, and by runs of a
- * session that compiles inline.
+ * This folder calls a folder above it only through the member `compile`, which rt_session_new
+ * (runtime/api) sets. The background compiler calls this member, and so do runs of a session that
+ * compiles inline.
  *
  * Owner: as in session.h. Threads: the comment on each member names the lock that guards it.
  */

@@ -16,9 +16,9 @@ void rt_state_admit_weights(struct rt_state *s, int64_t bytes)
 {
     if (bytes <= 0)
         return;
-    /* The limit rises by 2.25 times the bytes, because a pool rounds blocks up by a quarter at
-     * most, and because tensors that are stored in slices or as strings are read completely before
-     * they are copied to their destination. */
+    /* The limit rises by 2.25 times the bytes. A pool rounds blocks up by a quarter at most.
+     * Tensors that are stored in slices or as strings are read completely before they are copied to
+     * their destination, so two copies exist at a time. */
     const size_t n = (size_t)bytes;
     rt_pool_raise_limit(s->weights, n + n / 4);
     rt_pool_raise_limit(s->weights, n);
@@ -52,8 +52,8 @@ static struct rt_text *text_of(const struct rt_str *s)
     return s->n < sizeof s->u.in ? NULL : s->u.out;
 }
 
-/* Returns the total size of those texts in `pool` that only these n strings reference. Strings
- * that share a text are recognised as sharing it only if they are adjacent. */
+/* Returns the total size of the texts in `pool` that only these n strings reference. A text that
+ * several of these strings share counts only if these strings are adjacent. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *s, int64_t n)
 {
     size_t bytes = 0;
@@ -116,17 +116,17 @@ static bool is_foreign(const struct rt_state *s, const struct rt_buffer *b)
     return !pool || (s && pool == s->weights);
 }
 
-/* Returns whether the buffer belongs to the model. It does if no run allocated it and the session
- * is being loaded. */
+/* Returns whether the buffer belongs to the model, because no run allocated it and the session is
+ * being loaded. */
 static bool is_of_model(const struct rt_state *s, const struct rt_buffer *b)
 {
     return !s || (!s->is_serving && is_foreign(s, b));
 }
 
-/* Returns whether the tensor's buffer may move into the state. The buffer must have been allocated
- * by a run or be in a state already, and the tensor must occupy at least half of it, because a
- * smaller part would keep the entire buffer alive. The tensor must begin where its buffer does,
- * which rt_variable_follow relies on. */
+/* Returns whether the tensor's buffer may move into the state. A run must have allocated the
+ * buffer, or a state must already hold it. The tensor must occupy at least half of the buffer,
+ * because a smaller part would keep the entire buffer alive. The tensor must begin at the start of
+ * the buffer, as rt_variable_follow requires. */
 static bool may_move(const struct rt_state *s, const struct rt_tensor *t)
 {
     const struct rt_buffer *b = t->buf;
@@ -159,9 +159,9 @@ static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
 
 /*
  * Refuses tensors of objects, which variables must not hold. A variable that held its own handle
- * would never be freed. Stacks, TensorArrays and lists are charged to the run that makes them, and
+ * would never be freed. Stacks, TensorArrays and lists are charged to the run that makes them, but
  * in a variable they could grow from run to run. TensorFlow does store handles, but the objects
- * that they point to end with the run in TensorFlow too.
+ * behind them end with the run.
  */
 static enum rt_status refuse_objects(const struct rt_tensor *t, struct rt_error *err)
 {

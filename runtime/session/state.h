@@ -38,31 +38,30 @@ void rt_state_clear(struct rt_state *s);
 void rt_state_serve(struct rt_state *s, size_t more);
 
 /*
- * The functions below charge nothing if the state, or the pool, is NULL. `old` (may be NULL) is the
- * value that the caller frees as soon as the call has succeeded. The limit may therefore be
+ * If the state or the pool is NULL, the functions below charge nothing. `old`, which may be NULL,
+ * is the value that the caller frees after the call has succeeded. The limit may therefore be
  * exceeded by the bytes that only `old` references. On RT_RESOURCE_EXHAUSTED, err names the flag
- * that sets the limit, and the sizes; memory that had moved into the state before the failure is
- * charged to it until it is freed.
+ * that sets the limit, and the sizes. Memory that moved into the state before the failure stays
+ * charged until it is freed.
  */
 
-/* Sets *out to a reference to `t`, whose memory moves into the state. Sets *out to a copy instead
- * if the memory of `t` was not allocated by a run (borrowed, foreign, lazy, a constant) or if `t`
- * is a small part of its buffer. While a session is loaded, memory that belongs to the model is
- * shared and does not move. Returns RT_UNIMPLEMENTED if `t` holds objects (see state.c). */
+/* Sets *out to a reference to `t`, and moves the memory of `t` into the state. Sets *out to a copy
+ * instead if no run allocated the memory (borrowed, foreign, lazy, a constant) or if `t` is a small
+ * part of its buffer. While a session is loaded, memory that belongs to the model is shared and
+ * does not move. Returns RT_UNIMPLEMENTED if `t` holds objects (see state.c). */
 enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
                              const struct rt_tensor *t, const struct rt_tensor *old,
                              struct rt_error *err);
-/* Moves the contents of n strings into the state's pool. `old` are the n strings that they replace.
- * `credit` is a number of additional bytes by which the limit may be exceeded, because the caller
- * frees them later. */
+/* Moves the contents of n strings into the state's pool. The strings replace the n strings at
+ * `old`. The limit may be exceeded by `credit` more bytes, which the caller frees later. */
 enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *str, int64_t n,
                                      const struct rt_str *old, size_t credit, struct rt_error *err);
 /* Returns the number of bytes that clearing these n strings would free in the state. Only contents
  * that no other string shares count. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *str, int64_t n);
-/* Records that `old` was replaced in a variable, and that its last reference is about to be
- * dropped. If `old` is a lazy weight of a file, which is not charged to the state, the state's
- * limit rises by its bytes. A new value as large as the restored one is therefore never refused. */
+/* Records that `old` was replaced in a variable and is about to lose its last reference. A lazy
+ * weight of a file is not charged to the state. If `old` is such a weight, the state's limit rises
+ * by the size of `old`, so that a new value as large as the restored one is never refused. */
 void rt_state_replaced(const struct rt_state *s, const struct rt_tensor *old);
 
 #endif
