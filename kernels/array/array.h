@@ -173,7 +173,7 @@ static inline enum rt_dtype kn_dtype(const struct rt_tensor *t)
 bool kn_rows_independent(struct rt_rows *r);
 /* Sets the row dependence of every output. */
 void kn_rows_set(struct rt_rows *r, enum rt_dep_kind kind, int axis);
-/* Returns whether input `first` and all inputs after it do not depend on the batch. */
+/* Returns whether input `first` and all later inputs do not depend on the batch. */
 bool kn_rows_free(const struct rt_rows *r, int first);
 
 #endif

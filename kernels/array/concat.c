@@ -137,8 +137,8 @@ static enum rt_status concat_run(struct rt_run *r)
                : concat_shard(r, &j, 0, outer);
 }
 
-/* Marks the op as row-wise along any axis but the concatenation axis, if all inputs that depend on
- * the batch have their rows along that axis. An input that does not depend on the batch has no axis
+/* Marks the op as row-wise if all inputs that depend on the batch have their rows along one axis,
+ * which must not be the concatenation axis. An input that does not depend on the batch has no axis
  * of the batch's length, so shape inference refuses to concatenate it with the others. */
 static void concat_rows(struct rt_rows *r)
 {

@@ -71,8 +71,8 @@ static void set_longest(struct diags *d)
     d->longest = r < c ? r : c;
 }
 
-/* `dot` is "." for DiagPart, whose error message for the lower index ends with a full stop, and ""
- * for TensorFlow's other ops, whose messages omit it. */
+/* `dot` is "." for DiagPart and "" for TensorFlow's other ops, because only DiagPart's message for
+ * the lower index ends with a full stop. */
 static enum rt_status check_bounds(const struct diags *d, const char *dot, struct rt_error *err)
 {
     const int64_t k[2] = {d->lower, d->upper};

@@ -1,5 +1,5 @@
 /*
- * Finding equal items of one size by hashing. An open-addressing hash table holds item indices, and
+ * Finds equal items of one size by hashing. An open-addressing hash table holds item indices, and
  * the values stay in place. Strings are compared by their bytes, -0.0 equals 0.0, and NaN equals
  * nothing.
  *

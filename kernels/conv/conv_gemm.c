@@ -17,8 +17,8 @@ enum {
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
     /* WEIGHTS_CACHED is the maximum number of weights, in floats, that stay in a core's own cache
-     * together with the im2col copies. If they do, a block has at most OUTPUTS outputs, because the
-     * outputs of a block are far apart when they are first written. */
+     * together with the im2col copies. Up to this number of weights, a block has at most OUTPUTS
+     * outputs, because the outputs of a block are far apart when they are first written. */
     WEIGHTS_CACHED = 1 << 18,
     OUTPUTS = 1 << 15,
     /* number of multiplications that take as long as reading or writing one element */

@@ -84,7 +84,7 @@ struct kn_conv {
     /* offsets in scratch memory of float copies of half-precision tensors, and of the packed
      * filter */
     size_t src_at, filter_at, packed_at, dst_at;
-    /* offset in scratch memory of the part for the executions of the sharded split */
+    /* offset in scratch memory of the part for sharded executions */
     size_t slots_at;
     /* Scratch memory for the output before its broadcast residual is added or, in the plain kernel,
      * for a copy of the residual. */

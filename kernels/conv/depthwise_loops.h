@@ -31,7 +31,7 @@ INLINE VEC LOOPS(swish)(VEC x, float alpha)
 /*
  * Computes PIXELS neighbouring outputs, of which `n` are written, from `rows` rows of the window.
  * `x` points to the start of the first window in the first row. With `edge`, only columns [from,
- * to), counted from x, lie in the image; without it, all columns of the windows do.
+ * to), counted from x, lie in the image. Without `edge`, all columns of the windows do.
  */
 INLINE void LOOPS(block)(const struct kn_depthwise *d, const float *x, const float *w, float *y,
                          VEC shift, int64_t rows, int64_t from, int64_t to, int64_t n,

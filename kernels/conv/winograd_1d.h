@@ -22,7 +22,7 @@ struct kn_winograd_1d_loops;
 
 struct kn_winograd_1d {
     int taps; /* number of taps: 3, 5 or 7 */
-    /* whether the window, and with it each tile, is a part of a column rather than of a row */
+    /* whether the window and the tiles are parts of a column rather than of a row */
     bool vertical;
     int64_t in_h, in_w;
     /* Padding before the first pixel along the window's axis. There is no padding along the other

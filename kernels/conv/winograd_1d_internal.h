@@ -20,8 +20,8 @@ struct kn_winograd_1d_loops {
                    int64_t count, const struct kn_winograd_1d_post_ops *post_ops);
 };
 
-/* Returns the loops for one of the processor's instruction sets. Set 0 is the best one, which
- * winograd_1d.c uses. Returns NULL if the processor has no more than `which` sets. */
+/* Returns the loops for the processor's instruction set number `which`, or NULL if the processor
+ * has no such set. Set 0 is the best one, which winograd_1d.c uses. */
 const struct kn_winograd_1d_loops *kn_winograd_1d_loops_of(int which);
 
 #endif

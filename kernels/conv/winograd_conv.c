@@ -16,7 +16,7 @@ struct state {
     /* offset in scratch memory of the output before a broadcast residual is added */
     size_t broadcast_at;
     /* If by_blocks is set, each core has scratch memory for a block of its own. Otherwise the cores
-     * share the memory of one block, and each has its own memory for one tile's inputs
+     * share the memory of one block, and each core has its own memory for one tile's inputs
      * (kn_winograd_patch_bytes). */
     struct kn_winograd_sharding sharding;
 };

@@ -3,9 +3,10 @@
  * and tiles are computed in blocks. The transform domain of a tile has as many positions as the
  * tile has inputs; after the input transform there is one value per channel at each position. For
  * one position, the values of a block's tiles are the rows of a matrix [tiles, ci]. A GEMM
- * multiplies it with the transformed weights of that position into a matrix [tiles, co], from which
- * the output transform computes the tiles' outputs. The `workspace` of a block holds the input
- * matrices of all positions, followed by the result matrices. Threads: pure.
+ * multiplies this matrix by the transformed weights of the position. From the resulting matrices
+ * [tiles, co] of all positions, the output transform computes the tiles' outputs. The `workspace`
+ * of a block holds the input matrices of all positions, followed by the result matrices. Threads:
+ * pure.
  */
 #ifndef KN_CONV_WINOGRAD_TILES_H
 #define KN_CONV_WINOGRAD_TILES_H

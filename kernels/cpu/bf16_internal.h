@@ -17,8 +17,8 @@ struct kn_bf16_loops {
                   int64_t k);
 };
 
-/* Returns the loops for one of the processor's instruction sets. Set 0 is the best one, which
- * bf16.c uses. Returns NULL if the processor has no more than `which` sets. */
+/* Returns the loops for the processor's instruction set number `which`, or NULL if the processor
+ * has no such set. Set 0 is the best one, which bf16.c uses. */
 const struct kn_bf16_loops *kn_bf16_loops_of(int which);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * Wraps oneDNN, and holds the rules that keep it correct with Slipway's threads. A primitive is
- * created with scratch memory from the caller, because threads that share the library's own
- * scratchpad get wrong results. It is created and executed by threads whose OpenMP width is 1,
- * because oneDNN reads the width both at creation and at execution. The library's process-wide
- * cache lets equal primitives share their code as long as one of them exists. Threads: any number
- * of threads may execute a primitive, each with its own scratch memory.
+ * Wraps oneDNN, and makes its use from several threads safe. A primitive is created with scratch
+ * memory from the caller, because threads that share the library's own scratchpad get wrong
+ * results. Primitives are created and executed by threads whose OpenMP width is 1, because oneDNN
+ * reads the width both at creation and at execution. The library's process-wide cache lets equal
+ * primitives share their code as long as one of them exists. Threads: any number of threads may
+ * execute a primitive, each with its own scratch memory.
  */
 #ifndef KN_CPU_DNNL_H
 #define KN_CPU_DNNL_H
@@ -28,7 +28,8 @@ struct kn_dnnl {
 };
 
 /* Returns oneDNN's CPU engine, or NULL if oneDNN could not be initialised. The call prepares the
- * calling thread for oneDNN, so each thread must make it before any other call of oneDNN. */
+ * calling thread for oneDNN, so each thread must call this function before any other function of
+ * oneDNN. */
 dnnl_engine_t kn_dnnl_engine(void);
 /* Creates attributes for primitives that use scratch memory from the caller. */
 dnnl_status_t kn_dnnl_attr(dnnl_primitive_attr_t *out);

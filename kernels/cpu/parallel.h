@@ -14,8 +14,8 @@ enum {
      * because reading weights that all cores share costs less than fetching rows from the core that
      * has just written them. */
     KN_SHARD_ROWS = 64,
-    /* The number of multiply-adds between two deadline checks, which take one core a few
-     * milliseconds at the speed of the fastest loops. */
+    /* The number of multiply-adds between two deadline checks. One core takes a few milliseconds
+     * for them in the fastest loops. */
     KN_CHECK_MACS = 400000000,
 };
 

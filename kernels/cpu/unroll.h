@@ -1,7 +1,7 @@
 /*
- * KN_UNROLL precedes a loop with a constant trip count, so that the array that it indexes stays in
- * registers. It is empty under sanitizers, whose instrumentation makes each iteration so large that
- * compilation would take minutes.
+ * KN_UNROLL precedes a loop with a constant trip count, so that the array indexed in the loop stays
+ * in registers. The macro is empty under sanitizers. Their instrumentation makes each iteration so
+ * large that compilation would take minutes.
  */
 #ifndef KN_CPU_UNROLL_H
 #define KN_CPU_UNROLL_H

@@ -14,7 +14,7 @@
 
 #include "kernels/cpu/half.h"
 
-/* Returns `yes ? a : b`. Without the bit operations, a compiler would make it a branch. */
+/* Returns `yes ? a : b`. Without the bit operations, a compiler would use a branch. */
 static inline float kn_select(int yes, float a, float b)
 {
     const uint32_t mask = 0 - (uint32_t)(yes != 0);

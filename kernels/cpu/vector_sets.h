@@ -131,8 +131,8 @@ INLINE void LOOPS(store_some)(float *p, VEC v, int n)
 #undef LANES
 #endif
 
-/* Returns the loops for one of the processor's instruction sets, of which set 0 is the best.
- * Returns NULL if the processor has no more than `which` sets. */
+/* Returns the loops for the processor's instruction set number `which`, or NULL if the processor
+ * has no such set. Set 0 is the best one. */
 static inline const KN_LOOPS_TYPE *loops_of(int which)
 {
     const KN_LOOPS_TYPE *have[3];

@@ -19,8 +19,8 @@ enum {
     OWN = 1 << 17, /* number of elements that fit in one core's own cache */
 };
 
-/* Reports the error of the Reshape that the fusion replaced, which drops axis `rank` and all axes
- * after it. */
+/* Reports the error of the Reshape that the fusion replaced. The Reshape drops axis `rank` and all
+ * axes after it. */
 static enum rt_status check_rank(const struct rt_shape *in, int64_t rank, struct rt_error *err)
 {
     int64_t behind = 1;

@@ -607,7 +607,7 @@ struct crop {
 };
 
 /* Sets *at to the source position of output i between lo and hi, on an axis with `in` pixels.
- * Returns false if it lies outside the image. */
+ * Returns false if this position lies outside the image. */
 static bool crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, float *at)
 {
     const float scale = out > 1 ? (hi - lo) * (float)(in - 1) / (float)(out - 1) : 0;

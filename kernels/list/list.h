@@ -1,7 +1,7 @@
 /*
- * Tensor lists are the values on variant edges of TensorFlow 2 loops. A list's array of items is
- * copied when the list is changed while it is shared. Items are references to tensors, whose
- * elements are never copied.
+ * Tensor lists are the values on variant edges of TensorFlow 2 loops. A change of a shared list is
+ * made in a copy of the list's array of items. Items are references to tensors, so the elements of
+ * the tensors are never copied.
  */
 #ifndef KN_LIST_LIST_H
 #define KN_LIST_LIST_H
@@ -13,7 +13,7 @@ struct kn_list {
     enum rt_dtype elem;
     /* every item must match this shape, in which an unknown rank or dimension is -1 */
     struct rt_shape shape;
-    int64_t max; /* maximum number of items, or -1 if there is none */
+    int64_t max; /* maximum number of items, or -1 for no maximum */
     int64_t n, capacity;
     struct rt_tensor *item; /* an item whose dtype is RT_NO_DTYPE was never written */
     /* memory of the array `item`, which the pool counts like a tensor's memory */

@@ -189,8 +189,8 @@ static uint64_t int_pow(uint64_t x, uint64_t y)
 }
 
 #define POW(dt, x, y) pow(x, y)
-/* An element's result must not depend on whether a call computes one element or a row, because rows
- * may use the shortcut of POW_OR_SQUARE. */
+/* Uses the arithmetic of POW_OR_SQUARE's shortcuts, so that an element has the same result whether
+ * a call computes one element or a row. */
 #define POW_REAL(dt, x, y) ((y) == 2 ? (x) * (x) : (y) == 3 ? CUBE(dt, x) : (KN_C(dt))pow(x, y))
 #define CUBE(dt, x)                                                                                \
     (sizeof(x) == sizeof(float) ? (KN_C(dt))((double)(x) * (double)(x) * (double)(x))              \

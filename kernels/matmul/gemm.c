@@ -523,8 +523,7 @@ struct sharded {
     const struct kn_gemm *g;
     const char *a, *b;
     char *c;
-    /* A shard has `rows` rows, except the last of the `shards` shards, to which the remaining rows
-     * are added. */
+    /* Each of the `shards` shards has `rows` rows. The last one has the remaining rows as well. */
     int64_t rows, shards;
 };
 

@@ -30,8 +30,8 @@ struct kn_gemm {
     (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS) | KN_SET(KN_COMPLEX) | RT_T(RT_I16) | RT_T(RT_I32) |     \
      RT_T(RT_I64))
 
-/* Returns the number of bytes of scratch memory that kn_gemm_run needs, or -1 if it exceeds the
- * address space. */
+/* Returns the number of bytes of scratch memory that kn_gemm_run needs, or -1 if this number
+ * exceeds the address space. */
 int64_t kn_gemm_scratch(const struct kn_gemm *g);
 void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c, void *scratch);
 /* Like kn_gemm_run, but splits a large multiplication into blocks and checks the run's deadline

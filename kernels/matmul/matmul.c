@@ -33,8 +33,8 @@ struct batch_gemm {
 
 /* ---- shapes ---- */
 
-/* Returns whether the op is BatchMatMul, which, unlike its later versions, does not broadcast batch
- * axes. */
+/* Returns whether the op is BatchMatMul. Unlike its later versions, BatchMatMul does not broadcast
+ * batch axes. */
 static bool is_v1(const struct rt_node *n)
 {
     return strcmp(n->schema->name, "BatchMatMul") == 0;

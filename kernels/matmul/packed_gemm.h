@@ -63,7 +63,8 @@ bool kn_packed_gemm_is_fast(void);
  * the complete sum. */
 struct kn_gemm_post_ops {
     const float *bias; /* n floats, or NULL if there is no bias */
-    /* [rows, n], or NULL if there is no residual. It may be c itself if ld_residual equals ldc. */
+    /* [rows, n], or NULL if there is no residual. The residual may be c itself if ld_residual
+     * equals ldc. */
     const float *residual;
     int64_t ld_residual; /* number of floats from one row of the residual to the next */
     bool clips;          /* whether the sum is clipped to [least, most]; NaN stays NaN */

@@ -17,8 +17,8 @@ struct kn_packed_gemm_loops {
     void (*panel_block)(const struct kn_packed_gemm_block *s);
 };
 
-/* Returns the loops for one of the processor's instruction sets. Set 0 is the best one, which
- * kn_packed_gemm_init uses. Returns NULL if the processor has no more than `which` sets. */
+/* Returns the loops for the processor's instruction set number `which`, or NULL if the processor
+ * has no such set. Set 0 is the best one, which kn_packed_gemm_init uses. */
 const struct kn_packed_gemm_loops *kn_packed_gemm_loops_of(int which);
 /* Like kn_packed_gemm_init, but with the given loops. */
 bool kn_packed_gemm_init_with(struct kn_packed_gemm *p, const struct kn_packed_gemm_loops *loops);

@@ -40,8 +40,8 @@ INLINE VEC LOOPS(clip)(const struct kn_packed_gemm_block *s, VEC v)
 #endif
 }
 
-/* The state of a micro-kernel: its position in the operands, its sums, and the addresses that it
- * prefetches, which are in the next panel and in the memory that the next micro-kernel reads and
+/* The state of a micro-kernel: the position in the operands, the sums, and the addresses to
+ * prefetch. These are in the next panel and in the memory that the next micro-kernel reads and
  * writes. */
 struct LOOPS(at) {
     const float *a[(MR + 3) / 4], *b;

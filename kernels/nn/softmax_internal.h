@@ -14,8 +14,8 @@ struct kn_softmax_loops {
     void (*log_rows)(float *d, const float *s, int64_t n_rows, int64_t n);
 };
 
-/* Returns the loops for one of the processor's instruction sets. Set 0 is the best one, which
- * softmax.c uses. Returns NULL if the processor has no more than `which` sets. */
+/* Returns the loops for the processor's instruction set number `which`, or NULL if the processor
+ * has no such set. Set 0 is the best one, which softmax.c uses. */
 const struct kn_softmax_loops *kn_softmax_loops_of(int which);
 
 #endif

@@ -1,5 +1,5 @@
-/* Parses a single Example. The outputs have no batch dimension, and the error messages are those
- * that TensorFlow has for single examples, which differ from those for batches. */
+/* Parses a single Example. The outputs have no batch dimension. The error messages are TensorFlow's
+ * messages for single examples, not those for batches. */
 #include "kernels/array/array.h"
 #include "kernels/parsing/parse_example.h"
 

@@ -21,8 +21,8 @@ int kn_output_named(const struct rt_node *n, const char *prefix, const char *nam
 /* Refuses a node that has different numbers of keys, types and shapes, or shapes that are not fully
  * known. */
 enum rt_status kn_half_check(const struct rt_node *n, struct rt_error *err);
-/* Initialises *h. h->map must be freed by rt_pool_free. The names in the map point into attributes
- * and inputs. */
+/* Initialises *h. h->map must be freed with rt_pool_free. The names in the map point into
+ * attributes and inputs. */
 enum rt_status kn_half_make(struct rt_run *r, const char *prefix, struct kn_sequence_half *h);
 /* Refuses defaults of dense context features whose shapes differ from the shapes in the node's
  * attribute. */

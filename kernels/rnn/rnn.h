@@ -54,8 +54,8 @@ struct kn_rnn_loops {
      * again with is_candidate. */
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
 };
-/* Returns the loops for one of the processor's instruction sets. Set 0 is the best one, which rnn.c
- * uses. Returns NULL if the processor has no more than `which` sets. */
+/* Returns the loops for the processor's instruction set number `which`, or NULL if the processor
+ * has no such set. Set 0 is the best one, which rnn.c uses. */
 const struct kn_rnn_loops *kn_rnn_loops_of(int which);
 
 /* ---- a layer ---- */

@@ -1,4 +1,4 @@
-/* Hash functions by which models assign strings to buckets, and whose values must therefore never
+/* Hash functions by which models assign strings to buckets. Their values must therefore never
  * change. */
 #ifndef KN_STRING_FARMHASH_H
 #define KN_STRING_FARMHASH_H

@@ -76,8 +76,8 @@ static uint32_t decode(const unsigned char *s, size_t n, size_t *used)
     for (size_t i = 1; i < len; i++) {
         if (i >= n || (s[i] & 0xc0) != 0x80)
             return 0xfffd;
-        /* A second byte that makes the character invalid does not belong to it. *used therefore
-         * stays 1, and the following bytes are decoded separately. */
+        /* A second byte that makes the character invalid is not a part of the character. *used
+         * therefore stays 1, and the following bytes are decoded separately. */
         if (i == 1 && ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] >= 0xa0) ||
                        (c == 0xf0 && s[1] < 0x90) || (c == 0xf4 && s[1] >= 0x90)))
             return 0xfffd;

@@ -17,9 +17,9 @@ enum { KN_STRING_WORK = 16 };
 enum { KN_STRING_CHUNK = 1 << 20 };
 
 /*
- * Initialises a buffer that grows, for text or for elements of any type. Its memory counts towards
- * the run's limit like a tensor's. kn_text_failed sets r->err to the reason why `b->failed` is set,
- * and returns its status.
+ * Initialises a buffer that grows, for text or for elements of any type. The buffer's memory counts
+ * towards the run's limit like a tensor's. kn_text_failed sets r->err to the reason why `b->failed`
+ * is set, and returns the status.
  */
 void kn_text_begin(struct rt_bytes *b, struct rt_run *r);
 enum rt_status kn_text_failed(const struct rt_bytes *b);

@@ -307,7 +307,8 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
     return st;
 }
 
-/* Makes targets of the nodes with effects that only dead nodes read, so that they still run. */
+/* Makes targets of nodes with effects that only dead nodes read. These nodes therefore still
+ * run. */
 static bool keep_effects(struct work *w)
 {
     struct pl_graph *g = w->g;

@@ -19,8 +19,8 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_VISITS limits the number of visits to nodes and edges in a round, as a multiple of the number
- * of nodes and edges in the graph. */
+/* MAX_VISITS, multiplied by the number of nodes and edges in the graph, is the maximum number of
+ * visits to nodes and edges in a round. */
 enum { NONE = -1, MAX_VARIABLES = 1024, MAX_VISITS = 64, MAX_ROUNDS = 32 };
 
 /* Marks that say where a node of the frame is needed. A node with the mark LIVES runs only in

@@ -1,4 +1,4 @@
-/* Finds the ops that the plan of a request, including its functions, would need and could not
+/* Finds the ops that the plan of a request, with its functions, would need and that cannot be
  * run. */
 #include <stdlib.h>
 #include <string.h>

@@ -42,7 +42,7 @@ struct walk {
     enum rt_extreme *extreme; /* for each value, whether it is an extreme over the rows */
     struct rt_error *why;
     bool *is_refused; /* whether a node refuses its inputs for every batch size */
-    /* set if memory was refused, in which case a failed proof may succeed later */
+    /* set if an allocation was refused, so that a later proof may succeed */
     bool *no_memory;
 };
 
@@ -378,7 +378,7 @@ static bool takes_sizes(const struct walk *w, const struct visit *x)
 /*
  * Returns whether an input has rows but is of unknown rank, such as the result of a gather from a
  * variable that is assigned. Row rules count axes from the last one, so none is called for such an
- * input, except the rule of element-wise ops with one operand, which needs no rank.
+ * input. The exception is the rule of element-wise ops with one operand, which needs no rank.
  */
 static bool has_unknown_rows(const struct visit *x)
 {

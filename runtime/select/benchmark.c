@@ -1,8 +1,8 @@
 /*
- * The benchmark of a node's candidate kernels. It runs them on generated data with the node's
- * shapes, and finds the fastest. Times are the thread's processor time, so that other load on the
- * machine has little influence. Packed constants are generated too, with the sizes that packing
- * would give them, so that nothing is packed for a kernel that is not chosen.
+ * Finds the fastest of a node's candidate kernels by running them on generated data with the node's
+ * shapes. Times are the thread's processor time, so that other load on the machine has little
+ * influence. Packed constants are generated too, with the sizes that packing would give them, so
+ * that nothing is packed for a kernel that is not chosen.
  *
  * Before each run the constants are flushed from the caches, because in a run of the entire model
  * the constants of all other nodes are read between two runs of a node. Activations stay in the

@@ -158,7 +158,7 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     memcpy(key, &src->buf, sizeof(void *));
     memcpy(key + sizeof(void *), &src->data, sizeof(void *));
     if (rt_tensor_is_lazy(src) || src->buf->kind == RT_BUF_LAZY)
-        /* clears the address of the data in the key, because it may change */
+        /* clears the address of the data in the key, because the address may change */
         memset(key + sizeof(void *), 0, sizeof(void *));
     memcpy(key + 2 * sizeof(void *), fmt, fmt_len);
     rt_mutex_lock(&s->mu);

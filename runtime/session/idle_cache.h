@@ -72,9 +72,9 @@ void rt_idle_cache_add_owner(struct rt_idle_cache *k, struct rt_cache_owner *who
 /* Removes `who` from the list of owners. The owner releases its items itself. */
 void rt_idle_cache_remove_owner(struct rt_idle_cache *k, struct rt_cache_owner *who);
 /* Reserves `bytes` for an item that a run returns to owner `who`, and evicts other owners' items if
- * necessary. Before the call, *reserved is the number of bytes that the item still has reserved,
- * and the call changes it to `bytes`. Returns false and sets *reserved to 0 if the bound does not
- * admit the bytes. The caller must hold no lock. */
+ * necessary. Before the call, *reserved must be the number of bytes still reserved for the item.
+ * The call sets *reserved to `bytes`. If the bound does not admit the bytes, returns false and sets
+ * *reserved to 0. The caller must hold no lock. */
 bool rt_idle_cache_reserve(struct rt_idle_cache *k, struct rt_cache_owner *who, size_t *reserved,
                            size_t bytes);
 void rt_idle_cache_release(struct rt_idle_cache *k, size_t bytes);
@@ -98,8 +98,8 @@ size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_cache_own
 bool rt_idle_cache_fits_specialisation(const struct rt_idle_cache *k, size_t bytes);
 /* Returns the number of specialisations of all sessions. */
 int rt_idle_cache_specialisations(const struct rt_idle_cache *k);
-/* These functions add a specialisation to the counts or remove it from them. Adding never fails, so
- * each session may slightly exceed the bound. */
+/* Add a specialisation to the counts, or remove one. Adding never fails, so each session may
+ * slightly exceed the bound. */
 void rt_idle_cache_add_specialisation(struct rt_idle_cache *k, size_t bytes);
 void rt_idle_cache_remove_specialisation(struct rt_idle_cache *k, size_t bytes);
 

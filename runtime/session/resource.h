@@ -25,7 +25,7 @@ extern const struct rt_object_type rt_variable_type;
 
 /* Makes a variable with one reference, which belongs to the caller. `shape` is the shape that the
  * handle's op declares, and may be unknown. The kernels that assign resource variables check new
- * values against it. Returns NULL if memory runs out. */
+ * values against `shape`. Returns NULL if memory runs out. */
 struct rt_variable *rt_variable_new(const char *name, enum rt_dtype dtype,
                                     const struct rt_shape *shape);
 /* Returns the variable that a handle points to, or NULL if the handle points to another kind of

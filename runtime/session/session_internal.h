@@ -38,7 +38,7 @@ struct rt_session {
     struct rt_map callables;   /* maps keys to struct rt_callable; guarded by mu */
     /* whether the session serves; guarded by mu, and changed only while nothing else runs */
     bool serving;
-    /* Generation of the plans, which is incremented when a frozen variable is written. */
+    /* Generation of the plans. A write to a frozen variable increments it. */
     _Atomic int generation;
     _Atomic int64_t runs, nodes_run, packed_bytes;
     /* total size of the prepared kernels that nodes cache for tier 0, in bytes */
