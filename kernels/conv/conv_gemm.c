@@ -57,10 +57,10 @@ static bool is_in_place(const struct kn_conv_shape *g)
 }
 
 /*
- * Returns whether this kernel may be the fastest. In place, it needs long sums, many more input
- * channels than output channels, or an output of one pixel. With im2col, it needs enough channels,
- * because copying would otherwise take as long as multiplying, and short rows or a stride above 1,
- * because oneDNN computes a row of outputs at a time.
+ * Returns whether this kernel may be the fastest. Without im2col, the kernel needs long sums, many
+ * more input channels than output channels, or an output of one pixel. With im2col, it needs enough
+ * channels, because copying would otherwise take as long as multiplying, and short rows or a stride
+ * above 1, because oneDNN computes a row of outputs at a time.
  */
 static bool may_pay(const struct kn_conv_shape *g)
 {

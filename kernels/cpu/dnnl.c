@@ -50,10 +50,10 @@ static void stream_free(void *s)
 static struct rt_mutex objects = RT_MUTEX_INIT;
 
 /*
- * The capacity of oneDNN's primitive cache. A model's layers, signatures and plans need the same
- * primitives repeatedly, each with at least 10 KB of code, and the cache lets equal primitives
- * share their code. The cache would also keep the primitives of unloaded models, so it is emptied
- * whenever the number of primitives has fallen to half of its maximum.
+ * The capacity of oneDNN's primitive cache, which lets equal primitives share their code. A model's
+ * layers, signatures and plans need the same primitives repeatedly, each with at least 10 KB of
+ * code. The cache would also keep the primitives of unloaded models, so it is emptied whenever the
+ * number of primitives has fallen to half of the maximum.
  */
 enum { CACHED = 4096 };
 /* The number of primitives that exist, and the maximum of this number since the cache was emptied.

@@ -210,8 +210,8 @@ static int64_t row_width(const struct attention *k)
     return k->dim[3] > 0 ? k->dim[3] : 1;
 }
 
-/* Returns the number of rows of scores that the steps turn into n rows, which is 1 if the steps
- * broadcast a single row. */
+/* Returns how many rows of scores the steps turn into n rows, which is 1 if the steps broadcast a
+ * single row, and otherwise n. */
 static int64_t made_rows(const struct attention *k, int64_t n)
 {
     return k->from[2] == 1 ? 1 : n;

@@ -73,11 +73,11 @@ enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t);
  * and either under mu or before another thread can access the table. */
 void kn_table_count_in(struct rt_run *r, struct kn_table *t);
 /*
- * Adds a pair, or replaces the value of a key that the table holds. Sets *was to whether the table
- * held the key. If it did, and `replace` is false, the existing pair stays unchanged. Sets *item to
- * the index of the pair. Called under mu, or before another thread can access the table. The call
- * subtracts its work from *left (rt_run_spend), so it may fail because the run's deadline has
- * passed or the run was cancelled. A failure leaves the table unchanged.
+ * Adds a pair. Sets *was to whether the table already held the key. If so, the value is replaced
+ * only if `replace` is true. Sets *item to the index of the pair. Called under mu, or before
+ * another thread can access the table. Subtracts the work from *left (rt_run_spend), and may
+ * therefore fail because the run's deadline has passed or the run was cancelled. A failure leaves
+ * the table unchanged.
  */
 enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
                             const void *value, bool replace, int64_t *item, bool *was);

@@ -2,9 +2,9 @@
  * Reducers reduce many values to one, over contiguous lines or down columns. They serve both
  * segment ops and reductions over axes.
  *
- * Sums are computed in blocks: floats are added in their own type within a block, and the sums of
- * blocks are added in double, so that the error does not grow with the length, the order is fixed,
- * and the loops vectorise.
+ * Sums are computed in blocks. Floats are added in their own type within a block, and the sums of
+ * blocks are added in double. The error therefore does not grow with the length, the order of
+ * additions is fixed, and the loops vectorise.
  *
  * Threads: pure.
  */

@@ -2,8 +2,8 @@
  * Matrix multiplication on plain row-major operands, for every type that TensorFlow's MatMul
  * accepts, and the array conversions that half-precision types need around float kernels.
  *
- * float, double and complex use OpenBLAS (its serial build, which starts no threads, and whose
- * buffers kernels/cpu/openblas.c keeps separate for concurrent calls). Half-precision numbers are
+ * float, double and complex use the serial build of OpenBLAS, which starts no threads.
+ * kernels/cpu/openblas.c gives concurrent calls separate buffers. Half-precision numbers are
  * computed in float and rounded once. Integers wrap around.
  */
 #ifndef KN_MATMUL_GEMM_H

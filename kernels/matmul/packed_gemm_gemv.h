@@ -4,9 +4,9 @@
  */
 
 /*
- * Computes a GEMV, which multiplies a few rows by `panels` complete panels. A single panel has too
- * few sums to keep the multipliers busy, because each multiplication would wait for the previous
- * one. Several panels are therefore computed together. With `in_cache`, panels are not prefetched.
+ * Multiplies a few rows by `panels` complete panels (a GEMV). Several panels are computed together,
+ * because with the sums of a single panel each multiplication would wait for the previous one. With
+ * `in_cache`, panels are not prefetched.
  */
 SIZED void LOOPS(gemv)(const struct kn_packed_gemm_block *s, const int rows, const int panels,
                        const bool in_cache)

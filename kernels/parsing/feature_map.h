@@ -1,10 +1,10 @@
 /*
  * The features that an op like ParseExample requests, and a hash table that finds a feature by its
- * name. The hash table is made once, when the kernel is prepared, if the names are constants, and
+ * name. If the names are constants, the hash table is made when the kernel is prepared, and
  * otherwise in each run.
  *
- * Examples of a batch usually carry the same names in the same order. A reader therefore remembers
- * which name the last example had at each position and looks up only names that differ.
+ * Examples of a batch usually have the same names in the same order. A reader therefore remembers
+ * the names of the last example by position, and looks up only names that differ.
  */
 #ifndef KN_PARSING_FEATURE_MAP_H
 #define KN_PARSING_FEATURE_MAP_H

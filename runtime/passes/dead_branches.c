@@ -1,15 +1,14 @@
 /*
  * Removes branches of TensorFlow 1 that no run executes. If the predicate of a Switch is a
- * constant, one of the outputs of the Switch is dead in every run, and so are all nodes that depend
- * on this output, up to the Merge that joins the other side. All these nodes are removed; the
- * Switch and the Merge become identities. The remaining graph has no such branch, and often no
- * control flow at all, because a `training` flag has a default and a serving signature does not
- * feed it.
+ * constant, one output of the Switch is dead in every run. The pass removes all nodes that depend
+ * on this output, up to the Merge that joins the other side. The Switch and the Merge become
+ * identities. Often no control flow is left, because a `training` flag has a default and a serving
+ * signature does not feed it.
  *
- * In the token executor, a token is dead in one particular run. In this pass, a node is dead only
- * if it is dead in every run. The rules are those of the token executor (exec/exec_token.c). If the
- * edges of the graph alone do not show which nodes are dead (a dead fetch, a loop whose next
- * iteration is dead, a control edge from a dead node to a live one), the graph is left unchanged.
+ * A node is dead in this pass only if it is dead in every run, by the rules of the token executor
+ * (exec/exec_token.c). If the edges of the graph alone do not show which nodes are dead (a dead
+ * fetch, a loop whose next iteration is dead, a control edge from a dead node to a live one), the
+ * graph is left unchanged.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -47,17 +47,15 @@ static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
 }
 
 /*
- * The table of passes. The PL_TO_FIXED_POINT passes enable each other: inlining exposes reads of
- * variables, these become constants, constants decide branches, and a branch whose condition is
- * constant becomes a call, which can be inlined in turn. These passes also run after each change by
- * functionalisation, because a graph without tokens can be simplified further, and more of its
- * values may be constant.
+ * The table of passes. The PL_TO_FIXED_POINT passes enable each other. Inlining exposes reads of
+ * variables, the reads become constants, constants decide branches, and a decided branch becomes a
+ * call that can be inlined. These passes also run after each change by functionalisation, because a
+ * graph without tokens can be simplified further, and more of its values may be constant.
  *
- * Fusions match patterns of many nodes before patterns of few. First come rewrites that enable
- * other patterns; then attention, norms and rotary embeddings, which contain nodes that could
- * become part of an epilogue; then epilogues; then element-wise fusion, which fuses every
- * element-wise node that is left. Concatenations that only fused element-wise ops read are found
- * after those ops exist.
+ * Fusions match patterns of many nodes before patterns of few, because a node of a large pattern
+ * may also fit a small one, such as an epilogue. First come rewrites that enable other patterns,
+ * then attention, norms and rotary embeddings, then epilogues, then the fusion of all element-wise
+ * nodes that are left. Concatenations that only fused element-wise ops read are found last.
  */
 static const struct pl_pass passes[] = {
     {"inline", pl_inline, NULL, PL_EXTRACT, PL_TO_FIXED_POINT, 0, true},
@@ -121,9 +119,8 @@ static bool is_for(const struct pl_pass *p, const struct pl_graph *g)
            !((p->graphs & PL_ON_SERVED) && g->is_load);
 }
 
-/* Verifies the graph. An invalid graph is a bug of the compiler, not an error of the model. The
- * exception is a wrong type in a graph whose nodes have just been imported, which is an error of
- * the model. */
+/* Verifies the graph. An invalid graph is a bug of the compiler. Only a wrong type in a graph whose
+ * nodes have just been imported is an error of the model. */
 static void verify(struct pl_graph *g, const char *pass, bool imports)
 {
     struct rt_error err = {.arena = NULL}, other = {.arena = NULL};

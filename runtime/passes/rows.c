@@ -7,10 +7,10 @@
  *
  * An argument of an op (a shape, an axis, a bound) may depend on the batch size, so its value is
  * evaluated for each size. A few sizes cannot distinguish min(n, 100) from n, but they do
- * distinguish polynomials: if a polynomial whose degree is below the number of sizes equals `a + b
- * * n` for each of these sizes, it equals `a + b * n` for every n. Hence only ops that compute
- * polynomials of integers (makes_polynomials) have a result of RT_DEP_SIZE, and only if no step of
- * the computation overflows; a value that any other op computes from the batch size is not proved.
+ * distinguish polynomials: a polynomial of a degree below the number of sizes that equals
+ * `a + b * n` for each of these sizes does so for every n. Hence a result is RT_DEP_SIZE only if
+ * its op computes polynomials of integers (makes_polynomials) and no step of the computation
+ * overflows. A value that any other op computes from the batch size is not proved.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /*
  * Finds the fastest of a node's candidate kernels by running them on generated data with the node's
  * shapes. Times are the thread's processor time, so that other load on the machine has little
- * influence. Packed constants are generated too, with the sizes that packing would give them, so
- * that nothing is packed for a kernel that is not chosen.
+ * influence. Packed constants are generated in the sizes that packing yields, so that nothing is
+ * packed for a kernel that is not chosen.
  *
- * Before each run the constants are flushed from the caches, because in a run of the entire model
- * the constants of all other nodes are read between two runs of a node. Activations stay in the
- * caches. (If the constants stayed in the caches, half of ResNet50's 1x1 convolutions would get a
- * kernel that seems to be the fastest, but takes a fifth longer in the model than another kernel.)
+ * Before each run the constants are flushed from the caches, because a model reads the constants of
+ * all other nodes between two runs of a node. Activations stay in the caches. (With constants in
+ * the caches, half of ResNet50's 1x1 convolutions would get a kernel that takes a fifth longer in
+ * the model than another kernel.)
  *
  * The choice of the rule stands unless another kernel is clearly faster, because most small
  * differences are noise. Candidates run in rounds, and a candidate that cannot be chosen any more
