@@ -491,8 +491,8 @@ enum rt_status kn_conv_prepare(const struct rt_prep *p, struct kn_conv_shape *ou
 
 /* ---- arithmetic ---- */
 
-/* Counts the FLOPs of a convolution, which multiplies each element of `of` by the filter elements
- * of one channel. The length of the filter's last dimension is the number of channels of `of`. */
+/* Counts the FLOPs of a convolution. Each element of `of` is multiplied by the filter elements of
+ * one channel. The length of the filter's last dimension is the number of channels of `of`. */
 static double flops(const struct rt_shape *of, const struct rt_shape *filter)
 {
     if (filter->rank < 2 || filter->dim[filter->rank - 1] <= 0)

@@ -268,8 +268,9 @@ static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
     return e.out == 1 && !(mark & IN_CONDITION);
 }
 
-/* Returns whether a control edge from `ctrl` only signals that an iteration has begun or that a
- * variable has a value. This is the case if `ctrl` runs in every iteration. */
+/* Returns whether a node of the loop may wait for `ctrl`. Waiting for a Merge, a Switch or an Enter
+ * of a variable only means waiting for the iteration to begin or for the variable to have a
+ * value. */
 static bool waits_well(const struct loop *l, int ctrl)
 {
     return !(l->mark[ctrl] & OF_FRAME) || l->variable_of[ctrl] >= 0;

@@ -150,8 +150,8 @@ static int64_t count_varying(const struct walk *w, int v)
     return n;
 }
 
-/* Returns whether the values are known integers for every batch size n, and each of them is `a + b
- * * n` for some integers a and b. */
+/* Returns whether all values are known integers for every batch size n, and have the form
+ * `a + b * n` with integers a and b. */
 static bool is_linear(const struct walk *w, int v)
 {
     for (int s = 0; s < N_SIZES; s++) {

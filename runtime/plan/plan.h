@@ -110,8 +110,8 @@ struct rt_plan_step {
     const struct rt_kernel **kernels; /* candidate kernels for the step's device and types */
     int n_kernels;
     bool lazy; /* whether every candidate kernel accepts lazy inputs without loading them */
-    /* Bit k is set if input k is the same in every run, which means that it is a PL_CONST and not
-     * the handle of a variable that the step reads. */
+    /* Bit k is set if input k is the same in every run, because it is a PL_CONST and not the handle
+     * of a variable that the step reads. */
     uint64_t const_in;
     struct rt_prepared_cache *prepared;
 };

@@ -14,8 +14,8 @@
 /* The beginning of the first line of an autotune file of any version. */
 #define FIRST_WORDS "slipway autotune "
 
-/* Fails with the status that rt_fail_errno returns for `number`, an errno, and with the system's
- * error message for it. */
+/* Fails with the system's message for the errno `number`. The status is the one that rt_fail_errno
+ * returns. */
 static enum rt_status fail(struct rt_error *err, const char *path, const char *what, int number)
 {
     char words[128];
