@@ -162,9 +162,9 @@ void rt_callable_request_compilation(struct rt_callable *c, const struct rt_shap
 /* Compiles the shapes in the queue and returns the number of compilations. The call is slow, and
  * runs may continue in the meantime. */
 int rt_session_compile(struct rt_session *s);
-/* The loader calls this function with `yes` true before it loads the session and with `yes` false
- * afterwards. In between, a shape is compiled at its first occurrence, the background compiler does
- * not compile for the session, and nothing else uses the session. `cancelled` replaces
+/* The loader calls this function with `yes` true before warm-up runs and with `yes` false after
+ * them. In between, a shape is compiled at its first occurrence, the background compiler does not
+ * compile for the session, and nothing else uses the session. `cancelled` replaces
  * options.cancelled. It may be NULL, and is NULL in the second call. */
 void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled);
 /* Returns whether the plan, or at least its first segment, is compiled for feeds with `rows` rows,
