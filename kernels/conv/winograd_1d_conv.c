@@ -132,8 +132,8 @@ static void split_epilogue(struct state *s)
 }
 
 /* Sets how blocks are sharded. Each core that shares a block computes some of the output channels,
- * and reads only their part of the weights. If epilogue steps follow the output transform, shards
- * are complete blocks, because these steps need complete pixels. */
+ * and reads only the weights of these channels. If epilogue steps follow the output transform,
+ * shards are complete blocks, because these steps need complete pixels. */
 static void sharding(struct state *s, int width)
 {
     const struct kn_winograd_sharding sharding = kn_winograd_sharding(&s->l.tiles, width);

@@ -86,8 +86,8 @@ static inline float kn_exp_f32(float x)
     float p;
     KN_EXP_POLYNOMIAL(p, r);
     const float e = 1.0f + (r + r * r * p);
-    /* Multiplies e by 2^k, by adding k to the exponent bits. If the result is not a valid number,
-     * it should be less than the smallest normal number, infinite or NaN, and the kn_select calls
+    /* Multiplies e by 2^k, by adding k to the exponent bits. If the sum is not a valid exponent,
+     * the result is below the smallest normal number, infinite or NaN, and the kn_select calls
      * below set it. */
     const float y = kn_bits_float(kn_float_bits(e) + (kn_float_bits(t) << 23));
     const float not_tiny = kn_select(x < KN_EXP_LEAST, 0.0f, y);

@@ -67,8 +67,9 @@ static int heads_axis(const struct rt_attention *op, int k)
     return op->heads_first >> k & 1 ? 1 : 2;
 }
 
-/* Merges the batch size and the number of heads of input k, whose shape is `s`, into *scores. They
- * must be equal or, if op->broadcasts contains `which`, broadcastable. */
+/* Merges the batch size and the number of heads of input k, whose shape is `s`, into *scores. Both
+ * must equal those of the scores or, if op->broadcasts contains `which`, be broadcastable with
+ * them. */
 static enum rt_status meet(const struct rt_attention *op, int k, int which,
                            const struct rt_shape *s, struct rt_shape *scores, struct rt_error *err)
 {

@@ -81,8 +81,8 @@ static inline double _Complex expm1_complex(double _Complex x)
     return CMPLX(expm1(a) * cos(b) - 2 * s * s, exp(a) * sin(b));
 }
 
-/* For small z, the modulus of 1 + z is near 1, so the logarithm of the modulus is computed from |1
- * + z|^2 - 1. */
+/* For small z, the modulus of 1 + z is near 1, so the logarithm of the modulus is computed from
+ * `|1 + z|^2 - 1`. */
 static inline double _Complex log1p_complex(double _Complex x)
 {
     const double a = creal(x), b = cimag(x);

@@ -56,9 +56,9 @@ static int count_of(const struct rt_node *n, const char *prefix, int kind)
     return types ? (int)types->n : 0;
 }
 
-/* Refuses a node that declares another number of features of a kind than it has types for them. The
- * op's schema takes the number of outputs from the declared number (Ncontext_sparse, ...), and the
- * kernel takes it from the types. */
+/* Refuses a node whose declared number of features of a kind is not the number of their types. The
+ * op's schema computes the number of outputs from the declared number (Ncontext_sparse, ...), and
+ * the kernel computes it from the types. */
 static enum rt_status check_counts(const struct rt_node *n, const char *prefix, int kind,
                                    struct rt_error *err)
 {

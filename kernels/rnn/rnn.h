@@ -42,8 +42,8 @@ struct kn_rnn_step {
     float *h_new, *c;
     /* peephole weights that multiply c in gates i, f and o, or NULL if there are none */
     const float *peep[3];
-    /* In cells with an n_reset_before gate, spare[0] has the update gate, and spare[1] has reset *
-     * h, the operand of the candidate's recurrent weights. */
+    /* In cells with an n_reset_before gate, spare[0] has the update gate, and spare[1] has the
+     * product of reset and h, the operand of the candidate's recurrent weights. */
     float *spare[2];
 };
 

@@ -11,8 +11,9 @@
 
 /*
  * PLAN_NODES accounts for the memory of a plan apart from its nodes, as a number of nodes. Without
- * PLAN_NODES, a model made 60,000 plans of 12 KB before it reached the limit of 300,000 nodes. Its
- * functions had one branch each and doubled in number from one nesting level to the next.
+ * PLAN_NODES, a model made 60,000 plans of 12 KB before it reached the limit of 300,000 nodes. The
+ * functions of the model had one branch each and doubled in number from one nesting level to the
+ * next.
  */
 enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32, MAX_DUMP_BYTES = 1 << 28 };
 /*
@@ -48,9 +49,10 @@ static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
 
 /*
  * The table of passes. The PL_TO_FIXED_POINT passes enable each other. Inlining exposes reads of
- * variables, the reads become constants, constants decide branches, and a decided branch becomes a
- * call that can be inlined. These passes also run after each change by functionalisation, because a
- * graph without tokens can be simplified further, and more of its values may be constant.
+ * variables, the reads become constants, constants decide branches, and a branch with a constant
+ * condition becomes a call that can be inlined. These passes also run after each change by
+ * functionalisation, because a graph without tokens can be simplified further, and more of its
+ * values may be constant.
  *
  * Fusions match patterns of many nodes before patterns of few, because a node of a large pattern
  * may also fit a small one, such as an epilogue. First come rewrites that enable other patterns,
