@@ -22,10 +22,9 @@ FUZZ_OPS_CASES = 40000
 BOUNDS_S = 40  # time limit of bounds.py; its cases take 10 s on an idle machine, those of kind `square` some 10 min
 NOT_RUN = 77  # exit status of a program that cannot run on this machine
 START = time.monotonic()
-# End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of CPU time), so the number of files that run at a
-# time exceeds the number of cores. Under sanitizers the tests need more CPU time and could miss their time limits, so
-# the number of files does not exceed the number of cores. The files that took longest when they were measured start
-# first, so that no long file runs alone at the end.
+# End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of CPU time), so more files than cores run at a
+# time. Under sanitizers the tests need more CPU time and could miss their time limits, so at most one file per core
+# runs. The files that took longest when they were measured start first, so that no long file runs alone at the end.
 FILES_AT_A_TIME = 2 * CORES
 LONGEST = ("test_grpc_stall.py", "test_costly_loads.py", "test_life.py", "test_bad_trees.py", "test_grpc_services.py",
            "test_limits.py", "test_stress.py", "test_config.py", "test_grpc_frames.py", "test_rest_transport.py",

@@ -310,8 +310,7 @@ static enum rt_status read_shape(struct rt_span message, struct slipway_tensor *
     return more < 0 ? not_a(err, "TensorShapeProto") : RT_OK;
 }
 
-/* Writes a value that was read from the wire as one element, which consists of the lowest `size`
- * bytes of the value. */
+/* Writes one element, the lowest `size` bytes of `v`, a value that was read from the wire. */
 static void put_element(char *dst, size_t size, int dtype, uint64_t v)
 {
     if (dtype == SLIPWAY_BOOL)

@@ -238,7 +238,8 @@ enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
 
 /*
  * Calls a unary method ("/package.Service/Method") with a serialized request. *out receives the
- * serialized response, which the caller frees with free(); it is not NULL even if empty.
+ * serialized response, which the caller frees with free(). *out is not NULL even if the response is
+ * empty.
  */
 enum slipway_code slipway_unary(struct slipway_client *c, const char *method, const void *request,
                                 size_t n, const struct slipway_call *call, unsigned char **out,

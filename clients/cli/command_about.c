@@ -1,5 +1,5 @@
-/* Implements `slipway status`, `slipway metadata` and `slipway reload`, which are the commands that
- * query or configure models but run no inference. */
+/* Implements the commands that query or configure models without running inference: `slipway
+ * status`, `slipway metadata` and `slipway reload`. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -152,7 +152,7 @@ enum rt_status cl_check_pairs(const char *flag, const char *form, const struct c
 
 /* ---- JSON ---- */
 
-/* Returns whether a JSON value is a complete request body, which is an object with the key
+/* Returns whether a JSON value is a complete request body, that is, an object with the key
  * "instances" or "inputs". */
 static bool is_whole(const json_t *v)
 {

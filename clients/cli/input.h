@@ -24,8 +24,8 @@ struct cl_input {
 enum rt_status cl_input_read(const struct cl_list *words, const struct cl_list *named, bool is_raw,
                              struct rt_arena *arena, struct cl_input *out, struct rt_error *err);
 
-/* Checks that each text that was given for `flag` has the form "ALIAS=...". `form` is an example of
- * this form, which the error message shows. */
+/* Checks that each text given for `flag` has the form "ALIAS=...". The error message shows the
+ * example `form`. */
 enum rt_status cl_check_pairs(const char *flag, const char *form, const struct cl_list *texts,
                               struct rt_error *err);
 

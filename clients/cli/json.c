@@ -200,8 +200,8 @@ enum rt_status cl_check_name(const char *name, const struct slipway_input *specs
     return RT_INVALID_ARGUMENT;
 }
 
-/* Reads tensors in the column format, which is an object with a value for each spec, or the value
- * alone if there is only one spec. */
+/* Reads tensors in the column format: an object with a value for each spec, or the value alone if
+ * there is only one spec. */
 static enum rt_status read_columns(json_t *columns, const struct slipway_input *specs, int n_specs,
                                    struct rt_arena *arena, struct slipway_tensor *out, int *n_out,
                                    struct rt_error *err)

@@ -24,8 +24,8 @@ struct header {
     int64_t dim[SLIPWAY_MAX_RANK];
 };
 
-/* Returns the text after 'key': in the header, which is a NUL-terminated Python dict, or NULL if
- * the key is missing. */
+/* Returns the text after 'key': in a header, or NULL if the key is missing. A header is a
+ * NUL-terminated Python dict. */
 static const char *value_of(const char *text, const char *key)
 {
     size_t n = strlen(key);

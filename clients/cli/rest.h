@@ -1,6 +1,6 @@
 /*
- * Calls to a server over REST, with their paths, their requests, and the JSON responses that
- * describe models. Threads: used by one thread at a time.
+ * Calls a server over REST: makes paths and requests, and reads the JSON responses that describe
+ * models. Threads: used by one thread at a time.
  */
 #ifndef CL_REST_H
 #define CL_REST_H

@@ -75,8 +75,8 @@ class Process:
 
 
 class Slipway(Process):
-    """A process of `slipway run --on_line`. Each line that it reads is the number of milliseconds for which it then
-    measures."""
+    """A process of `slipway run --on_line`. Each line of its input is the duration of one measurement in
+    milliseconds."""
 
     @staticmethod
     def question(q):

@@ -102,8 +102,8 @@ class Model:
 
 
 def measure_fresh(binary, directory, batch, seconds):
-    """Measures in a new process. Within one process, the kernels that autotuning chose and the memory layout stay the
-    same, so they could favour one build in all pairs."""
+    """Measures in a new process. Within one process, autotuning's choices and the memory layout do not change, so they
+    could favour one build in all pairs."""
     one = Model(binary, directory, batch)
     try:
         one.measure(1)  # a first run, which compiles the model and fills the caches, is not counted

@@ -1,6 +1,6 @@
 /*
- * A minimal echo server on gRPC C core, with which the speed of Slipway's gRPC server is compared.
- * One thread serves one completion queue, Predict is a registered method, and every message is sent
+ * A minimal echo server on gRPC C core, as a reference for the speed of Slipway's gRPC server. One
+ * thread serves one completion queue, Predict is a registered method, and every message is sent
  * back unchanged. `echo_grpc PORT` runs until its standard input ends.
  */
 #include <grpc/byte_buffer.h>

@@ -1,7 +1,7 @@
 /*
- * A minimal echo server on libmicrohttpd, with which the speed of Slipway's REST server is
- * compared. One thread runs an external epoll loop, and every body is sent back unchanged.
- * `echo_http PORT` runs until its standard input ends.
+ * A minimal echo server on libmicrohttpd, as a reference for the speed of Slipway's REST server.
+ * One thread runs an external epoll loop, and every body is sent back unchanged. `echo_http PORT`
+ * runs until its standard input ends.
  */
 #include <arpa/inet.h>
 #include <microhttpd.h>

@@ -148,8 +148,8 @@ static void report(const char *what, size_t bytes, int64_t best_ns)
            (double)best_ns / 1e6, bytes);
 }
 
-/* Sets `best` to the duration of the shortest of ROUNDS rounds, which is the time that `work` takes
- * on an otherwise idle core. */
+/* Sets `best` to the CPU time of the fastest of ROUNDS runs of `work`, because other programs on
+ * the core slow runs down. */
 #define BEST(best, work)                                                                           \
     do {                                                                                           \
         best = INT64_MAX;                                                                          \

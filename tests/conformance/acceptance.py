@@ -28,7 +28,7 @@ from run import Refusal
 from spec import Case, Const, Graph, np
 
 SCANNED = 40  # number of cases of each specification from which seeds are chosen
-# Factor by which the number of seeds is multiplied for cases that have a graph of their own, because the graphs differ.
+# Multiplies the number of seeds of cases that have a graph of their own, because the graphs differ.
 SEEDS_OF_GRAPHS = 4
 GRAPHS_PER_SESSION = 20  # a session holds a limited number of plans, and one graph may need eleven
 TIME_LIMIT_S = 20

@@ -67,7 +67,7 @@ class Net(tf.Module):
 
 
 def write_identities(folder):
-    """Writes a model with one signature per type, each of which returns its input x as y."""
+    """Writes a model with one signature per type. Each signature returns its input x as y."""
     v1 = tf.compat.v1
     info = v1.saved_model.build_tensor_info
     with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:

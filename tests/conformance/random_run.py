@@ -120,8 +120,7 @@ SAMPLE = 32
 
 
 def sample(tf, value):
-    """Encodes a summary of an array, which holds its type, shape, largest magnitude, tolerance, and some evenly spaced
-    elements."""
+    """Encodes a summary of an array: its type, shape, absolute tolerance, and some evenly spaced elements."""
     flat = value.reshape(-1)
     largest = float(np.max(np.abs(flat.astype(np.float64)), initial=0)) if value.dtype != object else 0
     n = min(flat.size, SAMPLE)
@@ -132,8 +131,8 @@ def sample(tf, value):
 
 
 def record(tf, folder, seeds, steps):
-    """Writes a file with a graph, its feeds, and a summary of its outputs, which tests/unit/exec/test_random_graphs.c
-    reads."""
+    """Writes files for tests/unit/exec/test_random_graphs.c, each with a graph, its feeds, and a summary of its
+    outputs."""
     for seed in seeds:
         made = RandomGraph(tf, seed, steps).make()
         graph_def = made.graph.as_graph_def()

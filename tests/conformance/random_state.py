@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Runs random programs of side effects in TensorFlow and in op_runner: variables of both kinds and tables, read and
-written in several signatures whose runs are interleaved, through functions, branches and loops, ordered by control
-edges alone. Resource handles are also made inside branches, loops and functions, and returned from them.
+"""Runs random programs with side effects in TensorFlow and in op_runner. Several signatures read and write variables of
+both kinds and tables, through functions, branches and loops. Runs of the signatures are interleaved, and only control
+edges order the side effects. Resource handles are also made inside branches, loops and functions, and returned from
+them.
 
 random_state.py [FIRST [LAST]]        seeds FIRST to LAST - 1 (0 to 40)
 random_state.py --record DIR SEED...  writes the files that tests/unit/exec/test_random_state.c replays, with
 TensorFlow's answers
 
 Every node that reads or writes state waits for the previous node that does so, so that only one result is right. It
-waits either for that node itself or for a node that waits for it, which may be a pure node, a constant, a call, a
-branch or a loop.
+waits for that node directly or through another node: a pure node, a constant, a call, a branch or a loop.
 """
 import argparse
 import pathlib
@@ -170,13 +170,11 @@ class Program:
         return got, got.op
 
     def handle(self, v):
-        """Makes a handle of a variable in the current scope, which is the main graph, a branch, a loop or a
-        function."""
+        """Makes a handle to a variable in the current scope (the main graph, a branch, a loop or a function)."""
         return self.tf.raw_ops.VarHandleOp(dtype=self.tf.int32, shape=[], shared_name=v.op.name)
 
     def passed_handle(self, values):
-        """Returns a handle of one of the resource variables. Which variable it refers to is known only during the
-        run."""
+        """Returns a handle to one of the resource variables. Which one is known only during the run."""
         tf = self.tf
         v, w = (self.pick([v for v in self.variables if is_resource(v)]) for _ in range(2))
         yes, other = tf.less(self.pick(values), self.pick(values)), tf.equal(self.x, 3)
@@ -204,8 +202,8 @@ class Program:
         return either()
 
     def through_handle(self, values, last, depth):
-        """Adds an effect through a handle of passed_handle, directly or inside a branch or loop that captures this
-        handle."""
+        """Adds an effect through a handle that passed_handle returned, directly or inside a branch or loop that
+        captures this handle."""
         tf, raw = self.tf, self.tf.raw_ops
         h, given = self.passed_handle(values[-4:]), self.small(self.pick(values[-4:]))
         kind = self.pick(["add", "add", "set", "set", "read", "branch", "loop"])
@@ -344,8 +342,8 @@ class Program:
 
 
 def runs(tf, made, seed):
-    """Returns TensorFlow's results, run by run, each as (signature, feeds, results), where the results are None if the
-    run was refused. Every second run reads the complete state."""
+    """Returns TensorFlow's results, one (signature, feeds, results) per run. The results of a refused run are None.
+    Every second run reads the complete state."""
     rng = np.random.default_rng(seed)
     last = None
     with session(tf, made.graph) as theirs:

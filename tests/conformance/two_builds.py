@@ -153,7 +153,7 @@ def output_of(command, text=None):
 
 
 def versions_below(folders):
-    """Returns the version directories below the folders, which are those that hold a saved_model.pb."""
+    """Returns the version directories below the folders. A version directory holds a saved_model.pb."""
     found = {p.parent for folder in folders for p in pathlib.Path(folder).rglob("saved_model.pb")}
     return sorted(found)
 
@@ -181,8 +181,8 @@ def random_values(info, batch, dice):
 
 
 def signatures_of(report, name, binaries, version):
-    """Returns the signatures as the new build prints them. A version that a build refuses leaves nothing to compare and
-    must not pass for that reason: if one build refuses it, both must, with the same message."""
+    """Returns the signatures as the new build prints them. If one build refuses the version, both must refuse it with
+    the same message, because there is nothing else to compare."""
     told = [output_of([slipway, "inspect", str(version), "--json"]) for slipway in binaries]
     try:
         return [json.loads(text)["signatures"] for text in told][1]

@@ -79,7 +79,7 @@ def make_base():
 
 
 def build():
-    """Builds the image from a copy of the files that git tracks or does not ignore, which is the build context."""
+    """Builds the image. The build context is a copy of the files that git tracks or does not ignore."""
     with tempfile.TemporaryDirectory(dir=WORK) as context:
         files = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others",
                                 "--exclude-standard"], check=False, stdout=subprocess.PIPE)

@@ -1,5 +1,5 @@
-"""Shared helpers of the end-to-end tests of gRPC, which are a client, a test case that starts servers, hand-written
-HTTP/2, and certificates."""
+"""Shared helpers of the end-to-end tests of gRPC: a client, a test case that starts servers, hand-written HTTP/2, and
+certificates."""
 import json
 import os
 import socket
@@ -75,7 +75,7 @@ class GrpcCase(Case):
 
 
 class Frames:
-    """HTTP/2 frames written by hand, for calls whose messages never end, which no client library sends."""
+    """HTTP/2 frames written by hand, because no client library sends a message that never ends."""
 
     DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW = 0, 1, 3, 4, 6, 7, 8
 

@@ -33,8 +33,8 @@ def generate(out):
 
 
 def make_importable(out):
-    """`import grpc` and `import google` must find the installed packages, although the generated tree has folders
-    called grpc and google, so the generated folders are appended to the packages' paths."""
+    """Appends the generated folders to the paths of the packages grpc and google. `import grpc` and `import google`
+    then still find the installed packages, although the generated tree has folders of those names."""
     sys.path.insert(0, HERE)
     sys.path.append(out)
     for name in ("grpc", "google"):

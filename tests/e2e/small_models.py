@@ -73,7 +73,7 @@ def write(folder, signatures, build, defaults=None, init=None):
 
 
 def write_types(folder):
-    """Writes a model with one signature per type, named after the type, each of which returns its input x as y."""
+    """Writes a model with one signature per type, named after the type. Each signature returns its input x as y."""
     def build(g):
         for d in DTYPES:
             g.placeholder("x_" + d, d)

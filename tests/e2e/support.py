@@ -63,9 +63,8 @@ SANITIZER_REPORT = re.compile(r"(WARNING|ERROR): \w*Sanitizer|: runtime error: "
 
 
 def refuse_sanitizer_reports(log):
-    """Fails if the log has a sanitizer's report. A race or undefined behaviour does not end the server, and a leak is
-    reported only when the server has ended, so these reports appear only in the log and in the exit status, which few
-    tests check."""
+    """Fails if the log has a sanitizer's report. Otherwise most tests would miss the report: a race or undefined
+    behaviour does not end the server, and leaks are reported only when the server ends."""
     if SANITIZER_REPORT.search(log):
         raise AssertionError(log)
 

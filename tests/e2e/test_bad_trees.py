@@ -23,7 +23,7 @@ def cpu_seconds(pid):
 
 class BadTrees(Case):
     def serve(self, *flags):
-        """Serves every directory below models/, to which it adds the valid model "good"."""
+        """Adds the valid model "good", and serves every directory below models/."""
         self.put("models/good/1")
         return Server(f"--models={self.path('models')}", *flags)
 

@@ -1,5 +1,4 @@
-"""Tests the clients, which are the subcommands that talk to a server, the example of the C library, and the Python
-package."""
+"""Tests the clients: the subcommands that talk to a server, the example of the C library, and the Python package."""
 import json
 import os
 import shutil
@@ -337,7 +336,7 @@ class Commands(Asked):
                  status=2)
         r = self.bench("--replay", log, "--server", self.grpc)
         self.assertEqual((r["answered"], r["wrong"], r["skipped"]), (2, 0, 0))
-        # The log becomes the goldens of a version, which is served because it returns the logged outputs.
+        # The log becomes the goldens of a version. The version is served, because it returns the logged outputs.
         version = self.path("models/half_plus_two/2")
         shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), version)
         os.makedirs(os.path.join(version, "assets.extra"), exist_ok=True)

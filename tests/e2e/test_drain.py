@@ -26,9 +26,8 @@ ENOUGH = 20
 
 
 class Load:
-    """Threads that send requests until they are stopped. `asked` has, for each request, the time
-    when it was sent, the method that sent it and the outcome, which is "OK" for a correct
-    response."""
+    """Threads that send requests until they are stopped. For each request, `asked` has the time when it was sent, the
+    method that sent it, and the outcome ("OK" for a correct response)."""
 
     def just_sent_s(self):
         """Returns the longest time that a request is assumed to take to reach the server."""

@@ -126,8 +126,8 @@ class Upload(http2.Connection):
         super().on_frame(kind, flags, stream, body)
 
     def half(self, n):
-        """Opens a stream and sends the first half of a message, which has n bytes. Returns the stream, or None if the
-        stream was cut off."""
+        """Opens a stream and sends `n` bytes, the first half of a message. Returns the stream, or None if the stream
+        was cut off."""
         try:
             self.read(0.01)
             stream = self.begin(PREDICT)
@@ -420,8 +420,8 @@ class Frames(Case):
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_who_gives_many_windows_for_large_answers_is_not_cut_off(self):
-        """Tests 24 window updates for each 32 KiB of a response, which exceed the part of the budget that grows with
-        time."""
+        """Tests 24 window updates per 32 KiB of a response. The part of the budget that grows with time does not cover
+        them."""
         def on_frame(c, kind, flags, stream, body):
             if kind == http2.DATA and body:
                 c.taken += len(body)

@@ -537,8 +537,8 @@ class Hostile(GrpcCase):
         end = time.monotonic() + WAIT
         while time.monotonic() < end:
             for stream in itertools.islice(streams, 2):
-                # Requests responses of 800 KB, of which the flow-control window lets 64 KB through. Requests are
-                # refused while `fill` holds the memory.
+                # Requests responses of 800 KB. The flow-control window lets 64 KB through. Requests are refused while
+                # `fill` holds the memory.
                 connection.call(stream, PREDICT)
                 connection.send(Frames.DATA, stream,
                                 b"\0" + struct.pack(">I", len(message)) + message, 1)

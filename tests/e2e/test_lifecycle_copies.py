@@ -1,9 +1,9 @@
-"""Tests versions that are copied slowly, incompletely, out of order or by links, as people do,
-or that change or vanish while they are read. A partial version is never served, and the old version
+"""Tests versions that are copied slowly, incompletely, out of order or by links, and versions that
+change or vanish while they are read. A partial version is never served, and the old version
 continues to serve.
 
-Each case is a model of its own in one server's folder and runs in a thread of its own, because most
-of the time is spent waiting until files have stopped changing."""
+All cases share one server. Each case has its own model and its own thread, because most of the time
+is spent waiting until files have stopped changing."""
 import os
 import shutil
 import threading

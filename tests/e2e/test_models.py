@@ -173,7 +173,7 @@ class HarmedFiles(Case):
             with open(data, "rb") as file:
                 whole = file.read()
             with open(data, "wb") as file:  # overwrites a part of the file with different bytes
-                # The flipped bytes lie in weights that signatures read. The string of the object graph is at the end of
+                # The flipped bytes lie in weights that signatures read, not in the object graph's string at the end of
                 # the file.
                 n = len(whole) // 8
                 file.write(whole[:n] + bytes(b ^ 1 for b in whole[n:4 * n]) + whole[4 * n:])

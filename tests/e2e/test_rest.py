@@ -364,7 +364,7 @@ class LimitsTest(unittest.TestCase):
                 answer(s)
 
             def pages(encoding):
-                """Returns the values of the processor time in the responses, which differ from page to page."""
+                """Returns the distinct processor times in the responses. Each newly made page has a different time."""
                 request = head("GET", METRICS, 0, ["Accept-Encoding: " + encoding])
                 server.send_at_once((s, request) for s in open_ones)
                 times = set()
@@ -475,8 +475,8 @@ class LimitsTest(unittest.TestCase):
         self.assertNotRegex(page, 'event="(idle_connection|incomplete_request)_closed"')
 
     def makes_room(self, server, gone, stays, rest):
-        """Connects at the limit and requests the metrics page, which it returns. The server must close `gone` for this
-        connection, and respond to `stays` when that has sent the rest of its request."""
+        """Connects at the limit, requests the metrics page, and returns that page. The server must close `gone` to make
+        room. `stays` must get a response once `rest` has completed its request."""
         with server.connect() as late:
             late.sendall(head("GET", METRICS))
             page = answer(late)[2].decode()

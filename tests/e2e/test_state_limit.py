@@ -181,8 +181,8 @@ class StateLimit(Case):
 
 
 def write_restoring(folder, prefix, how):
-    """Writes a model that restores one tensor of 32 MB ten times. `how`, which is "loads", "reads" or "runs", selects
-    when the tensor is read."""
+    """Writes a model that restores one tensor of 32 MB ten times. `how` ("loads", "reads" or "runs") selects when the
+    tensor is read."""
     n, times = 8 << 20, 10
 
     def build(g):

@@ -547,13 +547,12 @@ class Stress(Case):
             (self.states("coming").get(1) == "AVAILABLE") == coming
 
     def answers(self, path):
-        """Returns (HTTP status, version that responded), where the version is known only if the
-        status is 200."""
+        """Returns (HTTP status, version that responded). The version is None unless the status is 200."""
         status, body = self.server.post(f"/v1/models/{path}:predict", {"instances": [4.0]})
         return status, json.loads(body)["predictions"][0] - 2 if status == 200 else None
 
     def look(self, versions, labels, coming):
-        """Checks, while clients send requests, that the final state is the configured one."""
+        """Checks, while clients send requests, that exactly the configured versions, labels and models respond."""
         self.assertEqual(self.answers("m"), (200, max(versions)))
         for version in VERSIONS:
             self.assertEqual(self.answers(f"m/versions/{version}"),

@@ -1,4 +1,4 @@
-"""Tests warm-up requests of a version, which run before the version is visible."""
+"""Tests warm-up requests, which run before their version is visible to clients."""
 import json
 import os
 import re

@@ -4,7 +4,8 @@
  *
  * tests/CMakeLists.txt links the server's own main.c with this file and -Wl,--wrap for every
  * function below, so that calls from Slipway's code or a static library reach the wrappers. Calls
- * inside shared libraries do not, which exempts gRPC's core: it aborts by design when malloc fails.
+ * inside shared libraries do not reach them. This exempts gRPC's core, which aborts by design when
+ * malloc fails.
  *
  * The driver (run.py, through control.py) and the server share struct fault_control, a file named
  * by $SLIPWAY_FAULT. The driver writes a description of the calls that must fail, sets `armed`,
@@ -77,9 +78,9 @@ static void note_stack_bounds(void)
 }
 
 /*
- * Collects the return addresses of the callers by frame pointers, which sanitizer builds keep. A
- * frame of a library without frame pointers ends the stack or adds an address that is the same each
- * time, which does no harm.
+ * Collects the callers' return addresses by frame pointers, which sanitizer builds keep. A
+ * library's frame without a frame pointer ends the stack or adds an address that is the same each
+ * time. Either is harmless.
  */
 static int stack_of(const uintptr_t *frame, uint64_t *out)
 {

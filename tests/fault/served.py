@@ -72,9 +72,9 @@ STARTING = threading.Lock()
 
 
 class Served:
-    """A server with five models, which are half (version 1 or 2 of half_plus_two, from a checkpoint), digits, m
-    (versions 1 and 2 of a constant graph that takes Examples, absent if `small`), more (present for a while) and
-    watched (its newest version, with warm-up requests and goldens). `secure` is for REST and gRPC over TLS."""
+    """A server with five models: half (version 1 or 2 of half_plus_two, from a checkpoint); digits; m (versions 1 and 2
+    of a constant graph that takes Examples; absent if `small`); more (present for a while); and watched (its newest
+    version, with warm-up requests and goldens). `secure` adds REST and gRPC over TLS."""
 
     def __init__(self, control, *flags, small=False, watched=False, secure=False):
         self.control, self.half, self.serial, self.watches = control, 1, 0, []

@@ -22,23 +22,22 @@ struct fuzz_cost {
 };
 
 /*
- * Cost limits for text and binary parsers, which may make a structure of several hundred bytes from
- * two bytes of input, in addition to the memory that every request uses.
+ * Cost limits for text and binary parsers. A parser may make a structure of several hundred bytes
+ * from two bytes of input, in addition to the memory that every request uses.
  */
 #define FUZZ_PARSER                                                                                \
     {                                                                                              \
         .free_bytes = 4 << 20, .growth = 512, .free_s = 0.5, .us_per_byte = 100                    \
     }
-/* Cost limits for messages unpacked by protobuf-c, which follow from the limits of
- * proto/unpack.h. */
+/* Cost limits for messages that protobuf-c unpacks, derived from the limits in proto/unpack.h. */
 #define FUZZ_MESSAGE                                                                               \
     {                                                                                              \
         .free_bytes = 32 << 20, .growth = 512, .free_s = 0.5, .us_per_byte = 100                   \
     }
 /*
- * Cost limits for graphs, which follow from the limits of runtime/files/import.c (64 MB and 64
- * bytes per byte of input, held twice while a graph is made), 256 MB of repeated constants, and
- * plans of 300,000 nodes.
+ * Cost limits for graphs. They follow from the limits of runtime/files/import.c (64 MB plus 64
+ * bytes per byte of input, held twice while a graph is made), from 256 MB of repeated constants,
+ * and from plans of 300,000 nodes.
  */
 #define FUZZ_GRAPH                                                                                 \
     {                                                                                              \

@@ -1,7 +1,7 @@
 /*
- * Reads arbitrary bytes as a server's response, whose message type the first byte selects. A tensor
- * that can be read is written as an input and read again, unless its last string is repeated so
- * often that the strings, when written, exceed the limit.
+ * Reads arbitrary bytes as a server's response. The first byte selects the type of the message. A
+ * tensor that can be read is also written as an input and read again. Writing may exceed the size
+ * limit, because the last string of the tensor may be repeated very often.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -43,9 +43,9 @@ static const char *const examples = NODE("x", "Placeholder", TYPE("DT_STRING"))
                                  LIST("ragged_split_types", "type: DT_INT32"));
 
 /*
- * The graph of ParseSequenceExampleV2, and macros for its parts. For each kind of feature, the
- * context and the feature lists use the same key. The dense feature of the context has a default
- * value, and the dense feature list may be missing.
+ * The graph of ParseSequenceExampleV2, and macros for its parts. The context and the feature lists
+ * use the same key for each kind of feature. The context's dense feature has a default value, and
+ * the dense feature list may be missing.
  */
 #define TYPES(key, what) LIST(key, "type: " what)
 #define COUNT(key)       "attr { key: '" key "' value { i: 1 } } "

@@ -1,8 +1,7 @@
 /*
- * Reads arbitrary bytes as the request of each API other than Predict, which may be refused. The
- * tensors of a request that is read are decoded within its budget and written as a request again,
- * and the result must be readable. The first byte selects the API and the size of the slices in
- * which the other bytes are stored.
+ * Reads arbitrary bytes as a request of an API other than Predict. The first byte selects the API
+ * and the size of the slices that store the other bytes. If the request can be read, its tensors
+ * are decoded within the budget and written as a new request, which must be readable.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /*
- * Decodes the body of a classify or regress request. The decoder of the wire format must accept the
- * decoded Examples, their number must equal that in the JSON, and they must stay within the budget.
+ * Decodes the body of a classify or regress request within a budget. There must be as many decoded
+ * Examples as in the JSON, and the decoder of the wire format must accept each of them.
  */
 #include <stdint.h>
 #include <stdlib.h>

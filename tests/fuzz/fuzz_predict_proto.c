@@ -1,7 +1,7 @@
 /*
- * Reads arbitrary bytes as a PredictRequest, which may be refused. Its tensors are bound to the
- * signature's inputs and written as a response, and must not take more memory than their budget.
- * The first byte selects the size of the slices in which the other bytes are stored.
+ * Reads arbitrary bytes as a PredictRequest. The first byte selects the size of the slices that
+ * store the other bytes. If the request can be read, its tensors are bound to the signature's
+ * inputs and written as a response. They must not take more memory than their budget.
  */
 #include <stddef.h>
 #include <stdint.h>

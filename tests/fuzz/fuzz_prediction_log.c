@@ -1,6 +1,6 @@
 /*
- * Reads arbitrary bytes as a PredictionLog. Compares the log's response with itself, and with the
- * request read as if it were a response, by the rules of every API.
+ * Reads arbitrary bytes as a PredictionLog. By the rules of every API, compares the log's response
+ * with itself and with the log's request, which is treated as another response.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Reads a record of a request log. Compares the response in it with the bytes of the request, read
- * as if they were a response, and with itself. */
+/* Reads a record of a request log. Compares the recorded response with itself, and with the bytes
+ * of the request as if those were a response. */
 #include <stdint.h>
 #include <stdlib.h>
 

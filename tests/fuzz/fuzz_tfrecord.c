@@ -1,5 +1,5 @@
-/* Reads the input as a file of records with its own checksums. Then writes the complete input as
- * one record with correct checksums and reads it back. */
+/* Reads the input as a file of records, including their checksums. Then writes the complete input
+ * as one record with correct checksums and reads that record back. */
 #include <stdint.h>
 #include <stdlib.h>
 

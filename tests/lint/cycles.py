@@ -41,7 +41,7 @@ def source_of(folder, member):
 
 
 def read_calls(build):
-    """Returns {(file, function): {(file, function), ...}}, which maps each function to the functions that it calls."""
+    """Returns the functions that each function calls, as {(file, function): {(file, function), ...}}."""
     calls, names, seen = {}, collections.defaultdict(set), []
     for layer, folder in LAYERS.items():
         archive = os.path.join(build, f"lib{layer}.a")

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Checks the lengths of files, headers and functions, because a file or function that exceeds its limit probably has
-more than one purpose. Each finding is printed on a line; the exit status is 1 if there are any.
+"""Checks the lengths of files, headers and functions. A file or function that exceeds its limit probably has more than
+one purpose. Each finding is printed on a line; the exit status is 1 if there are any.
 
-The length of a function is from its first line to its closing brace, which clang-format puts in the first column.
-EXCEPTIONS names files and functions that may be longer, with the reason; an entry that is no longer needed is a finding
-too.
+A function extends from its first line to its closing brace, which clang-format puts in the first column. EXCEPTIONS
+names files and functions that may be longer, with the reason. An entry that is no longer needed is a finding too.
 """
 import os
 import re

@@ -6,7 +6,7 @@ no cycle, so that each can be understood with the folders below it alone; and at
 other in a cycle. A file in a layer's root folder may use all of the layer's folders.
 
 The contract of a source is in a header: the header of its own name, one in its folder that it includes, or one that
-names the file. A source of kernels/ that defines nothing but rows of the table of ops needs none.
+names the file. A source of kernels/ that defines nothing but rows of the table of ops needs no header.
 
 --graph prints the dependencies between a layer's folders and objects, with the symbols that make each edge, and the
 cycles; with --cyclic only the edges that lie in a cycle.

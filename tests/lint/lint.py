@@ -120,13 +120,12 @@ def check_paths(path, text):
 # ---- documents ----
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-# Matches a file or folder of the tree that a document names, such as `server/main.c`, `runtime/fusion/fuse_*.c` or
-# `tests/unit`.
+# Matches a path in the tree as documents name it, such as `server/main.c`, `runtime/fusion/fuse_*.c` or `tests/unit`.
 NAMED_FILE = re.compile(r"`((?:clients|cmake|docker|docs|kernels|models|proto|runtime|server|tests)/[\w./*-]+)`")
 
 
 def prose(text):
-    """Yields (number, line) of each line that is neither in a table nor in a fenced block."""
+    """Yields (number, line) for each line outside of tables and fenced blocks."""
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"\s*```", line):
@@ -185,8 +184,7 @@ def check_format(files):
 
 
 def tracked():
-    """Returns the files of the tree, which are those that git tracks or, in a copy without git, every file outside of
-    build/."""
+    """Returns every file that git does not ignore or, in a copy without git, every file outside of build/."""
     git = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     if git.returncode == 0 and git.stdout:

@@ -27,7 +27,7 @@ from ours import TIERS, Child, Died, Refusal  # noqa: E402
 
 
 def expected(results):
-    """Returns TensorFlow's result in its recorded form, which is the code and message of a refusal, or the tensors."""
+    """Returns TensorFlow's result in its recorded form: the code and message of a refusal, or the tensors."""
     if results is None:
         return "ended"  # TensorFlow crashed, so any result that Slipway returns without a crash is accepted
     kept = []

@@ -41,7 +41,7 @@ from case import STRING, Tensor, count, load, NUMBERS, pack_one  # noqa: E402
 # Limit on the wall time of a case on a busy machine, including tens of megabytes sent to the child.
 ours.TIMES_OUT_S = 30
 DEADLINE_EXCEEDED = 4
-EMPTY_DEADLINE_MS = 1500  # deadline of a run, which is far longer than any op on empty tensors needs
+EMPTY_DEADLINE_MS = 1500  # deadline of a run, far longer than any op on empty tensors needs
 LARGE_DEADLINE_MS = 30
 SQUARE_DEADLINE_MS = 300
 LARGE_MB = 64  # size in megabytes of each repeated input in cases of kind `large`
@@ -78,8 +78,7 @@ def shapes_without_elements(shape):
 
 
 def tensors_of(case):
-    """Yields the tensors that may be changed, which are the fed tensors, by name, and the tensors of constants, by node
-    index."""
+    """Yields the tensors that may be changed: fed tensors by name, and tensors of constants by node index."""
     for name, t in case.feeds.items():
         yield ("feed", name, t)
     for i, node in enumerate(case.nodes):

@@ -1,4 +1,4 @@
-"""A case of the op fuzzer, which is a small graph with its feeds and fetches, and its forms as JSON and GraphDef.
+"""A case of the op fuzzer (a small graph with its feeds and fetches), and its forms as JSON and GraphDef.
 
 Needs only Python: TensorFlow's messages are encoded by hand, so that they can be malformed.
 """

@@ -40,7 +40,7 @@ def scalar(dtype, value):
 
 
 def attributes(schema, attrs):
-    """Converts attributes to the form that a node of a case has, which is {name: [kind, value]}."""
+    """Converts attributes to the form that the nodes of a case have: {name: [kind, value]}."""
     out = {}
     for attr in schema.attrs:
         if attr.name in attrs:
@@ -94,7 +94,8 @@ def one_node(op, *tensors, loose=False, **attrs):
 
 
 def several_nodes(op, *lines, steps, loose=False):
-    """Returns a case of nodes (name, op, inputs, attrs); an input is a name, or a tensor, which becomes a constant."""
+    """Returns a case of several nodes, each given as (name, op, inputs, attrs). An input is a name or a tensor. A
+    tensor becomes a constant node."""
     nodes = []
     for name, kind, inputs, attrs in lines:
         names = []

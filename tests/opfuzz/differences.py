@@ -88,8 +88,8 @@ OWN_NAN = {"Erf": "TensorFlow's of an infinite float64 is NaN, not 1",
            "Conv2D": "the same", "Conv3D": "the same",
            "Conv3DBackpropInputV2": "TensorFlow multiplies the zeros between strided positions too"}
 
-# Attributes of the Cast from double to complex64 in which TensorFlow clears all mantissa bits, as if a complex64 had
-# none. For example, 3.29 becomes 2.
+# Attributes of the Cast from double to complex64. In this Cast, TensorFlow clears all mantissa bits, as if a complex64
+# had none. For example, 3.29 becomes 2.
 LOSES_MANTISSA = {"SrcT": ["type", 2], "DstT": ["type", 8], "Truncate": ["b", True]}
 
 # Graphs with these ops are compared without the elements that are infinite in Slipway and finite in TensorFlow.
@@ -151,8 +151,7 @@ def is_refusal(result):
 
 
 def input_of(case, node, i):
-    """Returns the tensor that is fed to an input of a node or is constant, or None if the input is the output of
-    another op."""
+    """Returns the fed or constant tensor of an input of a node, or None if the input is the output of another op."""
     name = node.inputs[i].split(":")[0] if i < len(node.inputs) else None
     held = [n.attrs["value"][1] for n in case.nodes if n.name == name and n.op == "Const" and "value" in n.attrs]
     t = case.feeds.get(name) or (held[0] if held else None)
@@ -202,8 +201,8 @@ def loses_sign(node, outputs):
 
 
 def without_own(case, step, theirs, ours):
-    """Returns both results without the outputs that TensorFlow, without oneDNN, leaves uninitialised, and without the
-    signs that TensorFlow loses in LogMatrixDeterminant."""
+    """Returns both results without two kinds of outputs: those that TensorFlow leaves uninitialised without oneDNN, and
+    the signs that TensorFlow loses in LogMatrixDeterminant."""
     empty = any(0 in t.shape for t in tensors(case))
     norms = [n for n in case.nodes if n.op.startswith("FusedBatchNorm") and (empty or n.attrs.get("is_training") == ["b", False])]
     own = {f"{n.name}:{k}" for n in norms for k in (3, 4)}
@@ -298,7 +297,7 @@ def own_values(case, refused):
     if any(n.op == "MatrixBandPart" and (is_far(case, n, 1) or is_far(case, n, 2)) for n in case.nodes):
         return True
     if any(n.op.startswith("FusedBatchNorm") and nearly_constant(case, n) for n in case.nodes):
-        # TensorFlow computes the mean from a float32 sum, so that the variance of equal elements may not be 0.
+        # TensorFlow computes the mean from a float32 sum, so the variance of equal elements may not be 0.
         return True
     if any(n.op == "SoftmaxCrossEntropyWithLogits" and weighs_by_infinity(case, n) for n in case.nodes):
         return True  # TensorFlow rounds a small loss to 0 before the multiplication, which then makes a NaN.
@@ -406,7 +405,8 @@ def different_values(case, theirs, ours):
             # Sums that overflow depend on the order of the additions and on the roundings between them.
             flat = [(x, y) for x, y in flat if math.isfinite(x) and math.isfinite(y)]
         if any("MatMul" in n.op for n in case.nodes) and products_overflow(case):
-            # TensorFlow adds such a product to an infinity with or without rounding it first, depending on the shapes.
+            # Depending on the shapes, TensorFlow may or may not round an overflowing product before it adds the product
+            # to an infinity.
             flat = [(x, y) for x, y in flat if not (math.isinf(x) and y != y or x != x and math.isinf(y))]
         if any(n.op in OWN_INFINITE for n in case.nodes):
             flat = [(x, y) for x, y in flat if not (math.isinf(y) and math.isfinite(x))]

@@ -13,7 +13,7 @@ import time
 
 from case import DTYPES, STRING, Tensor, count, graph_def
 
-TIMES_OUT_S = 15  # time limit of a case, which is reached only if the run ignores its deadline of 2 s
+TIMES_OUT_S = 15  # time limit of a case; only a run that ignores its deadline of 2 s reaches this limit
 MEMORY_MB = 256  # memory limit of a run in megabytes
 SUPPORT = pathlib.Path(__file__).resolve().parent.parent / "support"
 ENVIRONMENT = {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes seeds.jsonl: small cases of tests/conformance/specs that TensorFlow accepts, from which the fuzzer starts.
+"""Writes seeds.jsonl, the cases that the fuzzer mutates. They are small cases of tests/conformance/specs that
+TensorFlow accepts.
 
 Run by hand with TensorFlow installed. The output is committed, so that fuzzing does not need TensorFlow:
 

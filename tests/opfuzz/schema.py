@@ -1,5 +1,5 @@
-"""Reads the ops from the C tables, which are kernels/table.inc (Slipway's ops) and runtime/core/schema/table.inc
-(TensorFlow's registry)."""
+"""Reads the ops from the C tables kernels/table.inc (Slipway's ops) and runtime/core/schema/table.inc (TensorFlow's
+registry)."""
 
 import pathlib
 import re

@@ -8,10 +8,10 @@
 #include "tests/support/small_graph.h"
 
 /*
- * Adds "merge" = x > 0 ? -x : x + 10, in the nodes of tf.cond. These are the feed "x", the constant
- * "zero", the predicate "greater" and its Identity "pred", the pivots "pivot_t" and "pivot_f" of
- * the two branches, the "switch" of x, the results "then" and "else" that the Merge reads, and the
- * index "which" of the branch that was taken, which is 0 for "else".
+ * Adds the nodes that tf.cond makes for "merge" = `x > 0 ? -x : x + 10`. They are the feed "x", the
+ * constant "zero", the predicate "greater" and its Identity "pred", the pivots "pivot_t" and
+ * "pivot_f" of the two branches, the "switch" of x, the results "then" and "else" that the Merge
+ * reads, and "which". "which" is the index of the branch that was taken, 0 for "else".
  */
 void cf_cond(struct small_graph *x);
 /* Adds the nodes of cf_cond with the predicate cf_flag, whose value is known when the plan is
@@ -22,9 +22,9 @@ void cf_flag(struct small_graph *x, bool value);
 
 /*
  * Adds a loop whose value begins with `start` and becomes `next`, a tensor of the body, while it is
- * below `limit`. The names of the nodes begin with the name of the frame. FRAME/y is the value in
- * the body, on which constants of the body depend by a control edge; FRAME/merge is the value in
- * the condition, FRAME/cond the condition, and FRAME/exit the value after the loop.
+ * below `limit`. The names of the nodes begin with the name of the frame. FRAME/merge is the value
+ * in the condition, FRAME/cond the condition, FRAME/y the value in the body, and FRAME/exit the
+ * value after the loop. Constants of the body have a control edge from FRAME/y.
  */
 void cf_loop(struct small_graph *x, const char *frame, const char *start, const char *limit,
              const char *next);
@@ -33,9 +33,9 @@ void cf_loop(struct small_graph *x, const char *frame, const char *start, const 
 void cf_loop_variable(struct small_graph *x, const char *frame, const char *name, const char *start,
                       const char *cond, const char *next);
 /*
- * Adds two nested loops. While y < 10, for y = start, 2 * start, ..., the inner loop adds 3 to z,
- * which begins with 0, until z is 10 * y or more. The outer loop is "w" and the inner one "in";
- * "w/exit" and "z_exit" are the final values of y and z.
+ * Adds the loop "w" and, inside it, the loop "in". The outer loop runs while y < 10, for y = start,
+ * 2 * start, ... The inner loop adds 3 to z until z is 10 * y or more. z is 0 before the outer
+ * loop. "w/exit" and "z_exit" are the final values of y and z.
  */
 void cf_nested_loops(struct small_graph *x, const char *start);
 

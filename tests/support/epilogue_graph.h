@@ -1,6 +1,6 @@
 /*
- * Parts of graphs for tests of epilogues: a head, which is the convolution or matmul that an
- * epilogue follows, and activations, which are written as the nodes that frameworks export.
+ * Parts of graphs for tests of epilogues: heads (the convolution or matmul that an epilogue
+ * follows) and activations (written as the nodes that frameworks export).
  */
 #ifndef TESTS_SUPPORT_EPILOGUE_GRAPH_H
 #define TESTS_SUPPORT_EPILOGUE_GRAPH_H
@@ -38,8 +38,8 @@ enum ep_activation {
     EP_HARD_SIGMOID,
     EP_HARD_SWISH,
     EP_GELU,        /* tf.nn.gelu */
-    EP_GELU_KERAS3, /* tf.nn.gelu(approximate=False), which is computed with Erfc */
-    EP_GELU_TANH,   /* tf.nn.gelu(approximate=True), which is computed with Tanh */
+    EP_GELU_KERAS3, /* tf.nn.gelu(approximate=False), computed with Erfc */
+    EP_GELU_TANH,   /* tf.nn.gelu(approximate=True), computed with Tanh */
     EP_N_ACTIVATIONS
 };
 /* Adds the nodes that compute the activation of the tensor `in`, and returns their number. The last

@@ -17,7 +17,7 @@
 void gd_node(struct rt_bytes *graph, const char *name, const char *op, const char *inputs,
              const char *attrs);
 
-/* One row of a table of nodes, which holds the arguments of gd_node. */
+/* One row of a table of nodes: the arguments of gd_node. */
 struct gd_line {
     const char *name, *op, *inputs, *attrs;
 };

@@ -32,8 +32,8 @@ void rg_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_li
 bool rg_try_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
 void rg_close(struct rg_graph *g);
 
-/* Returns rows [from, from + n) of an input of unlimited length, which is the same for every call.
- * `row` is the shape of one row, without dimension 0. */
+/* Returns rows [from, from + n) of an input of unlimited length. The input is the same for every
+ * call. `row` is the shape of one row, without dimension 0. */
 struct rt_tensor rg_rows(const struct rt_shape *row, int64_t from, int64_t n);
 enum rt_status rg_run(struct rg_graph *g, const struct rt_shape *row, int64_t from, int64_t n,
                       struct rt_tensor *out, struct rt_error *err);

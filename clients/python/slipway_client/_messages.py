@@ -14,8 +14,8 @@ Bytes = Union[bytes, memoryview]
 _NUMPY = {1: 'float32', 2: 'float64', 3: 'int32', 4: 'uint8', 5: 'int16', 6: 'int8', 8: 'complex64', 9: 'int64', 10: 'bool',
           17: 'uint16', 18: 'complex128', 19: 'float16', 22: 'uint32', 23: 'uint64'}
 _DTYPE = {np.dtype(name): number for number, name in _NUMPY.items()}
-# _FIXED and _VARINTS give the field of a TensorProto that holds the values of each dtype number. Values of the types in
-# _FIXED are packed little-endian numbers, and values of the types in _VARINTS are varints.
+# For each dtype number, _FIXED or _VARINTS gives the TensorProto field that holds the values: as packed little-endian
+# numbers (_FIXED) or as varints (_VARINTS).
 _FIXED = {1: (5, '<f4'), 2: (6, '<f8'), 8: (9, '<c8'), 18: (12, '<c16')}
 _VARINTS = {3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11, 14: 13, 19: 13, 22: 16, 23: 17}
 _MAX_BYTES = 1 << 33
@@ -202,8 +202,7 @@ def _feature(name: str, value: Any) -> bytes:
 
 
 def write_example(example: Any) -> bytes:
-    """Serializes an example, which is a mapping from features to values, a tf.Example, or bytes that are already
-    serialized."""
+    """Serializes an example: a mapping from features to values, a tf.Example, or bytes that are already serialized."""
     if isinstance(example, bytes):
         return example
     if hasattr(example, 'SerializeToString'):

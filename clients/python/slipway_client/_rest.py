@@ -22,7 +22,7 @@ def b64(data: bytes) -> Dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """Converts values that the json module cannot encode, which are numpy's arrays and numbers, and bytes."""
+    """Converts values that the json module cannot encode: numpy's arrays and numbers, and bytes."""
     if isinstance(value, (bytes, bytearray)):
         return b64(bytes(value))
     if hasattr(value, 'tolist'):
@@ -44,7 +44,7 @@ class _NamedConnection(http.client.HTTPSConnection):
 
 
 class RestClient:
-    """A REST client, which holds one connection and belongs to one thread. `address` is HOST:PORT."""
+    """A REST client with one connection, for use by one thread. `address` is HOST:PORT."""
 
     def __init__(self, address: str = '127.0.0.1:8501', *, timeout: Optional[float] = 30.0, tls: bool = False,
                  ca: Optional[str] = None, cert: Optional[str] = None, key: Optional[str] = None,

@@ -1,5 +1,5 @@
-"""Specifies tensor lists, TensorArrays and stacks by means of graphs of several nodes, whose results are fetched as
-plain tensors."""
+"""Specifies tensor lists, TensorArrays and stacks by graphs of several nodes. Their results are fetched as plain
+tensors."""
 
 from spec import *
 

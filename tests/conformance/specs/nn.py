@@ -340,8 +340,8 @@ def lrn(g, op):
         ]:
             for s in [(2, 3, 4, 7), (1, 1, 1, 1), (0, 2, 2, 3), (1, 2, 2, 20)]:
                 yield Case(num(g, dtype, *s), rtol=3e-3 if dtype == "float16" else 1e-5, **how)
-        # TensorFlow multiplies by a band matrix, which spreads NaN, infinite and very large values to channels outside
-        # of their window.
+        # TensorFlow multiplies by a band matrix. NaN, infinite and very large values therefore also reach channels
+        # whose window does not contain them.
         for special in (np.nan, np.inf, -np.inf, 3e38):
             x = np.array(num(g, "float32", 2, 2, 3, 12))
             x[0, 0, 0, 3] = x[0, 1, 2, 0] = x[1, 1, 1, 11] = special

@@ -12,7 +12,7 @@ NUMBER = itertools.count()
 
 
 def variable(tf, value, dtype=None):
-    """Returns the handle of a resource variable, and the node that assigns its value."""
+    """Returns the handle to a resource variable, and the node that assigns its value."""
     dtype = tf.as_dtype(dtype or value.dtype)
     handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=value.shape, shared_name=f"v{next(NUMBER)}")
     return handle, tf.raw_ops.AssignVariableOp(resource=handle, value=value)

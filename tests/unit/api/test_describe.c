@@ -1,5 +1,5 @@
-/* Tests the description of a node (runtime/api/describe.h), which states the node's counts of
- * arithmetic operations and bytes, and the name of the node's epilogue. */
+/* Tests the description of a node (runtime/api/describe.h): its numbers of arithmetic operations
+ * and bytes, and the name of its epilogue. */
 #include <string.h>
 
 #include "runtime/api/describe.h"

@@ -134,7 +134,7 @@ static void bytes_ask_before_they_grow(void **state)
     rt_bytes_clear(&b);
 }
 
-/* An owner of a buffer, which grants growth up to `most` bytes and counts the grants. */
+/* A buffer owner that grants growth up to `most` bytes and counts the grants. */
 struct owner {
     size_t most;
     int n_granted;

@@ -3,8 +3,8 @@
  * a test sets the duration of a run and counts the runs. The model returns floats doubled and
  * strings unchanged, and refuses an input that holds the number 13.
  *
- * A test begins a world, which is a server with one model, and submits requests from its own
- * thread, which is the only I/O loop. It ends the loop's turn, waits for the responses, drops the
+ * A test begins a world (a server with one model) and submits requests from its own thread, which
+ * is the only I/O loop. Then the test ends the loop's turn, waits for the responses, drops the
  * requests and ends the world.
  */
 #ifndef TESTS_UNIT_BATCHING_SCHEDULER_FIXTURE_H
@@ -17,7 +17,7 @@
 #include "server/batching/io_loop.h"
 #include "server/batching/scheduler.h"
 
-/* The model's switches and counts, all of which are zero when a test begins a world. */
+/* The model's switches and counts. Beginning a world sets all of them to zero. */
 extern struct sched_model {
     /* Number of runs that have begun, number of runs in progress, and largest number of runs that
      * were in progress at the same time. */

@@ -1,8 +1,7 @@
 /*
- * Tests batches of a call that reads variables. The analysis that permits merging its rows is made
- * when a version is loaded, from the variables' values at that time. A client may later assign
- * these variables by the names of tensors (SessionRun); every request must still get the result
- * that it gets alone.
+ * Tests batches of a call that reads variables. An analysis of the variables' values when a version
+ * is loaded permits merging the rows of requests. A client may later assign these variables
+ * (SessionRun), but every request must still get the result that it gets alone.
  */
 #include "tests/support/test.h"
 

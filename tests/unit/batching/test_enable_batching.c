@@ -131,8 +131,9 @@ static void a_batch_is_padded_with_the_last_requests_first_row(void **state)
     sched_expect(r[0], 1, 1);
     assert_int_equal(r[1]->fetch.dim[0], 2);
     assert_float_equal(((float *)r[1]->fetch.data)[3], 46, 0);
-    /* The rows of padding are copies of the last request's first row. That request's output is a
-     * view of the batch's output, in which the rows of padding come after those of the request. */
+    /* r[1] is the last request. Its output is a view of the batch's output, in which the rows of
+     * padding follow the rows of the request. Each row of padding equals the request's first
+     * row. */
     assert_float_equal(((float *)r[1]->fetch.data)[4], 40, 0);
     assert_float_equal(((float *)r[1]->fetch.data)[7], 42, 0);
     for (int i = 0; i < 2; i++)

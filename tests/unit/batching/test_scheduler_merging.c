@@ -139,9 +139,8 @@ static void outputs_that_do_not_follow_the_rows_end_merging(void **state)
     sched_end(w);
 }
 
-/* Without --enable_batching, only rows that are known to be independent are merged, and merging
- * stops when they no longer are. With --enable_batching=true the operator asserts that rows are
- * independent. */
+/* Without --enable_batching, rows are merged only while they are known to be independent. With
+ * --enable_batching=true, the operator asserts that rows are independent. */
 static void a_call_that_is_not_row_wise_any_more_ends_merging(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* Tests the formats that the client commands read and write, which are JSON, .npy and HTTP
- * responses. */
+/* Tests the formats that the client commands read and write: JSON, .npy and HTTP responses. */
 #include "tests/support/test.h"
 
 #include <math.h>

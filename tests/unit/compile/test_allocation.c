@@ -299,9 +299,9 @@ static void a_loop_of_frames_with_a_branch_in_it_allocates_nothing(void **state)
 }
 
 /*
- * An assignment to a frozen variable invalidates every plan and the analysis that permits merging
- * its rows. If that analysis fails because memory is short, runs are temporarily not merged, and
- * the analysis is repeated later, so that one failed allocation does not end merging permanently.
+ * An assignment to a frozen variable invalidates every plan, and the analysis that permits merging
+ * rows. If memory is too short for a new analysis, runs are not merged until a later analysis
+ * succeeds.
  */
 static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
 {

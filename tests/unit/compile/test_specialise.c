@@ -664,8 +664,8 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
 }
 
 /* Callables of one session that together need more specialisations than the session holds. Each
- * runs on a thread of its own next to the compiler's thread, so specialisations of one plan are
- * evicted in favour of another plan's while both run. */
+ * callable runs on its own thread, beside the compiler's thread, so plans evict each other's
+ * specialisations while they run. */
 enum { RIVALS = 8, RIVAL_RUNS = 1500, RUNS_PER_SHAPE = 3 };
 
 struct rival {

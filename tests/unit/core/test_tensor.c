@@ -130,8 +130,8 @@ static void small_pieces_count_what_they_take(void **state)
     free(b);
 }
 
-/* When the sizes of a run's tensors change, idle blocks of the old sizes are freed in favour of new
- * ones, so that both together stay within the limit. */
+/* When the sizes of a run's tensors change, the pool frees idle blocks of the old sizes, so that
+ * old and new blocks together stay within the limit. */
 static void idle_blocks_of_other_sizes_leave_room(void **state)
 {
     (void)state;

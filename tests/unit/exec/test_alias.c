@@ -1,8 +1,8 @@
 /*
  * TensorFlow 1 reads a ref variable through one Identity that all readers share. The Identity has
- * no control input and may run before an update, but a reader that waits for the update must still
- * see its result (runtime/exec/alias.h). The expected sums are TensorFlow's for this graph, which
- * TensorFlow's graph optimiser does not change.
+ * no control input, so it may run before an update. A reader that waits for the update must still
+ * see the new value (runtime/exec/alias.h). The expected sums are those of TensorFlow, whose graph
+ * optimiser does not change this graph.
  */
 #include "tests/support/registry.h"
 #include "tests/support/test.h"

@@ -74,8 +74,8 @@ static void a_loop_runs_until_its_condition_ends_it(void **state)
 }
 
 /* The Merge waits for a NextIteration by a control edge and does not read its output. Import
- * accepts a cycle only through a Merge's inputs, so the graph has none, but the plan must still
- * order the two nodes. */
+ * accepts a cycle only through a Merge's inputs, so this graph has no cycle, but the plan must
+ * still order the two nodes. */
 static void a_merge_may_wait_for_a_next_iteration(void **state)
 {
     struct small_graph *x = *state;

@@ -1,8 +1,8 @@
 /*
  * Runs random programs with side effects, whose outputs TensorFlow recorded
  * (tests/conformance/random_state.py --record). Several signatures read and write variables of both
- * kinds and a table, through functions, branches and loops. Their runs are interleaved, and every
- * second run fetches the complete state.
+ * kinds and a table, through functions, branches and loops. Runs of the signatures are interleaved,
+ * and every second run fetches the complete state.
  */
 #include "tests/support/recorded.h"
 #include "tests/support/registry.h"

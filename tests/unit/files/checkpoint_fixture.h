@@ -1,7 +1,7 @@
 /*
  * A fixture for tests of checkpoints. It holds two checkpoints that TensorFlow 2.21 wrote
- * (tests/goldens/checkpoint), their tensors, and damaged copies of their files in the folder of
- * tests/support/folder.h.
+ * (tests/goldens/checkpoint), the tensors of these checkpoints, and damaged copies of the files.
+ * The copies are in the folder of tests/support/folder.h.
  */
 #ifndef TESTS_UNIT_FILES_CHECKPOINT_FIXTURE_H
 #define TESTS_UNIT_FILES_CHECKPOINT_FIXTURE_H
@@ -17,7 +17,7 @@
 #define CK_SLICED "tests/goldens/checkpoint/sliced"
 #define CK_WHOLE  rt_span_of(NULL, 0) /* a slice that covers the complete tensor */
 
-/* Set-up and tear-down of a cmocka group, which make and remove the folder. */
+/* Set-up and tear-down functions of a cmocka group. They make and remove the folder. */
 int ck_set_up(void **state);
 int ck_tear_down(void **state);
 

@@ -134,8 +134,8 @@ static char dir[64];
         assert_int_equal(system(command_), 0);                                                     \
     } while (0)
 
-/* Asserts that the loaded size of a version includes its empty strings, which take much more memory
- * when loaded than in the file. `dir` must hold a model. */
+/* Asserts that the loaded size of a version includes its empty strings. An empty string takes much
+ * more memory when loaded than in the file. `dir` must hold a model. */
 static void assert_strings_count_as_they_are_loaded(void)
 {
     const char *name = "empty";

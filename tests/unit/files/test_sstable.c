@@ -118,8 +118,8 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
     }
 }
 
-/* A key is stored as its difference from the preceding key, so 1,500 entries of 6 bytes whose keys
- * share 5,000 bytes make 7.5 MB of names from a file of 14 KB. */
+/* The file stores a key as its difference from the preceding key. 1,500 entries of 6 bytes whose
+ * keys share 5,000 bytes therefore make 7.5 MB of names from a file of 14 KB. */
 static void names_take_no_more_than_their_file_allows(void **state)
 {
     (void)state;

@@ -78,7 +78,7 @@ static void expect_same(const struct rt_tensor *a, const struct rt_tensor *b)
 }
 
 /* Compares the outputs with and without fusion. With fusion, two runs together may run at most
- * `most` nodes, where 0 means any number. */
+ * `most` nodes; 0 means no limit. */
 static void compare(struct run *x, int64_t most)
 {
     struct rt_tensor unfused[4];
@@ -326,8 +326,8 @@ static void a_choice_is_one_node(void **state)
 }
 
 /* TensorFlow 1's Select takes a condition of the shape of the values or a vector with an element
- * for each row, so it is fused only if all shapes are known to be equal. Otherwise, for values of 5
- * x 5, a fused SelectV2 would broadcast a condition of 5 elements along the wrong axis. */
+ * for each row, so Select is fused only if all shapes are known to be equal. Otherwise, for values
+ * of 5 x 5, a fused SelectV2 would broadcast a condition of 5 elements along the wrong axis. */
 static void a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * Tests that sums and means of embedding rows become one node (runtime/fusion/fuse_embedding.c),
- * whose outputs are compared with those of the same graph without fusion.
+ * Tests that sums and means of embedding rows become one node (runtime/fusion/fuse_embedding.c).
+ * The outputs are compared with those of the same graph without fusion.
  */
 #include "tests/support/test.h"
 
@@ -327,8 +327,8 @@ static void equal_ids_that_somebody_else_reads_are_found(void **state)
     clear(&p, in, &g);
 }
 
-/* The segment op reads the unique ids instead of the position of each id among them. It computes a
- * different result from an embedding bag, so the nodes must not be fused into one. */
+/* The segment op gets the unique ids where an embedding bag gets each id's position among them. The
+ * results differ, so the nodes must not be fused into one. */
 static void bags_of_other_rows_are_theirs(void **state)
 {
     (void)state;

@@ -126,8 +126,8 @@ static void rows_stay_apart_with_a_residual(void **state)
     }
 }
 
-/* A kernel refuses the convolution (TensorFlow has no dilated depthwise kernel), and the shape of
- * the tensor that is added after it would also be refused. The error must be the convolution's. */
+/* The kernel refuses the convolution, because TensorFlow has no dilated depthwise kernel. The shape
+ * of the added tensor would also be refused, but the error must be the convolution's. */
 static void what_a_convolution_refuses_comes_before_its_epilogue(void **state)
 {
     struct fused_graph *x = *state;

@@ -1,5 +1,5 @@
 /*
- * Tests that attention becomes one node (runtime/fusion/fuse_attention.c), whose output is compared
+ * Tests that attention becomes one node (runtime/fusion/fuse_attention.c). The output is compared
  * with that of the same graph without fusion. The feeds are queries, keys and values of shape
  * [batch, length, heads, depth], and a mask.
  */
@@ -227,8 +227,8 @@ static struct question question_of(const struct rt_bytes *g, const char *also)
                              .cores = cores};
 }
 
-/* Compares the runs with and without fusion. The fused run must run `want` nodes, where 0 means
- * more than one node, and -1 any number. */
+/* Compares the runs with and without fusion. The fused run must run `want` nodes (0 means more than
+ * one node, and -1 any number). */
 static void compare_with(const struct form *f, const struct gd_line *other,
                          const struct rt_tensor in[4], const char *also, int64_t want)
 {
@@ -362,7 +362,7 @@ static void a_matmul_may_have_one_for_many(void **state)
         }
 }
 
-/* Returns the scratch memory for one head with q queries and k keys, whose scores a mask broadcasts
+/* Returns the scratch memory for one head with q queries and k keys. A mask broadcasts the scores
  * to [t, s]. */
 static size_t scratch_of(int64_t q, int64_t k, int64_t t, int64_t s)
 {
@@ -462,9 +462,8 @@ static void what_others_see_is_left_as_it_is(void **state)
     clear(in);
 }
 
-/* The mask is combined with a tensor that is false everywhere, whereas Keras exports one that is
- * true everywhere. Every score is hidden, and fusion must not treat the graph as one that Keras
- * exports. */
+/* The mask is combined with a tensor that is false everywhere, so every score is hidden. Keras
+ * exports a tensor that is true everywhere, and fusion must not treat the two graphs alike. */
 static void a_mask_that_is_joined_with_zeros_hides_all(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /*
- * Tests that a dense layer written as an Einsum becomes a MatMul (runtime/fusion/fuse_einsum.c),
- * whose output is compared with that of the same graph without fusion. x is multiplied by a
- * constant w of 24 numbers.
+ * Tests that a dense layer written as an Einsum becomes a MatMul (runtime/fusion/fuse_einsum.c).
+ * The output is compared with that of the same graph without fusion. x is multiplied by a constant
+ * w of 24 numbers.
  */
 #include "tests/support/test.h"
 
@@ -59,8 +59,8 @@ static struct rt_tensor numbers(int rank, const int64_t *dim)
     return x;
 }
 
-/* Compares the runs with and without fusion. The fused run must run `want` nodes, where 0 means any
- * number. Returns false if both runs are refused. */
+/* Compares the runs with and without fusion. The fused run must run `want` nodes (0 means any
+ * number). Returns false if both runs are refused. */
 static bool compare(const struct form *f, int rank, const int64_t *dim, const char *also,
                     int64_t want)
 {

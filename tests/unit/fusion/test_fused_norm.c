@@ -291,8 +291,8 @@ static void odd_shapes_are_right(void **state)
         }
 }
 
-/* The graph reads the lengths of three axes of x, and its Reshape refuses a value with fewer axes
- * or with more elements than the three lengths allow, so any additional axis must have length 1. */
+/* The graph reads the lengths of three axes of x. Its Reshape refuses a value with fewer axes, or
+ * with more elements than these lengths allow, so any additional axis must have length 1. */
 static void a_value_of_other_axes_is_refused_alike(void **state)
 {
     (void)state;
@@ -417,9 +417,9 @@ static void what_is_kept_for_shapes_is_bounded(void **state)
     rt_bytes_clear(&g);
 }
 
-/* A resize precomputes its interpolation weights for the width and height of the output. A
- * specialisation counts its weights as its memory, but the weights of a run count against the run's
- * limit. */
+/* A resize precomputes its interpolation weights for the width and height of the output. In a
+ * specialisation, the weights count as the memory of the specialisation. In a run node by node,
+ * they count against the run's limit. */
 static void what_grows_with_a_shape_is_counted(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
 /* Tests that a softmax written as maximum, exponential, sum and quotient becomes one node
- * (runtime/fusion/fuse_softmax.c), whose output is compared with that of the graph without
- * fusion. */
+ * (runtime/fusion/fuse_softmax.c). The output is compared with that of the graph without fusion. */
 #include "tests/support/test.h"
 
 #include <math.h>

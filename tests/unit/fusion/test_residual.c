@@ -1,7 +1,7 @@
 /*
- * Tests that outputs are written into the memory of the residual that is added to them, by every
- * kernel that can do so (kernels/fused/epilogue.h). The outputs are compared with those of the same
- * graph without fusion.
+ * Tests that kernels write their outputs into the memory of the residual that is added to them, for
+ * every kernel that can do so (kernels/fused/epilogue.h). The outputs are compared with those of
+ * the same graph without fusion.
  */
 #include "tests/support/test.h"
 

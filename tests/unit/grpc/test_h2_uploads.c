@@ -146,9 +146,9 @@ static void what_is_announced_does_not_count(void **state)
     srv_h2_frames_clear(&f);
 }
 
-/* Stream 1 retains a few bytes of each 8 KB that arrive on the connection. gRPC core retains a
- * block of memory as long as any part of it is held, so the bytes that arrived before each part are
- * also counted. */
+/* Stream 1 retains a few bytes of each 8 KB that arrive on the connection. gRPC core frees a block
+ * of memory only when no part of the block is held, so the other bytes of these blocks are also
+ * counted. */
 static void a_piece_counts_with_what_lies_beside_it(void **state)
 {
     (void)state;
@@ -164,8 +164,8 @@ static void a_piece_counts_with_what_lies_beside_it(void **state)
     frame(DATA, 0, 1, 30);
     assert_true(f.uploads.held > N * BESIDE);
     assert_true(f.uploads.held < N * (BESIDE + 200));
-    /* With each part, at most SRV_H2_RETAINED_BYTES of earlier bytes are counted, because bytes
-     * that arrived long before the part are in other blocks. */
+    /* A piece of stream 1 is counted with at most SRV_H2_RETAINED_BYTES of earlier bytes, because
+     * bytes that arrived long before the piece are in other blocks. */
     for (uint32_t i = 0; i < N; i++) {
         frame(HEADERS, 0, 2 * (N + i) + 3, 50);
         frame(DATA, END_STREAM, 2 * (N + i) + 3, BESIDE);

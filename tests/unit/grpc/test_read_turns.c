@@ -320,11 +320,11 @@ static void test_handshakes_wait_for_each_other(void **state)
     srv_turns_handshake(e[1].server, STEP_NS, true);
     assert_int_equal(next_edge(), e[2].server);
     assert_true(srv_turns_limit(e[2].server) > 0);
-    /* The handshake of the second connection has ended, so its reads need no permission. */
+    /* The second connection's handshake has ended, so its reads are not paused. */
     for (int i = 0; i < MANY; i++)
         assert_true(srv_turns_limit(e[1].server) > 0);
-    /* The end of the third connection's step is never reported, which delays the others, but does
-     * not stop them. */
+    /* The end of the third connection's step is never reported. This delays the other connections
+     * but does not stop them. */
     expect_pause(e[0].server);
     for (int i = 0; i < 3; i++)
         close_ends(e[i]);
@@ -364,8 +364,8 @@ static void test_a_new_connection_takes_over_the_pause_of_its_descriptor(void **
     say(old);
     assert_int_equal(srv_turns_limit(old.server), 0);
     close(old.client);
-    /* The descriptor of `old` now refers to a socket of `new`, but epoll still reports the other
-     * descriptor of that socket. */
+    /* `old.server` and `new.server` now refer to the same socket, but epoll reports only
+     * `new.server`. */
     assert_int_equal(dup2(new.server, old.server), old.server);
     srv_turns_begin(old.server);
     assert_int_equal(write(new.client, "x", 1), 1);

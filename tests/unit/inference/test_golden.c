@@ -1,5 +1,5 @@
 /* Tests how responses are compared with goldens, how a difference is described, and by how much
- * numbers may differ. The messages are string literals of their serialized bytes. */
+ * numbers may differ. String literals hold the serialized messages. */
 #include "tests/support/test.h"
 
 #include <math.h>

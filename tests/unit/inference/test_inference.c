@@ -1,5 +1,5 @@
 /* Tests inferences by every API on a version that no server has published, as warm-up runs them.
- * Requests and responses are string literals of their serialized bytes. */
+ * String literals hold the serialized requests and responses. */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"

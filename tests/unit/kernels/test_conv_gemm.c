@@ -134,8 +134,8 @@ static void compare(const struct shape *s, const char *act, bool odd)
     struct rt_parallel *cores[] = {NULL, rt_parallel_new(3, 3), rt_parallel_new(7, 7)};
     struct rt_tensor in[2] = {floats(s->batch, s->in_h, s->in_w, s->ci, odd)};
     struct rt_tensor out, first = {0};
-    /* The error of a sum is relative to its largest terms. After Tanh the largest result is 1, by
-     * which assert_alike would scale the tolerance. */
+    /* The error of a sum is relative to its largest terms. assert_alike scales the tolerance by the
+     * largest result, which is only 1 after Tanh. */
     const double tolerance = strcmp(act, "Tanh") == 0 ? 3e-4 : 2e-5;
 
     rt_bytes_init(&g, 1 << 25);

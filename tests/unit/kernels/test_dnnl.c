@@ -1,5 +1,5 @@
-/* Tests that several threads can create, share, run and free oneDNN objects at the same time,
- * because the process has a single cache of primitives. */
+/* Tests that several threads can create, share, run and free oneDNN objects at the same time. All
+ * of them use the process's only cache of primitives. */
 #include "tests/support/test.h"
 
 #include <pthread.h>
@@ -23,8 +23,7 @@ struct worker {
     int k;
 };
 
-/* The main function of a thread, which runs the graph in a session of its own, in rounds that all
- * threads begin together. */
+/* Runs the graph in rounds that all threads begin together, each round in a session of its own. */
 static void *work(void *arg)
 {
     const struct worker *w = arg;

@@ -4,7 +4,7 @@
 
 #include "kernels/fused/epilogue.h"
 
-/* Tests how the steps of an epilogue, which are words of the attribute "_tail", are read, and how
+/* Tests how the steps of an epilogue are read from the words of the attribute "_tail", and how
  * accurate the step for GELU is. */
 
 static enum rt_status read_words(const char *text, int n_in, struct kn_epilogue *t)

@@ -414,8 +414,8 @@ static void without_fusion_and_winograd_the_answers_agree(void **state)
 
 /* ---- threads ---- */
 
-/* Writes a small network from x [2,12,12,16] to y, which consists of a 3x3 convolution, a bias, a
- * ReLU, a pool, a depthwise convolution and an Einsum. */
+/* Writes a small network from x [2,12,12,16] to y: a 3x3 convolution, a bias, a ReLU, a pool, a
+ * depthwise convolution and an Einsum. */
 static void small_net(struct fixture *x)
 {
     static const struct {

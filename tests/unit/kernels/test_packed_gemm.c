@@ -71,8 +71,8 @@ static double b_at(const struct sample *s, bool scaled, int64_t l, int64_t j)
     return scaled ? (double)(v * s->scale[j]) : (double)v;
 }
 
-/* Returns the sum computed by a plain loop. Sets *size, from which the tolerance is computed, to
- * the sum of the terms' magnitudes. */
+/* Returns the sum computed by a plain loop. *size receives the sum of the terms' magnitudes, from
+ * which the tolerance is computed. */
 static double plain(const struct sample *s, bool scaled, int64_t i, int64_t j, double *size)
 {
     double sum = 0;

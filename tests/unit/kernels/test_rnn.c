@@ -5,7 +5,7 @@
 #include "kernels/rnn/rnn.h"
 #include "tests/support/draw.h"
 
-/* number of spare floats after each array, which are needed because loops read complete vectors */
+/* number of spare floats after each array, because loops read complete vectors */
 enum { SPARE = 16 };
 
 static float *floats(int64_t n)

@@ -237,9 +237,9 @@ static void keys_come_and_go(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-/* Asserts that the run ends soon after its deadline, which requires that probing the table checks
- * the deadline. The limit of four seconds allows for a busy machine; without a deadline each of
- * these runs takes ten seconds or more. */
+/* Asserts that the run ends soon after its deadline, so the op must check the deadline while it
+ * probes the table. Without a deadline, each of these runs takes ten seconds or more. The limit of
+ * four seconds allows for a busy machine. */
 static void ends_soon(struct fixture *x, const char *what, int64_t n, const int64_t *k,
                       const float *v)
 {

@@ -49,7 +49,7 @@ static double largest_apart(float (*f)(float), double (*right)(double), float fr
 static void exponentials_are_within_their_last_places(void **state)
 {
     (void)state;
-    /* 1 ulp relative to a power of two, which is the largest relative size of 1 ulp. */
+    /* The relative size of 1 ulp is largest at a power of two. */
     const double ulp = 0x1p-23;
     assert_true(largest_apart(kn_exp_f32, exp, -87.3f, 88.7f) <= 1.5 * ulp);
     assert_true(largest_apart(kn_expm1_f32, expm1, 0.001f, 88) <= 3 * ulp);

@@ -1,6 +1,6 @@
-/* Tests that the work of a kernel is bounded by the number of elements that exist. It must not grow
- * with the other dimensions of a tensor without elements, nor with counts that announce elements
- * which do not follow. A kernel that has much work must end soon after its deadline. */
+/* Tests that the work of a kernel is bounded by the number of elements that exist. Neither the
+ * other dimensions of an empty tensor, nor a count larger than the number of elements that follow,
+ * may increase the work. A kernel with much work must end soon after its deadline. */
 #include "tests/support/test.h"
 
 #include "kernels/array/hash_set.h"

@@ -1,7 +1,7 @@
-/* Some ops have arguments whose number is given by more than one attribute, but the schema relates
- * each argument to only one. A kernel that takes the size of an output from one attribute and the
- * index into it from another would write beyond the output. Attributes that disagree are therefore
- * refused when the node is imported. */
+/* Some ops give the number of an argument's tensors by more than one attribute, but the schema
+ * relates each argument to only one. If the attributes disagreed, a kernel that takes an output's
+ * size from one attribute and an index from another would write beyond the output. The import
+ * therefore refuses such nodes. */
 #include "tests/support/test.h"
 
 #include "runtime/core/graph.h"
@@ -150,8 +150,8 @@ static void counts_and_lists_that_disagree_are_refused_at_import(void **state)
     assert_true(n_refused > 100);
 }
 
-/* A count that the caller of a function passes is compared with the length of its list when the
- * body is instantiated. If they differ, the body is refused with TensorFlow's message. */
+/* When a function body is instantiated, a count that the caller passes is compared with the length
+ * of its list. If they differ, the body is refused with TensorFlow's message. */
 static void a_count_from_the_caller_of_a_function_is_compared_too(void **state)
 {
     (void)state;
@@ -195,8 +195,8 @@ static void a_count_from_the_caller_of_a_function_is_compared_too(void **state)
     rt_bytes_clear(&body);
 }
 
-/* Returns the number of attributes of two kinds, namely those that determine how many tensors an
- * op's arguments have, and lists of strings, whose length may have to match such a number. */
+/* Returns the number of attributes that are lists of strings or determine how many tensors an
+ * argument has. The length of a list of strings may have to match the number of tensors. */
 static int sizing_attrs(const struct rt_schema *s)
 {
     int n = 0;

@@ -1,6 +1,6 @@
 /*
  * Tests graphs of many nodes, outputs or nested TensorFlow 1 frames, deeply nested values, and
- * resources that would hold handles of resources.
+ * resources that would hold handles to resources.
  */
 #include "tests/unit/limits/graph_attempt.h"
 

@@ -391,8 +391,8 @@ static void ragged_splits_are_looked_at_only_where_rows_go(void **state)
     }
 }
 
-/* For a filter without rows or columns, TensorFlow without oneDNN returns zeros, each of which is
- * the sum of no terms. */
+/* Without oneDNN, TensorFlow returns zeros for a filter without rows or columns, because each
+ * output is the sum of no terms. */
 static void a_depthwise_filter_without_taps_gives_zeros(void **state)
 {
     (void)state;

@@ -1,9 +1,10 @@
 /*
  * A variable that a plan may write is not frozen in that plan (runtime/passes/freeze.c), no matter
- * how the plan gets the handle of the variable. Even the first run must read the new value.
+ * how the plan gets a handle to the variable. Even the first run must read the new value.
  *
- * The variables "a" and "b" hold 1 and 2. Each form makes a handle "h", of "a" where x is positive
- * and of "b" otherwise, and writes 10 through it. "a_now" and "b_now" are read after the write.
+ * The variables "a" and "b" hold 1 and 2. Each form makes the handle "h" (to "a" where x is
+ * positive, otherwise to "b") and writes 10 through "h". "a_now" and "b_now" are read after the
+ * write.
  */
 #include "tests/support/registry.h"
 #include "tests/support/test.h"

@@ -78,7 +78,7 @@ static void one_predicate_may_have_branches_that_depend_on_each_other(void **sta
 }
 
 /* "late" reads a node of the first branch and, through its own Switch, the result of that branch.
- * No order of the branches as units would give each of them its inputs. */
+ * If both nodes were in one If, that If would wait for its own result. */
 static void a_branch_that_waits_for_itself_stays(void **state)
 {
     struct small_graph *x = *state;

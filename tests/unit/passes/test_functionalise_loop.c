@@ -183,7 +183,7 @@ static void a_condition_must_be_a_scalar_as_before(void **state)
                  "The second input must be a scalar, but it has shape [1]");
 }
 
-/* "add" reads the value before the Switch, so it also runs in the last iteration, in which the
+/* "add" reads the value before the Switch. It therefore also runs in the last iteration, when the
  * condition is false and the body does not run. */
 static void an_effect_that_does_not_wait_for_the_condition_keeps_the_frame(void **state)
 {

@@ -512,9 +512,8 @@ static const struct length lengths[] = {
       {"out", "Cumsum", "x axis", "T=float Tidx=int32"}}},
 };
 
-/* Runs a batch that declares itself merged. Returns RT_OK if the batch ran, after comparing its
- * outputs with those that each request gets alone, or RT_UNAVAILABLE if the batch must not be
- * merged. */
+/* Runs a batch with is_merged set. Returns RT_OK after comparing the outputs with those that each
+ * request gets alone, or RT_UNAVAILABLE if the batch must not be merged. */
 static enum rt_status run_merged(struct rg_graph *o, const struct rt_shape *row, const char *what)
 {
     const struct rt_run_options merged = {.is_merged = true};

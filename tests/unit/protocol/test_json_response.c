@@ -1,4 +1,4 @@
-/* Tests responses as JSON, which hold outputs in row or columnar form, or an error. */
+/* Tests JSON responses, which hold an error, or outputs in row or columnar form. */
 #include "tests/support/test.h"
 
 #include "server/protocol/tfs/json_tensor.h"

@@ -1,5 +1,4 @@
-/* Tests requests as JSON, including TensorFlow Serving's examples, the conversion of values, and
- * errors. */
+/* Tests JSON requests: TensorFlow Serving's examples, the conversion of values, and errors. */
 #include "tests/support/test.h"
 
 #include <math.h>

@@ -365,7 +365,7 @@ static void the_model_spec_is_read(void **state)
     const char label[] = "\x0a\x0e\x0a\x01m\x12\x02\x08\x05\x22\x05newer";
     assert_ok(srv_predict_read(cut(a, label, sizeof label - 1, 3), &r, a, &err), &err);
     assert_true(r.has_spec);
-    /* Version and label form a oneof, of which the field that comes last is used. */
+    /* Version and label form a oneof, so only the field that comes last is used. */
     assert_false(r.spec.has_version);
     assert_true(rt_span_is(r.spec.label, "newer"));
     assert_true(rt_span_is(r.spec.name, "m"));

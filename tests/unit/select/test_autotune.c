@@ -119,9 +119,9 @@ static int64_t packed(struct rt_session *s)
     return stats.packed_bytes;
 }
 
-/* Returns whether `bytes` is the size of the weights that Winograd F(m x m, 3 x 3) packs, which may
- * round the number of channels up. A direct kernel packs fewer weights, nine per pair of an input
- * and an output channel. */
+/* Returns whether `bytes` is the size of weights packed for Winograd F(m x m, 3 x 3), with the
+ * number of channels possibly rounded up. A direct kernel packs fewer weights, nine per pair of an
+ * input and an output channel. */
 static bool is_wino(int64_t bytes, int m)
 {
     return bytes >= (m + 2) * (m + 2) * CI * CO * 4 && bytes < (m + 2) * (m + 2) * CI * 64 * 4 + 1;

@@ -48,8 +48,8 @@ static const struct rt_kernel first = {.op = "Sqrt",
                                        .prepare = prepare,
                                        .run = run};
 
-/* Computes sqrt(9) into *y with a kernel that ranks first. Its `prepare` returns `how`, after
- * setting the state of the kernel if `out` is true. */
+/* Computes sqrt(9) into *y. The `prepare` of the kernel that ranks first returns `how`, and before
+ * that sets the kernel's state if `out` is true. */
 static enum rt_status run_once(enum rt_status how, bool out, float *y)
 {
     struct rt_registry *all = rt_registry_new();

@@ -44,9 +44,8 @@ static void weights_are_held_in_one_form_and_those_of_no_signature_in_none(void 
     (void)state;
     int n, n_unread;
     struct rt_session_stats stats;
-    /* Keras writes every variable twice, and no signature reaches the second copy or the counters
-     * of a seed generator. Of the other variables, the larger filters and matrices are held in
-     * packed form only. */
+    /* No signature reads the second copy that Keras writes of every variable, or the counters of a
+     * seed generator. The larger filters and matrices are held in packed form only. */
     struct rt_model *m = load("models/digits/1", false);
     count(m->session, &n, &n_unread);
     rt_session_stats(m->session, &stats);

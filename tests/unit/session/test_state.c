@@ -3,8 +3,8 @@
  * written last, even if the reader's plan or specialisation was made for an earlier state.
  *
  * Every reader of a kind of state runs against every writer of that kind, in each mode of
- * tests/support/state_graph.h. Their runs alternate, and the expected outputs are computed in this
- * file from one number.
+ * tests/support/state_graph.h. Reads and writes alternate. This file computes the expected outputs
+ * from one number.
  */
 #include "tests/support/state_graph.h"
 

@@ -12,9 +12,9 @@ struct crowd {
     atomic_int n_written; /* number of writes whose runs have ended */
 };
 
-/* Reads a state repeatedly. Each value must be at least the value that had been written when the
- * call began, at most the last value that is ever written, and at least the value that this thread
- * read before. */
+/* Reads a state repeatedly. Each value must be at least the value written before the call began, at
+ * most the last value that is ever written, and at least the previous value that this thread
+ * read. */
 static void *read_all(void *arg)
 {
     struct crowd *c = arg;
@@ -69,7 +69,7 @@ static void readers_beside_a_writer_read_what_is_written(void **state)
 }
 
 /* An output that is still held, for example by a response that is being written, does not change
- * when the state does. */
+ * when the state is written. */
 static void an_answer_stays_as_it_was_while_the_state_is_written(void **state)
 {
     static const char *const pairs[][2] = {

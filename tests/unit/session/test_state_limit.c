@@ -1,8 +1,8 @@
 /*
- * Tests that the memory that runs leave in variables and tables counts as the session's state
- * (runtime/session/state.h). The memory, which includes the bytes of strings, counts once, until
- * the state is replaced, removed or destroyed. A write that would exceed the limit is refused and
- * leaves the state unchanged.
+ * Tests that the memory that runs leave in variables and tables, including the bytes of strings,
+ * counts as the session's state (runtime/session/state.h). The memory counts once, until the state
+ * is replaced, removed or destroyed. A write that would exceed the limit is refused and leaves the
+ * state unchanged.
  */
 #include "tests/support/test.h"
 
@@ -224,8 +224,8 @@ static void what_exceeds_the_limit_is_refused_and_changes_nothing(void **state)
     rt_session_free(s);
 }
 
-/* The state copies a value that would otherwise keep other memory in use, namely a request's memory
- * or the complete tensor of which the value is a slice. */
+/* The state copies a value that would otherwise keep other memory in use, such as a request's
+ * memory or the tensor that the value is a slice of. */
 static void what_would_hold_other_memory_is_copied(void **state)
 {
     struct rt_session *s = session(NULL, true);

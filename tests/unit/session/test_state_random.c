@@ -84,8 +84,8 @@ static void prepare_draws(struct drawing *d, struct rt_session *s, int k)
     d->twice = state_prepare(s, name);
 }
 
-/* Computes the sums that a single callable gets in successive runs, node by node. The calls of a
- * test, taken together, must get the same sums, however they share the generator. */
+/* Computes the sums that one callable gets in successive runs, node by node. All calls of a test
+ * together must get the same sums, in whatever way they share the generator. */
 static void expected_draws(int k, double *sum)
 {
     struct rt_session *s = state_open(STATE_NODE_BY_NODE);

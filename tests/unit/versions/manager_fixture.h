@@ -43,7 +43,7 @@ extern struct manager_fixture {
     atomic_bool load_deaf; /* while true, loads ignore their cancellation */
 } fixture;
 
-/* Time limit for waits, which is reached only if the test fails. */
+/* Time limit for waits. Only a failing test reaches this limit. */
 enum { MF_SAFETY_LIMIT_MS = 60000 };
 /* number of bytes that a model of the word "large" holds */
 enum { MF_LARGE_BYTES = 30 << 20 };

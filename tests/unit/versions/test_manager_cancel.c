@@ -23,8 +23,8 @@ static void a_load_ends_when_its_version_is_not_wanted_any_more(void **state)
 }
 
 /* Asserts that "m", whose cancelled load has not ended yet, is loaded once more when the load has
- * ended. The manager handles models in the order of their names, so it has seen "m" again when "z"
- * is loading. */
+ * ended. The manager handles models in the order of their names, so when "z" is loading, "m" has
+ * been handled again. */
 static void expect_one_more_load_of_m(int n_others)
 {
     assert_true(mf_comes_to("z", 1, SRV_LOADING));
