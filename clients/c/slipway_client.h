@@ -238,8 +238,7 @@ enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
 
 /*
  * Calls a unary method ("/package.Service/Method") with a serialized request. *out receives the
- * serialized response, which the caller frees with free(). *out is not NULL even if the response is
- * empty.
+ * serialized response and is never NULL, even if empty. The caller frees *out with free().
  */
 enum slipway_code slipway_unary(struct slipway_client *c, const char *method, const void *request,
                                 size_t n, const struct slipway_call *call, unsigned char **out,

@@ -275,7 +275,7 @@ static int64_t status_bytes(const char *field)
 }
 
 /*
- * Returns memory that earlier runs left in the allocator to the system, and resets the peak of
+ * Returns to the system the memory that earlier runs left in the allocator, and resets the peak of
  * resident memory to the current size.
  */
 static int64_t begin_peak(void)

@@ -43,8 +43,7 @@ class RandomGraph:
         return self.rng.random() < p
 
     def some(self, fits):
-        """Returns a random value of the pool for which `fits` holds, preferring recent ones, or None if there is
-        none."""
+        """Returns a random value for which `fits` holds, preferring recent values, or None if the pool has none."""
         found = [v for v in self.pool if fits(v)]
         if not found:
             return None
@@ -504,7 +503,7 @@ class TensorSet:
         return t.ref() in self.refs
 
 
-# absolute tolerance for sums whose terms cancel, so that what remains is rounding error
+# absolute tolerance for sums whose terms cancel, so that only rounding errors remain
 NOISE = 1e-5
 # Tolerance of each type, relative to the largest magnitude of an output. Values of type float64 are computed from
 # float32 values.

@@ -123,7 +123,7 @@ class Program:
         v = self.pick(may)
         key = tf.cast(tf.math.floormod(given, 3), tf.int64)
         if self.chance(0.5):
-            # The input of the effect also waits for `last`, so that a data edge orders the two as well.
+            # The input of the effect also waits for `last`, so that a data edge orders the effect after `last` as well.
             given = self.behind(last, lambda: self.tf.identity(given))
 
         def make():

@@ -150,7 +150,7 @@ class Upload(http2.Connection):
 
 
 class Beside(contextlib.AbstractContextManager):
-    """A steady client on another connection, which measures the duration of its slowest call."""
+    """A steady client on another connection. It measures the duration of its slowest call."""
 
     def __init__(self, channel):
         self.stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)

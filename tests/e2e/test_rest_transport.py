@@ -43,8 +43,8 @@ class Transport(unittest.TestCase):
         cls.server = cls.enterClassContext(Server())
 
     def raw(self, data):
-        """Sends `data` and returns everything until the server closes the connection, possibly before it has read all
-        of `data`."""
+        """Sends `data` and returns everything that it receives until the server closes the connection. The server may
+        close before it has read all of `data`."""
         with self.server.connect() as s:
             with contextlib.suppress(ConnectionError):
                 s.sendall(data)

@@ -3,12 +3,12 @@
 each fault the server must be alive, answer correctly, hold no memory of requests, and serve every version.
 
 Each phase runs once while its calls are counted by the stack that they come from. Then the phase runs again for every
-such stack (or with --all for every single call) while that call fails. A call for memory or a descriptor fails once
-alone, and once together with all calls after it. During a fault a response must be correct or be RESOURCE_EXHAUSTED or
-UNAVAILABLE. `start` and `drain` need a process for each fault. All other faults share one process, so that later
-requests show what a fault has broken. `start` fails one call of each stack even with --all: most of its calls belong
-to loading, and `swap`, `add` and `drop` fail those one by one. The last line is "N passed, M failed", counting
-faults."""
+such stack (or with --all for every single call) while that call fails. Calls for memory, descriptors or files fail once
+alone, and once together with all later calls of the same stack. During a fault a response must be correct or be
+RESOURCE_EXHAUSTED or UNAVAILABLE. `start` and `drain` need a process for each fault. All other faults share one
+process, so that later requests show what a fault has broken. `start` fails one call of each stack even with --all: most
+of its calls belong to loading, and `swap`, `add` and `drop` fail those one by one. The last line is "N passed, M
+failed", counting faults."""
 import argparse
 import collections
 import concurrent.futures

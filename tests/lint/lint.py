@@ -35,8 +35,8 @@ ONLY_IN_MAIN = {"getenv", "setlocale"}
 ONLY_IN_UNPACK = {"protobuf_c_message_unpack"}
 # Kernels must use the functions of runtime/base/checked.h instead of the compiler's builtins.
 NOT_IN_KERNELS = {f"__builtin_{how}_overflow" for how in ("add", "sub", "mul")}
-# Allocations of kernels that depend on data count against the limit of a run and are made by rt_scratch,
-# rt_run_alloc or kn_text_begin.
+# A kernel makes allocations whose size depends on data by rt_scratch, rt_run_alloc or kn_text_begin, so that they count
+# against the limit of a run.
 ALLOCATES = re.compile(r"\b(?:malloc|realloc|reallocarray|aligned_alloc|posix_memalign|calloc(?!\(1, sizeof \*?[\w>-]+\)))\s*\(")
 # `prepare` may allocate as much as the graph and its constants require. Tables count their memory themselves.
 NOT_OF_A_RUN = {

@@ -338,7 +338,8 @@ class Twin(str):
 
 
 def twin_sequences(op):
-    """Returns specifications in which names occur twice: of each kind, of two types and of two kinds."""
+    """Returns specifications in which a name occurs twice: in two features of one kind, of two types, or of two
+    kinds."""
     two = lambda name, what: {Twin(name): what, Twin(name): what}
     yield Sequence(Spec(dense=two("f", ("float32", [2], np.float32([5, 6])))), Spec(dense=two("F", ("float32", [2], True))))
     yield Sequence(Spec(sparse=two("sf", "float32")), Spec(sparse=two("SI", "int64")))

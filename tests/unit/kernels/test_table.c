@@ -136,8 +136,7 @@ static void buckets_that_hold_nothing_are_no_pairs_when_they_are_restored(void *
     assert_int_equal(size_of(x), 0);
 }
 
-/* The exported buckets must be those in which TensorFlow looks for the keys after it has restored
- * them. */
+/* Each key must be exported in the bucket in which TensorFlow looks for the key after a restore. */
 static void a_dense_table_exports_buckets(void **state)
 {
     static const int64_t want[] = {0, 1, 9, 3, 0, 10, 0, 0};
