@@ -233,7 +233,7 @@ def by_script(tally, name, script, seconds):
 
 
 def ops(tally, preset, programs):
-    """Runs programs of tests/opfuzz, given with their arguments, with this preset's op_runner."""
+    """Runs programs of tests/opfuzz with the op_runner of this preset. `programs` holds (program, arguments)."""
     for name, arguments in programs:
         (status, output), seconds = timed(run, [sys.executable, f"tests/opfuzz/{name}", *arguments])
         passed, failed = script_counts(status, output)

@@ -117,8 +117,8 @@ class Gen:
         self.rng = np.random.default_rng(seed)
 
     def values(self, dtype, shape, lo=None, hi=None, special=True):
-        """Returns numbers in [lo, hi]. `special` adds NaN, infinities, both zeros and extreme values, unless lo or
-        hi is given for an integer type."""
+        """Returns numbers in [lo, hi]. If `special` is true, floats include NaN, infinities, both zeros and extreme
+        values, and integers without lo and hi include extreme values."""
         rng, n = self.rng, int(np.prod(shape))
         d = dtype_of(dtype)
         if dtype == "bool":

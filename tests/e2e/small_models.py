@@ -135,8 +135,8 @@ def write_counter(folder, is_ref):
 
 
 def write_endless(folder):
-    """Writes a model whose serving_default counts to 2**60 before it returns, so that its warm-up uses all of the time
-    allowed for it."""
+    """Writes a model whose serving_default counts to 2**60 before it returns. Its warm-up therefore uses all of the
+    time that is allowed for a warm-up."""
     def build(g):
         g.placeholder("x", "float")
         g.const("one", "int64", [], int64_val=[1])

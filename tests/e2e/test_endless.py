@@ -1,5 +1,5 @@
-"""Tests runs that never end by themselves. They must not keep other models from running, and a deadline or the removal
-of the version must end them."""
+"""Tests runs that never end by themselves. Such a run must not keep other models from running, and must end at its
+deadline or when its version is removed."""
 import shutil
 
 import grpc

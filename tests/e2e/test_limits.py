@@ -16,8 +16,7 @@ WAIT = 60 * SLOW
 
 
 def save(folder):
-    """Saves a model in which n is the shape of a tensor. Most signatures run an operation on this tensor that takes a
-    long time."""
+    """Saves a model in which n is the shape of a tensor. Most signatures run a slow operation on this tensor."""
     def build(g):
         f = {"T": "float"}
         g.placeholder("n", "int32")

@@ -83,8 +83,8 @@ class Transport(unittest.TestCase):
                      self.post("Host: t", "Transfer-Encoding: gzip, chunked"))
 
     def test_lengths_that_are_no_numbers(self):
-        # libmicrohttpd itself refuses an invalid Content-Length before it calls a callback, and sends its headers
-        # twice, so the test checks only the first header block and the end of the connection.
+        # libmicrohttpd itself refuses an invalid Content-Length before it calls a callback, and sends the response
+        # headers twice. The test therefore checks only the first header block and the end of the connection.
         for value in ("-13", "+13", "13, 13", "0x10", "99999999999999999999", "1 3"):
             got = self.raw(self.post("Host: t", "Content-Length: " + value))
             self.assertRegex(got, rb"\AHTTP/1.1 4(00|13) .*\r\nConnection: close\r\n")

@@ -57,7 +57,7 @@ def read_calls(build):
                 calls.setdefault(function, set())
                 names[function[1]].add(function)
             elif match := re.search(r": R_\w+\s+([\w.*]+)", line):
-                # The relocation holds the real target, which the instruction itself lacks until it is linked.
+                # Until the code is linked, only the relocation names the real target of a call.
                 if at_once:
                     seen.pop()
                 seen.append((function, COPY.sub("", match.group(1)), True))

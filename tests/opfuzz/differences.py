@@ -304,8 +304,8 @@ def own_values(case, refused):
     if any(n.op == "RaggedTensorToTensor" and lacks_values(case, n) for n in case.nodes):
         return True  # TensorFlow copies memory beyond the end of the values.
     if any(n.op == "MaxPool3D" for n in case.nodes) and holds_nan(case):
-        # TensorFlow's MaxPool3D ignores a NaN, or the values before it, depending on how it divides the channels into
-        # vectors.
+        # Depending on how TensorFlow's MaxPool3D divides the channels into vectors, it ignores a NaN or the values
+        # before the NaN.
         return True
     if any(n.op == "Sign" for n in case.nodes) and holds_far_complex(case):
         return True  # TensorFlow flushes the reciprocal of the absolute value to 0 at some positions of a tensor.

@@ -1,8 +1,8 @@
 /*
  * A device for tests, in ordinary memory that only the device may access. Its pages are protected
- * except while the device copies or runs a kernel, and freed memory is poisoned. A kernel of
- * another device that reads this memory, or a missing copy, therefore ends in a fault. A thread of
- * the device does the work in order, and errors are reported by `sync`.
+ * except while the device copies or runs a kernel, and freed memory is poisoned. An access by a
+ * kernel of another device, or a missing copy, therefore causes a fault. A thread of the device
+ * does the work in order, and `sync` reports errors.
  */
 #ifndef TESTS_SUPPORT_TEST_DEVICE_H
 #define TESTS_SUPPORT_TEST_DEVICE_H

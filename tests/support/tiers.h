@@ -1,7 +1,7 @@
 /*
- * Runs one graph in two sessions. One runs it node by node, and the other specialises it in the
- * first run with each shape. Their outputs must have the same bits, and their errors must be the
- * same. cmocka calls tiers_set_up and tiers_tear_down for each test.
+ * Runs one graph in two sessions. One session runs the graph node by node, and the other
+ * specialises it in the first run with each shape. The outputs must have the same bits, and the
+ * errors must be the same. cmocka calls tiers_set_up and tiers_tear_down for each test.
  */
 #ifndef TESTS_SUPPORT_TIERS_H
 #define TESTS_SUPPORT_TIERS_H

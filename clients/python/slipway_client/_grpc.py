@@ -54,7 +54,8 @@ class GrpcClient:
     """A gRPC client, which any number of threads may share. `address` is HOST:PORT or unix:PATH.
 
     Every method that takes a model's name also takes, as its only argument, a request of the official client's
-    classes (PredictRequest, GetModelStatusRequest, ...). It then returns an object of the matching response class."""
+    classes (PredictRequest, GetModelStatusRequest, ...). The method then returns an object of the matching response
+    class."""
 
     def __init__(self, address: str = '127.0.0.1:8500', *, timeout: Optional[float] = 30.0, tls: bool = False,
                  ca: Optional[str] = None, cert: Optional[str] = None, key: Optional[str] = None,

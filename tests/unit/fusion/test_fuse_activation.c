@@ -22,8 +22,8 @@ static void every_activation_joins_every_head(void **state)
             }
 }
 
-/* Variants of activations with nodes other than those that frameworks export, which need not be
- * fused, and expressions that resemble an activation but are not one. */
+/* Activations written with other nodes than frameworks export, and expressions that only resemble
+ * an activation. Fusion is optional where `saved` is 0. */
 enum { MOST_NODES = 10 };
 static const struct variant {
     const char *what;

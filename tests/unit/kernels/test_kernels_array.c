@@ -18,7 +18,8 @@ struct line {
     const char *name, *op, *inputs, *attrs;
 };
 
-/* A graph with feeds "x" (float) and "i" (int32, small numbers), whose first axis is the batch. */
+/* A graph with feeds "x" (float) and "i" (int32, small numbers). The first axis of each feed is the
+ * batch. */
 struct graph {
     const char *what;
     struct rt_shape x, i; /* shapes of the feeds "x" and "i", whose dimension 0 is the batch */

@@ -36,7 +36,7 @@ static struct rt_tensor words(int64_t n)
 static void at_once(struct op_call c)
 {
     c.deadline_ms = 3000;
-    /* StringFormat may make a string from a tensor without elements, within this memory limit. */
+    /* This limit lets StringFormat make a string from a tensor without elements. */
     c.run_memory_limit = 8 << 20;
     const enum rt_status st = op_run(&c);
     if (st == RT_DEADLINE_EXCEEDED)

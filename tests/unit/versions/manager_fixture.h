@@ -76,7 +76,7 @@ void mf_write_config(const char *const *names, int n);
     mf_write_config((const char *const[]){__VA_ARGS__},                                            \
                     (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
 
-/* Returns the state of a version, and writes its message to `text` unless that is NULL. */
+/* Returns the state of a version. Writes the version's message to `text` unless `text` is NULL. */
 enum srv_state mf_state_of(const char *model, int64_t version, char *text, size_t capacity);
 /* Waits until the version is in state `want`, or until *n is above 0. Returns false if the safety
  * time limit is reached. */
