@@ -1,6 +1,6 @@
 /*
- * Calls to a server over REST or gRPC, and the flags that all client commands share. Threads: used
- * by one thread at a time.
+ * Functions that call a server over REST or gRPC, and the flags that all client commands share.
+ * Threads: used by one thread at a time.
  */
 #ifndef CL_REMOTE_H
 #define CL_REMOTE_H

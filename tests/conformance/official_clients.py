@@ -89,7 +89,7 @@ def example(**features):
 
 
 class Reference:
-    """A TensorFlow session on a SavedModel, which computes the expected outputs."""
+    """A TensorFlow session that computes the expected outputs of a SavedModel."""
 
     def __init__(self, folder):
         self.session = tf.compat.v1.Session(graph=tf.Graph())

@@ -245,8 +245,8 @@ def compare_arrays(theirs, ours, ulps=0, rtol=0, atol=0, signs=True):
         part = np.float32 if theirs.dtype == np.complex64 else np.float64
         flat = [np.stack([x.real, x.imag]).astype(part) for x in (theirs, ours)]
         if ulps or rtol or atol:
-            # Both parts of a complex number are compared relative to its magnitude, because a part may be tiny only
-            # because large numbers cancelled.
+            # Both parts of a complex number are compared relative to the number's magnitude, because cancellation of
+            # large numbers may make one part tiny.
             size = np.abs(theirs).astype(np.float64)
             with np.errstate(all="ignore"):
                 close = np.abs(theirs - ours) <= ulps * np.spacing(size.astype(part)) + rtol * size + atol
@@ -319,7 +319,7 @@ def different_texts(theirs, ours):
 # ---- all of it ------------------------------------------------------------------------------
 
 
-CASES_PER_GRAPH = 200  # a session holds a limited number of plans, so a graph holds at most this many cases
+CASES_PER_GRAPH = 200  # number of cases per graph; a session holds a limited number of plans
 
 
 # The tunings of the two tiers, node by node and compiled. A single node must give the same bits in both tiers.

@@ -347,8 +347,8 @@ class Frames(Case):
             with Beside(channel) as beside:
                 held = [c for c in crowd if c.half(3 * MEBI) and c.read(0.01)]
                 self.assertLessEqual(3 * MEBI * len(held), limit)
-                # The memory limit permits three requests of this size, but not four, so at least three must be in
-                # memory.
+                # The memory limit permits three requests of this size, but not four. At least three must therefore be
+                # in memory.
                 self.assertGreater(len(held), 2)
                 self.assertEqual(self.cut(server), {"unfinished": n - len(held)})
                 # Memory remains for the requests of other connections.

@@ -1,6 +1,6 @@
 """Twenty clients of every API send requests while versions, labels and a model are added and removed. Each response
-must be permitted in the situation of its request and correct for the version that it names, each required code must
-occur, and afterwards the server must hold no more resources than before."""
+must be permitted in the situation of its request, and correct for the version that it names. Each required code must
+occur. Afterwards the server must hold no more resources than before."""
 import collections
 import http.client
 import json

@@ -181,8 +181,8 @@ def not_numbers(g):
 
 
 def lower_triangle(case, a, b):
-    """Compares only the lower triangles, because TensorFlow leaves the upper triangle of a matrix that is not positive
-    definite uninitialised."""
+    """Compares only the lower triangles. TensorFlow leaves the upper triangle uninitialised if the matrix is not
+    positive definite."""
     a, b = np.tril(a[0]), np.tril(b[0])
     return None if np.allclose(a, b, rtol=1e-3, equal_nan=True) else f"{a.tolist()}, we {b.tolist()}"
 

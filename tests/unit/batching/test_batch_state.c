@@ -1,6 +1,6 @@
 /*
- * Tests batches of a call that reads variables. An analysis of the variables' values when a version
- * is loaded permits merging the rows of requests. A client may later assign these variables
+ * Tests batches of a call that reads variables. When a version is loaded, an analysis of the
+ * variables' values permits merging the rows of requests. A client may later assign these variables
  * (SessionRun), but every request must still get the result that it gets alone.
  */
 #include "tests/support/test.h"

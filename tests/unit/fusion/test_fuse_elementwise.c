@@ -216,7 +216,7 @@ struct mixed {
     struct run run;
     const struct other_type *other;
     char name[FEEDS + MOST_NODES][MOST_NAME];
-    /* Indices into `name` of the values that are numbers, and of those that are booleans. */
+    /* Indices into `name` of the numbers, and indices of the booleans. */
     int number[FEEDS + MOST_NODES], truth[FEEDS + MOST_NODES];
     int n_numbers, n_truths;
 };
@@ -583,8 +583,8 @@ static void what_only_elementwise_ops_read_is_never_concatenated(void **state)
     }
 }
 
-/* On the axes that are not concatenated, either the concatenation or the value that it is combined
- * with has length 1 and is broadcast. */
+/* On the axes that are not concatenated, one operand (the concatenation or the other value) has
+ * length 1 and is broadcast. */
 static void what_is_concatenated_may_be_broadcast(void **state)
 {
     (void)state;

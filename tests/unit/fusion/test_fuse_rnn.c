@@ -318,7 +318,7 @@ static char *find(char *from, const char *end, const char *text, size_t n)
 }
 
 /* Finds each place in the graph where the n bytes `from` occur, replaces them by `to` at that place
- * alone, and compares the output with fusion to the output without. */
+ * alone, and compares the outputs with and without fusion. */
 static void each_change(const char *name, const struct golden *g, const char *from, const char *to,
                         size_t n)
 {

@@ -1,5 +1,5 @@
-/* Tests that connections take turns reading, with loopback sockets and an edge-triggered epoll, as
- * gRPC core uses it. */
+/* Tests that connections take turns reading. As in gRPC core, epoll is edge-triggered. The sockets
+ * are loopback sockets. */
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>

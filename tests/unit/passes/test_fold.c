@@ -1,5 +1,6 @@
 /* Tests constant folding (runtime/passes/constant_evaluation.c). Folding must do little work while
- * a plan is made, and must leave work that exceeds the limits on time and memory to the runs. */
+ * a plan is made, and must leave to the runs any work that exceeds the limits on time and
+ * memory. */
 #include <string.h>
 
 #include "runtime/base/clock.h"

@@ -65,7 +65,7 @@ static void a_version_that_writes_into_its_own_directory_fails_with_a_reason(voi
     assert_non_null(strstr(text, "m/1 changed while the version was being loaded, as in each of 4 "
                                  "loads: the model itself or another program writes there"));
     assert_int_equal(atomic_load(&fixture.n_loads), 4);
-    /* The manager does not retry the failed load by itself, but only when a file has changed. */
+    /* The manager retries the failed load only when a file has changed. */
     usleep(1500000);
     assert_int_equal(atomic_load(&fixture.n_loads), 4);
     folder_write("m/1/by_another", "x");
