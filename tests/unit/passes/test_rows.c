@@ -200,7 +200,6 @@ static void an_argument_that_follows_the_batch_size_is_not_taken_for_a_constant(
             struct rt_error err = {0};
             rg_open(&o, functions[f].line, uses[u].line);
             struct rt_tensor alone = {0};
-            /* Asserts that the graph runs without error. */
             assert_ok(rg_run(&o, &shape, 0, 13, &alone, &err), &err);
             rt_tensor_clear(&alone);
             const bool yes = rt_callable_is_rowwise(o.callable, &shape, &err);
