@@ -341,7 +341,9 @@ static enum rt_status gathered(struct rt_run *r, const struct rt_tensor *t, int6
     if (s.rank == RT_MAX_RANK)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",
                        r->node->schema->name, RT_MAX_RANK);
-    for (int64_t i = 1; i < n; i++) {
+    /* As in TensorFlow, the shapes of the other items are not checked if the output is empty. */
+    const int64_t each = rt_tensor_count(&t[0]);
+    for (int64_t i = 1; i < n && each; i++) {
         if (t[i].rank != s.rank || memcmp(t[i].dim, s.dim, (size_t)s.rank * sizeof s.dim[0]) != 0)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "TensorArray has inconsistent shapes.  Index 0 has shape: %s but index "
@@ -354,7 +356,6 @@ static enum rt_status gathered(struct rt_run *r, const struct rt_tensor *t, int6
     memcpy(dim + 1, s.dim, (size_t)s.rank * sizeof dim[0]);
     if (!kn_out(r, 0, s.rank + 1, dim))
         return r->err->code;
-    const int64_t each = rt_tensor_count(&t[0]);
     enum rt_status st = RT_OK;
     int64_t left = RT_WORK;
     for (int64_t i = 0; i < n && !st && each; i++)
