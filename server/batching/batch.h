@@ -25,6 +25,9 @@ struct srv_batch {
     /* arena of the worker, or NULL if the batch has only one job and nothing is merged */
     struct rt_arena *arena;
     struct rt_pool *pool; /* pool from which the merged inputs are allocated */
+    /* Time at which the run of a batch of one job must end even if the job's deadline is later; 0
+     * means no such time. */
+    int64_t end_ns;
 };
 
 struct srv_batch_verdict {
@@ -37,8 +40,9 @@ struct srv_batch_verdict {
 
 /* Runs the batch. Afterwards every job has its status and, if that is RT_OK, its outputs. */
 struct srv_batch_verdict srv_batch_run(struct srv_batch *b);
-/* Runs one job by itself, without merging it with others. */
-void srv_batch_run_job(struct srv_job *job);
+/* Runs one job by itself, without merging it with others. The run fails with DEADLINE_EXCEEDED at
+ * end_ns, unless end_ns is 0 or later than the job's deadline. */
+void srv_batch_run_job(struct srv_job *job, int64_t end_ns);
 
 /*
  * Returns whether tensors that differ only in dimensions >= 1 can be merged by padding. Padding

@@ -19,6 +19,10 @@ enum {
     /* maximum time spent on inline jobs per turn, because the network thread also serves other
      * connections */
     INLINE_PER_TURN_NS = 500000,
+    /* An inline run that takes longer than INLINE_RUN_NS is stopped and repeated on a worker. The
+     * time of a run may depend on the values of its inputs, so that earlier runs do not bound it.
+     */
+    INLINE_RUN_NS = 5000000,
     TINY_NS = 10000, /* merging gains nothing for jobs that cost less than TINY_NS */
     PATIENCE_NS = 1000000000,
     /* total capacity of all model queues, as a multiple of the capacity of one model queue */
@@ -192,15 +196,29 @@ static bool should_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu)
     return true;
 }
 
-/* Runs the batch and completes its jobs. The caller does not hold the lock. `worker` is the index
- * of the thread in the metrics. */
-static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
+/* Returns whether an inline run was stopped at `end_ns`, before the job's deadline. If so, restores
+ * the job's status from before the run. */
+static bool was_stopped(struct srv_job *job, int64_t end_ns)
+{
+    if (job->status != RT_DEADLINE_EXCEEDED || job->deadline_ns <= end_ns ||
+        atomic_load_explicit(srv_job_cancelled(job), memory_order_relaxed))
+        return false;
+    job->status = RT_OK;
+    job->err = (struct rt_error){.arena = job->arena};
+    return true;
+}
+
+/* Runs the batch and completes its jobs. The caller does not hold the lock. `w` is NULL for an
+ * inline run. `worker` is the index of the thread in the metrics. Returns false if an inline run
+ * was stopped, so that its job is not complete. */
+static bool run_batch(struct srv_scheduler *s, struct worker *w, int worker,
                       const struct srv_core_batch *batch)
 {
     struct srv_job *dropped = NULL;
     struct srv_batch g = {.arena = w ? w->arena : NULL, .pool = s->pool};
     struct srv_job **end = &g.first;
     struct srv_batch_verdict verdict = {0};
+    bool is_stopped = false;
     /* an inline job was queued just now, so the time at which it was queued is used as the start
      * time */
     int64_t start = w ? rt_now_ns() : job_of(batch->jobs)->queued_ns, finish;
@@ -223,10 +241,13 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
         g.rows += job->n_rows;
     }
     g.run_rows = g.n_jobs && g.rows == batch->rows ? batch->run_rows : g.rows;
+    g.end_ns = w ? 0 : start + INLINE_RUN_NS;
     if (g.n_jobs)
         verdict = srv_batch_run(&g);
     finish = rt_now_ns();
-    if (g.n_jobs)
+    if (!w && g.n_jobs && was_stopped(g.first, g.end_ns))
+        is_stopped = verdict.learn = true; /* from now on, the bucket is known to be expensive */
+    else if (g.n_jobs)
         srv_metrics_batch(s->server->metrics, worker, g.first, g.n_jobs, g.rows, g.run_rows,
                           finish - start);
     if (verdict.never_merge)
@@ -243,6 +264,8 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
     rt_mutex_unlock(&s->mu);
     if (wake)
         rt_cond_signal(&s->work);
+    if (is_stopped)
+        return false;
     *end = dropped;
     for (struct srv_job *job = g.first, *next; job; job = next) {
         next = job->next;
@@ -251,6 +274,7 @@ static void run_batch(struct srv_scheduler *s, struct worker *w, int worker,
     }
     if (w)
         rt_arena_reset(w->arena);
+    return true;
 }
 
 /* Returns the time at which the spare worker should check for a batch. */
@@ -395,9 +419,11 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
         return false;
     atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
     int64_t start = job->queued_ns;
-    run_batch(s, NULL, -1 - io_loop->index, &batch); /* the batch consists of one job */
+    const bool is_complete = run_batch(s, NULL, -1 - io_loop->index, &batch);
     io_loop->inline_ns += rt_now_ns() - start;
-    return true;
+    if (!is_complete)
+        atomic_fetch_sub_explicit(&s->n_jobs, 1, memory_order_release);
+    return is_complete;
 }
 
 enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)

@@ -33,7 +33,8 @@ void srv_model_queue_free(struct srv_model_queue *l);
 enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job);
 /* Runs a job immediately on the network thread if its cost is known to be small, its bucket is
  * empty and a core is free; `done` is called before the function returns. If the job did not run,
- * returns false, and the caller still owns the job. */
+ * or its run was stopped because it took too long for the network thread, returns false, and the
+ * caller still owns the job. */
 bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job);
 /* Submits the jobs of a turn on behalf of srv_io_loop_end_turn. Takes the lock once and wakes at
  * most one worker. */

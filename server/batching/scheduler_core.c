@@ -283,10 +283,16 @@ static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *
  * runs. SMALL_OR_IDLE also selects the buckets of model queues that have no running batch. */
 enum choice { ALL, SMALL, SMALL_OR_IDLE };
 
+/* Returns whether a batch of the bucket is expected to run for a short time. */
+static bool is_short(const struct srv_core_bucket *b, int64_t rows)
+{
+    return b->is_small && b->cost.runs && srv_cost_of(&b->cost, rows) <= SMALL_NS;
+}
+
 static bool may_take(const struct srv_core_bucket *b, enum choice which)
 {
     return which == ALL || (which == SMALL_OR_IDLE && !b->model_queue->running) ||
-           (b->is_small && b->cost.runs && srv_cost_of(&b->cost, b->head->rows) <= SMALL_NS);
+           (!b->model_queue->small_running && is_short(b, b->head->rows));
 }
 
 /* Returns the ready bucket of `l` whose first job is due first. Returns NULL if no bucket is ready,
@@ -336,8 +342,10 @@ static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core
     out->bucket = b;
     out->run_rows = b->merges && out->rows ? padded(l->policy, out->rows) : out->rows;
     out->charged_ns = srv_cost_of(&b->cost, out->run_rows);
+    out->is_short = is_short(b, out->run_rows);
     b->running++;
     l->running++;
+    l->small_running += out->is_short;
     c->running++;
     l->alone_running = b->alone;
     c->virtual_ns = max64(c->virtual_ns, l->virtual_ns);
@@ -458,6 +466,7 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
 
     b->running--;
     l->running--;
+    l->small_running -= batch->is_short;
     c->running--;
     if (b->alone)
         l->alone_running = false;
@@ -473,9 +482,8 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
     enum { ENOUGH_RUNS = 3 };
     struct srv_core_model_queue *l = b->model_queue;
 
-    if (b->head || c->running >= n_workers || !may_start(c) || l->alone_running ||
-        (b->alone && l->running) || b->cost.runs < ENOUGH_RUNS ||
-        srv_cost_of(&b->cost, j->rows) > max_ns ||
+    if (b->head || b->alone || c->running >= n_workers || !may_start(c) || l->alone_running ||
+        b->cost.runs < ENOUGH_RUNS || srv_cost_of(&b->cost, j->rows) > max_ns ||
         (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
         return false;
     /* A waiting job of the same model queue that writes variables must run first. */

@@ -99,6 +99,7 @@ struct srv_core_model_queue {
     struct srv_core_bucket *buckets;
     int64_t virtual_ns; /* worker time that the model queue has used, for fair scheduling */
     int running, n_jobs;
+    int small_running; /* number of running batches that were expected to be short */
     size_t n_bytes;
     bool alone_running;
 };
@@ -158,6 +159,7 @@ struct srv_core_batch {
     int64_t run_rows; /* `rows` rounded up to an allowed batch size */
     /* Expected cost of the run, replaced by the measured cost in srv_core_done. */
     int64_t charged_ns;
+    bool is_short; /* whether the bucket is small and the expected cost is that of a short run */
 };
 /*
  * Takes the batch that a free worker should run now. `free_workers` is the number of free workers
@@ -168,8 +170,9 @@ struct srv_core_batch {
 bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv_core_batch *out,
                    struct srv_core_job **expired);
 /* Like srv_core_next, but for the spare worker, to which settings.max_running does not apply. Takes
- * only small buckets whose runs are known to be short. If `is_stalled`, also takes the buckets of
- * model queues that have no running batch. */
+ * only small buckets whose runs are known to be short. If a batch of the model queue that was
+ * expected to be short is still running, no run of the queue counts as short. If `is_stalled`, also
+ * takes the buckets of model queues that have no running batch. */
 bool srv_core_next_spare(struct srv_core *c, int64_t now, bool is_stalled,
                          struct srv_core_batch *out, struct srv_core_job **expired);
 /* Ends a batch that ran for run_ns. `learn` adds the measured time to the cost model; it must be
@@ -179,7 +182,7 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
 
 /* Starts a job immediately on the calling thread if its bucket is empty and its cost is at most
  * max_ns. The job counts as a running batch until srv_core_done. Returns false if the job must
- * be queued. */
+ * be queued; jobs that write state always are, because a run that takes too long is repeated. */
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
                            int n_workers, int64_t max_ns, struct srv_core_batch *out);
 

@@ -134,25 +134,39 @@ def write_counter(folder, is_ref):
                    "value": (x, {"y": ("value", "float")})}, build, init="init")
 
 
+def count(g, most):
+    """Adds a loop that counts up to the int64 node `most`. Returns the node with the last number as a float."""
+    g.const("one", "int64", [], int64_val=[1])
+    for name, source, is_constant in (("i", "one", False), ("n", most, True), ("step", "one", True)):
+        n = g.node(name, "Enter", source, T="int64")
+        n.attr["frame_name"].s = b"count"
+        n.attr["is_constant"].b = is_constant
+    g.node("merge", "Merge", "i", "next", T="int64").attr["N"].i = 2
+    g.node("less", "Less", "merge", "n", T="int64")
+    g.node("goes_on", "LoopCond", "less")
+    g.node("switch", "Switch", "merge", "goes_on", T="int64")
+    g.node("sum", "Add", "switch:1", "step", T="int64")
+    g.node("next", "NextIteration", "sum", T="int64")
+    g.node("exit", "Exit", "switch", T="int64")
+    g.node("count", "Cast", "exit", SrcT="int64", DstT="float")
+    return "count"
+
+
 def write_endless(folder):
     """Writes a model whose serving_default counts to 2**60 before it returns. Its warm-up therefore uses all of the
     time that is allowed for a warm-up."""
     def build(g):
         g.placeholder("x", "float")
-        g.const("one", "int64", [], int64_val=[1])
         g.const("most", "int64", [], int64_val=[1 << 60])
-        for name, source, is_constant in (("i", "one", False), ("n", "most", True),
-                                          ("step", "one", True)):
-            n = g.node(name, "Enter", source, T="int64")
-            n.attr["frame_name"].s = b"count"
-            n.attr["is_constant"].b = is_constant
-        g.node("merge", "Merge", "i", "next", T="int64").attr["N"].i = 2
-        g.node("less", "Less", "merge", "n", T="int64")
-        g.node("goes_on", "LoopCond", "less")
-        g.node("switch", "Switch", "merge", "goes_on", T="int64")
-        g.node("sum", "Add", "switch:1", "step", T="int64")
-        g.node("next", "NextIteration", "sum", T="int64")
-        g.node("exit", "Exit", "switch", T="int64")
-        g.node("count", "Cast", "exit", SrcT="int64", DstT="float")
-        g.node("y", "AddV2", "x", "count", T="float")
+        g.node("y", "AddV2", "x", count(g, "most"), T="float")
+    write(folder, {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, build)
+
+
+def write_counting(folder):
+    """Writes a model whose serving_default counts up to its input before it returns, so that the time of a run depends
+    on the value of the input."""
+    def build(g):
+        g.placeholder("x", "float")
+        g.node("most", "Cast", "x", SrcT="float", DstT="int64")
+        g.node("y", "Identity", count(g, "most"), T="float")
     write(folder, {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, build)

@@ -1,12 +1,13 @@
 """Tests runs that never end by themselves. Such a run must not keep other models from running, and must end at its
 deadline or when its version is removed."""
 import shutil
+import threading
 
 import grpc
 
 import small_models
 from grpc_support import CODE, WAIT, GrpcCase
-from support import wait_for
+from support import SLOW, wait_for
 from tensorflow_serving.apis import predict_pb2
 
 
@@ -18,13 +19,13 @@ class Endless(GrpcCase):
         return self.serve(f"--models={self.path('models')}", "--num_workers=1", "--inline_max_us=0",
                           "--enable_model_warmup=false", *flags)
 
-    def begin(self, server, timeout=None):
-        """Begins an endless call and returns its future."""
+    def begin(self, server, timeout=None, model="endless", x=1):
+        """Begins a call that does not end by itself and returns its future."""
         request = predict_pb2.PredictRequest()
-        request.model_spec.name = "endless"
+        request.model_spec.name = model
         request.inputs["x"].dtype = 1
         request.inputs["x"].tensor_shape.SetInParent()
-        request.inputs["x"].float_val.append(1)
+        request.inputs["x"].float_val.append(x)
         call = self.client(server).prediction.Predict.future(request, timeout=timeout)
         self.addCleanup(call.cancel)
         wait_for(lambda: server.metric("slipway_jobs") > 0, "the run")
@@ -65,3 +66,34 @@ class Endless(GrpcCase):
         self.ends(queued, CODE.UNAVAILABLE, "the version was unloaded")
         wait_for(lambda: server.state("endless", 1) == "END", "the end of the unload")
         self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
+
+    def test_a_model_that_has_been_fast_does_not_hold_a_network_thread(self):
+        """After fast requests a model's runs begin on the network thread. One that does not end must move to a worker,
+        and must not keep the other requests of the thread waiting."""
+        small_models.write_counting(self.path("models/counting/1"))
+        self.put("models/half_plus_two/1")
+        server = self.serve(f"--models={self.path('models')}", "--num_workers=2", "--enable_model_warmup=false",
+                            f"--rest_api_timeout_in_ms={3000 * SLOW:.0f}")
+        client = self.client(server)
+        for _ in range(30):
+            self.assertEqual(server.post("/v1/models/counting:predict", {"inputs": 3.0})[0], 200)
+        for n in range(1, 4):  # the third call must not occupy the spare worker
+            calls = [self.begin(server, 1000 * WAIT, "counting", 1e18) for _ in range(n)]
+            self.assertEqual(client.predict([1.0]), [2.5])
+            self.assertEqual(server.predict("half_plus_two", [2.0]), [3.0])
+            self.assertEqual(server.get("/readyz")[0], 200)
+            self.assertFalse(any(call.done() for call in calls))
+            for call in calls:
+                call.cancel()
+            wait_for(lambda: server.metric("slipway_jobs") == 0, "the end of the cancelled calls")
+        statuses = []
+        by_rest = threading.Thread(
+            target=lambda: statuses.append(server.post("/v1/models/counting:predict", {"inputs": 1e18})[0]))
+        for _ in range(30):
+            self.assertEqual(server.post("/v1/models/counting:predict", {"inputs": 3.0})[0], 200)
+        by_rest.start()
+        wait_for(lambda: server.metric("slipway_jobs") == 1, "the run by REST")
+        self.assertEqual(server.predict("half_plus_two", [2.0]), [3.0])
+        self.assertTrue(by_rest.is_alive())
+        by_rest.join()
+        self.assertEqual(statuses, [504])
