@@ -390,11 +390,20 @@ static bool start_thread(struct srv_loader *l)
     return true;
 }
 
+/* Returns how long a load waits before the oldest running load gives up its slot. */
+static int64_t patience_ns(const struct srv_loader *l) RT_REQUIRES(l->mu)
+{
+    for (const struct srv_load *r = l->running; r; r = r->next)
+        if (r->left_place)
+            return SRV_LOAD_HASTE_NS;
+    return SRV_LOAD_PATIENCE_NS;
+}
+
 int64_t srv_loader_relieve(struct srv_loader *l, int64_t now_ns)
 {
     rt_mutex_lock(&l->mu);
     const bool waits = l->first && l->n_taken >= l->n_places;
-    const int64_t due_ns = l->begun_ns + SRV_LOAD_PATIENCE_NS;
+    const int64_t due_ns = l->begun_ns + patience_ns(l);
     const int n_running = l->n_running;
     rt_mutex_unlock(&l->mu);
     if (!waits)
@@ -415,8 +424,9 @@ int64_t srv_loader_relieve(struct srv_loader *l, int64_t now_ns)
                oldest->model, (long long)oldest->version);
     }
     rt_cond_signal(&l->wake);
+    const int64_t again_ns = now_ns + patience_ns(l);
     rt_mutex_unlock(&l->mu);
-    return now_ns + SRV_LOAD_PATIENCE_NS;
+    return again_ns;
 }
 
 struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_model_calls *calls,

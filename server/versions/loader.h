@@ -6,7 +6,8 @@
  * A load might not end by itself, because a model's init op or warm-up may loop, or a disk may
  * hang. The loader has slots for `n_threads` loads. When a load waits and none has begun for
  * SRV_LOAD_PATIENCE_NS, the oldest running load gives up its slot. That load then continues without
- * a slot.
+ * a slot. While such loads continue, the wait is SRV_LOAD_HASTE_NS, so that many loads without end
+ * do not add up.
  *
  * Memory: all models share the budget srv_server.model_memory. A load is admitted by an estimate,
  * and then may hold what the budget leaves (runtime/session/account.h).
@@ -61,6 +62,7 @@ struct srv_model_calls {
 extern const struct srv_model_calls srv_model_calls;
 
 #define SRV_LOAD_PATIENCE_NS INT64_C(10000000000)
+#define SRV_LOAD_HASTE_NS    INT64_C(1000000000)
 
 /* One load. Before srv_loader_submit the manager allocates it and sets the members up to
  * `cancelled`; the manager may set `cancelled` at any time. */
