@@ -63,7 +63,7 @@ struct srv_server {
     /* whether the server reports that it is not ready, although it still answers requests */
     _Atomic bool draining;
     struct rt_budget run_memory; /* memory used by the runs of all versions, and the limit for it */
-    /* memory held by all versions, and the limit for it (runtime/session/account.h) */
+    /* memory budget that all versions share (runtime/session/account.h) */
     struct rt_budget model_memory;
     /* memory that the finished runs of all versions keep for later runs */
     struct rt_idle_cache *idle_cache;

@@ -153,8 +153,8 @@ static void rows_matrices(struct rt_rows *r)
 enum lu { LU_FINE, LU_SINGULAR };
 
 enum {
-    /* The work of reading one element of a column, which is in another cache line and mostly in
-     * another page than the element before, in units of rt_run_spend. */
+    /* Work of reading one element of a column, in the units of rt_run_spend. Consecutive elements
+     * of a column are in different cache lines and mostly in different pages. */
     STRIDED_WORK = 8,
     LINE = 16, /* number of columns that are transposed together, about a cache line of floats */
 };
@@ -173,8 +173,9 @@ static bool ends(struct ask *q, int64_t work)
     return q->ended;
 }
 
-/* Returns the end of the part of [from, to) that is computed before the next check, or `to` if the
- * run must end. Each step takes `work`. If all steps take less than RT_WORK, they are one part. */
+/* Returns the end of the part of [from, to) to compute before the next check of the run, or `to` if
+ * the run must end. Each step takes `work` units. A part takes about RT_WORK units, but has at
+ * least one step. */
 static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
 {
     const int64_t most = RT_WORK / (work + 1) + 1, n = to - from < most ? to - from : most;
@@ -193,8 +194,8 @@ static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
  *                because the order decides whether a singular matrix passes for positive definite.
  *   triangular_  replaces B [n,m] by the solution of op(A) X = B.
  *
- * As in TensorFlow, solve_ and triangular_ multiply by the reciprocal of a pivot, which is flushed
- * to 0 if the pivot is beyond 2^126 (float32).
+ * Like TensorFlow, solve_ and triangular_ multiply by the reciprocals of the pivots. If the
+ * magnitude of a float32 pivot exceeds 2^126, its reciprocal is subnormal and is flushed to 0.
  */
 #define MATRICES(dt, T, ABS, CONJ, REAL, SQRT)                                                     \
     static enum lu lu_##dt(struct ask *q, T *a, int64_t n, int64_t *swap, bool *even)              \
@@ -475,18 +476,18 @@ static enum rt_status run_inverse(struct rt_run *r)
 
 /* ---- determinants ---- */
 
-/* Adds up log|det| over the diagonal, so that the determinant neither overflows nor underflows. The
- * sign is the product of the signs of the diagonal; infinite elements have a sign too, and the sign
- * of 0 or NaN is the element itself. */
+/* The logarithm of a determinant is summed over the diagonal, because the product of the elements
+ * may overflow or underflow. The sign of a determinant is the product of the signs of the elements.
+ * A real infinity has the sign 1 or -1. The sign of 0 or NaN is the element itself. */
 #define SIGN(d, ABS)      ((d) > 0 ? 1 : (d) < 0 ? -1 : (d))
 #define DIRECTION(d, ABS) ((d) == 0 ? 0 : (d) / ABS(d))
 /*
  * Defines these functions for each type:
  *
  *   log_det_      computes the sign and the logarithm of a determinant.
- *   determinant_  computes a determinant as a product. If the product overflows or underflows,
- *                 which may happen although the determinant has a place in T, computes the
- *                 determinant from its logarithm.
+ *   determinant_  computes a determinant as a product. If the product is not a normal number,
+ *                 computes the determinant from its logarithm instead, because a partial product
+ *                 may have overflowed or underflowed although T can represent the determinant.
  */
 #define LOG_DET(dt, T, ABS, REAL, LOG, EXP, SIGN_OF)                                               \
     static void log_det_##dt(const struct batch *b, const T *a, T *sign, T *log_abs)               \
@@ -499,7 +500,7 @@ static enum rt_status run_inverse(struct rt_run *r)
         for (int64_t i = 0; i < b->n; i++) {                                                       \
             const T d = u[i * b->n + i];                                                           \
             s *= SIGN_OF(d, ABS);                                                                  \
-            l += d == 0 ? -INFINITY : LOG(ABS(d)); /* The library has logarithms of subnormals. */ \
+            l += d == 0 ? -INFINITY : LOG(ABS(d)); /* LOG does not treat subnormals as 0. */       \
         }                                                                                          \
         *sign = s;                                                                                 \
         *log_abs = l;                                                                              \

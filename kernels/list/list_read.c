@@ -213,8 +213,8 @@ KN_LIST_OP(tensor_list_gather, "TensorListGather", NULL, gather_run)
 /* ---- TensorListConcat(list), ...V2(list, element_shape, leading_dims) -> tensor, lengths ---- */
 
 /* The inputs and the result of TensorListConcat. `rest` is the item shape without its first
- * dimension, `first` is the first dimension of element_shape or of all items, or -1, and `lead`
- * holds the lengths of unwritten items. */
+ * dimension. `first` is the first dimension of element_shape or of all items, or -1 if both are
+ * unknown. `lead` holds the lengths of unwritten items. */
 struct concat {
     const struct kn_list *list;
     const struct rt_tensor *lead; /* the input leading_dims, or NULL if the op's version has none */
@@ -288,7 +288,7 @@ static enum rt_status concat_first(struct rt_run *r, struct concat *c)
     return st;
 }
 
-/* Returns the first dimension of item i. For an unwritten item, this is its entry in
+/* Returns the first dimension of item i. The first dimension of an unwritten item is its entry in
  * leading_dims or, without leading_dims, c->first. Returns -1 if neither is given. */
 static int64_t concat_rows(const struct concat *c, int64_t i)
 {

@@ -52,8 +52,8 @@ static enum rt_status keys_of(struct rt_run *r, const struct kn_table *t, int64_
     kn_shape_get(keys, values);
     if (t->key_shape.rank) {
         values->rank = keys->rank ? keys->rank - 1 : 0;
-        /* As in TensorFlow, all dimensions between the first and the last are 1, and one key of one
-         * element may lack the first. */
+        /* As in TensorFlow, keys of rank 1 must be a single key of one element. If the rank is
+         * higher, all dimensions between the first and the last must be 1. */
         if (!keys->rank || keys->dim[keys->rank - 1] != t->n_key ||
             kn_shape_total(values) != keys->dim[0])
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected key shape [%lld,%lld] got %s",

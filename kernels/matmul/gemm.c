@@ -465,8 +465,8 @@ static int64_t block_side(int64_t side, double share)
     return kn_round_up(kn_even_size(side, n, 1), ROUND);
 }
 
-/* Returns the largest multiple of `step` that is at most `most`, but at least `step`, or `side` if
- * that is smaller. */
+/* Returns `side` if it is at most `most`. Otherwise returns the largest multiple of `step` that is
+ * at most `most`, but at least the smaller of `side` and `step`. */
 static int64_t small_side(int64_t side, double most, int64_t step)
 {
     const int64_t n = most < (double)side ? (int64_t)most / step * step : side;
@@ -489,9 +489,9 @@ static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const voi
             kn_gemm_run(g, a, b, c, scratch);
         return RT_OK;
     }
-    /* Splits the rows first, and the columns as well if even a minimal number of rows is too much
-     * work. With very many terms, the smallest block for which OpenBLAS is fast is too much work as
-     * well, and has fewer rows, then fewer columns. */
+    /* Splits the rows first, and also the columns if the minimum number of rows is too much work.
+     * If k is so large that the smallest block for which OpenBLAS is fast exceeds `bound`, reduces
+     * the rows of the block, and then its columns. */
     int64_t rows = block_side(g->m, most / work);
     int64_t cols = block_side(g->n, most / ((double)rows * (double)g->n * (double)g->k));
     const double bound = (is_own ? 1 : 4) * most / (double)g->k;

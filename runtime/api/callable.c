@@ -24,9 +24,9 @@
 enum { MAX_CALLABLES = RT_MAX_SIGNATURES + 2 * RT_MAX_DYNAMIC_CALLABLES + 8 };
 /* delay in milliseconds before a row-wise analysis that ran out of memory is repeated */
 enum { ANALYSE_AGAIN_MS = 100 };
-/* A session that serves reports the bytes that it holds to its account after each run that may
- * write state, and after every FOLLOWED_RUNS-th other run, because a report takes several
- * nanoseconds. A session that is being loaded reports after each run. */
+/* During loading, a session reports the bytes that it holds to its account after each run. Once it
+ * serves, it reports after each run that may write state, but only after every FOLLOWED_RUNS-th
+ * other run, because a report takes several nanoseconds. */
 enum { FOLLOWED_RUNS = 64 };
 
 struct rt_callable {

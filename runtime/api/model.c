@@ -12,7 +12,7 @@
 #include "runtime/files/saved_model.h"
 
 enum {
-    MAX_LISTED = 20,         /* maximum number of missing ops that one error names */
+    MAX_LISTED = 20,         /* maximum number of missing ops named in one error message */
     MISSING_BYTES = 1 << 28, /* limit on the memory of a list of missing ops, in bytes */
     /* The following limits end the load of a model that loops forever. */
     INIT_S = 600,              /* time limit for restore, and time limit for init, in seconds */

@@ -21,7 +21,7 @@ struct rt_held_tensor {
 struct rt_attr_reader {
     struct rt_arena *arena;
     struct rt_held_tensor **held;
-    /* The number to which the sizes of tensors are added, in bytes. */
+    /* The counter to which the sizes of the tensors are added, in bytes. */
     atomic_size_t *bytes;
     /* The function reference whose attributes replace placeholders, or NULL if a placeholder is an
      * error. */

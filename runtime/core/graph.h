@@ -145,7 +145,7 @@ enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_d
                                  const struct rt_registry *ops, struct rt_error *err);
 void rt_library_free(struct rt_library *l);
 const struct rt_graph *rt_library_main(const struct rt_library *l);
-/* Returns the memory of the library's graphs and of the tensors in them, in bytes. Grows with each
+/* Returns the size in bytes of the library's graphs and of their tensors. The size grows with each
  * function that is instantiated. */
 size_t rt_library_bytes(const struct rt_library *l);
 /*

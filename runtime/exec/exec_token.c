@@ -156,8 +156,8 @@ static enum rt_status set_frame(const struct rt_plan *p, struct rt_token_plan *t
     }
     if (n->frame == frame)
         return RT_OK;
-    /* pl_resolve_frames has accepted the model's graph, and passes do not move edges between
-     * frames. */
+    /* This is an internal error, because pl_resolve_frames has accepted the model's graph and
+     * passes move no edges between frames. */
     return rt_fail(err, RT_INTERNAL, "node '%s' is in frames '%s' and '%s'", p->node[i].name,
                    t->frame[frame].name, t->frame[n->frame].name);
 }
@@ -417,9 +417,9 @@ static bool reads_constant(const struct run *r, int i)
 }
 
 /*
- * Begins an iteration. No tokens have arrived yet, except those of constants that are inputs of a
- * Merge. In the outermost frame, constants are sent in the first iteration only, as in TensorFlow,
- * so that in later iterations a node that reads a constant waits forever.
+ * Begins an iteration of frame f, whose first tokens are those of the constants that a Merge reads.
+ * As in TensorFlow, the outermost frame sends constants only in its first iteration. In its later
+ * iterations, a node that reads a constant therefore waits forever.
  */
 static void begin_round(struct run *r, int f)
 {
@@ -686,7 +686,7 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
             break;
         case EXIT:
             /* An Exit that reads no Switch gets a live token in each iteration. The nodes outside
-             * the frame expect one token, so that only the first is sent. */
+             * the frame expect one token, so only the first token is sent. */
             if (r->node[i].fired)
                 break;
             r->node[i].fired = true;
@@ -712,7 +712,7 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
     return st;
 }
 
-/* TensorFlow reports this error at a node that it adds for each fetch. */
+/* The error text names the node that TensorFlow adds for each fetch. */
 static enum rt_status fail_set_twice(const struct run *r, struct rt_error *err)
 {
     const int k = r->set_twice - 1, v = r->p->fetch_value[k];

@@ -75,7 +75,7 @@ static struct rt_segment *segment_new(struct rt_plan *p, int begin)
     return g;
 }
 
-/* Returns the number of bytes that a segment counts for in its session. */
+/* Returns the number of bytes that a segment adds to its session's plan_bytes. */
 static size_t segment_bytes(const struct rt_segment *g)
 {
     return sizeof *g + ((size_t)g->n_live + 1) * sizeof *g->live;

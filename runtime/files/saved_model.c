@@ -22,8 +22,8 @@
  * byte of the file. A few bytes can repeat one value many times; for example, the defaults of a 3.9
  * KB file expanded to 5.3 GB. */
 enum { DEFAULTS_FREE_BYTES = 64 << 20, DEFAULTS_GROWTH = 8 };
-/* Limit on the meta graphs of a file. TensorFlow writes one for each set of tags, and a meta graph
- * of two bytes takes some two hundred bytes of memory. */
+/* Limit on the number of meta graphs in a file. TensorFlow writes one meta graph for each set of
+ * tags. A meta graph of two bytes in the file takes about 200 bytes of memory. */
 enum { MAX_META_GRAPHS = 1024 };
 
 enum { /* field numbers in TensorFlow's protobuf messages */
@@ -538,7 +538,8 @@ enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span 
 }
 
 /* Reads the header of the field at offset *at, and sets *at to the offset of the next field.
- * Returns false if there is no field within `size` bytes. */
+ * Returns false if the header is invalid or the field extends beyond `size`, the size of the file.
+ */
 static bool skip_field(int fd, int64_t *at, int64_t size)
 {
     unsigned char head[20]; /* a tag and a value of at most 10 bytes each */
@@ -563,7 +564,7 @@ static bool skip_field(int fd, int64_t *at, int64_t size)
 }
 
 /* Refuses a binary file whose first fields have bad headers. Only the headers are read, so a large
- * file that is no SavedModel is refused immediately. */
+ * file that is not a SavedModel is refused immediately. */
 static enum rt_status check_headers(const char *path, struct rt_error *err)
 {
     struct stat s;

@@ -1,11 +1,10 @@
 /*
- * Finds the frame of each node of an extracted graph, and refuses the graphs that TensorFlow
- * refuses because of their frames. All inputs and control inputs of a node must be in the same
- * frame. A constant without control inputs is in the outermost frame too, so that only an Enter
- * brings its value into a loop.
+ * Finds the frame of each node of an extracted graph, and refuses graphs whose frames TensorFlow
+ * refuses. All inputs and control inputs of a node must be in the same frame. A constant without
+ * control inputs is in the outermost frame, so only an Enter can bring its value into a loop.
  *
- * The frames are those of the model's graph. They are found before any pass, because folding
- * removes the edges that tie a constant to its frame.
+ * Frames are found before any pass, because folding removes the edges that tie a constant to its
+ * frame.
  */
 #include <stdlib.h>
 
@@ -17,10 +16,10 @@ enum { OUTERMOST = -1, UNKNOWN = -2 };
 
 struct frames {
     const struct pl_graph *g;
-    /* The frame of each node, expressed as the Enter through which the frame was reached first, or
-     * OUTERMOST, or UNKNOWN. */
+    /* For each node, the first Enter found that leads into the node's frame, or OUTERMOST, or
+     * UNKNOWN. */
     int *of;
-    int *by; /* the input from which the node's frame was found */
+    int *by; /* for each node, the input that determined its frame */
     int *queue, n_queue;
     struct pl_readers *readers;
 };
@@ -41,8 +40,8 @@ static struct rt_span name_of(const struct frames *f, int frame)
                               : rt_attr_str(f->g->node[frame].def, "frame_name");
 }
 
-/* Returns whether two Enters lead into the same frame, which they do if the names of the frame and
- * of all frames around it are equal. */
+/* Returns whether two Enters lead into the same frame, that is, whether their frame names and the
+ * names of all enclosing frames are equal. */
 static bool is_same(const struct frames *f, int a, int b)
 {
     while (a != b) {
@@ -97,7 +96,7 @@ static enum rt_status find_frames(struct frames *f, struct rt_error *err)
     return st;
 }
 
-/* Turns each NextIteration into an Identity. In a graph without Switch, Merge, Enter and Exit,
+/* Turns each NextIteration into an Identity. In a graph without Switch, Merge, Enter or Exit,
  * TensorFlow's executor treats a NextIteration as an Identity. */
 static enum rt_status make_identities(struct pl_graph *g, struct rt_error *err)
 {

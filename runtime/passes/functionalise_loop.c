@@ -377,8 +377,8 @@ static bool is_closed(struct loop *l)
     return true;
 }
 
-/* Returns whether NextIteration `next` runs only in iterations that run the body. Any other
- * NextIteration begins iterations forever. */
+/* Returns whether NextIteration `next` runs only if the body runs. Any other NextIteration begins
+ * iterations even after the condition has become false, so that the loop never ends. */
 static bool is_of_body(const struct loop *l, const struct pl_node *next)
 {
     const int in = next->in[0].node, v = l->variable_of[in];

@@ -29,12 +29,12 @@ struct pl_request {
     bool is_load; /* whether the plan is for restore or init ops (rt_call_spec.is_load) */
 };
 
-/* Copies into `g` the nodes that the request depends on, starting at fetches and targets. Calls
+/* Copies into `g` the nodes on which the fetches and targets of the request depend. Calls
  * pl_resolve_frames. */
 enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
-/* Refuses a graph in which a node has inputs from different frames, or in which an Exit is in no
- * frame. In a graph without Switch, Merge, Enter and Exit, turns each NextIteration into an
- * Identity. Runs before any pass, because folding removes edges that tie constants to frames. */
+/* Refuses a graph in which a node has inputs from different frames, or in which an Exit is in the
+ * outermost frame. In a graph without Switch, Merge, Enter or Exit, turns each NextIteration into
+ * an Identity. Runs before any pass, because folding removes edges that tie constants to frames. */
 enum rt_status pl_resolve_frames(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);

@@ -17,9 +17,9 @@
  */
 enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32, MAX_DUMP_BYTES = 1 << 28 };
 /*
- * Limit in bytes on the memory of all plans of a session, without their constants. Without this
- * limit, 130 signatures in 21 KB of saved_model.pb, each with a plan of its own into which all
- * functions are inlined, held 5.2 GB.
+ * Limit in bytes on the memory of all plans of a session, without their constants. Before this
+ * limit, a model with 130 signatures in a saved_model.pb of 21 KB held 5.2 GB, because all
+ * functions were inlined into the plan of each signature.
  */
 enum { MAX_PLAN_BYTES = 1 << 30 };
 

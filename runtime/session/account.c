@@ -30,7 +30,8 @@ void rt_account_free(struct rt_account *a)
     free(a);
 }
 
-/* Takes bytes from the budget. While the model is served, takes them even beyond the limit. */
+/* Takes bytes from the budget. Once the model is served, the limit of the budget no longer applies.
+ */
 static bool take(struct rt_account *a, size_t bytes)
 {
     if (!atomic_load(&a->serves))

@@ -1,11 +1,12 @@
 /*
- * An account is the part of a memory budget that one model occupies. The budget is shared by all
- * models. An account begins with the estimate that admitted the model, and follows the bytes that
- * the model's session holds (rt_session_held) whenever these exceed the estimate.
+ * An account is the part of a memory budget that one model occupies. All models share the budget.
+ * At first, an account occupies the estimate that admitted the model. Whenever the model's session
+ * holds more bytes than the estimate (rt_session_held), the account occupies the bytes that the
+ * session holds.
  *
- * While a model is loaded, its account may not exceed the budget. While it is served, the account
- * may: what requests leave in a model has limits of its own, and the bytes then count against the
- * models that are loaded later.
+ * While a model is being loaded, its account may not exceed the budget. Once the model is served,
+ * its account may, because separate limits apply to what requests leave in a model. The additional
+ * bytes reduce what models loaded later may occupy.
  *
  * Owner: the loader of a model, which frees the account after the session. Threads: any.
  */
@@ -20,17 +21,18 @@
 struct rt_account;
 struct rt_budget;
 
-/* Makes an account of `estimate` bytes that the caller has taken from the budget. Returns NULL if
- * memory runs out; the bytes are then still the caller's. */
+/* Makes an account of `estimate` bytes, which the caller must have taken from the budget. Returns
+ * NULL if memory runs out. In that case the caller must return the bytes to the budget. */
 struct rt_account *rt_account_new(struct rt_budget *budget, size_t estimate);
 /* Returns the account's bytes to the budget. `a` may be NULL. */
 void rt_account_free(struct rt_account *a);
-/* Makes the account occupy `held` bytes, or its estimate if that is more. Fails only while the
- * model is loaded, with RT_RESOURCE_EXHAUSTED if the budget has too few bytes left. */
+/* Makes the account occupy `held` bytes, or its estimate if the estimate is larger. Fails only
+ * while the model is being loaded, with RT_RESOURCE_EXHAUSTED if the budget has too few bytes left.
+ */
 enum rt_status rt_account_follow(struct rt_account *a, size_t held, struct rt_error *err);
-/* Ends loading, after which rt_account_follow never fails. */
+/* Must be called when loading ends. From then on, rt_account_follow never fails. */
 void rt_account_serve(struct rt_account *a);
-/* Returns the number of bytes that the account may occupy at this time. */
+/* Returns the largest number of bytes that the account may currently occupy. */
 size_t rt_account_limit(const struct rt_account *a);
 /* Returns the number of bytes that the account occupies. */
 size_t rt_account_taken(const struct rt_account *a);

@@ -38,8 +38,8 @@ enum {
 struct rt_cache_owner {
     struct rt_cache_owner *next, *before; /* guarded by the rt_idle_cache's mu */
     void *owner;
-    /* The owner that is added first and removed last of all owners of the same session, which is
-     * the session itself. The owners of a session are adjacent in the list. */
+    /* The session's own cache owner, which is added before all other owners of the session and
+     * removed after them. The owners of a session are adjacent in the list. */
     struct rt_cache_owner *of_session;
     /* Evicts the idle item that would be reused last, if there is one, and releases its bytes with
      * rt_idle_cache_release. Called under mu, so it must call no other rt_idle_cache_ function. */
@@ -87,8 +87,8 @@ static inline void rt_idle_cache_use(struct rt_idle_cache *k, size_t *reserved)
     rt_idle_cache_release(k, *reserved);
     *reserved = 0;
 }
-/* Returns the total size of the idle contexts and pools of one session, in bytes. `of_session` is
- * the owner that all owners of the session name. Visits only these owners, under mu. */
+/* Returns the total size in bytes of the idle contexts and pools of one session, which is
+ * identified by rt_cache_owner.of_session. Locks mu, and visits only the owners of the session. */
 size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_cache_owner *of_session);
 
 /* ---- specialisations ---- */

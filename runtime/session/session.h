@@ -42,8 +42,8 @@ struct rt_session_options {
     /* The memory budget, which bounds the total memory of all runs of all sessions that share it,
      * or NULL for no bound. */
     struct rt_budget *budget;
-    /* The account (runtime/session/account.h) that follows the bytes which the session holds, or
-     * NULL for none. It must outlive the session. */
+    /* The account to which the session reports the bytes that it holds (runtime/session/account.h),
+     * or NULL. The account must outlive the session. */
     struct rt_account *account;
     /* The bound on idle memory (runtime/session/idle_cache.h). It must outlive the session. If
      * NULL, the session has a bound of its own. */
@@ -80,13 +80,15 @@ void rt_session_free(struct rt_session *s); /* `s` may be NULL */
 void rt_session_end(struct rt_session *s);
 const struct rt_graph *rt_session_graph(const struct rt_session *s);
 /*
- * Returns the number of bytes that the session holds while no run is active: the imported graph
- * with its constants, plans, packed weights, specialisations, the values of variables and tables,
- * and what rt_session_add_model_bytes has added. Idle contexts and pools, which have a limit of
- * their own, and variables that have not been read from their files are not included.
+ * Returns the number of bytes that the session holds while no run is active. The number includes
+ * the imported graph with its constants, plans, packed weights, specialisations, the values of
+ * variables and tables, and the bytes added by rt_session_add_model_bytes. It excludes idle
+ * contexts and pools, which have a separate limit, and variables that have not been read from their
+ * files.
  */
 size_t rt_session_held(const struct rt_session *s);
-/* Adds bytes that are held for as long as the session, but by its owner, to rt_session_held. */
+/* Adds to rt_session_held the bytes that the session's owner holds for the lifetime of the session.
+ */
 void rt_session_add_model_bytes(struct rt_session *s, size_t bytes);
 /* Returns RT_CANCELLED if options.cancelled is true or the session is about to be freed. Returns
  * RT_RESOURCE_EXHAUSTED if options.account refuses the bytes that the session holds. Code that

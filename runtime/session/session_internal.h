@@ -87,11 +87,11 @@ void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
  * pools. */
 void rt_session_pools_begin(struct rt_session *s);
 void rt_session_pools_end(struct rt_session *s);
-/* Makes options.account follow the bytes that the session holds. Fails, while the session is
- * loaded, as rt_session_check does. */
+/* Reports the bytes that the session holds to options.account. Fails only during loading, with
+ * RT_RESOURCE_EXHAUSTED if the account refuses the bytes. */
 enum rt_status rt_session_follow(const struct rt_session *s, struct rt_error *err);
-/* Makes an arena for a plan, whose bytes count as the session's until the arena is freed. Returns
- * NULL if memory runs out. */
+/* Makes an arena for a plan. The session includes the arena's bytes in plan_bytes until the arena
+ * is freed. Returns NULL if memory runs out. */
 struct rt_arena *rt_session_plan_arena(struct rt_session *s);
 /* frees the states of nodes and empties the map */
 void rt_session_free_states(struct rt_map *states);

@@ -22,8 +22,8 @@ struct srv_version_metrics;
 struct srv_model_log;
 struct srv_model_spec; /* struct srv_model_spec is defined in model_spec.h */
 
-/* The number of handles to a version that one I/O loop holds. Only the thread of the I/O loop uses
- * the number, which has a cache line of its own. */
+/* The number of handles to a version that one I/O loop holds. Only the thread of that I/O loop uses
+ * the number. Each number has a cache line of its own, to avoid false sharing. */
 struct srv_handles {
     _Alignas(64) uint32_t n;
 };
@@ -36,12 +36,12 @@ struct srv_version {
     struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
     struct srv_model_log *log; /* request log of the version's model */
-    /* the version's part of the memory limit of all models (srv_load.account) */
+    /* the version's account in the memory budget of all models (srv_load.account) */
     struct rt_account *account;
 };
 
-/* Returns an array of handles for n I/O loops, none of which holds any, or NULL if memory runs out.
- * The caller must free() it. */
+/* Returns an array of n handle counts, one for each I/O loop and all 0, or NULL if memory runs out.
+ * The caller must free() the array. */
 struct srv_handles *srv_handles_new(int n_io_loops);
 
 struct srv_label {

@@ -1,6 +1,6 @@
 /*
  * An I/O loop is the part of a network thread that REST and gRPC share: a mailbox, a view of the
- * serving map, and its own number of handles to each version.
+ * serving map, and the number of its handles to each version.
  *
  * Threads: an I/O loop is used only by its network thread. Other threads may only post messages to
  * its mailbox and wake it.

@@ -6,9 +6,9 @@
 
 enum {
     MAX_ARGS = 100,
-    /* Maximum number of concurrent calls on one connection; the client must delay additional calls.
-     * When a connection ends, the core ends its calls together, at 30 microseconds each, during
-     * which the thread handles no other events. */
+    /* Maximum number of concurrent calls on one connection. The client must delay additional calls.
+     * When a connection ends, the core ends all its calls in succession, at 30 microseconds each.
+     * Meanwhile the thread handles no other events. */
     MAX_STREAMS = 1024,
     /* A connection that does not complete its handshake (TLS and HTTP/2 settings) within
      * HANDSHAKE_MS is closed. */

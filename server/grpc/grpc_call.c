@@ -287,8 +287,9 @@ static grpc_byte_buffer *message_of(void *p, size_t n)
     return message;
 }
 
-/* Returns whether the deadline that the client sent has passed. If the call ended before its first
- * message, the core's timer may have ended it, so that the deadline may be CLOCK_STEP_NS ahead. */
+/* Returns whether the deadline that the client sent has passed. The core's timer may end a call up
+ * to CLOCK_STEP_NS before its deadline. If a call ended before its first message, a deadline that
+ * is at most CLOCK_STEP_NS ahead therefore counts as passed. */
 static bool is_late(const struct srv_call *c)
 {
     const gpr_timespec ahead = gpr_time_from_nanos(c->came_empty ? CLOCK_STEP_NS : 0, GPR_TIMESPAN);
@@ -297,15 +298,16 @@ static bool is_late(const struct srv_call *c)
            gpr_time_cmp(c->deadline, gpr_time_add(gpr_now(c->deadline.clock_type), ahead)) <= 0;
 }
 
-/* Returns the code with which a late call ends. An error of the request itself is still sent. */
+/* Returns the status code of a late call. An error in `code` other than RT_CANCELLED is kept,
+ * unless the call ended before its first message. */
 static enum rt_status late_code(const struct srv_call *c, enum rt_status code)
 {
     return !code || code == RT_CANCELLED || c->came_empty ? RT_DEADLINE_EXCEEDED : code;
 }
 
-/* Decides the status of a late call. When the core's timer reports the deadline while a response is
- * being sent, the core fails the response and then cancels the call as CANCELLED. The first
- * cancellation of a call decides its status. */
+/* Sets the status of a late call by cancelling the call, because the first cancellation determines
+ * the status. Otherwise, if the core's timer reported the deadline while the response was being
+ * sent, the core would fail the response and cancel the call as CANCELLED. */
 static void decide_status(struct srv_call *c, enum rt_status code, const char *text)
 {
     grpc_slice details = details_of(text);
@@ -317,8 +319,8 @@ static void decide_status(struct srv_call *c, enum rt_status code, const char *t
 }
 
 /* Sends a response from any thread. Takes ownership of `p`, which is the message if `code` is
- * RT_OK. If `late` is set, the call ends with late_code instead. The caller must count the
- * SRV_EV_SENT event in `pending`. */
+ * RT_OK. If `late` is set, the call ends with the result of late_code instead of `code`. The caller
+ * must count the SRV_EV_SENT event in `pending`. */
 static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_status code,
                           const char *text, bool late)
 {

@@ -1,8 +1,8 @@
 /*
  * The linker redirects all calls of recv, gnutls_record_recv and gnutls_handshake in the program,
- * including those in libmicrohttpd's static library, to this module (--wrap in CMakeLists.txt). A
- * thread that sets the hooks reads and performs handshakes through the hooks. The calls of other
- * threads, and calls of recv with MSG_PEEK, go to the real functions.
+ * including those in libmicrohttpd's static library, to this module (--wrap in CMakeLists.txt). If
+ * a thread has set the hooks, its calls go to the hooks. The calls of other threads, and calls of
+ * recv with MSG_PEEK, go to the real functions.
  */
 #ifndef SRV_RECV_HOOK_H
 #define SRV_RECV_HOOK_H
@@ -16,11 +16,11 @@ extern _Thread_local srv_recv_hook_fn *srv_recv_hook;
 /* Reads directly from the connection, without calling the hook. */
 srv_recv_hook_fn srv_recv_unhooked;
 
-/* Performs a step of a TLS handshake and returns like gnutls_handshake. `session` is a
- * gnutls_session_t, and `fd` is its socket. */
+/* Performs a step of a TLS handshake. Returns 0 or a GnuTLS error code, as gnutls_handshake does.
+ * `session` is a gnutls_session_t, and `fd` is its socket. */
 typedef int srv_handshake_hook_fn(int fd, void *session);
 extern _Thread_local srv_handshake_hook_fn *srv_handshake_hook;
-/* Calls gnutls_handshake itself instead of the hook. */
+/* Calls the real gnutls_handshake, without the hook. */
 srv_handshake_hook_fn srv_handshake_unhooked;
 
 #endif

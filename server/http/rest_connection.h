@@ -24,7 +24,8 @@ struct srv_rest_conn {
     struct srv_link turn; /* link in one of the loop's lists of TLS handshakes */
     struct MHD_Connection *mhd;
     /* is_handshake is set until the TLS handshake has ended; is_suspended is set while the
-     * handshake waits for an event of its socket; may_handshake permits steps in this turn */
+     * handshake waits for an event of its socket; may_handshake permits the handshake to continue
+     * in this turn */
     bool is_handshake, is_suspended, may_handshake;
     bool has_sent_flight; /* the server has sent all messages that precede the client's Finished */
     bool is_gone;         /* the peer can no longer complete the handshake */
@@ -105,8 +106,9 @@ void srv_rest_suspend_handshakes(struct srv_rest_loop *l);
 /* Makes a suspended handshake ready to run after its socket has reported an event. Does nothing
  * unless the handshake waits for an event. */
 void srv_rest_expect_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
-/* Resumes one handshake whose socket has reported an event, if handshakes may take time in this
- * turn, and some handshakes whose peer is gone. Called before the daemon runs. */
+/* Resumes handshakes whose sockets have reported events. These are at most one handshake to
+ * continue, if this turn has time for it, and several handshakes to end because their peers are
+ * gone. Called before the daemon runs. */
 void srv_rest_resume_handshakes(struct srv_rest_loop *l);
 /* Resumes all suspended handshakes. Called before the daemon is stopped. */
 void srv_rest_resume_all_handshakes(struct srv_rest_loop *l);

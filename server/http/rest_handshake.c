@@ -4,10 +4,10 @@
  * a client would keep a core busy. So a connection is suspended after each turn in which its
  * handshake did not end, and resumed when its socket reports an event.
  *
- * Signing with an RSA key takes one to six milliseconds, during which the I/O loop serves no
- * other connection. So a turn runs the steps of at most one handshake. If the turn has other work,
- * it runs them only while handshakes have taken less than half of the thread's time. The handshakes
- * of peers that are gone are ended without a step.
+ * Signing with an RSA key takes one to six milliseconds, during which the I/O loop serves no other
+ * connection. So a turn continues at most one handshake. If the turn has other work, it does so
+ * only while handshakes have taken less than half of the thread's time. Handshakes whose peers are
+ * gone are ended without further computation.
  */
 #include <gnutls/gnutls.h>
 #include <poll.h>
@@ -21,11 +21,11 @@
 enum {
     /* time limit for a TLS handshake, the same as in server/grpc/grpc_arguments.c */
     HANDSHAKE_MS = 10000,
-    /* While an I/O loop is busy, handshakes take at most `1 / SHARE` of the time of its thread.
-     * Unused time accumulates up to SAVED_NS. */
+    /* While an I/O loop is busy, handshakes take at most `1 / SHARE` of its thread's time. Time
+     * that handshakes do not use accumulates up to SAVED_NS. */
     SHARE = 2,
     SAVED_NS = 20000000,
-    MAX_RESUMED = 16, /* maximum number of handshakes resumed per turn; all but one are ended */
+    MAX_RESUMED = 16, /* maximum number of handshakes resumed per turn; at most one continues */
 };
 
 static struct srv_rest_conn *conn_of(struct srv_link *turn)
@@ -55,8 +55,9 @@ static void end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 
 /* ---- steps ---- */
 
-/* Returns whether the peer of a handshake has closed the connection, or its sending side before the
- * server had sent what the client needs in order to complete the handshake. */
+/* Returns whether the peer can no longer complete the handshake. This is the case if the peer has
+ * closed the connection, or if it has closed its sending side before the server sent all messages
+ * that precede the client's Finished. */
 static bool is_gone(const struct srv_rest_conn *c)
 {
     struct pollfd now = {.fd = c->fd, .events = POLLRDHUP};
@@ -66,7 +67,8 @@ static bool is_gone(const struct srv_rest_conn *c)
     return now.revents & (POLLERR | POLLHUP) || !c->has_sent_flight;
 }
 
-/* Returns whether the turn may run steps of a handshake. */
+/* Increases handshake_ns by the share of the time since the last call. Returns whether this turn
+ * may continue a handshake. */
 static bool has_time(struct srv_rest_loop *l)
 {
     l->handshake_ns += (l->now_ns - l->handshake_filled_ns) / SHARE;
@@ -98,8 +100,8 @@ int srv_rest_handshake(int fd, void *session)
     int status = srv_handshake_unhooked(fd, session);
     int64_t took_ns = rt_now_ns() - begun_ns;
     l->handshake_ns -= took_ns;
-    /* Steps that began while the loop was not busy may have used more time than the share of
-     * handshakes. The excess is limited to the duration of the last step. */
+    /* While the loop was not busy, handshakes may have exceeded their share of the time. The excess
+     * is limited to the duration of the last step. */
     if (l->handshake_ns < -took_ns)
         l->handshake_ns = -took_ns;
     c->has_sent_flight = has_sent_flight(session);

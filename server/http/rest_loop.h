@@ -101,8 +101,8 @@ struct srv_rest_loop {
      * those suspended until a later turn, and those suspended until their socket reports an
      * event. */
     struct srv_link handshakes_resumed, handshakes_ready, handshakes_suspended;
-    /* the time for which handshakes may run while the loop is busy, and when this time was last
-     * increased */
+    /* handshake_ns is the time for which handshakes may still run while the loop is busy;
+     * handshake_filled_ns is the time at which handshake_ns was last increased */
     int64_t handshake_ns, handshake_filled_ns;
     bool is_busy; /* this turn has work other than handshakes and new connections */
     /* connections whose peer has closed its side, linked by `end` */

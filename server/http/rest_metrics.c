@@ -1,15 +1,15 @@
 /*
- * Handles GET of the metrics page. A thread of its own writes and compresses the page, because both
- * take time in proportion to the number of versions, and the I/O loops serve other connections
- * meanwhile. All requests that have arrived when the thread begins a page share the page.
+ * Handles GET requests for the metrics page. A separate thread writes and compresses the page,
+ * because this takes time in proportion to the number of versions. Meanwhile the I/O loops serve
+ * other connections. A page answers all requests that arrived before the thread began to write it.
  */
 #include "runtime/base/clock.h"
 #include "server/http/rest_call.h"
 #include "server/http/rest_loop.h"
 #include "server/telemetry/metrics_page.h"
 
-/* Sets and sends the response of one request. `packed` is the page in compressed form, which is
- * made for the first request that needs it. */
+/* Sets and sends the response of one request. `packed` holds the compressed page, and is filled for
+ * the first request that needs it. */
 static void send_page(struct srv_rest_call *req, const struct rt_bytes *page,
                       struct rt_bytes *packed)
 {

@@ -12,8 +12,8 @@
 
 enum {
     MAX_FILE = 1 << 20,
-    /* Largest key of a client certificate. Verifying a signature with a key of 16,384 bits whose
-     * public exponent is as long takes 0.35 s; within these limits it takes a millisecond. */
+    /* Limits on the key of a client certificate. Verifying a signature takes one millisecond within
+     * these limits, and 0.35 s with a 16,384-bit key whose public exponent has the same length. */
     MAX_KEY_BITS = 8192,
     MAX_EXPONENT_BYTES = 8, /* the same limit as OpenSSL's for large keys */
 };
@@ -96,7 +96,7 @@ void srv_rest_tls_clear(struct srv_rest_tls *tls)
     *tls = (struct srv_rest_tls){NULL, NULL, NULL};
 }
 
-/* Returns whether the exponent of an RSA key is too long. Other keys have no exponent. */
+/* Returns whether `key` is an RSA key whose public exponent is too long. */
 static bool has_long_exponent(gnutls_pubkey_t key)
 {
     gnutls_datum_t modulus = {NULL, 0}, exponent = {NULL, 0};
@@ -129,9 +129,9 @@ static int check_key(gnutls_x509_crt_t cert, const gnutls_datum_t *der)
     return e;
 }
 
-/* Checks the key of the client's certificate before GnuTLS uses it to verify a signature. In TLS
- * 1.3, GnuTLS verifies this signature before it verifies the certificate, so that a certificate
- * that nobody has signed has the key used too. */
+/* Checks the key of the client's certificate before GnuTLS verifies a signature with the key. In
+ * TLS 1.3, GnuTLS verifies this signature before the certificate, so the key may come from a
+ * certificate that no CA has signed. */
 static int before_signature(gnutls_session_t session, unsigned type, unsigned when, unsigned is_in,
                             const gnutls_datum_t *message)
 {

@@ -17,9 +17,9 @@ enum rt_status srv_rest_tls_read(struct srv_rest_tls *out, const struct srv_opti
                                  struct rt_error *err);
 void srv_rest_tls_clear(struct srv_rest_tls *tls);
 
-/* Makes a new connection require a client certificate that is signed by client_ca and whose key is
- * of reasonable size; otherwise the handshake fails. The argument is the connection's
- * gnutls_session_t. */
+/* Makes a new connection require a client certificate. The handshake fails unless client_ca has
+ * signed the certificate and the key is within the limits of rest_tls.c. `session` is the
+ * connection's gnutls_session_t. */
 void srv_rest_tls_request_client_cert(void *session);
 
 #endif

@@ -93,8 +93,9 @@ void srv_metrics_free(struct srv_metrics *m)
     free(m);
 }
 
-/* Returns the cells of a signature by I/O loop, and allocates them for its first request. If memory
- * runs out, or if enough signatures have cells, returns the cells that such signatures share. */
+/* Returns the array of a signature's cells, indexed by I/O loop, and allocates the array for the
+ * first request. If memory runs out, or if SRV_MAX_CALLED signatures already have cells, returns
+ * the array that the remaining signatures share. */
 static struct srv_request_cells *cells_of(const struct srv_metrics *m,
                                           struct srv_version_metrics *v, int64_t signature)
 {

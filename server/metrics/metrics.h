@@ -18,18 +18,19 @@ struct srv_metrics;
 struct srv_metrics *srv_metrics_new(int n_io_loops, int n_workers);
 void srv_metrics_free(struct srv_metrics *m);
 
-/* Creates the cells of a version. Requests find them by index, without a hash lookup. The names of
- * the signatures must stay valid until srv_metrics_drop_version. Returns NULL if memory runs out.
- */
+/* Creates the counters of a version, which requests find by the index of their signature, without a
+ * hash lookup. `signatures` and its names must stay valid until srv_metrics_drop_version. Returns
+ * NULL if memory runs out. */
 struct srv_version_metrics *srv_metrics_version(struct srv_metrics *m, const char *model,
                                                 int64_t version, int n_signatures,
                                                 const char *const *signatures);
 void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics *v);
-/* Reports that a model is no longer configured and has no version. Its counters are dropped after
- * SRV_GONE_SECONDS, or earlier if SRV_MAX_GONE other models go, unless the model returns. */
+/* Reports that a model is gone, that is, no longer configured and without versions. Unless the
+ * model returns, its counters are dropped after SRV_GONE_SECONDS, or earlier if SRV_MAX_GONE other
+ * models have gone since. */
 void srv_metrics_model_gone(struct srv_metrics *m, const char *model);
 /* Drops the counters of the models that have been gone for SRV_GONE_SECONDS at the time `now_ns` of
- * the monotonic clock. The page calls the function before it is written. */
+ * the monotonic clock. Called before a metrics page is written. */
 void srv_metrics_forget_gone(struct srv_metrics *m, int64_t now_ns);
 
 /* Counts one finished request. `job` is NULL if the request never became a job (unknown model,
@@ -52,8 +53,8 @@ void srv_metrics_load(struct srv_metrics *m, const char *model, const char *dir,
  * thread. */
 void srv_metrics_warmup(struct srv_metrics *m, const char *dir, enum rt_status code,
                         int64_t records, int64_t ns);
-/* Counts a request that was written to the model's request log, or that could not be written;
- * `code` is the result. Nothing is counted for a model without metrics. */
+/* Counts an attempt to write a request to the model's request log. `code` is the result of the
+ * attempt. Nothing is counted for a model without metrics. */
 void srv_metrics_logged(struct srv_metrics *m, const char *model, enum rt_status code);
 /* Counts a rare event by name: "overwritten_while_serving", "smuggling_refused",
  * "slow_request_cut_off", "slow_answer_cut_off", ... */

@@ -24,11 +24,12 @@ enum {
     SRV_MAX_PADDINGS = 32,
     SRV_MAX_STRANGERS = 64, /* maximum number of unknown model names that have their own counters */
     SRV_MAX_PATHS = 256,    /* maximum number of version directories that have their own counters */
-    /* Number of signatures of a version that have their own counters, which are the first to be
-     * called; a few more may have them if several network threads count at the same time. */
+    /* Maximum number of signatures of a version that have their own counters. The signatures that
+     * are called first get them. A few more may get them if several network threads count at the
+     * same time. */
     SRV_MAX_CALLED = 256,
-    /* Seconds for which the counters of a model that is gone stay on the page. Prometheus scrapes
-     * every minute unless configured otherwise, so it reads the last values. */
+    /* Seconds for which the counters of a model that is gone stay on the metrics page. Prometheus
+     * reads the page every minute by default, so it reads the final values. */
     SRV_GONE_SECONDS = 300,
     SRV_MAX_GONE = 100, /* maximum number of models that are gone and still have counters */
 };
@@ -132,10 +133,10 @@ struct srv_version_metrics {
     int64_t version;
     int n_signatures;
     const char *const *signatures; /* names, which belong to the caller of srv_metrics_version */
-    /* Array of n_signatures + 1 pointers to cells by I/O loop. The cells of a signature are
-     * allocated by its first request, on any network thread; before, the pointer is NULL. The cells
-     * of the last element exist from the beginning. They count requests for dynamic callables, and
-     * for signatures beyond SRV_MAX_CALLED. */
+    /* Array of `n_signatures + 1` pointers to arrays of cells, which are indexed by I/O loop. The
+     * pointer of a signature is NULL until its first request, which allocates the cells on any
+     * network thread. The last pointer is never NULL. Its cells count requests for dynamic
+     * callables, and for signatures beyond SRV_MAX_CALLED. */
     _Atomic(struct srv_request_cells *) *requests;
     _Atomic int n_called;       /* number of signatures that have cells */
     struct srv_run_cells *runs; /* array of n_workers + n_io_loops cells */
@@ -157,8 +158,8 @@ struct srv_metrics {
     /* index in `paths` of the next entry to fill or, once all entries are used, of the oldest
      * entry, the next to be replaced */
     int next_path;
-    /* Guards the members below. The lock is held only briefly, because network threads acquire it;
-     * `mu` is held while a page is written. */
+    /* Guards the members below. Because network threads acquire this lock, it is held only briefly,
+     * unlike `mu`, which is held while a page is written. */
     struct rt_mutex brief_mu;
     struct srv_stranger strangers[SRV_MAX_STRANGERS];
     /* maps the name of an event to a pointer to its uint64_t counter */
@@ -192,14 +193,16 @@ static inline bool srv_times_any(const struct srv_times *t)
     return false;
 }
 
-/* Returns the cells of signature `s` by I/O loop, or NULL if it was never called. */
+/* Returns the array of the cells of signature `s`, indexed by I/O loop, or NULL if the signature
+ * has no cells. */
 static inline const struct srv_request_cells *srv_metrics_cells(const struct srv_version_metrics *v,
                                                                 int s)
 {
     return atomic_load_explicit(&v->requests[s], memory_order_acquire);
 }
 
-/* Adds the cells of `from` to `to`, which must be guarded or belong to the caller alone. */
+/* Adds the cells of `from` to `to`. The caller must hold the lock that guards `to`, or be the only
+ * user of `to`. */
 void srv_request_cells_add(struct srv_request_cells *to, const struct srv_request_cells *from);
 
 /* ---- metrics_models.c ---- */
@@ -208,8 +211,8 @@ struct srv_model_metrics *srv_metrics_model_new(const struct srv_metrics *m, con
 void srv_metrics_model_free(struct srv_model_metrics *model);
 /* Returns the model's metrics, or NULL if they do not exist. The caller holds srv_metrics.mu. */
 struct srv_model_metrics *srv_metrics_find(const struct srv_metrics *m, const char *name);
-/* Returns the model's metrics, which are no longer gone, and creates them if they do not exist.
- * Returns NULL if memory runs out. The caller holds srv_metrics.mu. */
+/* Returns the model's metrics, and creates them if they do not exist. If the model was gone, it is
+ * no longer gone. Returns NULL if memory runs out. The caller holds srv_metrics.mu. */
 struct srv_model_metrics *srv_metrics_model(struct srv_metrics *m, const char *name);
 
 /* ---- for the page ---- */
@@ -217,8 +220,8 @@ struct srv_model_metrics *srv_metrics_model(struct srv_metrics *m, const char *n
 struct rt_bytes;
 /* Returns "REST" or "GRPC", or "" if no I/O loop has that index. */
 const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop);
-/* Sets first[i], for each I/O loop i, to the index of the first I/O loop of the same entrypoint,
- * because the page prints one sum for all loops of an entrypoint. */
+/* Sets first[i] to the index of the first I/O loop that has the same entrypoint as I/O loop i. The
+ * page prints one sum for all I/O loops of an entrypoint. */
 void srv_metrics_entrypoints(const struct srv_server *server, int first[SRV_MAX_IO_LOOPS]);
 /* Returns whether TensorFlow Serving counts the requests of this API that arrive over the
  * transport of this I/O loop. Over gRPC it counts Predict, Classify and Regress, and over REST all

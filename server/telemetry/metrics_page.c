@@ -53,8 +53,9 @@ static void request_labels(struct page *p, const struct srv_version_metrics *v, 
     srv_text_label(&p->labels, false, "entrypoint", srv_metrics_entrypoint(p->server, io_loop));
 }
 
-/* Adds the requests for signature `s` of a version that arrived at an entrypoint, whose first I/O
- * loop has the index `io_loop`. Returns whether there are cells of the signature. */
+/* Adds to *sum the requests for signature `s` of a version that arrived at one entrypoint.
+ * `io_loop` is the index of the entrypoint's first I/O loop. Returns whether the signature has
+ * cells. */
 static bool add_requests(const struct page *p, const struct srv_version_metrics *v, int s,
                          int io_loop, struct srv_request_cells *sum)
 {
@@ -328,8 +329,8 @@ static int64_t of_version(const struct figures *f, enum of_version what)
     return 0;
 }
 
-/* Appends the statistics of a version. Returns true, which ends the search for versions, if memory
- * runs out. */
+/* Appends the statistics of a version. If memory runs out, returns true to end the search for
+ * versions. */
 static bool add_figures(void *arg, const struct srv_version *v)
 {
     struct all_figures *all = arg;

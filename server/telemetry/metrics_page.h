@@ -10,9 +10,8 @@
 #include "runtime/base/bytes.h"
 #include "server/server.h"
 
-/* Writes the page in Prometheus' text format: counters, and the states and gauges of all versions,
- * which are omitted if there is no manager. Takes time in proportion to the number of versions,
- * some 30 us for each. */
+/* Writes the metrics page in Prometheus' text format. The page has counters and, if there is a
+ * manager, the states and gauges of all versions. Writing takes about 30 us per version. */
 void srv_metrics_page(struct srv_server *server, struct rt_bytes *out);
 
 #endif

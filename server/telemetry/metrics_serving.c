@@ -242,8 +242,8 @@ static void batching(struct page *p)
 
 /* ---- by model ---- */
 
-/* Adds the requests for a model that became jobs and arrived at an entrypoint, whose first I/O loop
- * has the index `io_loop`. */
+/* Adds to *sum the requests for a model that became jobs and arrived at one entrypoint. `io_loop`
+ * is the index of the entrypoint's first I/O loop. */
 static void add_requests(const struct page *p, const struct srv_model_metrics *model, int io_loop,
                          struct srv_request_cells *sum)
 {

@@ -54,7 +54,7 @@ static size_t total_limit(const struct srv_options *o)
     return limit ? (size_t)limit : SIZE_MAX;
 }
 
-/* Refuses a load that needs more than --total_model_memory_limit_bytes leaves. */
+/* Refuses a load that needs more memory than --total_model_memory_limit_bytes leaves. */
 static enum rt_status refuse(struct srv_loader *l, struct srv_load *load, int64_t need)
 {
     const struct rt_budget *b = &l->server->model_memory;
@@ -66,8 +66,9 @@ static enum rt_status refuse(struct srv_loader *l, struct srv_load *load, int64_
                    b->limit);
 }
 
-/* Refuses a SavedModel file that is larger than what the limit leaves, before the file is read. A
- * file that cannot be examined is left to the code that reads it. */
+/* Refuses a SavedModel file that is larger than the memory that --total_model_memory_limit_bytes
+ * leaves, before the file is read. Ignores a file that cannot be examined, because reading it
+ * reports the error. */
 static enum rt_status check_file(struct srv_loader *l, struct srv_load *load)
 {
     static const char *const names[] = {"saved_model.pb", "saved_model.pbtxt"};
@@ -246,7 +247,7 @@ static struct rt_model_options model_options(struct srv_loader *l, struct srv_lo
     };
 }
 
-/* Frees a model that is not served, with its part of the memory limit. */
+/* Frees a model that is not served, and its account. */
 static void drop(struct srv_loader *l, struct srv_load *load)
 {
     if (load->loaded)

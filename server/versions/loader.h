@@ -9,8 +9,9 @@
  * a slot. While such loads continue, the wait is SRV_LOAD_HASTE_NS, so that many loads without end
  * do not add up.
  *
- * Memory: all models share the budget srv_server.model_memory. A load is admitted by an estimate,
- * and then may hold what the budget leaves (runtime/session/account.h).
+ * Memory: all models share the budget srv_server.model_memory. An estimate decides whether a load
+ * is admitted. The load may then take all memory that is left in the budget
+ * (runtime/session/account.h).
  *
  * Threads: submit, relieve and free must be called on the manager's thread; `done` is called on a
  * load thread.
@@ -84,12 +85,12 @@ struct srv_load {
     bool changed;    /* whether `status` is RT_ABORTED because the files changed during the load */
     /* fingerprint of the directory after the load; set only if `changed` is true */
     struct srv_fingerprint after;
-    /* whether `status` is RT_RESOURCE_EXHAUSTED because the model takes more memory than the
+    /* whether `status` is RT_RESOURCE_EXHAUSTED because the model needs more memory than the
      * machine has free or --total_model_memory_limit_bytes leaves */
     bool over_memory_limit;
     struct rt_model *loaded;
-    /* The model's part of the memory limit of all models, which is freed after `loaded`. NULL if
-     * the load was refused. */
+    /* The model's account in the memory budget of all models, or NULL if the load was refused. The
+     * account must be freed after `loaded`. */
     struct rt_account *account;
     int64_t ns;
 };

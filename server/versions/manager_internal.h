@@ -58,8 +58,9 @@ struct srv_published {
     struct rt_arena *arena;
 };
 
-/* A grace period, which begins when a serving map is published. It keeps either the previous map,
- * or a version that left the map, until every I/O loop has confirmed that it does not use it. */
+/* A grace period begins when a serving map is published, and ends when every I/O loop has confirmed
+ * that it no longer uses either the previous map (`before`) or a version that left the map
+ * (`version`). Only then may that map or version be freed. */
 struct srv_grace {
     struct srv_grace *next;
     struct srv_manager *manager;
@@ -124,8 +125,8 @@ struct srv_manager {
     /* the reload in progress, until all its new models are settled (srv_mgr_settled) */
     struct srv_reload *reload;
     const struct srv_published *published;
-    /* Whether the published map lags behind the loaded versions: some were loaded, or are to be
-     * unloaded. The manager's loop publishes one map for all of them. */
+    /* Whether the published map lags behind the loaded versions, because versions were loaded or
+     * are to be unloaded. The manager's loop publishes one map for all these changes. */
     bool must_publish;
     /* grace periods of versions that the next map does not contain, linked by `next` */
     struct srv_grace *leaving;
@@ -166,8 +167,8 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
  * again. */
 bool srv_mgr_publish(struct srv_manager *m);
 void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
-/* Begins to unload a version, which leaves the next map that is published. Returns false if memory
- * runs out; in that case the version still serves. */
+/* Begins to unload a version. The next published map does not contain the version. Returns false if
+ * memory runs out; in that case the version still serves. */
 bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
                     struct srv_managed_version *e);
 
@@ -182,7 +183,7 @@ struct srv_unloader *srv_mgr_unloader_new(struct srv_manager *m, int n_threads);
 void srv_mgr_unloader_free(struct srv_unloader *u);
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g);
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g);
-/* Frees a version that was never published, or that an unload thread has freed. */
+/* Frees `v` itself, which was never published or whose model an unload thread has freed. */
 void srv_mgr_free_version(struct srv_version *v);
 
 /* ---- manager_load.c ---- */

@@ -86,7 +86,7 @@ struct srv_unavailable {
 
 /* ---- the table ---- */
 
-/* Appends to the text of the list, up to its capacity. */
+/* Appends formatted text to the list, and truncates the text at the list's capacity. */
 RT_PRINTF(2, 3) void srv_mgr_add_text(struct srv_unavailable *list, const char *fmt, ...);
 /* Appends a model to the list. The reason is the state of `why`, or `text` when `why` is NULL. */
 void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,

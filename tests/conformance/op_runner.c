@@ -14,8 +14,8 @@
  *          used after its deadline (0 if it met the deadline)
  *   'M'    returns status 0 and, as the message, the bytes by which the resident memory grew during
  *          the last run, at its peak
- *   'W'    returns status 0 and, as the message, the microseconds of CPU time of the longest part
- * of the last run that did not check the deadline
+ *   'W'    returns status 0 and, as the message, the longest CPU time, in microseconds, for which
+ * the last run did not check its deadline
  *
  * The response to a command is a status (int32) and a message. If the status of 'R' or 'I' is 0,
  * the fetched tensors follow.
@@ -205,10 +205,11 @@ static void set_timer(int64_t ns)
 }
 
 /*
- * The linker replaces rt_run_options_check, through which each deadline check passes, by
+ * Every deadline check calls rt_run_options_check. The linker redirects these calls to
  * __wrap_rt_run_options_check.
  */
-/* CPU time and its share in user mode, at the last check or at the start of the run. */
+/* CPU time of the process in total and in user mode, at the last check or, before the first check,
+ * at the start of the run. */
 static int64_t checked_ns, checked_user_ns;
 static int64_t longest_unchecked_ns;
 
@@ -240,8 +241,8 @@ static void note_check(void)
     checked_user_ns = user_ns();
 }
 
-/* After its last check a run returns its memory to the system, which takes the system about 100 ms
- * per gigabyte. Therefore only user time counts. */
+/* After its last check, a run returns its memory to the system. The system needs about 100 ms per
+ * gigabyte for this, so only user time counts after the last check. */
 static void end_checks(void)
 {
     note_unchecked(user_ns() - checked_user_ns);

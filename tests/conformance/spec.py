@@ -80,8 +80,8 @@ class Case:
 
 
 def bound(function):
-    """Returns a copy of a function in which free variables keep their present values. Without it, all graphs that a
-    loop yields would be built with the values of the last iteration."""
+    """Returns a copy of a function in which free variables keep their current values. Otherwise, all graphs that a loop
+    yields would be built with the values of the last iteration."""
     if not isinstance(function, types.FunctionType) or not function.__closure__:
         return function
     cells = tuple(types.CellType(bound(cell.cell_contents)) for cell in function.__closure__)

@@ -326,8 +326,8 @@ class Tls(unittest.TestCase):
                 steady.sendall(head("GET", MODEL))
                 self.assertEqual(test_rest.answer(steady)[0], 200)
                 answers += 1
-            # In measurements, the server sent thousands of responses. When a turn ran up to four handshakes, regardless of
-            # the time that they took, the server sent about n / 4 responses.
+            # In measurements, the server sent thousands of responses. It sent only about `n / 4` when each turn ran up
+            # to four handshakes without a time limit.
             self.assertGreater(answers, n)
 
     def test_handshakes_of_clients_that_are_gone_are_not_computed(self):
@@ -347,7 +347,7 @@ class Tls(unittest.TestCase):
                         s.close()
                 if stays:
                     wait_for(lambda: len(select.select(clients, [], [], 0)[0]) == n, "the handshakes")
-                # This handshake begins after those of the clients.
+                # The handshake of this request begins after those of the clients.
                 self.assertEqual(server.ask("GET", MODEL)[0], 200)
                 return server.processor_s() - before
 

@@ -53,8 +53,8 @@ MEMORY_MB = 16  # size in megabytes of each repeated input in cases of kind `mem
 # exceed the second.
 MEMORY_LIMITS_MB = (24, 96)
 MEMORY_DEADLINE_MS = 4000
-# Limit on CPU time after the deadline, and between two checks of the deadline. A run that does not check the deadline
-# exceeds it.
+# Limit in milliseconds on the CPU time of a run after its deadline, and between two of its deadline checks. A run that
+# never checks its deadline exceeds the limit.
 LATE_MS = 100
 HUGE = (1 << 40, 1 << 31, (1 << 62) - 1, 1 << 20)
 MOST_SQUARES = 27  # limit on the choices of dimensions for one case of kind `square`
@@ -181,9 +181,9 @@ def large_cases(case, megabytes):
 
 
 class Square(Tensor):
-    """A tensor in which two adjacent dimensions are replaced by equal ones, so that it has about `megabytes`. Its elements
-    are drawn from those of `t`. Matrices of floating-point numbers get a large diagonal, because they should be positive
-    definite. The bytes are made only when they are sent."""
+    """A variant of tensor `t` in which dimensions `axis` and `axis + 1` are replaced by equal ones, so that it has
+    about `megabytes`. Its elements are drawn from those of `t`. Matrices of floating-point numbers get a large
+    diagonal, because they should be positive definite. The bytes are made only when the tensor is sent."""
 
     def __init__(self, t, axis, megabytes):
         axis %= len(t.shape)
@@ -210,8 +210,8 @@ class Square(Tensor):
 
 
 def square_cases(case, megabytes):
-    """Yields cases in which the fed matrices are square along each choice of two adjacent dimensions, and in which pooling
-    windows are large as well."""
+    """Yields cases in which two adjacent dimensions of each fed tensor are large and equal, for several choices of the
+    dimensions. If ops of the case have pooling windows, also yields each case with large windows."""
     fed = [(name, t) for name, t in case.feeds.items() if len(t.shape) >= 2 and t.data and t.dtype != STRING]
     choices = [sorted({0, len(t.shape) - 2} | ({1} if len(t.shape) > 2 else set())) for _, t in fed]
     for axes in itertools.islice(itertools.product(*choices), 0 if not fed else MOST_SQUARES):
@@ -288,7 +288,7 @@ class Child(ours.Child):
         return self.number(b"D") / 1000
 
     def unchecked_ms(self):
-        """Returns the CPU time of the longest part of the last run that did not check the deadline."""
+        """Returns the longest CPU time, in milliseconds, for which the last run did not check its deadline."""
         return self.number(b"W") / 1000
 
     def grown_mb(self):
@@ -308,7 +308,8 @@ class Runner:
         self.child = Child(path, deadline_ms, memory_mb, measures_memory)
         self.measures_checks = measures_checks
         self.memory_mb, self.measures_memory = memory_mb, measures_memory
-        # Milliseconds by which the last case exceeded its deadline, or that passed between two checks of the deadline.
+        # Milliseconds by which the last case exceeded its deadline or, with measures_checks, for which it did not check
+        # its deadline.
         self.late_ms = 0
         self.beyond_mb = 0  # megabytes by which the last case exceeded its memory limit
 

@@ -119,8 +119,8 @@ def destroys_table(case):
 
 
 def undefined(case):
-    """Returns whether nothing is compared, because TensorFlow's result has no meaning or because Slipway deliberately
-    has another state."""
+    """Returns whether nothing is compared, because TensorFlow's result has no meaning or because Slipway's state
+    differs by design."""
     if destroys_table(case):
         return True  # A table of Slipway keeps its pairs as long as its session lives (MIGRATION.md).
     if any(n.op in ("ArgMax", "ArgMin") and n.attrs.get("Tidx") == ["type", 5] for n in case.nodes):
@@ -223,8 +223,8 @@ def leaves_range(case, node):
 
 
 def is_far(case, node, i):
-    """Returns whether an input may hold integers of more than 32 bits, of which some of TensorFlow's kernels use only
-    the lower 32 bits."""
+    """Returns whether input `i` may hold integers of more than 32 bits. Some of TensorFlow's kernels use only the lower
+    32 bits of such integers."""
     t = input_of(case, node, i)
     return t is None or not all(-(2**31) <= x < 2**31 for x in t.values())
 
@@ -402,7 +402,7 @@ def different_values(case, theirs, ours):
         if any(n.op in OWN_NAN for n in case.nodes):
             flat = [(x, y) for x, y in flat if x == x]
         if any("Conv" in n.op for n in case.nodes) and products_overflow(case, 2.0**-10):
-            # Sums that overflow depend on the order of the additions and on the roundings between them.
+            # Whether a sum overflows depends on the order of the additions and on the roundings between them.
             flat = [(x, y) for x, y in flat if math.isfinite(x) and math.isfinite(y)]
         if any("MatMul" in n.op for n in case.nodes) and products_overflow(case):
             # Depending on the shapes, TensorFlow may or may not round an overflowing product before it adds the product

@@ -214,8 +214,8 @@ static void an_exit_needs_a_frame(void **state)
                  "Invalid Exit op: Cannot find a corresponding Enter op.");
 }
 
-/* If a NextIteration reads a value that is in every iteration, iterations begin forever, even after
- * the condition has become false. */
+/* If a NextIteration reads a value that exists in every iteration, iterations begin forever, even
+ * after the condition has become false. */
 static void a_loop_whose_variable_never_ends_runs_until_its_deadline(void **state)
 {
     struct small_graph *x = *state;
@@ -230,7 +230,7 @@ static void a_loop_whose_variable_never_ends_runs_until_its_deadline(void **stat
                  "");
 }
 
-/* Only a Switch, Merge, Enter or Exit makes TensorFlow's executor count iterations. */
+/* TensorFlow's executor counts iterations only in graphs with a Switch, Merge, Enter or Exit. */
 static void a_next_iteration_without_frames_passes_its_input(void **state)
 {
     struct small_graph *x = *state;
@@ -244,8 +244,8 @@ static void a_next_iteration_without_frames_passes_its_input(void **state)
     assert_true(sg_number(x, 3, "above", NULL) == 103);
 }
 
-/* With a Switch, the outermost frame has iterations. Its feeds and constants are in the first
- * one. */
+/* In a graph with a Switch, the outermost frame has iterations. Feeds and constants exist only in
+ * the first iteration. */
 static void a_next_iteration_begins_an_iteration_of_the_outermost_frame(void **state)
 {
     struct small_graph *x = *state;
@@ -277,8 +277,8 @@ static void a_value_may_be_fetched_inside_a_frame(void **state)
                  "Retval[0] has already been set.");
 }
 
-/* The nodes outside the frame wait for one token of each Exit. If an Exit sent more, a node would
- * run before its other inputs have arrived. */
+/* The nodes outside the frame wait for one token from each Exit. If an Exit sent more, a node would
+ * run before its other inputs had arrived. */
 static void an_exit_sends_its_first_value_only(void **state)
 {
     struct small_graph *x = *state;

@@ -276,8 +276,8 @@ static long peak_kilobytes(void)
     return usage.ru_maxrss;
 }
 
-/* A file that is no SavedModel is refused before its bytes are read. The file has 1 GiB of zeros
- * after a valid field, none of which are on the disk. */
+/* A file that is not a SavedModel is refused before its bytes are read. After a valid field, the
+ * file has 1 GiB of zeros that take no space on the disk. */
 static void a_large_file_of_zeros_is_refused_before_it_is_read(void **state)
 {
     (void)state;

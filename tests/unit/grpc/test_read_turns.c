@@ -84,7 +84,8 @@ static int end(void **state)
     return 0;
 }
 
-/* This is the first test, so that there is no crowd. */
+/* This must be the first test, because earlier tests could leave a crowd (CROWD in read_turns.c).
+ */
 static void test_the_end_waits_if_many_frames_came(void **state)
 {
     (void)state;
@@ -96,7 +97,7 @@ static void test_the_end_waits_if_many_frames_came(void **state)
         assert_int_equal(srv_turns_end(e.server), frames > 0);
         if (frames)
             expect_pause(e.server);
-        assert_false(srv_turns_end(e.server)); /* only one read of the end is postponed */
+        assert_false(srv_turns_end(e.server)); /* the read of the end is postponed only once */
         close(e.server);
     }
 }

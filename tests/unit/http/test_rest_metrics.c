@@ -28,7 +28,7 @@ static int begin(void **state)
     assert_int_equal(srv_options_parse(&server.options, false, 2, argv, stderr), SRV_PARSE_RUN);
     server.options.prometheus_path = "/metrics";
     atomic_store(&server.map, &empty);
-    atomic_store(&server.has_connections, true); /* there is no manager that counts them */
+    atomic_store(&server.has_connections, true); /* no manager counts connections here */
     server.metrics = srv_metrics_new(1, 1);
     assert_non_null(server.metrics);
     assert_ok(srv_rest_start(&server, srv_rest_route, &rest, &err), &err);
@@ -58,8 +58,8 @@ static int ask(const char *request)
     return fd;
 }
 
-/* Reads the response up to the end of the connection, which is closed, and checks what it begins
- * with and contains. */
+/* Reads the response until the server closes the connection. Checks that the response begins with
+ * `start` and contains `text`. Closes `fd`. */
 static void expect_response(int fd, const char *start, const char *text)
 {
     char all[64 << 10];

@@ -16,7 +16,7 @@ static struct rt_error err;
 static struct rt_bytes graph;
 static struct rt_budget budget;
 
-/* Makes an account of a budget with the limit `limit`. */
+/* Makes an account of `estimate` bytes in a new budget of `limit` bytes. */
 static struct rt_account *account(size_t limit, size_t estimate)
 {
     budget = (struct rt_budget){.limit = limit};
@@ -153,7 +153,7 @@ static void plans_are_counted_until_they_are_freed(void **state)
     gs_call(s, NULL, "big:0");
     const size_t two = s->plan_bytes;
     rt_session_serve(s);
-    gs_call(s, "i:0", "y:0"); /* replaces the plan, which was made during loading */
+    gs_call(s, "i:0", "y:0"); /* replaces the plan that was made during loading */
     assert_int_equal(s->plan_bytes, two);
     rt_session_free(s);
 }

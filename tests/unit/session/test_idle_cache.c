@@ -68,7 +68,7 @@ static bool put_one(struct shelf *s, int64_t at_ms)
     return true;
 }
 
-/* Opens a shelf that belongs to the same session as the shelf `of`. */
+/* Opens shelf `s`, which belongs to the same session as shelf `of`. */
 static void open_shelf_of(struct shelf *of, struct shelf *s, struct rt_idle_cache *idle_cache,
                           size_t size)
 {

@@ -55,8 +55,8 @@ static void weights_are_held_in_one_form_and_those_of_no_signature_in_none(void 
     rt_model_free(m);
 }
 
-/* Each of 100 signatures needs 200 ops that do not exist. Of these ops the model keeps only the
- * list of the first 20 for each signature, in its reason. */
+/* Each of 100 signatures needs up to 200 ops that do not exist. For each signature, the model keeps
+ * only an error message, which names the first 20 of these ops. */
 static void the_ops_that_signatures_lack_are_not_kept(void **state)
 {
     (void)state;

@@ -45,7 +45,7 @@ extern struct manager_fixture {
 
 /* Time limit for waits. Only a failing test reaches this limit. */
 enum { MF_SAFETY_LIMIT_MS = 60000 };
-/* number of bytes that a model of the word "large" holds */
+/* number of bytes that a "large" model holds */
 enum { MF_LARGE_BYTES = 30 << 20 };
 
 /* cmocka calls these functions for each test. The tear-down also checks that everything that was

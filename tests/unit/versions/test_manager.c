@@ -91,7 +91,8 @@ static void a_model_counts_with_what_it_holds(void **state)
               &fixture.err);
     assert_true(mf_comes_to("a", 1, SRV_AVAILABLE));
     assert_int_equal(fixture.server.model_memory.used, MF_LARGE_BYTES);
-    /* The estimate of a second model, 8 MiB, still fits, but the memory that it holds does not. */
+    /* A second model is admitted, because its estimate of 8 MiB fits, but the memory that it then
+     * holds does not fit. */
     mf_add_version("models/b/1", "large");
     fails_with("b", "Insufficient resources to load servable {name: b version: 1}: it holds "
                     "31457280 bytes already, others hold 31457280 of "
@@ -271,7 +272,7 @@ static void unknown_models_and_versions_are_told(void **state)
     rt_arena_free(arena);
 }
 
-/* A table of 4,096 versions for all models was full when another version was loaded. */
+/* More versions may serve than an earlier table of 4,096 versions for all models could hold. */
 static void any_number_of_versions_may_serve(void **state)
 {
     (void)state;

@@ -190,11 +190,11 @@ static void a_model_is_gone_once_its_last_version_has_ended(void **state)
     assert_string_equal(fixture.gone, "n");
     assert_int_equal(mf_state_of("n", 1, NULL, 0), SRV_END);
     atomic_store(&fixture.n_gone, 0);
-    MF_CONFIG("m"); /* a model that never had a version goes, too */
+    MF_CONFIG("m"); /* a model that never had a version is reported as gone, too */
     assert_true(mf_comes_above_0(&fixture.n_gone));
     assert_string_equal(fixture.gone, "none");
     atomic_store(&fixture.n_gone, 0);
-    MF_CONFIG("m", "n"); /* a model may go again after it was configured again */
+    MF_CONFIG("m", "n"); /* a model that was configured again is reported again when it goes */
     assert_true(mf_comes_to("n", 1, SRV_AVAILABLE));
     assert_int_equal(atomic_load(&fixture.n_gone), 0);
     MF_CONFIG("m");
