@@ -538,7 +538,7 @@ enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span 
 }
 
 /* Reads the header of the field at offset *at, and sets *at to the offset of the next field.
- * Returns false if the header is invalid or the field extends beyond `size`, the size of the file.
+ * Returns false if the header is invalid or the field extends beyond the `size` bytes of the file.
  */
 static bool skip_field(int fd, int64_t *at, int64_t size)
 {

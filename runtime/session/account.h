@@ -27,8 +27,7 @@ struct rt_account *rt_account_new(struct rt_budget *budget, size_t estimate);
 /* Returns the account's bytes to the budget. `a` may be NULL. */
 void rt_account_free(struct rt_account *a);
 /* Makes the account occupy `held` bytes, or its estimate if the estimate is larger. Fails only
- * while the model is being loaded, with RT_RESOURCE_EXHAUSTED if the budget has too few bytes left.
- */
+ * during loading, with RT_RESOURCE_EXHAUSTED if the budget has too few bytes left. */
 enum rt_status rt_account_follow(struct rt_account *a, size_t held, struct rt_error *err);
 /* Must be called when loading ends. From then on, rt_account_follow never fails. */
 void rt_account_serve(struct rt_account *a);

@@ -87,8 +87,7 @@ const struct rt_graph *rt_session_graph(const struct rt_session *s);
  * files.
  */
 size_t rt_session_held(const struct rt_session *s);
-/* Adds to rt_session_held the bytes that the session's owner holds for the lifetime of the session.
- */
+/* Adds to rt_session_held the bytes that the session's owner holds while the session exists. */
 void rt_session_add_model_bytes(struct rt_session *s, size_t bytes);
 /* Returns RT_CANCELLED if options.cancelled is true or the session is about to be freed. Returns
  * RT_RESOURCE_EXHAUSTED if options.account refuses the bytes that the session holds. Code that

@@ -306,8 +306,8 @@ static enum rt_status late_code(const struct srv_call *c, enum rt_status code)
 }
 
 /* Sets the status of a late call by cancelling the call, because the first cancellation determines
- * the status. Otherwise, if the core's timer reported the deadline while the response was being
- * sent, the core would fail the response and cancel the call as CANCELLED. */
+ * the status. Without the cancellation, if the core's timer reported the deadline while the
+ * response was being sent, the core would fail the response and cancel the call as CANCELLED. */
 static void decide_status(struct srv_call *c, enum rt_status code, const char *text)
 {
     grpc_slice details = details_of(text);

@@ -5,9 +5,9 @@
  * handshake did not end, and resumed when its socket reports an event.
  *
  * Signing with an RSA key takes one to six milliseconds, during which the I/O loop serves no other
- * connection. So a turn continues at most one handshake. If the turn has other work, it does so
- * only while handshakes have taken less than half of the thread's time. Handshakes whose peers are
- * gone are ended without further computation.
+ * connection. So a turn continues at most one handshake. If the turn has other work, it continues
+ * the handshake only while handshakes have taken less than half of the thread's time. Handshakes
+ * whose peers are gone are ended without further computation.
  */
 #include <gnutls/gnutls.h>
 #include <poll.h>

@@ -150,7 +150,7 @@ struct srv_metrics {
     struct rt_mutex mu; /* guards the models, `paths`, and the cells marked as guarded */
     int n_models, models_capacity;
     struct srv_model_metrics **models; /* sorted by name */
-    struct srv_link gone;              /* list of the models that are gone, the oldest first */
+    struct srv_link gone;              /* the models that are gone, those gone longest first */
     int n_gone;
     /* counters of the requests for all unknown models together */
     struct srv_model_metrics *unknown;
@@ -211,8 +211,8 @@ struct srv_model_metrics *srv_metrics_model_new(const struct srv_metrics *m, con
 void srv_metrics_model_free(struct srv_model_metrics *model);
 /* Returns the model's metrics, or NULL if they do not exist. The caller holds srv_metrics.mu. */
 struct srv_model_metrics *srv_metrics_find(const struct srv_metrics *m, const char *name);
-/* Returns the model's metrics, and creates them if they do not exist. If the model was gone, it is
- * no longer gone. Returns NULL if memory runs out. The caller holds srv_metrics.mu. */
+/* Returns the model's metrics, and creates them if they do not exist. A model that was gone is no
+ * longer marked as gone. Returns NULL if memory runs out. The caller holds srv_metrics.mu. */
 struct srv_model_metrics *srv_metrics_model(struct srv_metrics *m, const char *name);
 
 /* ---- for the page ---- */

@@ -243,8 +243,8 @@ static void again(struct srv_manager *m, int64_t now)
     srv_mgr_publish(m);
 }
 
-/* Publishes a map if versions were loaded or are to be unloaded. Each map lists all versions, so
- * one map covers all changes, to limit the number of maps that exist at the same time. */
+/* Publishes a map if versions were loaded or are to be unloaded. One map covers all changes,
+ * because each map lists all versions and several maps may exist at the same time. */
 static void publish_changes(struct srv_manager *m)
 {
     if (m->must_publish)

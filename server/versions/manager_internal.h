@@ -183,7 +183,8 @@ struct srv_unloader *srv_mgr_unloader_new(struct srv_manager *m, int n_threads);
 void srv_mgr_unloader_free(struct srv_unloader *u);
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g);
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g);
-/* Frees `v` itself, which was never published or whose model an unload thread has freed. */
+/* Frees the struct of a version that was never published, or whose model an unload thread has
+ * freed. */
 void srv_mgr_free_version(struct srv_version *v);
 
 /* ---- manager_load.c ---- */

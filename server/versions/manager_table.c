@@ -253,7 +253,7 @@ void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model
         struct srv_managed_version *e = model->entries[i];
         if (!e->wanted && e->state == SRV_END && ++n_ended > MAX_ENDED)
             continue;
-        /* the removed versions are moved after those that are kept */
+        /* moves the versions to be removed behind those to be kept */
         model->entries[i] = model->entries[n_kept];
         model->entries[n_kept++] = e;
     }
@@ -292,7 +292,7 @@ void srv_mgr_note_gone_models(struct srv_manager *m)
         struct srv_managed *model = m->models[i];
         if (model->gone && ++n_gone > MAX_GONE_MODELS)
             continue;
-        /* the removed models are moved after those that are kept */
+        /* moves the models to be removed behind those to be kept */
         m->models[i] = m->models[n_kept];
         m->models[n_kept++] = model;
     }

@@ -192,7 +192,7 @@ static void want_nothing_else(struct srv_manager *m, struct srv_managed *model,
     int k = 0;
     for (int i = 0; i < model->n_entries; i++) {
         struct srv_managed_version *e = model->entries[i];
-        /* both lists are sorted, the highest version first */
+        /* both lists are sorted by descending version */
         while (scan && k < scan->n && scan->found[k].version > e->version)
             k++;
         if (scan && k < scan->n && scan->found[k].version == e->version)

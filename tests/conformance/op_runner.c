@@ -14,8 +14,8 @@
  *          used after its deadline (0 if it met the deadline)
  *   'M'    returns status 0 and, as the message, the bytes by which the resident memory grew during
  *          the last run, at its peak
- *   'W'    returns status 0 and, as the message, the longest CPU time, in microseconds, for which
- * the last run did not check its deadline
+ *   'W'    returns status 0 and, as the message, the longest CPU time in microseconds for
+ *          which the last run did not check its deadline
  *
  * The response to a command is a status (int32) and a message. If the status of 'R' or 'I' is 0,
  * the fetched tensors follow.

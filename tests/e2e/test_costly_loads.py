@@ -220,8 +220,8 @@ class CostlyLoads(Case):
 
 
 def write_held(folder, how):
-    """Writes a model of about 600 bytes that takes 160 MB of memory. Its values are those of a constant with one
-    repeated value, or of a variable that the init op makes."""
+    """Writes a model of about 600 bytes that takes 160 MB of memory. The values belong to a constant of one repeated
+    value or to a variable that the init op makes."""
     count = 40000000
 
     def build(g):

@@ -84,8 +84,7 @@ static int end(void **state)
     return 0;
 }
 
-/* This must be the first test, because earlier tests could leave a crowd (CROWD in read_turns.c).
- */
+/* Must be the first test, because earlier tests could cause a crowd (CROWD in read_turns.c). */
 static void test_the_end_waits_if_many_frames_came(void **state)
 {
     (void)state;
