@@ -52,7 +52,7 @@ struct srv_job {
     struct rt_trace *trace;
 
     int64_t deadline_ns; /* on CLOCK_MONOTONIC; RT_NEVER means no deadline */
-    /* whether srv_job_submit has set deadline_ns to the default of --default_deadline_seconds */
+    /* whether srv_job_submit has set deadline_ns from --default_deadline_seconds */
     bool has_default_deadline;
     _Atomic bool cancelled; /* the client has disconnected, so the job must not be started */
     /* the request that this sub-request is part of (sub_requests.h), or NULL if the job is not a

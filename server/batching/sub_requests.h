@@ -13,11 +13,12 @@
 #include "server/batching/job.h"
 
 /*
- * Splits `parent`. *first receives a list of sub-requests, linked by `next`: one of first_rows rows
- * (unless first_rows is 0), then sub-requests of `rows` rows, and the last one with the remaining
- * rows. `parent_done` is called once, on the thread of the last sub-request, when all sub-requests
- * have ended and *parent has its status and outputs. If dimension 0 of an output was not the number
- * of rows, the parent was run again without splitting, and the argument `follows_rows` is false.
+ * Splits `parent`. *first receives a list of sub-requests, linked by `next`: the first one with
+ * first_rows rows (unless first_rows is 0), the next ones with `rows` rows each, and the last one
+ * with the remaining rows. `parent_done` is called once, on the thread of the last sub-request,
+ * when all sub-requests have ended and *parent has its status and outputs. If dimension 0 of an
+ * output was not the number of rows, the parent was run again without splitting, and the argument
+ * `follows_rows` is false.
  */
 enum rt_status srv_sub_requests_split(
     struct srv_job *parent, int64_t first_rows, int64_t rows, struct rt_pool *pool,

@@ -31,9 +31,10 @@ struct row {
     enum meaning meaning;
     /* Offset of the value in struct srv_options; unused for TFS_IGNORED. */
     size_t offset;
-    /* default value if the program is called as tensorflow_model_server */
+    /* default value when the program is called as tensorflow_model_server */
     const char *as_tensorflow;
-    /* default value if called as `slipway serve`, or NULL if the default is the same */
+    /* default value when the program is called as `slipway serve`; NULL if as_tensorflow is the
+     * default there too */
     const char *own;
     /* range of the value of an INTEGER or BYTES flag, and of a SECONDS flag in milliseconds */
     int64_t min, max;

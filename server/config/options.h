@@ -75,8 +75,9 @@ struct srv_options {
     int64_t drain_timeout_ms;    /* value of --drain_timeout, converted from seconds */
     /* delay before the drain; -1 means 5 s if the server is process 1, and otherwise 0 */
     int64_t drain_delay_ms;
-    /* time in seconds to wait for a missing model at startup, if called as
-     * tensorflow_model_server */
+    /* Maximum time in seconds for which a model that serves no version delays readiness; 0 means no
+     * limit. If the program was called as tensorflow_model_server, startup fails after this time
+     * unless the model is being loaded. */
     int64_t model_wait_seconds;
     int64_t run_memory_limit_bytes;
     /* memory limit of all models together; 0 means no limit */

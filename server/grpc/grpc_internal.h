@@ -193,8 +193,8 @@ int64_t srv_grpc_stall_limit_ns(const struct srv_server *server);
 /* Cuts off the calls whose peer has stalled for longer than the time limit. Called at intervals
  * during a turn. */
 void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
-/* Records which action of its peer the call waits for. May be called on any thread, but never on
- * two threads at the same time for the same call. */
+/* Records `what`, the event for which the call waits. May be called on any thread, but never on two
+ * threads at the same time for the same call. */
 void srv_call_awaits(struct srv_call *c, enum srv_awaited what);
 /* Stops counting the large response of a call when the call ends. */
 void srv_call_forget_socket(struct srv_call *c);

@@ -245,9 +245,9 @@ static enum rt_status check_path(const char *path, const char *flag, struct rt_e
     return RT_OK;
 }
 
-/* Listens on a UNIX socket. The core's own listener would take over the path of a running server
- * and remove it at the end. This socket is bound to a temporary path and renamed to `path`, so that
- * `path` always refers to a listening socket. */
+/* Listens on a UNIX socket. The core's own listener would take over the path of a running server,
+ * and remove the path when it closes. This socket is bound to a temporary path and renamed to
+ * `path`, so that `path` always refers to a listening socket. */
 enum rt_status srv_listen_unix(struct srv_listener *l, grpc_server *core, const char *path,
                                int mode, const char *flag, struct rt_error *err)
 {

@@ -96,8 +96,8 @@ static void list_sockets(struct srv_grpc_loop *loop)
     free(fds);
 }
 
-/* Returns the descriptor of the peer's connection in the list of sockets, or -1 if it is not
- * known. */
+/* Looks up the connection of `peer` in the list of sockets. Returns the connection's descriptor, or
+ * -1 if the descriptor is not known. */
 static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
 {
     int fd = (int)(intptr_t)rt_map_get(&loop->sockets, peer) - 1;

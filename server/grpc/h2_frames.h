@@ -75,8 +75,8 @@ struct srv_h2_frames {
     uint32_t n_work;
     /* stream of the DATA frame whose payload is being read, or 0 if no DATA frame is being read */
     uint32_t data_stream;
-    /* number of bytes, at most SRV_H2_RETAINED_BYTES, that are not counted with any body yet; the
-     * next part of a body is counted together with these bytes */
+    /* number of bytes, at most SRV_H2_RETAINED_BYTES, that will be counted together with the next
+     * part of a body */
     uint32_t unpaid;
     struct srv_h2_uploads uploads;
     bool data_ends; /* whether the DATA frame being read ends its stream */

@@ -343,8 +343,8 @@ static void begin_pause(int fd, struct turn *t, struct queue *q)
     rt_mutex_unlock(&all.mu);
 }
 
-/* Counts a connection that reached a limit of a turn in the current period of CROWD_NS nanoseconds.
- * Returns whether there is a crowd (see CROWD). */
+/* Called when a connection has reached a limit of a turn. Counts the connection once in each period
+ * of CROWD_NS nanoseconds. Returns whether there is a crowd (see CROWD). */
 static bool is_crowd(struct turn *t)
 {
     int64_t now = rt_now_ns() / CROWD_NS, before = atomic_load(&all.crowd);
@@ -498,8 +498,8 @@ void srv_turns_handshake(int fd, int64_t took_ns, bool has_ended)
         return;
     rt_mutex_lock(&all.mu);
     all.handshake_ns -= took_ns;
-    /* Steps that began while a loop was idle may have used more time than the share of handshakes.
-     * The excess is limited to the duration of the last step. */
+    /* Steps that began while a loop was idle may have exceeded the handshakes' share of time. The
+     * excess is limited to the duration of the last step. */
     if (all.handshake_ns < -took_ns)
         all.handshake_ns = -took_ns;
     all.is_handshaking = false;

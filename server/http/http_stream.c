@@ -11,8 +11,8 @@ enum {
     CHUNK_LINE_BYTES = 256,
     /* Maximum number of arguments in a query. libmicrohttpd stores the arguments as a list. */
     MOST_ARGUMENTS = 32,
-    /* maximum number of headers passed on; libmicrohttpd stores arguments and headers in the
-     * connection's memory */
+    /* Maximum number of headers per request that are passed to libmicrohttpd. libmicrohttpd stores
+     * arguments and headers in the connection's memory. */
     MOST_HEADERS = 32,
     DIGITS = 16,     /* maximum number of hex digits of a chunk's size; a size has 64 bits */
     MOST_EMPTY = 16, /* maximum number of empty lines before a request */

@@ -32,7 +32,7 @@ static enum rt_status read_body(struct srv_rest_request *r)
     return st ? st : r->decode(r);
 }
 
-/* Inflates a body on the I/O loop thread unless it is long once inflated. */
+/* Inflates a body on the I/O loop thread, unless the inflated body is long. */
 static enum rt_status inflate_short(struct srv_rest_request *r)
 {
     return srv_rest_inflate(r, LONG_BODY);

@@ -155,8 +155,8 @@ struct srv_metrics {
     /* counters of the requests for all unknown models together */
     struct srv_model_metrics *unknown;
     struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* unused entries are NULL */
-    /* index in `paths` of the next entry to fill or, once all entries are used, of the oldest
-     * entry, the next to be replaced */
+    /* index in `paths` of the next entry to fill; once all entries are used, this is the oldest
+     * entry, which is replaced next */
     int next_path;
     /* Guards the members below. Because network threads acquire this lock, it is held only briefly,
      * unlike `mu`, which is held while a page is written. */

@@ -27,9 +27,9 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
  * become available.
  */
 enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err);
-/* Calls `look` for the available versions, ordered by model name, until it returns true. Each call
- * runs under the manager's lock and must be short. The version is valid only during the call.
- * Returns false if no call of `look` returned true. */
+/* Calls `look` for each available version, in the order of the model names, until a call returns
+ * true. Each call runs under the manager's lock and must be short. The version is valid only during
+ * the call. Returns false if no call of `look` returned true. */
 bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
                       void *arg);
 /*

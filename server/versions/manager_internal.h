@@ -43,7 +43,7 @@ enum {
     CHANGED_LOADS_MAX = 4,
     CHANGED_PAUSE_MS = 500,
     CHANGED_PAUSE_MAX_MS = 60000,
-    /* time between two log lines that name the models for which the start waits */
+    /* time between two log lines that name the models for which startup waits */
     AWAITED_LOG_EVERY_S = 10,
     TRIM_EVERY_MS = 2000,
     AGAIN_MS = 100,          /* pause before a step that ran out of memory is tried again */

@@ -14,7 +14,7 @@
 
 enum {
     MAX_ENDED = 100, /* maximum number of ended versions that a model's status lists */
-    /* Maximum number of models without a configuration that the table lists. */
+    /* Maximum number of unconfigured models that the table lists. */
     MAX_GONE_MODELS = 1000,
 };
 
