@@ -31,7 +31,8 @@ enum {
     /* Seconds for which the counters of a model that is gone stay on the metrics page. Prometheus
      * reads the page every minute by default, so it reads the final values. */
     SRV_GONE_SECONDS = 300,
-    SRV_MAX_GONE = 100, /* maximum number of models that are gone and still have counters */
+    /* maximum number of models that are no longer configured but still have counters */
+    SRV_MAX_GONE = 100,
 };
 
 /* Upper bounds of a histogram's buckets, computed as in TensorFlow. There are `n` bounds. The first
@@ -100,10 +101,10 @@ struct srv_model_io_loop { /* counters of the requests for one model on one netw
 };
 
 struct srv_model_metrics {
-    /* link in srv_metrics.gone while the model is gone, otherwise zero; guarded by srv_metrics.mu,
-     * as are the next three members */
+    /* link in srv_metrics.gone, or zero if the model is not in that list; guarded by
+     * srv_metrics.mu, as are the next three members */
     struct srv_link gone;
-    int64_t gone_ns;          /* time at which the model went, if it is gone */
+    int64_t gone_ns;          /* time of the last call of srv_metrics_model_gone for the model */
     struct srv_link versions; /* list of the metrics of the model's loaded versions */
     char *name;
     struct srv_model_io_loop *io_loops;

@@ -111,8 +111,8 @@ struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, 
 struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
                                               int64_t version);
 void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model);
-/* Reports the models that have gone since the last call, so that their metrics are dropped, and
- * removes gone models from the table if there are too many. */
+/* Reports, once, each model that is no longer configured and whose versions have all ended, so that
+ * the model's metrics are dropped. If the table has too many such models, removes some of them. */
 void srv_mgr_note_gone_models(struct srv_manager *m);
 
 #endif
