@@ -14,7 +14,7 @@
 #include "server/batching/scheduler.h"
 #include "server/config/batching.h"
 
-struct srv_feed_key { /* the data type and shape of one feed, which all jobs of a bucket share */
+struct srv_feed_key { /* the data type and shape that one feed has in all jobs of a bucket */
     uint8_t dtype;
     int8_t rank;
     int64_t inner[RT_MAX_RANK];

@@ -6,8 +6,8 @@
 #include "server/batching/scheduler.h"
 
 /* Returns dimension 0 of the feeds if all feeds share it, otherwise 0. No signature describes a
- * dynamic callable, so the function also returns 0 for one unless row-wise analysis has shown that
- * row i of its outputs depends only on row i of its inputs. */
+ * dynamic callable, so the function also returns 0 for a dynamic callable unless row-wise analysis
+ * has shown that row i of its outputs depends only on row i of its inputs. */
 static int64_t rows_of(const struct srv_job *job)
 {
     if (job->trace || (job->signature->is_dynamic && !job->signature->rowwise))

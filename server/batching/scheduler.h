@@ -24,8 +24,8 @@ void srv_scheduler_free(struct srv_scheduler *s);
  * batching parameters are invalid. */
 enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *v,
                                    struct srv_model_queue **out, struct rt_error *err);
-/* Frees the model queue of a version. The last handle to the version must be gone, and none of its
- * jobs may be queued or running. */
+/* Frees the model queue of a version. The last handle to the version must have been released, and
+ * none of its jobs may be queued or running. */
 void srv_model_queue_free(struct srv_model_queue *l);
 
 /* Checks a request by the rules of --enable_batching=true, with TensorFlow Serving's error

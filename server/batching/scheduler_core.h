@@ -55,7 +55,8 @@ struct srv_core_policy {
      * neither shared among idle workers nor reduced to meet a job's deadline, and a job is dropped
      * only when its deadline has passed */
     bool fixed;
-    /* number of allowed batch sizes, in ascending order; a merged batch is padded to one of them */
+    /* n_sizes is the number of allowed batch sizes, and `sizes` lists them in ascending order; a
+     * merged batch is padded to one of them */
     int n_sizes;
     int64_t sizes[SRV_MAX_BATCH_SIZES];
 };

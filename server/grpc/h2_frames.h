@@ -62,7 +62,7 @@ enum srv_h2_verdict {
 
 struct srv_h2_frames {
     /* filled_ms is the time of the last refill of the budget, and filled_sent is the number of
-     * bytes sent before it */
+     * bytes sent before that refill */
     int64_t filled_ms;
     uint64_t filled_sent;
     int32_t budget;

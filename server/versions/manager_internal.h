@@ -162,9 +162,9 @@ void srv_mgr_try_again(struct srv_manager *m);
 void srv_mgr_free_published(const struct srv_published *p);
 struct srv_grace *srv_mgr_grace_new(struct srv_manager *m);
 void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p);
-/* Publishes a map of all loaded versions that are not to be unloaded, which makes them AVAILABLE.
- * Returns false if memory runs out; in that case nothing has changed, and the manager's loop tries
- * again. */
+/* Publishes a map of all loaded versions that are not to be unloaded, and thereby makes these
+ * versions AVAILABLE. Returns false if memory runs out; in that case nothing has changed, and the
+ * manager's loop tries again. */
 bool srv_mgr_publish(struct srv_manager *m);
 void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
 /* Begins to unload a version. The next published map does not contain the version. Returns false if
