@@ -41,9 +41,8 @@ struct rt_callable {
     struct rt_plan_box *box; /* reference to the plan; guarded by mu, like all fields below */
     /* whether a thread is building the plan; the thread signals `built` when it has finished */
     bool is_building;
-    /* Feed shapes for which row-wise analysis has succeeded, or NULL if it has not succeeded for
-     * any. Plans that replace the current plan are analysed with these shapes. Set once, under
-     * mu. */
+    /* Feed shapes for which row-wise analysis has succeeded, or NULL if it has not succeeded yet.
+     * Plans that replace the current plan are analysed with these shapes. Set once, under mu. */
     struct rt_shape *row_shapes;
     _Atomic uint64_t compiled[RT_COMPILED_ROWS / 64];
 };

@@ -155,8 +155,8 @@ void rt_bytes_make_utf8(struct rt_bytes *b, size_t from)
     }
     if (!n_invalid || !rt_bytes_reserve(b, 2 * n_invalid))
         return;
-    /* Moves the text to the end of its new space, so that no byte is overwritten before it is read.
-     */
+    /* Moves the text to the end of the enlarged buffer, so that no byte is overwritten before it is
+     * read. */
     char *dst = b->p + from, *src = dst + 2 * n_invalid, *end = src + n;
     memmove(src, dst, n + 1);
     while (src < end) {

@@ -15,8 +15,8 @@ int rt_machine_cores(void);
 int64_t rt_machine_free_memory(void);
 /* Returns the resident set size of this process in bytes, or 0 if it cannot be read. */
 int64_t rt_machine_resident(void);
-/* Vector instruction sets. A level means that the processor has every instruction of that width
- * that the kernels use. Each level includes the levels before it. */
+/* Vector instruction sets. A level means that the processor has all instructions of the level's
+ * vector width that the kernels use. Each level includes the levels before it. */
 enum rt_vectors { RT_VECTORS_BASE, RT_VECTORS_AVX2, RT_VECTORS_AVX512 };
 enum rt_vectors rt_machine_vectors(void);
 /* Returns whether the processor has instructions that multiply bfloat16. */

@@ -25,8 +25,8 @@ static inline double rt_tolerance_largest(double largest, double v)
 #define RT_TOLERANCE_HALF_STEP     0x1p-10
 #define RT_TOLERANCE_BFLOAT16_STEP 0x1p-7
 
-/* Returns the largest difference that rt_is_close is to accept. `step` is the step of a 16-bit
- * output type, or 0 for other types. */
+/* Returns the largest difference that rt_is_close is to accept. `step` is RT_TOLERANCE_HALF_STEP or
+ * RT_TOLERANCE_BFLOAT16_STEP for an output of a 16-bit type, and 0 for other types. */
 static inline double rt_tolerance_allowed(double largest, double tolerance, double step)
 {
     if (tolerance > 0 && tolerance < step)

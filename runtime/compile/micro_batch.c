@@ -17,8 +17,9 @@ enum {
      * the caches. A batch that needs SPLIT_BYTES or more is split. */
     MICRO_BATCH_BYTES = 12 << 20,
     SPLIT_BYTES = 20 << 20,
-    /* Each additional micro-batch reads the constants again. This is the minimum ratio of the bytes
-     * that all nodes read and write to the bytes of these repeated reads. */
+    /* Each additional micro-batch reads the constants again. The number of micro-batches is limited
+     * so that the bytes that all nodes read and write are at least this many times the bytes of
+     * these repeated reads. */
     LEAST_TIMES = 4,
 };
 

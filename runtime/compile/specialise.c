@@ -38,7 +38,7 @@ struct value {
     struct rt_info info;
     /* the tensor of a CONSTANT; if the node is EVALUATED, struct work owns the tensor's bytes */
     struct rt_tensor tensor;
-    int root; /* index of the value itself, or of the value that it is a view of */
+    int root; /* index of the value itself or, for a view, of the viewed value */
     int last; /* last node that reads the value's bytes, or -1 if none does */
     int made; /* node that makes the value, or -1 if it is made before the segment */
     int extent;
@@ -171,8 +171,8 @@ static enum rt_status check_sizes(struct work *w, const struct rt_plan_step *n,
     return RT_OK;
 }
 
-/* Counts the kernel state for these shapes. Fails if the specialisation would then exceed its limit
- * on kernel state. The segment then ends before this node. */
+/* Counts the kernel state for these shapes. Fails if the specialisation would exceed its limit on
+ * kernel state. After a failure, the segment ends before this node. */
 static enum rt_status count_state(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {

@@ -14,7 +14,7 @@
 /* The properties of a tensor that are known at compile time. */
 struct rt_info {
     enum rt_dtype dtype;
-    struct rt_shape shape; /* -1 is an unknown rank or dimension */
+    struct rt_shape shape; /* -1 means an unknown rank or dimension */
     /* The value, in host memory, of a constant or of a small tensor that the compiler evaluated, or
      * NULL if the value is not known. For an input in shape_in, `infer` gets a value that is not
      * lazy. */

@@ -68,7 +68,7 @@ enum {
 };
 
 struct rt_kernel {
-    /* `name` appears in logs, and tests use it to force a kernel, such as "conv2d.onednn" */
+    /* `name`, such as "conv2d.onednn", appears in logs, and tests use it to force a kernel */
     const char *op, *device, *name;
     const char *type_attr; /* type attribute that `types` restricts; NULL means "T" */
     /* set of types that the kernel accepts for this attribute; 0 means any type */

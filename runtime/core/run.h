@@ -58,7 +58,7 @@ bool rt_take(struct rt_run *r, int k, struct rt_tensor *out);
  * a memory limit is reached, returns NULL, with the reason in r->err. */
 void *rt_scratch(struct rt_run *r, size_t bytes);
 /* Returns zeroed memory, for a kernel that needs several allocations or keeps them after `run`;
- * rt_scratch supports neither. The memory counts in the run's pool until rt_pool_free. If a memory
+ * rt_scratch supports neither. The run's pool counts the memory until rt_pool_free. If a memory
  * limit is reached, returns NULL, with the reason in r->err. */
 void *rt_run_alloc(struct rt_run *r, size_t bytes);
 /* Loads a tensor as rt_tensor_load does, but fails when the run should end. */

@@ -20,7 +20,8 @@ struct rt_pool;
 /*
  * A text holds the bytes of a string that does not fit into its element. It is immutable once
  * written. Copies of the element share the text, and the text is freed with the last of these
- * elements. The text counts against the limit of `pool`, or against none if `pool` is NULL.
+ * elements. The text counts against the limit of `pool`. If `pool` is NULL, the text counts against
+ * no limit.
  */
 struct rt_text {
     atomic_size_t refs;
@@ -52,9 +53,9 @@ static inline size_t rt_str_counted_bytes(size_t n)
 {
     return n < sizeof(struct rt_str) - sizeof(size_t) ? 0 : sizeof(struct rt_text) + n + 1;
 }
-/* Replaces *s with a copy of the n bytes at `p`. These bytes may be part of *s. The memory counts
- * in `pool`, or nowhere if `pool` is NULL. If the function returns false, *s is the empty string,
- * and err names the limit that was reached. */
+/* Replaces *s with a copy of the n bytes at `p`. These bytes may be part of *s. `pool` counts the
+ * memory; if `pool` is NULL, the memory is not counted. If the function returns false, *s is the
+ * empty string, and err names the limit that was reached. */
 bool rt_str_set(struct rt_str *s, struct rt_pool *pool, const void *p, size_t n,
                 struct rt_error *err);
 /* Resizes *s and returns its n uninitialised bytes. The caller must fill in these bytes before *s
@@ -66,9 +67,9 @@ void rt_str_clear(struct rt_str *s);
 
 /* ---- texts by themselves ---- */
 
-/* Makes a text of n bytes for the caller to fill in. The text has one reference and counts in
- * `pool`, or nowhere if `pool` is NULL. Returns NULL on failure; err names the limit that is
- * reached. */
+/* Makes a text of n bytes for the caller to fill in. The text has one reference. `pool` counts its
+ * memory; if `pool` is NULL, nothing counts the memory. Returns NULL on failure; err names the
+ * limit that is reached. */
 struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err);
 void rt_text_unref(struct rt_text *t);
 /* Moves a text to another pool, by the same rules as rt_buffer_move (buffer.h). */

@@ -75,9 +75,9 @@ struct rt_context {
 /* ---- contexts of a plan ---- */
 
 /* The idle contexts of a plan (exec/context.c). rt_contexts_begin must be called before the plan's
- * first run and rt_contexts_end after its last. rt_contexts_take_retired is called under spec_mu
- * when specialisations are retired, and moves their execution instances out of the idle contexts to
- * *list. */
+ * first run, and rt_contexts_end after the plan's last run. rt_contexts_take_retired is called
+ * under spec_mu when specialisations are retired, and moves their execution instances out of the
+ * idle contexts to *list. */
 void rt_contexts_begin(struct rt_plan *p);
 void rt_contexts_end(struct rt_plan *p);
 void rt_contexts_take_retired(struct rt_plan *p, struct rt_instance **list);

@@ -7,7 +7,7 @@
  * tokens into the frame, NextIteration moves them to the next iteration, and Exit moves them out of
  * the frame. Iterations run one at a time, so each loop of the plan has a single state, and the
  * state of a run has a fixed size. Dead tokens stop at NextIteration and Exit. An Exit that sent no
- * live token in any iteration sends a dead one when its loop ends.
+ * live token in any iteration sends a dead token when its loop ends.
  *
  * Constants without control inputs are not sent as tokens: every frame reads them directly.
  */
@@ -530,8 +530,8 @@ static enum rt_status fail_at(const struct rt_plan_step *n, struct rt_error *err
 }
 
 /* Replaces a ref with the value of its variable, where the node expects a value. Switch, Merge and
- * the loop nodes need this, because they run no kernel. For any other node, the run of the kernel
- * replaces the ref. */
+ * the loop nodes need this, because they run no kernel. The ref of any other node is replaced when
+ * its kernel runs. */
 static enum rt_status follow_ref(const struct run *r, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *t, struct rt_error *err)
 {

@@ -23,8 +23,8 @@ struct rt_fold {
 
 /*
  * Computes output k_out of the node on `in`, n_in borrowed tensors in host memory. Only def, name,
- * n_in and n_out of the node are read. The memory that the kernel allocates, and that of *out,
- * counts in shared->pool.
+ * n_in and n_out of the node are read. shared->pool counts the memory of *out and all other memory
+ * that the kernel allocates.
  */
 enum rt_status rt_fold_node(struct rt_run_shared *shared, const struct rt_fold *n,
                             const struct rt_tensor *in, int k_out, struct rt_tensor *out,

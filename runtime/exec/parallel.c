@@ -27,9 +27,9 @@ struct section {
     _Alignas(64) atomic_int left; /* number of helpers that may still access the section */
 };
 
-/* Values of helper.job: LOOKING, ASLEEP, BUSY, or the address of the section that the helper is
- * called to, with the bit CALLED_UP if the helper was asleep. A helper sets BUSY before it accesses
- * the section. Until then, the caller can cancel the call. */
+/* Values of helper.job: LOOKING, ASLEEP, BUSY, or the address of the section that the helper is to
+ * join. This address has the bit CALLED_UP if the helper was asleep. A helper sets BUSY before it
+ * accesses the section. Until then, the caller can cancel the call. */
 enum { LOOKING = 0, ASLEEP = 2, BUSY = 4, CALLED_UP = 1 };
 
 struct helper {
@@ -80,7 +80,7 @@ static void give_core(struct rt_parallel *p)
     atomic_fetch_add_explicit(&p->free, 1, memory_order_relaxed);
 }
 
-/* Passes the caller's core token to a run that lacks one. Returns false if no run lacks one. */
+/* Passes the caller's core token to a run that has no token. Returns false if every run has one. */
 static bool yield_core(struct rt_parallel *p)
 {
     int n = atomic_load_explicit(&p->free, memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* Functions that runs call on specialisations. rt_segment_fits compares the shapes of a
+/* The functions that a run calls on specialisations. rt_segment_fits compares the shapes of a
  * specialisation with the values of a context, and rt_specialisation_unref drops a reference to a
  * specialisation. */
 #include "runtime/plan/specialisation.h"

@@ -86,8 +86,8 @@ enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const 
                                    const struct rt_tensor *tensors, const struct rt_span *slices,
                                    struct rt_error *err);
 /* Merges several checkpoints into one by moving their shards. The slices of one tensor are combined
- * under its name. With `delete_dirs`, removes the directories of the old prefixes that are empty
- * afterwards. */
+ * under its name. With `delete_dirs`, also removes the directories of the old prefixes, if they are
+ * then empty. */
 enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const char *destination,
                                    bool delete_dirs, struct rt_error *err);
 

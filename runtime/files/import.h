@@ -63,8 +63,8 @@ struct rt_library {
 /* An output of a function, with the name that it has in the function's signature. */
 struct im_output {
     const char *name;
-    /* index of the output's first tensor among the node's outputs, and the output's number of
-     * tensors */
+    /* index of the output's first tensor among the node's outputs, and number of tensors of the
+     * output */
     int first, n;
 };
 

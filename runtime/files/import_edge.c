@@ -241,9 +241,9 @@ static int node_on_cycle(const struct im_build *b, const int *waits, int i)
     return i;
 }
 
-/* The deepest nesting of loops. Deeper graphs are refused, because code that processes one frame at
- * a time, in import and in the compiler, takes time quadratic in the depth. A graph with 40,000
- * Enters took 15 s. */
+/* The maximum nesting depth of loops. Graphs with deeper nesting are refused, because code that
+ * processes one frame at a time, in import and in the compiler, takes time quadratic in the depth.
+ * A graph with 40,000 Enters took 15 s. */
 enum { MAX_FRAMES = 64 };
 
 static int frames_behind(const struct rt_node *n, int before)

@@ -81,8 +81,8 @@ static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
            pl_is_column(m, in[1], h->of, h->t.cols, units, &other) && other == *k;
 }
 
-/* Finds the two sides of the sum of a gate. Sets *of_h to the side that multiplies the state, and
- * *x to the other side. */
+/* Finds the two operands of a gate's sum. Sets *of_h to the product of the state and its weights,
+ * and *x to the product of x and its weights. */
 static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h, struct side *x,
                      struct side *of_h)
 {

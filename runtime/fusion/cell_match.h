@@ -42,8 +42,9 @@ bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct 
 
 /* Matches gate g if it has weights of its own, as pl_x_and_state does for all gates together. */
 bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g);
-/* Matches gate g if it has weights and biases of its own. The gate is the sum, in any order, of a
- * side of x and a side of the state. */
+/* Matches gate g if it has weights and biases of its own. The gate is the sum of side[0] and
+ * side[1]. One of these is the product of x and its weights, and the other is the product of the
+ * state and its weights. */
 bool pl_own_sides(struct pl_match *m, const struct pl_edge side[2], struct pl_edge h, int g);
 /* Matches a vector of `units` floats. */
 bool pl_unit_vector(const struct pl_match *m, struct pl_edge e);

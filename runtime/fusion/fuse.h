@@ -58,9 +58,10 @@ enum rt_status pl_fuse_rotaries(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_elementwise(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_concats(struct pl_graph *g, struct rt_error *err);
 
-/* pl_fuse_rnn_frames and pl_fuse_rnn_whiles replace loops that are recurrent layers. The first
- * handles frames of Enter and Exit, and runs when no Switch of a branch is left. The second handles
- * While nodes, and runs before the sub-plans of the remaining loops are made. */
+/* pl_fuse_rnn_frames and pl_fuse_rnn_whiles replace loops that are recurrent layers.
+ * pl_fuse_rnn_frames handles frames of Enter and Exit, and runs when no Switch of a branch is left.
+ * pl_fuse_rnn_whiles handles While nodes, and runs before the sub-plans of the remaining loops are
+ * made. */
 enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_fuse_rnn_whiles(struct pl_graph *g, struct rt_error *err);
 

@@ -306,8 +306,8 @@ static bool is_alone(const struct pl_graph *g, const struct pl_uses *u, int x,
     return pl_cluster_is_closed(&m);
 }
 
-/* Returns the next node that reads x or a value of the set of matched nodes and may join the set.
- * Returns -1 if there is none. */
+/* Returns the next node that may join the set of matched nodes and reads x or a value of the set.
+ * Returns -1 if there is no such node. */
 static int next_step(const struct pl_graph *g, const struct pl_readers *r, int x,
                      const struct pl_activation *a)
 {

@@ -115,8 +115,8 @@ struct pass {
     int n;
     /* for each node, its enum rt_elementwise_op, or -1 if it has none or has been fused */
     int8_t *step;
-    int *taken; /* for each node, the number of inputs of the current members that read the node */
-    int *order; /* indexes of nodes, each after all its readers */
+    int *taken;   /* for each node, the number of current members' inputs that read the node */
+    int *order;   /* indexes of nodes, each after all its readers */
     int *touched; /* nodes whose entry in `taken` must be reset */
     int n_touched;
 };

@@ -104,7 +104,7 @@ static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *w
         rt_attr_int(n->def, "end_mask") || rt_attr_int(n->def, "new_axis_mask") ||
         rt_attr_int(n->def, "ellipsis_mask"))
         return false;
-    /* The graph may scale the scores before it takes their shape. */
+    /* The graph may scale the scores before it reads their shape. */
     struct pl_edge e = shape->in[0];
     const struct pl_node *by = pl_float_by(g, e, "Mul", 2);
     if (!by)

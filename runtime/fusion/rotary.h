@@ -20,8 +20,8 @@
 #define RT_ROTARY_OUTPUTS(OUT) OUT(y)
 #define RT_ROTARY_ATTRS(ATTR)                                                                      \
     ATTR(BOOL, interleaved)                                                                        \
-    /* index in x's last axis where the second half starts; 0 means the middle, if the axis has    \
-     * an even length */                                                                           \
+    /* index in x's last axis at which the axis is divided into halves; 0 means the middle of an   \
+     * axis of even length */                                                                      \
     ATTR(INT, half)                                                                                \
     /* required lengths of the axes of x, with -1 for any length; if empty, any x is accepted */   \
     ATTR(INTS, dims)

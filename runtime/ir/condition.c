@@ -97,7 +97,7 @@ static bool find_order(struct pl_conditions *w)
 
 /* ---- conditions ---- */
 
-/* Returns the first index, from `at` on, of a side whose predicate is not less than `by`. Returns
+/* Returns the index of the first predicate, from index `at` on, that is not less than `by`. Returns
  * c->n if there is none. */
 static int seek(const struct pl_condition *c, int at, struct pl_edge by)
 {
@@ -111,8 +111,8 @@ static bool is_at(const struct pl_condition *c, int at, struct pl_edge by)
     return at < c->n && pl_compare_edges(c->on[at].by, by) == 0;
 }
 
-/* Inserts a side at the index that `seek` found. Returns false if the condition has the opposite
- * side or too many predicates. */
+/* Inserts `s` at the index that `seek` found. Returns false if the condition contains the predicate
+ * with the opposite side, or has too many predicates. */
 static bool add_side(struct pl_condition *to, int at, struct pl_side s)
 {
     if (is_at(to, at, s.by))
@@ -176,8 +176,8 @@ bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct p
     return !pl_is_choice(w->g, node_of(w, e.node), &s.by) || add_side(out, seek(out, 0, s.by), s);
 }
 
-/* Finds the predicate that a Merge removes. Both inputs have this predicate, with different sides,
- * and their conditions are otherwise equal. */
+/* Finds the predicate that a Merge removes. The conditions of both inputs contain this predicate,
+ * with opposite sides, and are otherwise equal. */
 bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl_side *of,
                struct pl_condition *rest)
 {

@@ -48,8 +48,8 @@ struct pl_condition {
     struct pl_side on[PL_MAX_CONDITION];
 };
 
-/* Adds all sides of `from` to `to`. Returns false if the conditions exclude each other or together
- * have too many predicates. */
+/* Adds all predicates of `from`, with their sides, to `to`. Returns false if the conditions exclude
+ * each other, or if `to` would have too many predicates. */
 bool pl_add_condition(struct pl_condition *to, const struct pl_condition *from);
 void pl_copy_condition(struct pl_condition *to, const struct pl_condition *from);
 /* Returns the index of the predicate in the condition, or -1 if the condition does not contain

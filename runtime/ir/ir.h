@@ -5,7 +5,7 @@
  *
  * Owner: the creator of a graph clears it; a subgraph belongs to its node. The nodes point into the
  * arena, which the plan takes over. Threads: only the thread that makes the plan. Errors: after a
- * failure a graph may be half edited, and may only be cleared.
+ * failure a graph may be partly edited, and must be cleared.
  */
 #ifndef RT_IR_H
 #define RT_IR_H
@@ -64,7 +64,7 @@ struct pl_graph {
     struct pl_node *node;
     int n, capacity;
     int n_feeds, n_fetches;
-    struct pl_edge *fetch; /* a fetch may be an output of a feed */
+    struct pl_edge *fetch; /* a fetch may be the output of a PL_FEED node */
     const uint8_t *fetch_dtype;
     int *target; /* nodes that must run even if nothing reads them */
     int n_targets, target_capacity;

@@ -23,9 +23,9 @@ static inline bool pl_same(struct pl_edge a, struct pl_edge b)
 
 /* ---- nodes ---- */
 
-/* pl_op_node, pl_made_by and pl_float_by return the node of `op` with n_in inputs whose output 0 is
- * e, or NULL. For pl_made_by and pl_float_by the node must have no control inputs; for pl_float_by
- * its value must be float32. */
+/* pl_op_node, pl_made_by and pl_float_by return the node whose output 0 is e, or NULL if its op is
+ * not `op` or it does not have n_in inputs. For pl_made_by and pl_float_by the node must have no
+ * control inputs. For pl_float_by its output must also be float32. */
 const struct pl_node *pl_op_node(const struct pl_graph *g, struct pl_edge e, const char *op,
                                  int n_in);
 const struct pl_node *pl_made_by(const struct pl_graph *g, struct pl_edge e, const char *op,
@@ -74,7 +74,7 @@ const struct rt_tensor *pl_row_constant(const struct pl_graph *g, struct pl_edge
 
 /* ---- readers ---- */
 
-/* The number of readers of each node that existed when pl_uses_count was called. */
+/* For each node that existed when pl_uses_count was called, the number of its readers. */
 struct pl_uses {
     /* For each node, the number of times that its outputs are read. Fetches, targets and control
      * edges are counted twice, so that 1 means that exactly one edge of a node reads the value. */
@@ -84,8 +84,8 @@ struct pl_uses {
 enum rt_status pl_uses_count(struct pl_uses *u, const struct pl_graph *g, struct rt_error *err);
 void pl_uses_free(struct pl_uses *u);
 
-/* The readers of each node that existed when pl_readers was made. The readers of node i are
- * `of[first[i]]` to `of[first[i + 1] - 1]`, in node order, one entry per edge. With `waits`,
+/* For each node that existed when pl_readers was made, the readers of the node. The readers of node
+ * i are `of[first[i]]` to `of[first[i + 1] - 1]`, in node order, one entry per edge. With `waits`,
  * control edges are listed too, after a node's inputs. pl_readers_new returns NULL if memory runs
  * out. */
 struct pl_reader {

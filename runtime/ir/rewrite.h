@@ -29,7 +29,7 @@ enum rt_status pl_put_fused(struct pl_graph *g, const int *node, int n, struct r
 enum rt_status pl_put_op(struct pl_graph *g, const int *node, int n, const char *op,
                          enum rt_dtype dtype, const struct pl_edge *in, int n_in,
                          struct rt_error *err);
-/* Adds an attribute to node `at` that the node's schema lacks. `name` and the data that `value`
+/* Adds to node `at` an attribute that the node's schema lacks. `name` and the data that `value`
  * points to must live as long as the plan. */
 enum rt_status pl_add_extra(struct pl_graph *g, int at, const char *name, struct rt_attr value,
                             struct rt_error *err);
