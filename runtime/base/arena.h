@@ -23,7 +23,7 @@ struct rt_arena *rt_arena_new(size_t cap);
  * date until the arena is freed. May be called at most once for an arena. */
 void rt_arena_count(struct rt_arena *a, atomic_size_t *count);
 void rt_arena_free(struct rt_arena *a); /* `a` may be NULL */
-/* Frees all blocks but the first, so that the arena can serve the next request. */
+/* Frees all blocks except the first block, so that the arena can serve the next request. */
 void rt_arena_reset(struct rt_arena *a);
 
 /* Returns n zeroed bytes, aligned to 16 bytes. Returns NULL if the cap is reached or memory runs

@@ -24,7 +24,7 @@ static size_t end_of(const struct rt_extent *e)
     return e->offset + e->bytes;
 }
 
-/* Returns the offset of the smallest gap that fits `e`. `placed` is sorted by offset. */
+/* Returns the offset of the smallest gap that can hold `e`. `placed` is sorted by offset. */
 static size_t find_gap(struct rt_extent *const *placed, int n, const struct rt_extent *e)
 {
     size_t at = 0, best = SIZE_MAX, least = SIZE_MAX;

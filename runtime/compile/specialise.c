@@ -1,5 +1,5 @@
 /*
- * Makes a specialisation. Shapes are exact, so that three traversals of a segment's nodes suffice:
+ * Makes a specialisation. Shapes are exact, so three traversals of a segment's nodes suffice:
  *   forward   finds every shape, every value that follows from shapes, and every kernel;
  *   backward  finds the last reader of each value, and whether it must be in a slot (liveness);
  *   forward   writes the steps.

@@ -96,8 +96,8 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
 }
 
 /* Checks that the kernel has set output o, with the dtype that the node declares. Readers rely on
- * this dtype, but a tensor taken out of a stack, list or array has the dtype with which it was put
- * in. A ref output is a handle and is not checked. */
+ * this dtype, but a tensor that a kernel takes out of a stack, list or array may have another
+ * dtype. A ref output is a handle and is not checked. */
 static enum rt_status check_output(const struct rt_plan_step *n, const struct rt_kernel *k, int o,
                                    const struct rt_tensor *out, struct rt_error *err)
 {

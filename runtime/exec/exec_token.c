@@ -30,11 +30,11 @@ struct token_node {
     /* whether the node is a constant that is read directly, not sent as a token */
     bool is_free;
     bool is_constant; /* whether an Enter's value is the same in all iterations */
-    /* index of the frame that the node runs in, or -1 if no token reaches the node */
+    /* index of the frame in which the node runs, or -1 if no token reaches the node */
     int frame;
     int out_frame;  /* index of the frame in which the node's outputs are read */
     int first_slot; /* index of the slot that holds the token of input 0 */
-    /* number of tokens that the node waits for; for a Merge, only control tokens count */
+    /* number of tokens for which the node waits; for a Merge, only control tokens count */
     int pending;
     /* start of the node's list in ctrl_to; the list ends at the next node's first_ctrl */
     int first_ctrl;
@@ -86,8 +86,7 @@ static enum rt_status no_memory(struct rt_error *err)
     return rt_fail(err, RT_RESOURCE_EXHAUSTED, "out of memory for a plan with loops");
 }
 
-/* Makes the lists of the readers of each value, and of the nodes with a control edge from each
- * node. */
+/* Lists the readers of each value, and the nodes to which each node has a control edge. */
 static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
 {
     size_t n_edges = 0, n_ctrl = 0;

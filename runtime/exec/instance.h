@@ -29,7 +29,7 @@ struct rt_instance {
     struct rt_instance *then;
     int begin; /* first node of the specialisation's segment */
     struct rt_specialisation *spec;
-    void *activations; /* the activation buffer that the tensors are bound to */
+    void *activations; /* the activation buffer to which the tensors are bound */
     size_t bytes;
     struct rt_bound_step *step;
     struct rt_tensor arg[];

@@ -249,8 +249,8 @@ static int call_helpers(struct rt_parallel *p, struct section *s, int pending)
     return n;
 }
 
-/* Cancels the calls of helpers that have not started yet (other threads occupy their cores). No
- * shard is left for these helpers. */
+/* Cancels the calls to helpers that have not started yet, because other threads occupy the helpers'
+ * cores. No shard is left for these helpers. */
 static void call_off(struct rt_parallel *p, struct section *s)
 {
     for (int i = 0; i < p->n_helpers; i++) {

@@ -1,10 +1,10 @@
 /*
  * Imports GraphDef and FunctionDef messages into rt_graph (the rt_library_ functions of graph.h).
  *
- * A graph is made in three passes. The first makes the nodes one by one (schema, attributes,
+ * A graph is made in three passes. The first pass makes the nodes one by one (schema, attributes,
  * types), and frees each node's message immediately, so that there are never more than two copies
- * of a frozen model's weights in memory. The second makes the edges, which requires all names. The
- * third searches for cycles.
+ * of a frozen model's weights in memory. The second pass makes the edges, which requires all names.
+ * The third pass searches for cycles.
  */
 #include "runtime/files/import.h"
 

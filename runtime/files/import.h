@@ -75,7 +75,8 @@ struct im_pending {
     /* whether TensorFlow has no op of this name, so that the node's types are unknown */
     bool is_stranger;
     int n_outputs;
-    struct im_output *output; /* named outputs of a function call, sorted by name; otherwise NULL */
+    /* named outputs of a function call, sorted by name; NULL if the node is not a function call */
+    struct im_output *output;
 };
 
 struct im_build {

@@ -165,10 +165,10 @@ const struct rt_model_signature *rt_model_signature(const struct rt_model *m, co
  * the order of `spec`. It belongs to the model and lives as long as the model. Threads: any.
  *
  * rt_model_find_dynamic quickly returns a dynamic callable that was made before, or NULL.
- * rt_model_make_dynamic makes one, which is slow. If the graph lacks a tensor, the error text is
- * TensorFlow's. Returns RT_RESOURCE_EXHAUSTED if the model already has RT_MAX_DYNAMIC_CALLABLES
- * callables of the same kind. `shapes` holds the shapes of the feeds, for row-wise analysis; if it
- * is NULL, requests are not merged.
+ * rt_model_make_dynamic makes a dynamic callable, and is slow. If the graph lacks a tensor, the
+ * error text is TensorFlow's. Returns RT_RESOURCE_EXHAUSTED if the model already has
+ * RT_MAX_DYNAMIC_CALLABLES callables of the same kind. `shapes` holds the shapes of the feeds, for
+ * row-wise analysis; if it is NULL, requests are not merged.
  */
 const struct rt_model_signature *rt_model_find_dynamic(const struct rt_model *m,
                                                        const struct rt_call_spec *spec);

@@ -47,7 +47,7 @@ static void block_clear(struct block *b)
 
 /*
  * Uncompresses a block. Before memory is allocated, the length that a compressed block announces is
- * compared with the maximum that the block's bytes can expand to.
+ * compared with the maximum length to which the block's bytes can expand.
  */
 static enum rt_status uncompress(struct block *out, struct rt_span *all, struct rt_error *err)
 {

@@ -224,7 +224,8 @@ bool pl_columns_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *o
     return true;
 }
 
-/* Finds the first column and the width of output `out` of a SplitV. One of the sizes may be -1. */
+/* Finds the first column and the width of output `out` of a SplitV. One of the SplitV's sizes may
+ * be -1. */
 static bool part_of(const struct pl_match *m, struct pl_edge sizes, int n, int out, int64_t cols,
                     int64_t *first, int64_t *width)
 {

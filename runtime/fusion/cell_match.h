@@ -40,7 +40,8 @@ bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge
 bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct pl_edge *x,
                      struct pl_edge *h);
 
-/* Matches gate g if it has weights of its own, as pl_x_and_state does for all gates together. */
+/* Matches gate g if it has weights of its own. pl_x_and_state matches all gates if they share
+ * their weights. */
 bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g);
 /* Matches gate g if it has weights and biases of its own. The gate is the sum of side[0] and
  * side[1]. One of these is the product of x and its weights, and the other is the product of the

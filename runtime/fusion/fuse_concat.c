@@ -4,8 +4,8 @@
  *
  * In a DenseNet, the output of every layer is concatenated with the outputs of all earlier layers,
  * normalised and convolved. Without this pass, layer n copies n tensors to concatenate them, and
- * copies them once more to normalise them. A concatenation of concatenations along the same axis is
- * replaced by the operands of both.
+ * copies them once more to normalise them. If an operand of a concatenation is a removed
+ * concatenation along the same axis, the operands of the latter take its place.
  */
 #include "runtime/fusion/fuse.h"
 

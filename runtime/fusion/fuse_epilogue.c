@@ -452,8 +452,8 @@ static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
     return st || t->reshape < 0 ? st : put_reshape(p, head, t);
 }
 
-/* Fuses nodes, starting at node `head` and going from each node to its only reader. The fused nodes
- * become PL_GONE, except the last. */
+/* Fuses nodes, starting at node `head` and going from each node to its only reader. All fused nodes
+ * except the last node become PL_GONE. */
 static enum rt_status follow(struct pass *p, int head, struct epilogue *t)
 {
     struct pl_graph *g = p->g;

@@ -1,12 +1,13 @@
 /*
  * Fuses constant padding with zeros into the convolution or MaxPool that reads the padded image, so
- * that this image is not written and read again. The reader gets the padding "EXPLICIT". A MaxPool
- * normally ignores the pixels around the image. Its extra attribute "_zeros" makes it treat the
- * padded pixels as zeros.
+ * that this image is neither written nor read again. The reader gets the padding "EXPLICIT". A
+ * MaxPool normally ignores the pixels around the image. Its extra attribute "_zeros" makes it treat
+ * the padded pixels as zeros.
  *
  * Padding is fused only if it pads the rows and columns of [batch, height, width, channels], and
  * only if the reader's own padding is VALID or EXPLICIT. The padding must also be less than the
- * length of the window, so that every window that covered a pixel of the image still covers one.
+ * length of the window, so that every window that covered a pixel of the image still covers at
+ * least one pixel.
  */
 #include "runtime/fusion/fuse.h"
 

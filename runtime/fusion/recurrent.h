@@ -139,7 +139,8 @@ enum rt_rnn_read {
 enum rt_rnn_mask {
     RT_RNN_ALL,
     RT_RNN_BY_STEP, /* the mask is bool [time, batch, 1] */
-    /* The mask is the number of steps of each row, as one integer or as integers [batch]. */
+    /* The mask is the number of steps of each row: one integer for all rows, or integers of shape
+     * [batch]. */
     RT_RNN_BY_LENGTH,
 };
 

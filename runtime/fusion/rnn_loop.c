@@ -193,8 +193,9 @@ static bool is_tile(const struct pl_rnn_loop *l, const struct pl_node *tile, int
 }
 
 /*
- * Returns whether e selects a new or old value for each row, as `SelectV2(on, *fresh, *old)` or, in
- * TensorFlow 1, as `Select(counter >= lengths, *old, *fresh)`. If `units` is 0, any width matches.
+ * Returns whether e selects between a new and an old value for each row, as `SelectV2(on, *fresh,
+ * *old)` or, in TensorFlow 1, as `Select(counter >= lengths, *old, *fresh)`. If `units` is 0, any
+ * width matches.
  */
 static bool mask_of(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                     struct pl_rnn_mask *mask, struct pl_edge *fresh, struct pl_edge *old)

@@ -44,9 +44,10 @@ struct pl_rnn_mask {
 };
 
 struct pl_rnn_loop {
-    struct pl_graph *g; /* graph that contains the loop; the last layer replaces node `at` of it */
-    int at, n;          /* `n` is the number of loop variables */
-    bool is_frame;      /* whether the loop reads and writes TensorArrays instead of lists */
+    /* graph that contains the loop; the last layer replaces this graph's node `at` */
+    struct pl_graph *g;
+    int at, n;     /* `n` is the number of loop variables */
+    bool is_frame; /* whether the loop reads and writes TensorArrays instead of lists */
     /* Values of the loop variables before the first step. */
     struct pl_edge start[PL_RNN_LOOP_VARIABLES];
     /* The first `n` nodes are the loop variables, and the fetches are the new values of these

@@ -108,7 +108,7 @@ enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
 enum rt_status pl_replace(struct pl_graph *g, const int *node, int n,
                           const struct pl_internal_op *by, struct rt_error *err);
 bool pl_add_target(struct pl_graph *g, int node);
-/* Removes the nodes that no fetch or target depends on, except feeds. */
+/* Removes the nodes on which no fetch or target depends, except feeds. */
 void pl_prune(struct pl_graph *g);
 /* Returns whether the node is a PL_OP of this name. */
 bool pl_is(const struct pl_node *n, const char *op);

@@ -3,7 +3,7 @@
  * value is, and the nodes that read a value. None of these functions changes the graph; rewrite.h
  * declares those that do.
  *
- * A model can combine any op with any constant, so nothing that an edge leads to is trusted. Every
+ * A model can combine any op with any constant, so nothing to which an edge leads is trusted. Every
  * function checks types, ranks and lengths, and returns false or NULL for a value that it cannot
  * determine.
  *

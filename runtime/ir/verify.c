@@ -97,7 +97,7 @@ static bool is_back(const struct pl_node *from)
     return from->def && pl_is_token(from->def) && strstr(from->def->schema->name, "NextIteration");
 }
 
-/* Visits the nodes that `root` depends on, depth first. */
+/* Visits the nodes on which `root` depends, depth first. */
 static enum rt_status walk_from(struct walk *w, int root)
 {
     const struct pl_graph *g = w->g;
