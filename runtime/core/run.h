@@ -45,7 +45,7 @@ struct rt_run {
  * should end, returns NULL, with the reason in r->err, and `run` must return r->err->code. For an
  * output without elements the pointer is not NULL, but must not be read. */
 void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim);
-/* Makes output k a view of input `in`, with a different shape that has equally many elements. */
+/* Makes output k a view of input `in`. The view has another shape, but as many elements. */
 enum rt_status rt_out_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim);
 /* Makes output k a new reference to `t`. The caller keeps its own reference. */
 void rt_out_tensor(struct rt_run *r, int k, const struct rt_tensor *t);

@@ -1,7 +1,7 @@
 /*
  * The trace of one run, made on request. It contains each node that ran, with the node's times and
- * the shapes of its outputs, and the plan's graph after functions have been inlined and constants
- * folded.
+ * the shapes of its outputs. It also contains the plan's graph after functions have been inlined
+ * and constants folded.
  *
  * Owner: the caller of rt_callable_run. The caller makes the arena and zeroes all other members
  * before the call. Everything in a trace is copied into that arena. is_truncated is set when the

@@ -12,7 +12,7 @@
 #define RT_LAST_AXES_ATTRS(ATTR)                                                                   \
     ATTR(INT, rank)  /* number of axes of x */                                                     \
     ATTR(INTS, from) /* lengths of the last axes of x */                                           \
-    ATTR(INTS, to)   /* lengths of the axes that replace `from`, with the same product */
+    ATTR(INTS, to)   /* lengths that replace the lengths in `from`; their product is the same */
 RT_FUSED_OP(RT_LAST_AXES, rt_last_axes, "_LastAxes");
 
 #endif

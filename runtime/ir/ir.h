@@ -51,8 +51,8 @@ struct pl_node {
 struct pl_pipeline {
     /* pl_simplify, which runs one simplification pass */
     enum rt_status (*simplify)(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
-    /* Makes the graph of function `f` of node `node` in the state from which its plan would be
-     * made. Unless the function fails, the caller clears *out with pl_graph_clear. */
+    /* Makes the graph from which the plan of function `f` of node `node` would be made. Unless the
+     * function fails, the caller clears *out with pl_graph_clear. */
     enum rt_status (*look_inside)(const struct pl_graph *g, int node, const struct rt_func_ref *f,
                                   bool is_body, struct pl_graph *out, struct rt_error *err);
 };

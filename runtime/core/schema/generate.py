@@ -112,8 +112,8 @@ def scalar_text(kind, value):
 
 
 def arg_row(arg, attrs):
-    """Returns the macro call for an argument. IS is for one tensor of a fixed type, OF for one tensor whose type is
-    given by an attribute. ARG, for all other arguments, sets all members of the schema's struct."""
+    """Returns the macro call for an argument. IS is for one tensor of a fixed type. OF is for one tensor whose type
+    is given by an attribute. ARG, for all other arguments, sets all members of the schema's struct."""
     fixed = int(arg.type) % 100
     if not (arg.number_attr or arg.type_list_attr or arg.is_ref):
         if fixed:
@@ -134,8 +134,9 @@ def arg_row(arg, attrs):
 
 
 def attr_row(attr):
-    """Returns the macro call for an attribute. MUST is for an attribute with no default and no restrictions, HAS for
-    one with a default and no restrictions. ATTR, for all other attributes, sets all members of the schema's struct."""
+    """Returns the macro call for an attribute. MUST is for an attribute with no default and no restrictions. HAS is
+    for an attribute with a default and no restrictions. ATTR, for all other attributes, sets all members of the
+    schema's struct."""
     types = 0
     for number in attr.allowed_values.list.type:
         types |= 1 << number
