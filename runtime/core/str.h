@@ -54,7 +54,7 @@ static inline size_t rt_str_counted_bytes(size_t n)
     return n < sizeof(struct rt_str) - sizeof(size_t) ? 0 : sizeof(struct rt_text) + n + 1;
 }
 /* Replaces *s with a copy of the n bytes at `p`. These bytes may be part of *s. `pool` counts the
- * memory; if `pool` is NULL, the memory is not counted. If the function returns false, *s is the
+ * memory; if `pool` is NULL, the memory is not counted. If this function returns false, *s is the
  * empty string, and err names the limit that was reached. */
 bool rt_str_set(struct rt_str *s, struct rt_pool *pool, const void *p, size_t n,
                 struct rt_error *err);

@@ -121,8 +121,9 @@ enum rt_status rt_context_tensor(struct rt_context *c, struct rt_tensor *t, enum
 
 /*
  * rt_flush_subnormals makes the processor flush subnormal numbers to zero, both results and
- * operands, as TensorFlow does; some loops are ten times slower on subnormals. The function returns
- * the previous mode, for rt_restore_subnormals. The mode is changed only for the duration of a run.
+ * operands, as TensorFlow does; some loops are ten times slower on subnormals. rt_flush_subnormals
+ * returns the previous mode, for rt_restore_subnormals. The mode is changed only for the duration
+ * of a run.
  */
 unsigned rt_flush_subnormals(void);
 void rt_restore_subnormals(unsigned before);

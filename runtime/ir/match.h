@@ -1,5 +1,5 @@
 /*
- * Pattern matching for passes. The functions find the op that makes a value, the constant that a
+ * Pattern matching for passes. These functions find the op that makes a value, the constant that a
  * value is, and the nodes that read a value. None of these functions changes the graph; rewrite.h
  * declares those that do.
  *

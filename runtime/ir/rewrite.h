@@ -1,5 +1,5 @@
 /*
- * Graph rewriting for passes. The functions replace the nodes found by match.h with one node, add
+ * Graph rewriting for passes. These functions replace the nodes found by match.h with one node, add
  * constants and other nodes, and redirect edges.
  *
  * Threads: only the thread that makes the plan. Owner: added nodes belong to the graph. A call that
