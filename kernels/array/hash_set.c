@@ -3,7 +3,7 @@
 #include "kernels/cpu/types.h"
 
 /* The hash of a NaN is the hash of its address. Any hash would be valid, because a NaN is not equal
- * to itself, but NaNs with one hash would all be compared with each other. */
+ * to itself, but NaNs with the same hash would all be compared with each other. */
 #define ADD_FLOATS(T, U)                                                                           \
     do {                                                                                           \
         const T *f = p;                                                                            \

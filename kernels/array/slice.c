@@ -10,7 +10,7 @@ enum { MAX_SPEC = 31 };
 struct dense {
     int64_t begin[RT_MAX_RANK], end[RT_MAX_RANK], stride[RT_MAX_RANK];
     unsigned no_begin, no_end, shrink;
-    /* for each axis of the result, the dimension of the input that it comes from, or NEW */
+    /* for each axis of the result, the corresponding dimension of the input, or NEW */
     int8_t gather[MAX_SPEC + RT_MAX_RANK + 1];
     int n_gather;
 };
@@ -156,8 +156,8 @@ void kn_slice_walk(const struct kn_slice *s, const int64_t *dim, struct kn_walk 
     }
 }
 
-/* Copies the slice of input 0 to the output, or makes the output a view of the slice if it is
- * contiguous. */
+/* Copies the slice of input 0 to the output, unless the slice is contiguous and the output can be a
+ * view of it. */
 static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
 {
     const struct rt_tensor *t = &r->in[0];

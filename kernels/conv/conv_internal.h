@@ -81,10 +81,10 @@ struct kn_conv {
     struct kn_dnnl reorder; /* the primitive that packs a filter that is not constant */
     struct kn_conv_filter format;
     const struct rt_pack *filter; /* the packed filter, if the filter is constant */
-    /* offsets in scratch memory of float copies of half-precision tensors, and of the packed
-     * filter */
+    /* offsets in scratch memory at which float copies of half-precision tensors and the packed
+     * filter begin */
     size_t src_at, filter_at, packed_at, dst_at;
-    /* offset in scratch memory of the part for sharded executions */
+    /* offset in scratch memory at which the memory of the sharded executions begins */
     size_t slots_at;
     /* Scratch memory for the output before its broadcast residual is added or, in the plain kernel,
      * for a copy of the residual. */

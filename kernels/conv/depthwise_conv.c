@@ -10,7 +10,7 @@
 struct state {
     struct kn_depthwise d;
     struct kn_epilogue epilogue; /* the epilogue steps that run after the rows are computed */
-    /* index of the input that the sums start from, or 0 if there is none */
+    /* index of the input with the initial values of the sums, or 0 if there is none */
     int shift;
     int64_t batch;
     const struct rt_pack *filter;

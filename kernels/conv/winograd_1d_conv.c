@@ -16,7 +16,8 @@ struct state {
     int64_t slots; /* number of shards that run concurrently */
     /* A shard computes `panels` panels of output channels, and a block has `groups` shards. */
     int64_t panels, groups;
-    /* offset in scratch memory of the output before a broadcast residual is added */
+    /* offset in scratch memory at which the output is stored before a broadcast residual is
+     * added */
     size_t broadcast_at;
 };
 

@@ -13,7 +13,8 @@ struct state {
     struct kn_epilogue epilogue;
     const struct rt_pack *filter;
     bool empty;
-    /* offset in scratch memory of the output before a broadcast residual is added */
+    /* offset in scratch memory at which the output is stored before a broadcast residual is
+     * added */
     size_t broadcast_at;
     /* If by_blocks is set, each core has scratch memory for a block of its own. Otherwise the cores
      * share the memory of one block, and each core has its own memory for one tile's inputs

@@ -17,8 +17,8 @@ enum {
      * reads all weights. */
     L2_BYTES = 1 << 20,
     TRANSFORM = 16, /* number of multiplications that take as long as transforming one value */
-    /* With at least this many blocks per core, it costs little if some cores compute one block more
-     * than others. */
+    /* If there are at least this many blocks per core, each core computes blocks of its own,
+     * because it then costs little if some cores compute one block more than others. */
     ENOUGH = 3,
 };
 

@@ -26,9 +26,10 @@ struct kn_winograd_tiles {
     int64_t h, w; /* An image has h rows of w tiles. */
     int64_t domain_size;
     int64_t block; /* number of tiles in a block */
-    /* number of floats in a workspace from the matrix of one position to the next */
+    /* distances in floats between the input matrices, and between the result matrices, of two
+     * neighbouring positions */
     int64_t in_step, out_step;
-    int64_t results; /* offset in a workspace, in floats, of the first result matrix */
+    int64_t results; /* offset of the first result matrix in a workspace, in floats */
     /* distance in floats between the packed weights of two neighbouring positions */
     int64_t pack_step;
     struct kn_packed_gemm gemm; /* the GEMM that each position of the transform domain needs */

@@ -142,7 +142,7 @@
 /*
  * Marks a function whose loops are worth vectorising. The function is compiled for several
  * instruction sets, one of which is selected at program start. The selection requires toolchain
- * support. It is off under sanitizers, because they run before the selection.
+ * support, and is off under sanitizers, because sanitizers run before it.
  */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !RT_HAS_SANITIZER
 #define KN_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))

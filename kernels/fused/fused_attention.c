@@ -26,7 +26,8 @@ enum {
     /* With fewer than PACK_ROWS rows, kn_gemm_run computes the products, because packing does not
      * pay off. */
     PACK_ROWS = 8,
-    /* With at least this many heads per core, an uneven division of heads costs little. */
+    /* If there are at least this many heads per core, the rows of a head are not divided, because
+     * an uneven division of the heads then costs little. */
     MANY_HEADS = 8,
     /* The minimum number of rows per shard when a head is divided. It bounds the work of packing
      * the head's keys and values, which each shard repeats. */
@@ -198,8 +199,8 @@ struct attention {
     struct kn_packed_gemm scores, context;
     int64_t slots; /* number of shards that run concurrently */
     int64_t slot;  /* number of floats of scratch memory per concurrent shard */
-    /* Offsets in a shard's scratch memory of the scores before the steps (used if `widens` is set),
-     * of the packed keys, and of the packed values. */
+    /* Offsets in a shard's scratch memory at which the scores before the steps (only if `widens` is
+     * set), the packed keys and the packed values begin. */
     int64_t made_at, keys_at, values_at;
     int64_t ask; /* approximate number of blocks of rows between two deadline checks */
     int n_steps;

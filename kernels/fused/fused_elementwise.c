@@ -175,13 +175,12 @@ struct operand {
     enum kind kind;
     /* unless the dtype is RT_F32, the operand has a buffer, whatever its kind */
     enum rt_dtype dtype;
-    /* index of the input, or -1 for the result of another loop nest, which is at `offset` in
-     * scratch memory */
+    /* index of the input, or -1 if the operand is the result of another loop nest */
     int input;
-    int64_t offset; /* offset of that result, in floats */
+    int64_t offset; /* if `input` is -1, the offset of the result in scratch memory, in floats */
     int64_t stride[RT_MAX_RANK];
-    /* index of the operand's buffer (REPEAT, BROADCAST, CONCAT, or not float32), or -1 if it has
-     * none */
+    /* index of the operand's buffer, or -1 if the operand is float32 and neither REPEAT, BROADCAST
+     * nor CONCAT */
     int buffer;
 };
 
@@ -201,7 +200,7 @@ struct nest {
     int n_operands, n_steps, n_buffers;
     struct operand *operand;
     struct step *step;
-    /* offset of the loop nest's result in scratch memory, or -1 if it is the output */
+    /* offset of the loop nest's result in scratch memory, or -1 if the result is the output */
     int64_t result;
     int rank;
     int64_t dim[RT_MAX_RANK]; /* lengths of the merged dimensions, innermost first */
@@ -234,7 +233,8 @@ struct planner {
     bool needs_whole; /* set if the concatenation is broadcast to a larger shape */
     struct rt_shape shape[MOST_VALUES];
     int8_t nest[RT_ELEMENTWISE_MOST]; /* for each step, the last step of its loop nest */
-    /* offset in scratch memory of the result of each step that ends a loop nest */
+    /* for each step that ends a loop nest, the offset in scratch memory at which the nest's result
+     * begins */
     int64_t offset[RT_ELEMENTWISE_MOST];
 };
 

@@ -21,7 +21,7 @@
 struct candidate {
     float score;
     int32_t index;
-    int32_t seen; /* number of chosen boxes that the candidate has been compared with */
+    int32_t seen; /* number of chosen boxes that were compared with the candidate */
 };
 
 static bool before(const struct candidate *a, const struct candidate *b)

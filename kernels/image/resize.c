@@ -110,7 +110,7 @@ struct resize {
     /* Taps of the columns. The taps of a row are not stored but computed with the row, because rows
      * may have few pixels. */
     struct tap *col;
-    /* offsets in scratch memory of the image as floats, and of the partial sums */
+    /* offsets in scratch memory at which the float copy of the image and the partial sums begin */
     size_t image_at, line_at;
 };
 

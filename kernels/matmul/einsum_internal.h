@@ -43,8 +43,8 @@ struct kn_einsum_operand {
     bool dense;
     struct kn_einsum_view keep; /* the dense copy's axes, in order */
     struct kn_einsum_view sum;  /* axes that are summed while the tensor is copied */
-    /* offsets in scratch memory of the float copy of a half-precision tensor, and of the dense
-     * copy */
+    /* offsets in scratch memory at which the float copy of a half-precision tensor and the dense
+     * copy begin */
     size_t wide_at, copy_at;
 };
 

@@ -372,8 +372,8 @@ static enum rt_status prepare_gemm(struct kn_fully_connected *s, struct rt_prep 
 
 /* ---- preparing and running ---- */
 
-/* Lays out scratch memory after the first *scratch bytes, for float copies of half-precision
- * operands, operand a in bfloat16, and the epilogue's bytes. */
+/* Lays out these parts of scratch memory after the first *scratch bytes: float copies of
+ * half-precision operands, a bfloat16 copy of operand a, and `epilogue` bytes for the epilogue. */
 static void place(struct kn_fully_connected *s, size_t epilogue, size_t *scratch)
 {
     const struct kn_gemm *g = &s->g;

@@ -36,7 +36,8 @@ struct kn_fully_connected {
      * Otherwise a shard computes all columns of some rows. */
     int64_t columns;
     size_t own_at;
-    /* Offset in scratch memory of oneDNN's own memory, and its size per slot. */
+    /* Each concurrent execution has a slot of slot_bytes bytes. The first slot begins at offset
+     * slots_at of scratch memory. */
     size_t slots_at, slot_bytes;
     struct kn_epilogue epilogue; /* the steps of the node's epilogue that oneDNN does not compute */
     /* index of the input that oneDNN adds as bias, or 0 if there is none */
@@ -44,14 +45,14 @@ struct kn_fully_connected {
     bool activates;       /* whether oneDNN computes the activation */
     size_t scratch_bytes; /* number of bytes of scratch memory that `dnnl` needs */
     /*
-     * Offset in scratch memory of the sums before a broadcast residual is added, or of a copy of
-     * the residual.
+     * Offset in scratch memory at which the sums are stored before a broadcast residual is added,
+     * or at which a copy of the residual is stored.
      */
     size_t epilogue_at;
     /* the packed weights, or NULL if the runtime keeps no packed bytes and a plain GEMM runs */
     const struct rt_pack *b;
-    /* Offsets in scratch memory of float copies of half-precision operands, or of operand a in
-     * bfloat16. */
+    /* Offsets in scratch memory at which float copies of half-precision operands, or a bfloat16
+     * copy of operand a, begin. */
     size_t a_at, c_at;
     bool bf16; /* whether `dnnl` multiplies bfloat16 numbers */
     /* If `panels.width` is positive, b is packed into these panels, and oneDNN is not used. */

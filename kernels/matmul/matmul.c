@@ -139,7 +139,8 @@ static bool is_still(const struct rt_dep *d)
     return d->kind == RT_DEP_NONE || d->kind == RT_DEP_SIZE;
 }
 
-/* Returns the output axis that axis `axis` of operand `k` becomes, or -1 if it is summed over. */
+/* Returns the output axis that axis `axis` of operand `k` becomes, or -1 if the products are summed
+ * along this axis. */
 static int out_axis(const struct rt_rows *r, int k, int axis)
 {
     const int rank = r->in[k].shape.rank, out_rank = r->out[0].shape.rank;
@@ -274,7 +275,7 @@ struct gemm_state {
     /* Number of bytes of converted copies in scratch memory, or 0 for an operand that is used in
      * place. */
     int64_t a_bytes, b_bytes, c_bytes;
-    /* offset in scratch memory of the residual's copy (kn_epilogue_copy_residual) */
+    /* offset in scratch memory at which the residual's copy begins (kn_epilogue_copy_residual) */
     size_t epilogue_at;
 };
 

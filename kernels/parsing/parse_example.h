@@ -1,11 +1,11 @@
 /*
  * Declarations shared by the files that implement ParseExample, ParseExampleV2 and
- * ParseSingleExample. The three are implemented as one op with three signatures (parse_example.c),
- * which parses a batch (parse_batch.c) or a single example (parse_alone.c).
+ * ParseSingleExample. The three ops share one implementation with three signatures
+ * (parse_example.c), which parses a batch (parse_batch.c) or a single example (parse_alone.c).
  *
  * The features of an example are read from last to first, because the last of several features with
- * one name takes precedence. The reported error is therefore that of the last faulty feature, as in
- * TensorFlow.
+ * the same name takes precedence. The reported error is therefore that of the last faulty feature,
+ * as in TensorFlow.
  */
 #ifndef KN_PARSING_PARSE_EXAMPLE_H
 #define KN_PARSING_PARSE_EXAMPLE_H

@@ -502,7 +502,8 @@ static enum rt_status write_outputs(struct sequence *s)
 
 /* ---- a run ---- */
 
-/* Refuses features of one half that have the same name but other kinds or types. */
+/* Refuses two features of the context, or two of the feature lists, that have the same name but
+ * different kinds or types. */
 static enum rt_status check_twins(struct sequence *s, int half)
 {
     const struct kn_feature_map *m = s->half[half].map;

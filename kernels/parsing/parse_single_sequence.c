@@ -481,7 +481,8 @@ static enum rt_status parse(struct single *s)
     for (int half = 0; half < 2; half++)
         for (int k = 0; k < (int)n[half] && !st; k++) {
             const struct kn_feature *f = &s->half[half].map->feature[k];
-            /* read_map records the bytes only for the first of several features with one name. */
+            /* If several features share a name, read_map records the bytes of the first one
+             * only. */
             const int first = kn_feature_map_find(s->half[half].map, f->name);
             s->found[half][k] = s->found[half][first];
             s->is_there[half][k] = s->is_there[half][first];

@@ -33,12 +33,13 @@ struct kn_rnn_step {
      * state's sums. */
     const float *sums;
     int64_t sums_row;
-    /* Sums of the state, for cells with n_reset_after gates, in the same layout as `sums`. */
+    /* sums of the state, in the same layout as `sums`; used only by cells with n_reset_after
+     * gates */
     const float *recurrent_sums;
     /* sums of the candidate, used only by cells with an n_reset_before gate */
     const float *candidate_sums;
     int64_t candidate_row;
-    const float *h; /* rows of states, state_row floats apart, like all state members below */
+    const float *h; /* the rows of h, h_new, c and spare are state_row floats apart */
     float *h_new, *c;
     /* peephole weights that multiply c in gates i, f and o, or NULL if there are none */
     const float *peep[3];
@@ -49,8 +50,8 @@ struct kn_rnn_step {
 
 struct kn_rnn_loops {
     int lanes; /* number of floats per vector */
-    /* For a cell with an n_reset_before gate, the function is called twice per step. The call
-     * without is_candidate computes `spare`. The caller then computes candidate_sums and calls
+    /* The function of a cell with an n_reset_before gate is called twice per step. The call without
+     * is_candidate computes `spare`. The caller then computes candidate_sums and calls the function
      * again with is_candidate. */
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
 };

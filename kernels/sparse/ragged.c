@@ -405,8 +405,8 @@ static enum rt_status to_sparse_run(struct rt_run *r)
                 *index++ = rest / inner[d];
                 rest %= inner[d];
             }
-            /* 8 is the cost of a division and of a write to newly allocated memory, in units of
-             * rt_run_spend. */
+            /* Each dimension costs 8 units of rt_run_spend, for a division and a write to newly
+             * allocated memory. */
             if (rt_run_spend(r, &left, 8 * rank))
                 return r->err->code;
         }

@@ -146,8 +146,8 @@ static bool is_silent(const struct rt_tensor *t, int64_t limit)
     return t->dtype == RT_BOOL && limit == 0;
 }
 
-/* Returns whether TensorFlow cannot format values of the tensor's type, and writes a row of
- * question marks for them, whatever the shape. */
+/* Returns whether TensorFlow cannot format values of the tensor's type. For such a tensor,
+ * TensorFlow writes a row of question marks, whatever the shape. */
 static bool is_opaque(const struct rt_tensor *t)
 {
     const enum rt_dtype dt = kn_dtype(t);

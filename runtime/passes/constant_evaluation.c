@@ -22,7 +22,7 @@ enum { MAX_VALUE_ELEMENTS = 256, MAX_READ_ELEMENTS = 4096 };
 enum {
     FREE_NS = 100 * 1000,
     FOLD_NS = 500 * 1000 * 1000, /* the largest legitimate folds, casts of 16 MiB, take 20 ms */
-    /* time limit of rt_plan_evaluate, which evaluates only small values */
+    /* time limit of rt_plan_evaluate, which evaluates only values with few elements */
     EVALUATE_NS = 10 * 1000 * 1000,
 };
 enum { FOLD_BYTES = 256 << 20 }; /* maximum memory that one fold may hold at a time */

@@ -306,8 +306,8 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
     return st;
 }
 
-/* Makes targets of nodes with effects that only dead nodes read. These nodes therefore still
- * run. */
+/* If a dead node reads or waits for a live node, and the live node or one of its ancestors has an
+ * effect, makes the live node a target, so that it still runs. */
 static bool keep_effects(struct work *w)
 {
     struct pl_graph *g = w->g;

@@ -5,8 +5,8 @@
  * chosen runs.
  *
  * Branches are functionalised from the innermost outwards, one depth per round. The depth is the
- * number of conditions (ir/condition.h). The token executor runs graphs without this nesting (a
- * Merge of other nodes, an edge out of a branch, a dead fetch).
+ * number of conditions (ir/condition.h). The token executor runs graphs without this nesting, for
+ * example graphs with a dead fetch or with an edge that leaves a branch without a Merge.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,11 +47,11 @@ struct work {
     /* Union-find over the nodes in the branches of the maximum depth and over the Merges of these
      * branches. */
     int *join;
-    /* for each root of the union-find, index of its component in w->c, or -1 without a Merge */
+    /* for each union-find root, the component's index in w->c, or -1 if it contains no Merge */
     int *component;
     int *moved; /* for each node, its index in the subgraph, or -1 before it is moved */
-    /* For each constant without control inputs (pl_is_free), the last subgraph that it was copied
-     * to, as `2 * component + side`. */
+    /* For each constant without control inputs (pl_is_free), the subgraph to which the constant was
+     * last copied, as `2 * component + side`. */
     int *side_of;
     struct pl_edge (*output)[2]; /* for each Merge, the edges that replace its outputs */
     int *merge;                  /* the Merges of the maximum depth, sorted by component */
@@ -327,7 +327,7 @@ static bool capture_merges(struct work *w, struct component *c)
     for (int j = c->first_merge; j < c->first_merge + c->n_merges; j++) {
         const struct pl_node *m = node_of(w, w->merge[j]);
         struct pl_condition rest;
-        struct pl_side of; /* in each Merge, input 0 may come from either side */
+        struct pl_side of; /* input 0 of a Merge may come from either side of the branch */
         pl_merged(&w->all, m, &of, &rest);
         if (pl_is(m, "RefMerge") || !reads(w, c, of.taken, m->in[0]) ||
             !reads(w, c, !of.taken, m->in[1]))
@@ -385,7 +385,7 @@ static bool is_replaced(const struct work *w, int i)
 /* The graph as it will be when every component is one node. Component k is node w->n + k. */
 struct outline {
     int *waits; /* for each node, the number of its incoming edges */
-    /* `to[first[i]]` to `to[first[i + 1] - 1]` are the nodes that the edges of node i lead to */
+    /* `to[first[i]]` to `to[first[i + 1] - 1]` are the nodes to which the edges of node i lead */
     int *first, *to;
     bool fill;
 };

@@ -17,8 +17,8 @@ enum pl_repeat {
      * changes the graph. */
     PL_TO_FIXED_POINT,
     /* After a pass of this kind has changed the graph, the PL_TO_FIXED_POINT passes run, and the
-     * passes of this kind start again from the first. The repetition ends when none of them changes
-     * the graph. */
+     * passes of this kind start again from the first. The repetition ends when no pass of this kind
+     * changes the graph. */
     PL_FUNCTIONALISE,
 };
 

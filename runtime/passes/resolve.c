@@ -27,7 +27,7 @@ void pl_mark_reads(struct pl_graph *g)
     }
 }
 
-/* Finds the inputs that a resource is made from. A resource lives as long as the session, so these
+/* Finds the inputs from which a resource is made. A resource lives as long as the session, so these
  * inputs must not depend on a run. */
 static enum rt_status constant_inputs(const struct pl_graph *g, const struct pl_node *n,
                                       struct rt_tensor **out, struct rt_error *err)

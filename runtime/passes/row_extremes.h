@@ -1,9 +1,9 @@
 /*
  * Extremes over the rows of a batch, a part of the row-wise analysis (rows.c). An element of a
- * value that mixes rows may still be the least or the greatest of the values that it has in the
- * parts of the batch, each run alone. (For bool, false is less than true.) An assertion about a
- * least value fails for a batch exactly when it fails for one of the parts. Merged requests may
- * therefore assert All(x >= 0) and Max(x) < 10, but not Max(x) > 0.
+ * value that mixes rows can be an extreme: the least or the greatest of the values that the element
+ * has when each part of the batch is run alone. (For bool, false is less than true.) An assertion
+ * about a least value fails for a batch exactly when it fails for one of the parts. Merged requests
+ * may therefore assert All(x >= 0) and Max(x) < 10, but not Max(x) > 0.
  */
 #ifndef RT_ROW_EXTREMES_H
 #define RT_ROW_EXTREMES_H
@@ -12,9 +12,12 @@
 
 enum rt_extreme { RT_NO_EXTREME, RT_LEAST, RT_MOST };
 
-/* Returns RT_LEAST or RT_MOST if the only output of `op` is the least or the greatest of the
- * output's values for the parts of the batch, each run alone. Returns RT_NO_EXTREME otherwise, or
- * if `op` has a row rule for these inputs. of[k] is the extreme of input k. */
+/*
+ * Returns RT_LEAST if the only output of `op` is the least of the values that the output has when
+ * each part of the batch is run alone, and RT_MOST if the output is the greatest of these values.
+ * Returns RT_NO_EXTREME otherwise, or if `op` has a row rule for these inputs. of[k] is the extreme
+ * of input k.
+ */
 enum rt_extreme rt_extreme_of_output(const struct rt_op *op, int n_in, const struct rt_info *in,
                                      const struct rt_dep *in_dep, const enum rt_extreme *of);
 

@@ -444,8 +444,8 @@ static void check(const struct walk *w, struct visit *x, int o)
                 x->n->name, x->op->name);
 }
 
-/* Returns whether `a - b`, element by element of two linear values, has the same sign for all
- * positive batch sizes. */
+/* Returns whether each element of `a - b` has the same sign for all positive batch sizes. The
+ * elements of a and b are linear in the batch size. */
 static bool has_one_order(const struct walk *w, int a, int b)
 {
     const int64_t n_a = count_elements(w, a), n_b = count_elements(w, b), limit = INT64_C(1) << 61;
@@ -745,9 +745,9 @@ bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why)
 {
     /* Lengths to try, one after another, for the feeds' unknown dimensions except dimension 0. A
-     * length that every run of the plan refuses, whatever the batch size, is ignored. A proof holds
-     * only for the lengths tried, so a caller that relies on another length analyses the plan for
-     * it. */
+     * length that every run of the plan refuses, whatever the batch size, is ignored. The result is
+     * proved only for the lengths tried. A caller that relies on another length must have the plan
+     * analysed for that length. */
     static const int64_t others[] = {4, 1, 2, 3, 5, 9, 1008};
     bool has_others = false, is_rowwise = false;
     why->code = RT_OK;

@@ -138,8 +138,7 @@ struct rt_plan {
     int max_in, max_out;
     /* n_nodes + 1 pointers, where element i is the segment that begins at step i, or NULL
      * (exec/specialisation_cache.c). The array is NULL if no segment of this plan is ever compiled.
-     * Each pointer is set once, atomically. The session's spec_mu guards the segment that it points
-     * to. */
+     * Each pointer is set once, atomically. The session's spec_mu guards the segments. */
     _Atomic(struct rt_segment *) *segment;
     /* In a callable's plan, one bit for each number of rows for which the plan is compiled. */
     _Atomic uint64_t *compiled;

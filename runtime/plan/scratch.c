@@ -1,4 +1,5 @@
-/* The scratch memory of a context. It grows as runs need more, and is charged to the run's pool. */
+/* The scratch memory of a context. It grows when a run needs more memory, and is charged to the
+ * run's pool. */
 #include <stdlib.h>
 #include <sys/mman.h>
 

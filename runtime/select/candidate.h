@@ -1,5 +1,5 @@
-/* A function shared by the code that chooses a node's kernel (choose.c) and the code that times
- * candidates for it (benchmark.c). Threads: the thread of the caller, which owns `prep`. */
+/* A function shared by the code that chooses a node's kernel (choose.c) and the code that times the
+ * candidates (benchmark.c). Threads: the thread of the caller, which owns `prep`. */
 #ifndef RT_CANDIDATE_H
 #define RT_CANDIDATE_H
 

@@ -35,8 +35,8 @@ struct rt_prepared {
     /* bit k is set if input k is used in packed form, so that its unpacked bytes are not needed */
     uint64_t packed;
     const char *why; /* reason why this kernel was chosen, for the log */
-    /* The benchmark for which the kernel is prepared, with generated packed constants, or NULL
-     * outside benchmarks. */
+    /* The benchmark that times the kernel on generated packed constants, or NULL if the kernel is
+     * not prepared for a benchmark. */
     struct pl_benchmark *benchmark;
     size_t packed_bytes;
     int n_key;
@@ -69,8 +69,8 @@ enum rt_status rt_infer_shapes(struct rt_infer *x);
 /*
  * These functions prepare a kernel in two steps. rt_prepared_infer finds the shapes, and
  * rt_prepared_choose the kernel. `info` has n_in inputs, followed by n_out outputs that the
- * functions fill in. The inputs have the values that rt_infer may see or, in the second step,
- * rt_prep.
+ * functions fill in. In the first step, the inputs have the values that rt_infer.in may hold, and
+ * in the second step those that rt_prep.in may hold.
  */
 enum rt_status rt_prepared_infer(struct rt_session *session, struct rt_plan_step *n, int n_key,
                                  const int64_t *key, struct rt_info *info, struct rt_prepared **out,

@@ -151,7 +151,8 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
                        rt_dtype_name(v->dtype), rt_dtype_name((enum rt_dtype)t->dtype));
     enum rt_status st = rt_state_keep(state, &next, t, NULL, &why);
     rt_mutex_lock(&v->mu);
-    /* the limit was reached, so the bytes of the old value are credited */
+    /* if the limit was reached, the second call takes into account that the old value will be
+     * freed */
     if (st == RT_RESOURCE_EXHAUSTED) {
         why = (struct rt_error){0};
         st = rt_state_keep(state, &next, t, &v->value, &why);

@@ -46,7 +46,7 @@ struct rt_session_options {
      * or NULL. The account must outlive the session. */
     struct rt_account *account;
     /* The bound on idle memory (runtime/session/idle_cache.h). It must outlive the session. If
-     * NULL, the session has a bound of its own. */
+     * NULL, the session has its own bound. */
     struct rt_idle_cache *idle_cache;
     /* The cores that a run may use besides the core of its own thread (runtime/exec/parallel.h).
      * Sessions may share the rt_parallel, which must outlive them. If NULL, every run stays on its
@@ -97,8 +97,8 @@ enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err
 
 /*
  * What a callable computes. Feeds and fetches name any tensors of the graph ("x:0", "x"); targets
- * are nodes that run for their effect. A feed cuts the graph: nodes that only the fed tensor
- * depends on are not run. rt_session_prepare makes the plan immediately and keeps it. It returns
+ * are nodes that run for their effect. A feed cuts the graph: nodes on which only the fed tensor
+ * depends are not run. rt_session_prepare makes the plan immediately and keeps it. It returns
  * RT_RESOURCE_EXHAUSTED if the number of different specs exceeds a bound.
  */
 struct rt_call_spec {

@@ -1,14 +1,14 @@
 /*
  * The state of a session is the memory that runs leave in its resources, which are its variables
- * and tables. The session has a pool that this memory is charged to. A buffer that a run leaves in
- * a resource moves from the run's pool to this pool, so that it is never charged twice. It is
- * charged until it is freed, even while others hold references to it. Weights that are restored
+ * and tables. The session has a pool to which this memory is charged. A buffer that a run leaves in
+ * a resource moves from the run's pool to this pool, so that it is never charged twice. The buffer
+ * is charged until it is freed, even while others hold references to it. Weights that are restored
  * from files are charged to a second pool.
  *
- * While a session is loaded, its state has the limit that the session was made with. rt_state_serve
- * sets the limit to the bytes in use at that time plus an allowance. Weights may occupy the bytes
- * that rt_state_admit_weights admitted, plus the session's limit. This limit holds for the life of
- * the session, because a lazy weight may be read at any time.
+ * While a session is loaded, its state has the limit with which the session was made.
+ * rt_state_serve sets the limit to the bytes in use at that time plus an allowance. Weights may
+ * occupy the bytes that rt_state_admit_weights admitted, plus the session's limit. This limit holds
+ * for the life of the session, because a lazy weight may be read at any time.
  *
  * Threads: any, except for rt_state_serve. A state belongs to its session; a resource that may
  * outlive the session holds a reference to the state's pool.
