@@ -4,9 +4,11 @@
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
-/* Sets the row dependence of an output that repeats an input up to the batch size. The input itself
- * does not depend on the batch. If exactly one axis grew from length 1 to the batch size, the rows
- * lie along this axis. If none did, the output depends on the batch size only. */
+/*
+ * Sets the row dependence of an output that repeats an input as often as the batch size requires.
+ * The input itself does not depend on the batch. If exactly one axis grew from length 1 to the
+ * batch size, the rows lie along this axis. If none did, the output depends on the batch size only.
+ */
 static void rows_made(struct rt_rows *r, int64_t (*was)(const struct rt_rows *, int))
 {
     const struct rt_shape *o = &r->out[0].shape;

@@ -93,7 +93,7 @@ static enum rt_status conjugate_run(struct rt_run *r)
         return st;
     struct rt_tensor *o = &r->out[0];
     const int64_t n = rt_tensor_count(o);
-    /* the output is a view, so that the input must not be modified */
+    /* the output is a view of the input, which must not be modified */
     if (n && o->data == r->in[0].data) {
         struct rt_tensor copy;
         st = rt_tensor_copy(&copy, o, rt_run_pool(r), r->err);

@@ -204,8 +204,9 @@ KN_FOR_FLOATS(KN_BINARY_SAME, pow_any, POW_REAL)
 KN_FOR_COMPLEX(KN_BINARY_SAME, pow_any, POW)
 KN_FOR_FLOATS(KN_MAP_SAME, cube, CUBE)
 
-/* x * x equals a correctly rounded power at a hundredth of the cost, and models square often. The
- * cube of x in double, rounded to float, equals the power too (GELU by tanh cubes x). */
+/* x * x equals the correctly rounded power and takes a hundredth of the time. Squares are frequent
+ * in models. The cube of x in double, rounded to float, equals the power too (GELU by tanh cubes
+ * x). */
 #define POW_OR_SQUARE(dt, T, unused)                                                               \
     static bool pow_##dt(void *dst, const void *a, const void *b, int64_t n, int64_t sa,           \
                          int64_t sb)                                                               \

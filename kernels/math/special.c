@@ -102,7 +102,8 @@ static double digamma(double x)
     if (x <= 0) {
         if (x == floor(x))
             return NAN;
-        y = -M_PI / tan(M_PI * (x - round(x))); /* keeps the digits of x near a pole */
+        /* subtracting round(x) keeps the digits of x near a pole */
+        y = -M_PI / tan(M_PI * (x - round(x)));
         x = 1 - x;
     }
     for (; x < 10; x++)

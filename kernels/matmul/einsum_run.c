@@ -220,7 +220,7 @@ enum rt_status kn_einsum_run(struct rt_run *r)
     if (!s->out.elements ||
         (r->in[0].alias_of && !s->out.dense && is_identity(r->node) && kn_hand_on(r, 0)))
         return RT_OK;
-    if (s->empty) /* the sums have no terms, so that the result is zero */
+    if (s->empty) /* the sums have no terms, so the result is zero */
         return kn_zero_chunks(r, dst, rt_tensor_bytes(&r->out[0]));
     if (s->compute != s->dtype)
         c = (char *)r->scratch + s->out.wide_at;

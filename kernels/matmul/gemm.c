@@ -455,8 +455,8 @@ int64_t kn_gemm_work(const struct kn_gemm *g)
 /* OpenBLAS computes blocks of 16 columns and 12 rows, and the remainder by slower loops. */
 enum { ROUND = 48 };
 
-/* Returns the side of blocks that have nearly equal sizes, and enough rows or columns for OpenBLAS
- * to be fast. */
+/* Returns the number of rows or columns per block, for a matrix with `side` rows or columns. Blocks
+ * have nearly equal sizes, and are large enough for OpenBLAS to be fast. */
 static int64_t block_side(int64_t side, double share)
 {
     enum { LEAST = 192 };

@@ -9,11 +9,11 @@
 #include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
 
-/* The work per string in units of rt_run_spend, which covers the call and the allocation. The
- * number of the string's bytes is added to it. */
+/* The work per string, in units of rt_run_spend. It covers the call and the allocation; the number
+ * of the string's bytes is added to it. */
 enum { KN_STRING_WORK = 16 };
 /* The number of bytes of one string that are processed between two calls of rt_run_spend, in loops
- * in which a byte costs more than copying it. */
+ * in which processing a byte costs more than copying it. */
 enum { KN_STRING_CHUNK = 1 << 20 };
 
 /*

@@ -175,8 +175,8 @@ static enum rt_status run_pass(struct pl_graph *g, const struct pl_pass *p, bool
     return st;
 }
 
-/* Returns the index after the last of the passes that begin at `first` and are repeated
- * together. */
+/* Returns the index after the last of the consecutive passes that begin at `first` and are repeated
+ * as one group. */
 static int end_of(int first)
 {
     int end = first + 1;

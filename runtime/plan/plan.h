@@ -55,7 +55,8 @@ bool pl_truth(const struct rt_tensor *t, bool *truth);
 /* Returns whether the node is a Switch, Merge, Enter, Exit, NextIteration or LoopCond, or the Ref
  * form of one. */
 bool pl_is_token(const struct rt_node *n);
-/* Returns whether the kernel of `n` needs the value that a ref points to when input k is a ref. */
+/* If input k of `n` is a ref, returns whether the kernel needs the value to which the ref
+ * points. */
 static inline bool pl_follows_refs(const struct rt_node *n, int k)
 {
     return n->in_dtype[k] != RT_RESOURCE && !(k < 64 && (n->in_ref >> k & 1));

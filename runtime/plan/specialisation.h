@@ -69,7 +69,7 @@ struct rt_step {
     int in, out;       /* indexes of the first input argument and the first output argument */
     int scratch;       /* index of the scratch memory's extent, or -1 for no scratch memory */
     uint64_t last_use; /* for an RT_STEP_NODE, bit k is set if no later step reads input k */
-    /* patches [patch, patch + n_patch) pass outputs of the step to arguments */
+    /* patches [patch, patch + n_patch) pass the step's outputs to arguments */
     int patch, n_patch;
     /* rt_specialisation.clear holds, starting at index `clear`, the n_clear slots that no later
      * step reads */

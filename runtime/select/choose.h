@@ -27,8 +27,8 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
 struct pl_chooser;
 struct pl_chooser *pl_chooser_new(void); /* makes a chooser, or returns NULL if memory runs out */
 void pl_chooser_free(struct pl_chooser *c);
-/* After this call, a choice follows an earlier choice for the same constant, if there is one, and
- * otherwise the rule. */
+/* After this call, a kernel is chosen by an earlier choice for the same constant, if there is one,
+ * and otherwise by the rule. */
 void pl_chooser_seal(struct rt_session *s);
 
 #endif
