@@ -151,8 +151,8 @@ bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_wi
     return true;
 }
 
-/* Computes the direct sums of one output pixel from `rows` runs of n inputs, which are `row` floats
- * apart. */
+/* Computes the direct sums of one output pixel from `rows` runs of n inputs. The runs are `row`
+ * floats apart. */
 KN_CLONES static void sum_window(const float *x, int64_t row, int64_t rows, int64_t n,
                                  const float *filter, int64_t co, float *restrict sum)
 {

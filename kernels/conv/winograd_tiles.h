@@ -84,7 +84,7 @@ struct kn_winograd_post_ops {
  * frees the memory. It must be called after every successful kn_winograd_check_begin.
  */
 struct kn_winograd_check {
-    /* A struct kn_winograd_tiles for a single tile, which kn_winograd_tiles_init has set. It must
+    /* A struct kn_winograd_tiles that kn_winograd_tiles_init has set for a single tile. It must
      * outlive the check. */
     const struct kn_winograd_tiles *one;
     float *x; /* image [out_h + window_h - 1, out_w + window_w - 1, ci], without padding */

@@ -139,8 +139,8 @@ static inline float kn_log_f32(float x)
 
 static inline float kn_log1p_f32(float x)
 {
-    /* log1p(x) is the logarithm of u, which is 1 + x rounded, with a correction for the rounding
-     * error of u. */
+    /* log1p(x) is the logarithm of u, with a correction for the rounding error of u, where u is 1 +
+     * x rounded. */
     const float u = 1.0f + x;
     const float y = kn_log_f32(u) * (x / (u - 1.0f));
     return kn_select(u == 1.0f, x, kn_select(x < INFINITY, y, x));

@@ -78,8 +78,8 @@ enum {
     KN_EPILOGUE_RESIDUAL_ACT = 2,
     KN_EPILOGUE_ALL = 3,
 };
-/* Applies the steps `parts` to `rows` rows of `cols` elements at y, which begin `at` elements after
- * the start of the output. */
+/* Applies the steps `parts` to `rows` rows of `cols` elements at y. The rows begin `at` elements
+ * after the start of the output. */
 void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,
                        int64_t at, int64_t rows, int64_t cols);
 /* Returns whether a kernel must compute its sums outside the output, because the output may overlap

@@ -194,7 +194,8 @@ struct attention {
     bool widens;         /* whether the steps broadcast the scores to more queries or keys */
     int64_t rows;        /* number of rows of scores that are processed together */
     int64_t span, spans; /* A shard has `span` rows, and a head has `spans` shards. */
-    /* whether keys and values are packed for packed_gemm.h, which pays off only with enough rows */
+    /* whether keys and values are packed for packed_gemm.h; packing pays off only with enough
+     * rows */
     bool packs;
     struct kn_packed_gemm scores, context;
     int64_t slots; /* number of shards that run concurrently */

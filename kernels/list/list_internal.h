@@ -19,7 +19,7 @@ enum rt_status kn_list_check_type(struct rt_run *r, const struct kn_list *l, enu
 /* Resizes the list to n items. New items are unwritten. On failure, returns false and sets
  * r->err. */
 bool kn_list_resize(struct rt_run *r, struct kn_list *l, int64_t n);
-/* Copies the first n items of `from` to items [at, at + n) of `to`, which must be unwritten. */
+/* Copies the first n items of `from` to the unwritten items [at, at + n) of `to`. */
 enum rt_status kn_list_copy_items(struct rt_run *r, struct kn_list *to, int64_t at,
                                   const struct kn_list *from, int64_t n);
 /* Begins a change of the list in input 0. Returns the list itself if nothing else refers to it, and

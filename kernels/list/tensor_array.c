@@ -592,7 +592,7 @@ struct stack {
     struct rt_object o;
     struct rt_mutex mu;
     int64_t max;
-    const char *name;    /* the name of the node, which outlives the run */
+    const char *name;    /* the node's name, which outlives the run */
     enum rt_dtype dtype; /* type of the tensors that may be pushed onto the stack */
     /* mu guards all members from here on */
     bool closed;

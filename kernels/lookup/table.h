@@ -46,8 +46,8 @@ struct kn_table {
     char *keys, *values;
     bool *live;
     int64_t *slot; /* 1 + the index of the slot's item, or 0 if the slot is free */
-    /* The memory pool of the session's state, which counts the table's memory, or NULL until the
-     * first write. */
+    /* The memory pool of the session's state, or NULL until the first write. The pool counts the
+     * table's memory. */
     struct rt_pool *pool;
     /* The number of bytes in the arrays above that `pool` counts. The bytes of strings are counted
      * separately. */

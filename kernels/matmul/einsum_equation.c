@@ -69,7 +69,7 @@ enum rt_status kn_einsum_check(const struct rt_node *n, struct rt_error *err)
     return split(n, &p, err);
 }
 
-/* Sets the labels of an operand of rank `rank`, which the caller has checked. */
+/* Sets the labels of an operand. The caller has checked the operand's rank, `rank`. */
 static void assign(const struct subscripts *s, int rank, struct kn_einsum_labels *l)
 {
     const int n_dots = rank - s->n_named;

@@ -581,7 +581,7 @@ static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lr
     return RT_OK;
 }
 
-/* Returns an attribute of LRN, which TensorFlow rounds to the type of the tensor. */
+/* Returns an attribute of LRN, rounded to the type of the tensor as in TensorFlow. */
 static float lrn_attr(const struct rt_run *r, const char *name)
 {
     const float value = rt_attr_float(r->node, name);

@@ -56,7 +56,7 @@ struct loop {
     /* The loop that is being examined. */
     int cond, at;
     struct variable v[MAX_VARIABLES];
-    /* number of variables of the loop, and number of those that change, which come first */
+    /* number of variables of the loop, and number of those that change; the latter come first */
     int n_variables, n_changing;
     uint8_t *mark;    /* for each node, bits IN_CONDITION, IN_BODY, OF_FRAME and LIVES */
     int *own, n_own;  /* nodes that have a mark */

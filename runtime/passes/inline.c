@@ -133,7 +133,7 @@ static enum rt_status wait_for(struct pl_graph *g, int entry, const char *name, 
 struct inlining {
     struct pl_graph *g;
     struct pl_node call;
-    struct pl_graph body; /* body of the function, whose feeds are the call's arguments */
+    struct pl_graph body; /* the function's body, whose feeds are the call's arguments */
     int n_args;
     int base;  /* node k of the body, unless it is a feed, becomes node base + k of `g` */
     int entry; /* the entry node, or -1 if the call has no control inputs */

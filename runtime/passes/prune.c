@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds the node for `def`, whose edges are filled in later. */
+/* Adds the node for `def`. The edges of the node are filled in later. */
 static int add_def(struct pl_graph *g, const struct rt_node *def, struct rt_error *err)
 {
     int i = pl_add(g, err);

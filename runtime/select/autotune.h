@@ -43,9 +43,9 @@ enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, stru
 enum rt_status rt_autotune_check_file(const char *path, struct rt_error *err);
 
 /*
- * Makes the key of a node, which is printable and has no blanks. `names` are the kernels to choose
- * from. Returns false if the node has attributes of types that keys cannot represent, or if the key
- * would be too long.
+ * Makes the key of a node. The key is printable and has no blanks. `names` are the kernels to
+ * choose from. Returns false if the node has attributes of types that keys cannot represent, or if
+ * the key would be too long.
  */
 bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_names,
                      char key[RT_AUTOTUNE_KEY]);

@@ -13,7 +13,7 @@
 
 struct rt_session;
 
-/* Finds the candidate kernels of step `n`, which has an op, and allocates its empty cache of
+/* Finds the candidate kernels of step `n`, which has an op, and allocates the step's empty cache of
  * prepared kernels in `arena`. Sets n->kernels, n_kernels, lazy and prepared, which must be zero.
  * Returns RT_UNIMPLEMENTED if no kernel can run the step. */
 enum rt_status pl_find_kernels(const struct rt_session *s, struct rt_arena *arena,

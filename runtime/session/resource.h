@@ -23,7 +23,7 @@ struct rt_state; /* defined in runtime/session/state.h */
 struct rt_variable;
 extern const struct rt_object_type rt_variable_type;
 
-/* Makes a variable with one reference, which belongs to the caller. `shape` is the shape that the
+/* Makes a variable. Its only reference belongs to the caller. `shape` is the shape that the
  * handle's op declares, and may be unknown. The kernels that assign resource variables check new
  * values against `shape`. Returns NULL if memory runs out. */
 struct rt_variable *rt_variable_new(const char *name, enum rt_dtype dtype,

@@ -34,7 +34,7 @@ struct rt_pass_dump {
 const char *rt_pass_name(int i);
 
 struct rt_session_options {
-    const struct rt_registry *registry; /* registry of the ops, which must outlive the session */
+    const struct rt_registry *registry; /* op registry, which must outlive the session */
     /* number of bytes that one run may hold at any time, or 0 for no limit */
     size_t run_memory_limit;
     /* number of bytes that runs may leave in variables and tables, or 0 for no limit */
@@ -59,7 +59,7 @@ struct rt_session_options {
     /* Whether a run compiles its shapes at their first occurrence, on its own thread. Used by tools
      * and tests. */
     bool compiles_inline;
-    /* Cache of autotuning results, which must outlive the session, or NULL for no cache. */
+    /* Cache of autotuning results, or NULL for no cache. The cache must outlive the session. */
     struct rt_autotune *autotune;
     /* all devices except the CPU; the devices must outlive the session */
     struct rt_device *const *devices;
@@ -67,7 +67,7 @@ struct rt_session_options {
     /* When the flag is true, loading, compiling and runs end with RT_CANCELLED. rt_session_loading
      * replaces the flag. The pointer may be NULL. */
     const _Atomic bool *cancelled;
-    /* Receiver of dumps, which must outlive the session, or NULL for no dumps. */
+    /* Receiver of dumps, or NULL for no dumps. The receiver must outlive the session. */
     const struct rt_pass_dump *pass_dump;
 };
 

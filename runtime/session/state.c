@@ -16,9 +16,9 @@ void rt_state_admit_weights(struct rt_state *s, int64_t bytes)
 {
     if (bytes <= 0)
         return;
-    /* The limit rises by 2.25 times the bytes. A pool rounds blocks up by a quarter at most.
-     * Tensors that are stored in slices or as strings are read completely before they are copied to
-     * their destination, so two copies exist at a time. */
+    /* The limit rises by 2.25 times `bytes`. A pool rounds blocks up by a quarter at most. Tensors
+     * that are stored in slices or as strings are read completely before they are copied to their
+     * destination, so two copies exist at a time. */
     const size_t n = (size_t)bytes;
     rt_pool_raise_limit(s->weights, n + n / 4);
     rt_pool_raise_limit(s->weights, n);
