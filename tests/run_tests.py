@@ -19,7 +19,8 @@ SOAK_S = 30
 FUZZ_OPS_S = 60
 # Limit on the number of cases with seed 1, so that the same cases run on machines of different speeds.
 FUZZ_OPS_CASES = 40000
-BOUNDS_S = 40  # time limit of bounds.py; its cases take 10 s on an idle machine, those of kind `square` some 10 min
+# Time limit of bounds.py; its cases take 10 s on an idle machine, but those of kind `square` take about 10 min.
+BOUNDS_S = 40
 NOT_RUN = 77  # exit status of a program that cannot run on this machine
 START = time.monotonic()
 # End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of CPU time), so more files than cores run at a

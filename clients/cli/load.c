@@ -13,8 +13,8 @@ struct load;
 struct thread {
     struct load *load;
     pthread_t id;
-    /* The connection to the server. Each thread has its own over REST, and threads share
-     * connections over gRPC. */
+    /* The connection to the server. Over REST, each thread has a connection of its own; over gRPC,
+     * threads share connections. */
     struct cl_remote *remote;
     struct cl_histogram latency, service;
     _Atomic int64_t n_ok, n_failed, n_wrong, n_late;

@@ -20,7 +20,7 @@ enum { CL_MAX_THREADS = 1024 };
 struct cl_source {
     /*
      * Fills *out with request number `i` of the run. Returns false if there are no more requests.
-     * The request may point to `kept`, a buffer of the calling thread. The function may be called
+     * The request may point to `kept`, a buffer of the calling thread. This function may be called
      * by several threads at the same time.
      */
     bool (*next)(void *arg, int64_t i, struct cl_shot *out, struct rt_bytes *kept);

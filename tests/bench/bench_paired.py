@@ -4,8 +4,8 @@ binary.
 
 Each case is measured in pairs whose order alternates. Both programs are pinned to the same core, and the load to
 another core. The script prints the median of the ratios old time / new time, which is above 1 where the new build is
-faster, and the 95 % interval of their geometric mean. Times are CPU time per request or run, so that other programs on
-the core matter little.
+faster, and the 95 % confidence interval of their geometric mean. Times are CPU time per request or run, so that other
+programs on the core matter little.
 
 REST and gRPC: half_plus_two Predict, with 16 connections and 16 x 4 streams. Models: each --model DIR, a version's
 directory, with random inputs.
@@ -27,7 +27,8 @@ STUDENT = {4: 2.776, 6: 2.447, 8: 2.306, 10: 2.228, 12: 2.179, 14: 2.145, 16: 2.
 
 
 def interval(ratios):
-    """Returns (median, low, high); low and high are the 95 % interval of the geometric mean."""
+    """Returns (median, low, high), where low and high are the bounds of the 95 % confidence interval of the geometric
+    mean."""
     logs = [math.log(r) for r in ratios]
     mean, spread = statistics.mean(logs), statistics.stdev(logs)
     freedom = max((f for f in STUDENT if f <= len(logs) - 1), default=4)

@@ -4,8 +4,8 @@
 The first cases of each specification that TensorFlow accepts are its seeds. Each input of a seed is replaced by
 others of the same type: small tensors by scalars, vectors and matrices of zero, one and two elements; integers by
 the ends of their range; floats by NaN and infinities; shapes by shapes with a zero, without their first dimension,
-with one more dimension, and with an enormous dimension beside a zero. Each replacement is fed, and if the seed's
-input is small also made a constant, in both tiers of Slipway. TensorFlow runs in a child process, because some of
+with one more dimension, and with an enormous dimension beside a zero. Each replacement is fed and, if the seed's
+input is small, also made a constant, in both tiers of Slipway. TensorFlow runs in a child process, because some of
 these inputs crash it.
 """
 
@@ -28,7 +28,7 @@ from run import Refusal
 from spec import Case, Const, Graph, np
 
 SCANNED = 40  # number of cases of each specification from which seeds are chosen
-# Multiplies the number of seeds of cases that have a graph of their own, because the graphs differ.
+# Factor by which the number of seeds is multiplied if each case has a graph of its own, because the graphs differ.
 SEEDS_OF_GRAPHS = 4
 GRAPHS_PER_SESSION = 20  # a session holds a limited number of plans, and one graph may need eleven
 TIME_LIMIT_S = 20

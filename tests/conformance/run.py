@@ -319,7 +319,7 @@ def different_texts(theirs, ours):
 # ---- all of it ------------------------------------------------------------------------------
 
 
-CASES_PER_GRAPH = 200  # number of cases per graph; a session holds a limited number of plans
+CASES_PER_GRAPH = 200  # number of cases per graph, because a session holds a limited number of plans
 
 
 # The tunings of the two tiers, node by node and compiled. A single node must give the same bits in both tiers.

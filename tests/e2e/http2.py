@@ -83,7 +83,8 @@ def message(body):
 def client_hello():
     """Returns the first bytes of a TLS handshake, to which gRPC core responds with a signature."""
     context = ssl.create_default_context()
-    context.set_ecdh_curve("prime256v1")  # For any other curve, gRPC core would only request a key share for this one.
+    # For any other curve, gRPC core would only request a key share for prime256v1.
+    context.set_ecdh_curve("prime256v1")
     context.set_alpn_protocols(["h2"])
     sent = ssl.MemoryBIO()
     try:
@@ -107,7 +108,7 @@ class Connection:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.next_stream, self.unread = 1, b""
         self.bodies, self.trailers, self.reset = {}, {}, {}
-        self.settings = {}  # those of the server
+        self.settings = {}  # the server's settings
         self.gone = False
         settings = struct.pack(">HIHI", HEADER_TABLE_SIZE, 0, INITIAL_WINDOW_SIZE, window)
         self.socket.sendall(PREFACE + self.frame(SETTINGS, 0, 0, settings))

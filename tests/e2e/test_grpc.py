@@ -66,7 +66,7 @@ class Server:
         raise AssertionError("the server did not get ready:\n" + self.log.read())
 
     def stop(self):
-        """Stops the server and returns its exit status. The log must not have a sanitizer's report."""
+        """Stops the server and returns its exit status. The log must not contain a sanitizer's report."""
         self.channel.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)

@@ -297,7 +297,7 @@ class Frames(Case):
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_many_handshakes_leave_time_for_open_connections(self):
-        # A signature with this key takes about 3 ms.
+        # Signing with this key takes about 3 ms.
         _, channel_of, flag = self.tls(bits=4096)
         hello, n = http2.client_hello(), 300
         with self.serve(flag) as server, channel_of(server) as channel, contextlib.ExitStack() as stack:

@@ -444,7 +444,7 @@ class Streams(Case):
     def test_streams_of_one_client_leave_streams_for_others(self):
         with Server(f"--models={MODELS}") as server, http2.Connection(server.grpc_port) as one, \
                 http2.Connection(server.grpc_port) as other:
-            beyond = 20  # A connection may have 1,024 calls open, those that are being refused included.
+            beyond = 20  # A connection may have 1,024 calls open, including those that are being refused.
             for c, share in ((one, 1000), (other, 500)):
                 # Acknowledges the server's settings before more than 1,000 streams are opened.
                 self.assertEqual(c.status(c.ask(PREDICT, half_plus_two()), 30 * SLOW), 0)

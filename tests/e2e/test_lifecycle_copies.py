@@ -129,7 +129,7 @@ def data_of_full_size_that_is_still_zeros(m):
 
 
 def old_times_on_new_files(m):
-    """cp -p preserves the times of the source, so the new files seem unchanged for days."""
+    """cp -p preserves the modification times of the source, so the new files appear to be old."""
     for name in (PB, INDEX, DATA):
         m.copy(name)
         os.utime(m.file(name), (1e9, 1e9))

@@ -379,7 +379,7 @@ class LimitsTest(unittest.TestCase):
             plain, packed = pages("identity"), pages("gzip")
         for times in (plain, packed):
             self.assertLess(len(times), n // 4)
-        self.assertFalse(plain & packed)  # No page is the same in a later turn.
+        self.assertFalse(plain & packed)  # A page is never reused in a later turn.
 
     def test_requests_about_large_models_do_not_hold_up_others(self):
         n = 40

@@ -9,8 +9,7 @@
  *
  * The driver (run.py, through control.py) and the server share struct fault_control, a file named
  * by $SLIPWAY_FAULT. The driver writes a description of the calls that must fail, sets `armed`,
- * and reads the outcome. While `tracing` is set, calls are counted by the stack that they come
- * from.
+ * and reads the outcome. While `tracing` is set, calls are counted by call stack.
  *
  * Threads: any. The driver writes the description only while `armed` and `tracing` are 0.
  */

@@ -2,7 +2,7 @@
 """Implements `./run fault`: libc calls of the server's own code fail, one after the other, in each of the PHASES. After
 each fault the server must be alive, answer correctly, hold no memory of requests, and serve every version.
 
-Each phase runs once while its calls are counted by the stack that they come from. Then the phase runs again for every
+Each phase runs once while its calls are counted by call stack. Then the phase runs again for every
 such stack (or with --all for every single call) while that call fails. Calls for memory, descriptors or files fail once
 alone, and once together with all later calls of the same stack. During a fault a response must be correct or be
 RESOURCE_EXHAUSTED or UNAVAILABLE. `start` and `drain` need a process for each fault. All other faults share one

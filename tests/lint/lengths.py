@@ -20,7 +20,7 @@ NOT_MEASURED = ("tests/conformance/specs/",)  # specifications are tables
 
 
 def begin_of(lines, brace):
-    """Returns the number of the first line of the function whose body opens in line `brace`. Lines are numbered from
+    """Returns the number of the first line of the function whose body opens on line `brace`. Lines are numbered from
     0."""
     first = brace
     while first > 0:
@@ -45,7 +45,7 @@ def functions(text):
 
 
 def measure(path, text):
-    """Yields (key, line, kind, length, limit) of the file and of its C functions."""
+    """Yields (key, line, kind, length, limit) for the file and for each of its C functions."""
     n = text.count("\n")
     if path.endswith(".h"):
         yield path, 1, "the header", n, HEADER

@@ -2,8 +2,8 @@
 """Keeps the folders of a layer free of cycles: python3 tests/lint/links.py BUILD_FOLDER [--graph LAYER]
 
 The dependencies between objects are read from their symbols with nm. The folders of each layer in LAYERS must form
-no cycle, so that each can be understood with the folders below it alone; and at most 4 objects may depend on each
-other in a cycle. A file in a layer's root folder may use all of the layer's folders.
+no cycle, so that each folder can be understood from itself and the folders below it; and at most 4 objects may
+depend on each other in a cycle. A file in a layer's root folder may use all of the layer's folders.
 
 The contract of a source is in a header: the header of its own name, one in its folder that it includes, or one that
 names the file. A source of kernels/ that defines nothing but rows of the table of ops needs no header.

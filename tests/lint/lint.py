@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the rules of the tree. Files include only headers of their own layer and of lower layers, lines have at most
-100 columns, no banned function is called, no path of somebody's machine occurs, the links of documents have targets,
+"""Checks the rules of the tree. Files include only headers of their own layer and of lower layers; lines have at most
+100 columns; no banned function is called; no path of a developer's machine occurs; the links of documents have targets;
 and clang-format, where it is installed, changes nothing. Each finding is printed on a line; the exit status is 1 if
 there are any."""
 import glob
@@ -35,8 +35,8 @@ ONLY_IN_MAIN = {"getenv", "setlocale"}
 ONLY_IN_UNPACK = {"protobuf_c_message_unpack"}
 # Kernels must use the functions of runtime/base/checked.h instead of the compiler's builtins.
 NOT_IN_KERNELS = {f"__builtin_{how}_overflow" for how in ("add", "sub", "mul")}
-# A kernel makes allocations whose size depends on data by rt_scratch, rt_run_alloc or kn_text_begin, so that they count
-# against the limit of a run.
+# A kernel uses rt_scratch, rt_run_alloc or kn_text_begin for allocations whose size depends on data, so that these
+# allocations count against the limit of a run.
 ALLOCATES = re.compile(r"\b(?:malloc|realloc|reallocarray|aligned_alloc|posix_memalign|calloc(?!\(1, sizeof \*?[\w>-]+\)))\s*\(")
 # `prepare` may allocate as much as the graph and its constants require. Tables count their memory themselves.
 NOT_OF_A_RUN = {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Refuses old names: no name that tests/lint/vocabulary.txt lists as old may occur in the files that its line covers.
-docs/glossary.md explains the current words. With --apply [ROW]... the script renames instead: files by git mv, then
-identifiers.
+docs/glossary.md explains the current words. With --apply [ROW]..., the script replaces old names: it renames files
+with git mv, then identifiers.
 
 A line of the list is SCOPE OLD NEW under a heading [ROW]. SCOPE is a path, a glob, or * for the whole tree; several
 are joined by commas. Where several lines have the same OLD for a path, the last one counts. An OLD with a slash is

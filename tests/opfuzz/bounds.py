@@ -13,7 +13,8 @@ Five kinds of cases are made from the seeds, each run node by node in op_runner:
   many   lists of a thousand inputs, each too small for the op to check the deadline while it works on that input: the run ends
          as soon after the deadline as in `large`.
   square two adjacent dimensions of each matrix are equal and large, and windows are large, so that an op whose work grows
-         faster than its inputs has seconds of work: the CPU time between two checks of the deadline stays as short.
+         faster than its inputs has seconds of work: the CPU time between two checks of the deadline stays within the
+         limit of `large`.
   memory like large, with less data and without an early deadline: the process does not grow beyond the limit of the run.
 
 A case without a result after ten times the allowed time is a failure too. Prints each failure; the last line is "N
@@ -97,8 +98,8 @@ def replaced(case, changes):
 
 
 def empty_cases(case):
-    """Yields cases with empty tensors. All inputs of a rank become empty together, and then each of them becomes empty
-    alone."""
+    """Yields cases with empty tensors. First, all inputs of the same rank become empty; then each of these inputs
+    becomes empty alone."""
     places = [((kind, key), t) for kind, key, t in tensors_of(case)]
     ranks = collections.defaultdict(list)
     for place, t in places:

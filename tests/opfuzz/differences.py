@@ -82,7 +82,7 @@ LOOSE = {"Empty": "is not initialised", "RandomUniform": "is random", "RandomUni
 # Ops whose outputs have no specified order. The outputs of TopK and TopKV2 also have none if `sorted` is false.
 OWN_ORDER = {"LookupTableExport": "a table's rows are in its own order", "LookupTableExportV2": "a table's rows are in its own order"}
 
-# Graphs with these ops are compared without the elements that are NaN in TensorFlow.
+# When the outputs of graphs with these ops are compared, elements that are NaN in TensorFlow's output are skipped.
 OWN_NAN = {"Erf": "TensorFlow's of an infinite float64 is NaN, not 1",
            "DepthwiseConv2dNative": "TensorFlow multiplies padding with infinite weights and with NaN",
            "Conv2D": "the same", "Conv3D": "the same",
@@ -92,7 +92,8 @@ OWN_NAN = {"Erf": "TensorFlow's of an infinite float64 is NaN, not 1",
 # had none. For example, 3.29 becomes 2.
 LOSES_MANTISSA = {"SrcT": ["type", 2], "DstT": ["type", 8], "Truncate": ["b", True]}
 
-# Graphs with these ops are compared without the elements that are infinite in Slipway and finite in TensorFlow.
+# When the outputs of graphs with these ops are compared, elements that are infinite in Slipway's output and finite in
+# TensorFlow's are skipped.
 OWN_INFINITE = {"Log": "of a subnormal number that is taken for 0, TensorFlow's library takes the logarithm of 2^-150",
                 "LogMatrixDeterminant": "the same, of float32", "Lgamma": "the same"}
 
@@ -122,7 +123,7 @@ def undefined(case):
     """Returns whether nothing is compared, because TensorFlow's result has no meaning or because Slipway's state
     differs by design."""
     if destroys_table(case):
-        return True  # A table of Slipway keeps its pairs as long as its session lives (MIGRATION.md).
+        return True  # In Slipway, a table keeps its pairs for the lifetime of the session (MIGRATION.md).
     if any(n.op in ("ArgMax", "ArgMin") and n.attrs.get("Tidx") == ["type", 5] for n in case.nodes):
         return True  # TensorFlow reads 32 bits of an axis that is stored as an int16.
     if any("Pool" in n.op or n.op in ("DepthToSpace", "SpaceToDepth") for n in case.nodes) and any(
@@ -140,7 +141,7 @@ def undefined(case):
         # recognised as equal depends on chance.
         return True
     if any(n.op == "TensorListScatterIntoExistingList" and leaves_gaps(case, n) for n in case.nodes):
-        return True  # TensorFlow takes the gaps in a list for empty tensors, so that later elements get other positions.
+        return True  # TensorFlow treats the gaps in a list as empty tensors, so later elements get other positions.
     stack = [n for n in case.nodes if n.op.startswith(("StackPush", "StackPop"))]
     # No edge determines the order in which several stack ops run.
     return sum(not any(i.startswith("^") for i in n.inputs) for n in stack) > 1
@@ -183,7 +184,8 @@ def holds_far_complex(case):
 
 
 def nearly_singular(factor):
-    """Returns whether a pivot of a Cholesky decomposition is within the rounding errors of the sum it comes from."""
+    """Returns whether a pivot of a Cholesky decomposition is within the rounding errors of the sum from which the pivot
+    is computed."""
     n, values = factor.shape[-1], factor.values()
     epsilon = 2.0**-23 if factor.dtype in (1, 8) else 2.0**-52
     squares = [abs(complex(*x)) ** 2 if factor.dtype in COMPLEX else x * x for x in values]
@@ -281,13 +283,13 @@ def own_values(case, refused):
         # The integer that TensorFlow makes from an out-of-range float depends on the float's position in the tensor.
         return True
     if any(n.op == "Fingerprint" and n.attrs.get("T") == ["type", STRING] for n in case.nodes) and any(0 in t.shape for t in tensors(case)):
-        return True  # TensorFlow hashes memory that it does not own for a row without strings.
+        return True  # For a row without strings, TensorFlow hashes memory that it does not own.
     if any(n.op in ("Atan2", "Pow", "Xlog1py", "Xlogy") for n in case.nodes) and holds_subnormal(case):
         # TensorFlow's vectorised code treats subnormal operands as 0, but the library functions that compute the
         # elements after the last vector do not.
         return True
     if any(n.op == "NthElement" for n in case.nodes) and holds_nan(case):
-        return True  # TensorFlow gives a NaN to std::nth_element, which needs an order.
+        return True  # TensorFlow passes NaNs to std::nth_element, which requires a strict weak ordering.
     if any(n.op == "Cast" and all(n.attrs.get(k) == v for k, v in LOSES_MANTISSA.items()) for n in case.nodes):
         return True
     if any(n.op in ("AsString", "StringFormat") for n in case.nodes) and holds_subnormal(case):
@@ -356,7 +358,7 @@ def first_difference(case, theirs, ours):
             return f"we refuse: {b.text}" if is_refusal(b) else f"we accept; TensorFlow: {a.text}"
         if is_refusal(a):
             if "has different value for same key" in a.text:
-                return None  # TensorFlow's table keeps the pairs that the initialization has added before it failed.
+                return None  # TensorFlow's table keeps the pairs that the initialization added before it failed.
             refused = True
             continue
         problem = different_forms(a, b) or (None if own_values(case, refused) else different_values(case, *without_own(case, step, a, b)))

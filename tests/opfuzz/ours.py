@@ -44,8 +44,8 @@ class Died(Exception):
 
 
 def signature_of(text, code):
-    """Returns one line that identifies a defect. It holds the kind of report and the innermost functions of Slipway in
-    the stack."""
+    """Returns one line that identifies a defect by the kind of report and the innermost functions of Slipway in the
+    stack."""
     frames = re.findall(r"#\d+ 0x\w+ in (\w+) (\S+?/(?:kernels|runtime|proto|tests)/\S+)", text)
     where = " in " + ", ".join(f"{name} ({pathlib.Path(path).name})" for name, path in frames[:2]) if frames else ""
     where = re.sub(r":\d+(?=\))", "", where)

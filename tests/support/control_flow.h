@@ -39,8 +39,8 @@ void cf_loop_variable(struct small_graph *x, const char *frame, const char *name
  */
 void cf_nested_loops(struct small_graph *x, const char *start);
 
-/* Asserts that the plan has no Switch, Merge or LoopCond left, and n nodes of `op`, which is "If"
- * or "While". */
+/* Asserts that the plan has no Switch, Merge or LoopCond left, and has n nodes with the op `op`,
+ * which is "If" or "While". */
 void cf_assert_functionalised(struct small_graph *x, const char *fetch, const char *op, int n);
 
 #endif

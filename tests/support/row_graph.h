@@ -25,8 +25,8 @@ struct rg_graph {
     struct rt_session *session;
     struct rt_callable *callable; /* the callable feeds "x" and fetches "out" */
 };
-/* Opens a session on the nodes that all graphs have, the nodes `lines` and the nodes `more`. Either
- * `lines` or `more` adds "k", an int32 scalar. */
+/* Opens a session on three groups of nodes: the nodes that all graphs have, `lines` and `more`.
+ * Either `lines` or `more` adds "k", an int32 scalar. */
 void rg_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
 /* Opens a session as rg_open does, but returns false if the nodes are refused. */
 bool rg_try_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
@@ -39,8 +39,9 @@ enum rt_status rg_run(struct rg_graph *g, const struct rt_shape *row, int64_t fr
                       struct rt_tensor *out, struct rt_error *err);
 /*
  * Runs pairs of requests of several sizes, alone and merged. Merged requests must give the same
- * bits as alone, or fail exactly when one of them fails alone. Otherwise the test fails with a
- * message that holds `what` and the texts after it. Returns how many pairs gave outputs.
+ * bits as when they run alone, or fail exactly when one of them fails alone. Otherwise the test
+ * fails with a message that holds `what` and the texts after it. Returns how many pairs gave
+ * outputs.
  */
 int rg_check_merged(struct rg_graph *g, const struct rt_shape *row, const char *what,
                     const char *which);

@@ -43,7 +43,7 @@ enum rt_status sg_run(struct small_graph *x, float feed, const char *fetch, stru
 /* Runs the graph and returns the float or int32 scalar that is fetched, or 0 if nothing is
  * fetched. */
 float sg_number(struct small_graph *x, float feed, const char *fetch, const char *target);
-/* Returns the number of nodes of `op` in the plan. */
+/* Returns the number of nodes with the op `op` in the plan. */
 int sg_count(struct small_graph *x, const char *fetch, const char *target, const char *op);
 
 #endif

@@ -266,7 +266,7 @@ def pool3d(g, op):
                     padding=padding,
                     rtol=0 if op == "MaxPool3D" else tolerance(dtype),
                 )
-                if op == "MaxPool3D":  # The lowest value is finite in windows with padding, and else infinite.
+                if op == "MaxPool3D":  # The lowest value is finite in windows with padding and infinite in others.
                     yield Case(np.full(x, -np.inf, dtype_of(dtype)), ksize=[1, *k, 1], strides=[1, *s, 1], padding=padding)
     yield Case(num(g, "float32", 2, 3, 4, 5), ksize=[1, 2, 2, 2, 1], strides=[1, 2, 2, 2, 1], padding="SAME")
     for s in (0, 2):
@@ -612,8 +612,8 @@ def tails(g, op):
 
     def normalised(tf, x):
         y = tf.raw_ops.Conv2D(input=x, filter=w, strides=[1, 1, 1, 1], padding="SAME")
-        # A very small variance would make the scaled values, and their rounding errors, far larger than the range
-        # that Relu6 clips to.
+        # A very small variance would make the scaled values, and their rounding errors, far larger than the range to
+        # which Relu6 clips.
         variance = np.abs(v[3]) + np.float32(0.1)
         y = tf.raw_ops.FusedBatchNormV3(x=y, scale=v[0], offset=v[1], mean=v[2], variance=variance, is_training=False)[0]
         return [tf.nn.relu6(y)]

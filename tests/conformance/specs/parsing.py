@@ -332,7 +332,7 @@ def random_sequences(g, spec, n):
 
 
 class Twin(str):
-    """A name that differs from its twins as the key of a dictionary."""
+    """A name that may occur several times as a key of one dictionary."""
 
     __hash__, __eq__ = object.__hash__, object.__eq__
 

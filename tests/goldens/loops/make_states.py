@@ -17,7 +17,7 @@ raw, v1 = tf.raw_ops, tf.compat.v1
 U, D = 3, 2
 
 # Maps a name to (shape of h, shape of c, fetched tensor, length of the list, last step). If the length or the last step
-# is None, it is that of x.
+# is None, the number of steps in x is used for it.
 CASES = {
     'states_scalar': ([1, U], [], 'y', None, None),
     'states_vector': ([1, U], [U], 'y', None, None),

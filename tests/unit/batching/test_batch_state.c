@@ -182,8 +182,8 @@ static float number(struct rt_session *s)
     return value;
 }
 
-/* Runs two requests as one batch. Each must get the bits that it gets alone, and variables must
- * change by as much as when the two requests run alone. */
+/* Runs two requests as one batch. Each request must get the same bits as when it runs alone, and
+ * variables must change by as much as when the two requests run alone. */
 static struct srv_batch_verdict batch(struct rt_session *s, struct rt_callable *c, int64_t rows,
                                       const char *what)
 {

@@ -1,7 +1,7 @@
 /*
- * Tests specialisations for exact shapes (runtime/compile/specialise.c). They give the bits and the
- * errors of a run node by node, hold a bounded amount of memory, and are made only for shapes that
- * recur.
+ * Tests specialisations for exact shapes (runtime/compile/specialise.c). A specialised run must
+ * give the same bits and errors as a run node by node. Specialisations hold a bounded amount of
+ * memory and are made only for shapes that recur.
  */
 #include "tests/support/test.h"
 
@@ -524,8 +524,8 @@ static void idle_memory_takes_no_others_budget(void **state)
     node(x, "m3", "MatMul", "m2 w", "T=float");
     node(x, "y", "Neg", "m3", "T=float");
     open_compiled(x, &options);
-    /* Three values take 16 bytes per row each. Two of them are in the activation buffer, and one is
-     * fetched. */
+    /* Each of three values takes 16 bytes per row. Two of the values are in the activation buffer,
+     * and one is fetched. */
     for (int i = 0; i < 6; i++) {
         struct rt_tensor t = rows((5 << 20) / 16 + i * 100), y;
         assert_ok(rt_callable_run(x->call[1], &t, &y, NULL, &x->err), &x->err);

@@ -239,7 +239,7 @@ static void logging_is_kept(void **state)
     assert_null(config->models[2].logging);
 }
 
-/* Each configuration after the first one differs from it in one respect. */
+/* Each configuration except the first differs from the first in one respect. */
 static void configs_are_the_same_when_they_say_the_same(void **state)
 {
     (void)state;

@@ -481,7 +481,8 @@ static void what_is_no_tensor_counts_likewise(void **state)
     assert_non_null(b);
     rt_pool_discharge(p, 40 << 20);
     rt_buffer_unref(b);
-    /* Only the blocks of buffers stay in the pool for the next run. */
+    /* Only the blocks of buffers stay in the pool for the next run; bytes that were only charged do
+     * not. */
     assert_in_range(rt_pool_end(p, 0), 0, 20 << 20);
     assert_int_equal(rt_pool_in_use(p), 0);
     rt_pool_unref(p);

@@ -13,7 +13,7 @@
 enum { RUNS = 3, TUNINGS = 4 };
 
 /* `fetch` is fetched in RUNS runs with x = 1; `sum` holds the sum of its elements in each run.
- * Before the first run v is {{0, 1}, {2, 3}} and w is 64 ones in rows of 16. */
+ * Before the first run, v is {{0, 1}, {2, 3}} and w is 64 ones in rows of 16. */
 struct form {
     const char *fetch;
     float sum[RUNS];

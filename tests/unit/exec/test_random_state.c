@@ -1,5 +1,5 @@
 /*
- * Runs random programs with side effects, whose outputs TensorFlow recorded
+ * Runs random programs that have side effects and whose outputs TensorFlow recorded
  * (tests/conformance/random_state.py --record). Several signatures read and write variables of both
  * kinds and a table, through functions, branches and loops. Runs of the signatures are interleaved,
  * and every second run fetches the complete state.

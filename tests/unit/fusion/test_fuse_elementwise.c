@@ -216,7 +216,7 @@ struct mixed {
     struct run run;
     const struct other_type *other;
     char name[FEEDS + MOST_NODES][MOST_NAME];
-    /* Indices into `name` of the numbers, and indices of the booleans. */
+    /* Indices into `name`: those of the numbers and those of the booleans. */
     int number[FEEDS + MOST_NODES], truth[FEEDS + MOST_NODES];
     int n_numbers, n_truths;
 };

@@ -327,8 +327,9 @@ static void equal_ids_that_somebody_else_reads_are_found(void **state)
     clear(&p, in, &g);
 }
 
-/* The segment op gets the unique ids where an embedding bag gets each id's position among them. The
- * results differ, so the nodes must not be fused into one. */
+/* In an embedding bag, the segment op gets each id's position among the unique ids. In this graph,
+ * it gets the unique ids themselves. The results differ, so the nodes must not be fused into
+ * one. */
 static void bags_of_other_rows_are_theirs(void **state)
 {
     (void)state;

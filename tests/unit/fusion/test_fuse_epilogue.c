@@ -234,8 +234,9 @@ static void an_average_of_nothing_stays_nan_behind_relu(void **state)
     fg_clear(x);
 }
 
-/* Form 0 reshapes to a constant that also states the dimensions of the rows, 2 and 3. Forms 1 and 2
- * compute the rows from the shape of x, and form 2 multiplies by BatchMatMulV2. */
+/* Form 0 reshapes to a constant shape, in which the number of rows is split into dimensions 2 and
+ * 3. Forms 1 and 2 compute the number of rows from the shape of x, and form 2 multiplies by
+ * BatchMatMulV2. */
 static void steps_behind_a_reshape_join_the_matmul(void **state)
 {
     static const struct {

@@ -97,7 +97,7 @@ static const struct form forms[] = {
       {"a", "AddV2", "mask s", "T=float"},
       {"p", "Softmax", "a", "T=float"},
       {"y", "Einsum", "p v", "N=2 T=float equation='acbe,aecd->abcd'"}}},
-    /* the mask states which scores are hidden, instead of which are visible */
+    /* the mask states which scores are hidden, not which scores are visible */
     {RT_BOOL,
      false,
      0,

@@ -323,8 +323,8 @@ static void test_handshakes_wait_for_each_other(void **state)
     /* The second connection's handshake has ended, so its reads are not paused. */
     for (int i = 0; i < MANY; i++)
         assert_true(srv_turns_limit(e[1].server) > 0);
-    /* The end of the third connection's step is never reported. This delays the other connections
-     * but does not stop them. */
+    /* The end of the third connection's handshake step is never reported. This delays the other
+     * connections but does not stop them. */
     expect_pause(e[0].server);
     for (int i = 0; i < 3; i++)
         close_ends(e[i]);

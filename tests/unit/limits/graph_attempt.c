@@ -23,8 +23,8 @@ enum { SANITIZED = 0 };
 enum { SANITIZED = 0 };
 #endif
 
-/* A sixteenth of the 8 MB of the server's threads (glibc's default). Stack frames of sanitizer
- * builds are several times larger. */
+/* A sixteenth of the stack size of the server's threads, which is 8 MB (glibc's default). Stack
+ * frames of sanitizer builds are several times larger. */
 enum { STACK = 512 << 10, STACK_SANITIZED = 4 << 20, MAX_MB = 256, MAX_S = 5, TEXT = 2000 };
 
 /* The graph of the child process. It is built before the child's thread starts. */

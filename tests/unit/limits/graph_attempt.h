@@ -23,7 +23,7 @@ void ga_attempt(const char *name, void (*build)(struct rt_bytes *g), const char 
 enum { GA_CHAIN = 12000 }; /* length of a chain of calls, far above the limit of 200 nested calls */
 
 /* Adds a function with one bool argument "a" and one bool result, which is the first output of a
- * node of `op`. */
+ * node with the op `op`. */
 void ga_function(struct rt_bytes *g, const char *name, const char *op, const char *inputs,
                  const char *attrs);
 /* Adds "x", and "y", which calls function `f` with x as its argument. */

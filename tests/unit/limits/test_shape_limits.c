@@ -99,8 +99,8 @@ struct scalar_input {
     /* The single number is input `at` of n_in inputs. The first of the other inputs is float
      * [3]. */
     int at, n_in;
-    /* `value` is the single number. A third input has n_other integers, the first of which is
-     * `other`. */
+    /* `value` is the number in the input that must be a single number. The third input, if any, has
+     * n_other integers, the first of which is `other`. */
     int32_t value, other;
     int64_t n_other;
     bool takes_one; /* TensorFlow accepts a vector of one element as well as a scalar */

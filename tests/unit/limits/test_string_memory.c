@@ -1,6 +1,6 @@
-/* Tests that strings count against the memory that a run may hold. Ops that copy strings share
- * their bytes, ops that make strings are refused at the limit, and the memory of a run is returned
- * when it ends. */
+/* Tests that strings count against the memory that a run may hold. Ops that copy strings share the
+ * bytes of the strings; ops that make strings are refused at the limit; and the memory of a run is
+ * returned when the run ends. */
 #include "tests/support/test.h"
 
 #include <stdio.h>

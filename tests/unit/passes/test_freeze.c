@@ -389,7 +389,7 @@ static void a_handle_that_is_fed_may_be_of_any_variable(void **state)
     rt_bytes_clear(&g);
 }
 
-/* Returns the number of nodes of `op` in the plan and in the plans of its subgraphs. */
+/* Returns the number of nodes with the op `op` in the plan and in the plans of its subgraphs. */
 static int count_op(struct rt_session *s, const char *fetch, const char *op)
 {
     struct rt_arena *arena = rt_arena_new(1 << 24);

@@ -1,4 +1,5 @@
-/* Tests JSON requests: TensorFlow Serving's examples, the conversion of values, and errors. */
+/* Tests JSON requests, including TensorFlow Serving's examples, the conversion of values, and
+ * errors. */
 #include "tests/support/test.h"
 
 #include <math.h>

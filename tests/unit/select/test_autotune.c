@@ -24,7 +24,7 @@ struct fixture {
     struct rt_tuning tuning;
     const char *fastest; /* name of the kernel that takes 1 ms per row in the injected times */
     double others;       /* milliseconds per row that every kernel other than `fastest` takes */
-    int slow;            /* number of first runs in which `fastest` takes 10 ms */
+    int slow;            /* number of initial runs in which `fastest` takes 10 ms */
     int timed;           /* number of calls to clock_says */
     float first_weight;  /* value of the first weight of the filter */
     struct rt_error err;

@@ -48,8 +48,8 @@ static const struct rt_kernel first = {.op = "Sqrt",
                                        .prepare = prepare,
                                        .run = run};
 
-/* Computes sqrt(9) into *y. The `prepare` of the kernel that ranks first returns `how`, and before
- * that sets the kernel's state if `out` is true. */
+/* Computes sqrt(9) into *y. In the kernel that ranks first, `prepare` returns `how`, after setting
+ * the kernel's state if `out` is true. */
 static enum rt_status run_once(enum rt_status how, bool out, float *y)
 {
     struct rt_registry *all = rt_registry_new();

@@ -13,7 +13,7 @@ typedef double (*change_fn)(double state, double p);
 
 struct writer {
     const char *kind, *target; /* name of a node to run, or of a tensor to fetch */
-    change_fn after;           /* returns the state's number after the run */
+    change_fn after;           /* returns the number that the state holds after the run */
 };
 struct reader {
     const char *kind, *fetch;

@@ -27,7 +27,7 @@ extern struct manager_fixture {
     struct srv_server server;
     /* NULL if there is no manager that mf_tear_down has to stop. */
     struct srv_manager *manager;
-    struct rt_error err; /* the error of MF_START; tests may also use it for calls of their own */
+    struct rt_error err; /* error of MF_START; tests also pass it to other functions */
 
     atomic_int n_loads; /* number of loads that have begun */
     atomic_int n_held;  /* number of loads that began while load_held was true */
@@ -35,10 +35,12 @@ extern struct manager_fixture {
     atomic_int n_cancelled_loads;
     atomic_int n_loaded, n_freed; /* numbers of models that were loaded and that were freed */
     atomic_int n_attached, n_detached;
-    atomic_int n_events;   /* number of calls to count_event */
-    char gone[64];         /* model of the last call to model_gone */
-    atomic_int n_gone;     /* number of calls to model_gone; incremented after `gone` is set */
-    atomic_int n_ended;    /* number of versions whose requests were ended, which drops handles */
+    atomic_int n_events; /* number of calls to count_event */
+    char gone[64];       /* model of the last call to model_gone */
+    atomic_int n_gone;   /* number of calls to model_gone; incremented after `gone` is set */
+    /* Number of versions whose requests were ended. Ending them also releases the handles that the
+     * I/O loop holds. */
+    atomic_int n_ended;
     atomic_bool load_held; /* while true, loads wait until they are cancelled */
     atomic_bool load_deaf; /* while true, loads ignore their cancellation */
 } fixture;
@@ -54,7 +56,7 @@ int mf_set_up(void **state);
 int mf_tear_down(void **state);
 
 /* Starts the threads of the I/O loops, and the manager with the given command line flags. If the
- * first flag is "--", the others are those of tensorflow_model_server instead of slipway's. */
+ * first flag is "--", the other flags are those of tensorflow_model_server, not of slipway. */
 enum rt_status mf_start_with(const char *const *flags, int n);
 #define MF_START(...)                                                                              \
     mf_start_with((const char *const[]){__VA_ARGS__},                                              \
