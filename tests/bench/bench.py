@@ -251,7 +251,8 @@ def moment(log, text):
 
 
 def why_not(log):
-    """Returns the reason that the log gives for a version that could not be loaded, or None if it gives none yet."""
+    """Returns the reason that the log gives for a version that could not be loaded, or None if the log does not give a
+    reason yet."""
     with open(log, encoding="utf-8") as file:
         found = re.search(r"^\S+Z ERROR (Loading servable: .*)", file.read(), re.M)
     return found and found[1]

@@ -4,7 +4,7 @@
 All engines are measured in one run, one after the other in each round. Each engine has a process of its own, pinned to
 the same cores, with the same inputs and the same number of threads, and every call is made in-process on tensors in
 memory. The result of a round is the median of its calls, and that of an engine is the median of its rounds. The script
-prints the milliseconds of a call, the ratio of the best peer's time to Slipway's, the ratio that the project aims for,
+prints the milliseconds of a call, the ratio of the best peer's time to Slipway's, the project's target for this ratio,
 Slipway's GFLOP/s, and the core's peak GFLOP/s, which is also measured in every round.
 
 --clock cpu measures the CPU time of the process per call instead, for a machine that other programs also use (one

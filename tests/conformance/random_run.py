@@ -12,7 +12,7 @@ import struct
 import sys
 import zlib
 
-# `run` is imported before TensorFlow, because it sets environment variables that TensorFlow reads
+# `run` is imported before TensorFlow, because `run` sets environment variables that TensorFlow reads
 from run import ROOT, Refusal, Runner, compare_arrays, encode, np, packed
 
 from random_graph import NOISE, TOLERANCE, RandomGraph

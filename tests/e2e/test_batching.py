@@ -86,8 +86,8 @@ def save(path):
 
 
 class Batched:
-    """A server with the model that `save` writes, with the given batching parameters. Requests alternate between REST
-    and gRPC."""
+    """A server with the given batching parameters and the model that `save` writes. Requests alternate between REST and
+    gRPC."""
 
     def __init__(self, case, parameters, *flags, per_model=None):
         save(case.path("m", "1"))

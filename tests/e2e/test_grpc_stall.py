@@ -1,6 +1,5 @@
-"""Tests that gRPC clients that stall, because they do not read their responses or send half a
-request, are cut off by the same limit as in REST, and their memory is released. Slow clients
-that make progress must be served."""
+"""Tests gRPC clients that stall, because they do not read their responses or send half a request. The server must cut
+them off by the same limit as in REST and release their memory. Slow clients that make progress must be served."""
 import collections
 import contextlib
 import os
@@ -434,8 +433,8 @@ class Streams(Case):
 
     @staticmethod
     def watch(server):
-        """Returns the trailers of a new Watch stream on a new connection, or None if it is open
-        and has reported the health."""
+        """Returns the trailers of a new Watch stream on a new connection, or None if the stream is open and has
+        reported the server's health."""
         with http2.Connection(server.grpc_port) as c:
             stream = c.ask(WATCH, b"")
             wait_for(lambda: c.read(0.1) and stream in c.bodies or c.is_over(stream), "the health")
@@ -515,8 +514,8 @@ class Aside(Case):
             return slowest, c.status(stream, 1), time.monotonic() - start
 
     def holds_up_nobody(self, server, path, body, expected, compressed=False, ask=None):
-        """Checks that small calls are not delayed. A busy machine may delay any call, so one of
-        five attempts must succeed."""
+        """Checks that small calls are not delayed. A busy machine may delay any call, so the check passes if one of
+        five attempts succeeds."""
         seen = []
         for _ in range(5):
             slowest, status, took = self.beside(server, path, body, compressed, ask)

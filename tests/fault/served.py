@@ -33,7 +33,7 @@ WAIT = 5 * SLOW
 # memory of a freed version is still counted, no memory is left for the next version, and all later loads fail.
 VERSION_BYTES = 19 << 19
 # Memory limit of all runs together, so small that later runs fail if the memory of a run is still counted after it has
-# ended. Idle plans may hold half of it.
+# ended. Idle plans may hold half of this limit.
 RUNS_BYTES = 64 << 20
 CORE_THREADS = 2  # number of timer threads that gRPC core may start on its own
 # The only codes that a server may return for lack of memory, descriptors or disk space.

@@ -101,8 +101,8 @@ def soak(seconds, n_laps, seed):
             self.call("Predict, large", "still", self.prediction.Predict, request, check)
 
         def left(self, client, data, read, port=None):
-            """Sends `data`, reads a part of the response, and closes the connection, by a reset in half of the
-            cases."""
+            """Sends `data`, reads a part of the response, and closes the connection. Half of the connections are closed
+            by a reset."""
             with socket.create_connection(("127.0.0.1", port or self.server.rest_port), 60) as s:
                 s.settimeout(60)
                 if client.random.random() < 0.5:

@@ -1,8 +1,9 @@
 /*
- * Builds graphs from the input. They have functions that call, branch and loop through each other,
- * attributes that hold functions, TensorFlow 1's branches and frames, and counts that are sometimes
- * wrong. Within small limits, each graph is imported, its functions are instantiated, and its
- * fetches are checked for unsupported ops, planned, analysed, compiled, run, described and freed.
+ * Builds graphs from the input. The graphs have functions that call, branch and loop through each
+ * other, attributes that hold functions, TensorFlow 1's branches and frames, and counts that are
+ * sometimes wrong. Within small limits, each graph is imported, its functions are instantiated, and
+ * its fetches are checked for unsupported ops, planned, analysed, compiled, run, described and
+ * freed.
  */
 #include <stdbool.h>
 #include <stdio.h>

@@ -15,7 +15,7 @@ enum { MAX_BLOCK = 4000 };
 const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
 
 /* Feeds the bytes `step` at a time. Each piece has an allocation of its own, so that a sanitizer
- * reports a read beyond it. */
+ * reports a read beyond the piece. */
 static enum srv_h2_verdict feed(struct srv_h2_frames *f, const uint8_t *p, size_t n, size_t step)
 {
     enum srv_h2_verdict v = SRV_H2_GOES_ON;

@@ -1,7 +1,7 @@
 /*
  * Reads arbitrary bytes as a PredictRequest. The first byte selects the size of the slices that
  * store the other bytes. If the request can be read, its tensors are bound to the signature's
- * inputs and written as a response. They must not take more memory than their budget.
+ * inputs and written as a response. The tensors must not take more memory than their budget.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -39,7 +39,7 @@ import ours  # noqa: E402
 import schema  # noqa: E402
 from case import STRING, Tensor, count, load, NUMBERS, pack_one  # noqa: E402
 
-# Limit on the wall time of a case on a busy machine, including tens of megabytes sent to the child.
+# Limit on the wall time of a case on a busy machine, including the time to send tens of megabytes to the child.
 ours.TIMES_OUT_S = 30
 DEADLINE_EXCEEDED = 4
 EMPTY_DEADLINE_MS = 1500  # deadline of a run, far longer than any op on empty tensors needs

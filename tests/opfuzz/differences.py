@@ -1,4 +1,4 @@
-"""Compares results and decides which of them are equal and which may differ deliberately."""
+"""Compares results, and decides which of them agree and which differ deliberately."""
 
 import math
 import re

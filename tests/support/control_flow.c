@@ -52,7 +52,7 @@ static void expand(char *out, size_t capacity, const char *pattern, const char *
     }
 }
 
-/* Adds a node with `text` in place of each '$' of its name, inputs and attributes. */
+/* Adds a node with `text` in place of each '$' in its name, inputs and attributes. */
 static void expanded_node(struct small_graph *x, const char *text, const char *name, const char *op,
                           const char *inputs, const char *attrs)
 {

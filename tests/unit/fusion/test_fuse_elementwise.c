@@ -120,8 +120,8 @@ static const char *const unary[] = {RT_ELEMENTWISE_UNARY(NAME)};
 static const char *const binary[] = {RT_ELEMENTWISE_BINARY(NAME)};
 #undef NAME
 
-/* Returns a tensor that broadcasts to the given shape. Some of its axes have length 1, or it lacks
- * leading axes. */
+/* Returns a tensor that broadcasts to the given shape. Some axes of the tensor have length 1, or
+ * the tensor lacks leading axes. */
 static struct rt_tensor random_operand(int rank, const int64_t *dim)
 {
     int64_t own[RT_MAX_RANK];

@@ -1,7 +1,7 @@
 /*
  * Tests that loops become recurrent layers (runtime/fusion/rnn_loop.h, kernels/rnn/rnn.c). Graphs
  * that Keras exported are compared with TensorFlow's recorded outputs. With other shapes, or with
- * one op, name or number changed, they are compared with the loop as it runs without fusion.
+ * one op, name or number changed, the graphs are compared with the loop as it runs without fusion.
  */
 #include "tests/support/test.h"
 

@@ -291,7 +291,7 @@ static void odd_shapes_are_right(void **state)
         }
 }
 
-/* The graph reads the lengths of three axes of x. Its Reshape refuses a value with fewer axes, or
+/* The graph reads the lengths of three axes of x. The Reshape refuses a value with fewer axes, or
  * with more elements than these lengths allow, so any additional axis must have length 1. */
 static void a_value_of_other_axes_is_refused_alike(void **state)
 {

@@ -340,7 +340,7 @@ static void test_a_handshake_waits_for_time_or_an_idle_loop(void **state)
     assert_true(srv_turns_limit(e.server) > 0);
     srv_turns_handshake(e.server, WAIT_MS * INT64_C(1000000), false);
     assert_int_equal(srv_turns_limit(e.server), 0);
-    /* A call to poll does not count as the wait of a loop. */
+    /* This call to poll does not count as a wait of the I/O loop. */
     assert_int_equal(poll(&at, 1, 200), 0);
     int other = epoll_create1(0); /* an epoll instance that watches no descriptor */
     srv_turns_begin_loop();

@@ -1,5 +1,5 @@
 /* Tests fused ops (runtime/core/fused_op.h). Their kernels read the attributes and inputs that the
- * pass has set in the node. */
+ * fusion pass has set in the node. */
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"

@@ -9,8 +9,8 @@
 #include "tests/support/draw.h"
 #include "tests/support/graph_def.h"
 
-/* Tests kernels that shard their work over cores. They must give the same bits on any number of
- * cores. */
+/* Tests kernels that shard their work over cores. These kernels must give the same bits on any
+ * number of cores. */
 
 struct fixture {
     struct rt_bytes g;

@@ -15,8 +15,8 @@
 #include "tests/support/graph_def.h"
 
 /* Builds a graph in a child process, loads and runs it there, and fails the test if the process
- * dies or exceeds its limits. `words` is a part of the error that the run must end with, or NULL if
- * the graph must run. Needs test_registry. */
+ * dies or exceeds its limits. `words` is a part of the error with which the run must end, or NULL
+ * if the graph must run. Needs test_registry. */
 void ga_attempt(const char *name, void (*build)(struct rt_bytes *g), const char *words);
 #define GA_TRY(graph, words) ga_attempt(#graph, graph, words)
 

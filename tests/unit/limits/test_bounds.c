@@ -165,7 +165,7 @@ static void ends_soon(struct op_call c)
 
 /* Returns n integers that an attacker who knew this process's hash key could choose. Their hashes
  * fall into one 64th of a table of n_slots slots, so that each integer is compared with nearly all
- * before it. */
+ * integers before it. */
 static struct rt_tensor crowd(int64_t n, uint64_t n_slots)
 {
     struct rt_tensor t = empty(RT_I64, 1, DIM(n));

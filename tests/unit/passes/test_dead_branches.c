@@ -173,8 +173,8 @@ static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
     rt_bytes_clear(&in);
 }
 
-/* The work must not be quadratic in the length of the chain. It would be if the pass followed the
- * path from each RefSwitch to the variable separately. */
+/* The work must not be quadratic in the length of the chain. It would be quadratic if the pass
+ * followed the path from each RefSwitch to the variable separately. */
 static void a_reference_may_be_handed_on_many_times(void **state)
 {
     struct small_graph *x = *state;

@@ -197,8 +197,9 @@ static void branches_inside_loops_are_functionalised_too(void **state)
     assert_int_equal(sg_count(x, "w/exit", NULL, "If"), 1);
 }
 
-/* The result is the index of the first of 40 limits that x is below, or -1. Each comparison is
- * inside the "else" branch of the one before, as tf.case nests them. */
+/* The result is the index of the first limit, out of 40, that is greater than x, or -1 if there is
+ * none. Each comparison is inside the "else" branch of the previous comparison, as tf.case nests
+ * them. */
 static void as_many_cases_as_models_have_are_functionalised(void **state)
 {
     enum { CASES = 40 };
@@ -236,8 +237,8 @@ static void as_many_cases_as_models_have_are_functionalised(void **state)
     cf_assert_functionalised(x, "m0", "If", CASES);
 }
 
-/* Adds a branch that is taken if x > 0. It sums n values that are computed outside of the branch
- * and are each read twice. */
+/* Adds a branch that is taken if x > 0. The branch sums n values that are computed outside of the
+ * branch and are each read twice. */
 static void read_from_outside(struct small_graph *x, int n)
 {
     struct rt_bytes in;

@@ -141,8 +141,8 @@ static void a_message_does_not_grow_without_limit(void **state)
     rt_bytes_clear(&value);
 }
 
-/* Each singular message of a MetaGraphDef is repeated 100,000 times. The parser accepts this only
- * for the graph. */
+/* Each singular message of a MetaGraphDef is repeated 100,000 times. The parser accepts repetitions
+ * only of the graph. */
 static void a_saved_model_in_many_pieces_is_read_or_refused_at_once(void **state)
 {
     (void)state;

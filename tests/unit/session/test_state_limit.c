@@ -225,7 +225,7 @@ static void what_exceeds_the_limit_is_refused_and_changes_nothing(void **state)
 }
 
 /* The state copies a value that would otherwise keep other memory in use, such as a request's
- * memory or the tensor that the value is a slice of. */
+ * memory or the tensor of which the value is a slice. */
 static void what_would_hold_other_memory_is_copied(void **state)
 {
     struct rt_session *s = session(NULL, true);
