@@ -30,7 +30,7 @@ FILES_AT_A_TIME = 2 * CORES
 LONGEST = ("test_grpc_stall.py", "test_costly_loads.py", "test_life.py", "test_bad_trees.py", "test_grpc_services.py",
            "test_limits.py", "test_stress.py", "test_config.py", "test_grpc_frames.py", "test_rest_transport.py",
            "test_batching.py", "test_haproxy.py")
-# Files that test the outputs of the runtime. They run twice, with the runtime specialised and node by node. The other
+# Files that test the outputs of the runtime. They run twice: once with specialisation and once node by node. The other
 # files test transports, configuration and the life cycle of versions, which are the same in both modes.
 RUNTIME_FILES = ("test_batching.py", "test_clients.py", "test_costly_loads.py", "test_examples.py", "test_inference.py",
                  "test_models.py", "test_request_log.py", "test_rest_reference.py", "test_state.py",

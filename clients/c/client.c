@@ -270,7 +270,7 @@ struct given {
         struct slipway_answer response;
         struct slipway_status status;
         struct slipway_metadata metadata;
-    } is; /* must be first, because its address is converted to the address of the struct given */
+    } is; /* must be first, because its address is converted to the address of `struct given` */
     struct rt_arena *arena;
 };
 
@@ -351,7 +351,7 @@ const struct slipway_tensor *slipway_output(const struct slipway_answer *a, cons
     return NULL;
 }
 
-/* Sends a request that only names a model, and waits for the response. */
+/* Sends a request that contains only a model specification, and waits for the response. */
 static enum slipway_code query(struct slipway_client *c, const char *method,
                                void (*write)(struct rt_bytes *, const struct slipway_model *),
                                const struct slipway_model *model, const struct slipway_call *call,

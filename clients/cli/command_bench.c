@@ -388,7 +388,7 @@ static void report(const struct bench *b, const struct cl_load *l, const struct 
 
 /* ---- the command ---- */
 
-/* Checks whether the arguments fit each other, and opens the connection. */
+/* Opens the connection and checks whether the arguments fit each other. */
 static enum rt_status begin(struct bench *b, const struct cl_list *words, struct rt_error *err)
 {
     enum rt_status st = cl_remote_open(&b->remote, &b->target, b->arena, err);

@@ -81,7 +81,7 @@ def front(args):
 
 
 class Model:
-    """A `slipway run --bench` process that makes one measurement for each line that it is sent. The model stays loaded
+    """A `slipway run --bench` process that makes one measurement for each line of its input. The model stays loaded
     between the lines."""
 
     def __init__(self, binary, directory, batch):

@@ -572,7 +572,7 @@ class Python(Asked):
         proto = tensor_pb2.TensorProto(dtype=9, int64_val=numbers)
         proto.tensor_shape.dim.add().size = len(numbers)
         self.assertEqual(_messages.read_tensor(proto.SerializeToString()).tolist(), numbers)
-        # A truncated message must raise no exception other than ValueError.
+        # Parsing a truncated message must raise no exception other than ValueError.
         for cut in range(1, len(proto.SerializeToString())):
             try:
                 _messages.read_tensor(proto.SerializeToString()[:cut])

@@ -16,8 +16,9 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 ROWS = 8000  # number of images per request, large enough that a request takes some time
 WAIT = 60 * SLOW
-# A request that was sent less than JUST_SENT_S seconds before the order to stop may not have reached the server.
-# Because busy clients send late, the limit is also at least JUST_SENT_TRIPS round trips of small requests.
+# A request that was sent less than this time before the order to stop may not have reached the server. The time is
+# JUST_SENT_S seconds or, because busy clients send late, JUST_SENT_TRIPS round trips of small requests, whichever is
+# longer.
 JUST_SENT_S = 0.4 * SLOW
 JUST_SENT_TRIPS = 3
 # The number of requests that must have reached the server before the order to stop, so that the test is meaningful on a

@@ -475,8 +475,8 @@ class LimitsTest(unittest.TestCase):
         self.assertNotRegex(page, 'event="(idle_connection|incomplete_request)_closed"')
 
     def makes_room(self, server, gone, stays, rest):
-        """Connects at the limit, requests the metrics page, and returns that page. The server must close `gone` to make
-        room. `stays` must get a response once `rest` has completed its request."""
+        """Connects while the number of connections is at its limit, requests the metrics page, and returns that page.
+        The server must close `gone` to make room. `stays` must get a response once `rest` has completed its request."""
         with server.connect() as late:
             late.sendall(head("GET", METRICS))
             page = answer(late)[2].decode()

@@ -51,8 +51,8 @@ def soak(seconds, n_laps, seed):
     from support import Server, wait_for  # pylint: disable=import-outside-toplevel
 
     class RudeClients(test_stress.Clients):
-        """The clients of test_stress.py, together with clients that send compressed or large bodies, abandon requests
-        or responses, send bytes that are not a request, or cancel calls."""
+        """The clients of test_stress.py, and clients that behave badly. These send compressed or large bodies, abandon
+        requests or responses, send bytes that are not a request, or cancel calls."""
 
         def asks(self):
             return super().asks() + [self.compressed, self.large, self.large_grpc, self.half_a_request,

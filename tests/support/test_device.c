@@ -22,7 +22,7 @@ struct rt_stream {
     struct rt_mutex mu;
     struct rt_cond wake, idle;
     pthread_t thread;
-    struct task *first, **last; /* the field is guarded by mu, as are all fields below */
+    struct task *first, **last; /* these fields and all fields below are guarded by mu */
     bool busy, stop;
     struct rt_error err;
     struct device *device;

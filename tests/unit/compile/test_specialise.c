@@ -439,7 +439,7 @@ static void a_run_holds_no_more_than_its_limit(void **state)
     struct tiers *x = *state;
     constants(x);
     node(x, "y", "MatrixInverse", "x", "T=float");
-    /* The kernel's scratch memory takes 2,099,264 bytes and its output 262,144. */
+    /* The kernel's scratch memory takes 2,099,264 bytes, and its output takes 262,144 bytes. */
     for (int i = 0; i < 4; i++) {
         const struct rt_session_options options = {.registry = x->ops,
                                                    .tuning = {.no_specialise = i % 2},

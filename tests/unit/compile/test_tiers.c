@@ -1,7 +1,7 @@
 /*
  * Runs every signature of the project's own models at batch sizes that change and recur.
- * Specialised runs must give the same bits as runs node by node, and fused runs nearly the same
- * numbers.
+ * Specialised runs must give the same bits as runs node by node, and fused runs must give nearly
+ * the same numbers.
  */
 #include "tests/support/test.h"
 

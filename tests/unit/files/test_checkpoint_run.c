@@ -20,7 +20,8 @@ static void a_lazy_tensor_is_read_in_pieces_until_its_run_ends(void **state)
 {
     (void)state;
     const char *const name = "bytes";
-    /* The tensor is read in five windows, and the run is cancelled before the fourth. */
+    /* The tensor is read in five windows, and the run is cancelled before the fourth window is
+     * read. */
     int left = 3;
     const struct rt_check check = {cancel_after, &left};
     struct rt_pool *pool = rt_pool_new(0);

@@ -467,7 +467,7 @@ static void unequal_shapes_may_be_unequal(void **state)
     }
 }
 
-/* A node with a control input is not fused, because the node that it waits for may fail. */
+/* A node with a control input is not fused, because the control input may fail. */
 static void a_node_that_waits_stays(void **state)
 {
     (void)state;

@@ -312,7 +312,7 @@ static void test_handshakes_wait_for_each_other(void **state)
     assert_int_equal(srv_turns_limit(e[1].server), 0);
     assert_int_equal(srv_turns_limit(e[2].server), 0);
     struct ends silent = connect_ends();
-    assert_true(srv_turns_limit(silent.server) > 0); /* a read that will find nothing */
+    assert_true(srv_turns_limit(silent.server) > 0); /* a read that will find no data */
     close_ends(silent);
     srv_turns_handshake(e[0].server, STEP_NS, false);
     assert_int_equal(next_edge(), e[1].server);

@@ -1,7 +1,7 @@
 /*
  * Tests images that are resized in chunks (kernels/image/resize.c). Pixels with millions of
- * channels, and windows as large as the image, must give the same outputs as small ones, and a run
- * must end soon after its deadline.
+ * channels, and windows as large as the image, must give the same outputs as pixels and windows of
+ * common sizes. A run must end soon after its deadline.
  */
 #include "tests/support/test.h"
 

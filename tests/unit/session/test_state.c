@@ -8,7 +8,7 @@
  */
 #include "tests/support/state_graph.h"
 
-/* Returns a number that is derived from the state's number and from the feed p. */
+/* Returns a number that is derived from the number in the state and from the feed p. */
 typedef double (*change_fn)(double state, double p);
 
 struct writer {

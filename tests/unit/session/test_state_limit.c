@@ -280,7 +280,7 @@ static void tables_count_what_they_hold(void **state)
     assert_int_equal(n, 99); /* the rest of the limit is used by the table's arrays */
     refused(s, "t_put", 1000, MB);
     assert_int_equal(number(s, "t_size:0"), n);
-    for (int i = 0; i < 300; i++) /* replaces values of the table */
+    for (int i = 0; i < 300; i++) /* replaces values of the table repeatedly */
         runs(s, "t_put", i % n, MB);
     for (int i = 0; i < n; i++)
         runs(s, "t_drop", i, 0);
