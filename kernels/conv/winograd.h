@@ -44,7 +44,7 @@ bool kn_winograd_init(struct kn_winograd *w);
 /* Transforms and packs filter [3, 3, ci, co] into dst, which has kn_winograd_tiles_pack_bytes bytes
  * and is 64-byte aligned. */
 void kn_winograd_pack(const struct kn_winograd *w, const float *filter, float *dst);
-/* Returns the error of the Winograd sums for this filter against direct sums, as defined by
+/* Returns the error of the Winograd sums for this filter relative to direct sums, as defined by
  * kn_winograd_check_end, or NaN if memory runs out. */
 double kn_winograd_error(const struct kn_winograd *w, const float *filter, const float *packed);
 /* Computes the outputs of one block of tiles from src [batch, in_h, in_w, ci] into dst [batch,

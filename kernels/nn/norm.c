@@ -42,8 +42,9 @@ struct chunk {
 };
 
 /*
- * Sets the chunk that begins at element `at` and has at most KN_CHUNK elements: complete rows,
- * channels of one row, or a part of one channel. Returns false if no elements are left.
+ * Sets *p to the chunk that begins at element `at` and has at most KN_CHUNK elements. The chunk
+ * consists of complete rows, of channels of one row, or of a part of one channel. Returns false if
+ * no elements are left.
  */
 static bool next_chunk(const struct channels *c, int64_t at, struct chunk *p)
 {

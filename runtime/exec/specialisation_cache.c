@@ -195,7 +195,7 @@ static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
     return true;
 }
 
-/* Makes the pending compilation, without holding the lock, and enqueues it. Called after `missed`
+/* Creates a pending compilation without holding the lock, and enqueues it. Called after `missed`
  * returned true. Returns false if out of memory; the next miss requests the compilation again. */
 static bool request(struct rt_session *s, struct rt_context *c, struct rt_segment *g, uint64_t hash)
 {

@@ -40,7 +40,7 @@ enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct
 
 /* Removes targets that need not run. Runs before all other passes in this header. */
 enum rt_status pl_drop_targets(struct pl_graph *g, struct rt_error *err);
-/* Fuses padding into convolutions and pools. Runs before pl_fuse_epilogues. */
+/* Fuses padding into convolutions and pooling ops. Runs before pl_fuse_epilogues. */
 enum rt_status pl_fuse_pads(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_epilogues(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_simplify_algebra(struct pl_graph *g, struct rt_error *err);

@@ -100,7 +100,8 @@ static bool are_halves(struct rotary *m, struct pl_edge a, struct pl_edge b)
     return true;
 }
 
-/* Returns whether a has the even elements of x's last axis, and b has the odd elements. */
+/* Returns whether a consists of the elements at even indices of x's last axis, and b of those at
+ * odd indices. */
 static bool are_interleaved(struct rotary *m, struct pl_edge a, struct pl_edge b)
 {
     int64_t first, end, step, second, rest, step_too;

@@ -42,7 +42,7 @@ struct walk {
     enum rt_extreme *extreme; /* for each value, whether it is an extreme over the rows */
     struct rt_error *why;
     bool *is_refused; /* whether a node refuses its inputs for every batch size */
-    /* set if an allocation was refused, so that a later proof may succeed */
+    /* set if the proof failed because memory ran out; a later attempt may succeed */
     bool *no_memory;
 };
 

@@ -136,7 +136,7 @@ static enum rt_status fail_full(struct srv_job *job)
 
 static enum rt_status fail_full_batches(struct srv_job *job, const struct srv_bucket *b)
 {
-    /* In its error text TensorFlow Serving counts at least one batch, even if that batch is
+    /* In its error text, TensorFlow Serving counts at least one batch, even if that batch is
      * empty. */
     long long n = b->queue->core.n_batches ? b->queue->core.n_batches : 1;
     const struct srv_batching *p = &job->version->model_queue->batching;

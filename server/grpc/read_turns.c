@@ -72,7 +72,7 @@ struct turn {
     bool at_its_end; /* the end of the connection has already been delayed */
     /* whether the TLS handshake has not ended yet, so that each read needs permission */
     bool is_handshaking;
-    bool may_handshake; /* the pause that has ended gives permission for one read */
+    bool may_handshake; /* one read is permitted, because a pause has ended */
     uint32_t frames;    /* in this turn */
     uint32_t bytes;     /* number of bytes read in this turn, reset together with `frames` */
     uint64_t bulk;      /* number of bytes read in this turn */

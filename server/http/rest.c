@@ -392,7 +392,8 @@ void srv_rest_quiesce(struct srv_rest *r)
 
 int srv_rest_in_flight(struct srv_rest *r)
 {
-    /* Requests may have arrived at an I/O loop that has not yet received the message to close. */
+    /* Requests may have arrived at an I/O loop that has not yet received the message that tells it
+     * to close. */
     int receive = atomic_load(&r->quiescing) ? r->n_loops - atomic_load(&r->n_closed) : 0;
     return receive + atomic_load(&r->server->rest_requests);
 }

@@ -48,8 +48,8 @@ bool srv_request_log_wants(const struct srv_job *job);
  * be called after srv_inference_finish and before srv_inference_clear. May be called on any
  * thread. */
 void srv_request_log_add(const struct srv_inference *inf, struct rt_span response);
-/* Like srv_request_log_add, for callers that have not serialized the response message of the
- * API. */
+/* Like srv_request_log_add, but for callers that have not serialized the API's response
+ * message. */
 void srv_request_log_write_and_add(const struct srv_inference *inf);
 
 /* Converts a sampling rate to a threshold in units of `2^-32`, so that about `threshold / 2^32` of

@@ -179,8 +179,7 @@ static void look_at_bursts(struct srv_manager *m)
  * its connections close, so the number of closed connections is computed as the number of accepted
  * ones minus the increase in the number of open ones. A burst of calls on one connection leaves a
  * similar amount of freed memory, so freed calls are counted too. When no connections are left, the
- * calls are counted once more, so that those freed last are included. Then counting pauses until a
- * new connection exists.
+ * freed calls are counted a last time. Then counting pauses until a new connection is opened.
  */
 static void count_closed(struct srv_manager *m, int64_t now)
 {

@@ -66,7 +66,7 @@ void srv_mgr_add_text(struct srv_unavailable *list, const char *fmt, ...)
     const size_t left = sizeof list->text - 1 - list->used;
     va_list ap;
     if (!left)
-        return; /* saves the time of formatting thousands of models */
+        return; /* the names of thousands of models need not be formatted */
     va_start(ap, fmt);
     const int n = vsnprintf(list->text + list->used, left + 1, fmt, ap);
     va_end(ap);

@@ -142,8 +142,8 @@ def signature(case):
 
 
 def limit_memory(present, more=MEMORY):
-    """Limits the memory of a process (TensorFlow's and Slipway's), so that allocations for sizes like 2^31 are
-    refused."""
+    """Limits the memory of the calling process, so that allocations for dimensions such as 2^31 are refused. Both
+    TensorFlow's process and Slipway's call this function."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (present + more, hard))
 

@@ -48,7 +48,7 @@ def summary(dtype, shape, data):
 
 
 def parsed(value):
-    """Converts a value back from its repr(). Complex numbers are pairs."""
+    """Converts a value back from its repr(). Complex numbers become pairs."""
     if isinstance(value, list):
         return tuple(map(parsed, value))
     if value in ("True", "False"):

@@ -1,4 +1,4 @@
-"""The types that both clients return or accept."""
+"""The types of arguments and results that the REST client and the gRPC client share."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Specifies tensor lists, TensorArrays and stacks by graphs of several nodes. Their results are fetched as plain
+"""Cases for tensor lists, TensorArrays and stacks. Each case is a graph of several nodes whose results are plain
 tensors."""
 
 from spec import *

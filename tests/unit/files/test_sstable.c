@@ -89,8 +89,8 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 2, 1, "compression 2 (zstd)"},
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 4, 1, "bad block type: compression 4"},
         /* In the following rows, the varint of the uncompressed length is not terminated, the
-         * compressed bytes cannot give that length, or the decompressed bytes have a different
-         * length. */
+         * compressed bytes cannot decompress to that length, or the decompressed bytes have a
+         * different length. */
         {"\xff\xff\xff\xff\xff\xff", 6, 1, 1, "is no snappy data"},
         {"", 0, 1, 1, "is no snappy data"},
         {"\xff\xff\xff\xff\x0f\x30\0", 7, 1, 1, "of snappy data announces 4294967295"},

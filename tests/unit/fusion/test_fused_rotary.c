@@ -131,7 +131,8 @@ struct shapes {
     int rank[3]; /* the ranks of x, cos and sin */
     int64_t dim[3][5];
 };
-/* Shapes that every form accepts. The shape of x is [batch, time, 3 heads, 8]. */
+/* Shapes that every form of the pattern accepts. x has the shape [batch, time, heads, 8], with 3
+ * heads. */
 static const struct shapes usual[] = {
     {{4, 4, 4}, {{2, 5, 3, 8}, {1, 5, 1, 8}, {1, 5, 1, 8}}},
     {{4, 3, 2}, {{1, 1, 3, 8}, {1, 3, 8}, {3, 8}}},
