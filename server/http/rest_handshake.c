@@ -112,13 +112,25 @@ int srv_rest_handshake(int fd, void *session)
 
 /* ---- turns ---- */
 
+/* Returns whether the socket has unread bytes. GnuTLS returns after each TLS record of a handshake
+ * message that spans several records. The socket does not report an event for bytes that have
+ * arrived already. */
+static bool is_readable(const struct srv_rest_conn *c)
+{
+    struct pollfd now = {.fd = c->fd, .events = POLLIN};
+
+    return poll(&now, 1, 0) == 1;
+}
+
 void srv_rest_suspend_handshakes(struct srv_rest_loop *l)
 {
     while (l->handshakes_resumed.next != &l->handshakes_resumed) {
         struct srv_rest_conn *c = conn_of(l->handshakes_resumed.next);
-        srv_list_append(&l->handshakes_suspended, &c->turn);
-        c->is_suspended = true;
+        c->is_suspended = !is_readable(c);
         c->may_handshake = false;
+        l->again |= !c->is_suspended;
+        srv_list_append(c->is_suspended ? &l->handshakes_suspended : &l->handshakes_ready,
+                        &c->turn);
         MHD_suspend_connection(c->mhd);
     }
 }

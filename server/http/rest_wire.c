@@ -141,8 +141,9 @@ static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct
 }
 
 /*
- * Reads until `capacity` is filled or the source returns less than requested, because
- * libmicrohttpd takes a shorter read to mean that the socket is empty.
+ * Reads until `capacity` is filled or the source is empty, because libmicrohttpd takes a shorter
+ * read to mean that the socket is empty. A socket is empty if it returns less than requested. A TLS
+ * session returns at most one record per read, so it is empty only if it has no record left.
  */
 static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
                            const struct source *from, char *p, size_t capacity)
@@ -166,7 +167,7 @@ static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
         n = read_source(from, past ? p + have : l->raw, to_read);
         if (n <= 0)
             break;
-        bool is_short = (size_t)n < to_read;
+        bool is_last = !from->session && (size_t)n < to_read;
         if (past)
             srv_http_stream_passed(&c->stream, (uint64_t)n);
         else
@@ -174,7 +175,7 @@ static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
         if (n < 0)
             return no_memory(from);
         have += (size_t)n;
-        if (is_short) {
+        if (is_last) {
             n = nothing_yet(from);
             break;
         }

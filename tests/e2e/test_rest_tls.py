@@ -107,6 +107,18 @@ def client_hello():
     return outgoing.read()
 
 
+def in_records(data, size):
+    """Divides the plain handshake records at the beginning of `data` into records of at most `size` bytes."""
+    out = b""
+    while data[:1] == b"\x16":
+        length = 5 + int.from_bytes(data[3:5], "big")
+        body, version, data = data[5:length], data[1:3], data[length:]
+        for at in range(0, len(body), size):
+            part = body[at:at + size]
+            out += b"\x16" + version + len(part).to_bytes(2, "big") + part
+    return out + data
+
+
 def send_in_pieces(s, data):
     for at in range(0, len(data), 40):
         s.sendall(data[at:at + 40])
@@ -372,27 +384,44 @@ class Tls(unittest.TestCase):
                             answer = s.recv(1000)
                         self.assertEqual(answer[:12], b"HTTP/1.1 200" if is_accepted else b"")
 
-    def test_a_handshake_in_pieces_goes_on_as_they_come(self):
-        with TlsServer(self.folder) as server, test_rest.Server.connect(server) as s:
-            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-            client = server.context.wrap_bio(incoming, outgoing, server_hostname="localhost")
-            start = time.monotonic()
+    def ask_by_hand(self, server, send, parts):
+        """Performs a handshake and sends the parts of a request, each as one TLS record. send(socket, bytes) sends the
+        records."""
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = server.context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        start = time.monotonic()
+        with test_rest.Server.connect(server) as s:
             while True:
                 try:
                     client.do_handshake()
                     break
                 except ssl.SSLWantReadError:
-                    send_in_pieces(s, outgoing.read())
+                    send(s, outgoing.read())
                     incoming.write(s.recv(65536))
-            client.write(head("GET", MODEL))
-            send_in_pieces(s, outgoing.read())
+            for part in parts:
+                client.write(part)
+            send(s, outgoing.read())
             answer = b""
             while b"\r\n\r\n" not in answer:
                 incoming.write(s.recv(65536))
                 with contextlib.suppress(ssl.SSLWantReadError):
                     answer += client.read()
             self.assertTrue(answer.startswith(b"HTTP/1.1 200 "), answer)
-            self.assertLess(time.monotonic() - start, 5 * SLOW)
+        self.assertLess(time.monotonic() - start, 5 * SLOW)
+
+    def test_a_handshake_in_pieces_goes_on_as_they_come(self):
+        with TlsServer(self.folder) as server:
+            self.ask_by_hand(server, send_in_pieces, [head("GET", MODEL)])
+
+    def test_messages_of_several_records_are_read_whole(self):
+        """Several records arrive in one segment, so the socket reports a single event for them."""
+        request = head("GET", MODEL)
+        requests = [[request[:cut], request[cut:]] for cut in (1, 2, 20, len(request) - 1)]
+        requests += [[request[i:i + 1] for i in range(len(request))]]
+        with TlsServer(self.folder) as server:
+            for size in (16384, 200, 30):
+                for parts in requests:
+                    self.ask_by_hand(server, lambda s, data, size=size: s.sendall(in_records(data, size)), parts)
 
 
 if __name__ == "__main__":
