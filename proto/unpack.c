@@ -159,6 +159,14 @@ void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const
     return m;
 }
 
+size_t pb_unpacked_bytes(const ProtobufCMessageDescriptor *d, struct rt_span bytes)
+{
+    struct look l = {.left = SIZE_MAX};
+
+    look_at(&l, d, bytes, 1);
+    return SIZE_MAX - l.left;
+}
+
 void pb_free(void *message)
 {
     protobuf_c_message_free_unpacked(message, NULL);

@@ -39,6 +39,9 @@ enum {
  */
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err);
+/* Returns the maximum number of bytes that pb_unpack allocates for a message. The number is smaller
+ * for a message that pb_unpack refuses. Time is proportional to bytes.n, without packed fields. */
+size_t pb_unpacked_bytes(const ProtobufCMessageDescriptor *d, struct rt_span bytes);
 void pb_free(void *message); /* `message` may be NULL */
 /* Returns the status code for a failed pb_unpack: RT_RESOURCE_EXHAUSTED if memory ran out,
  * otherwise `malformed`. */

@@ -19,7 +19,8 @@ struct source {
 
 /* Opens a checkpoint as TensorFlow does. If there is no file PREFIX.index, `prefix` is the name or
  * glob pattern of the files of a version 1 checkpoint. */
-static enum rt_status source_open(struct source *s, const char *prefix, struct rt_error *err)
+static enum rt_status source_open(struct source *s, const char *prefix,
+                                  const struct rt_checkpoint_run *run, struct rt_error *err)
 {
     char path[4200];
 
@@ -27,8 +28,8 @@ static enum rt_status source_open(struct source *s, const char *prefix, struct r
     if (snprintf(path, sizeof path, "%s.index", prefix) >= (int)sizeof path ||
         access(path, F_OK) == 0 ||
         !rt_errno_is_absence(errno)) /* rt_checkpoint_open reports the error */
-        return rt_checkpoint_open(&s->checkpoint, prefix, err);
-    return rt_checkpoint_v1_open(&s->v1, prefix, err);
+        return rt_checkpoint_open(&s->checkpoint, prefix, run, err);
+    return rt_checkpoint_v1_open(&s->v1, prefix, run, err);
 }
 
 static void source_close(struct source *s)
@@ -37,19 +38,21 @@ static void source_close(struct source *s)
     rt_checkpoint_v1_close(s->v1);
 }
 
-static enum rt_status check_run(void *arg, struct rt_error *err)
+/* Makes the run for which a checkpoint is read. While the model is loaded, the restored tensors
+ * count as weights. */
+static struct rt_checkpoint_run restore_run(struct rt_run *r)
 {
-    (void)err; /* err is unused, because rt_run_check sets the run's own error */
-    return rt_run_check(arg);
+    const struct rt_state *state = rt_run_state(r);
+
+    return (struct rt_checkpoint_run){kn_io_check_run, r,
+                                      state->is_serving ? rt_run_pool(r) : state->weights};
 }
 
-static enum rt_status restore_one(struct rt_run *r, const struct source *s, int k,
+static enum rt_status restore_one(struct rt_run *r, const struct source *s,
+                                  const struct rt_checkpoint_run *run, int k,
                                   const struct rt_str *given, struct rt_span slice)
 {
     const enum rt_dtype want = (enum rt_dtype)r->node->out_dtype[k];
-    const struct rt_state *state = rt_run_state(r);
-    const struct rt_checkpoint_run run = {check_run, r,
-                                          state->is_serving ? rt_run_pool(r) : state->weights};
     struct rt_tensor t;
     const char *name;
     enum rt_status st = rt_run_check(r);
@@ -58,8 +61,8 @@ static enum rt_status restore_one(struct rt_run *r, const struct source *s, int 
         st = kn_io_text(r, given, s->v1 ? "tensor_name" : "tensor_names", &name);
     if (st)
         return st;
-    st = s->v1 ? rt_checkpoint_v1_tensor(s->v1, name, slice, want, &run, &t, r->err)
-               : rt_checkpoint_tensor(s->checkpoint, name, slice, want, &run, &t, r->err);
+    st = s->v1 ? rt_checkpoint_v1_tensor(s->v1, name, slice, want, run, &t, r->err)
+               : rt_checkpoint_tensor(s->checkpoint, name, slice, want, run, &t, r->err);
     if (st)
         return st;
     rt_out_tensor(r, k, &t);
@@ -79,15 +82,16 @@ static enum rt_status run_restore(struct rt_run *r)
                        "tensor_names, shape_and_slices and dtypes must be lists of equal length, "
                        "got %lld, %lld and %d",
                        (long long)n, (long long)rt_tensor_count(&r->in[2]), r->n_out);
+    const struct rt_checkpoint_run run = restore_run(r);
     struct source s = {NULL, NULL};
     const char *prefix;
     enum rt_status st = kn_io_text(r, rt_strs(&r->in[0]), "prefix", &prefix);
     if (!st)
-        st = source_open(&s, prefix, r->err);
+        st = source_open(&s, prefix, &run, r->err);
     for (int k = 0; k < r->n_out && !st; k++) {
         const struct rt_str *slice = &rt_strs(&r->in[2])[k];
-        st =
-            restore_one(r, &s, k, &rt_strs(&r->in[1])[k], rt_span_of(rt_str_data(slice), slice->n));
+        st = restore_one(r, &s, &run, k, &rt_strs(&r->in[1])[k],
+                         rt_span_of(rt_str_data(slice), slice->n));
     }
     source_close(&s);
     return st;
@@ -97,6 +101,7 @@ static enum rt_status run_restore(struct rt_run *r)
  * only. */
 static enum rt_status run_restore_v1(struct rt_run *r)
 {
+    const struct rt_checkpoint_run run = restore_run(r);
     struct rt_span slice = {NULL, 0};
     struct source s = {NULL, NULL};
 
@@ -119,9 +124,9 @@ static enum rt_status run_restore_v1(struct rt_run *r)
     const char *pattern;
     enum rt_status st = kn_io_text(r, rt_strs(&r->in[0]), "file_pattern", &pattern);
     if (!st)
-        st = rt_checkpoint_v1_open(&s.v1, pattern, r->err);
+        st = rt_checkpoint_v1_open(&s.v1, pattern, &run, r->err);
     if (!st)
-        st = restore_one(r, &s, 0, rt_strs(&r->in[1]), slice);
+        st = restore_one(r, &s, &run, 0, rt_strs(&r->in[1]), slice);
     source_close(&s);
     return st;
 }

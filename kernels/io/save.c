@@ -102,7 +102,9 @@ static enum rt_status run_merge(struct rt_run *r)
     if (n == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "At least one prefix checkpoint file must exist, but none existed.");
-    return rt_checkpoint_merge(prefixes, n, to, rt_attr_bool(r->node, "delete_old_dirs"), r->err);
+    const struct rt_checkpoint_run run = {kn_io_check_run, r, rt_run_pool(r)};
+    return rt_checkpoint_merge(prefixes, n, to, rt_attr_bool(r->node, "delete_old_dirs"), &run,
+                               r->err);
 }
 
 const struct kn_entry kn_merge_v2_checkpoints = {

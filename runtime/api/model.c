@@ -392,6 +392,11 @@ static enum rt_status read_graph(struct rt_model *m, const char *dir,
     return st;
 }
 
+static enum rt_status check_session(void *arg, struct rt_error *err)
+{
+    return rt_session_check(arg, err);
+}
+
 /* Makes the list of signatures, and raises the session's limit on restored weights by the size of
  * the checkpoint. */
 static enum rt_status list_signatures(struct rt_model *m, const char *dir,
@@ -411,9 +416,10 @@ static enum rt_status list_signatures(struct rt_model *m, const char *dir,
     /* A model without variables has a restore op too, but no checkpoint. rt_saved_model_is_complete
      * distinguishes such a model from an incomplete copy. */
     int64_t weights = 0;
+    const struct rt_check check = {check_session, m->session};
     const enum rt_status st =
         rt_saved_model_is_complete(dir, options->n_tags ? options->tags : default_tags,
-                                   options->n_tags ? options->n_tags : 1, &weights, err);
+                                   options->n_tags ? options->n_tags : 1, &check, &weights, err);
     if (st)
         return st;
     m->weight_bytes = weights;

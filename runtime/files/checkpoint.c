@@ -6,9 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/core/pool.h"
 #include "runtime/files/file.h"
 
-enum { MAX_INDEX = 1 << 28 }; /* size limit of an index file, in bytes */
+enum {
+    MAX_INDEX = 1 << 28, /* size limit of an index file, in bytes */
+    /* Size limit of a block of an index, in bytes. TensorFlow ends a block at 256 KiB. A block is
+     * larger only if its last entry is, because that entry's tensor has many slices. */
+    MAX_INDEX_BLOCK = 1 << 22,
+};
 
 /*
  * The list of open checkpoints. Some graphs have a RestoreV2 for each variable. All of these nodes,
@@ -18,16 +24,18 @@ enum { MAX_INDEX = 1 << 28 }; /* size limit of an index file, in bytes */
 static struct rt_mutex open_mu = RT_MUTEX_INIT;
 static struct rt_checkpoint *open_list; /* first open checkpoint; guarded by open_mu */
 
-/* Returns a reference to the open checkpoint that was read from this index file, if the file is
- * unchanged; otherwise NULL. */
-static struct rt_checkpoint *already_open(const char *prefix, const struct stat *index)
+/* Returns a reference to the open checkpoint that was read from this index file into this pool, if
+ * the file is unchanged; otherwise NULL. The pool must be the same because a checkpoint must not
+ * outlive the session that owns its pool. */
+static struct rt_checkpoint *already_open(const char *prefix, const struct stat *index,
+                                          const struct rt_pool *pool)
 {
     struct rt_checkpoint *c;
 
     rt_mutex_lock(&open_mu);
     for (c = open_list; c; c = c->next) {
         int refs = atomic_load(&c->refs);
-        if (strcmp(c->prefix, prefix) != 0 || !rt_same_file(&c->index, index))
+        if (c->pool != pool || strcmp(c->prefix, prefix) != 0 || !rt_same_file(&c->index, index))
             continue;
         /* A checkpoint with 0 references is about to be removed from the list and freed. */
         while (refs && !atomic_compare_exchange_weak(&c->refs, &refs, refs + 1))
@@ -77,25 +85,45 @@ void rt_checkpoint_unref(struct rt_checkpoint *c)
     free(c->entry);
     free(c->prefix);
     rt_arena_free(c->arena);
+    if (c->pool)
+        rt_pool_release(c->pool, c->held);
+    rt_pool_unref(c->pool);
     rt_mutex_clear(&c->mu);
     free(c);
 }
 
-enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix,
-                                  struct rt_error *err)
+enum rt_status rt_bundle_open_index(const char *path, const struct rt_checkpoint_run *run, int *fd,
+                                    struct stat *info, struct rt_sstable_source *source,
+                                    struct rt_error *err)
 {
-    char path[4200], *bytes = NULL;
-    size_t n;
-    struct stat before = {0}, after;
-    enum rt_status st;
+    const enum rt_status st = rt_open_regular(path, fd, info, err);
+
+    if (st)
+        return st;
+    if (info->st_size > MAX_INDEX) {
+        close(*fd);
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%s has %lld bytes, more than the limit of %d",
+                       path, (long long)info->st_size, MAX_INDEX);
+    }
+    *source = (struct rt_sstable_source){.size = (uint64_t)info->st_size,
+                                         .read = rt_file_read_exactly,
+                                         .arg = fd,
+                                         .max_block = MAX_INDEX_BLOCK,
+                                         .run = run};
+    return RT_OK;
+}
+
+/* Opens the index of a checkpoint that is to be read. Its errors are those of TensorFlow. */
+static enum rt_status open_index(const char *prefix, const struct rt_checkpoint_run *run, int *fd,
+                                 struct stat *info, struct rt_sstable_source *source,
+                                 struct rt_error *err)
+{
+    char path[4200];
 
     if (strlen(prefix) > 4000)
         return rt_fail_errno(err, prefix, ENAMETOOLONG);
     snprintf(path, sizeof path, "%s.index", prefix);
-    const bool is_there = stat(path, &before) == 0;
-    if (is_there && (*out = already_open(prefix, &before)))
-        return RT_OK;
-    st = rt_file_read(path, MAX_INDEX, &bytes, &n, err);
+    const enum rt_status st = rt_bundle_open_index(path, run, fd, info, source, err);
     if (st == RT_NOT_FOUND && access(prefix, F_OK) == 0)
         return rt_fail(
             err, RT_UNIMPLEMENTED,
@@ -107,12 +135,41 @@ enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix
                        "Unsuccessful TensorSliceReader constructor: Failed to find any matching "
                        "files for %s",
                        prefix);
+    return st;
+}
+
+enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix,
+                                  const struct rt_checkpoint_run *run, struct rt_error *err)
+{
+    struct rt_sstable_source source;
+    struct stat before, after;
+    int fd;
+    enum rt_status st = open_index(prefix, run, &fd, &before, &source, err);
+
     if (st)
         return st;
-    st = rt_checkpoint_open_index(out, prefix, rt_span_of(bytes, n), err);
-    free(bytes);
-    if (!st && is_there && stat(path, &after) == 0 && rt_same_file(&before, &after))
-        list_add(*out, &before);
+    *out = already_open(prefix, &before, rt_checkpoint_run_pool(run));
+    if (!*out) {
+        st = rt_checkpoint_open_index(out, prefix, &source, err);
+        if (!st && fstat(fd, &after) == 0 && rt_same_file(&before, &after))
+            list_add(*out, &before);
+    }
+    close(fd);
+    return st;
+}
+
+enum rt_status rt_checkpoint_measure(const char *prefix, const struct rt_checkpoint_run *run,
+                                     int64_t *weight_bytes, struct rt_error *err)
+{
+    struct rt_sstable_source source;
+    struct stat info;
+    int fd;
+    enum rt_status st = open_index(prefix, run, &fd, &info, &source, err);
+
+    if (st)
+        return st;
+    st = rt_bundle_measure(prefix, &source, weight_bytes, err);
+    close(fd);
     return st;
 }
 

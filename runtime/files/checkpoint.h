@@ -15,15 +15,22 @@
 #include "runtime/core/tensor.h"
 
 struct rt_checkpoint;
+struct rt_checkpoint_run;
+struct rt_sstable_source;
 
-/* Opens a checkpoint. `prefix` is the prefix that RestoreV2 is given, such as
- * "DIR/variables/variables". Reads the complete index, or returns a reference to the checkpoint
- * that is already open if the file is unchanged. */
+/*
+ * Opens a checkpoint. `prefix` is the prefix that RestoreV2 is given, such as
+ * "DIR/variables/variables". Reads the complete index, or returns a reference to a checkpoint that
+ * was opened with the same pool and is still open, if the file is unchanged. If the check of `run`
+ * fails, the read ends. The pool of `run` counts the memory of the index for as long as the
+ * checkpoint is referenced. `run` may be NULL.
+ */
 enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix,
-                                  struct rt_error *err);
-/* Opens a checkpoint whose index is in memory (for tests and fuzzing). */
+                                  const struct rt_checkpoint_run *run, struct rt_error *err);
+/* Opens a checkpoint whose index is read from `index`, for the run of `index` (sstable.h). */
 enum rt_status rt_checkpoint_open_index(struct rt_checkpoint **out, const char *prefix,
-                                        struct rt_span index, struct rt_error *err);
+                                        const struct rt_sstable_source *index,
+                                        struct rt_error *err);
 struct rt_checkpoint *rt_checkpoint_ref(struct rt_checkpoint *c);
 void rt_checkpoint_unref(struct rt_checkpoint *c);
 
@@ -37,17 +44,24 @@ struct rt_checkpoint_entry {
 };
 int rt_checkpoint_count(const struct rt_checkpoint *c);
 const struct rt_checkpoint_entry *rt_checkpoint_at(const struct rt_checkpoint *c, int i);
-/* Checks that every shard exists and has at least the size that the index requires. */
-enum rt_status rt_checkpoint_check_files(const struct rt_checkpoint *c, struct rt_error *err);
+/*
+ * Checks that a checkpoint is complete: its index is valid, and every shard exists and has at least
+ * the size that the index requires. Adds to *weight_bytes the minimum memory that the loaded
+ * tensors need. Keeps one entry of the index in memory at a time. If the check of `run` fails, the
+ * read ends. `run` may be NULL.
+ */
+enum rt_status rt_checkpoint_measure(const char *prefix, const struct rt_checkpoint_run *run,
+                                     int64_t *weight_bytes, struct rt_error *err);
 /* Checks that the shards that were read have not changed since they were opened. Compares their
  * sizes and times of change. */
 enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_error *err);
 
 /*
- * The run for which tensors are read. `check` is called for each megabyte, and for every 16,384th
- * string or slice; if it fails, reading ends. Without a run (NULL), reading never ends early.
- * `pool` counts the memory of the tensors; the memory of a lazy tensor is counted when the tensor
- * is loaded. If `pool` is NULL, the memory is not counted.
+ * The run for which an index and tensors are read. `check` is called for each megabyte of a tensor,
+ * for every 16,384th string or slice, and for each block and each 128 KiB of entries of an index;
+ * if it fails, reading ends. Without a run (NULL), reading never ends early. `pool` counts the
+ * memory of the index and the tensors; the memory of a lazy tensor is counted when the tensor is
+ * loaded. If `pool` is NULL, the memory is not counted.
  */
 struct rt_checkpoint_run {
     enum rt_status (*check)(void *arg, struct rt_error *err);
@@ -87,8 +101,10 @@ enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const 
                                    struct rt_error *err);
 /* Merges several checkpoints into one by moving their shards. The slices of one tensor are combined
  * under its name. With `delete_dirs`, also removes the directories of the old prefixes, if they are
- * then empty. */
+ * then empty. If the check of `run` fails while the indexes are read, nothing has been moved. The
+ * pool of `run` counts the memory of the merged index. `run` may be NULL. */
 enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const char *destination,
-                                   bool delete_dirs, struct rt_error *err);
+                                   bool delete_dirs, const struct rt_checkpoint_run *run,
+                                   struct rt_error *err);
 
 #endif

@@ -23,36 +23,25 @@ static enum rt_status fail_short(const struct rt_bundle_entry *e, const char *pa
                    (long long)e->offset);
 }
 
-enum rt_status rt_checkpoint_check_files(const struct rt_checkpoint *c, struct rt_error *err)
+enum rt_status rt_bundle_check_file(const struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                    int64_t *size, struct rt_error *err)
 {
     char path[4200];
-    enum rt_status st = RT_OK;
-    int64_t *size = malloc((size_t)c->n_shards * sizeof *size);
+    struct stat s;
+    int64_t *of_shard = &size[e->pub.shard];
 
-    if (!size)
-        return rt_fail_memory(err, "shards", (size_t)c->n_shards * sizeof *size);
-    for (int i = 0; i < c->n_shards; i++)
-        size[i] = -1;
-    for (int i = 0; i < c->n_entries && !st; i++) {
-        const struct rt_bundle_entry *e = &c->entry[i];
-        struct stat s;
-        if (e->pub.is_sliced)
-            continue;
-        shard_path(c, e->pub.shard, path, sizeof path);
-        if (size[e->pub.shard] < 0) {
-            if (stat(path, &s))
-                st = rt_fail_errno(err, path, errno);
-            else
-                st = rt_check_regular(path, &s, err);
-            if (st)
-                break;
-            size[e->pub.shard] = s.st_size;
-        }
-        if (e->offset + e->pub.bytes > size[e->pub.shard])
-            st = fail_short(e, path, size[e->pub.shard], err);
+    if (e->pub.is_sliced || e->offset + e->pub.bytes <= *of_shard)
+        return RT_OK;
+    shard_path(c, e->pub.shard, path, sizeof path);
+    if (*of_shard < 0) {
+        if (stat(path, &s))
+            return rt_fail_errno(err, path, errno);
+        const enum rt_status st = rt_check_regular(path, &s, err);
+        if (st)
+            return st;
+        *of_shard = s.st_size;
     }
-    free(size);
-    return st;
+    return e->offset + e->pub.bytes > *of_shard ? fail_short(e, path, *of_shard, err) : RT_OK;
 }
 
 enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_error *err)

@@ -5,25 +5,73 @@
 #include <string.h>
 
 #include "proto/unpack.h"
+#include "runtime/core/pool.h"
 #include "runtime/core/tensor_proto.h"
-#include "runtime/files/sstable.h"
 #include "tensorflow/core/protobuf/tensor_bundle.pb-c.h"
 
 enum {
     MAX_SHARDS = 100000,
     /*
-     * The memory of an index is limited to 256 bytes for each byte of the file plus a megabyte. A
-     * name of 150 bytes that differs from the preceding name only in its last bytes takes 40 bytes
-     * in a table, or about 10 bytes in a compressed table. The entry of this name takes about 200
-     * bytes of memory.
+     * The names of an index may take a megabyte, and 32 bytes for each byte of the entries without
+     * their names. Of an entry, FIXED_BYTES bytes and at most VALUE_BYTES bytes of its message
+     * count, because a message could be a hole in the file. An entry of TensorFlow has 15 to 30
+     * bytes, so that names may have 700 bytes on average. Without this limit, entries of five bytes
+     * could each repeat a name of 64 KiB.
      */
-    BYTES_PER_BYTE = 256,
-    BYTES_MORE = 1 << 20,
+    FREE_NAME_BYTES = 1 << 20,
+    NAME_BYTES_PER_BYTE = 32,
+    FIXED_BYTES = 8,
+    VALUE_BYTES = 64,
+    /* number of bytes by which the memory that a pool counts for the index grows at least */
+    HOLD_STEP = 1 << 16,
 };
 
-static enum rt_status read_header(struct rt_checkpoint *c, struct rt_span value,
-                                  struct rt_error *err)
+/* Reads an index, either to keep its entries or to measure them. */
+struct reader {
+    struct rt_checkpoint *c;
+    size_t name_bytes; /* number of bytes that further names may have */
+    /* The following members are NULL unless the entries are measured. */
+    int64_t *weight_bytes;
+    int64_t *shard_size; /* sizes of the shards (rt_bundle_check_file); made for the header */
+    bool shard_failed;   /* whether the error is about a shard, not about the index */
+};
+
+static size_t index_bytes(const struct rt_checkpoint *c)
 {
+    return rt_arena_used(c->arena) + (size_t)c->capacity * sizeof *c->entry +
+           (size_t)c->n_shards * sizeof *c->shard;
+}
+
+/* Makes the pool count only the memory that the index has, without the messages from which it was
+ * made. */
+static void release_surplus(struct rt_checkpoint *c)
+{
+    const size_t all = index_bytes(c);
+
+    if (!c->pool || all >= c->held)
+        return;
+    rt_pool_release(c->pool, c->held - all);
+    c->held = all;
+}
+
+/* Makes the pool count `bytes` bytes more than the memory that the index already has. */
+static enum rt_status hold(struct rt_checkpoint *c, size_t bytes, struct rt_error *err)
+{
+    size_t all = index_bytes(c) + bytes;
+
+    if (!c->pool || all <= c->held)
+        return RT_OK;
+    all = all < c->held + HOLD_STEP ? c->held + HOLD_STEP : all;
+    const enum rt_status st =
+        rt_pool_hold(c->pool, all - c->held, 0, "the index of a checkpoint", err);
+    if (!st)
+        c->held = all;
+    return st;
+}
+
+static enum rt_status read_header(struct reader *r, struct rt_span value, struct rt_error *err)
+{
+    struct rt_checkpoint *c = r->c;
     enum rt_status st = RT_OK;
     Tensorflow__BundleHeaderProto *h =
         pb_unpack(&tensorflow__bundle_header_proto__descriptor, value, "header", err);
@@ -37,7 +85,16 @@ static enum rt_status read_header(struct rt_checkpoint *c, struct rt_span value,
         st = rt_fail(err, RT_DATA_LOSS, "%d shards", (int)h->num_shards);
     c->n_shards = st ? 0 : h->num_shards;
     pb_free(h);
-    return st;
+    if (!st)
+        st = hold(c, 0, err);
+    if (st || !r->weight_bytes)
+        return st;
+    r->shard_size = malloc((size_t)c->n_shards * sizeof *r->shard_size);
+    if (!r->shard_size)
+        return rt_fail_memory(err, "shards", (size_t)c->n_shards * sizeof *r->shard_size);
+    for (int i = 0; i < c->n_shards; i++)
+        r->shard_size[i] = -1;
+    return RT_OK;
 }
 
 static enum rt_status read_parts(struct rt_checkpoint *c, struct rt_bundle_entry *e,
@@ -45,6 +102,9 @@ static enum rt_status read_parts(struct rt_checkpoint *c, struct rt_bundle_entry
 {
     if (p->n_slices > INT32_MAX)
         return rt_fail(err, RT_DATA_LOSS, "%zu slices", p->n_slices);
+    const enum rt_status st = hold(c, p->n_slices * sizeof(struct rt_slice), err);
+    if (st)
+        return st;
     struct rt_slice *part = rt_arena_array(c->arena, p->n_slices, sizeof *part);
     if (!part)
         return rt_fail_memory(err, "slices", p->n_slices * sizeof *part);
@@ -102,74 +162,133 @@ static enum rt_status fill_entry(struct rt_checkpoint *c, struct rt_bundle_entry
     return RT_OK;
 }
 
-static enum rt_status on_entry(void *arg, struct rt_span key, struct rt_span value,
-                               struct rt_error *err)
+/* Makes entry *e. The name and the slices are in the arena of the checkpoint. */
+static enum rt_status read_entry(struct reader *r, struct rt_span key, struct rt_span value,
+                                 struct rt_bundle_entry *e, struct rt_error *err)
 {
-    struct rt_checkpoint *c = arg;
-    enum rt_status st;
+    struct rt_checkpoint *c = r->c;
+    const size_t counted = FIXED_BYTES + (value.n < VALUE_BYTES ? value.n : VALUE_BYTES);
 
-    if (!c->n_shards) {
-        if (key.n)
-            return rt_fail(err, RT_DATA_LOSS, "the header is missing");
-        return read_header(c, value, err);
-    }
+    r->name_bytes += counted * NAME_BYTES_PER_BYTE;
+    if (key.n > r->name_bytes)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "names that are too long; the next has %zu bytes", key.n);
+    r->name_bytes -= key.n;
+    /* The message is counted until the complete index has been read. */
+    enum rt_status st =
+        hold(c, key.n + pb_unpacked_bytes(&tensorflow__bundle_entry_proto__descriptor, value), err);
+    if (st)
+        return st;
+    char *name = rt_arena_strndup(c->arena, (const char *)key.p, key.n);
+    if (!name)
+        return rt_fail_memory(err, "a name", key.n);
+    *e = (struct rt_bundle_entry){.key = rt_span_of(name, key.n), .pub.name = name};
+    Tensorflow__BundleEntryProto *p =
+        pb_unpack(&tensorflow__bundle_entry_proto__descriptor, value, "entry", err);
+    st = p ? fill_entry(c, e, p, err) : pb_unpack_failed(err, RT_DATA_LOSS);
+    pb_free(p);
+    if (st)
+        rt_fail_prefix(err, "entry \"%s\": ", name);
+    return st;
+}
+
+/* Appends entry e to the list of entries. */
+static enum rt_status keep_entry(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                 struct rt_error *err)
+{
     if (c->n_entries == c->capacity) {
-        if (c->capacity && (size_t)c->capacity > c->budget / sizeof *c->entry / 2)
-            return rt_fail(err, RT_RESOURCE_EXHAUSTED, "too many entries: more than %d",
-                           c->capacity);
-        int capacity = c->capacity ? c->capacity * 2 : 64;
+        const int capacity = c->capacity ? c->capacity * 2 : 64;
+        const enum rt_status st = hold(c, (size_t)(capacity - c->capacity) * sizeof *c->entry, err);
+        if (st)
+            return st;
         struct rt_bundle_entry *more = realloc(c->entry, (size_t)capacity * sizeof *more);
         if (!more)
             return rt_fail_memory(err, "the index", (size_t)capacity * sizeof *more);
         c->entry = more;
         c->capacity = capacity;
     }
-    struct rt_bundle_entry *e = &c->entry[c->n_entries];
-    *e = (struct rt_bundle_entry){0};
-    char *name = rt_arena_strndup(c->arena, (const char *)key.p, key.n);
-    if (!name)
-        return rt_fail_memory(err, "a name", key.n);
-    e->key = rt_span_of(name, key.n);
-    e->pub.name = name;
-    Tensorflow__BundleEntryProto *p =
-        pb_unpack(&tensorflow__bundle_entry_proto__descriptor, value, "entry", err);
-    st = p ? fill_entry(c, e, p, err) : pb_unpack_failed(err, RT_DATA_LOSS);
-    pb_free(p);
-    if (st) {
-        rt_fail_prefix(err, "entry \"%s\": ", name);
-        return st;
-    }
     /* Keys are sorted. Keys of slices begin with 0, so they precede all names. */
-    if (!name[0])
+    if (!e->pub.name[0])
         c->first_public = c->n_entries + 1;
-    c->n_entries++;
+    c->entry[c->n_entries++] = *e;
     return RT_OK;
 }
 
-enum rt_status rt_checkpoint_open_index(struct rt_checkpoint **out, const char *prefix,
-                                        struct rt_span index, struct rt_error *err)
+/* Checks that entry e lies inside its shard, and adds the minimum memory that the loaded entry
+ * needs for its bytes and, if it is a string tensor, for its elements. */
+static enum rt_status measure_entry(struct reader *r, const struct rt_bundle_entry *e,
+                                    struct rt_error *err)
 {
-    enum rt_status st;
+    int64_t elements = 0;
+    const enum rt_status st = rt_bundle_check_file(r->c, e, r->shard_size, err);
+
+    r->shard_failed = st != RT_OK;
+    if (st || !e->pub.name[0])
+        return st;
+    if ((e->pub.dtype == RT_STRING &&
+         __builtin_mul_overflow(rt_count(e->pub.shape.rank, e->pub.shape.dim),
+                                (int64_t)sizeof(struct rt_str), &elements)) ||
+        __builtin_add_overflow(*r->weight_bytes, elements, r->weight_bytes) ||
+        __builtin_add_overflow(*r->weight_bytes, e->pub.bytes, r->weight_bytes))
+        return rt_fail(err, RT_DATA_LOSS, "more bytes than can be counted");
+    return RT_OK;
+}
+
+static enum rt_status on_entry(void *arg, struct rt_span key, struct rt_span value,
+                               struct rt_error *err)
+{
+    struct reader *r = arg;
+    struct rt_bundle_entry e;
+
+    if (!r->c->n_shards) {
+        if (key.n)
+            return rt_fail(err, RT_DATA_LOSS, "the header is missing");
+        return read_header(r, value, err);
+    }
+    enum rt_status st = read_entry(r, key, value, &e, err);
+    if (st)
+        return st;
+    if (!r->weight_bytes)
+        return keep_entry(r->c, &e, err);
+    st = measure_entry(r, &e, err);
+    rt_arena_reset(r->c->arena);
+    return st;
+}
+
+/* Reads all entries of an index into a new checkpoint without shards, or measures the entries. */
+static enum rt_status read_index(struct reader *r, const char *prefix,
+                                 const struct rt_sstable_source *index, struct rt_error *err)
+{
     struct rt_checkpoint *c = calloc(1, sizeof *c);
 
     if (!c)
         return rt_fail_memory(err, "a checkpoint", sizeof *c);
+    r->c = c;
+    r->name_bytes = FREE_NAME_BYTES;
     atomic_init(&c->refs, 1);
     rt_mutex_init(&c->mu);
     c->prefix = strdup(prefix);
-    c->budget = BYTES_MORE + BYTES_PER_BYTE * index.n;
-    c->arena = rt_arena_new(c->budget);
-    if (!c->prefix || !c->arena) {
-        st = rt_fail_memory(err, "a checkpoint", sizeof *c);
-        goto fail;
-    }
-    st = rt_sstable_read(index, on_entry, c, err);
+    c->pool = rt_pool_ref(rt_checkpoint_run_pool(index->run));
+    c->arena = rt_arena_new(SIZE_MAX);
+    if (!c->prefix || !c->arena)
+        return rt_fail_memory(err, "a checkpoint", sizeof *c);
+    enum rt_status st = rt_sstable_read(index, on_entry, r, err);
     if (st == RT_OK && !c->n_shards)
         st = rt_fail(err, RT_DATA_LOSS, "the header is missing");
-    if (st) {
+    if (st && !r->shard_failed)
         rt_fail_prefix(err, "%s.index: ", prefix);
+    return st;
+}
+
+enum rt_status rt_checkpoint_open_index(struct rt_checkpoint **out, const char *prefix,
+                                        const struct rt_sstable_source *index, struct rt_error *err)
+{
+    struct reader r = {0};
+    enum rt_status st = read_index(&r, prefix, index, err);
+    struct rt_checkpoint *c = r.c;
+
+    if (st)
         goto fail;
-    }
     c->n_public = c->n_entries - c->first_public;
     c->shard = calloc((size_t)c->n_shards, sizeof *c->shard);
     if (!c->shard) {
@@ -178,11 +297,23 @@ enum rt_status rt_checkpoint_open_index(struct rt_checkpoint **out, const char *
     }
     for (int i = 0; i < c->n_shards; i++)
         c->shard[i].fd = -1;
+    release_surplus(c);
     *out = c;
     return RT_OK;
 
 fail:
     rt_checkpoint_unref(c);
+    return st;
+}
+
+enum rt_status rt_bundle_measure(const char *prefix, const struct rt_sstable_source *index,
+                                 int64_t *weight_bytes, struct rt_error *err)
+{
+    struct reader r = {.weight_bytes = weight_bytes};
+    const enum rt_status st = read_index(&r, prefix, index, err);
+
+    free(r.shard_size);
+    rt_checkpoint_unref(r.c);
     return st;
 }
 

@@ -1,7 +1,7 @@
 /*
  * The structs and functions that the source files for reading checkpoints (checkpoint.h) share:
  *
- *   checkpoint.c         lists the open checkpoints; looks up tensors by name
+ *   checkpoint.c         opens index files and lists the open checkpoints
  *   checkpoint_index.c   reads an index
  *   checkpoint_data.c    reads and verifies the bytes of an entry
  *   checkpoint_tensor.c  makes lazy tensors, string tensors, and tensors from slices
@@ -18,6 +18,7 @@
 #include "runtime/base/thread.h"
 #include "runtime/core/slice.h"
 #include "runtime/files/checkpoint.h"
+#include "runtime/files/sstable.h"
 
 struct rt_bundle_entry {
     struct rt_checkpoint_entry pub;
@@ -40,7 +41,8 @@ struct rt_checkpoint {
     atomic_int refs;
     char *prefix;
     struct rt_arena *arena;
-    size_t budget;   /* limit on the memory of the index, in bytes */
+    struct rt_pool *pool; /* pool that counts `held` bytes for the index; may be NULL */
+    size_t held;
     bool is_swapped; /* whether the data files' byte order is opposite to this machine's */
     int n_shards, n_entries, n_public, capacity;
     struct rt_bundle_entry *entry; /* entries sorted by key, so that slices precede named tensors */
@@ -53,15 +55,30 @@ struct rt_checkpoint {
     struct stat index;
 };
 
+/* ---- checkpoint.c ---- */
+
+/* Opens the index file `path` as *source, which refers to `fd` and `run`. On RT_OK the caller must
+ * close *fd. */
+enum rt_status rt_bundle_open_index(const char *path, const struct rt_checkpoint_run *run, int *fd,
+                                    struct stat *info, struct rt_sstable_source *source,
+                                    struct rt_error *err);
+
 /* ---- checkpoint_index.c ---- */
 
 /* Returns the entry with this key, or NULL if there is none. */
 const struct rt_bundle_entry *rt_bundle_find(const struct rt_checkpoint *c, struct rt_span key);
+/* Reads a checkpoint's index as rt_checkpoint_measure does. */
+enum rt_status rt_bundle_measure(const char *prefix, const struct rt_sstable_source *index,
+                                 int64_t *weight_bytes, struct rt_error *err);
 
 /* ---- checkpoint_data.c ---- */
 
 enum { RT_BUNDLE_WINDOW = 1 << 20 }; /* number of bytes read at a time */
 
+/* Checks that the entry lies inside its shard. `size` has a number for each shard, which is the
+ * size of the file, or -1 until the first entry of the shard is checked. */
+enum rt_status rt_bundle_check_file(const struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                    int64_t *size, struct rt_error *err);
 /* Opens the entry's shard unless it is open already, and checks that the entry lies inside it. */
 enum rt_status rt_bundle_open_shard(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                     int *fd, struct rt_error *err);

@@ -13,6 +13,7 @@
 #include "runtime/base/map.h"
 #include "runtime/base/thread.h"
 #include "runtime/files/file.h"
+#include "runtime/core/pool.h"
 #include "runtime/core/slice.h"
 #include "runtime/core/tensor_proto.h"
 #include "tensorflow/core/util/saved_tensor_slice.pb-c.h"
@@ -52,6 +53,8 @@ struct rt_checkpoint_v1 {
     struct file *file;
     struct rt_map by_name; /* maps each tensor's name to the first struct place of the tensor */
     uint64_t bytes;        /* total size of all files, in bytes */
+    struct rt_pool *pool;  /* pool that counts `held` bytes for the lists; may be NULL */
+    size_t held;
 };
 
 /*
@@ -65,21 +68,31 @@ static struct rt_checkpoint_v1 *recent;
 
 /* ---- opening ---- */
 
-static enum rt_status read_file(void *arg, uint64_t offset, void *dst, size_t n,
-                                struct rt_error *err)
+/* Makes the pool count `bytes` bytes for as long as the checkpoint is open. */
+static enum rt_status hold(struct rt_checkpoint_v1 *c, size_t bytes, struct rt_error *err)
 {
-    const ssize_t got = rt_file_read_at(*(const int *)arg, dst, n, (int64_t)offset);
+    const enum rt_status st =
+        c->pool ? rt_pool_hold(c->pool, bytes, 0, "the list of a checkpoint", err) : RT_OK;
 
-    if (got == (ssize_t)n)
-        return RT_OK;
-    return rt_fail(err, RT_DATA_LOSS, "%s",
-                   got < 0 ? strerror(errno) : "it became shorter while it was read");
+    if (!st)
+        c->held += bytes;
+    return st;
 }
+
+struct listing {
+    struct rt_checkpoint_v1 *c;
+    struct file *f;
+};
 
 static enum rt_status keep_list(void *arg, struct rt_span value, struct rt_error *err)
 {
-    struct file *f = arg;
+    const struct listing *l = arg;
+    struct file *f = l->f;
+    const enum rt_status st =
+        hold(l->c, pb_unpacked_bytes(&tensorflow__saved_tensor_slices__descriptor, value), err);
 
+    if (st)
+        return st;
     f->list = pb_unpack(&tensorflow__saved_tensor_slices__descriptor, value, "the list", err);
     if (!f->list)
         return pb_unpack_failed(err, RT_DATA_LOSS);
@@ -91,15 +104,16 @@ static enum rt_status keep_list(void *arg, struct rt_span value, struct rt_error
     return RT_OK;
 }
 
-/* Opens a file as a source. Sets *fd to the descriptor, or to -1 if the source is in memory. The
- * caller must close the descriptor. */
-static enum rt_status source_open(const struct file *f, struct rt_sstable_source *source, int *fd,
-                                  struct rt_error *err)
+/* Opens a file as a source that is read for `run`. Sets *fd to the descriptor, or to -1 if the
+ * source is in memory. The caller must close the descriptor. */
+static enum rt_status source_open(const struct file *f, const struct rt_checkpoint_run *run,
+                                  struct rt_sstable_source *source, int *fd, struct rt_error *err)
 {
     struct stat now;
 
     *fd = -1;
     *source = f->source;
+    source->run = run;
     if (!f->path)
         return RT_OK;
     const enum rt_status st = rt_open_regular(f->path, fd, &now, err);
@@ -110,8 +124,8 @@ static enum rt_status source_open(const struct file *f, struct rt_sstable_source
         *fd = -1;
         return rt_fail(err, RT_DATA_LOSS, "%s was changed while it was read", f->path);
     }
-    *source =
-        (struct rt_sstable_source){.size = (uint64_t)now.st_size, .read = read_file, .arg = fd};
+    *source = (struct rt_sstable_source){
+        .size = (uint64_t)now.st_size, .read = rt_file_read_exactly, .arg = fd, .run = run};
     return RT_OK;
 }
 
@@ -143,21 +157,26 @@ static bool index_names(struct rt_checkpoint_v1 *c, int file)
     return f->place;
 }
 
-static enum rt_status read_list(struct rt_checkpoint_v1 *c, int file, struct rt_error *err)
+static enum rt_status read_list(struct rt_checkpoint_v1 *c, int file,
+                                const struct rt_checkpoint_run *run, struct rt_error *err)
 {
     struct file *f = &c->file[file];
+    struct listing listing = {c, f};
     struct rt_sstable_source source;
     int fd;
-    enum rt_status st = source_open(f, &source, &fd, err);
+    enum rt_status st = source_open(f, run, &source, &fd, err);
 
     if (st)
         return st;
-    st = rt_sstable_find(&source, rt_span_of("", 0), keep_list, f, err);
+    st = rt_sstable_find(&source, rt_span_of("", 0), keep_list, &listing, err);
     source_close(fd);
     if (st == RT_NOT_FOUND)
         st = rt_fail(err, RT_DATA_LOSS, "it has no list of tensors");
     if (!st && f->list->meta->n_tensor > (size_t)(INT32_MAX - c->n_tensors))
         st = rt_fail(err, RT_DATA_LOSS, "too many tensors");
+    if (!st)
+        st = hold(c, f->list->meta->n_tensor * (sizeof *f->place + 2 * sizeof(struct rt_map_entry)),
+                  err);
     if (!st && !index_names(c, file))
         st = rt_fail_memory(err, "a checkpoint", f->list->meta->n_tensor * sizeof *f->place);
     if (st)
@@ -182,7 +201,8 @@ static struct file *add_file(struct rt_checkpoint_v1 *c)
     return &c->file[c->n_files++];
 }
 
-static struct rt_checkpoint_v1 *checkpoint_new(const char *pattern)
+static struct rt_checkpoint_v1 *checkpoint_new(const char *pattern,
+                                               const struct rt_checkpoint_run *run)
 {
     struct rt_checkpoint_v1 *c = calloc(1, sizeof *c);
 
@@ -190,8 +210,10 @@ static struct rt_checkpoint_v1 *checkpoint_new(const char *pattern)
         free(c);
         return NULL;
     }
-    if (c)
+    if (c) {
         atomic_init(&c->refs, 1);
+        c->pool = rt_pool_ref(rt_checkpoint_run_pool(run));
+    }
     return c;
 }
 
@@ -205,6 +227,9 @@ void rt_checkpoint_v1_close(struct rt_checkpoint_v1 *c)
         free(c->file[i].path);
     }
     rt_map_clear(&c->by_name);
+    if (c->pool)
+        rt_pool_release(c->pool, c->held);
+    rt_pool_unref(c->pool);
     free(c->file);
     free(c->pattern);
     free(c);
@@ -278,14 +303,15 @@ static enum rt_status list_files(struct rt_checkpoint_v1 *c, struct rt_error *er
 
 /* ---- opening ---- */
 
-/* Returns a reference to `recent` if `recent` was read from the same files and these are unchanged;
- * otherwise NULL. */
+/* Returns a reference to `recent` if `recent` was read from the same files into the same pool and
+ * the files are unchanged; otherwise NULL. */
 static struct rt_checkpoint_v1 *already_open(const struct rt_checkpoint_v1 *c)
 {
     struct rt_checkpoint_v1 *found;
 
     rt_mutex_lock(&recent_mu);
-    found = recent && recent->n_files == c->n_files && strcmp(recent->pattern, c->pattern) == 0
+    found = recent && recent->pool == c->pool && recent->n_files == c->n_files &&
+                    strcmp(recent->pattern, c->pattern) == 0
                 ? recent
                 : NULL;
     for (int i = 0; found && i < c->n_files; i++)
@@ -316,12 +342,12 @@ void rt_checkpoint_v1_forget(void)
 }
 
 enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *pattern,
-                                     struct rt_error *err)
+                                     const struct rt_checkpoint_run *run, struct rt_error *err)
 {
     *out = NULL;
     if (strlen(pattern) > 4000)
         return rt_fail_errno(err, pattern, ENAMETOOLONG);
-    struct rt_checkpoint_v1 *c = checkpoint_new(pattern);
+    struct rt_checkpoint_v1 *c = checkpoint_new(pattern, run);
     if (!c)
         return rt_fail_memory(err, "a checkpoint", sizeof *c);
     enum rt_status st = list_files(c, err);
@@ -330,7 +356,7 @@ enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *
         return RT_OK;
     }
     for (int i = 0; i < c->n_files && !st; i++)
-        if ((st = read_list(c, i, err)) != RT_OK)
+        if ((st = read_list(c, i, run, err)) != RT_OK)
             rt_fail_prefix(err, "Unable to open table file %s: ", c->file[i].path);
     if (st) {
         rt_checkpoint_v1_close(c);
@@ -345,14 +371,14 @@ enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *
 enum rt_status rt_checkpoint_v1_over(struct rt_checkpoint_v1 **out, const char *name,
                                      const struct rt_sstable_source *source, struct rt_error *err)
 {
-    struct rt_checkpoint_v1 *c = checkpoint_new(name);
+    struct rt_checkpoint_v1 *c = checkpoint_new(name, source->run);
     struct file *f = c ? add_file(c) : NULL;
     enum rt_status st = RT_OK;
 
     *out = NULL;
     if (f) {
         f->source = *source;
-        st = read_list(c, 0, err);
+        st = read_list(c, 0, source->run, err);
     } else {
         st = rt_fail_memory(err, "a checkpoint", sizeof *c);
     }
@@ -473,12 +499,34 @@ static enum rt_status decode(const struct piece *p, Tensorflow__TensorProto *dat
     was = data->tensor_shape;
     data->tensor_shape = &shape;
     data->dtype = (Tensorflow__DataType)p->w->dtype;
-    /* A limit of 0 means that the message must hold all values. A string tensor becomes the result,
-     * so the run's pool counts its strings. A tensor of another type is not counted, because its
-     * elements are copied to the result. */
-    st = rt_tensor_from_proto(
-        data, 0, out, p->w->dtype == RT_STRING ? rt_checkpoint_run_pool(p->w->run) : NULL, err);
+    /* A limit of 0 means that the message must hold all values. */
+    st = rt_tensor_from_proto(data, 0, out, rt_checkpoint_run_pool(p->w->run), err);
     data->tensor_shape = was;
+    return st;
+}
+
+/* Unpacks the message of a stored slice, and decodes the tensor that the message holds. */
+static enum rt_status unpack_piece(const struct piece *p, struct rt_span value,
+                                   struct rt_tensor *out, struct rt_error *err)
+{
+    struct rt_pool *pool = rt_checkpoint_run_pool(p->w->run);
+    const size_t bytes =
+        pool ? pb_unpacked_bytes(&tensorflow__saved_tensor_slices__descriptor, value) : 0;
+    enum rt_status st = pool ? rt_pool_hold(pool, bytes, 0, "a slice", err) : RT_OK;
+
+    if (st)
+        return st;
+    saved_slices *s =
+        pb_unpack(&tensorflow__saved_tensor_slices__descriptor, value, "a slice", err);
+    if (!s)
+        st = pb_unpack_failed(err, RT_DATA_LOSS);
+    else if (!s->data || !s->data->data)
+        st = rt_fail(err, RT_DATA_LOSS, "a slice without data");
+    else
+        st = decode(p, s->data->data, out, err);
+    pb_free(s);
+    if (pool)
+        rt_pool_release(pool, bytes);
     return st;
 }
 
@@ -487,17 +535,8 @@ static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_erro
     struct piece *p = arg;
     struct wanted *w = p->w;
     struct rt_tensor t = {0};
-    saved_slices *s =
-        pb_unpack(&tensorflow__saved_tensor_slices__descriptor, value, "a slice", err);
-    enum rt_status st = RT_OK;
+    const enum rt_status st = unpack_piece(p, value, &t, err);
 
-    if (!s)
-        return pb_unpack_failed(err, RT_DATA_LOSS);
-    if (!s->data || !s->data->data)
-        st = rt_fail(err, RT_DATA_LOSS, "a slice without data");
-    else
-        st = decode(p, s->data->data, &t, err);
-    pb_free(s);
     if (st)
         return st;
     /* A string tensor has a single slice, and all of its elements are requested. */
@@ -579,7 +618,7 @@ enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const c
     for (const struct place *p = rt_map_get(&c->by_name, name); p && n && !st; p = p->next) {
         struct rt_sstable_source source;
         int fd;
-        st = source_open(&c->file[p->file], &source, &fd, err);
+        st = source_open(&c->file[p->file], run, &source, &fd, err);
         if (!st)
             st = gather(&source, p->meta, &w, err);
         source_close(fd);

@@ -24,10 +24,11 @@ struct rt_checkpoint_v1;
  * '*' or '[', because sharded savers write several files ("DIR/model-?????-of-00004"). At most
  * 10,000 files may match. Returns RT_NOT_FOUND if no file matches. The checkpoint opened last is
  * kept until rt_checkpoint_v1_forget; as long as its files are unchanged, opening it again costs
- * one stat per file.
+ * one stat per file, if the pool of `run` is the same. If the check of `run` fails, reading ends.
+ * The pool of `run` counts the memory of the checkpoint. `run` may be NULL.
  */
 enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *pattern,
-                                     struct rt_error *err);
+                                     const struct rt_checkpoint_run *run, struct rt_error *err);
 /* Opens a checkpoint of one table that is not in a file (for tests and fuzzing). Error texts call
  * the table `name`. */
 enum rt_status rt_checkpoint_v1_over(struct rt_checkpoint_v1 **out, const char *name,

@@ -8,10 +8,9 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/crc32c.h"
 #include "runtime/base/map.h"
-#include "runtime/files/checkpoint.h"
+#include "runtime/files/checkpoint_internal.h"
 #include "runtime/files/file.h"
 #include "runtime/core/slice.h"
-#include "runtime/files/sstable.h"
 #include "tensorflow/core/protobuf/tensor_bundle.pb-c.h"
 
 /* ---- the index while it is made ---- */
@@ -28,7 +27,9 @@ struct index {
     /* maps names to Tensorflow__BundleEntryProto with the slices added so far */
     struct rt_map sliced;
     int n_shards;
-    int source; /* index of the checkpoint whose items are being added, for a merge */
+    int source;           /* index of the checkpoint whose items are being added, for a merge */
+    struct rt_pool *pool; /* pool that counts `held` bytes for a merge; may be NULL */
+    size_t held;
 };
 
 static bool index_init(struct index *x)
@@ -46,6 +47,8 @@ static void index_clear(struct index *x)
     rt_map_clear(&x->sliced);
     rt_arena_free(x->arena);
     free(x->item);
+    if (x->pool)
+        rt_pool_release(x->pool, x->held);
 }
 
 static enum rt_status index_add(struct index *x, struct rt_span key, const ProtobufCMessage *m,
@@ -417,12 +420,28 @@ struct merge {
     int n_shards; /* number of shards of the checkpoint being read */
 };
 
+/* Makes the pool count `bytes` bytes of the index. */
+static enum rt_status hold(struct index *x, size_t bytes, struct rt_error *err)
+{
+    const enum rt_status st =
+        x->pool ? rt_pool_hold(x->pool, bytes, 0, "the index of a checkpoint", err) : RT_OK;
+
+    if (!st)
+        x->held += bytes;
+    return st;
+}
+
 static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span value,
                                   struct rt_error *err)
 {
     struct merge *m = arg;
-    enum rt_status st = RT_OK;
+    /* An item takes up to 4 structs in the list and the arena, with its key and its value. A tensor
+     * in slices keeps the unpacked message. */
+    const size_t unpacked = pb_unpacked_bytes(&tensorflow__bundle_entry_proto__descriptor, value);
+    enum rt_status st = hold(&m->x, key.n + value.n + 4 * sizeof(struct item) + unpacked, err);
 
+    if (st)
+        return st;
     if (!key.n) {
         Tensorflow__BundleHeaderProto *h =
             pb_unpack(&tensorflow__bundle_header_proto__descriptor, value, "header", err);
@@ -451,33 +470,40 @@ static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span 
     e->shard_id += m->first_shard;
     st = index_add(&m->x, key, &e->base, err);
     pb_free(e);
+    if (m->x.pool)
+        rt_pool_release(m->x.pool, unpacked);
+    m->x.held -= unpacked;
     return st;
 }
 
-static enum rt_status merge_read(struct merge *m, const char *prefix, int *n_shards,
+static enum rt_status merge_read(struct merge *m, const char *prefix,
+                                 const struct rt_checkpoint_run *run, int *n_shards,
                                  struct rt_error *err)
 {
-    char path[4200], *bytes = NULL;
-    size_t n;
+    char path[4200];
+    struct rt_sstable_source source;
+    struct stat info;
+    int fd;
     enum rt_status st;
 
     if (strlen(prefix) > 4000)
         return rt_fail_errno(err, prefix, ENAMETOOLONG);
     snprintf(path, sizeof path, "%s.index", prefix);
-    st = rt_file_read(path, 1 << 28, &bytes, &n, err);
+    st = rt_bundle_open_index(path, run, &fd, &info, &source, err);
     if (st)
         return st;
     m->n_shards = 0;
-    st = rt_sstable_read(rt_span_of(bytes, n), merge_entry, m, err);
+    st = rt_sstable_read(&source, merge_entry, m, err);
     if (st)
         rt_fail_prefix(err, "%s: ", path);
-    free(bytes);
+    close(fd);
     *n_shards = m->n_shards;
     return st;
 }
 
 enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const char *destination,
-                                   bool delete_dirs, struct rt_error *err)
+                                   bool delete_dirs, const struct rt_checkpoint_run *run,
+                                   struct rt_error *err)
 {
     struct merge m = {0};
     char from[4200], to[4200];
@@ -489,11 +515,12 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
         free(n_shards);
         return rt_fail_memory(err, "an index", (size_t)n * sizeof *n_shards);
     }
+    m.x.pool = rt_checkpoint_run_pool(run);
     st = strlen(destination) > 4000 ? rt_fail_errno(err, destination, ENAMETOOLONG)
                                     : make_parent(destination, err);
     for (int i = 0; i < n && !st; i++) {
         m.x.source = i;
-        st = merge_read(&m, prefixes[i], &n_shards[i], err);
+        st = merge_read(&m, prefixes[i], run, &n_shards[i], err);
         m.first_shard += n_shards[i];
     }
     m.x.n_shards = m.first_shard;

@@ -73,6 +73,17 @@ ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset)
     return (ssize_t)done;
 }
 
+enum rt_status rt_file_read_exactly(void *fd, uint64_t offset, void *dst, size_t n,
+                                    struct rt_error *err)
+{
+    const ssize_t got = rt_file_read_at(*(const int *)fd, dst, n, (int64_t)offset);
+
+    if (got == (ssize_t)n)
+        return RT_OK;
+    return rt_fail(err, RT_DATA_LOSS, "%s",
+                   got < 0 ? strerror(errno) : "it became shorter while it was read");
+}
+
 int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err)
 {
     static atomic_uint counter;

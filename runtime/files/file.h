@@ -19,6 +19,10 @@ enum rt_status rt_file_read(const char *path, size_t limit, char **out, size_t *
 /* Reads n bytes from offset `offset`. Returns the number of bytes read, or -1 on an error, with
  * errno set. The number is less than n only at the end of the file. */
 ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset);
+/* Reads n bytes as the `read` of a rt_sstable_source whose `arg` points to the file's descriptor.
+ * Returns RT_DATA_LOSS if the file ends before. */
+enum rt_status rt_file_read_exactly(void *fd, uint64_t offset, void *dst, size_t n,
+                                    struct rt_error *err);
 /* Replaces the file PATH by writing a temporary file beside it and renaming that file, so that PATH
  * is never incomplete. */
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err);

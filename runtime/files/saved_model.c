@@ -731,25 +731,11 @@ static bool has_variables(struct rt_span graph_def)
     return false;
 }
 
-/* Adds the minimum memory that a loaded entry needs for its bytes and, if it is a string tensor,
- * for its elements. Returns false on overflow. */
-static bool add_weight(const struct rt_checkpoint_entry *e, int64_t *weight_bytes)
-{
-    int64_t elements = 0;
-
-    if (e->dtype == RT_STRING && __builtin_mul_overflow(rt_count(e->shape.rank, e->shape.dim),
-                                                        (int64_t)sizeof(struct rt_str), &elements))
-        return false;
-    return !__builtin_add_overflow(*weight_bytes, elements, weight_bytes) &&
-           !__builtin_add_overflow(*weight_bytes, e->bytes, weight_bytes);
-}
-
 static enum rt_status check_weights(const char *dir, const struct rt_meta_graph *g,
-                                    int64_t *weight_bytes, struct rt_error *err)
+                                    const struct rt_check *check, int64_t *weight_bytes,
+                                    struct rt_error *err)
 {
     char prefix[4200], path[4300];
-    struct rt_checkpoint *c;
-    enum rt_status st;
 
     snprintf(prefix, sizeof prefix, "%s/variables/variables", dir);
     snprintf(path, sizeof path, "%s.index", prefix);
@@ -757,19 +743,15 @@ static enum rt_status check_weights(const char *dir, const struct rt_meta_graph 
      * a model either. */
     if (access(path, F_OK) && !has_variables(g->graph_def))
         return RT_OK;
-    st = rt_checkpoint_open(&c, prefix, err);
-    if (st)
-        return st;
-    st = rt_checkpoint_check_files(c, err);
-    for (int i = 0; i < rt_checkpoint_count(c) && !st; i++)
-        if (!add_weight(rt_checkpoint_at(c, i), weight_bytes))
-            st = rt_fail(err, RT_DATA_LOSS, "%s: more bytes than can be counted", path);
-    rt_checkpoint_unref(c);
-    return st;
+    if (!check)
+        return rt_checkpoint_measure(prefix, NULL, weight_bytes, err);
+    const struct rt_checkpoint_run run = {.check = check->check, .arg = check->arg};
+    return rt_checkpoint_measure(prefix, &run, weight_bytes, err);
 }
 
 enum rt_status rt_saved_model_is_complete(const char *dir, const char *const *tags, int n_tags,
-                                          int64_t *weight_bytes, struct rt_error *err)
+                                          const struct rt_check *check, int64_t *weight_bytes,
+                                          struct rt_error *err)
 {
     struct rt_saved_model *m;
     const struct rt_meta_graph *g;
@@ -781,7 +763,7 @@ enum rt_status rt_saved_model_is_complete(const char *dir, const char *const *ta
         return st;
     st = rt_saved_model_choose(m, tags, n_tags, &g, err);
     if (!st && g->restore_op)
-        st = check_weights(dir, g, &bytes, err);
+        st = check_weights(dir, g, check, &bytes, err);
     for (int i = 0; !st && i < g->n_assets; i++) {
         int n = snprintf(path, sizeof path, "%s/assets/%s", dir, g->assets[i].file_name);
         if (n < 0 || (size_t)n >= sizeof path || access(path, R_OK))

@@ -90,9 +90,11 @@ const struct rt_tensor_spec *rt_signature_output(const struct rt_signature *s, c
 /* Checks that a version directory is complete: saved_model.pb parses, the assets exist, and, if the
  * graph has a restore op, the checkpoint's index parses and every shard has the length that the
  * index requires. If not, err names what is missing. Reads no weights. Sets *weight_bytes, unless
- * NULL, to the memory that the weights will need. */
+ * NULL, to the memory that the weights will need. If `check` fails, reading the index ends; `check`
+ * may be NULL. */
 enum rt_status rt_saved_model_is_complete(const char *dir, const char *const *tags, int n_tags,
-                                          int64_t *weight_bytes, struct rt_error *err);
+                                          const struct rt_check *check, int64_t *weight_bytes,
+                                          struct rt_error *err);
 
 /* ---- a model in memory ---- */
 

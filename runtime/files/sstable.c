@@ -5,15 +5,15 @@
 
 #include "proto/wire.h"
 #include "runtime/base/crc32c.h"
+#include "runtime/core/pool.h"
+#include "runtime/files/checkpoint.h"
 
 enum {
     FOOTER = 48,
     /* number of bytes after each block, which hold the compression type and the checksum */
     TRAILER = 5,
     RESTART_EVERY = 16,
-    MAX_KEY = 1 << 20,
-    /* maximum size of an uncompressed block; equal to protobuf's limit for a message */
-    MAX_BLOCK = INT32_MAX,
+    READ_PIECE = 1 << 22, /* number of bytes of a block that are read between two checks */
 };
 enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's numbers for the compression types */
 static const uint64_t MAGIC = UINT64_C(0xdb4775248b80fb57);
@@ -37,63 +37,99 @@ struct block {
     struct rt_span entries; /* entries of the block, without the restart points */
     /* memory of the entries, freed by block_clear, or NULL if the memory belongs to the source */
     unsigned char *owned;
+    size_t n_owned;       /* number of bytes that `pool` counts for `owned` */
+    struct rt_pool *pool; /* pool of the run; may be NULL */
 };
 
 static void block_clear(struct block *b)
 {
+    if (b->pool)
+        rt_pool_release(b->pool, b->n_owned);
     free(b->owned);
-    *b = (struct block){0};
+    *b = (struct block){.pool = b->pool};
+}
+
+/* Replaces a block's memory by n + 1 uninitialised bytes. The old memory moves to *old. */
+static enum rt_status block_alloc(struct block *b, size_t n, struct block *old,
+                                  struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+
+    if (b->pool)
+        st = rt_pool_hold(b->pool, n + 1, 0, "a block of a checkpoint", err);
+    if (st)
+        return st;
+    unsigned char *p = malloc(n + 1);
+    if (!p) {
+        if (b->pool)
+            rt_pool_release(b->pool, n + 1);
+        return rt_fail_memory(err, "a block", n);
+    }
+    *old = *b;
+    b->owned = p;
+    b->n_owned = n + 1;
+    return RT_OK;
 }
 
 /*
  * Uncompresses a block. Before memory is allocated, the length that a compressed block announces is
  * compared with the maximum length to which the block's bytes can expand.
  */
-static enum rt_status uncompress(struct block *out, struct rt_span *all, struct rt_error *err)
+static enum rt_status uncompress(const struct rt_sstable_source *source, struct block *out,
+                                 struct rt_span *all, struct rt_error *err)
 {
     const struct rt_span from = *all;
     const char *p = (const char *)from.p;
+    const size_t max_block = source->max_block ? source->max_block : INT32_MAX;
+    struct block old;
     size_t n;
 
     if (snappy_uncompressed_length(p, from.n, &n) != SNAPPY_OK)
         return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes is no snappy data", from.n);
-    if (n > MAX_BLOCK || n / RT_SSTABLE_EXPANDS > from.n)
+    if (n > max_block || n / RT_SSTABLE_EXPANDS > from.n)
         return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes of snappy data announces %zu",
                        from.n, n);
-    unsigned char *plain = malloc(n + 1);
-    if (!plain)
-        return rt_fail_memory(err, "a block", n);
-    if (snappy_uncompress(p, from.n, (char *)plain, &n) != SNAPPY_OK) {
-        free(plain);
-        return rt_fail(err, RT_DATA_LOSS,
-                       "corrupted compressed block contents: %zu bytes of "
-                       "snappy data",
-                       from.n);
-    }
-    free(out->owned);
-    out->owned = plain;
-    *all = rt_span_of(plain, n);
-    return RT_OK;
+    enum rt_status st = block_alloc(out, n, &old, err);
+    if (st)
+        return st;
+    if (snappy_uncompress(p, from.n, (char *)out->owned, &n) != SNAPPY_OK)
+        st = rt_fail(err, RT_DATA_LOSS,
+                     "corrupted compressed block contents: %zu bytes of "
+                     "snappy data",
+                     from.n);
+    *all = rt_span_of(out->owned, n);
+    block_clear(&old);
+    return st;
 }
 
-/* Gets n bytes of the source, from the source's memory or by reading them into new memory. In the
- * latter case, sets *owned to the new memory. */
+/* Gets n bytes of the source, from the source's memory or by reading them into new memory of the
+ * block. */
 static enum rt_status bytes_at(const struct rt_sstable_source *from, uint64_t offset, size_t n,
-                               unsigned char **owned, struct rt_span *out, struct rt_error *err)
+                               struct block *b, struct rt_span *out, struct rt_error *err)
 {
+    struct block none;
+    enum rt_status st = rt_checkpoint_run_check(from->run, err);
+
+    if (st)
+        return st;
     if (!from->read) {
         *out = rt_span_of(from->p + offset, n);
         return RT_OK;
     }
-    *owned = malloc(n + 1);
-    if (!*owned)
-        return rt_fail_memory(err, "a block", n);
-    *out = rt_span_of(*owned, n);
-    return from->read(from->arg, offset, *owned, n, err);
+    st = block_alloc(b, n, &none, err);
+    for (size_t at = 0; at < n && !st; at += READ_PIECE) {
+        const size_t piece = n - at < READ_PIECE ? n - at : READ_PIECE;
+        st = from->read(from->arg, offset + at, b->owned + at, piece, err);
+        if (!st)
+            st = rt_checkpoint_run_check(from->run, err);
+    }
+    *out = rt_span_of(b->owned, n);
+    return st;
 }
 
 /* Verifies and uncompresses a stored block, and removes the restart points. */
-static enum rt_status open_block(struct rt_span stored, struct block *out, struct rt_error *err)
+static enum rt_status open_block(const struct rt_sstable_source *from, struct rt_span stored,
+                                 struct block *out, struct rt_error *err)
 {
     const unsigned char *p = stored.p;
     size_t n = stored.n - TRAILER;
@@ -106,7 +142,7 @@ static enum rt_status open_block(struct rt_span stored, struct block *out, struc
     struct rt_span all = rt_span_of(p, n);
     unsigned type = p[n];
     if (type == SNAPPY)
-        st = uncompress(out, &all, err);
+        st = uncompress(from, out, &all, err);
     else if (type != NOT_COMPRESSED)
         st = rt_fail(err, RT_DATA_LOSS,
                      "bad block type: compression %u%s, where tables have none or snappy", type,
@@ -128,36 +164,21 @@ static enum rt_status block_at(const struct rt_sstable_source *from, struct hand
     uint64_t capacity = from->size - FOOTER;
     struct rt_span stored;
 
-    *out = (struct block){0};
+    *out = (struct block){.pool = rt_checkpoint_run_pool(from->run)};
     if (h.offset > capacity || h.size > capacity - h.offset ||
         capacity - h.offset - h.size < TRAILER)
         return rt_fail(err, RT_DATA_LOSS, "a block of %llu bytes at %llu: the file has %llu",
                        (unsigned long long)h.size, (unsigned long long)h.offset,
                        (unsigned long long)from->size);
-    enum rt_status st =
-        bytes_at(from, h.offset, (size_t)h.size + TRAILER, &out->owned, &stored, err);
+    if (from->max_block && h.size > from->max_block)
+        return rt_fail(err, RT_DATA_LOSS, "a block of %llu bytes, more than the limit of %zu",
+                       (unsigned long long)h.size, from->max_block);
+    enum rt_status st = bytes_at(from, h.offset, (size_t)h.size + TRAILER, out, &stored, err);
     if (!st)
-        st = open_block(stored, out, err);
+        st = open_block(from, stored, out, err);
     if (st)
         block_clear(out);
     return st;
-}
-
-/* Reads the next entry of a block. `key` must be the key of the preceding entry; it becomes the key
- * of this entry. */
-static bool next_entry(struct rt_span *block, struct rt_bytes *key, struct rt_span *value)
-{
-    uint64_t shared, own, size;
-    if (!pb_varint(block, &shared) || !pb_varint(block, &own) || !pb_varint(block, &size))
-        return false;
-    if (shared > key->n || own > block->n || size > block->n - own || shared + own > MAX_KEY)
-        return false;
-    key->n = (size_t)shared;
-    rt_bytes_add(key, block->p, (size_t)own);
-    *value = rt_span_of(block->p + own, (size_t)size);
-    block->p += own + size;
-    block->n -= (size_t)(own + size);
-    return true;
 }
 
 static int compare(struct rt_span a, struct rt_span b)
@@ -167,73 +188,74 @@ static int compare(struct rt_span a, struct rt_span b)
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
-struct reader {
-    enum rt_status (*each)(void *arg, struct rt_span key, struct rt_span value,
-                           struct rt_error *err);
-    void *arg;
-    struct rt_bytes key, last;
-    bool any;
-    uint64_t left; /* number of bytes of the file outside the blocks that have been read so far */
+/* A position among the entries of a table, which are in one or several blocks. */
+struct cursor {
+    const struct rt_checkpoint_run *run;
+    struct rt_span rest;         /* entries of the block that have not been read yet */
+    struct rt_bytes key;         /* key of the last entry, empty before the first entry */
+    size_t n_shared;             /* number of bytes that `key` shares with the key before it */
+    struct rt_span value;        /* value of the last entry */
+    bool is_first, begins_block; /* whether the next entry is the first of the table or block */
+    size_t n_unchecked;          /* number of bytes of entries since the last check of the run */
 };
 
-static enum rt_status read_entries(struct reader *r, struct rt_span block, struct rt_error *err)
+static void cursor_init(struct cursor *c, const struct rt_checkpoint_run *run)
 {
-    struct rt_span value;
-    enum rt_status st;
+    *c = (struct cursor){.run = run, .is_first = true};
+    rt_bytes_init(&c->key, RT_SSTABLE_MAX_KEY + 1);
+}
 
-    r->key.n = 0;
-    while (block.n) {
-        if (!next_entry(&block, &r->key, &value))
-            return rt_fail(err, RT_DATA_LOSS, "an entry with bad lengths");
-        if (r->key.failed)
-            return rt_fail_memory(err, "a key", r->key.n);
-        struct rt_span key = rt_span_of(r->key.p, r->key.n);
-        if (r->any && compare(key, rt_span_of(r->last.p, r->last.n)) <= 0)
-            return rt_fail(err, RT_DATA_LOSS, "keys out of order");
-        r->any = true;
-        r->last.n = 0;
-        rt_bytes_add(&r->last, key.p, key.n);
-        if (r->last.failed)
-            return rt_fail_memory(err, "a key", key.n);
-        st = r->each(r->arg, key, value, err);
-        if (st)
-            return st;
-    }
-    return RT_OK;
+static void cursor_enter(struct cursor *c, const struct block *b)
+{
+    c->rest = b->entries;
+    c->begins_block = true;
 }
 
 /*
- * Reads the entries of a block. Refuses overlapping blocks by comparing their total size with the
- * file's. Otherwise an index could name one large block many times, and the reader would verify and
- * uncompress it each time.
+ * Reads the next entry of the block. Keys must increase. The comparison with the preceding key
+ * begins behind the bytes that both keys share, so that the time is proportional to the entry's own
+ * bytes. Otherwise a few bytes that repeat a long key could cost a comparison of the complete key.
  */
-static enum rt_status read_block(struct reader *r, const struct rt_sstable_source *from,
-                                 struct handle h, struct rt_error *err)
+static enum rt_status cursor_next(struct cursor *c, struct rt_error *err)
 {
-    struct block block;
-    enum rt_status st = block_at(from, h, &block, err);
+    struct rt_span *rest = &c->rest;
+    const size_t before = rest->n;
+    uint64_t shared, own, size;
 
-    if (st)
-        return st;
-    if (h.size + TRAILER > r->left)
-        st = rt_fail(err, RT_DATA_LOSS, "blocks that overlap");
-    else
-        st = read_entries(r, block.entries, err);
-    r->left -= st ? 0 : h.size + TRAILER;
-    block_clear(&block);
-    return st;
+    if (!pb_varint(rest, &shared) || !pb_varint(rest, &own) || !pb_varint(rest, &size) ||
+        shared > c->key.n || (c->begins_block && shared) || own > rest->n || size > rest->n - own)
+        return rt_fail(err, RT_DATA_LOSS, "an entry with bad lengths");
+    if (shared + own > RT_SSTABLE_MAX_KEY)
+        return rt_fail(err, RT_DATA_LOSS, "a key of %llu bytes, more than the limit of %d",
+                       (unsigned long long)(shared + own), RT_SSTABLE_MAX_KEY);
+    const struct rt_span mine = rt_span_of(rest->p, (size_t)own);
+    if (!c->is_first && compare(mine, rt_span_of(c->key.p + shared, c->key.n - shared)) <= 0)
+        return rt_fail(err, RT_DATA_LOSS, "keys out of order");
+    c->is_first = c->begins_block = false;
+    c->n_shared = c->key.n = (size_t)shared;
+    rt_bytes_add(&c->key, mine.p, mine.n);
+    if (c->key.failed)
+        return rt_fail_memory(err, "a key", mine.n);
+    c->value = rt_span_of(rest->p + own, (size_t)size);
+    rest->p += own + size;
+    rest->n -= (size_t)(own + size);
+    c->n_unchecked += before - rest->n;
+    if (c->n_unchecked < RT_SSTABLE_CHECK_BYTES)
+        return RT_OK;
+    c->n_unchecked = 0;
+    return rt_checkpoint_run_check(c->run, err);
 }
 
 static enum rt_status find_index(const struct rt_sstable_source *from, struct block *index,
                                  struct rt_error *err)
 {
     struct handle meta, h;
-    unsigned char *owned = NULL;
+    struct block end = {.pool = rt_checkpoint_run_pool(from->run)};
     struct rt_span footer;
 
     if (from->size < FOOTER)
         return rt_fail(err, RT_DATA_LOSS, "file is too short to be an sstable");
-    enum rt_status st = bytes_at(from, from->size - FOOTER, FOOTER, &owned, &footer, err);
+    enum rt_status st = bytes_at(from, from->size - FOOTER, FOOTER, &end, &footer, err);
     if (!st) {
         uint64_t magic = get32(footer.p + 40) | (uint64_t)get32(footer.p + 44) << 32;
         footer.n = 40;
@@ -242,63 +264,96 @@ static enum rt_status find_index(const struct rt_sstable_source *from, struct bl
         else if (!handle(&footer, &meta) || !handle(&footer, &h))
             st = rt_fail(err, RT_DATA_LOSS, "bad block handle");
     }
-    free(owned);
+    block_clear(&end);
     return st ? st : block_at(from, h, index, err);
 }
 
-enum rt_status rt_sstable_read(struct rt_span file,
+/* Moves to the next entry of an index, and sets *h to the handle in its value. */
+static enum rt_status next_handle(struct cursor *index, struct handle *h, struct rt_error *err)
+{
+    enum rt_status st = cursor_next(index, err);
+
+    if (!st && !handle(&index->value, h))
+        st = rt_fail(err, RT_DATA_LOSS, "an index entry with bad lengths");
+    return st;
+}
+
+/*
+ * Refuses overlapping blocks by comparing their total size with the file's. Otherwise an index
+ * could name one large block many times, and the reader would verify and uncompress it each time.
+ */
+enum rt_status rt_sstable_read(const struct rt_sstable_source *from,
                                enum rt_status (*each)(void *arg, struct rt_span key,
                                                       struct rt_span value, struct rt_error *err),
                                void *arg, struct rt_error *err)
 {
-    const struct rt_sstable_source from = {.size = file.n, .p = file.p};
-    struct reader r = {.each = each, .arg = arg, .left = file.n};
-    struct rt_bytes index_key;
-    struct block index;
-    struct rt_span value;
+    uint64_t left = from->size; /* number of bytes of the file outside the blocks read so far */
+    struct cursor in_index, at;
+    struct block index, block;
     struct handle h;
-    enum rt_status st = find_index(&from, &index, err);
+    enum rt_status st = find_index(from, &index, err);
 
     if (st)
         return st;
-    rt_bytes_init(&index_key, MAX_KEY + 1);
-    rt_bytes_init(&r.key, MAX_KEY + 1);
-    rt_bytes_init(&r.last, MAX_KEY + 1);
-    for (struct rt_span rest = index.entries; rest.n && st == RT_OK;) {
-        if (!next_entry(&rest, &index_key, &value) || !handle(&value, &h))
-            st = rt_fail(err, RT_DATA_LOSS, "an index entry with bad lengths");
-        else if (index_key.failed)
-            st = rt_fail_memory(err, "a key", index_key.n);
-        else
-            st = read_block(&r, &from, h, err);
+    cursor_init(&in_index, from->run);
+    cursor_init(&at, from->run);
+    cursor_enter(&in_index, &index);
+    while (in_index.rest.n && !st) {
+        st = next_handle(&in_index, &h, err);
+        if (!st)
+            st = block_at(from, h, &block, err);
+        if (st)
+            break;
+        if (h.size + TRAILER > left)
+            st = rt_fail(err, RT_DATA_LOSS, "blocks that overlap");
+        left -= st ? 0 : h.size + TRAILER;
+        for (cursor_enter(&at, &block); at.rest.n && !st;) {
+            st = cursor_next(&at, err);
+            if (!st)
+                st = each(arg, rt_span_of(at.key.p, at.key.n), at.value, err);
+        }
+        block_clear(&block);
     }
     block_clear(&index);
-    rt_bytes_clear(&index_key);
-    rt_bytes_clear(&r.key);
-    rt_bytes_clear(&r.last);
+    rt_bytes_clear(&in_index.key);
+    rt_bytes_clear(&at.key);
     return st;
 }
 
-/* Finds the first entry of the block whose key is not less than `key`. Sets *same if the keys are
- * equal. Returns RT_NOT_FOUND if there is no such entry. */
-static enum rt_status seek(struct rt_span entries, struct rt_span key, bool *same,
-                           struct rt_span *value, struct rt_error *err)
+/*
+ * Finds the first entry of a block whose key is not less than `key`. Sets *same if the keys are
+ * equal. Returns RT_NOT_FOUND if there is no such entry. `common` is the number of bytes that the
+ * preceding entry's key, which is less, shares with `key`. A key that shares more bytes with the
+ * preceding entry's is less for the same reason, and is not compared.
+ */
+static enum rt_status seek(const struct rt_sstable_source *from, const struct block *b,
+                           struct rt_span key, bool *same, struct rt_span *value,
+                           struct rt_error *err)
 {
-    struct rt_bytes at;
+    struct cursor at;
+    size_t common = 0;
     enum rt_status st = RT_NOT_FOUND;
 
-    rt_bytes_init(&at, MAX_KEY + 1);
-    while (entries.n && st == RT_NOT_FOUND) {
-        if (!next_entry(&entries, &at, value)) {
-            st = rt_fail(err, RT_DATA_LOSS, "an entry with bad lengths");
-        } else if (at.failed) {
-            st = rt_fail_memory(err, "a key", at.n);
-        } else if (compare(rt_span_of(at.p, at.n), key) >= 0) {
-            *same = rt_span_eq(rt_span_of(at.p, at.n), key);
+    cursor_init(&at, from->run);
+    cursor_enter(&at, b);
+    while (at.rest.n && st == RT_NOT_FOUND) {
+        st = cursor_next(&at, err);
+        if (st)
+            break;
+        st = RT_NOT_FOUND;
+        if (at.n_shared > common)
+            continue;
+        const unsigned char *p = (const unsigned char *)at.key.p;
+        for (common = at.n_shared; common < at.key.n && common < key.n; common++)
+            if (p[common] != key.p[common])
+                break;
+        if (common == key.n || (common < at.key.n && p[common] > key.p[common])) {
+            *same = common == key.n && at.key.n == key.n;
+            *value = at.value;
             st = RT_OK;
         }
     }
-    rt_bytes_clear(&at);
+    rt_bytes_clear(&at.key);
     return st;
 }
 
@@ -316,7 +371,7 @@ enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_s
     if (st)
         return st;
     /* The key of an index entry is not less than any key of its block. */
-    st = seek(index.entries, key, &same, &value, err);
+    st = seek(from, &index, key, &same, &value, err);
     if (!st && !handle(&value, &h))
         st = rt_fail(err, RT_DATA_LOSS, "an index entry with bad lengths");
     block_clear(&index);
@@ -324,7 +379,7 @@ enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_s
         st = block_at(from, h, &block, err);
     if (st)
         return st;
-    st = seek(block.entries, key, &same, &value, err);
+    st = seek(from, &block, key, &same, &value, err);
     if (!st)
         st = same ? found(arg, value, err) : RT_NOT_FOUND;
     block_clear(&block);

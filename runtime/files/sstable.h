@@ -22,16 +22,11 @@
  * bytes of input to 64 bytes. */
 enum { RT_SSTABLE_EXPANDS = 22 };
 
-/*
- * Calls `each` for every entry in order. If `each` returns a status other than RT_OK, the read
- * ends. `key` and `value` are valid only during the call. Returns RT_DATA_LOSS if lengths, order,
- * checksums or compression are wrong, or if blocks overlap. Needs memory for one block at a time,
- * at most RT_SSTABLE_EXPANDS times the block's size in the file.
- */
-enum rt_status rt_sstable_read(struct rt_span file,
-                               enum rt_status (*each)(void *arg, struct rt_span key,
-                                                      struct rt_span value, struct rt_error *err),
-                               void *arg, struct rt_error *err);
+/* The maximum length of a key, in bytes. The names of variables, which are the keys of checkpoints,
+ * have at most a few hundred bytes. */
+enum { RT_SSTABLE_MAX_KEY = 1 << 16 };
+
+struct rt_checkpoint_run;
 
 /* A source of a table's bytes, either memory or a function that reads the bytes. */
 struct rt_sstable_source {
@@ -39,7 +34,27 @@ struct rt_sstable_source {
     const unsigned char *p; /* bytes of the table, if `read` is NULL */
     enum rt_status (*read)(void *arg, uint64_t offset, void *dst, size_t n, struct rt_error *err);
     void *arg;
+    /* The maximum size of an uncompressed block; 0 means INT32_MAX, which is protobuf's limit for a
+     * message. */
+    size_t max_block;
+    /* The run for which the table is read (checkpoint.h). Its check is called for each block and
+     * for each RT_SSTABLE_CHECK_BYTES bytes of entries, and its pool counts the memory of blocks.
+     * May be NULL. */
+    const struct rt_checkpoint_run *run;
 };
+enum { RT_SSTABLE_CHECK_BYTES = 1 << 17 };
+
+/*
+ * Calls `each` for every entry in order. If `each` returns a status other than RT_OK, the read
+ * ends. `key` and `value` are valid only during the call. Returns RT_DATA_LOSS if lengths, order,
+ * checksums or compression are wrong, or if blocks overlap. Needs memory for the index and one
+ * block at a time, each at most RT_SSTABLE_EXPANDS times its size in the file. Time is proportional
+ * to the uncompressed bytes, however long the keys are that entries share.
+ */
+enum rt_status rt_sstable_read(const struct rt_sstable_source *from,
+                               enum rt_status (*each)(void *arg, struct rt_span key,
+                                                      struct rt_span value, struct rt_error *err),
+                               void *arg, struct rt_error *err);
 
 /*
  * Looks up one key by reading the index and one block. Calls `found` with the value. The value is

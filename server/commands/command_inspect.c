@@ -262,7 +262,7 @@ static enum rt_status inspect(struct inspected *in, const char *dir, const char 
         return rt_fail(err, RT_INVALID_ARGUMENT, "%s: the graph is not a whole GraphDef", in->dir);
     char *prefix = rt_arena_printf(in->arena, "%s/variables/variables", in->dir);
     struct rt_error no_checkpoint = {.arena = in->arena};
-    if (prefix && rt_checkpoint_open(&in->checkpoint, prefix, &no_checkpoint))
+    if (prefix && rt_checkpoint_open(&in->checkpoint, prefix, NULL, &no_checkpoint))
         in->checkpoint = NULL;
     check_ops(in);
     /* Row-wise analysis requires plans, and plans require a loaded model. */

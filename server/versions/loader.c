@@ -284,12 +284,21 @@ static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load,
     return RT_OK;
 }
 
+static enum rt_status check_cancelled(void *arg, struct rt_error *err)
+{
+    return atomic_load(&((const struct srv_load *)arg)->cancelled)
+               ? rt_fail(err, RT_CANCELLED, "the model is not wanted any more")
+               : RT_OK;
+}
+
 static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
 {
     int64_t weight_bytes = 0;
+    const struct rt_check check = {check_cancelled, load};
     enum rt_status st = check_file(l, load);
     if (!st)
-        st = l->calls->is_complete(load->dir, l->tags, l->n_tags, &weight_bytes, &load->err);
+        st =
+            l->calls->is_complete(load->dir, l->tags, l->n_tags, &check, &weight_bytes, &load->err);
     if (st)
         return st;
     const int64_t need = srv_loader_estimate(weight_bytes);

@@ -30,7 +30,8 @@
 
 struct srv_model_calls {
     enum rt_status (*is_complete)(const char *dir, const char *const *tags, int n_tags,
-                                  int64_t *weight_bytes, struct rt_error *err);
+                                  const struct rt_check *check, int64_t *weight_bytes,
+                                  struct rt_error *err);
     enum rt_status (*load)(struct rt_model **out, const char *dir,
                            const struct rt_model_options *options, struct rt_error *err);
     /* Returns whether the version has a warm-up file. A NULL pointer means that no version has

@@ -41,7 +41,7 @@ void ck_assert_as_plain(struct rt_checkpoint *c)
     struct rt_error err = {0};
     struct rt_checkpoint *plain;
 
-    assert_ok(rt_checkpoint_open(&plain, CK_PLAIN, &err), &err);
+    assert_ok(rt_checkpoint_open(&plain, CK_PLAIN, NULL, &err), &err);
     assert_int_equal(rt_checkpoint_count(c), rt_checkpoint_count(plain));
     for (int i = 0; i < rt_checkpoint_count(c); i++) {
         const struct rt_checkpoint_entry *e = rt_checkpoint_at(c, i);

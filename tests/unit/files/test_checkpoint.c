@@ -11,11 +11,12 @@ static void every_type_that_tensorflow_saved_is_read(void **state)
 {
     (void)state;
     struct rt_error err = {0};
+    int64_t bytes = 0;
     struct rt_checkpoint *c;
     struct rt_tensor t;
 
-    assert_ok(rt_checkpoint_open(&c, CK_PLAIN, &err), &err);
-    assert_ok(rt_checkpoint_check_files(c, &err), &err);
+    assert_ok(rt_checkpoint_open(&c, CK_PLAIN, NULL, &err), &err);
+    assert_ok(rt_checkpoint_measure(CK_PLAIN, NULL, &bytes, &err), &err);
     assert_int_equal(rt_checkpoint_count(c), 13);
     for (int i = 1; i < 13; i++)
         assert_true(strcmp(rt_checkpoint_at(c, i - 1)->name, rt_checkpoint_at(c, i)->name) < 0);
@@ -78,7 +79,7 @@ static void a_lazy_tensor_streams_and_outlives_its_checkpoint(void **state)
     struct rt_tensor t;
     struct ck_collected to = {.n = 0};
 
-    assert_ok(rt_checkpoint_open(&c, CK_PLAIN, &err), &err);
+    assert_ok(rt_checkpoint_open(&c, CK_PLAIN, NULL, &err), &err);
     assert_ok(rt_checkpoint_tensor(c, "f32", CK_WHOLE, RT_F32, NULL, &t, &err), &err);
     assert_ok(rt_checkpoint_check_unchanged(c, &err), &err);
     rt_checkpoint_unref(c);
@@ -95,10 +96,10 @@ static void wishes_that_cannot_be_met_get_tensorflows_words(void **state)
     struct rt_checkpoint *c;
     struct rt_tensor t;
 
-    assert_fails(rt_checkpoint_open(&c, folder_path("nofile"), &err), RT_NOT_FOUND, &err,
+    assert_fails(rt_checkpoint_open(&c, folder_path("nofile"), NULL, &err), RT_NOT_FOUND, &err,
                  "Unsuccessful TensorSliceReader constructor: Failed to find any matching files "
                  "for /tmp");
-    assert_ok(rt_checkpoint_open(&c, CK_PLAIN, &err), &err);
+    assert_ok(rt_checkpoint_open(&c, CK_PLAIN, NULL, &err), &err);
     assert_fails(rt_checkpoint_tensor(c, "nope", CK_WHOLE, RT_F32, NULL, &t, &err), RT_NOT_FOUND,
                  &err, "Key nope not found in checkpoint");
     assert_fails(rt_checkpoint_tensor(c, "f32", CK_WHOLE, RT_F64, NULL, &t, &err),
@@ -134,11 +135,12 @@ static void parts_in_several_shards_come_together(void **state)
 {
     (void)state;
     struct rt_error err = {0};
+    int64_t bytes = 0;
     struct rt_checkpoint *c;
     struct rt_tensor t;
 
-    assert_ok(rt_checkpoint_open(&c, CK_SLICED, &err), &err);
-    assert_ok(rt_checkpoint_check_files(c, &err), &err);
+    assert_ok(rt_checkpoint_open(&c, CK_SLICED, NULL, &err), &err);
+    assert_ok(rt_checkpoint_measure(CK_SLICED, NULL, &bytes, &err), &err);
     assert_int_equal(rt_checkpoint_count(c), 3);
     assert_true(ck_entry(c, "w")->is_sliced);
     ck_get(c, "w", RT_F32, NULL, &t);
@@ -202,7 +204,7 @@ static void tables_of_other_writers_are_read(void **state)
         char path[200];
         snprintf(path, sizeof path, "tests/goldens/checkpoint/%s.index", forms[i]);
         ck_copy_file(path, folder_path("form.index"), 0, -1);
-        assert_ok(rt_checkpoint_open(&c, folder_path("form"), &err), &err);
+        assert_ok(rt_checkpoint_open(&c, folder_path("form"), NULL, &err), &err);
         ck_assert_as_plain(c);
         rt_checkpoint_unref(c);
     }
@@ -216,7 +218,7 @@ static void a_checkpoint_of_the_other_byte_order_is_read(void **state)
     struct rt_tensor t;
     struct ck_collected to = {.n = 0};
 
-    assert_ok(rt_checkpoint_open(&c, "tests/goldens/checkpoint/big", &err), &err);
+    assert_ok(rt_checkpoint_open(&c, "tests/goldens/checkpoint/big", NULL, &err), &err);
     ck_assert_as_plain(c);
     assert_ok(rt_checkpoint_tensor(c, "f32", CK_WHOLE, RT_F32, NULL, &t, &err), &err);
     assert_ok(t.buf->stream(t.buf, ck_collect, &to, &err), &err);
@@ -245,15 +247,15 @@ static void one_that_is_open_is_shared_until_its_file_changes(void **state)
     int files = open_files();
     ck_copy_file(CK_PLAIN ".index", folder_path("shared.index"), 0, -1);
     ck_copy_file(CK_PLAIN ".data-00000-of-00001", folder_path("shared.data-00000-of-00001"), 0, -1);
-    assert_ok(rt_checkpoint_open(&a, folder_path("shared"), &err), &err);
+    assert_ok(rt_checkpoint_open(&a, folder_path("shared"), NULL, &err), &err);
     assert_ok(rt_checkpoint_tensor(a, "f32", CK_WHOLE, RT_F32, NULL, &t[0], &err), &err);
     rt_checkpoint_unref(a);
-    assert_ok(rt_checkpoint_open(&b, folder_path("shared"), &err), &err);
+    assert_ok(rt_checkpoint_open(&b, folder_path("shared"), NULL, &err), &err);
     assert_ptr_equal(a, b);
     assert_ok(rt_checkpoint_tensor(b, "f64", CK_WHOLE, RT_F64, NULL, &t[1], &err), &err);
     assert_int_equal(open_files(), files + 1);
     ck_copy_file(CK_SLICED ".index", folder_path("shared.index"), 0, -1);
-    assert_ok(rt_checkpoint_open(&c, folder_path("shared"), &err), &err);
+    assert_ok(rt_checkpoint_open(&c, folder_path("shared"), NULL, &err), &err);
     assert_ptr_not_equal(b, c);
     assert_int_equal(rt_checkpoint_count(c), 3);
     rt_checkpoint_unref(c);
@@ -270,7 +272,7 @@ static void *open_and_close(void *arg)
     (void)arg;
     for (int i = 0; i < 300; i++) {
         struct rt_checkpoint *c;
-        if (rt_checkpoint_open(&c, CK_PLAIN, NULL))
+        if (rt_checkpoint_open(&c, CK_PLAIN, NULL, NULL))
             return NULL;
         bool good = rt_checkpoint_tensor(c, "f32", CK_WHOLE, RT_F32, NULL, &t, NULL) == RT_OK;
         rt_checkpoint_unref(c);

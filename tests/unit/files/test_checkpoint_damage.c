@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "runtime/files/file.h"
+#include "runtime/files/sstable.h"
 
 static void every_flipped_bit_of_a_compressed_index_is_noticed(void **state)
 {
@@ -15,10 +16,11 @@ static void every_flipped_bit_of_a_compressed_index_is_noticed(void **state)
     int refused = 0, tried = 0;
 
     assert_ok(rt_file_read("tests/goldens/checkpoint/snappy.index", 1 << 20, &p, &n, &err), &err);
+    const struct rt_sstable_source index = {.size = n, .p = (unsigned char *)p};
     for (size_t bit = 0; bit < n * 8; bit += 3, tried++) {
         struct rt_checkpoint *c = NULL;
         p[bit / 8] ^= (char)(1 << bit % 8);
-        refused += rt_checkpoint_open_index(&c, "x", rt_span_of(p, n), &err) != RT_OK;
+        refused += rt_checkpoint_open_index(&c, "x", &index, &err) != RT_OK;
         rt_checkpoint_unref(c);
         p[bit / 8] ^= (char)(1 << bit % 8);
     }
@@ -38,7 +40,7 @@ static void every_flipped_bit_of_the_index_is_noticed(void **state)
     for (int bit = 0; bit < (int)s.st_size * 8; bit += 3) {
         struct rt_checkpoint *c = NULL;
         ck_copy_file(CK_SLICED ".index", folder_path("flip.index"), 0, bit);
-        if (rt_checkpoint_open(&c, folder_path("flip"), &err) != RT_OK) {
+        if (rt_checkpoint_open(&c, folder_path("flip"), NULL, &err) != RT_OK) {
             refused++;
             assert_non_null(strstr(err.msg, "flip"));
         }
@@ -49,7 +51,7 @@ static void every_flipped_bit_of_the_index_is_noticed(void **state)
     for (size_t cut = 1; cut <= (size_t)s.st_size; cut++) {
         struct rt_checkpoint *c;
         ck_copy_file(CK_SLICED ".index", folder_path("flip.index"), cut, -1);
-        assert_int_equal(rt_checkpoint_open(&c, folder_path("flip"), &err), RT_DATA_LOSS);
+        assert_int_equal(rt_checkpoint_open(&c, folder_path("flip"), NULL, &err), RT_DATA_LOSS);
     }
 }
 
@@ -57,6 +59,7 @@ static void every_flipped_bit_and_missing_byte_of_the_data_is_noticed(void **sta
 {
     (void)state;
     struct rt_error err = {0};
+    int64_t bytes = 0;
     struct stat s;
     ck_copy_file(CK_PLAIN ".index", folder_path("data.index"), 0, -1);
     assert_int_equal(stat(CK_PLAIN ".data-00000-of-00001", &s), 0);
@@ -65,7 +68,7 @@ static void every_flipped_bit_and_missing_byte_of_the_data_is_noticed(void **sta
         int bad = 0;
         ck_copy_file(CK_PLAIN ".data-00000-of-00001", folder_path("data.data-00000-of-00001"), 0,
                      bit);
-        assert_ok(rt_checkpoint_open(&c, folder_path("data"), &err), &err);
+        assert_ok(rt_checkpoint_open(&c, folder_path("data"), NULL, &err), &err);
         for (int i = 0; i < rt_checkpoint_count(c); i++) {
             struct rt_tensor t;
             struct ck_collected to = {.n = 0};
@@ -90,8 +93,8 @@ static void every_flipped_bit_and_missing_byte_of_the_data_is_noticed(void **sta
     struct rt_checkpoint *c;
     struct rt_tensor t;
     ck_copy_file(CK_PLAIN ".data-00000-of-00001", folder_path("data.data-00000-of-00001"), 1, -1);
-    assert_ok(rt_checkpoint_open(&c, folder_path("data"), &err), &err);
-    assert_fails(rt_checkpoint_check_files(c, &err), RT_DATA_LOSS, &err,
+    assert_ok(rt_checkpoint_open(&c, folder_path("data"), NULL, &err), &err);
+    assert_fails(rt_checkpoint_measure(folder_path("data"), NULL, &bytes, &err), RT_DATA_LOSS, &err,
                  "data.data-00000-of-00001 has 392 bytes");
     assert_fails(
         rt_checkpoint_tensor(c, "long/name/with/prefix/b", CK_WHOLE, RT_I32, NULL, &t, &err),
@@ -104,8 +107,8 @@ static void every_flipped_bit_and_missing_byte_of_the_data_is_noticed(void **sta
     rt_tensor_clear(&t);
     rt_checkpoint_unref(c);
     unlink(folder_path("data.data-00000-of-00001"));
-    assert_ok(rt_checkpoint_open(&c, folder_path("data"), &err), &err);
-    assert_fails(rt_checkpoint_check_files(c, &err), RT_NOT_FOUND, &err,
+    assert_ok(rt_checkpoint_open(&c, folder_path("data"), NULL, &err), &err);
+    assert_fails(rt_checkpoint_measure(folder_path("data"), NULL, &bytes, &err), RT_NOT_FOUND, &err,
                  "No such file or directory");
     rt_checkpoint_unref(c);
 }

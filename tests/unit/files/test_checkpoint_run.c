@@ -33,7 +33,7 @@ static void a_lazy_tensor_is_read_in_pieces_until_its_run_ends(void **state)
     assert_ok(rt_tensor_new(&t, NULL, RT_U8, 1, (int64_t[]){5 << 20}, &err), &err);
     memset(t.data, 7, rt_tensor_bytes(&t));
     assert_ok(rt_checkpoint_write(folder_path("lazy"), 1, &name, &t, NULL, &err), &err);
-    assert_ok(rt_checkpoint_open(&c, folder_path("lazy"), &err), &err);
+    assert_ok(rt_checkpoint_open(&c, folder_path("lazy"), NULL, &err), &err);
     assert_ok(rt_checkpoint_tensor(c, name, CK_WHOLE, RT_U8, &run, &back, &err), &err);
     assert_fails(rt_tensor_load_checked(&back, &check, &err), RT_CANCELLED, &err, "was cancelled");
     assert_int_equal(left, -1);
@@ -62,7 +62,7 @@ static void reading_at_once_ends_when_its_run_does(void **state)
     memset(t[0].data, 7, BYTES);
     assert_ok(rt_tensor_new(&t[1], NULL, RT_STRING, 1, (int64_t[]){STRINGS}, &err), &err);
     assert_ok(rt_checkpoint_write(folder_path("ends"), 2, names, t, NULL, &err), &err);
-    assert_ok(rt_checkpoint_open(&c, folder_path("ends"), &err), &err);
+    assert_ok(rt_checkpoint_open(&c, folder_path("ends"), NULL, &err), &err);
     for (int k = 0; k < 2; k++) {
         const struct rt_span slice = rt_span_str(slices[k]);
         const enum rt_dtype dtype = t[k].dtype;
@@ -101,7 +101,7 @@ static void what_is_read_counts_in_the_pool_of_its_run(void **state)
     assert_ok(rt_tensor_new(&t[1], NULL, RT_STRING, 0, NULL, &err), &err);
     assert_true(rt_str_set(t[1].data, NULL, t[0].data, BYTES, &err));
     assert_ok(rt_checkpoint_write(folder_path("counted"), 2, names, t, NULL, &err), &err);
-    assert_ok(rt_checkpoint_open(&c, folder_path("counted"), &err), &err);
+    assert_ok(rt_checkpoint_open(&c, folder_path("counted"), NULL, &err), &err);
     for (int k = 0; k < 3; k++) { /* reads a slice, a lazy tensor and strings */
         const struct rt_span slice = rt_span_str(slices[k]);
         const enum rt_dtype dtype = k == 2 ? RT_STRING : RT_U8;
@@ -124,12 +124,102 @@ static void what_is_read_counts_in_the_pool_of_its_run(void **state)
     rt_pool_unref(pool);
 }
 
+/* Writes a checkpoint of small tensors with long names. Its index is about 60 KB, and takes about
+ * 2.5 MB of memory. */
+static void write_many(const char *prefix)
+{
+    enum { MANY = 2500, LENGTH = 600 };
+    static char texts[MANY][LENGTH + 8];
+    static const char *names[MANY];
+    static struct rt_tensor tensors[MANY];
+    struct rt_error err = {0};
+    struct rt_tensor t;
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, 0, NULL, &err), &err);
+    memset(t.data, 0, 4);
+    for (int i = 0; i < MANY; i++) {
+        memset(texts[i], 'n', LENGTH);
+        snprintf(texts[i] + LENGTH, 8, "%d", i);
+        names[i] = texts[i];
+        tensors[i] = t;
+    }
+    assert_ok(rt_checkpoint_write(prefix, MANY, names, tensors, NULL, &err), &err);
+    rt_tensor_clear(&t);
+}
+
+static void an_index_counts_in_the_pool_of_its_run(void **state)
+{
+    (void)state;
+    enum { LEAST = 1500000, ENOUGH = 4 << 20 };
+    struct rt_error err = {0};
+    struct rt_checkpoint *c, *same, *other;
+
+    write_many(folder_path("many"));
+    struct rt_pool *pool = rt_pool_new_plain(LEAST, "--a_limit"), *free_pool = rt_pool_new(0);
+    const struct rt_checkpoint_run run = {.check = go_on, .pool = pool},
+                                   free_run = {.check = go_on, .pool = free_pool};
+    assert_fails(rt_checkpoint_open(&c, folder_path("many"), &run, &err), RT_RESOURCE_EXHAUSTED,
+                 &err, "--a_limit");
+    assert_int_equal(rt_pool_in_use(pool), 0);
+    rt_pool_set_limit(pool, ENOUGH, "--a_limit");
+    assert_ok(rt_checkpoint_open(&c, folder_path("many"), &run, &err), &err);
+    const size_t held = rt_pool_in_use(pool);
+    assert_in_range(held, LEAST, ENOUGH);
+    /* Runs share a checkpoint, and its memory counts once, if they have the same pool. */
+    assert_ok(rt_checkpoint_open(&same, folder_path("many"), &run, &err), &err);
+    assert_ptr_equal(same, c);
+    assert_int_equal(rt_pool_in_use(pool), held);
+    assert_ok(rt_checkpoint_open(&other, folder_path("many"), &free_run, &err), &err);
+    assert_ptr_not_equal(other, c);
+    rt_checkpoint_unref(same);
+    assert_int_equal(rt_pool_in_use(pool), held);
+    rt_checkpoint_unref(c);
+    assert_int_equal(rt_pool_in_use(pool), 0);
+    rt_checkpoint_unref(other);
+    assert_int_equal(rt_pool_in_use(free_pool), 0);
+    rt_pool_unref(pool);
+    rt_pool_unref(free_pool);
+}
+
+static void reading_an_index_ends_when_its_run_does(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    int64_t bytes = 0;
+    int left = 1000;
+    const struct rt_checkpoint_run run = {.check = cancel_after, .arg = &left};
+
+    write_many(folder_path("many"));
+    const char *const prefixes[] = {folder_path("many")};
+    assert_ok(rt_checkpoint_open(&c, prefixes[0], &run, &err), &err);
+    rt_checkpoint_unref(c);
+    const int asked = 1000 - left;
+    assert_true(asked >= 3);
+    for (int i = 0; i < asked; i++) {
+        left = i;
+        assert_fails(rt_checkpoint_open(&c, prefixes[0], &run, &err), RT_CANCELLED, &err,
+                     "the run was cancelled");
+        left = i;
+        assert_fails(rt_checkpoint_measure(prefixes[0], &run, &bytes, &err), RT_CANCELLED, &err,
+                     "the run was cancelled");
+        left = i;
+        assert_fails(rt_checkpoint_merge(prefixes, 1, prefixes[0], false, &run, &err), RT_CANCELLED,
+                     &err, "the run was cancelled");
+    }
+    bytes = 5;
+    assert_ok(rt_checkpoint_measure(prefixes[0], NULL, &bytes, &err), &err);
+    assert_int_equal(bytes, 5 + 2500 * 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lazy_tensor_is_read_in_pieces_until_its_run_ends),
         cmocka_unit_test(reading_at_once_ends_when_its_run_does),
         cmocka_unit_test(what_is_read_counts_in_the_pool_of_its_run),
+        cmocka_unit_test(an_index_counts_in_the_pool_of_its_run),
+        cmocka_unit_test(reading_an_index_ends_when_its_run_does),
     };
     return cmocka_run_group_tests(tests, ck_set_up, ck_tear_down);
 }

@@ -18,7 +18,7 @@ static struct rt_error err;
 static struct rt_checkpoint_v1 *opened(const char *pattern)
 {
     struct rt_checkpoint_v1 *c;
-    assert_ok(rt_checkpoint_v1_open(&c, pattern, &err), &err);
+    assert_ok(rt_checkpoint_v1_open(&c, pattern, NULL, &err), &err);
     return c;
 }
 
@@ -105,17 +105,17 @@ static void wishes_that_cannot_be_met_get_tensorflows_words(void **state)
     rt_checkpoint_v1_close(c);
     static const char *const nothing[] = {GOLDEN "none", GOLDEN "none*", "no/such/folder/*"};
     for (int i = 0; i < 3; i++)
-        assert_fails(rt_checkpoint_v1_open(&c, nothing[i], &err), RT_NOT_FOUND, &err,
+        assert_fails(rt_checkpoint_v1_open(&c, nothing[i], NULL, &err), RT_NOT_FOUND, &err,
                      "Unsuccessful TensorSliceReader constructor: Failed to find any matching "
                      "files for ");
-    assert_fails(rt_checkpoint_v1_open(&c, GOLDEN "make_v1.py", &err), RT_DATA_LOSS, &err,
+    assert_fails(rt_checkpoint_v1_open(&c, GOLDEN "make_v1.py", NULL, &err), RT_DATA_LOSS, &err,
                  "not an sstable (bad magic number)");
-    assert_fails(rt_checkpoint_v1_open(&c, GOLDEN "plain.index", &err), RT_DATA_LOSS, &err,
+    assert_fails(rt_checkpoint_v1_open(&c, GOLDEN "plain.index", NULL, &err), RT_DATA_LOSS, &err,
                  "Unable to open table file ");
     folder_new();
     assert_int_equal(mkfifo(folder_path("fifo"), 0600), 0);
-    assert_fails(rt_checkpoint_v1_open(&c, folder_path("fifo"), &err), RT_FAILED_PRECONDITION, &err,
-                 "is a FIFO, not a regular file");
+    assert_fails(rt_checkpoint_v1_open(&c, folder_path("fifo"), NULL, &err), RT_FAILED_PRECONDITION,
+                 &err, "is a FIFO, not a regular file");
     folder_remove();
 }
 
@@ -153,7 +153,7 @@ static void many_files_need_few_descriptors(void **state)
     char pattern[256];
     snprintf(pattern, sizeof pattern, "%s", folder_path("v1-*"));
     struct rt_checkpoint_v1 *c = NULL;
-    const enum rt_status st = rt_checkpoint_v1_open(&c, pattern, &err);
+    const enum rt_status st = rt_checkpoint_v1_open(&c, pattern, NULL, &err);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_ok(st, &err);
     assert_true(rt_checkpoint_v1_count(c) >= FILES);
@@ -189,15 +189,15 @@ static void a_directory_that_cannot_be_read_is_no_missing_file(void **state)
     none = before;
     none.rlim_cur = 0;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    const enum rt_status listed = rt_checkpoint_v1_open(&c, GOLDEN "v1*", &err);
-    const enum rt_status open = rt_checkpoint_v1_open(&c, GOLDEN "v1", &err);
+    const enum rt_status listed = rt_checkpoint_v1_open(&c, GOLDEN "v1*", NULL, &err);
+    const enum rt_status open = rt_checkpoint_v1_open(&c, GOLDEN "v1", NULL, &err);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(listed, RT_RESOURCE_EXHAUSTED);
     assert_int_equal(open, RT_RESOURCE_EXHAUSTED);
     /* A name that is too long for the file system is not reported as a missing file. */
     char pattern[400];
     snprintf(pattern, sizeof pattern, GOLDEN "%0280d", 0);
-    assert_fails(rt_checkpoint_v1_open(&c, pattern, &err), RT_FAILED_PRECONDITION, &err,
+    assert_fails(rt_checkpoint_v1_open(&c, pattern, NULL, &err), RT_FAILED_PRECONDITION, &err,
                  "File name too long");
 }
 
@@ -239,6 +239,49 @@ static void flipped_bits_and_missing_bytes_are_refused(void **state)
     }
 }
 
+static enum rt_status go_on(void *arg, struct rt_error *why)
+{
+    (void)arg, (void)why;
+    return RT_OK;
+}
+
+static void what_is_read_counts_in_the_pool_of_its_run(void **state)
+{
+    (void)state;
+    enum { ENOUGH = 1 << 20 };
+    struct rt_pool *pool = rt_pool_new_plain(ENOUGH, "--a_limit");
+    const struct rt_checkpoint_run run = {.check = go_on, .pool = pool};
+    struct rt_checkpoint_v1 *c;
+    struct rt_tensor t;
+    size_t needed = 0;
+
+    for (size_t limit = 0;; limit += 16) { /* finds the memory that the list and its block need */
+        rt_pool_set_limit(pool, limit + 1, "--a_limit");
+        if (rt_checkpoint_v1_open(&c, GOLDEN "v1", &run, &err) == RT_OK)
+            break;
+        assert_int_equal(err.code, RT_RESOURCE_EXHAUSTED);
+        assert_non_null(strstr(rt_error_text(&err), "--a_limit"));
+        assert_int_equal(rt_pool_in_use(pool), 0);
+        needed = limit;
+        err = (struct rt_error){0};
+    }
+    const size_t list = rt_pool_in_use(pool);
+    assert_in_range(list, 1000, needed + 16);
+    /* The block of the tensor does not fit beside the list. */
+    rt_pool_set_limit(pool, list + 100, "--a_limit");
+    assert_fails(rt_checkpoint_v1_tensor(c, "f32", WHOLE, RT_F32, &run, &t, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "--a_limit");
+    assert_int_equal(rt_pool_in_use(pool), list);
+    rt_pool_set_limit(pool, ENOUGH, "--a_limit");
+    assert_ok(rt_checkpoint_v1_tensor(c, "f32", WHOLE, RT_F32, &run, &t, &err), &err);
+    rt_tensor_clear(&t);
+    assert_int_equal(rt_pool_in_use(pool), list);
+    rt_checkpoint_v1_close(c);
+    rt_checkpoint_v1_forget();
+    assert_int_equal(rt_pool_in_use(pool), 0);
+    rt_pool_unref(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +291,7 @@ int main(void)
         cmocka_unit_test(many_files_need_few_descriptors),
         cmocka_unit_test(a_directory_that_cannot_be_read_is_no_missing_file),
         cmocka_unit_test(flipped_bits_and_missing_bytes_are_refused),
+        cmocka_unit_test(what_is_read_counts_in_the_pool_of_its_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,7 +148,7 @@ static void assert_strings_count_as_they_are_loaded(void)
     assert_ok(rt_tensor_new(&t, NULL, RT_STRING, 1, (int64_t[]){1000}, &err), &err);
     assert_ok(rt_checkpoint_write(prefix, 1, &name, &t, NULL, &err), &err);
     rt_tensor_clear(&t);
-    assert_ok(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), &err);
+    assert_ok(rt_saved_model_is_complete(dir, NULL, 0, NULL, &bytes, &err), &err);
     assert_int_equal(bytes, 1004 + 1000 * sizeof(struct rt_str));
     run("rm -r %s/variables && mv %s/kept %s/variables", dir, dir, dir);
 }
@@ -159,39 +159,39 @@ static void a_directory_is_complete_only_with_all_its_files(void **state)
     int64_t bytes = -1;
     memcpy(dir, "/tmp/slipway-model-XXXXXX", sizeof "/tmp/slipway-model-XXXXXX");
     assert_non_null(mkdtemp(dir));
-    assert_ok(rt_saved_model_is_complete(SECOND, NULL, 0, &bytes, &err), &err);
+    assert_ok(rt_saved_model_is_complete(SECOND, NULL, 0, NULL, &bytes, &err), &err);
     assert_int_equal(bytes, 8 + 206 + sizeof(struct rt_str));
-    assert_ok(rt_saved_model_is_complete(FIRST, NULL, 0, &bytes, &err), &err);
+    assert_ok(rt_saved_model_is_complete(FIRST, NULL, 0, NULL, &bytes, &err), &err);
     assert_int_equal(bytes, 12);
     run("cp -r " SECOND "/* %s", dir);
-    assert_ok(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), &err);
+    assert_ok(rt_saved_model_is_complete(dir, NULL, 0, NULL, &bytes, &err), &err);
     assert_strings_count_as_they_are_loaded();
 
     run("cp %s/saved_model.pb %s/kept && truncate -s 0 %s/saved_model.pb", dir, dir, dir);
-    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_NOT_FOUND, &err,
+    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, NULL, &bytes, &err), RT_NOT_FOUND, &err,
                  "Could not find meta graph def matching supplied tags: { serve }. To inspect "
                  "available tag-sets in the SavedModel, please use the SavedModel CLI: "
                  "`saved_model_cli`: /tmp/slipway-model-");
     assert_non_null(strstr(rt_error_text(&err), "/saved_model.pb is an empty file"));
     run("mv %s/kept %s/saved_model.pb", dir, dir);
     run("mv %s/assets/words.txt %s", dir, dir);
-    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_NOT_FOUND, &err,
+    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, NULL, &bytes, &err), RT_NOT_FOUND, &err,
                  "assets/words.txt");
     run("mv %s/words.txt %s/assets", dir, dir);
     run("truncate -s 100 %s/variables/variables.data-00000-of-00001", dir);
-    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_DATA_LOSS, &err,
+    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, NULL, &bytes, &err), RT_DATA_LOSS, &err,
                  "variables.data-00000-of-00001 has 100 bytes");
     run("rm %s/variables/variables.data-00000-of-00001", dir);
-    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_NOT_FOUND, &err,
+    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, NULL, &bytes, &err), RT_NOT_FOUND, &err,
                  "variables.data-00000-of-00001");
     run("truncate -s 100 %s/variables/variables.index", dir);
-    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_DATA_LOSS, &err,
+    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, NULL, &bytes, &err), RT_DATA_LOSS, &err,
                  "variables.index");
     run("rm -r %s/variables", dir);
-    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_NOT_FOUND, &err,
+    assert_fails(rt_saved_model_is_complete(dir, NULL, 0, NULL, &bytes, &err), RT_NOT_FOUND, &err,
                  "variables/variables");
     run("truncate -s 500 %s/saved_model.pb", dir);
-    assert_int_equal(rt_saved_model_is_complete(dir, NULL, 0, &bytes, &err), RT_DATA_LOSS);
+    assert_int_equal(rt_saved_model_is_complete(dir, NULL, 0, NULL, &bytes, &err), RT_DATA_LOSS);
     run("rm -r %s", dir);
 }
 

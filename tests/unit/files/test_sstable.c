@@ -62,6 +62,11 @@ static struct rt_bytes table_with(const char *stored, size_t n, char type, int t
     return t;
 }
 
+static struct rt_sstable_source source_of(const struct rt_bytes *table)
+{
+    return (struct rt_sstable_source){.size = table->n, .p = (const unsigned char *)table->p};
+}
+
 static enum rt_status count_any(void *arg, struct rt_span key, struct rt_span value,
                                 struct rt_error *err)
 {
@@ -107,7 +112,8 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         struct rt_error err = {0};
         int n = 0;
         struct rt_bytes t = table_with(rows[i].stored, rows[i].n, rows[i].type, rows[i].times);
-        enum rt_status st = rt_sstable_read(rt_span_of(t.p, t.n), count_any, &n, &err);
+        const struct rt_sstable_source source = source_of(&t);
+        enum rt_status st = rt_sstable_read(&source, count_any, &n, &err);
         if (!rows[i].words || !*rows[i].words) {
             assert_ok(st, &err);
             assert_int_equal(n, rows[i].words ? 0 : 1);
@@ -123,10 +129,11 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
 static void names_take_no_more_than_their_file_allows(void **state)
 {
     (void)state;
-    enum { LONG = 5000, MANY = 1500 };
+    enum { LONG = 5000, MANY = 1500, FOOTER = 48 };
+    static const char hole[1 << 16];
     struct rt_error err = {0};
     struct rt_checkpoint *c;
-    struct rt_bytes b, t;
+    struct rt_bytes b, t, padded;
 
     rt_bytes_init(&b, 1 << 20);
     rt_bytes_add(&b, "\0\0\2\x08\1", 5); /* the header states one shard */
@@ -140,10 +147,145 @@ static void names_take_no_more_than_their_file_allows(void **state)
     }
     rt_bytes_add(&b, "\0\0\0\0\1\0\0\0", 8);
     t = table_with(b.p, b.n, 0, 1);
-    assert_int_equal(rt_checkpoint_open_index(&c, "x", rt_span_of(t.p, t.n), &err),
-                     RT_RESOURCE_EXHAUSTED);
+    /* Bytes that belong to no block may be a hole, and allow no more. */
+    rt_bytes_init(&padded, 1 << 20);
+    rt_bytes_add(&padded, t.p, t.n - FOOTER);
+    rt_bytes_add(&padded, hole, sizeof hole);
+    rt_bytes_add(&padded, t.p + t.n - FOOTER, FOOTER);
+    struct rt_sstable_source source = source_of(&t);
+    assert_fails(rt_checkpoint_open_index(&c, "x", &source, &err), RT_RESOURCE_EXHAUSTED, &err,
+                 "names that are too long");
+    source = source_of(&padded);
+    assert_fails(rt_checkpoint_open_index(&c, "x", &source, &err), RT_RESOURCE_EXHAUSTED, &err,
+                 "names that are too long");
+    rt_bytes_clear(&padded);
     rt_bytes_clear(&t);
     rt_bytes_clear(&b);
+}
+
+static enum rt_status keep_value(void *arg, struct rt_span value, struct rt_error *err)
+{
+    (void)err;
+    *(int *)arg = value.n ? value.p[0] : -1;
+    return RT_OK;
+}
+
+/* Entries that repeat one key would let a few bytes cost a comparison of a long key. The wanted key
+ * is behind all entries of the block, and before the index entry's key. */
+static void keys_increase_and_have_a_limit(void **state)
+{
+    (void)state;
+    static const char repeats[] = "\0\1\1\060v\1\0\0\0\0\0\0\1\0\0\0";
+    static const char falls[] = "\0\1\1\060v\0\1\1/v\0\0\0\0\1\0\0\0";
+    static const char *const words[] = {"keys out of order", "keys out of order",
+                                        "a key of 65537 bytes, more than the limit of 65536"};
+    struct rt_bytes b, t[3];
+
+    rt_bytes_init(&b, 1 << 20);
+    rt_bytes_addc(&b, 0);
+    add_varint(&b, RT_SSTABLE_MAX_KEY + 1);
+    rt_bytes_addc(&b, 0);
+    for (int i = 0; i <= RT_SSTABLE_MAX_KEY; i++)
+        rt_bytes_addc(&b, '0');
+    rt_bytes_add(&b, "\0\0\0\0\1\0\0\0", 8);
+    t[0] = table_with(repeats, sizeof repeats - 1, 0, 1);
+    t[1] = table_with(falls, sizeof falls - 1, 0, 1);
+    t[2] = table_with(b.p, b.n, 0, 1);
+    for (int i = 0; i < 3; i++) {
+        const struct rt_sstable_source source = source_of(&t[i]);
+        struct rt_error err = {0};
+        int n = 0;
+        assert_fails(rt_sstable_read(&source, count_any, &n, &err), RT_DATA_LOSS, &err, words[i]);
+        err = (struct rt_error){0};
+        assert_fails(rt_sstable_find(&source, rt_span_str("1"), keep_value, &n, &err), RT_DATA_LOSS,
+                     &err, words[i]);
+        rt_bytes_clear(&t[i]);
+    }
+    rt_bytes_clear(&b);
+}
+
+/* The keys are all numbers in base 3 with at most 6 digits, so that they share prefixes of every
+ * length and some are prefixes of others. Every second one is in the table. */
+static void a_look_up_finds_each_key_and_no_other(void **state)
+{
+    (void)state;
+    enum { DIGITS = 6 };
+    struct rt_error err = {0};
+    struct rt_sstable_writer w;
+    char key[DIGITS + 2] = "";
+
+    for (int pass = 0; pass < 2; pass++) {
+        int i = 0;
+        if (!pass)
+            rt_sstable_begin(&w, 200);
+        for (size_t n = 0;; i++) { /* visits the keys in order: first deeper, then to the next */
+            if (n < DIGITS) {
+                key[n++] = '0';
+            } else {
+                while (n && key[n - 1] == '2')
+                    n--;
+                if (!n)
+                    break;
+                key[n - 1]++;
+            }
+            const char value = (char)(i % 100);
+            if (!pass && i % 2) {
+                rt_sstable_add(&w, rt_span_of(key, n), rt_span_of(&value, 1));
+            } else if (pass) {
+                const struct rt_sstable_source source = source_of(&w.file);
+                int got = -1;
+                enum rt_status st =
+                    rt_sstable_find(&source, rt_span_of(key, n), keep_value, &got, &err);
+                assert_int_equal(st, i % 2 ? RT_OK : RT_NOT_FOUND);
+                assert_int_equal(got, i % 2 ? value : -1);
+            }
+        }
+        assert_int_equal(i, 3 + 9 + 27 + 81 + 243 + 729);
+        if (!pass)
+            assert_true(rt_sstable_end(&w));
+    }
+    rt_sstable_clear(&w);
+}
+
+/* A check that succeeds `left` times and then reports that the run was cancelled. */
+static enum rt_status cancel_after(void *arg, struct rt_error *err)
+{
+    int *left = arg;
+
+    return (*left)-- > 0 ? RT_OK : rt_fail(err, RT_CANCELLED, "the run was cancelled");
+}
+
+/* A table of one block with a megabyte of entries. */
+static void reading_a_block_ends_when_its_run_does(void **state)
+{
+    (void)state;
+    enum { MANY = 200000 };
+    struct rt_error err = {0};
+    struct rt_sstable_writer w;
+    char key[16];
+    int left, n = 0;
+
+    rt_sstable_begin(&w, 1 << 28);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(key, sizeof key, "%08d", i);
+        rt_sstable_add(&w, rt_span_str(key), rt_span_of(NULL, 0));
+    }
+    assert_true(rt_sstable_end(&w));
+    const struct rt_checkpoint_run run = {.check = cancel_after, .arg = &left};
+    struct rt_sstable_source source = source_of(&w.file);
+    const int least = (int)(w.file.n / RT_SSTABLE_CHECK_BYTES);
+    source.run = &run;
+    assert_true(least > 5);
+    for (int succeed = 0; succeed < least; succeed++) {
+        left = succeed;
+        assert_fails(rt_sstable_read(&source, count_any, &n, &err), RT_CANCELLED, &err, "cancel");
+        left = succeed;
+        assert_fails(rt_sstable_find(&source, rt_span_str("00199999"), keep_value, &n, &err),
+                     RT_CANCELLED, &err, "cancel");
+    }
+    left = 1000;
+    assert_ok(rt_sstable_find(&source, rt_span_str("00199999"), keep_value, &n, &err), &err);
+    rt_sstable_clear(&w);
 }
 
 static enum rt_status count_entries(void *arg, struct rt_span key, struct rt_span value,
@@ -163,6 +305,7 @@ static void a_table_of_many_blocks_gives_all_its_entries(void **state)
     (void)state;
     struct rt_error err = {0};
     struct rt_sstable_writer w;
+    struct rt_sstable_source source;
     char key[64], value[64] = {0};
     int n = 0;
     rt_sstable_begin(&w, 500);
@@ -171,12 +314,14 @@ static void a_table_of_many_blocks_gives_all_its_entries(void **state)
         rt_sstable_add(&w, rt_span_str(key), rt_span_of(value, (size_t)i % 50));
     }
     assert_true(rt_sstable_end(&w));
-    assert_ok(rt_sstable_read(rt_span_of(w.file.p, w.file.n), count_entries, &n, &err), &err);
+    source = source_of(&w.file);
+    assert_ok(rt_sstable_read(&source, count_entries, &n, &err), &err);
     assert_int_equal(n, 3000);
     rt_sstable_clear(&w);
     rt_sstable_begin(&w, 0);
     assert_true(rt_sstable_end(&w));
-    assert_ok(rt_sstable_read(rt_span_of(w.file.p, w.file.n), count_entries, &n, &err), &err);
+    source = source_of(&w.file);
+    assert_ok(rt_sstable_read(&source, count_entries, &n, &err), &err);
     rt_sstable_clear(&w);
 }
 
@@ -185,6 +330,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_is_refused_by_what_is_wrong_with_it),
         cmocka_unit_test(names_take_no_more_than_their_file_allows),
+        cmocka_unit_test(keys_increase_and_have_a_limit),
+        cmocka_unit_test(a_look_up_finds_each_key_and_no_other),
+        cmocka_unit_test(reading_a_block_ends_when_its_run_does),
         cmocka_unit_test(a_table_of_many_blocks_gives_all_its_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,9 +29,10 @@ static enum rt_status read_word(const char *dir, char *word, size_t capacity, st
 }
 
 static enum rt_status fake_is_complete(const char *dir, const char *const *tags, int n_tags,
-                                       int64_t *weight_bytes, struct rt_error *err)
+                                       const struct rt_check *check, int64_t *weight_bytes,
+                                       struct rt_error *err)
 {
-    (void)tags, (void)n_tags;
+    (void)tags, (void)n_tags, (void)check;
     char word[64];
     enum rt_status st = read_word(dir, word, sizeof word, err);
     *weight_bytes = !st && strcmp(word, "huge") == 0 ? INT64_C(1) << 60 : 1000;
