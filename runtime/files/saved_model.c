@@ -199,8 +199,10 @@ static enum rt_status read_defaults(struct reading *r, const Tensorflow__Signatu
             n ? bsearch(&key, inputs, (size_t)n, sizeof *inputs, by_alias) : NULL;
         if (!in || !e->value)
             continue;
+        const ProtobufCMessage *proto = &e->value->base;
+        unsigned char *p = rt_arena_alloc(r->arena, protobuf_c_message_get_packed_size(proto) + 1);
         struct rt_tensor *t = new_default(r);
-        if (!t)
+        if (!p || !t)
             return no_memory(r);
         enum rt_status st = rt_tensor_from_proto(e->value, r->m->defaults_left, t, NULL, r->err);
         if (st) {
@@ -211,6 +213,7 @@ static enum rt_status read_defaults(struct reading *r, const Tensorflow__Signatu
         const size_t bytes = rt_tensor_bytes(t);
         r->m->defaults_left -= bytes < r->m->defaults_left ? bytes : r->m->defaults_left;
         in->default_value = t;
+        in->default_proto = rt_span_of(p, protobuf_c_message_pack(proto, p));
     }
     return RT_OK;
 }

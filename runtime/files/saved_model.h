@@ -24,6 +24,9 @@ struct rt_tensor_spec { /* an input or output of a signature */
     bool too_many_dims;
     /* default value from SignatureDef.defaults, or NULL if there is none */
     const struct rt_tensor *default_value;
+    /* The default value as a serialized TensorProto with the values that the file has, or an empty
+     * span. A TensorProto of a few bytes may repeat one value millions of times. */
+    struct rt_span default_proto;
 };
 
 struct rt_signature {

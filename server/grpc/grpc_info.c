@@ -103,9 +103,8 @@ static void put_signature(struct rt_bytes *out, const struct rt_signature *sig)
     srv_put_text(out, 3, sig->method_name);
     for (int i = 0; i < sig->n_inputs; i++)
         if (sig->inputs[i].default_value) {
-            const struct rt_tensor *t = sig->inputs[i].default_value;
-            const struct srv_tensor_layout l = srv_tensor_lay_out(t, false, NULL);
-            srv_tensor_write(&value, t, &l, NULL);
+            const struct rt_span proto = sig->inputs[i].default_proto;
+            rt_bytes_add(&value, proto.p, proto.n);
             put_entry(out, 4, sig->inputs[i].alias, &value);
         }
     rt_bytes_clear(&value);

@@ -3,11 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/unpack.h"
 #include "runtime/base/arena.h"
 #include "server/json/json_number.h"
 #include "server/metrics/metrics.h"
 #include "server/http/rest_request.h"
 #include "server/versions/status.h"
+#include "tensorflow/core/framework/tensor.pb-c.h"
 
 /* ---- protobuf's JSON: one space a level, "key": value, empty lists and maps on one line ---- */
 
@@ -118,71 +120,68 @@ static void write_specs(struct rt_bytes *out, int depth, const struct rt_tensor_
         rt_bytes_addc(out, '}');
 }
 
-/* Writes the elements of a default value. They are read from the TensorProto field in which
- * TensorFlow stores values of their type. */
-static void write_elements(struct rt_bytes *out, int depth, const struct rt_tensor *t)
+/* Writes element i of the array `p`, which holds the values of field `f` of a TensorProto. */
+static void write_element(struct rt_bytes *out, const ProtobufCFieldDescriptor *f, const void *p,
+                          size_t i)
 {
-    int64_t n = rt_tensor_count(t);
-    const unsigned char *p = t->data;
     char buffer[SRV_NUMBER_BYTES];
+    size_t n = 0;
+
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_FLOAT:
+        n = srv_float_write(buffer, ((const float *)p)[i]);
+        break;
+    case PROTOBUF_C_TYPE_DOUBLE:
+        n = srv_double_write(buffer, ((const double *)p)[i]);
+        break;
+    case PROTOBUF_C_TYPE_INT32:
+        rt_bytes_addf(out, "%d", ((const int32_t *)p)[i]);
+        break;
+    case PROTOBUF_C_TYPE_UINT32:
+        rt_bytes_addf(out, "%u", ((const uint32_t *)p)[i]);
+        break;
+    case PROTOBUF_C_TYPE_INT64:
+        write_int64(out, ((const int64_t *)p)[i]);
+        break;
+    case PROTOBUF_C_TYPE_UINT64:
+        rt_bytes_addf(out, "\"%llu\"", (unsigned long long)((const uint64_t *)p)[i]);
+        break;
+    case PROTOBUF_C_TYPE_BOOL:
+        rt_bytes_adds(out, ((const protobuf_c_boolean *)p)[i] ? "true" : "false");
+        break;
+    case PROTOBUF_C_TYPE_BYTES: {
+        const ProtobufCBinaryData *s = &((const ProtobufCBinaryData *)p)[i];
+        srv_json_base64(out, s->data, s->len);
+        break;
+    }
+    default:
+        rt_bytes_adds(out, "null");
+    }
+    if (n) { /* NaN and infinities are quoted */
+        const bool is_quoted = buffer[n - 1] == 'N' || buffer[n - 1] == 'y';
+        rt_bytes_addf(out, is_quoted ? "\"%.*s\"" : "%.*s", (int)n, buffer);
+    }
+}
+
+/* Writes the values of the repeated field `name` of a TensorProto. */
+static void write_elements(struct rt_bytes *out, int depth, const Tensorflow__TensorProto *t,
+                           const char *name)
+{
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field_by_name(t->base.descriptor, name);
+    const char *message = (const char *)t;
+    /* no default value is a resource handle or a variant, which are messages */
+    const size_t n = f->type == PROTOBUF_C_TYPE_MESSAGE
+                         ? 0
+                         : *(const size_t *)(const void *)(message + f->quantifier_offset);
+    const void *elements = *(void *const *)(const void *)(message + f->offset);
+
     rt_bytes_addc(out, '[');
-    for (int64_t i = 0; i < n && !out->failed; i++) {
+    for (size_t i = 0; i < n && !out->failed; i++) {
         if (i)
             rt_bytes_addc(out, ',');
         indent(out, depth + 1);
-        switch ((enum rt_dtype)t->dtype) {
-        case RT_F32: {
-            float x = ((const float *)(const void *)p)[i];
-            size_t len = srv_float_write(buffer, x);
-            bool is_quoted = buffer[len - 1] == 'N' || buffer[len - 1] == 'y';
-            rt_bytes_addf(out, is_quoted ? "\"%.*s\"" : "%.*s", (int)len, buffer);
-            break;
-        }
-        case RT_F64: {
-            double x = ((const double *)(const void *)p)[i];
-            size_t len = srv_double_write(buffer, x);
-            bool is_quoted = buffer[len - 1] == 'N' || buffer[len - 1] == 'y';
-            rt_bytes_addf(out, is_quoted ? "\"%.*s\"" : "%.*s", (int)len, buffer);
-            break;
-        }
-        case RT_I32:
-            rt_bytes_addf(out, "%d", ((const int32_t *)(const void *)p)[i]);
-            break;
-        case RT_I16:
-            rt_bytes_addf(out, "%d", ((const int16_t *)(const void *)p)[i]);
-            break;
-        case RT_I8:
-            rt_bytes_addf(out, "%d", ((const int8_t *)p)[i]);
-            break;
-        case RT_U8:
-            rt_bytes_addf(out, "%d", p[i]);
-            break;
-        case RT_U16:
-        case RT_F16:
-        case RT_BF16:
-            rt_bytes_addf(out, "%d", ((const uint16_t *)(const void *)p)[i]);
-            break;
-        case RT_U32:
-            rt_bytes_addf(out, "%u", ((const uint32_t *)(const void *)p)[i]);
-            break;
-        case RT_I64:
-            write_int64(out, ((const int64_t *)(const void *)p)[i]);
-            break;
-        case RT_U64:
-            rt_bytes_addf(out, "\"%llu\"",
-                          (unsigned long long)((const uint64_t *)(const void *)p)[i]);
-            break;
-        case RT_BOOL:
-            rt_bytes_adds(out, p[i] ? "true" : "false");
-            break;
-        case RT_STRING: {
-            const struct rt_str *s = &rt_strs(t)[i];
-            srv_json_base64(out, rt_str_data(s), s->n);
-            break;
-        }
-        default:
-            rt_bytes_adds(out, "null");
-        }
+        write_element(out, f, elements, i);
     }
     if (n)
         close_at(out, depth, ']');
@@ -190,41 +189,37 @@ static void write_elements(struct rt_bytes *out, int depth, const struct rt_tens
         rt_bytes_addc(out, ']');
 }
 
-static void write_default(struct rt_bytes *out, int depth, const struct rt_tensor *t)
+/* Writes a default value with the values that the file has. One value may stand for millions of
+ * elements. */
+static void write_default(struct rt_bytes *out, int depth, const struct rt_tensor_spec *spec)
 {
-    static const struct {
-        const char *name;
-        uint64_t types;
-    } fields[] = {
-        {"half_val", RT_T(RT_F16) | RT_T(RT_BF16)},
-        {"float_val", RT_T(RT_F32)},
-        {"double_val", RT_T(RT_F64)},
-        {"int_val", RT_T(RT_I32) | RT_T(RT_I16) | RT_T(RT_I8) | RT_T(RT_U8) | RT_T(RT_U16)},
-        {"string_val", RT_T(RT_STRING)},
-        {"scomplex_val", 0},
-        {"int64_val", RT_T(RT_I64)},
-        {"bool_val", RT_T(RT_BOOL)},
-        {"dcomplex_val", 0},
-        {"resource_handle_val", 0},
-        {"variant_val", 0},
-        {"uint32_val", RT_T(RT_U32)},
-        {"uint64_val", RT_T(RT_U64)},
-    };
+    static const char *const fields[] = {
+        "half_val",     "float_val",  "double_val", "int_val",      "string_val",
+        "scomplex_val", "int64_val",  "bool_val",   "dcomplex_val", "resource_handle_val",
+        "variant_val",  "uint32_val", "uint64_val"};
+    const struct rt_tensor *t = spec->default_value;
+    struct rt_error err = {0};
+    Tensorflow__TensorProto *proto =
+        pb_unpack(&tensorflow__tensor_proto__descriptor, spec->default_proto, "a default", &err);
+
+    if (!proto) { /* the bytes are well formed, so unpacking them takes too much memory */
+        rt_bytes_no_memory(out);
+        return;
+    }
     rt_bytes_addc(out, '{');
     key_text(out, depth + 1, true, "dtype", rt_dtype_proto_name((enum rt_dtype)t->dtype));
     key(out, depth + 1, false, "tensor_shape");
     write_shape(out, depth + 1, t->rank, t->dim);
     key(out, depth + 1, false, "version_number");
-    rt_bytes_addc(out, '0');
-    key_text(out, depth + 1, false, "tensor_content", "");
+    rt_bytes_addf(out, "%d", proto->version_number);
+    key(out, depth + 1, false, "tensor_content");
+    srv_json_base64(out, proto->tensor_content.data, proto->tensor_content.len);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        key(out, depth + 1, false, fields[i].name);
-        if (fields[i].types >> t->dtype & 1)
-            write_elements(out, depth + 1, t);
-        else
-            rt_bytes_adds(out, "[]");
+        key(out, depth + 1, false, fields[i]);
+        write_elements(out, depth + 1, proto, fields[i]);
     }
     close_at(out, depth, '}');
+    pb_free(proto);
 }
 
 static void write_defaults(struct rt_bytes *out, int depth, const struct rt_signature *s)
@@ -235,7 +230,7 @@ static void write_defaults(struct rt_bytes *out, int depth, const struct rt_sign
         if (!s->inputs[i].default_value)
             continue;
         key(out, depth + 1, !any, s->inputs[i].alias);
-        write_default(out, depth + 1, s->inputs[i].default_value);
+        write_default(out, depth + 1, &s->inputs[i]);
         any = true;
     }
     if (any)

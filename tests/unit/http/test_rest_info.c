@@ -73,8 +73,14 @@ static void metadata_is_laid_out_as_tensorflow_servings(void **state)
     const struct rt_tensor def = {.dtype = RT_F32, .rank = 1, .dim = {1}, .data = &two};
     const struct rt_tensor_spec in = {
         .alias = "x", .name = "x:0", .dtype = RT_F32, .shape = {.rank = 2, .dim = {-1, 1}}};
-    const struct rt_tensor_spec with_default = {
-        .alias = "x", .name = "x:0", .dtype = RT_F32, .default_value = &def};
+    /* dtype: DT_FLOAT tensor_shape { dim { size: 1 } } float_val: 2 */
+    static const unsigned char proto[] = {0x08, 1,    0x12, 4, 0x12, 2, 0x08,
+                                          1,    0x2a, 4,    0, 0,    0, 0x40};
+    const struct rt_tensor_spec with_default = {.alias = "x",
+                                                .name = "x:0",
+                                                .dtype = RT_F32,
+                                                .default_value = &def,
+                                                .default_proto = rt_span_of(proto, sizeof proto)};
     const struct rt_tensor_spec out = {
         .alias = "y<", .name = "y:0", .dtype = RT_STRING, .shape = {.rank = -1}};
     const struct rt_signature sigs[] = {
@@ -95,6 +101,56 @@ static void metadata_is_laid_out_as_tensorflow_servings(void **state)
     assert_non_null(strstr(text.p, "     \"float_val\": [\n      2.0\n     ],\n"));
     assert_non_null(strstr(text.p, "     \"uint64_val\": []\n    }\n   }\n  }\n }\n}\n}\n}\n"));
     rt_bytes_clear(&text);
+}
+
+/* Checks that the description of a model whose only default value is `value`, in protobuf's text
+ * format, contains `expected`. */
+static void assert_default(const char *value, const char *expected)
+{
+    struct rt_saved_model *m = NULL;
+    struct rt_error err = {0};
+    struct rt_bytes in, out;
+    rt_bytes_init(&in, 1 << 20);
+    rt_bytes_addf(&in,
+                  "meta_graphs { signature_def { key: 's' value {"
+                  " inputs { key: 'x' value { name: 'x:0' } }"
+                  " defaults { key: 'x' value { %s } } } } }",
+                  value);
+    assert_ok(rt_saved_model_parse(&m, rt_span_of(in.p, in.n), true, &err), &err);
+    rt_bytes_init(&out, 1 << 20);
+    srv_rest_write_metadata(&out, "m", 1, m->meta_graphs);
+    assert_false(out.failed);
+    if (!strstr(out.p, expected))
+        fail_msg("no %s in %s", expected, out.p);
+    rt_bytes_clear(&out);
+    rt_bytes_clear(&in);
+    rt_saved_model_free(m);
+}
+
+/* The expected texts are those that protobuf prints for the TensorProto in the file. */
+static void defaults_have_the_values_of_the_file(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value, *expected;
+    } rows[] = {
+        {"dtype: DT_BOOL bool_val: true tensor_shape { dim { size: 30000000 } }",
+         "\"bool_val\": [\n      true\n     ],\n"},
+        {"dtype: DT_FLOAT tensor_shape { dim { size: 30 } }", "\"float_val\": [],\n"},
+        {"dtype: DT_INT8 tensor_content: 'abc' tensor_shape { dim { size: 3 } }",
+         "\"version_number\": 0,\n     \"tensor_content\": \"YWJj\",\n     \"half_val\": [],\n"},
+        {"dtype: DT_INT8 int_val: -1 int_val: 2 tensor_shape { dim { size: 2 } }",
+         "\"int_val\": [\n      -1,\n      2\n     ],\n"},
+        {"dtype: DT_HALF half_val: 15360", "\"half_val\": [\n      15360\n     ],\n"},
+        {"dtype: DT_DOUBLE double_val: inf", "\"double_val\": [\n      \"Infinity\"\n     ],\n"},
+        {"dtype: DT_INT64 int64_val: -5", "\"int64_val\": [\n      \"-5\"\n     ],\n"},
+        {"dtype: DT_UINT32 uint32_val: 4000000000",
+         "\"uint32_val\": [\n      4000000000\n     ],\n"},
+        {"dtype: DT_UINT64 uint64_val: 5", "\"uint64_val\": [\n      \"5\"\n     ]\n"},
+        {"dtype: DT_STRING string_val: 'a'", "\"string_val\": [\n      \"YQ==\"\n     ],\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_default(rows[i].value, rows[i].expected);
 }
 
 static void names_that_are_not_utf8_are_written_as_utf8(void **state)
@@ -150,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metadata_is_laid_out_as_tensorflow_servings),
+        cmocka_unit_test(defaults_have_the_values_of_the_file),
         cmocka_unit_test(names_that_are_not_utf8_are_written_as_utf8),
         cmocka_unit_test(status_lists_versions_with_their_errors),
     };
