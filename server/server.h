@@ -8,8 +8,9 @@
  *   | network     | n per transport      | its connections, and the requests on them              |
  *   | accept      | 1, with gRPC         | gRPC's plain sockets (grpc_listen.c)                   |
  *   | turns       | 1, with gRPC         | the ends of gRPC connections' pauses (read_turns.h)    |
- *   | aside       | 3, with gRPC         | admin actions, compressed gRPC messages (grpc_aside.c) |
+ *   | aside       | 3, with gRPC         | other slow work for gRPC calls (grpc_aside.c)          |
  *   | metrics     | 1, with REST         | the metrics page while it is written (rest_metrics.c)  |
+ *   | description | 1, with REST         | descriptions of large models (rest_aside.c)            |
  *   | worker      | 1 per core, 1 spare  | a batch and its context while it runs                  |
  *   | helper      | cores - 1, or 0      | nothing; runs shards of large batches on idle cores    |
  *   | compile     | 1, of low priority   | pending compilations of plans, of all versions         |

@@ -262,6 +262,7 @@ static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaG
         struct rt_signature one;
         if (!e->value)
             continue;
+        out->signature_bytes += protobuf_c_message_get_packed_size(&e->base);
         enum rt_status st = read_signature(r, e, &one);
         if (st)
             return st;

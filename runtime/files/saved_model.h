@@ -48,6 +48,8 @@ struct rt_meta_graph {
     const struct rt_signature *signatures;
     /* signature __saved_model_init_op, or NULL if there is none; listed only in metadata */
     const struct rt_signature *init_signature;
+    /* size in bytes of all these signatures in serialized form */
+    size_t signature_bytes;
     /* serialized GraphDef, part of rt_saved_model.bytes */
     struct rt_span graph_def;
     /* name of the node to run after restore, or NULL if there is none */

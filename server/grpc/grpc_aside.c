@@ -1,8 +1,8 @@
 /*
- * Threads for work that may take long but is not inference: admin actions, and inflating messages.
- * Because the work does not run on an I/O loop, other calls do not wait for it. Each kind of work
- * has its own thread, so that a large message of one client does not delay a small message of
- * another, and neither delays an admin action.
+ * Threads for work that may take long but is not inference: admin actions, reading messages, and
+ * writing descriptions of large models. Because the work does not run on an I/O loop, other calls
+ * do not wait for it. Each kind of work has its own thread, so that a large message of one client
+ * does not delay a small message of another, and neither delays an admin action.
  */
 #include "server/grpc/grpc_internal.h"
 

@@ -4,14 +4,25 @@
 #include "server/grpc/grpc_methods.h"
 #include "server/versions/status.h"
 
+enum {
+    /* Maximum size of the responses that are written on the I/O loop thread. They are not charged
+     * to the budget, so that they are also sent when memory is short. */
+    HERE_BYTES = 16 << 10,
+    MOST_BYTES = 64 << 20, /* maximum size of a response */
+};
+
+/* A request for information, allocated in the arena of the call. */
 struct info_call {
-    struct srv_server *server;
-    const struct srv_map *map;
+    struct srv_call *call;
     struct srv_cursor request;
     struct rt_arena *arena;
-    struct rt_span model; /* receives the model name in the request, for the metrics */
-    struct rt_bytes out;
     struct rt_error *err;
+    struct srv_version *version; /* the version that GetModelMetadata describes */
+    /* the n versions that GetModelStatus lists */
+    struct srv_version_status *versions;
+    int n;
+    size_t bytes; /* approximate size of the response */
+    void (*write)(const struct info_call *c, struct rt_bytes *out);
 };
 
 /* Reads a request whose field 1 is a ModelSpec and whose field 2, if `fields` is not NULL, is a
@@ -44,7 +55,7 @@ static enum rt_status read_request(struct info_call *c, struct srv_model_spec *s
     if (got < 0)
         return srv_wire_malformed(c->err,
                                   fields ? "GetModelMetadataRequest" : "GetModelStatusRequest");
-    c->model = spec->name;
+    c->call->model = spec->name;
     if (!has_spec)
         return rt_fail(c->err, RT_INVALID_ARGUMENT, "Missing ModelSpec");
     return RT_OK;
@@ -110,9 +121,10 @@ static void put_signature(struct rt_bytes *out, const struct rt_signature *sig)
     rt_bytes_clear(&value);
 }
 
-static void put_metadata(struct rt_bytes *out, const struct srv_version *v)
+static void write_metadata(const struct info_call *c, struct rt_bytes *out)
 {
     static const char type[] = "type.googleapis.com/tensorflow.serving.SignatureDefMap";
+    const struct srv_version *v = c->version;
     const struct rt_meta_graph *g = v->loaded->meta_graph;
     struct rt_bytes map, item;
 
@@ -133,12 +145,11 @@ static void put_metadata(struct rt_bytes *out, const struct srv_version *v)
     rt_bytes_clear(&item);
 }
 
-static enum rt_status write_metadata(struct info_call *c)
+static enum rt_status find_metadata(struct info_call *c)
 {
     enum { MAX_FIELDS = 16 };
     struct rt_span fields[MAX_FIELDS];
     struct srv_model_spec spec;
-    struct srv_version *version;
     int n_fields = 0;
     enum rt_status st = read_request(c, &spec, fields, MAX_FIELDS, &n_fields);
 
@@ -155,68 +166,114 @@ static enum rt_status write_metadata(struct info_call *c)
         }
     if (!spec.name.n)
         return rt_fail(c->err, RT_INVALID_ARGUMENT, "ModelSpec has no name specified.");
-    st = srv_map_find(c->map, &spec, &version, c->err);
+    c->write = write_metadata;
+    st = srv_map_find(c->call->io_loop->map, &spec, &c->version, c->err);
     if (!st)
-        put_metadata(&c->out, version);
+        c->bytes = c->version->loaded->meta_graph->signature_bytes;
     return st;
 }
 
 /* ---- GetModelStatus ---- */
 
-static enum rt_status write_status(struct info_call *c)
+static void write_status(const struct info_call *c, struct rt_bytes *out)
+{
+    struct rt_bytes one, status;
+
+    rt_bytes_init(&one, out->limit);
+    rt_bytes_init(&status, out->limit);
+    for (int i = 0; i < c->n; i++) {
+        const struct srv_version_status *v = &c->versions[i];
+        srv_put_int(&status, 1, (uint64_t)v->code);
+        srv_put_text(&status, 2, v->message);
+        srv_put_int(&one, 1, (uint64_t)v->version);
+        srv_put_int(&one, 2, (uint64_t)v->state);
+        srv_put_message(&one, 3, &status);
+        srv_put_message(out, 1, &one);
+    }
+    rt_bytes_clear(&one);
+    rt_bytes_clear(&status);
+}
+
+static enum rt_status find_status(struct info_call *c)
 {
     struct srv_model_spec spec;
-    struct srv_version_status *versions;
-    int n;
     enum rt_status st = read_request(c, &spec, NULL, 0, NULL);
 
     if (st)
         return st;
+    c->write = write_status;
     /* As in TensorFlow Serving, a label is ignored, and an empty name is treated as the name of a
      * model without versions. */
-    st = srv_status_of(c->server->manager, spec.name, spec.has_version, spec.version, c->arena,
-                       &versions, &n, c->err);
-    struct rt_bytes one, status;
-    rt_bytes_init(&one, 1 << 20);
-    rt_bytes_init(&status, 1 << 20);
-    for (int i = 0; i < n && !st; i++) {
-        srv_put_int(&status, 1, (uint64_t)versions[i].code);
-        srv_put_text(&status, 2, versions[i].message);
-        srv_put_int(&one, 1, (uint64_t)versions[i].version);
-        srv_put_int(&one, 2, (uint64_t)versions[i].state);
-        srv_put_message(&one, 3, &status);
-        srv_put_message(&c->out, 1, &one);
-    }
-    rt_bytes_clear(&one);
-    rt_bytes_clear(&status);
+    st = srv_status_of(c->call->server->manager, spec.name, spec.has_version, spec.version,
+                       c->arena, &c->versions, &c->n, c->err);
+    if (!st)
+        c->bytes = srv_status_bytes(c->versions, c->n);
     return st;
 }
 
 /* ---- the calls ---- */
 
-static void respond(struct srv_call *c, enum rt_status (*write)(struct info_call *))
+/* Writes a large response on an aside thread, once the budget has accepted its size. */
+static void respond_aside(struct srv_call *c)
 {
-    struct info_call info = {
-        .server = c->server, .map = c->io_loop->map, .arena = c->arena, .err = &c->err};
-    enum rt_status st = srv_call_open(c, &info.request);
+    const struct info_call *info = c->state;
+    struct rt_bytes out;
+    char *p = NULL;
+    size_t n = 0;
+    enum rt_status st = RT_OK;
 
-    rt_bytes_init(&info.out, 64 << 20);
+    rt_bytes_init(&out, MOST_BYTES);
+    if (atomic_load_explicit(&c->job.cancelled, memory_order_relaxed))
+        st = rt_fail(&c->err, RT_CANCELLED, "the client has left");
     if (!st)
-        st = write(&info);
-    c->model = info.model;
-    if (st)
+        st = srv_call_charge(c, info->bytes, "the response");
+    if (!st) {
+        info->write(info, &out);
+        p = rt_bytes_take(&out, &n);
+        if (!p)
+            st = rt_fail_memory(&c->err, "the response", out.limit);
+    }
+    rt_bytes_clear(&out);
+    srv_call_respond_expected(c, p, n, st, st ? rt_error_text(&c->err) : NULL);
+}
+
+static void respond(struct srv_call *c, enum rt_status (*find)(struct info_call *))
+{
+    struct info_call *info = rt_arena_alloc(c->arena, sizeof *info);
+    enum rt_status st = info ? RT_OK : rt_fail_memory(&c->err, "a request", sizeof *info);
+
+    if (!st) {
+        *info = (struct info_call){.call = c, .arena = c->arena, .err = &c->err};
+        st = srv_call_open(c, &info->request);
+    }
+    if (!st)
+        st = find(info);
+    if (st) {
         srv_call_fail(c, st);
-    else
-        srv_call_respond(c, &info.out);
-    rt_bytes_clear(&info.out);
+        return;
+    }
+    if (info->bytes <= HERE_BYTES) {
+        struct rt_bytes out;
+        rt_bytes_init(&out, MOST_BYTES);
+        info->write(info, &out);
+        srv_call_respond(c, &out);
+        return;
+    }
+    c->state = info;
+    if (info->version) {
+        c->job.version = info->version; /* the handle is released when the call ends */
+        srv_hold(c->io_loop, c->job.version);
+    }
+    srv_call_expect(c, false);
+    srv_call_aside(c, SRV_ASIDE_LARGE, respond_aside);
 }
 
 void srv_grpc_get_model_metadata(struct srv_call *c)
 {
-    respond(c, write_metadata);
+    respond(c, find_metadata);
 }
 
 void srv_grpc_get_model_status(struct srv_call *c)
 {
-    respond(c, write_status);
+    respond(c, find_status);
 }

@@ -260,8 +260,7 @@ static void free_rest(struct srv_rest *r)
     srv_rest_tls_clear(&r->tls);
     rt_mutex_clear(&r->mu);
     rt_cond_clear(&r->reported);
-    rt_mutex_clear(&r->pages.mu);
-    rt_cond_clear(&r->pages.wake);
+    srv_rest_aside_clear(r);
     free(r->loops);
     free(r);
 }
@@ -329,9 +328,9 @@ enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handl
         loops[i].rest = r;
         loops[i].epoll = loops[i].wake_fd = loops[i].listen_fd = -1;
     }
-    const bool has_pages = srv_rest_pages_start(r);
-    enum rt_status st = has_pages ? srv_rest_tls_read(&r->tls, &server->options, err)
-                                  : rt_fail(err, RT_INTERNAL, "the metrics thread cannot start");
+    enum rt_status st = srv_rest_aside_start(r, err);
+    if (!st)
+        st = srv_rest_tls_read(&r->tls, &server->options, err);
     if (st) {
         srv_rest_stop(r);
         return st;
@@ -402,7 +401,7 @@ void srv_rest_stop(struct srv_rest *r)
 {
     if (!r)
         return;
-    srv_rest_pages_stop(r);
+    srv_rest_aside_stop(r);
     for (int i = 0; i < r->n_loops; i++)
         if (r->loops[i].running) {
             r->loops[i].stop_message.receive = receive_stop;

@@ -50,12 +50,13 @@ struct srv_rest_call {
     struct srv_rest_loop *loop;
     struct srv_rest_conn *conn;
     struct MHD_Connection *mhd;
-    /* next call in the free list, or in the queue of requests for the metrics page */
+    /* next call in the free list, or in the queue of an aside thread */
     struct srv_rest_call *next_free;
     /* number of references, held by libmicrohttpd's request, and by its response while the response
      * uses `pub.out` */
     int refs;
     enum srv_rest_stage stage;
+    void (*describe)(struct srv_rest_request *r); /* argument of srv_rest_describe_aside */
     bool in_handler, finished, overdue;
     bool close, browser, expects;
     int64_t waiting_since;

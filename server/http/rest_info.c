@@ -11,6 +11,10 @@
 #include "server/versions/status.h"
 #include "tensorflow/core/framework/tensor.pb-c.h"
 
+/* Maximum size in bytes of the signatures or version states that are described on the I/O loop
+ * thread. The text of a description is several times larger. */
+enum { HERE_BYTES = 16 << 10 };
+
 /* ---- protobuf's JSON: one space a level, "key": value, empty lists and maps on one line ---- */
 
 static void indent(struct rt_bytes *out, int depth)
@@ -273,16 +277,24 @@ void srv_rest_write_metadata(struct rt_bytes *out, const char *model, int64_t ve
     rt_bytes_adds(out, "\n}\n}\n}\n");
 }
 
+static void describe_version(struct srv_rest_request *r)
+{
+    const struct srv_version *v = r->job.version;
+    srv_rest_write_metadata(&r->out, v->model, v->version, v->loaded->meta_graph);
+    srv_rest_ok(r, "application/json");
+}
+
 bool srv_rest_metadata(struct srv_rest_request *r)
 {
-    struct srv_version *version;
-    enum rt_status st = srv_map_find(r->io_loop->map, &r->route.spec, &version, &r->err);
+    enum rt_status st = srv_map_find(r->io_loop->map, &r->route.spec, &r->job.version, &r->err);
     if (st) {
         srv_rest_fail(r, st);
         return false;
     }
-    srv_rest_write_metadata(&r->out, version->model, version->version, version->loaded->meta_graph);
-    srv_rest_ok(r, "application/json");
+    srv_hold(r->io_loop, r->job.version); /* the handle is released when the response is sent */
+    if (r->job.version->loaded->meta_graph->signature_bytes > HERE_BYTES)
+        return srv_rest_describe_aside(r, describe_version);
+    describe_version(r);
     return false;
 }
 
@@ -316,20 +328,35 @@ void srv_rest_write_status(struct rt_bytes *out, const struct srv_version_status
     rt_bytes_adds(out, "\n}\n");
 }
 
-bool srv_rest_status(struct srv_rest_request *r)
-{
+/* The versions that a status response lists. */
+struct listing {
     struct srv_version_status *versions;
     int n;
+};
+
+static void describe_status(struct srv_rest_request *r)
+{
+    const struct listing *l = r->state;
+    srv_rest_write_status(&r->out, l->versions, l->n);
+    srv_rest_ok(r, "application/json");
+}
+
+bool srv_rest_status(struct srv_rest_request *r)
+{
+    struct listing *l = rt_arena_alloc(r->arena, sizeof *l);
     const struct srv_model_spec *spec =
         &r->route.spec; /* a version label is ignored, as in TensorFlow Serving */
-    enum rt_status st = srv_status_of(r->server->manager, spec->name, spec->has_version,
-                                      spec->version, r->arena, &versions, &n, &r->err);
+    enum rt_status st = l ? srv_status_of(r->server->manager, spec->name, spec->has_version,
+                                          spec->version, r->arena, &l->versions, &l->n, &r->err)
+                          : rt_fail_memory(&r->err, "a status", sizeof *l);
     if (st) {
         srv_rest_fail(r, st);
         return false;
     }
-    srv_rest_write_status(&r->out, versions, n);
-    srv_rest_ok(r, "application/json");
+    r->state = l;
+    if (srv_status_bytes(l->versions, l->n) > HERE_BYTES)
+        return srv_rest_describe_aside(r, describe_status);
+    describe_status(r);
     return false;
 }
 

@@ -15,7 +15,8 @@
  * | rest_refuse.c      | refuses bodies before they are complete                           |
  * | rest_read.c        | reads the headers and body of a request, or refuses them          |
  * | rest_gzip.c        | compresses response bodies and inflates request bodies            |
- * | rest_metrics.c     | writes the metrics page on a thread of its own                    |
+ * | rest_aside.c       | runs work that would block an I/O loop on threads of its own      |
+ * | rest_metrics.c     | writes the metrics page on an aside thread                        |
  * | rest_handler.c     | handles a request from its first line to its end                  |
  * | rest_routes.c      | calls the handler of each route                                   |
  * | rest_response.c    | charges responses to the budget, and sends responses and refusals |
@@ -38,16 +39,22 @@
 
 struct srv_rest_call;
 struct srv_rest_conn;
+struct srv_rest;
 
-/* The thread that writes metrics pages, and its queue. */
-struct srv_rest_pages {
+/* Kinds of slow work. Each kind has its own thread, so that no kind waits for another. */
+enum srv_rest_aside { SRV_REST_PAGES, SRV_REST_DESCRIPTIONS, SRV_N_REST_ASIDES };
+
+/* A queue of requests that need slow work, and the thread that performs the work. */
+struct srv_rest_aside_queue {
     pthread_t thread;
     bool running; /* whether the thread was started */
+    /* sends the response to each request of a list, linked by `next_free` */
+    void (*work)(struct srv_rest *rest, struct srv_rest_call *first);
+    struct srv_rest *rest;
     struct rt_mutex mu;
     struct rt_cond wake;
-    /* requests that wait for a page, linked by `next_free`; guarded by mu */
-    struct srv_rest_call *first;
-    bool stopping; /* guarded by mu */
+    struct srv_rest_call *first, *last; /* oldest first, linked by `next_free`; guarded by mu */
+    bool stopping;                      /* guarded by mu */
 };
 
 struct srv_rest {
@@ -67,7 +74,7 @@ struct srv_rest {
     /* n_reported I/O loops have reported whether their daemon started, and n_failed of these
      * daemons failed to start; both are guarded by mu */
     int n_reported, n_failed;
-    struct srv_rest_pages pages;
+    struct srv_rest_aside_queue aside[SRV_N_REST_ASIDES];
 };
 
 struct srv_rest_loop {
@@ -137,13 +144,24 @@ void srv_rest_accept_again(struct srv_rest_loop *l);
 /* Returns the time at which the next waiting connection may be accepted, or RT_NEVER. */
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now);
 
+/* ---- rest_aside.c ---- */
+
+/* Starts the threads that perform slow work. Called before the I/O loops start. */
+enum rt_status srv_rest_aside_start(struct srv_rest *rest, struct rt_error *err);
+/* Answers the requests that wait for slow work and ends the threads. Later requests are refused as
+ * UNAVAILABLE. Must be called before the I/O loops stop. */
+void srv_rest_aside_stop(struct srv_rest *rest);
+void srv_rest_aside_clear(struct srv_rest *rest); /* called after srv_rest_aside_stop */
+/* Queues the request for slow work, after all requests queued earlier for the same kind. If the
+ * server is stopping, sets the response instead. The return value has the same meaning as a
+ * handler's. */
+bool srv_rest_aside(struct srv_rest_call *req, enum srv_rest_aside kind);
+
 /* ---- rest_metrics.c ---- */
 
-/* Starts the thread that writes metrics pages. Returns false if it cannot be started. */
-bool srv_rest_pages_start(struct srv_rest *rest);
-/* Answers the requests that wait for a metrics page and ends the thread. Later requests are refused
- * as UNAVAILABLE. Must be called before the I/O loops stop. */
-void srv_rest_pages_stop(struct srv_rest *rest);
+/* Sends a metrics page to each request of the list, which is linked by `next_free`. Called on an
+ * aside thread. */
+void srv_rest_write_pages(struct srv_rest *rest, struct srv_rest_call *first);
 
 /* ---- rest_listen.c ---- */
 

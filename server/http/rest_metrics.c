@@ -1,8 +1,5 @@
-/*
- * Handles GET requests for the metrics page. A separate thread writes and compresses the page,
- * because this takes time in proportion to the number of versions. Meanwhile the I/O loops serve
- * other connections. A page answers all requests that arrived before the thread began to write it.
- */
+/* Handles GET requests for the metrics page. A page, which an aside thread writes, answers all
+ * requests that arrived before the thread began to write it. */
 #include "runtime/base/clock.h"
 #include "server/http/rest_call.h"
 #include "server/http/rest_loop.h"
@@ -32,72 +29,23 @@ static void send_page(struct srv_rest_call *req, const struct rt_bytes *page,
     srv_rest_finished(r);
 }
 
-static void *write_pages(void *arg)
+void srv_rest_write_pages(struct srv_rest *rest, struct srv_rest_call *first)
 {
-    struct srv_rest *rest = arg;
-    struct srv_rest_pages *pages = &rest->pages;
+    struct rt_bytes page, packed;
+    struct srv_rest_call *next;
 
-    rt_mutex_lock(&pages->mu);
-    for (;;) {
-        while (!pages->first && !pages->stopping)
-            rt_cond_wait(&pages->wake, &pages->mu);
-        struct srv_rest_call *req = pages->first, *next;
-        pages->first = NULL;
-        if (!req)
-            break;
-        rt_mutex_unlock(&pages->mu);
-        struct rt_bytes page, packed;
-        rt_bytes_init(&page, SIZE_MAX);
-        rt_bytes_init(&packed, SIZE_MAX);
-        srv_metrics_page(rest->server, &page);
-        for (; req; req = next) {
-            next = req->next_free; /* the call may be freed once the response is sent */
-            send_page(req, &page, &packed);
-        }
-        rt_bytes_clear(&page);
-        rt_bytes_clear(&packed);
-        rt_mutex_lock(&pages->mu);
+    rt_bytes_init(&page, SIZE_MAX);
+    rt_bytes_init(&packed, SIZE_MAX);
+    srv_metrics_page(rest->server, &page);
+    for (struct srv_rest_call *req = first; req; req = next) {
+        next = req->next_free; /* the call may be freed once the response is sent */
+        send_page(req, &page, &packed);
     }
-    rt_mutex_unlock(&pages->mu);
-    return NULL;
+    rt_bytes_clear(&page);
+    rt_bytes_clear(&packed);
 }
 
 bool srv_rest_metrics(struct srv_rest_request *r)
 {
-    struct srv_rest_call *req = srv_rest_call_of(r);
-    struct srv_rest_pages *pages = &req->loop->rest->pages;
-
-    rt_mutex_lock(&pages->mu);
-    const bool stopping = pages->stopping;
-    if (!stopping) {
-        req->next_free = pages->first;
-        pages->first = req;
-        rt_cond_signal(&pages->wake);
-    }
-    rt_mutex_unlock(&pages->mu);
-    if (stopping)
-        srv_rest_fail(r, rt_fail(&r->err, RT_UNAVAILABLE, "the server is stopping"));
-    return !stopping;
-}
-
-bool srv_rest_pages_start(struct srv_rest *rest)
-{
-    struct srv_rest_pages *pages = &rest->pages;
-
-    rt_mutex_init(&pages->mu);
-    rt_cond_init(&pages->wake);
-    pages->running = !rt_thread_start(&pages->thread, "metrics", write_pages, rest);
-    return pages->running;
-}
-
-void srv_rest_pages_stop(struct srv_rest *rest)
-{
-    struct srv_rest_pages *pages = &rest->pages;
-
-    rt_mutex_lock(&pages->mu);
-    pages->stopping = true;
-    rt_cond_signal(&pages->wake);
-    rt_mutex_unlock(&pages->mu);
-    if (pages->running)
-        pthread_join(pages->thread, NULL);
+    return srv_rest_aside(srv_rest_call_of(r), SRV_REST_PAGES);
 }

@@ -2,7 +2,8 @@
  * A REST request in progress, shared by the transport (rest_loop.h) and the handlers
  * (rest_predict.c, rest_examples.c, rest_info.c). Nothing in this header uses libmicrohttpd.
  *
- * Owner: the I/O loop thread, except between srv_job_submit and the job's `done`.
+ * Owner: the I/O loop thread, except between srv_job_submit and the job's `done`, and between
+ * srv_rest_describe_aside and srv_rest_finished.
  */
 #ifndef SRV_REST_REQUEST_H
 #define SRV_REST_REQUEST_H
@@ -33,6 +34,7 @@ struct srv_rest_request {
 
     struct srv_job job; /* the request's job, which the request owns */
     struct srv_inference inference;
+    void *state; /* the state of srv_rest_status, allocated in `arena` */
     enum srv_json_form form;
     /* Result of looking up the version; on failure r->err contains the error text. */
     enum rt_status found;
@@ -111,6 +113,12 @@ bool srv_rest_health(struct srv_rest_request *r);
 bool srv_rest_ready(struct srv_rest_request *r);
 bool srv_rest_metrics(struct srv_rest_request *r);
 bool srv_rest_examples(struct srv_rest_request *r); /* handles classify and regress */
+
+/* Calls `describe`, which sets the response, on the thread for large descriptions of models, and
+ * then finishes the request. If the client leaves earlier, `describe` may be skipped. The return
+ * value has the same meaning as a handler's. */
+bool srv_rest_describe_aside(struct srv_rest_request *r,
+                             void (*describe)(struct srv_rest_request *r));
 
 /* These functions write the contents of a GetModelMetadata or GetModelStatus response in protobuf's
  * JSON format. */

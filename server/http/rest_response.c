@@ -25,15 +25,13 @@ void srv_rest_discharge(struct srv_rest_request *r)
 
 /*
  * Charges the growth of a response to the budget. Small responses are not charged, so that the text
- * of a refusal always fits. Information about the server is not charged either, because it is
- * needed most when memory is short.
+ * of a refusal always fits, and so that the state of a model can be read when memory is short. The
+ * metrics page is not charged either, because it is needed most then.
  */
 bool srv_rest_may_grow(void *arg, size_t capacity, size_t wanted)
 {
     struct srv_rest_request *r = arg;
-    bool infers =
-        r->route.api == SRV_PREDICT || r->route.api == SRV_CLASSIFY || r->route.api == SRV_REGRESS;
-    if (wanted <= SRV_REST_MAX_IDLE_BYTES || !infers)
+    if (wanted <= SRV_REST_MAX_IDLE_BYTES || r->route.target != SRV_TO_MODEL)
         return true;
     size_t more =
         wanted - (capacity > SRV_REST_MAX_IDLE_BYTES ? capacity : SRV_REST_MAX_IDLE_BYTES);

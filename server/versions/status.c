@@ -108,6 +108,14 @@ static enum rt_status copy_status(const struct srv_managed *model, bool has_vers
     return RT_OK;
 }
 
+size_t srv_status_bytes(const struct srv_version_status *versions, int n)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < n; i++)
+        bytes += sizeof *versions + strlen(versions[i].message);
+    return bytes;
+}
+
 enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool has_version,
                              int64_t version, struct rt_arena *arena,
                              struct srv_version_status **out, int *n, struct rt_error *err)

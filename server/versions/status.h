@@ -42,6 +42,8 @@ struct srv_manager;
 enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool has_version,
                              int64_t version, struct rt_arena *arena,
                              struct srv_version_status **out, int *n, struct rt_error *err);
+/* Returns approximately how many bytes a response with these versions takes. */
+size_t srv_status_bytes(const struct srv_version_status *versions, int n);
 /* Copies the names of all models into `arena`, for metrics, health and readiness. */
 enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
                                  const char *const **out, int *n);
