@@ -136,8 +136,6 @@ static enum rt_status choose_shape(struct levels *v)
 {
     const struct rt_tensor *want = &v->r->in[0], *values = v->values;
 
-    if (values->rank < 1)
-        return rt_fail(v->r->err, RT_INVALID_ARGUMENT, "values must have at least one dimension");
     v->rank = v->n + values->rank;
     if (v->rank > RT_MAX_RANK)
         return rt_fail(v->r->err, RT_UNIMPLEMENTED, "rank %d is above %d", v->rank, RT_MAX_RANK);
@@ -231,50 +229,54 @@ static enum rt_status place_level(const struct levels *v, int k, const int64_t *
     return RT_OK;
 }
 
-/* Fills the complete output with the default value, which is broadcast to the shape of one value.
- * As in TensorFlow, a default value with as many elements as one value is treated as one value,
- * whatever its shape. */
+/* Refuses a default value that has too many dimensions, or a dimension that is neither 1 nor that
+ * of one value. As in TensorFlow, this comparison starts from the first dimension of one value,
+ * whereas a broadcast starts from the last one. */
+static enum rt_status check_default(const struct levels *v)
+{
+    const struct rt_tensor *def = &v->r->in[2];
+
+    if (def->rank >= v->values->rank)
+        return rt_fail(v->r->err, RT_INVALID_ARGUMENT,
+                       "default_value.shape=%s and rt_input.flat_values.shape=%s are incompatible: "
+                       "default_value.rank = %d  must be less than rt_input.flat_values.rank = %d",
+                       KN_TEXT(def), KN_TEXT(v->values), def->rank, v->values->rank);
+    for (int d = 0; d < def->rank; d++)
+        if (def->dim[d] != 1 && def->dim[d] != v->values->dim[d + 1])
+            return rt_fail(v->r->err, RT_INVALID_ARGUMENT,
+                           "default_value.shape=%s and rt_input.flat_values.shape=%s are "
+                           "incompatible: default_value.shape[%d] = %lld but "
+                           "rt_input.flat_values.shape[%d] = %lld",
+                           KN_TEXT(def), KN_TEXT(v->values), d - def->rank, (long long)def->dim[d],
+                           d - def->rank, (long long)v->values->dim[d + 1]);
+    return RT_OK;
+}
+
+/* Fills the complete output, which is not empty, with the default value, which is broadcast to the
+ * shape of one value. As in TensorFlow, a default value with as many elements as one value is
+ * treated as one value, whatever its shape. */
 static enum rt_status fill(struct levels *v, void *out)
 {
     const struct rt_tensor *def = &v->r->in[2];
     const enum rt_dtype dtype = kn_dtype(def);
     const int inner = v->values->rank - 1;
-    const int64_t all = rt_count(v->rank, v->dim);
     const bool whole = rt_tensor_count(def) == rt_count(inner, v->values->dim + 1);
     const int rank = whole ? inner : def->rank;
     const int64_t *dim = whole ? v->values->dim + 1 : def->dim;
     struct kn_walk w = {.rank = v->rank};
     int64_t stride[RT_MAX_RANK];
 
-    if (def->rank > inner)
-        return rt_fail(v->r->err, RT_INVALID_ARGUMENT,
-                       "default_value.shape=%s and rt_input.flat_values.shape=%s are incompatible: "
-                       "default_value.rank = %d  must be less than rt_input.flat_values.rank = %d",
-                       KN_TEXT(def), KN_TEXT(v->values), def->rank, v->values->rank);
-    for (int d = 0; d < def->rank; d++) {
-        /* TensorFlow compares the dimensions starting from the first one, but broadcasts starting
-         * from the last one; both pairs of dimensions must match. */
-        const int64_t front = v->values->dim[d + 1];
-        const int64_t back = whole ? front : v->dim[v->rank - def->rank + d];
-        const int64_t want = def->dim[d] != front ? front : back;
-        if (def->dim[d] != 1 && def->dim[d] != want)
-            return rt_fail(v->r->err, RT_INVALID_ARGUMENT,
-                           "default_value.shape=%s and rt_input.flat_values.shape=%s are "
-                           "incompatible: default_value.shape[%d] = %lld but "
-                           "rt_input.flat_values.shape[%d] = %lld",
-                           KN_TEXT(def), KN_TEXT(v->values), d - def->rank, (long long)def->dim[d],
-                           d - def->rank, (long long)want);
-    }
-    if (all == 0)
-        return RT_OK;
     if (rt_tensor_count(def) == 1)
-        return kn_repeat(dtype, out, def->data, all, v->r);
+        return kn_repeat(dtype, out, def->data, rt_count(v->rank, v->dim), v->r);
     kn_strides(rank, dim, stride);
     for (int d = 0; d < v->rank; d++) {
         const int at = d - (v->rank - rank);
+        const bool repeated = at < 0 || dim[at] == 1;
+        if (!repeated && dim[at] != v->dim[d])
+            return rt_fail(v->r->err, RT_INVALID_ARGUMENT, "Error broadcasting default_value");
         w.dim[d] = v->dim[d];
         w.dst[d] = v->stride[d];
-        w.src[d] = at >= 0 && dim[at] != 1 ? stride[at] : 0;
+        w.src[d] = repeated ? 0 : stride[at];
     }
     return kn_walk_copy(dtype, &w, out, def->data, v->r);
 }
@@ -317,15 +319,17 @@ static enum rt_status to_tensor_run(struct rt_run *r)
     struct levels v = {.r = r, .values = &r->in[1]};
     enum rt_status st = read_levels(&v);
 
+    st = st ? st : check_default(&v);
     st = st ? st : choose_shape(&v);
     void *out = st ? NULL : rt_out(r, 0, v.rank, v.dim);
     if (!out)
         return r->err->code;
+    /* As in TensorFlow, if the output is empty, the splits are not checked, nor whether the default
+     * value can be broadcast. */
+    if (rt_count(v.rank, v.dim) == 0)
+        return RT_OK;
     st = fill(&v, out);
-    /* As in TensorFlow, the splits are not checked if the output is empty. */
-    if (st || rt_count(v.rank, v.dim) == 0)
-        return st;
-    st = check_all_splits(&v);
+    st = st ? st : check_all_splits(&v);
     return st ? st : place_values(&v, out);
 }
 

@@ -249,6 +249,11 @@ def to_tensor(g, op):
                          ((2, 1), (2, 3)), ((1, 2), (2, 1)), ((2, 1), (1, 2)), ((1,), (2, 3)), ((1, 1), (2,)), ((1, 2), (5, 2, 2))):
         yield Case(np.int64(-1), g.values("float32", (3,) + one, special=False), g.values("float32", default, special=False),
                    [np.int64([0, 1, 3])], row_partition_types=[SPLITS])
+    # TensorFlow broadcasts the default value only if the output has elements.
+    for shape, default, one in ((-1, (2,), (2, 0)), (-1, (3,), (2, 0)), (-1, (2, 3), (2, 3, 0)), (-1, (0,), (0, 4)), (-1, (0,), (1, 0)),
+                                ([0, -1, -1, -1], (2,), (2, 3)), ([-1, 0, -1, -1], (2,), (2, 3)), ([-1, 1, -1, -1], (2,), (2, 3))):
+        yield Case(np.int64(shape), g.values("float32", (3,) + one, special=False), g.values("float32", default, special=False),
+                   [np.int64([0, 1, 3])], row_partition_types=[SPLITS], texts=True)
     v = np.float32([1, 2, 3])
     for shape, default, part in ((-1, 0, [0, 2, 4]), ([-1], 0, [0, 3]), ([-1, -1, -1], 0, [0, 3]), (-1, [0], [0, 3]), (-1, 0, []), (-1, 0, [0, 2, 1, 3])):
         yield Case(np.int64(shape), v, np.float32(default), [np.int64(part)], row_partition_types=[SPLITS])
