@@ -27,11 +27,9 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"we refuse: attr 'value': a tensor of shape \[(\d+,)*0[],]", "dimensions other than 0, multiplied, fit 64 bits: kernels rely on it"),
     (r"MutableDenseHashTableV2: we accept; TensorFlow: Internal error in MutableDenseHashTable (lookup|remove)",
      "TensorFlow finds no end in a table that an import has left without an empty bucket"),
-    (r"Arg(Max|Min): we refuse: Expected dimension in the range .* but got -?\d{10,}", "TensorFlow takes the lower 32 bits of an axis"),
-    (r"Roll: we refuse: axis -?\d{10,} is out of range", "the same"),
-    (r"ConcatV2: we refuse: .* dimensions in the range .* but got -?\d{10,}", "the same"),
-    (r"Transpose: we refuse: -?\d{10,} is out of range", "the same"),
-    (r"DenseBincount: we refuse: .* Negative input value found: -\d{10,}", "TensorFlow takes the lower 32 bits, which may not be negative"),
+    (r"(Arg(Max|Min)|ConcatV2|DenseBincount|InitializeTable\w+|Roll|StringNGrams|TopKV2|Transpose): we refuse: .*\b\d{10,}\b",
+     "TensorFlow takes the lower 32 bits of the number that the message names"),
+    (r"RaggedTensorToTensor: we refuse: default_value\.shape=.*\b\d{10,}\b", "the same"),
     (r"AsString: we refuse: .*precision or width is too large", "a width is bounded; TensorFlow writes 2^30 blanks for a number"),
     (r"Conv(2D(BackpropInput)?|3DBackpropInputV2): we refuse: filter must not have zero elements",
      "TensorFlow may answer zeros, or divide by zero and end; no layer has such a filter"),
@@ -42,8 +40,6 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"TensorListConcat: we accept; TensorFlow: Trying to concat list with only uninitialized tensors",
      "the first version looks neither at the list's shape nor at its tensors', and writes beyond its output"),
     (r"TensorListConcat: we refuse: (Concat saw a scalar shape|PartialTensorShape: Incompatible)", "the same"),
-    (r"InitializeTable\w+: we refuse: Invalid number of columns .* expected at least \d{10,}", "TensorFlow takes the lower 32 bits"),
-    (r"Conv2D: we accept; TensorFlow: Input (rows|cols|depth) too large", "dimensions have 64 bits"),
     (r"Parse\w+: we refuse: Could not avoid collision", "TensorFlow finds no features when a key is asked for twice"),
     (r"ParseSequence\w+: we refuse: (Context|Sequence) feature .* cannot be both (float|int64|string) and ",
      "TensorFlow reads both as the type of the last into tensors of their own types, and ends"),
@@ -57,8 +53,9 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
      "TensorFlow does not look at the order of row splits"),
     (r"RaggedTensorTo\w+: we refuse: the outermost row splits must be a vector",
      "TensorFlow takes their first dimension for the number of rows, and reads beyond what it has of them"),
-    (r"we accept; TensorFlow: .*(must be <= 2147483647|too large for int32 indexing|batch is too large)", "dimensions have 64 bits"),
-    (r"Conv\w+: we refuse: a window of \d+ positions with dilation \d+ is too large",
+    (r"we accept; TensorFlow: .*(must be <= 2147483647|must be between 0 and max int32|too large for int32 indexing|"
+     r"(batch is|Input (rows|cols|depth)) too large)", "dimensions have 64 bits"),
+    (r"we refuse: a window of \d+ positions with dilation \d+ is too large",
      "a window reaches over at most 2^31 - 1 positions; TensorFlow answers, or divides by zero and ends"),
     (r"we accept; TensorFlow: Computed output size would be negative: .*input_size: -", "dimensions have 64 bits"),
     (r"Conv3D: we refuse: input and filter must have the same depth: 0 vs", "TensorFlow too, of float32; no layer has such an input"),
@@ -66,13 +63,15 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"we accept; TensorFlow: Expected key shape \[\d+\] got \[\]", "TensorFlow reads the first dimension of a scalar key to remove"),
     (r"ScatterNd\w+: we refuse: indices\[[1-9]\d*\] = \[-?\d+\] does not index",
      "of a vector of indices, TensorFlow looks at the first only"),
-    (r"StringNGrams: we refuse: First split value must be 0, got -?\d{10,}", "TensorFlow takes the lower 32 bits"),
     (r"we accept; TensorFlow: max_load_factor must be between 0 and 1, got: 0$", "TensorFlow's threads flush subnormal numbers"),
-    (r"TopKV2: we refuse: input must have at least k columns. Had \d+, needed \d{10,}", "TensorFlow takes the lower 32 bits of k"),
     (r"Dilation2D: we refuse: Dilation2D: a rate of -", "no window has a size below 0, which TensorFlow does not look at"),
     (r"we refuse: Expected key shape \[\d+\] got \[\d+,\d+\]", "TensorFlow imports a dense table of longer keys than it was made for"),
     (r"we refuse: .*(more than 8 dimensions|more than 8 are not supported|at most 8 are known|rank \d+ is more than)", "RT_MAX_RANK is 8"),
 ]]
+
+# Ops of which TensorFlow's kernels use only the lower 32 bits of a dimension.
+NARROW_DIMENSIONS = re.compile(r"\w*Pool\w*|CombinedNonMaxSuppression|CropAndResize|DepthToSpace|DepthwiseConv2dNative|"
+                               r"Dilation2D|LRN|NonMaxSuppressionWithOverlaps|SpaceToDepth|SplitV")
 
 # Ops whose values are not compared, because they are random or uninitialised, or because TensorFlow reads memory that
 # it does not own.
@@ -126,9 +125,8 @@ def undefined(case):
         return True  # In Slipway, a table keeps its pairs for the lifetime of the session (MIGRATION.md).
     if any(n.op in ("ArgMax", "ArgMin") and n.attrs.get("Tidx") == ["type", 5] for n in case.nodes):
         return True  # TensorFlow reads 32 bits of an axis that is stored as an int16.
-    if any("Pool" in n.op or n.op in ("DepthToSpace", "SpaceToDepth") for n in case.nodes) and any(
-            d >> 31 for t in tensors(case) for d in t.shape):
-        return True  # TensorFlow's kernels of these ops use only the lower 32 bits of a dimension.
+    if any(NARROW_DIMENSIONS.fullmatch(n.op) for n in case.nodes) and any(d >> 31 for t in tensors(case) for d in t.shape):
+        return True
     if any(n.op.startswith("SparseSegment") and is_far(case, n, 3) for n in case.nodes if len(n.inputs) > 3):
         return True  # TensorFlow uses only the lower 32 bits of the number of segments.
     if any(n.op in ("AvgPool3D", "MaxPool3D") and n.attrs.get("padding", [0, 0])[1] == b"SAME" and strides_exceed_windows(n)
