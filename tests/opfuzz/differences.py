@@ -226,7 +226,7 @@ def is_far(case, node, i):
     """Returns whether input `i` may hold integers of more than 32 bits. Some of TensorFlow's kernels use only the lower
     32 bits of such integers."""
     t = input_of(case, node, i)
-    return t is None or not all(-(2**31) <= x < 2**31 for x in t.values())
+    return t is None or any(isinstance(x, int) and not -(2**31) <= x < 2**31 for x in t.values())
 
 
 def nearly_constant(case, node):
