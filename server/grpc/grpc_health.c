@@ -23,20 +23,6 @@ static enum rt_status read_service(struct srv_call *c, struct rt_span *service)
     return st;
 }
 
-static bool is_model(struct srv_manager *m, struct rt_span name)
-{
-    struct rt_arena *arena = rt_arena_new(16 << 20);
-    const char *const *models;
-    int n;
-    bool found = false;
-
-    if (arena && !srv_status_models(m, arena, &models, &n))
-        for (int i = 0; i < n && !found; i++)
-            found = rt_span_is(name, models[i]);
-    rt_arena_free(arena);
-    return found;
-}
-
 /* Returns whether `name` denotes the server ("") or a service. A service may be named with or
  * without its package, as in TensorFlow Serving. */
 static bool is_service(const struct srv_options *o, struct rt_span name)
@@ -62,7 +48,7 @@ static enum health health_of(struct srv_server *server, struct rt_span service)
         return srv_is_ready(server->manager) && !draining ? SERVING : NOT_SERVING;
     if (srv_model_is_ready(server->manager, service))
         return draining ? NOT_SERVING : SERVING;
-    return is_model(server->manager, service) ? NOT_SERVING : UNKNOWN;
+    return srv_has_model(server->manager, service) ? NOT_SERVING : UNKNOWN;
 }
 
 static void write_health(struct rt_bytes *out, enum health health)

@@ -14,12 +14,12 @@
 enum {
     MAX_METRICS = 1000, /* maximum number of names in a request, including repeated ones */
     MAX_NAME = 1024,    /* maximum number of bytes of a name */
-    MAX_PAGE = 64 << 20,
+    MAX_PAGE = 1 << 30, /* maximum size of the metrics page in bytes */
 };
 
 struct metric {
     struct rt_span name;
-    int64_t before;
+    double before;
 };
 
 /* The state of one reload call, allocated in its arena. */
@@ -81,18 +81,32 @@ static enum rt_status read_reload(struct srv_call *c, struct reload *r)
     return st;
 }
 
-/* Writes the current values of the named counters to `out`. */
-static void read_metrics(struct srv_server *server, const struct reload *r, int64_t *out)
+/* Writes the current values of the named counters to `out`. Fails with RESOURCE_EXHAUSTED if the
+ * page of all counters is too large. */
+static enum rt_status read_metrics(struct srv_server *server, const struct reload *r, double *out,
+                                   struct rt_error *err)
 {
+    struct srv_total totals[MAX_METRICS];
     struct rt_bytes page;
+    enum rt_status st = RT_OK;
 
     if (!r->n_metrics)
-        return;
+        return RT_OK;
+    for (int i = 0; i < r->n_metrics; i++)
+        totals[i] = (struct srv_total){.name = r->metrics[i].name, .index = i};
     rt_bytes_init(&page, MAX_PAGE);
     srv_metrics_page(server, &page);
-    for (int i = 0; i < r->n_metrics; i++)
-        out[i] = srv_metrics_total(rt_span_of(page.p, page.n), r->metrics[i].name);
+    if (page.failed)
+        st = rt_bytes_fail(&page, "the metrics page", err, RT_RESOURCE_EXHAUSTED,
+                           "the metrics page, from which ReloadConfigRequest.metric_names are "
+                           "read, takes more than %d MB",
+                           MAX_PAGE >> 20);
+    else
+        srv_metrics_totals(rt_span_of(page.p, page.n), totals, r->n_metrics);
+    for (int i = 0; !st && i < r->n_metrics; i++)
+        out[totals[i].index] = totals[i].value;
     rt_bytes_clear(&page);
+    return st;
 }
 
 /* Writes a field that is a member of a oneof. Such a field is written even if its value is 0. */
@@ -105,21 +119,27 @@ static void put_increase(struct rt_bytes *out, uint64_t v)
 }
 
 /* Writes the response of a reload that succeeded. The code of its status is OK, and the error
- * message of the status is `remark`. */
+ * message of the status is `remark`. If the counters cannot be read any more, they are left out. */
 static void write_response(struct srv_server *server, const struct reload *r, const char *remark,
                            struct rt_bytes *out)
 {
-    int64_t now[MAX_METRICS];
+    double now[MAX_METRICS];
+    struct rt_error err = {0};
     struct rt_bytes one;
+    const enum rt_status st = read_metrics(server, r, now, &err);
 
-    read_metrics(server, r, now);
+    if (st)
+        RT_LOG(RT_LOG_WARNING, "the counters of a reload are not reported: %s",
+               rt_error_text(&err));
     rt_bytes_init(&one, 1 << 20);
     if (*remark)
         srv_put_bytes(&one, 2, remark, strlen(remark));
     srv_put_message(out, 1, &one);
-    for (int i = 0; i < r->n_metrics; i++) {
+    for (int i = 0; !st && i < r->n_metrics; i++) {
+        /* A sum decreases when a model is no longer configured. */
+        const double increase = now[i] - r->metrics[i].before;
         srv_put_bytes(&one, 1, r->metrics[i].name.p, r->metrics[i].name.n);
-        put_increase(&one, (uint64_t)(now[i] - r->metrics[i].before));
+        put_increase(&one, increase > 0 && increase < 9e18 ? (uint64_t)increase : 0);
         srv_put_message(out, 2, &one);
     }
     rt_bytes_clear(&one);
@@ -163,12 +183,13 @@ static void reload(struct srv_call *c)
     st = read_reload(c, r);
     if (!st) {
         RT_LOG(RT_LOG_INFO, "a reload of the model configuration was asked for");
-        int64_t before[MAX_METRICS];
-        read_metrics(c->server, r, before);
-        for (int i = 0; i < r->n_metrics; i++)
+        double before[MAX_METRICS];
+        st = read_metrics(c->server, r, before, &c->err);
+        for (int i = 0; !st && i < r->n_metrics; i++)
             r->metrics[i].before = before[i];
-        st = srv_manager_reload(c->server->manager, r->config, &c->job.cancelled, done, c, &c->err);
     }
+    if (!st)
+        st = srv_manager_reload(c->server->manager, r->config, &c->job.cancelled, done, c, &c->err);
     if (st)
         done(c, st, &c->err);
 }

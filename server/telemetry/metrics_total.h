@@ -1,17 +1,23 @@
 /*
- * Reads the value of a counter from the Prometheus page, given TensorFlow's name of the counter.
- * Threads: the functions are pure, so any thread may call them.
+ * Reads the values of counters from the Prometheus page, given TensorFlow's names of the counters.
+ * Threads: the function is pure, so any thread may call it.
  */
 #ifndef SRV_METRICS_TOTAL_H
 #define SRV_METRICS_TOTAL_H
 
 #include "runtime/base/span.h"
 
-#include <stdint.h>
+struct srv_total {
+    /* The counter's name in TensorFlow's form. For example, "/tensorflow/serving/request_count" is
+     * ":tensorflow:serving:request_count" on the page. */
+    struct rt_span name;
+    int index; /* for the caller's use; the function moves it together with the name */
+    double value;
+};
 
-/* Returns the sum of a counter over all labels as an integer, or 0 if the page does not contain the
- * counter. The name is given in TensorFlow's form. For example, "/tensorflow/serving/request_count"
- * is ":tensorflow:serving:request_count" on the page. */
-int64_t srv_metrics_total(struct rt_span page, struct rt_span name);
+/* Sets the value of each of n counters to the counter's sum over all labels, or to 0 if the page
+ * does not contain the counter. Sorts the counters by name. Takes time proportional to the size of
+ * the page and to the logarithm of n. */
+void srv_metrics_totals(struct rt_span page, struct srv_total *totals, int n);
 
 #endif

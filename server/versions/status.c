@@ -183,6 +183,14 @@ bool srv_is_ready(struct srv_manager *m)
     return ready;
 }
 
+bool srv_has_model(struct srv_manager *m, struct rt_span model)
+{
+    rt_mutex_lock(&m->mu);
+    const bool has = srv_mgr_find_model(m, (const char *)model.p, model.n) != NULL;
+    rt_mutex_unlock(&m->mu);
+    return has;
+}
+
 bool srv_model_is_ready(struct srv_manager *m, struct rt_span model)
 {
     rt_mutex_lock(&m->mu);
