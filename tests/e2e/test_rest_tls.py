@@ -338,9 +338,9 @@ class Tls(unittest.TestCase):
                 steady.sendall(head("GET", MODEL))
                 self.assertEqual(test_rest.answer(steady)[0], 200)
                 answers += 1
-            # In measurements, the server sent thousands of responses. It sent only about `n / 4` when each turn ran up
-            # to four handshakes without a time limit.
-            self.assertGreater(answers, n)
+            # The server sends at least about one response per handshake: 195 on an idle machine, and thousands on a busy
+            # one. It sent about `n / 2` responses when each turn ran two handshakes without a time limit.
+            self.assertGreater(answers, n * 3 // 4)
 
     def test_handshakes_of_clients_that_are_gone_are_not_computed(self):
         self.folder.make("slow", "ca", ("rsa:4096",))
