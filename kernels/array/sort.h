@@ -1,4 +1,4 @@
-/* Sorts large arrays with deadline checks. */
+/* Sorts large arrays, and checks the deadline of the run at intervals. */
 #ifndef KN_ARRAY_SORT_H
 #define KN_ARRAY_SORT_H
 

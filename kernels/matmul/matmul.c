@@ -272,8 +272,8 @@ struct gemm_state {
     struct batch_gemm p;
     bool plain;
     struct kn_epilogue epilogue;
-    /* Number of bytes of converted copies in scratch memory, or 0 for an operand that is used in
-     * place. */
+    /* size in bytes of each operand's converted copy in scratch memory, or 0 if the operand is used
+     * in place */
     int64_t a_bytes, b_bytes, c_bytes;
     /* offset in scratch memory at which the residual's copy begins (kn_epilogue_copy_residual) */
     size_t epilogue_at;
@@ -317,8 +317,8 @@ static enum rt_status prepare_plain(struct rt_prep *prep, void **state)
     return prepare_gemm(prep, state, true);
 }
 
-/* Converts small types to float or int32, in which BatchMatMulV3 computes mixed types. Sets *wide
- * to src or, if the values were converted, to dst. */
+/* Converts values of a small type to float or int32, the types in which BatchMatMulV3 multiplies
+ * operands of different types. Sets *wide to src or, if the values were converted, to dst. */
 static enum rt_status widen(struct rt_run *r, enum rt_dtype from, enum rt_dtype to, const void *src,
                             void *dst, int64_t n, const void **wide)
 {

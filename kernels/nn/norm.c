@@ -538,9 +538,9 @@ struct lrn {
     bool rounds; /* whether the tensor is float16 */
 };
 
-/* Computes a power as TensorFlow does, as exp(log(base) * by). The result is NaN if the base is
- * negative or the product is 0 * infinity. powf differs in these cases, but is closer for ordinary
- * numbers. */
+/* Computes a power. For ordinary numbers uses powf, which is more exact than TensorFlow's
+ * exp(log(base) * by). For other numbers computes TensorFlow's formula, whose result is NaN if the
+ * base is negative or the product is 0 * infinity. */
 static float lrn_power(float base, float by)
 {
     const bool ordinary = base > 0 && isfinite(base) && isfinite(by);

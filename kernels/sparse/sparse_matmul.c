@@ -1,5 +1,5 @@
 /* SparseTensorDenseMatMul multiplies a sparse matrix and a dense matrix, each of which may be
- * transposed (adjoint). */
+ * replaced by its adjoint. */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"

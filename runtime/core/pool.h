@@ -31,9 +31,9 @@ bool rt_budget_take(struct rt_budget *b, size_t n);
 void rt_budget_give(struct rt_budget *b, size_t n);
 
 /*
- * Makes a pool for the tensors of runs. The pool recycles freed blocks and counts blocks against a
- * limit. Blocks may be freed on any thread and return to their pool. The pool lives until the last
- * block has been returned.
+ * Creates a pool for the tensors that runs allocate. The pool recycles freed blocks and counts
+ * blocks against a limit. Blocks may be freed on any thread and return to their pool. The pool
+ * lives until the last block has been returned.
  */
 struct rt_pool *rt_pool_new(size_t limit_bytes); /* makes a pool; returns NULL if out of memory */
 /* Makes the pool's blocks count against the budget too. Must be called before the first

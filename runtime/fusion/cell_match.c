@@ -244,8 +244,8 @@ static bool part_of(const struct pl_match *m, struct pl_edge sizes, int n, int o
             sum += v[i];
     }
     if (open >= 0 ? sum > cols : sum != cols)
-        /* Invalid sizes of a SplitV are an error. The loop is not fused, so it reports the error
-         * when it runs. */
+        /* If the sizes of a SplitV are invalid, the loop is not fused, and reports the error when
+         * it runs. */
         return false;
     if (open >= 0)
         v[open] = cols - sum;

@@ -175,8 +175,9 @@ static bool is_waited_for(const struct work *w, int i)
     return false;
 }
 
-/* Returns whether node i, which makes handles, has no control edges. The handle of such a node is
- * replaced by the handle's origin, because an identity would read the variable. */
+/* Returns whether node i, which outputs a reference to a variable, has no control edges. Such a
+ * node is replaced by the node that created the reference. An Identity node in its place would read
+ * the variable. */
 static bool is_plain_ref(const struct work *w, int i)
 {
     const struct pl_node *n = &w->g->node[i];

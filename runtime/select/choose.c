@@ -27,7 +27,8 @@ enum { BENCHMARK_MS = 300, REASON_BYTES = 1 << 20 };
 struct pl_chooser {
     struct rt_mutex mu;
     struct rt_map held; /* maps a struct held_key to a struct rt_kernel; guarded by mu */
-    /* maps a struct held_key to the reason for the choice, a string in `arena`; guarded by mu */
+    /* maps a struct held_key to the reason why its kernel was chosen, a string in `arena`; guarded
+     * by mu */
     struct rt_map reason;
     struct rt_arena *arena;
     /* Generated constants for benchmarks, or NULL while a benchmark uses them. Guarded by mu. */

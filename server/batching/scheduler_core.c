@@ -486,7 +486,7 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
         b->cost.runs < ENOUGH_RUNS || srv_cost_of(&b->cost, j->rows) > max_ns ||
         (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
         return false;
-    /* A waiting job of the same model queue that writes variables must run first. */
+    /* If a job that writes variables waits in the same model queue, it must run first. */
     for (const struct srv_core_bucket *o = l->buckets; o; o = o->next)
         if (o->alone && o->head)
             return false;

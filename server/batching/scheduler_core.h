@@ -1,7 +1,7 @@
 /*
  * The scheduler's decisions, made by pure functions that use no clock and no threads, allocate no
  * memory and access no tensors. The caller passes the current time in nanoseconds, so that tests
- * can pass any time.
+ * can supply arbitrary times.
  *
  * A bucket holds jobs that may be merged with each other. A model queue belongs to one version of a
  * model; model queues share the workers fairly, by virtual time. Jobs wait in their bucket in the

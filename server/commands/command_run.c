@@ -204,7 +204,7 @@ static bool parse_precision(const char *text, bool *bf16)
 /* Describes a wrong argument. All members are NULL if the arguments are correct. */
 struct refusal {
     const char *missing; /* the flag whose value is missing */
-    /* `argument` is the wrong argument, and `value` is its value if there is one */
+    /* `argument` is the invalid argument; `value` is its value, or NULL if it has none */
     const char *argument, *value;
     const struct flag *flag; /* the flag named in the wrong argument */
 };

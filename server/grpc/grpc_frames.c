@@ -353,8 +353,9 @@ static void cut_off(int fd)
     shutdown(fd, SHUT_RDWR);
 }
 
-/* Inspects n bytes that were read from a plain connection. Returns the number of frames in them
- * that cost work, IS_CUT_OFF if the connection is cut off, or -1 if the connection is not plain. */
+/* Inspects n bytes that were read from `fd`. Returns the number of frames among them that cause
+ * work, IS_CUT_OFF if the connection was cut off, or -1 if `fd` is not an inspected plain
+ * connection. */
 static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
 {
     struct watched *w = plain_of(fd);

@@ -211,7 +211,7 @@ int64_t srv_json_count(struct srv_json v)
     const unsigned char *at = srv_json_first(v), *stop;
     struct srv_json value;
     struct rt_span key;
-    /* In the common case, a list of plain values, the number of commas gives the number of
+    /* In the common case, a list of plain values, the number of elements follows from the number of
      * elements. */
     if (*v.p == '[' && at < v.end && *at != '[' && *at != '{' && *at != '"' && *at != ']' &&
         (stop = memchr(at, ']', (size_t)(v.end - at))) != NULL) {

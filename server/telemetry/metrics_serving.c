@@ -3,9 +3,9 @@
  * buckets, sorted as tensorflow_model_server prints them. A family without samples has only its
  * TYPE line. There are no HELP lines, and braces are always printed.
  *
- * Two differences are intended. Sums and counts are printed with all their digits, because with the
- * six that TensorFlow Serving prints the rate of a large counter is wrong. A line break in a label
- * is escaped.
+ * Two differences are intended. Sums and counts are printed with all their digits. TensorFlow
+ * Serving prints six digits, from which the rate of a large counter cannot be computed. A line
+ * break in a label is escaped.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -102,7 +102,8 @@ static void put_text(const char *p, size_t n)
     put(p, n);
 }
 
-/* Reads a tensor. A tensor without elements is refused if its dimensions exceed a limit. */
+/* Reads a tensor. Fails if rt_tensor_new refuses the dimensions of a tensor without elements; any
+ * other refusal ends the process. */
 static enum rt_status get_tensor(struct rt_tensor *t, struct rt_error *err)
 {
     const int32_t dtype = get_int(), rank = get_int();

@@ -1,6 +1,7 @@
 /*
- * Adds branches of Switch and Merge nodes, and loops of frames, to small graphs, as TensorFlow 1
- * writes them. The comment of each function names the nodes that it adds.
+ * Adds TensorFlow 1 control flow to small graphs: branches made of Switch and Merge nodes, and
+ * loops made of Enter, Exit and NextIteration nodes. The comment on each function names the nodes
+ * that the function adds.
  */
 #ifndef TESTS_SUPPORT_CONTROL_FLOW_H
 #define TESTS_SUPPORT_CONTROL_FLOW_H

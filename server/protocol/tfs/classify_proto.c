@@ -157,7 +157,8 @@ enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct 
 
 /* ---- writing ---- */
 
-/* Writing a class, or a value without its label, is counted as copying SCORE_COST bytes. */
+/* Writing the score of a class, or the value of a regression, counts as copying SCORE_COST bytes.
+ * Labels are counted separately. */
 enum { SCORE_COST = 16 };
 
 static size_t class_size(struct rt_span label, float score)
