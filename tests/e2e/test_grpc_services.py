@@ -145,7 +145,7 @@ class Reload(GrpcCase):
         self.assertEqual(answer.status.error_code, 0)
         self.assertIn("1 model(s) keep the versions that they had: {{{name: a} due to error: " + text,
                       answer.status.error_message)
-        self.assertIn(text, server.log())
+        wait_for(lambda: text in server.log(), "the log line")
         self.assertEqual(server.states("a")[1][0], "AVAILABLE")
         self.assertIn(text, server.states("a")[1][1])
         address = f"grpc://127.0.0.1:{server.grpc_port}"
