@@ -93,6 +93,7 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             /* the connection is ended, because without events of its socket it would never be
              * resumed */
             srv_list_remove(&c->turn);
+            c->is_gone = true;
             shutdown(c->fd, SHUT_RDWR);
         }
         *context = c;
