@@ -28,8 +28,7 @@ static void clear(struct kn_table *t)
     t->live = NULL;
     t->slot = NULL;
     t->n = t->capacity = t->n_live = t->n_slots = 0;
-    if (t->pool)
-        rt_pool_release(t->pool, t->counted);
+    rt_pool_release(t->pool, t->counted);
     t->counted = 0;
 }
 

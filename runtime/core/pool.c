@@ -681,12 +681,12 @@ enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, size_t credit, cons
                             struct rt_error *err)
 {
     size_t before;
-    return count_or_fail(p, bytes, credit, bytes, what, &before, err);
+    return p ? count_or_fail(p, bytes, credit, bytes, what, &before, err) : RT_OK;
 }
 
 void rt_pool_release(struct rt_pool *p, size_t bytes)
 {
-    if (bytes)
+    if (p && bytes)
         discount(p, bytes);
 }
 

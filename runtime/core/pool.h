@@ -62,7 +62,7 @@ enum rt_status rt_pool_charge(struct rt_pool *p, size_t bytes, const char *what,
                               struct rt_error *err);
 void rt_pool_discharge(struct rt_pool *p, size_t bytes);
 /* rt_pool_hold and rt_pool_release count memory that belongs to no run. They may be called on any
- * thread. The limit may be exceeded by `credit` bytes. */
+ * thread. The limit may be exceeded by `credit` bytes. If `p` is NULL, nothing is counted. */
 enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, size_t credit, const char *what,
                             struct rt_error *err);
 void rt_pool_release(struct rt_pool *p, size_t bytes);

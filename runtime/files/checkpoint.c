@@ -85,8 +85,7 @@ void rt_checkpoint_unref(struct rt_checkpoint *c)
     free(c->entry);
     free(c->prefix);
     rt_arena_free(c->arena);
-    if (c->pool)
-        rt_pool_release(c->pool, c->held);
+    rt_pool_release(c->pool, c->held);
     rt_pool_unref(c->pool);
     rt_mutex_clear(&c->mu);
     free(c);

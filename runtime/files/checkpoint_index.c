@@ -48,7 +48,7 @@ static void release_surplus(struct rt_checkpoint *c)
 {
     const size_t all = index_bytes(c);
 
-    if (!c->pool || all >= c->held)
+    if (all >= c->held)
         return;
     rt_pool_release(c->pool, c->held - all);
     c->held = all;
@@ -59,7 +59,7 @@ static enum rt_status hold(struct rt_checkpoint *c, size_t bytes, struct rt_erro
 {
     size_t all = index_bytes(c) + bytes;
 
-    if (!c->pool || all <= c->held)
+    if (all <= c->held)
         return RT_OK;
     all = all < c->held + HOLD_STEP ? c->held + HOLD_STEP : all;
     const enum rt_status st =

@@ -22,16 +22,9 @@ struct range {
     struct rt_pool *pool; /* pool that counts the loaded bytes; may be NULL */
 };
 
-/* Makes `pool` count bytes that are in none of its blocks. Does nothing if `pool` is NULL. */
 static enum rt_status hold(struct rt_pool *pool, size_t bytes, struct rt_error *err)
 {
-    return pool ? rt_pool_hold(pool, bytes, 0, "a tensor of a checkpoint", err) : RT_OK;
-}
-
-static void release(struct rt_pool *pool, size_t bytes)
-{
-    if (pool)
-        rt_pool_release(pool, bytes);
+    return rt_pool_hold(pool, bytes, 0, "a tensor of a checkpoint", err);
 }
 
 static void range_release(struct rt_buffer *b)
@@ -39,7 +32,7 @@ static void range_release(struct rt_buffer *b)
     struct range *r = b->owner;
     void *data = atomic_load(&b->data);
     free(data);
-    release(r->pool, data ? b->size : 0);
+    rt_pool_release(r->pool, data ? b->size : 0);
     rt_pool_unref(r->pool);
     rt_checkpoint_unref(r->c);
     free(r);
@@ -66,7 +59,7 @@ static enum rt_status range_load(struct rt_buffer *b, const struct rt_check *che
     }
     if (st) {
         free(data);
-        release(r->pool, b->size);
+        rt_pool_release(r->pool, b->size);
         return st;
     }
     rt_bundle_make_native(r->c, r->e->pub.dtype, data, b->size);
@@ -232,7 +225,7 @@ static enum rt_status string_tensor(struct rt_checkpoint *c, const struct rt_bun
         *out = t;
 out:
     free(bytes);
-    release(pool, n);
+    rt_pool_release(pool, n);
     return st;
 }
 
@@ -316,7 +309,7 @@ static enum rt_status copy_part(struct rt_checkpoint *c, const struct stored *s,
     if (!st)
         rt_slice_copy(t->data, want, bytes, &s->part, rt_dtype_size((enum rt_dtype)t->dtype));
     free(bytes);
-    release(pool, n);
+    rt_pool_release(pool, n);
     return st;
 }
 

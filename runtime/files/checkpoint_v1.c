@@ -71,8 +71,7 @@ static struct rt_checkpoint_v1 *recent;
 /* Makes the pool count `bytes` bytes for as long as the checkpoint is open. */
 static enum rt_status hold(struct rt_checkpoint_v1 *c, size_t bytes, struct rt_error *err)
 {
-    const enum rt_status st =
-        c->pool ? rt_pool_hold(c->pool, bytes, 0, "the list of a checkpoint", err) : RT_OK;
+    const enum rt_status st = rt_pool_hold(c->pool, bytes, 0, "the list of a checkpoint", err);
 
     if (!st)
         c->held += bytes;
@@ -227,8 +226,7 @@ void rt_checkpoint_v1_close(struct rt_checkpoint_v1 *c)
         free(c->file[i].path);
     }
     rt_map_clear(&c->by_name);
-    if (c->pool)
-        rt_pool_release(c->pool, c->held);
+    rt_pool_release(c->pool, c->held);
     rt_pool_unref(c->pool);
     free(c->file);
     free(c->pattern);
@@ -512,7 +510,7 @@ static enum rt_status unpack_piece(const struct piece *p, struct rt_span value,
     struct rt_pool *pool = rt_checkpoint_run_pool(p->w->run);
     const size_t bytes =
         pool ? pb_unpacked_bytes(&tensorflow__saved_tensor_slices__descriptor, value) : 0;
-    enum rt_status st = pool ? rt_pool_hold(pool, bytes, 0, "a slice", err) : RT_OK;
+    enum rt_status st = rt_pool_hold(pool, bytes, 0, "a slice", err);
 
     if (st)
         return st;
@@ -525,8 +523,7 @@ static enum rt_status unpack_piece(const struct piece *p, struct rt_span value,
     else
         st = decode(p, s->data->data, out, err);
     pb_free(s);
-    if (pool)
-        rt_pool_release(pool, bytes);
+    rt_pool_release(pool, bytes);
     return st;
 }
 

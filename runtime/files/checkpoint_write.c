@@ -47,8 +47,7 @@ static void index_clear(struct index *x)
     rt_map_clear(&x->sliced);
     rt_arena_free(x->arena);
     free(x->item);
-    if (x->pool)
-        rt_pool_release(x->pool, x->held);
+    rt_pool_release(x->pool, x->held);
 }
 
 static enum rt_status index_add(struct index *x, struct rt_span key, const ProtobufCMessage *m,
@@ -423,8 +422,7 @@ struct merge {
 /* Makes the pool count `bytes` bytes of the index. */
 static enum rt_status hold(struct index *x, size_t bytes, struct rt_error *err)
 {
-    const enum rt_status st =
-        x->pool ? rt_pool_hold(x->pool, bytes, 0, "the index of a checkpoint", err) : RT_OK;
+    const enum rt_status st = rt_pool_hold(x->pool, bytes, 0, "the index of a checkpoint", err);
 
     if (!st)
         x->held += bytes;
@@ -470,8 +468,7 @@ static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span 
     e->shard_id += m->first_shard;
     st = index_add(&m->x, key, &e->base, err);
     pb_free(e);
-    if (m->x.pool)
-        rt_pool_release(m->x.pool, unpacked);
+    rt_pool_release(m->x.pool, unpacked);
     m->x.held -= unpacked;
     return st;
 }

@@ -43,8 +43,7 @@ struct block {
 
 static void block_clear(struct block *b)
 {
-    if (b->pool)
-        rt_pool_release(b->pool, b->n_owned);
+    rt_pool_release(b->pool, b->n_owned);
     free(b->owned);
     *b = (struct block){.pool = b->pool};
 }
@@ -53,16 +52,13 @@ static void block_clear(struct block *b)
 static enum rt_status block_alloc(struct block *b, size_t n, struct block *old,
                                   struct rt_error *err)
 {
-    enum rt_status st = RT_OK;
+    const enum rt_status st = rt_pool_hold(b->pool, n + 1, 0, "a block of a checkpoint", err);
 
-    if (b->pool)
-        st = rt_pool_hold(b->pool, n + 1, 0, "a block of a checkpoint", err);
     if (st)
         return st;
     unsigned char *p = malloc(n + 1);
     if (!p) {
-        if (b->pool)
-            rt_pool_release(b->pool, n + 1);
+        rt_pool_release(b->pool, n + 1);
         return rt_fail_memory(err, "a block", n);
     }
     *old = *b;
