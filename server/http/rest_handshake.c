@@ -55,16 +55,22 @@ static void end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 
 /* ---- steps ---- */
 
+/* Returns which of the poll events `events`, or of the errors of poll, are pending on the socket. */
+static short state_of_socket(const struct srv_rest_conn *c, short events)
+{
+    struct pollfd now = {.fd = c->fd, .events = events};
+
+    return poll(&now, 1, 0) == 1 ? now.revents : 0;
+}
+
 /* Returns whether the peer can no longer complete the handshake. This is the case if the peer has
  * closed the connection, or if it has closed its sending side before the server sent all messages
  * that precede the client's Finished. */
 static bool is_gone(const struct srv_rest_conn *c)
 {
-    struct pollfd now = {.fd = c->fd, .events = POLLRDHUP};
+    const short is = state_of_socket(c, POLLRDHUP);
 
-    if (poll(&now, 1, 0) != 1)
-        return false;
-    return now.revents & (POLLERR | POLLHUP) || !c->has_sent_flight;
+    return is & (POLLERR | POLLHUP) || (is && !c->has_sent_flight);
 }
 
 /* Increases handshake_ns by the share of the time since the last call. Returns whether this turn
@@ -117,9 +123,7 @@ int srv_rest_handshake(int fd, void *session)
  * arrived already. */
 static bool is_readable(const struct srv_rest_conn *c)
 {
-    struct pollfd now = {.fd = c->fd, .events = POLLIN};
-
-    return poll(&now, 1, 0) == 1;
+    return state_of_socket(c, POLLIN) != 0;
 }
 
 void srv_rest_suspend_handshakes(struct srv_rest_loop *l)

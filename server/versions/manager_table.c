@@ -279,10 +279,11 @@ void srv_mgr_note_gone_models(struct srv_manager *m)
     int n_gone = 0, n_kept = 0;
     for (int i = 0; i < n; i++) {
         struct srv_managed *model = m->models[i];
-        if (is_gone(model) && !model->gone)
+        const bool gone = is_gone(model);
+        if (gone && !model->gone)
             m->calls->model_gone(m->server, model->name);
-        model->gone = is_gone(model);
-        n_gone += model->gone;
+        model->gone = gone;
+        n_gone += gone;
     }
     if (n_gone <= MAX_GONE_MODELS)
         return;
