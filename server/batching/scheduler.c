@@ -402,7 +402,8 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
     struct srv_bucket *b;
     bool may;
 
-    if (max_ns <= 0 || io_loop->inline_ns >= INLINE_PER_TURN_NS ||
+    /* A run that is stopped is repeated, and its trace would hold the nodes of both runs. */
+    if (max_ns <= 0 || job->trace || io_loop->inline_ns >= INLINE_PER_TURN_NS ||
         job->deadline_ns <= job->queued_ns)
         return false;
     describe(job);

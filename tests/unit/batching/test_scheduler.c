@@ -1,5 +1,6 @@
 /* Tests the path of a request through the scheduler, from its queue to a worker or the I/O loop,
  * and requests that end early. */
+#include "runtime/exec/trace.h"
 #include "tests/unit/batching/scheduler_fixture.h"
 
 #include <unistd.h>
@@ -116,12 +117,10 @@ static void a_batch_ends_when_the_last_of_its_clients_has_gone(void **state)
     sched_end(w);
 }
 
-static void tiny_jobs_run_on_the_network_thread_once_their_cost_is_known(void **state)
+/* Permits inline runs. Workers run three requests, from which the scheduler learns their cost. */
+static void learn_a_low_cost(struct world *w)
 {
-    (void)state;
-    struct world *w = sched_begin(2, true, false);
     w->server.options.inline_max_us = 1000000;
-    /* Workers run the first three requests, from which the scheduler learns their cost. */
     for (int i = 0; i < 3; i++) {
         struct request *r = sched_submit(w, 1, 1, RT_NEVER);
         assert_int_equal(atomic_load(&w->n_done), i);
@@ -129,11 +128,42 @@ static void tiny_jobs_run_on_the_network_thread_once_their_cost_is_known(void **
         sched_wait_done(w, i + 1);
         sched_drop(r);
     }
+}
+
+static void tiny_jobs_run_on_the_network_thread_once_their_cost_is_known(void **state)
+{
+    (void)state;
+    struct world *w = sched_begin(2, true, false);
+    learn_a_low_cost(w);
     srv_io_loop_begin_turn(&w->io_loop);
     struct request *r = sched_submit(w, 1, 4, RT_NEVER);
     assert_int_equal(atomic_load(&w->n_done), 4);
     assert_null(w->io_loop.turn);
     sched_expect(r, 1, 4);
+    sched_drop(r);
+    sched_end(w);
+}
+
+/* The run of such a job might be stopped and repeated, and its trace would then hold two runs. */
+static void a_job_with_a_trace_does_not_run_on_the_network_thread(void **state)
+{
+    (void)state;
+    struct world *w = sched_begin(2, true, false);
+    learn_a_low_cost(w);
+    struct request *r = sched_submit(w, 1, 4, RT_NEVER);
+    struct rt_trace trace = {.arena = r->arena, .wants_times = true};
+    /* A job with a trace is never merged, so it has a bucket of its own, whose cost must be known.
+     */
+    for (int i = 4; i < 9; i++) {
+        srv_io_loop_begin_turn(&w->io_loop);
+        rt_tensor_clear(&r->fetch);
+        r->job.trace = &trace;
+        srv_job_submit(&r->job);
+        assert_ptr_equal(w->io_loop.turn, &r->job); /* the job waits for the end of the turn */
+        srv_io_loop_end_turn(&w->io_loop);
+        sched_wait_done(w, i + 1);
+        sched_expect(r, 1, 4);
+    }
     sched_drop(r);
     sched_end(w);
 }
@@ -205,6 +235,7 @@ int main(void)
         cmocka_unit_test(what_the_client_gave_up_is_not_run),
         cmocka_unit_test(a_batch_ends_when_the_last_of_its_clients_has_gone),
         cmocka_unit_test(tiny_jobs_run_on_the_network_thread_once_their_cost_is_known),
+        cmocka_unit_test(a_job_with_a_trace_does_not_run_on_the_network_thread),
         cmocka_unit_test(small_requests_do_not_wait_for_workers_that_are_at_long_ones),
         cmocka_unit_test(what_is_queued_at_the_end_is_refused),
     };
