@@ -205,6 +205,12 @@ static inline const struct srv_request_cells *srv_metrics_cells(const struct srv
 /* Adds the cells of `from` to `to`. The caller must hold the lock that guards `to`, or be the only
  * user of `to`. */
 void srv_request_cells_add(struct srv_request_cells *to, const struct srv_request_cells *from);
+/* Adds to *sum the requests for signature `s` of a version that arrived at one entrypoint. `first`
+ * is from srv_metrics_entrypoints, and `io_loop` is the index of the entrypoint's first I/O loop.
+ * Returns whether the signature has cells. */
+bool srv_metrics_add_requests(const struct srv_metrics *m, const int *first,
+                              const struct srv_version_metrics *v, int s, int io_loop,
+                              struct srv_request_cells *sum);
 
 /* ---- metrics_models.c ---- */
 

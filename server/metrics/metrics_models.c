@@ -19,6 +19,18 @@ void srv_request_cells_add(struct srv_request_cells *to, const struct srv_reques
     }
 }
 
+bool srv_metrics_add_requests(const struct srv_metrics *m, const int *first,
+                              const struct srv_version_metrics *v, int s, int io_loop,
+                              struct srv_request_cells *sum)
+{
+    const struct srv_request_cells *cells = srv_metrics_cells(v, s);
+
+    for (int k = io_loop; cells && k < m->n_io_loops; k++)
+        if (first[k] == io_loop)
+            srv_request_cells_add(sum, &cells[k]);
+    return cells;
+}
+
 static void free_version(struct srv_version_metrics *v)
 {
     for (int s = 0; s < v->n_signatures; s++)

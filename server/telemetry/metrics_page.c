@@ -53,26 +53,12 @@ static void request_labels(struct page *p, const struct srv_version_metrics *v, 
     srv_text_label(&p->labels, false, "entrypoint", srv_metrics_entrypoint(p->server, io_loop));
 }
 
-/* Adds to *sum the requests for signature `s` of a version that arrived at one entrypoint.
- * `io_loop` is the index of the entrypoint's first I/O loop. Returns whether the signature has
- * cells. */
-static bool add_requests(const struct page *p, const struct srv_version_metrics *v, int s,
-                         int io_loop, struct srv_request_cells *sum)
-{
-    const struct srv_request_cells *cells = srv_metrics_cells(v, s);
-
-    for (int k = io_loop; cells && k < p->m->n_io_loops; k++)
-        if (p->first[k] == io_loop)
-            srv_request_cells_add(sum, &cells[k]);
-    return cells;
-}
-
 static void requests_of_version(struct page *p, const struct srv_version_metrics *v)
 {
     for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
         for (int s = 0; p->first[io_loop] == io_loop && s <= v->n_signatures; s++) {
             struct srv_request_cells sum = {0};
-            if (!add_requests(p, v, s, io_loop, &sum))
+            if (!srv_metrics_add_requests(p->m, p->first, v, s, io_loop, &sum))
                 continue;
             for (int api = 0; api < SRV_N_JOB_APIS; api++)
                 for (int c = 0; c < SRV_N_CODES; c++) {
@@ -112,7 +98,7 @@ static void latency_of_version(struct page *p, const struct srv_version_metrics 
     for (int io_loop = 0; io_loop < p->m->n_io_loops; io_loop++)
         for (int s = 0; p->first[io_loop] == io_loop && s <= v->n_signatures; s++) {
             struct srv_request_cells sum = {0};
-            if (!add_requests(p, v, s, io_loop, &sum))
+            if (!srv_metrics_add_requests(p->m, p->first, v, s, io_loop, &sum))
                 continue;
             for (int api = 0; api < SRV_N_JOB_APIS; api++) {
                 if (!srv_times_any(&sum.latency[api]))

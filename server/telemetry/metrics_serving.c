@@ -247,19 +247,13 @@ static void batching(struct page *p)
 static void add_requests(const struct page *p, const struct srv_model_metrics *model, int io_loop,
                          struct srv_request_cells *sum)
 {
-    for (int k = io_loop; k < p->m->n_io_loops; k++) {
-        if (p->first[k] != io_loop)
-            continue;
-        srv_request_cells_add(sum, &model->io_loops[k].gone);
-        for (const struct srv_link *at = model->versions.next; at != &model->versions;
-             at = at->next) {
-            const struct srv_version_metrics *v = (const void *)at;
-            for (int s = 0; s <= v->n_signatures; s++) {
-                const struct srv_request_cells *cells = srv_metrics_cells(v, s);
-                if (cells)
-                    srv_request_cells_add(sum, &cells[k]);
-            }
-        }
+    for (int k = io_loop; k < p->m->n_io_loops; k++)
+        if (p->first[k] == io_loop)
+            srv_request_cells_add(sum, &model->io_loops[k].gone);
+    for (const struct srv_link *at = model->versions.next; at != &model->versions; at = at->next) {
+        const struct srv_version_metrics *v = (const void *)at;
+        for (int s = 0; s <= v->n_signatures; s++)
+            srv_metrics_add_requests(p->m, p->first, v, s, io_loop, sum);
     }
 }
 
