@@ -6,6 +6,25 @@
 #include "runtime/base/clock.h"
 #include "tests/support/control_flow.h"
 
+/* Checks that fetching `fetch` fails with the status and the words if x is `value`. */
+static void refuses(struct small_graph *x, float value, const char *fetch, enum rt_status status,
+                    const char *words)
+{
+    struct rt_tensor t = {0};
+    assert_fails(sg_run(x, value, fetch, &t), status, &x->err, words);
+}
+
+/* Checks that fetching "w/exit" with x = 1 ends at the deadline. */
+static void ends_at(struct small_graph *x, int64_t deadline_ns)
+{
+    struct rt_callable *c = sg_prepare(x, "w/exit", NULL);
+    float value = 1;
+    struct rt_tensor in = {.dtype = RT_F32, .data = &value}, out = {0};
+    struct rt_run_options options = {.deadline_ns = deadline_ns};
+    assert_fails(rt_callable_run(c, &in, &out, &options, &x->err), RT_DEADLINE_EXCEEDED, &x->err,
+                 "");
+}
+
 static void a_branch_is_taken_and_the_other_is_dead(void **state)
 {
     struct small_graph *x = *state;
@@ -20,10 +39,8 @@ static void a_branch_is_taken_and_the_other_is_dead(void **state)
 static void fetching_a_dead_tensor_is_refused(void **state)
 {
     struct small_graph *x = *state;
-    struct rt_tensor t = {0};
     cf_cond(x);
-    assert_fails(sg_run(x, -1, "then", &t), RT_INVALID_ARGUMENT, &x->err,
-                 "Retval[0] does not have value");
+    refuses(x, -1, "then", RT_INVALID_ARGUMENT, "Retval[0] does not have value");
 }
 
 static void control_edges_carry_deadness_but_not_through_a_trigger(void **state)
@@ -40,8 +57,7 @@ static void control_edges_carry_deadness_but_not_through_a_trigger(void **state)
     assert_true(sg_number(x, 3, "taken", NULL) == 1);
     assert_true(sg_number(x, -3, "taken", NULL) == 2);
     assert_true(sg_number(x, -3, "always", NULL) == 3);
-    struct rt_tensor t = {0};
-    assert_fails(sg_run(x, 1, "never", &t), RT_INVALID_ARGUMENT, &x->err, "Retval[0]");
+    refuses(x, 1, "never", RT_INVALID_ARGUMENT, "Retval[0]");
 }
 
 static void a_switch_wants_a_scalar(void **state)
@@ -50,8 +66,7 @@ static void a_switch_wants_a_scalar(void **state)
     sg_node(x, "x", "Placeholder", "", "dtype=float");
     sg_node(x, "p", "Const", "", "dtype=bool value=bool<2>:1");
     sg_node(x, "switch", "Switch", "x p", "T=float");
-    struct rt_tensor t = {0};
-    assert_fails(sg_run(x, 1, "switch", &t), RT_INVALID_ARGUMENT, &x->err, "[[{{node switch}}]]");
+    refuses(x, 1, "switch", RT_INVALID_ARGUMENT, "[[{{node switch}}]]");
 }
 
 static void begin(struct small_graph *x, const char *limit)
@@ -79,14 +94,12 @@ static void a_loop_runs_until_its_condition_ends_it(void **state)
 static void a_merge_may_wait_for_a_next_iteration(void **state)
 {
     struct small_graph *x = *state;
-    struct rt_tensor t = {0};
     sg_node(x, "x", "Placeholder", "", "dtype=float");
     sg_node(x, "enter", "Enter", "x", "T=float frame_name='w'");
     sg_node(x, "next", "NextIteration", "enter", "T=float");
     sg_node(x, "merge", "Merge", "enter enter ^next", "T=float N=2");
     sg_node(x, "exit", "Exit", "merge", "T=float");
-    assert_fails(sg_run(x, 1, "exit", &t), RT_INVALID_ARGUMENT, &x->err,
-                 "Retval[0] does not have value");
+    refuses(x, 1, "exit", RT_INVALID_ARGUMENT, "Retval[0] does not have value");
 }
 
 static void loops_nest(void **state)
@@ -146,9 +159,7 @@ static void variables_go_through_ref_switch_and_frames(void **state)
     sg_node(x, "w/v", "RefEnter", "v", "T=float frame_name='w' is_constant=true");
     cf_loop(x, "w", "x", "limit", "w/sum");
     sg_node(x, "w/sum", "Add", "w/switch:1 w/v", "T=float");
-    struct rt_tensor t = {0};
-    assert_fails(sg_run(x, 5, "out", &t), RT_FAILED_PRECONDITION, &x->err,
-                 "Attempting to use uninitialized value v");
+    refuses(x, 5, "out", RT_FAILED_PRECONDITION, "Attempting to use uninitialized value v");
     sg_number(x, 0, NULL, "init");
     assert_true(sg_number(x, 5, "out", NULL) == -6);
     assert_true(sg_number(x, 0.5f, "out", NULL) == -5.5f);
@@ -161,9 +172,7 @@ static void a_frame_may_not_be_left_but_by_exit(void **state)
     begin(x, "100");
     cf_loop(x, "w", "x", "limit", "w/switch:1");
     sg_node(x, "bad", "Add", "w/switch:1 x", "T=float");
-    struct rt_tensor t = {0};
-    assert_fails(sg_run(x, 1, "bad", &t), RT_INVALID_ARGUMENT, &x->err,
-                 "{{node bad}} has inputs from different frames.");
+    refuses(x, 1, "bad", RT_INVALID_ARGUMENT, "{{node bad}} has inputs from different frames.");
 }
 
 static void a_loop_ends_when_the_deadline_has_passed(void **state)
@@ -171,12 +180,7 @@ static void a_loop_ends_when_the_deadline_has_passed(void **state)
     struct small_graph *x = *state;
     begin(x, "100");
     cf_loop(x, "w", "x", "limit", "w/switch:1");
-    struct rt_callable *c = sg_prepare(x, "w/exit", NULL);
-    float value = 1;
-    struct rt_tensor in = {.dtype = RT_F32, .data = &value}, out = {0};
-    struct rt_run_options options = {.deadline_ns = 1};
-    assert_fails(rt_callable_run(c, &in, &out, &options, &x->err), RT_DEADLINE_EXCEEDED, &x->err,
-                 "");
+    ends_at(x, 1);
 }
 
 /* A constant without control inputs is in the outermost frame, and so is a NextIteration that reads
@@ -187,9 +191,8 @@ static void a_loop_may_not_read_a_next_iteration_of_another_frame(void **state)
     begin(x, "100");
     sg_constant(x, "below", "", "1");
     cf_loop(x, "w", "x", "limit", "below");
-    struct rt_tensor t = {0};
-    assert_fails(sg_run(x, 1, "w/exit", &t), RT_INVALID_ARGUMENT, &x->err,
-                 "{{node w/merge}} has inputs from different frames.");
+    refuses(x, 1, "w/exit", RT_INVALID_ARGUMENT,
+            "{{node w/merge}} has inputs from different frames.");
 }
 
 static void a_loop_reads_constants_through_enters_only(void **state)
@@ -198,9 +201,7 @@ static void a_loop_reads_constants_through_enters_only(void **state)
     begin(x, "100");
     cf_loop(x, "w", "x", "limit", "w/sum");
     sg_node(x, "w/sum", "Add", "w/switch:1 limit", "T=float");
-    struct rt_tensor t = {0};
-    assert_fails(sg_run(x, 1, "w/exit", &t), RT_INVALID_ARGUMENT, &x->err,
-                 " has inputs from different frames.");
+    refuses(x, 1, "w/exit", RT_INVALID_ARGUMENT, " has inputs from different frames.");
 }
 
 static void an_exit_needs_a_frame(void **state)
@@ -209,9 +210,8 @@ static void an_exit_needs_a_frame(void **state)
     begin(x, "100");
     cf_loop(x, "w", "x", "limit", "w/switch:1");
     sg_node(x, "again", "Exit", "w/exit", "T=float");
-    struct rt_tensor t = {0};
-    assert_fails(sg_run(x, 1, "again", &t), RT_INVALID_ARGUMENT, &x->err,
-                 "Invalid Exit op: Cannot find a corresponding Enter op.");
+    refuses(x, 1, "again", RT_INVALID_ARGUMENT,
+            "Invalid Exit op: Cannot find a corresponding Enter op.");
 }
 
 /* If a NextIteration reads a value that exists in every iteration, iterations begin forever, even
@@ -222,12 +222,7 @@ static void a_loop_whose_variable_never_ends_runs_until_its_deadline(void **stat
     begin(x, "100");
     sg_node(x, "w/limit2", "Enter", "limit", "T=float frame_name='w' is_constant=true");
     cf_loop(x, "w", "x", "limit", "w/limit2");
-    struct rt_callable *c = sg_prepare(x, "w/exit", NULL);
-    float value = 1;
-    struct rt_tensor in = {.dtype = RT_F32, .data = &value}, out = {0};
-    struct rt_run_options options = {.deadline_ns = rt_now_ns() + 50 * 1000 * 1000};
-    assert_fails(rt_callable_run(c, &in, &out, &options, &x->err), RT_DEADLINE_EXCEEDED, &x->err,
-                 "");
+    ends_at(x, rt_now_ns() + 50 * 1000 * 1000);
 }
 
 /* TensorFlow's executor counts iterations only in graphs with a Switch, Merge, Enter or Exit. */
@@ -258,11 +253,9 @@ static void a_next_iteration_begins_an_iteration_of_the_outermost_frame(void **s
     sg_node(x, "twice", "Merge", "next merge", "T=float N=2");
     assert_true(sg_number(x, 3, "negative", NULL) == 3);
     assert_true(sg_number(x, -3, "exit", NULL) == 7);
-    struct rt_tensor t = {0};
-    assert_fails(sg_run(x, 3, "late", &t), RT_INVALID_ARGUMENT, &x->err,
-                 "Retval[0] does not have value");
-    assert_fails(sg_run(x, 3, "twice", &t), RT_INTERNAL, &x->err,
-                 "Retval[0] has already been set.\n\t [[{{node _retval_twice_0_0}}]]");
+    refuses(x, 3, "late", RT_INVALID_ARGUMENT, "Retval[0] does not have value");
+    refuses(x, 3, "twice", RT_INTERNAL,
+            "Retval[0] has already been set.\n\t [[{{node _retval_twice_0_0}}]]");
 }
 
 static void a_value_may_be_fetched_inside_a_frame(void **state)
@@ -272,9 +265,7 @@ static void a_value_may_be_fetched_inside_a_frame(void **state)
     cf_loop(x, "w", "x", "limit", "w/double");
     sg_node(x, "w/double", "Add", "w/switch:1 w/switch:1", "T=float");
     assert_true(sg_number(x, 3, "w/double", NULL) == 6);
-    struct rt_tensor t = {0};
-    assert_fails(sg_run(x, 1, "w/double", &t), RT_INTERNAL, &x->err,
-                 "Retval[0] has already been set.");
+    refuses(x, 1, "w/double", RT_INTERNAL, "Retval[0] has already been set.");
 }
 
 /* The nodes outside the frame wait for one token from each Exit. If an Exit sent more, a node would
