@@ -55,7 +55,7 @@ static void end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 
 /* ---- steps ---- */
 
-/* Returns which of the poll events `events`, or of the errors of poll, are pending on the socket. */
+/* Returns the events that poll reports for the socket: those of `events`, and errors. */
 static short state_of_socket(const struct srv_rest_conn *c, short events)
 {
     struct pollfd now = {.fd = c->fd, .events = events};
