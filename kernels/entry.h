@@ -1,5 +1,5 @@
 /*
- * One row of table.inc, which is an op with all its kernels in one symbol.
+ * A row of table.inc is one symbol that describes an op and all its kernels.
  *
  *   const struct kn_entry kn_abs = {
  *       .op = {.name = "Abs", .infer = ..., .rows = rt_rows_same},
@@ -13,7 +13,7 @@
 
 struct kn_entry {
     struct rt_op op;
-    /* The last row has a NULL op. `kernels` is NULL if the op has no kernel. */
+    /* The array ends with a row whose op is NULL. `kernels` is NULL if the op has no kernel. */
     const struct rt_kernel *kernels;
 };
 
@@ -38,8 +38,8 @@ struct kn_entry {
                 .prepare = (prepare_),                                                             \
                 .run = (run_)})
 
-/* Makes a row of KN_KERNELS that accepts type `in_` of T only together with type `out_` of
- * attribute `attr_`. */
+/* Makes a row of KN_KERNELS for a kernel that requires type `in_` for attribute T and type `out_`
+ * for attribute `attr_`. */
 #define KN_CPU_PAIR(op_, name_, in_, attr_, out_, prepare_, run_)                                  \
     {                                                                                              \
         .op = (op_), .device = "CPU", .name = (name_), .types = RT_T(in_),                         \

@@ -1,5 +1,6 @@
 #include "kernels/kernels.h"
 
+#include "kernels/cuda/gpus.h"
 #include "kernels/entry.h"
 
 #define KN_OP(name) extern const struct kn_entry kn_##name;
@@ -22,5 +23,5 @@ bool kn_register(struct rt_registry *r)
             if (!rt_registry_add_kernel(r, k))
                 return false;
     }
-    return true;
+    return cuda_register(r);
 }

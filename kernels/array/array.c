@@ -222,8 +222,8 @@ enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_
     struct rt_info *in = few;
     int8_t *alias = few_alias;
 
-    /* The kernel that calls this function may already use rt_scratch, so larger arrays come from
-     * rt_run_alloc. */
+    /* If the arrays are too large for the stack, rt_run_alloc allocates them, because the kernel
+     * that calls this function may already use rt_scratch. */
     if (n_in > 8 || n_out > 16) {
         in = rt_run_alloc(r, n_in * sizeof *in + n_out);
         if (!in)
@@ -285,7 +285,7 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
 
     if (!o->data || o->data != r->in[in].data)
         return rt_out_view(r, k, in, rank, dim);
-    /* the output already uses the input's memory, and may hold a reference to it */
+    /* the output already uses the input's memory, so only its shape is set */
     o->rank = (int8_t)rank;
     for (int i = 0; i < rank; i++)
         o->dim[i] = dim[i];
@@ -311,9 +311,9 @@ bool kn_is_aligned(enum rt_dtype dtype, int64_t n)
     return n * (int64_t)rt_dtype_size(dtype) % 64 == 0;
 }
 
-/* TensorFlow copies a part of a tensor, except whole rows whose size is a multiple of 64 bytes,
- * which share the tensor's buffer. Sharing is visible where the tensor is an alias of a
- * variable. */
+/* Returns whether TensorFlow's slice shares the tensor's buffer instead of being a copy: the slice
+ * must be the whole tensor or consist of whole rows whose size is a multiple of 64 bytes. Sharing
+ * is visible if the tensor is an alias of a variable. */
 static bool shares_rows(const struct rt_tensor *t, int64_t first, int rank, const int64_t *dim)
 {
     const int64_t all = rt_tensor_count(t), n = rt_count(rank, dim);
@@ -398,8 +398,8 @@ struct b16 {
                 d[i * ds] = s[i * ss];                                                             \
         }                                                                                          \
     }                                                                                              \
-    /* dst is contiguous along dimension 1, and src along dimension 0. Square blocks keep both in  \
-     * the cache. */                                                                               \
+    /* Transposes in square blocks, which fit in the cache. dst is contiguous along dimension 1,   \
+     * and src along dimension 0. */                                                               \
     static void transpose_##N(void *dst, int64_t d0, const void *src, int64_t s1, int64_t n0,      \
                               int64_t n1)                                                          \
     {                                                                                              \
@@ -437,8 +437,8 @@ static transpose_fn *transpose_of(size_t size)
                        : transpose_16;
 }
 
-/* Advances the counters of dimensions [0, rank) to the next index. Returns false after the last
- * index. */
+/* Advances `at`, the indices of dimensions [0, rank), and the offsets *d and *s. Returns false
+ * after the last index. */
 static bool step(const struct kn_walk *w, int rank, int64_t *at, int64_t *d, int64_t *s)
 {
     for (int i = rank - 1; i >= 0; i--) {
@@ -461,7 +461,8 @@ static enum rt_status spend(struct rt_run *r, int64_t work)
     return r ? rt_run_spend(r, &r->left, work) : RT_OK;
 }
 
-/* Transposes a matrix in parts, each of which consists of complete blocks. */
+/* Transposes a matrix in parts that consist of complete 16 x 16 blocks, with a deadline check after
+ * each part. */
 static enum rt_status transpose_all(transpose_fn *transpose, char *dst, int64_t d0, const char *src,
                                     int64_t s1, int64_t n0, int64_t n1, int64_t bytes,
                                     struct rt_run *r)
@@ -492,8 +493,8 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
         for (int i = 0; i < last; i++) {
             if (w->src[i] != 1)
                 continue;
-            /* For a transposition, dimension i is moved to the position before the last dimension,
-             * and the other dimensions become outer loops. */
+            /* Dimension i and the last dimension are transposed. The other dimensions become outer
+             * loops. */
             const int64_t n0 = w->dim[i], d0 = w->dst[i], n1 = w->dim[last], s1 = w->src[last];
             transpose_fn *transpose = transpose_of(size);
             for (int j = i; j < last - 1; j++) {
@@ -526,7 +527,7 @@ static enum rt_status walk_plain(size_t size, struct kn_walk *w, char *dst, cons
     return st;
 }
 
-/* A range of slices along the outermost dimension, for sharding. */
+/* A strided copy that is sharded along its outermost dimension. `size` is the element size. */
 struct slices {
     size_t size;
     const struct kn_walk *walk;
@@ -592,7 +593,7 @@ void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *walk, void *dst, c
 }
 
 /* CHUNK is the number of bytes, and STRING_CHUNK the number of strings, that are copied between two
- * deadline checks. A copied string shares its text with the original. */
+ * deadline checks. Copies of a string share its bytes. */
 enum { CHUNK = 4 << 20, STRING_CHUNK = 1 << 14 };
 
 enum rt_status kn_copy_chunks(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
@@ -620,6 +621,27 @@ enum rt_status kn_zero_chunks(struct rt_run *r, void *dst, size_t bytes)
         st = rt_run_spend(r, &r->left, (int64_t)some / 4);
     }
     return st;
+}
+
+enum rt_status kn_copy_long_text(struct rt_run *r, int64_t *left, char *dst, const char *src,
+                                 size_t n)
+{
+    enum rt_status st = RT_OK;
+
+    for (size_t some; n && !st; n -= some, src += some, dst += some) {
+        some = kn_text_chunk(n);
+        memcpy(dst, src, some);
+        st = rt_run_spend(r, left, (int64_t)some);
+    }
+    return st;
+}
+
+bool kn_same_text(const char *a, const char *b, size_t n, struct kn_reader *t)
+{
+    for (; n > KN_TEXT_CHUNK; n -= KN_TEXT_CHUNK, a += KN_TEXT_CHUNK, b += KN_TEXT_CHUNK)
+        if (memcmp(a, b, KN_TEXT_CHUNK) != 0 || !kn_read_on(t, 2 * (size_t)KN_TEXT_CHUNK))
+            return false;
+    return memcmp(a, b, n) == 0;
 }
 
 enum rt_status kn_repeat(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
@@ -699,8 +721,8 @@ bool kn_rows_independent(struct rt_rows *r)
             worst = r->in_dep[k].kind;
     if (worst == RT_DEP_ROWS)
         return false;
-    /* The output gets the strongest dependence on the batch that any input has: RT_DEP_NONE,
-     * RT_DEP_SIZE or RT_DEP_MIXED. */
+    /* Every output gets the strongest dependence of any input: RT_DEP_NONE, RT_DEP_SIZE or
+     * RT_DEP_MIXED. */
     kn_rows_set(r, worst, 0);
     return true;
 }

@@ -1,6 +1,6 @@
 /*
- * Helpers shared by the array ops: shapes and integer values of inputs, outputs allocated from
- * shape inference, and one n-dimensional strided copy to which most of these ops reduce.
+ * Helpers shared by the array ops, which read shapes and integer values of inputs and allocate
+ * outputs, and the n-dimensional strided copy to which most of these ops reduce.
  */
 #ifndef KN_ARRAY_ARRAY_H
 #define KN_ARRAY_ARRAY_H
@@ -33,14 +33,13 @@ enum rt_status kn_infer_scalars(struct rt_infer *x);
 
 /* ---- integers ---- */
 
-/* Returns element i of an integer or bool tensor. Returns 0 if the tensor has no elements, so that
- * callers need not check this. */
+/* Returns element i of an integer or bool tensor, or 0 if the tensor has no elements. */
 int64_t kn_int_at(const struct rt_tensor *t, int64_t i);
 /*
- * Reads the value of an input that must be a single number. Returns false if the tensor holds more
- * or fewer numbers; the caller then reports the error with TensorFlow's message. kn_scalar accepts
- * scalars only. kn_single accepts one element in any shape, for ops whose TensorFlow kernels do so
- * (established by running them: tests/conformance/acceptance.py). Both read integers and bool;
+ * Reads the value of an input that must be a single number. Returns false if the tensor does not
+ * hold exactly one number; the caller then reports the error with TensorFlow's message. kn_scalar
+ * accepts scalars only. kn_single accepts a single element in any shape, for ops whose TensorFlow
+ * kernels accept it, as tests/conformance/acceptance.py has found. Both read integers and bool;
  * kn_scalar_float reads a floating-point scalar.
  */
 bool kn_scalar(const struct rt_tensor *t, int64_t *v);
@@ -64,10 +63,10 @@ enum rt_status kn_bad_indices(const struct rt_node *n, bool *skips, struct rt_er
 /* Formats the position of element i of t, as "[1,0]". The text is empty for a scalar. */
 const char *kn_place_text(char *buf, size_t n, const struct rt_tensor *t, int64_t i);
 /*
- * Reports that the i-th tuple of `depth` indices lies outside of `into`, as in "indices[1] = [0, 7]
- * does not index into shape [2,3]". The first `outer` dimensions of `index` count the tuples. For a
- * gather, `node` is its node, and the message says "param shape" and ends with the node's name. For
- * other ops, `node` is NULL.
+ * Fails, with a message such as "indices[1] = [0, 7] does not index into shape [2,3]", because the
+ * i-th tuple of `depth` indices is out of bounds for the tensor `into`. The first `outer`
+ * dimensions of `index` enumerate the tuples. For a gather op, `node` is the op's node, and the
+ * message says "param shape" and ends with the node's name. For other ops, `node` is NULL.
  */
 enum rt_status kn_fail_outside(struct rt_error *err, const struct rt_tensor *index, int outer,
                                int depth, int64_t i, const struct rt_tensor *into,
@@ -82,8 +81,8 @@ void *kn_out(struct rt_run *r, int k, int rank, const int64_t *dim);
 /* Allocates the outputs that do not exist yet, with the shapes that `infer` computes from the run's
  * actual inputs. */
 enum rt_status kn_outputs(struct rt_run *r, enum rt_status (*infer)(struct rt_infer *x));
-/* Runs the checks and shape inference of `infer` on the run's actual inputs without allocating
- * outputs, and fills out[0..n_out). */
+/* Runs `infer` on the run's actual inputs without allocating outputs, and writes the outputs' types
+ * and shapes to out[0], ..., out[n_out - 1]. */
 enum rt_status kn_infer_now(struct rt_run *r, enum rt_status (*infer)(struct rt_infer *x),
                             struct rt_info *out);
 /* Like rt_out_view, but also accepts an output that already uses the memory of input `in`. */
@@ -114,11 +113,12 @@ struct kn_walk {
 };
 /* Sets row-major strides. */
 void kn_strides(int rank, const int64_t *dim, int64_t *stride);
-/* Performs the strided copy `w`. dst must be initialised for strings and objects. Stops early if
- * the run should end. */
+/* Performs the strided copy `w`. If the elements are strings or objects, those at dst must be
+ * initialised. Fails if the run has been cancelled or its deadline has passed. */
 enum rt_status kn_walk_copy(enum rt_dtype dtype, const struct kn_walk *w, void *dst,
                             const void *src, struct rt_run *r);
-/* Performs the strided copy `w` into memory that outlives the run, and always completes. */
+/* Performs the strided copy `w` without deadline checks, and therefore always completes it. dst may
+ * outlive the run. */
 void kn_walk_write(enum rt_dtype dtype, const struct kn_walk *w, void *dst, const void *src);
 /* Copies n elements to dst, whose elements must be initialised. */
 static inline void kn_copy(enum rt_dtype dtype, void *dst, const void *src, int64_t n)
@@ -147,10 +147,61 @@ static inline enum rt_status kn_copy_run(struct rt_run *r, enum rt_dtype dtype, 
     kn_copy(dtype, dst, src, n);
     return RT_OK;
 }
-/* Writes n copies of the element at src. */
+/* Returns the work of reading n strings, in units of rt_run_spend: the sum of their lengths.
+ * Returns 0 for elements of other types. Strings may share their bytes, so the sum may be far
+ * larger than the memory that they occupy. */
+static inline int64_t kn_text_work(enum rt_dtype dtype, const void *p, int64_t n)
+{
+    int64_t work = 0;
+
+    for (int64_t i = 0; dtype == RT_STRING && i < n; i++)
+        work += (int64_t)((const struct rt_str *)p)[i].n;
+    return work;
+}
+/*
+ * Functions that read, copy or compare a long string check the deadline after each KN_TEXT_CHUNK
+ * bytes. If the run has been cancelled or its deadline has passed, `st` is no longer RT_OK, and the
+ * function returns early with an undefined result.
+ */
+enum { KN_TEXT_CHUNK = 1 << 20 };
+struct kn_reader {
+    struct rt_run *r;
+    int64_t *left; /* the countdown that rt_run_spend decrements */
+    enum rt_status st;
+};
+/* Counts `bytes` bytes of a string as processed. Returns false if the run has been cancelled or its
+ * deadline has passed. Always returns true if `t` is NULL. */
+static inline bool kn_read_on(struct kn_reader *t, size_t bytes)
+{
+    if (t && !t->st)
+        t->st = rt_run_spend(t->r, t->left, (int64_t)bytes);
+    return !t || !t->st;
+}
+/* Returns the size of the next chunk of a string of which n bytes are left. */
+static inline size_t kn_text_chunk(size_t n)
+{
+    return n < KN_TEXT_CHUNK ? n : KN_TEXT_CHUNK;
+}
+/* Copies the n bytes at src, which may be NULL if n is 0, and counts them in *left. */
+enum rt_status kn_copy_long_text(struct rt_run *r, int64_t *left, char *dst, const char *src,
+                                 size_t n);
+static inline enum rt_status kn_copy_text(struct rt_run *r, int64_t *left, char *dst,
+                                          const void *src, size_t n)
+{
+    if (n > KN_TEXT_CHUNK)
+        return kn_copy_long_text(r, left, dst, src, n);
+    if (n)
+        memcpy(dst, src, n);
+    return rt_run_spend(r, left, (int64_t)n);
+}
+/* Returns whether two strings of n bytes are equal. Only strings longer than KN_TEXT_CHUNK are
+ * counted as work. */
+bool kn_same_text(const char *a, const char *b, size_t n, struct kn_reader *t);
+/* Writes n copies of the element at src to dst. */
 enum rt_status kn_repeat(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
                          struct rt_run *r);
-/* Writes the element that TensorFlow's OnesLike writes. Returns false if the type has none. */
+/* Writes to `elem` the value with which TensorFlow's OnesLike fills a tensor. Returns false if the
+ * type has none. */
 bool kn_one(enum rt_dtype dtype, void *elem);
 
 static inline const void *kn_at(const struct rt_tensor *t, int64_t i)
@@ -168,8 +219,8 @@ static inline enum rt_dtype kn_dtype(const struct rt_tensor *t)
 
 /* ---- row-wise analysis ---- */
 
-/* If no input has rows of the batch, gives every output the strongest dependence of any input, and
- * returns true. */
+/* Determines the strongest row dependence of any input. If it is RT_DEP_ROWS, returns false.
+ * Otherwise gives it to every output and returns true. */
 bool kn_rows_independent(struct rt_rows *r);
 /* Sets the row dependence of every output. */
 void kn_rows_set(struct rt_rows *r, enum rt_dep_kind kind, int axis);

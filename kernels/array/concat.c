@@ -94,7 +94,7 @@ static enum rt_status concat_infer(struct rt_infer *x)
 struct joined {
     const struct rt_tensor *v;
     int n, axis;
-    /* An output row has `inner` elements, `unit` for each index of the concatenation axis. */
+    /* An output row has `inner` elements, `unit` for each index along the concatenation axis. */
     int64_t inner, unit;
 };
 
@@ -138,8 +138,8 @@ static enum rt_status concat_run(struct rt_run *r)
 }
 
 /* Marks the op as row-wise if all inputs that depend on the batch have their rows along one axis,
- * which must not be the concatenation axis. An input that does not depend on the batch has no axis
- * of the batch's length, so shape inference refuses to concatenate it with the others. */
+ * which must not be the concatenation axis. Other inputs need no check: the lengths of their axes
+ * are fixed, so shape inference refuses to concatenate them with rows of the batch. */
 static void concat_rows(struct rt_rows *r)
 {
     const int ai = axis_is_first(r->node) ? 0 : r->n_in - 1;

@@ -1,8 +1,8 @@
 /*
- * Ops on matrix diagonals: MatrixDiag, MatrixDiagPart, MatrixSetDiag in all versions,
- * MatrixBandPart. In the packed form every diagonal from lower to upper (0 is the main diagonal,
- * positive ones lie above it) is a row, and the uppermost comes first. Shorter diagonals are padded
- * at the end opposite to the one that `align` selects.
+ * Ops on matrix diagonals: all versions of MatrixDiag, MatrixDiagPart and MatrixSetDiag, and
+ * MatrixBandPart. In the packed form, every diagonal from `lower` to `upper` is a row, and the
+ * uppermost diagonal comes first. Diagonal 0 is the main diagonal, and positive diagonals lie above
+ * it. Shorter diagonals are padded at the end opposite to the one that `align` selects.
  */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
@@ -71,8 +71,8 @@ static void set_longest(struct diags *d)
     d->longest = r < c ? r : c;
 }
 
-/* `dot` is "." for DiagPart and "" for TensorFlow's other ops, because only DiagPart's message for
- * the lower index ends with a full stop. */
+/* `dot` is "." for MatrixDiagPart and "" for the other ops, because only TensorFlow's
+ * MatrixDiagPart ends its message about the lower index with a full stop. */
 static enum rt_status check_bounds(const struct diags *d, const char *dot, struct rt_error *err)
 {
     const int64_t k[2] = {d->lower, d->upper};
@@ -236,8 +236,8 @@ static enum rt_status diag_run(struct rt_run *r)
     return st;
 }
 
-/* Marks the op as row-wise along the batch dimensions of its output, which are all but the last
- * `inner` dimensions. */
+/* Marks the op as row-wise if all inputs that depend on the batch have their rows along one axis,
+ * which must not be among the last `inner` axes of the output. */
 static void outer_rows(struct rt_rows *r, int inner)
 {
     int axis = -1;
@@ -275,6 +275,7 @@ static void part_rows(struct rt_rows *r)
         .kernels = KN_CPU(op_, #symbol, PLAIN_TYPES, NULL, run_),                                  \
     };
 DIAG(matrix_diag, "MatrixDiag", 0, diag_infer, matrix_rows, diag_run)
+DIAG(batch_matrix_diag, "BatchMatrixDiag", 0, diag_infer, matrix_rows, diag_run)
 DIAG(matrix_diag_v2, "MatrixDiagV2", 14, diag_infer, matrix_rows, diag_run)
 DIAG(matrix_diag_v3, "MatrixDiagV3", 14, diag_infer, matrix_rows, diag_run)
 
@@ -304,7 +305,7 @@ static enum rt_status part_of(const struct rt_node *n, const struct rt_shape *in
     return RT_OK;
 }
 
-/* Unlike MatrixDiag, MatrixDiagPart accepts a padding value of one element in any shape. */
+/* Unlike MatrixDiag, MatrixDiagPart accepts a one-element padding value of any shape. */
 static enum rt_status check_padding(int64_t n, struct rt_error *err)
 {
     return n == 1 ? RT_OK : rt_fail(err, RT_INVALID_ARGUMENT, "Padding must be scalar.");
@@ -350,6 +351,7 @@ static enum rt_status part_run(struct rt_run *r)
 }
 
 DIAG(matrix_diag_part, "MatrixDiagPart", 0, part_infer, part_rows, part_run)
+DIAG(batch_matrix_diag_part, "BatchMatrixDiagPart", 0, part_infer, part_rows, part_run)
 DIAG(matrix_diag_part_v2, "MatrixDiagPartV2", 2, part_infer, part_rows, part_run)
 DIAG(matrix_diag_part_v3, "MatrixDiagPartV3", 2, part_infer, part_rows, part_run)
 
@@ -433,6 +435,7 @@ static enum rt_status set_run(struct rt_run *r)
 }
 
 DIAG(matrix_set_diag, "MatrixSetDiag", 0, set_infer, matrix_rows, set_run)
+DIAG(batch_matrix_set_diag, "BatchMatrixSetDiag", 0, set_infer, matrix_rows, set_run)
 DIAG(matrix_set_diag_v2, "MatrixSetDiagV2", 4, set_infer, matrix_rows, set_run)
 DIAG(matrix_set_diag_v3, "MatrixSetDiagV3", 4, set_infer, matrix_rows, set_run)
 
@@ -503,3 +506,4 @@ static enum rt_status band_run(struct rt_run *r)
 }
 
 DIAG(matrix_band_part, "MatrixBandPart", 6, band_infer, matrix_rows, band_run)
+DIAG(batch_matrix_band_part, "BatchMatrixBandPart", 6, band_infer, matrix_rows, band_run)

@@ -55,8 +55,8 @@ static enum rt_status fill_run(struct rt_run *r)
                      rt_tensor_count(&r->out[0]), r);
 }
 
-/* Marks the op as row-wise along the only axis whose length is the batch size, because all rows are
- * equal. */
+/* If exactly one axis has the length of the batch, marks the op as row-wise along it. All rows are
+ * equal, so no row depends on another. */
 static void fill_rows(struct rt_rows *r)
 {
     const struct rt_shape *o = &r->out[0].shape;
@@ -85,22 +85,13 @@ const struct kn_entry kn_fill = {
 
 static enum rt_status zero(struct rt_run *r)
 {
-    enum { CHUNK = 16 << 20 };
     const struct rt_tensor *t = &r->out[0];
-    size_t n = rt_dtype_is_plain(kn_dtype(t)) ? rt_tensor_bytes(t) : 0;
-    for (char *p = t->data; n;) {
-        const size_t part = n < CHUNK ? n : CHUNK;
-        memset(p, 0, part);
-        p += part;
-        n -= part;
-        if (n && rt_run_check(r))
-            return r->err->code;
-    }
-    return RT_OK;
+
+    return rt_dtype_is_plain(kn_dtype(t)) ? kn_zero_chunks(r, t->data, rt_tensor_bytes(t)) : RT_OK;
 }
 
-/* Without `init`, TensorFlow leaves the memory uninitialised. Zeros are valid too, and disclose
- * nothing. */
+/* Without `init`, TensorFlow leaves the memory uninitialised. Slipway writes zeros, so that no
+ * other data is disclosed. */
 static enum rt_status empty_run(struct rt_run *r)
 {
     enum rt_status st = kn_outputs(r, dims_infer);
@@ -350,22 +341,27 @@ static enum rt_status lin_space_run(struct rt_run *r)
     if (!kn_out(r, 0, 1, &n))
         return r->err->code;
     void *o = r->out[0].data;
+    int64_t left = RT_WORK;
 #define X(T)                                                                                       \
     do {                                                                                           \
         const T a = *(const T *)v[0]->data, b = *(const T *)v[1]->data;                            \
         const T d = n > 1 ? (b - a) / (T)(n - 1) : 0;                                              \
-        ((T *)o)[0] = a; /* a step that is not finite must not affect element 0 */                 \
-        for (int64_t i = 1; i < n; i++)                                                            \
-            ((T *)o)[i] = a + d * (T)i;                                                            \
+        for (int64_t i = 0, end; i < n && !st; i = end) {                                          \
+            end = n - i < KN_CHUNK ? n : i + KN_CHUNK;                                             \
+            for (int64_t j = i; j < end; j++)                                                      \
+                ((T *)o)[j] = a + d * (T)j;                                                        \
+            st = rt_run_spend(r, &left, 2 * (end - i));                                            \
+        }                                                                                          \
         if (n > 1)                                                                                 \
             ((T *)o)[n - 1] = b;                                                                   \
+        ((T *)o)[0] = a; /* a step that is not finite must not affect element 0 */                 \
     } while (0)
     if (kn_dtype(v[0]) == RT_F32)
         X(float);
     else
         X(double);
 #undef X
-    return RT_OK;
+    return st;
 }
 
 const struct kn_entry kn_lin_space = {

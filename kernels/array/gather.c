@@ -6,7 +6,9 @@
 
 #include <stdio.h>
 
-/* Copies one slice of `bytes` bytes. A slice of 4 or 8 bytes is a single load and store. */
+enum { SMALL = 4096 }; /* maximum number of bytes that copy_small copies */
+
+/* Copies one slice of `bytes` bytes. A slice of 4 or 8 bytes takes a single load and store. */
 static void copy_small(void *dst, const void *src, size_t bytes)
 {
     if (bytes == 4)
@@ -283,14 +285,14 @@ static enum rt_status nd_run(struct rt_run *r)
         }
         if (is_bad && !skips_bad)
             return kn_fail_outside(r->err, index, index->rank - 1, depth, i, params, r->node);
-        /* An element with a bad index becomes zero. Strings need no change, because they are empty
-         * already. */
+        /* A slice with a bad index becomes zero. Strings need no change, because the strings of a
+         * new output are empty. */
         if (is_bad) {
-            if (rt_dtype_is_plain(dt))
-                memset(o, 0, bytes);
+            if (rt_dtype_is_plain(dt) && (st = kn_zero_chunks(r, o, bytes)))
+                return st;
             continue;
         }
-        if (rt_dtype_is_plain(dt))
+        if (rt_dtype_is_plain(dt) && bytes <= SMALL)
             copy_small(o, kn_at(params, at), bytes);
         else if ((st = kn_copy_run(r, dt, o, kn_at(params, at), inner)))
             return st;

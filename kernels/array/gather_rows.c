@@ -6,7 +6,7 @@
 enum {
     CHUNK = 4096, /* maximum number of rows that are copied between two deadline checks */
     MOVE = 16,
-    MOVES = 16, /* maximum number of moves per row; longer rows are copied by memcpy */
+    MOVES = 16, /* maximum number of 16-byte moves per row; longer rows are copied by memcpy */
 };
 
 #define HAS_OUTSIDE(T)                                                                             \
@@ -34,8 +34,8 @@ int64_t kn_first_outside(const struct rt_tensor *index, int64_t limit)
     return -1;
 }
 
-/* Types for copying rows of 4, 8 and 16 bytes. They have no alignment, because rows are aligned
- * only to the size of their elements. */
+/* Types for copying rows of 4, 8 and 16 bytes. Their alignment is 1, because rows are aligned only
+ * to the size of their elements. */
 typedef uint32_t four __attribute__((aligned(1), may_alias));
 typedef uint64_t eight __attribute__((aligned(1), may_alias));
 struct sixteen {

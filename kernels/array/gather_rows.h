@@ -1,5 +1,5 @@
-/* Gathers rows by index. One function checks the indices, and the other copies rows of elements
- * that own no memory. */
+/* Gathers rows of elements that own no memory by index. kn_first_outside checks the indices, and
+ * kn_gather_rows copies the rows. */
 #ifndef KN_ARRAY_GATHER_ROWS_H
 #define KN_ARRAY_GATHER_ROWS_H
 

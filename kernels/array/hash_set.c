@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/types.h"
 
-/* The hash of a NaN is the hash of its address. Any hash would be valid, because a NaN is not equal
- * to itself, but NaNs with the same hash would all be compared with each other. */
+/* A NaN is hashed by its memory address. A NaN is not equal to itself, so any hash would be valid,
+ * but if all NaNs had the same hash, each would be compared with all the others. */
 #define ADD_FLOATS(T, U)                                                                           \
     do {                                                                                           \
         const T *f = p;                                                                            \
@@ -24,23 +24,41 @@
 static void add_halves(struct rt_siphash *h, enum rt_dtype dtype, const uint16_t *p, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        const bool is_nan = !kn_same_element(dtype, p + i, p + i);
+        const bool is_nan = !kn_same_element(dtype, p + i, p + i, NULL);
         rt_siphash_word(h, is_nan ? (uintptr_t)(p + i) : p[i] == 0x8000 ? 0 : p[i]);
     }
 }
 
-static uint64_t hash_string(const struct rt_str *s)
+/* Returns the hash of a string. For a string longer than KN_TEXT_CHUNK, the result is the hash of
+ * the hashes of its chunks. */
+static uint64_t hash_string(const struct rt_str *s, struct kn_reader *t)
 {
-    return rt_siphash(rt_siphash_key(), rt_str_data(s), s->n);
+    const char *p = rt_str_data(s);
+    size_t n = s->n, some;
+    struct rt_siphash h;
+
+    if (n <= KN_TEXT_CHUNK)
+        return rt_siphash(rt_siphash_key(), p, n);
+    h = rt_siphash_begin(rt_siphash_key());
+    for (; n; n -= some, p += some) {
+        some = kn_text_chunk(n);
+        rt_siphash_word(&h, rt_siphash(rt_siphash_key(), p, some));
+        if (!kn_read_on(t, 2 * some))
+            break;
+    }
+    return rt_siphash_end(h, 0, 0);
 }
 
-void kn_hash_add(struct rt_siphash *h, enum rt_dtype dtype, const void *p, int64_t n)
+static void add_strings(struct rt_siphash *h, const struct rt_str *s, int64_t n,
+                        struct kn_reader *t)
+{
+    for (int64_t i = 0; i < n && !(t && t->st); i++)
+        rt_siphash_word(h, hash_string(&s[i], t));
+}
+
+static void add_some(struct rt_siphash *h, enum rt_dtype dtype, const void *p, int64_t n)
 {
     switch (dtype) {
-    case RT_STRING:
-        for (int64_t i = 0; i < n; i++)
-            rt_siphash_word(h, hash_string((const struct rt_str *)p + i));
-        return;
     case RT_C64:
         n *= 2;
         /* fall through */
@@ -75,23 +93,42 @@ void kn_hash_add(struct rt_siphash *h, enum rt_dtype dtype, const void *p, int64
     }
 }
 
-uint64_t kn_hash_elements(enum rt_dtype dtype, const void *p, int64_t n)
+void kn_hash_add(struct rt_siphash *h, enum rt_dtype dtype, const void *p, int64_t n,
+                 struct kn_reader *t)
+{
+    /* number of elements between two deadline checks, which are about 1 ms apart */
+    enum { MANY = 1 << 18 };
+    const char *at = p;
+
+    if (dtype == RT_STRING) {
+        add_strings(h, p, n, t);
+        return;
+    }
+    for (; n > MANY; n -= MANY, at += MANY * rt_dtype_size(dtype)) {
+        add_some(h, dtype, at, MANY);
+        if (!kn_read_on(t, RT_WORK))
+            return;
+    }
+    add_some(h, dtype, at, n);
+}
+
+uint64_t kn_hash_elements(enum rt_dtype dtype, const void *p, int64_t n, struct kn_reader *t)
 {
     struct rt_siphash h;
 
     if (dtype == RT_STRING && n == 1)
-        return hash_string(p);
+        return hash_string(p, t);
     h = rt_siphash_begin(rt_siphash_key());
-    kn_hash_add(&h, dtype, p, n);
+    kn_hash_add(&h, dtype, p, n, t);
     return rt_siphash_end(h, 0, 0);
 }
 
-bool kn_same_element(enum rt_dtype dtype, const void *a, const void *b)
+bool kn_same_element(enum rt_dtype dtype, const void *a, const void *b, struct kn_reader *t)
 {
     switch (dtype) {
     case RT_STRING: {
         const struct rt_str *x = a, *y = b;
-        return x->n == y->n && memcmp(rt_str_data(x), rt_str_data(y), x->n) == 0;
+        return x->n == y->n && kn_same_text(rt_str_data(x), rt_str_data(y), x->n, t);
     }
     case RT_F32:
         return *(const float *)a == *(const float *)b;

@@ -1,11 +1,11 @@
 /*
- * Finds equal items of one size by hashing. An open-addressing hash table holds item indices, and
- * the values stay in place. Strings are compared by their bytes, -0.0 equals 0.0, and NaN equals
- * nothing.
+ * Finds equal items by hashing. All items have the same size. An open-addressing hash table holds
+ * the indices of items, which themselves are not moved. Strings are compared by their bytes, -0.0
+ * equals 0.0, and NaN equals nothing.
  *
  * Items may come from a client, so they are hashed with a random per-process key
- * (runtime/base/siphash.h), and a caller spends KN_PROBE_WORK for each occupied slot that it
- * probes.
+ * (runtime/base/siphash.h), and a caller passes KN_PROBE_WORK to rt_run_spend for each occupied
+ * slot that it probes.
  */
 #ifndef KN_ARRAY_HASH_SET_H
 #define KN_ARRAY_HASH_SET_H
@@ -18,12 +18,14 @@
 enum { KN_PROBE_WORK = 64 };
 
 /* Returns a hash of n contiguous elements. Equal elements have equal hashes, and unequal elements
- * share a hash only by chance. */
-uint64_t kn_hash_elements(enum rt_dtype dtype, const void *p, int64_t n);
+ * share a hash only by chance. The deadline is checked through `t` (kernels/array/array.h) while
+ * long strings or many elements are read, or not at all if `t` is NULL. */
+uint64_t kn_hash_elements(enum rt_dtype dtype, const void *p, int64_t n, struct kn_reader *t);
 /* Adds elements to a hash between rt_siphash_begin and rt_siphash_end, for items that are not
  * contiguous. */
-void kn_hash_add(struct rt_siphash *h, enum rt_dtype dtype, const void *p, int64_t n);
-bool kn_same_element(enum rt_dtype dtype, const void *a, const void *b);
+void kn_hash_add(struct rt_siphash *h, enum rt_dtype dtype, const void *p, int64_t n,
+                 struct kn_reader *t);
+bool kn_same_element(enum rt_dtype dtype, const void *a, const void *b, struct kn_reader *t);
 
 /* Returns the number of slots for n items, a power of two with a load factor of at most one
  * half. */

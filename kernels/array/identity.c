@@ -33,8 +33,8 @@ static void rows_each_own(struct rt_rows *r)
         r->out_dep[k] = r->in_dep[k];
 }
 
-/* Defines the only kernel of an op. It accepts all types, and passes lazy values on without loading
- * them. */
+/* Defines the only kernel of an op. The kernel accepts all types and passes lazy values on without
+ * loading them. */
 #define PASS(op_, name_)                                                                           \
     KN_KERNELS({.op = (op_),                                                                       \
                 .device = "CPU",                                                                   \

@@ -76,7 +76,7 @@ static enum rt_status pack_run(struct rt_run *r)
 }
 
 /* Marks the op as row-wise if all inputs that depend on the batch have their rows along one axis.
- * The rows' axis moves by one if the new axis comes before it. */
+ * In the output, this axis comes one later if the new axis is inserted before it. */
 static void pack_rows(struct rt_rows *r)
 {
     int axis = -1;

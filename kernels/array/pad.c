@@ -1,5 +1,6 @@
-/* Pad, PadV2, MirrorPad. */
+/* Pad, PadV2, MirrorPad, MirrorPadGrad. */
 #include "kernels/array/array.h"
+#include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
@@ -52,7 +53,8 @@ static enum rt_status pad_infer(struct rt_infer *x)
     return st;
 }
 
-/* Fills n elements with the padding value, except strings, which are empty already. */
+/* Fills n elements with the padding value, which is 0 for ops without a padding input. For those
+ * ops, strings need no change, because the strings of a new output are empty. */
 static enum rt_status pad_with(struct rt_run *r, void *dst, int64_t n)
 {
     const enum rt_dtype dt = kn_dtype(&r->out[0]);
@@ -77,7 +79,7 @@ static enum rt_status pad_run(struct rt_run *r)
         return st;
     struct rt_tensor *o = &r->out[0];
     if (rt_tensor_count(o) == rt_tensor_count(t))
-        /* The shapes may differ if both tensors are empty. */
+        /* Nothing is padded, or both tensors are empty, possibly with different shapes. */
         return kn_view(r, 0, 0, p.shape.rank, p.shape.dim);
     if (rt_tensor_count(o) == 0)
         return RT_OK;
@@ -167,8 +169,8 @@ static enum rt_status mirror_run(struct rt_run *r)
     if (rank == 0)
         return kn_copy_run(r, dt, o->data, t->data, 1);
 
-    /* Computes, for each index along each dimension of the result, the offset of its element in the
-     * input. */
+    /* For each index along each dimension of the result, computes what that index adds to the
+     * offset in the input. */
     kn_strides(rank, t->dim, stride);
     for (int i = 0; i < rank; i++)
         n_map += o->dim[i];
@@ -209,4 +211,122 @@ static enum rt_status mirror_run(struct rt_run *r)
 const struct kn_entry kn_mirror_pad = {
     .op = {.name = "MirrorPad", .shape_in = 2, .infer = mirror_infer, .rows = pad_rows},
     .kernels = KN_CPU("MirrorPad", "mirror_pad", 0, NULL, mirror_run),
+};
+
+/* ---- MirrorPadGrad ---- */
+
+/* Removes the paddings of an input that has them. */
+static enum rt_status mirror_grad_infer(struct rt_infer *x)
+{
+    struct pads p;
+
+    if (!kn_known(x, 2))
+        return RT_OK;
+    const struct rt_shape *in = &x->in[0].shape;
+    const int border = border_of(x->node);
+    enum rt_status st = pads_of(in, x->in[1].value, true, &p, x->err);
+    if (st)
+        return st;
+    x->out[0].shape.rank = in->rank;
+    for (int i = 0; i < in->rank; i++) {
+        const int64_t b = p.before[i], a = p.after[i], d = in->dim[i];
+        if (b > INT64_MAX - a || b + a >= d)
+            return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                           "Total paddings must be less than the input dimension size: %lld was "
+                           "not less than %lld",
+                           (long long)(b > INT64_MAX - a ? INT64_MAX : b + a), (long long)d);
+        const int64_t inside = d - b - a;
+        if (b > inside - border || a > inside - border)
+            return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                           border ? "paddings must be less than the output dimension size: %lld, "
+                                    "%lld not less than %lld"
+                                  : "paddings must be no greater than the output dimension size: "
+                                    "%lld, %lld greater than %lld",
+                           (long long)b, (long long)a, (long long)inside);
+        x->out[0].shape.dim[i] = inside;
+    }
+    return RT_OK;
+}
+
+#define ADD_ROW(dt, T)                                                                             \
+    case dt: {                                                                                     \
+        T *d = dst;                                                                                \
+        const T *s = src;                                                                          \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            d[i] = KN_PUT(dt, (KN_U(dt))KN_GET(dt, d[i]) + (KN_U(dt))KN_GET(dt, s[i]));            \
+        break;                                                                                     \
+    }
+
+static void add_row(enum rt_dtype dtype, void *dst, const void *src, int64_t n)
+{
+    switch (dtype) {
+        KN_NUMBERS(ADD_ROW)
+    default:
+        break;
+    }
+}
+
+/* Adds the slices of padding along one axis to the slices that they mirror. The tensor has `outer`
+ * times `n` slices of `inner` elements. */
+struct fold {
+    int64_t outer, n, inner, before, after;
+    int border;
+};
+
+static enum rt_status fold_axis(struct rt_run *r, const struct fold *f, const struct rt_tensor *t,
+                                int64_t *left)
+{
+    enum { CHUNK = 1 << 16 };
+    const int64_t end = f->n - f->after;
+
+    for (int64_t o = 0; o < f->outer; o++)
+        for (int64_t k = 0; k < f->before + f->after; k++) {
+            const int64_t from = k < f->before ? k : end + k - f->before;
+            const int64_t to =
+                k < f->before ? 2 * f->before - 1 - k + f->border : 2 * end - 1 - from - f->border;
+            for (int64_t i = 0; i < f->inner; i += CHUNK) {
+                const int64_t n = f->inner - i < CHUNK ? f->inner - i : CHUNK;
+                add_row(kn_dtype(t), kn_at_mut(t, (o * f->n + to) * f->inner + i),
+                        kn_at(t, (o * f->n + from) * f->inner + i), n);
+                if (rt_run_spend(r, left, 4 * n))
+                    return r->err->code;
+            }
+        }
+    return RT_OK;
+}
+
+static enum rt_status mirror_grad_run(struct rt_run *r)
+{
+    const struct rt_tensor *t = &r->in[0];
+    enum rt_status st = kn_outputs(r, mirror_grad_infer);
+
+    if (st || rt_tensor_count(&r->out[0]) == 0)
+        return st;
+    struct rt_tensor sums = *t;
+    sums.data = rt_scratch(r, rt_tensor_bytes(t));
+    if (!sums.data)
+        return r->err->code;
+    st = kn_copy_run(r, kn_dtype(t), sums.data, t->data, rt_tensor_count(t));
+    struct kn_walk w = {.rank = t->rank};
+    int64_t first = 0, left = RT_WORK;
+    kn_strides(t->rank, t->dim, w.src);
+    kn_strides(t->rank, r->out[0].dim, w.dst);
+    for (int i = 0; i < t->rank && !st; i++) {
+        const struct fold f = {.outer = rt_count(i, t->dim),
+                               .n = t->dim[i],
+                               .inner = w.src[i],
+                               .before = kn_int_at(&r->in[1], 2 * i),
+                               .after = kn_int_at(&r->in[1], 2 * i + 1),
+                               .border = border_of(r->node)};
+        w.dim[i] = r->out[0].dim[i];
+        first += f.before * w.src[i];
+        st = fold_axis(r, &f, &sums, &left);
+    }
+    return st ? st : kn_walk_copy(kn_dtype(t), &w, r->out[0].data, kn_at(&sums, first), r);
+}
+
+const struct kn_entry kn_mirror_pad_grad = {
+    .op = {.name = "MirrorPadGrad", .shape_in = 2, .infer = mirror_grad_infer, .rows = pad_rows},
+    .kernels =
+        KN_CPU("MirrorPadGrad", "mirror_pad_grad", KN_SET(KN_NUMBERS), NULL, mirror_grad_run),
 };

@@ -1,5 +1,5 @@
-/* Ops that return the same elements in another shape: Reshape, Squeeze, ExpandDims. They return
- * views and copy nothing. */
+/* Ops that return the same elements with a different shape: Reshape, Squeeze, ExpandDims. They
+ * return views and copy nothing. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 

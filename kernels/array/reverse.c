@@ -43,7 +43,8 @@ static enum rt_status reverse_run(struct rt_run *r)
     int64_t from = 0;
     enum rt_status st;
 
-    /* TensorFlow does not check the axes for a scalar, nor ReverseV2's axes for an empty tensor. */
+    /* TensorFlow does not check the axes if the tensor is a scalar or, for ReverseV2, if it is
+     * empty. */
     if (t->rank == 0 || (r->in[1].dtype != RT_BOOL && rt_tensor_count(t) == 0))
         return kn_view(r, 0, 0, t->rank, t->dim);
     st = axes_of(&r->in[1], t->rank, &axes, r->err);
@@ -51,7 +52,8 @@ static enum rt_status reverse_run(struct rt_run *r)
         return st;
     if (r->in[1].dtype == RT_BOOL && t->dim[0] == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Invalid input first dimension. Found 0.");
-    /* As in TensorFlow, an alias of a variable is copied unless it is a scalar. */
+    /* As in TensorFlow, an alias of a variable is copied even if no axis is reversed, unless it is
+     * a scalar or empty. */
     if ((axes == 0 && !t->alias_of) || rt_tensor_count(t) == 0)
         return kn_view(r, 0, 0, t->rank, t->dim);
     if (!kn_out(r, 0, t->rank, t->dim))
@@ -80,7 +82,7 @@ static void reverse_rows(struct rt_rows *r)
         kn_rows_set(r, RT_DEP_ROWS, r->in_dep[0].axis);
 }
 
-/* The kernel of Reverse, unlike that of ReverseV2, refuses tensors without rows. */
+/* Unlike ReverseV2, TensorFlow's kernel of Reverse refuses a tensor whose first dimension is 0. */
 static enum rt_status reverse_infer(struct rt_infer *x)
 {
     if (x->in[0].shape.rank > 0 && x->in[0].shape.dim[0] == 0)
@@ -152,7 +154,7 @@ static enum rt_status sequence_run(struct rt_run *r)
     struct kn_walk w = {.rank = t->rank};
     for (int64_t i = 0; i < t->dim[b] && !st; i++) {
         const int64_t n = kn_int_at(&r->in[1], i), base = i * stride[b];
-        /* Copies the reversed part of the sequence first, then the part that stays in order. */
+        /* First copies the steps of the sequence that are reversed, then those that are not. */
         for (int part = 0; part < 2 && !st; part++) {
             for (int k = 0; k < t->rank; k++) {
                 w.dim[k] = k == b ? 1 : t->dim[k];
@@ -216,7 +218,7 @@ static enum rt_status shifts_of(struct rt_run *r, int64_t *shift)
                            (long long)axis);
         if (rt_run_tick(r, i))
             return r->err->code;
-        if (rt_tensor_count(t) == 0) /* an empty tensor may have dimensions whose sums overflow */
+        if (rt_tensor_count(t) == 0) /* in an empty tensor, the sums of shifts could overflow */
             continue;
         const int64_t n = t->dim[axis];
         shift[axis] = ((shift[axis] + kn_int_at(s, i) % n) % n + n) % n;

@@ -61,9 +61,11 @@ static enum rt_status apply(struct rt_run *r, enum mode mode, struct rt_tensor *
             char *p = rt_str_resize(&joined, rt_run_pool(r), a->n + b->n, r->err);
             if (!p)
                 return r->err->code;
-            memcpy(p, rt_str_data(a), a->n);
-            memcpy(p + a->n, rt_str_data(b), b->n);
-            rt_str_clear(a);
+            enum rt_status st = kn_copy_text(r, &r->left, p, rt_str_data(a), a->n);
+            st = st ? st : kn_copy_text(r, &r->left, p + a->n, rt_str_data(b), b->n);
+            rt_str_clear(st ? &joined : a);
+            if (st)
+                return st;
             *a = joined;
         }
         return RT_OK;

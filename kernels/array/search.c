@@ -6,8 +6,7 @@
 
 /* ---- LowerBound, UpperBound (sorted_inputs, values) ---- */
 
-/* Returns the position of v among n sorted values: the number of values below v or, with `upper`,
- * of values not above v. */
+/* Returns how many of n sorted values are less than v or, with `upper`, not greater than v. */
 #define BOUND(dt, T, ...)                                                                          \
     static int64_t bound_##dt(const T *s, int64_t n, T v, bool upper)                              \
     {                                                                                              \

@@ -10,7 +10,7 @@ enum { MAX_SPEC = 31 };
 struct dense {
     int64_t begin[RT_MAX_RANK], end[RT_MAX_RANK], stride[RT_MAX_RANK];
     unsigned no_begin, no_end, shrink;
-    /* for each axis of the result, the corresponding dimension of the input, or NEW */
+    /* for each axis of the result, the dimension of the input, or NEW for a new axis */
     int8_t gather[MAX_SPEC + RT_MAX_RANK + 1];
     int n_gather;
 };
@@ -28,7 +28,7 @@ static enum rt_status expand_spec(const struct rt_node *node, int n, const int64
     const uint64_t shrink = (uint64_t)rt_attr_int(node, "shrink_axis_mask");
     int new_after = 0, at = 0;
 
-    /* `ellipses` also counts mask bits beyond the specification's entries. */
+    /* Like TensorFlow, also counts ellipsis bits beyond the n entries of the specification. */
     if (ellipses & (ellipses - 1))
         return rt_fail(err, RT_INVALID_ARGUMENT, "Multiple ellipses in slice spec not allowed");
     const int n_spec = ellipsis ? n : n + 1; /* without an ellipsis, one is implied at the end */
@@ -188,9 +188,9 @@ static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
 
 enum { FAR = INT32_MAX };
 
-/* Marks the op as row-wise if the slice takes the complete batch axis in order, whatever the batch
+/* Marks the op as row-wise if the slice contains the complete batch axis in order for every batch
  * size. `s` must be resolved for a batch axis of length FAR, which is longer than any batch,
- * because a constant bound may cut off only large batches. */
+ * because constant bounds may include all of a small batch but not all of a large one. */
 static void slice_rows(struct rt_rows *r, const struct kn_slice *s)
 {
     const int a = r->in_dep[0].axis;

@@ -9,13 +9,13 @@ struct kn_slice {
     int64_t begin[RT_MAX_RANK];  /* the first index in each dimension */
     int64_t stride[RT_MAX_RANK]; /* strides, none of which is 0 */
     int64_t count[RT_MAX_RANK];  /* the number of indices in each dimension */
-    /* the shape of the result, without shrunk axes and with new ones */
+    /* the shape of the result, with the new axes and without the shrunk axes */
     struct rt_shape shape;
     /* the result's axis for dimension i of the input, or -1 if that dimension is shrunk */
     int8_t out_axis[RT_MAX_RANK];
 };
 
-/* Resolves a strided slice. begin, end and strides are integer vectors, and the masks are
+/* Resolves a strided slice. `begin`, `end` and `strides` are integer vectors, and the masks are
  * attributes of the node. Errors have TensorFlow's messages. */
 enum rt_status kn_slice_of(const struct rt_node *n, int rank, const int64_t *dim,
                            const struct rt_tensor *begin, const struct rt_tensor *end,

@@ -1,5 +1,5 @@
-/* Ops that move blocks of the spatial dimensions to and from batch or depth: SpaceToBatch(ND),
- * BatchToSpace(ND), SpaceToDepth, DepthToSpace. */
+/* Ops that move blocks of spatial elements to the batch or depth dimension and back:
+ * SpaceToBatch(ND), BatchToSpace(ND), SpaceToDepth, DepthToSpace. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
@@ -12,8 +12,8 @@ struct block {
     struct rt_shape shape; /* the shape of the output */
 };
 
-/* Reads the block sizes. If `sizes` is NULL, the op has no ND in its name. Such an op has two
- * spatial dimensions, and the attribute block_size is the block size of both. */
+/* Reads the block sizes. For SpaceToBatch and BatchToSpace, `sizes` is NULL, and the attribute
+ * block_size is the block size of both spatial dimensions. */
 static enum rt_status block_of(const struct rt_node *node, const struct rt_shape *in,
                                const struct rt_tensor *sizes, const struct rt_tensor *pads,
                                bool to_batch, struct block *b, struct rt_error *err)
@@ -115,9 +115,9 @@ static enum rt_status batch_infer(struct rt_infer *x)
 }
 
 /*
- * Entry `offset * N + n` of the batch tensor holds the elements of entry n of the space tensor that
- * begin at `offset` in the block and are `size` apart. One strided copy per offset moves them to or
- * from the batch tensor.
+ * Each block of entry n of the space tensor has one element at position `offset`. These elements
+ * form entry `offset * N + n` of the batch tensor, where N is the number of entries of the space
+ * tensor. One strided copy per offset moves them to or from the batch tensor.
  */
 static enum rt_status batch_run(struct rt_run *r)
 {

@@ -5,9 +5,9 @@
 #include "runtime/base/checked.h"
 
 /*
- * Sets the row dependence of an output that repeats an input as often as the batch size requires.
- * The input itself does not depend on the batch. If exactly one axis grew from length 1 to the
- * batch size, the rows lie along this axis. If none did, the output depends on the batch size only.
+ * Sets the row dependence of an output that repeats an input, if only the number of repetitions
+ * depends on the batch. If exactly one axis has grown from length 1 to the batch size, the rows lie
+ * along this axis. If none has, the output depends on the batch size only.
  */
 static void rows_made(struct rt_rows *r, int64_t (*was)(const struct rt_rows *, int))
 {
@@ -170,7 +170,7 @@ static enum rt_status broadcast_run(struct rt_run *r)
     struct kn_walk w = {.rank = rank};
     if (kn_shape_total(&o.shape) == rt_tensor_count(t)) {
         st = kn_view(r, 0, 0, rank, o.shape.dim);
-        if (more) /* TensorFlow copies the input if the rank grows. */
+        if (more) /* TensorFlow copies the input if the rank grows, so the output is not an alias */
             r->out[0].alias_of = 0;
         return st;
     }

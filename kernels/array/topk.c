@@ -4,11 +4,14 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-enum { SINK = 64 }; /* the cost of one heap sift-down, in units of rt_run_spend */
+/* The cost of one heap sift-down, in units of rt_run_spend. A sift-down in a heap of millions of
+ * elements takes up to 5 us, because most accesses miss the cache. */
+enum { SINK = 1024, PART = 1024 /* number of elements between two calls of rt_run_spend */ };
 
 /*
  * Writes the indices of the k largest of n values, in descending order of value. Equal values are
- * ordered by index. `heap` holds k indices, and its root is the worst of the values kept.
+ * ordered by index. `heap` holds k indices; its root is the index of the value that ranks last
+ * among them.
  */
 #define SELECT_TOP(dt, T, ...)                                                                     \
     static bool before_##dt(const T *v, int64_t a, int64_t b)                                      \
@@ -36,22 +39,30 @@ enum { SINK = 64 }; /* the cost of one heap sift-down, in units of rt_run_spend 
                                           int64_t n, int64_t k, int64_t *heap)                     \
     {                                                                                              \
         const T *v = row;                                                                          \
-        for (int64_t i = 0; i < k; i++)                                                            \
+        for (int64_t i = 0; i < k; i++) {                                                          \
             heap[i] = i;                                                                           \
+            if (rt_run_spend(r, left, 1))                                                          \
+                return r->err->code;                                                               \
+        }                                                                                          \
         for (int64_t i = k / 2; i-- > 0;) {                                                        \
             sink_##dt(v, heap, k, i);                                                              \
             if (rt_run_spend(r, left, SINK))                                                       \
                 return r->err->code;                                                               \
         }                                                                                          \
-        for (int64_t i = k; i < n && k > 0; i++) {                                                 \
-            if (!before_##dt(v, i, heap[0]))                                                       \
-                continue;                                                                          \
-            heap[0] = i;                                                                           \
-            sink_##dt(v, heap, k, 0);                                                              \
-            if (rt_run_spend(r, left, SINK))                                                       \
+        for (int64_t i = k, some; i < n && k > 0; i += some) {                                     \
+            some = n - i < PART ? n - i : PART;                                                    \
+            int64_t sinks = 0;                                                                     \
+            for (int64_t j = i; j < i + some; j++) {                                               \
+                if (!before_##dt(v, j, heap[0]))                                                   \
+                    continue;                                                                      \
+                heap[0] = j;                                                                       \
+                sink_##dt(v, heap, k, 0);                                                          \
+                sinks++;                                                                           \
+            }                                                                                      \
+            if (rt_run_spend(r, left, 2 * some + SINK * sinks))                                    \
                 return r->err->code;                                                               \
         }                                                                                          \
-        for (int64_t end = k - 1; end > 0; end--) { /* moves the worst value to the end */         \
+        for (int64_t end = k - 1; end > 0; end--) { /* moves the last-ranked value to the end */   \
             const int64_t x = heap[0];                                                             \
             heap[0] = heap[end];                                                                   \
             heap[end] = x;                                                                         \
@@ -59,7 +70,7 @@ enum { SINK = 64 }; /* the cost of one heap sift-down, in units of rt_run_spend 
             if (rt_run_spend(r, left, SINK))                                                       \
                 return r->err->code;                                                               \
         }                                                                                          \
-        return rt_run_spend(r, left, n);                                                           \
+        return RT_OK;                                                                              \
     }
 KN_FOR_REALS(SELECT_TOP, 0)
 
@@ -141,6 +152,8 @@ static enum rt_status top_run(struct rt_run *r)
         if ((st = select_top(r, &left, row, n, k, heap)))
             return st;
         for (int64_t j = 0; j < k; j++) {
+            if (rt_run_spend(r, &left, 16))
+                return r->err->code;
             memcpy(kn_at_mut(&r->out[0], i * k + j), row + (size_t)heap[j] * size, size);
             kn_put_int(&r->out[1], i * k + j, heap[j]);
         }

@@ -86,14 +86,15 @@ static enum rt_status conjugate_run(struct rt_run *r)
     const enum rt_dtype dt = kn_dtype(&r->in[0]);
 
     enum rt_status st = transpose_run(r);
-    r->out[0].alias_of = 0; /* TensorFlow's Transpose always copies. */
+    r->out[0].alias_of = 0; /* not an alias, because TensorFlow always copies the input */
     if (dt != RT_C64 && dt != RT_C128)
         return st;
     if (st)
         return st;
     struct rt_tensor *o = &r->out[0];
     const int64_t n = rt_tensor_count(o);
-    /* the output is a view of the input, which must not be modified */
+    /* an output that is a view of the input is copied first, because the input must not be
+     * modified */
     if (n && o->data == r->in[0].data) {
         struct rt_tensor copy;
         st = rt_tensor_copy(&copy, o, rt_run_pool(r), r->err);

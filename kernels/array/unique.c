@@ -15,22 +15,39 @@ static const void *part(const struct items *s, int64_t o, int64_t i, int64_t k)
     return kn_at(s->t, (o * s->n + i) * s->inner + k);
 }
 
-static uint64_t hash_item(const struct items *s, int64_t i)
+static uint64_t hash_item(const struct items *s, int64_t i, struct kn_reader *read)
 {
     struct rt_siphash h = rt_siphash_begin(rt_siphash_key());
 
-    for (int64_t o = 0; o < s->outer; o++)
-        kn_hash_add(&h, kn_dtype(s->t), part(s, o, i, 0), s->inner);
+    for (int64_t o = 0; o < s->outer; o++) {
+        kn_hash_add(&h, kn_dtype(s->t), part(s, o, i, 0), s->inner, read);
+        if (s->outer > 1 && !kn_read_on(read, (size_t)s->inner))
+            break;
+    }
     return rt_siphash_end(h, 0, 0);
 }
 
-static bool same_item(const struct items *a, int64_t i, const struct items *b, int64_t j)
+static bool same_item(const struct items *a, int64_t i, const struct items *b, int64_t j,
+                      struct kn_reader *read)
 {
     for (int64_t o = 0; o < a->outer; o++)
-        for (int64_t k = 0; k < a->inner; k++)
-            if (!kn_same_element(kn_dtype(a->t), part(a, o, i, k), part(b, o, j, k)))
+        for (int64_t k = 0; k < a->inner; k++) {
+            if (!kn_same_element(kn_dtype(a->t), part(a, o, i, k), part(b, o, j, k), read))
                 return false;
+            if ((k & 0x3ffff) == 0x3ffff && !kn_read_on(read, RT_WORK))
+                return false;
+        }
     return true;
+}
+
+/* Returns the work of reading the strings of item i (kn_text_work). */
+static int64_t item_text_work(const struct items *s, int64_t i)
+{
+    int64_t work = 0;
+
+    for (int64_t o = 0; kn_dtype(s->t) == RT_STRING && o < s->outer; o++)
+        work += kn_text_work(RT_STRING, part(s, o, i, 0), s->inner);
+    return work;
 }
 
 /* Reads the axis of UniqueV2. Without an axis, the tensor must be a vector. */
@@ -71,27 +88,32 @@ static enum rt_status unique_run(struct rt_run *r)
         if (i != axis)
             *(i < axis ? &s.outer : &s.inner) *= t->dim[i];
     if (rt_tensor_count(t) == 0)
-        s.outer = 0; /* Items without elements are all equal, so none of them is compared. */
+        s.outer = 0; /* items without elements are all equal, so no element is compared */
 
-    /* A slot holds the number of a distinct item, counted from 1. first[] has the position of the
-     * item's first occurrence, and count[] its number of occurrences. */
+    /* A slot holds the number of a distinct item, counted from 1, or 0 if it is free. For each
+     * distinct item, first[] holds the position of its first occurrence, and count[] the number of
+     * its occurrences. */
     const int64_t n_slots = kn_hash_slots(s.n), n = s.n;
     int64_t *slot = rt_scratch(r, (size_t)(n_slots + 2 * n + 1) * sizeof *slot);
     if (!slot || !rt_out(r, 1, 1, &n))
         return r->err->code;
     int64_t *first = slot + n_slots, *count = first + n, n_unique = 0;
-    /* The cost of hashing one item or of probing one slot, in units of rt_run_spend. */
-    const int64_t work = rt_add_saturated(rt_mul_saturated(4, s.outer * s.inner), KN_PROBE_WORK);
+    /* The cost of hashing one item or of probing one slot, in units of rt_run_spend, not counting
+     * the bytes of strings. */
+    const int64_t fixed_work =
+        rt_add_saturated(rt_mul_saturated(4, s.outer * s.inner), KN_PROBE_WORK);
     int64_t left = RT_WORK;
+    struct kn_reader read = {.r = r, .left = &left};
     if (kn_zero_chunks(r, slot, (size_t)n_slots * sizeof *slot))
         return r->err->code;
     for (int64_t i = 0; i < n; i++) {
-        int64_t at = (int64_t)(hash_item(&s, i) & (uint64_t)(n_slots - 1));
-        for (; slot[at] && !same_item(&s, first[slot[at] - 1], &s, i);
+        const int64_t work = rt_add_saturated(fixed_work, item_text_work(&s, i));
+        int64_t at = (int64_t)(hash_item(&s, i, &read) & (uint64_t)(n_slots - 1));
+        for (; slot[at] && !same_item(&s, first[slot[at] - 1], &s, i, &read);
              at = (at + 1) & (n_slots - 1))
-            if (rt_run_spend(r, &left, work))
+            if (read.st || rt_run_spend(r, &left, work))
                 return r->err->code;
-        if (rt_run_spend(r, &left, work))
+        if (read.st || rt_run_spend(r, &left, work))
             return r->err->code;
         if (!slot[at]) {
             first[n_unique] = i;
@@ -144,16 +166,19 @@ UNIQUE(unique_with_counts_v2, "UniqueWithCountsV2")
 
 /* ---- ListDiff(x, y): the elements of x that are not in y, and their indices ---- */
 
-/* Finds the slot of the item of b that equals item i of a. If b has no such item, finds the free
- * slot where it would be. Returns false if the run must end. */
+/* Finds the slot of the item of `b` that equals item i of `a`, or the free slot for this item if no
+ * item of `b` equals it. Returns false if the run has been cancelled or its deadline has passed. */
 static bool find(struct rt_run *r, int64_t *left, const struct items *b, const int64_t *slot,
                  int64_t n_slots, const struct items *a, int64_t i, int64_t *at)
 {
-    *at = (int64_t)(hash_item(a, i) & (uint64_t)(n_slots - 1));
-    for (; slot[*at] && !same_item(b, slot[*at] - 1, a, i); *at = (*at + 1) & (n_slots - 1))
-        if (rt_run_spend(r, left, KN_PROBE_WORK))
+    const int64_t work = KN_PROBE_WORK + item_text_work(a, i);
+    struct kn_reader read = {.r = r, .left = left};
+
+    *at = (int64_t)(hash_item(a, i, &read) & (uint64_t)(n_slots - 1));
+    for (; slot[*at] && !same_item(b, slot[*at] - 1, a, i, &read); *at = (*at + 1) & (n_slots - 1))
+        if (read.st || rt_run_spend(r, left, work))
             return false;
-    return rt_run_spend(r, left, KN_PROBE_WORK) == RT_OK;
+    return !read.st && rt_run_spend(r, left, work) == RT_OK;
 }
 
 static enum rt_status diff_run(struct rt_run *r)

@@ -4,14 +4,14 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-/* Sets m[i] to 1 where element i is not zero, else to 0. */
-static bool marks(const struct rt_tensor *t, unsigned char *m, int64_t n)
+/* For each of n elements, sets m[i] to 1 if element `from` + i is not zero, and otherwise to 0. */
+static bool marks(const struct rt_tensor *t, int64_t from, unsigned char *m, int64_t n)
 {
     switch (kn_dtype(t)) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
         for (int64_t i = 0; i < n; i++)                                                            \
-            m[i] = ((const T *)t->data)[i] != 0;                                                   \
+            m[i] = ((const T *)t->data)[from + i] != 0;                                            \
         return true;
         KN_INTS(X)
         KN_FLOATS(X)
@@ -26,7 +26,7 @@ static bool marks(const struct rt_tensor *t, unsigned char *m, int64_t n)
     case RT_F16:
     case RT_BF16: /* every value except 0.0 and -0.0 is true */
         for (int64_t i = 0; i < n; i++)
-            m[i] = (((const uint16_t *)t->data)[i] & 0x7fff) != 0;
+            m[i] = (((const uint16_t *)t->data)[from + i] & 0x7fff) != 0;
         return true;
     default:
         return false;
@@ -35,6 +35,7 @@ static bool marks(const struct rt_tensor *t, unsigned char *m, int64_t n)
 
 static enum rt_status where_run(struct rt_run *r)
 {
+    enum { CHUNK = 1 << 18 }; /* number of elements that are marked between two deadline checks */
     const struct rt_tensor *t = &r->in[0];
     const int64_t n = rt_tensor_count(t);
     int64_t dim[2] = {0, t->rank}, at[RT_MAX_RANK] = {0};
@@ -44,11 +45,16 @@ static enum rt_status where_run(struct rt_run *r)
     unsigned char *m = rt_scratch(r, (size_t)n + 1);
     if (!m)
         return r->err->code;
-    if (!marks(t, m, n))
-        return rt_fail(r->err, RT_UNIMPLEMENTED, "Where: no kernel for %s",
-                       rt_dtype_name(kn_dtype(t)));
-    for (int64_t i = 0; i < n; i++)
-        dim[0] += m[i];
+    for (int64_t i = 0; i == 0 || i < n; i += CHUNK) {
+        const int64_t some = n - i < CHUNK ? n - i : CHUNK;
+        if (!marks(t, i, m + i, some))
+            return rt_fail(r->err, RT_UNIMPLEMENTED, "Where: no kernel for %s",
+                           rt_dtype_name(kn_dtype(t)));
+        for (int64_t k = i; k < i + some; k++)
+            dim[0] += m[k];
+        if (n > CHUNK && rt_run_check(r))
+            return r->err->code;
+    }
     int64_t *o = rt_out(r, 0, 2, dim);
     if (!o)
         return r->err->code;

@@ -14,7 +14,7 @@ static enum rt_status assert_run(struct rt_run *r)
     if (*(const uint8_t *)r->in[0].data)
         return RT_OK;
     rt_bytes_init(&text, 64 << 10);
-    for (int k = 1; k < r->n_in; k++) {
+    for (int k = 1; k < r->n_in && !text.failed; k++) {
         rt_bytes_addc(&text, '[');
         kn_summarize(&text, &r->in[k], rt_attr_int(r->node, "summarize"));
         rt_bytes_adds(&text, k + 1 < r->n_in ? "] " : "]");

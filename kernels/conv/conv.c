@@ -22,7 +22,8 @@ static bool may_lie_over(const struct rt_node *n, const struct rt_info *filter)
     return filter->dtype == RT_F32 && !kn_conv_is_depthwise(n);
 }
 
-/* Reports errors of the convolution before errors of its epilogue, as separate nodes would. */
+/* Reports errors of the convolution before errors of its epilogue, in the order in which separate
+ * nodes would fail. */
 static enum rt_status conv_infer(struct rt_infer *x)
 {
     enum rt_status st = kn_conv_infer(x);

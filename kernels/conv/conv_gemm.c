@@ -2,26 +2,27 @@
 
 #include <string.h>
 
-#include "kernels/cpu/bf16.h"
 #include "kernels/conv/conv_shape.h"
+#include "kernels/conv/im2col.h"
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/matmul/fused_gemm.h"
 #include "kernels/conv/winograd_conv.h"
 #include "runtime/exec/parallel.h"
 
 enum {
-    /* im2col copies at most MOST_TERMS terms per sum and at most IM2COL_FLOATS floats at a time.
-     * These floats fill at most half of a core's own cache. */
+    /* im2col copies at most MOST_TERMS terms of each sum and at most IM2COL_FLOATS floats at a
+     * time. These floats fill at most half of a core's own cache. */
     MOST_TERMS = 512,
     IM2COL_FLOATS = 1 << 16,
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
-    /* WEIGHTS_CACHED is the maximum number of weights, in floats, that stay in a core's own cache
-     * together with the im2col copies. Up to this number of weights, a block has at most OUTPUTS
-     * outputs, because the outputs of a block are far apart when they are first written. */
+    /* WEIGHTS_CACHED is the maximum number of weights that stay in a core's own cache together with
+     * the im2col copies. A convolution with at most WEIGHTS_CACHED weights has at most OUTPUTS
+     * outputs per block, because the first writes to a block's outputs are not contiguous. */
     WEIGHTS_CACHED = 1 << 18,
     OUTPUTS = 1 << 15,
-    /* number of multiplications that take as long as reading or writing one element */
+    /* cost of reading or writing one element, in multiplications */
     MACS_PER_ELEMENT = 32,
     /* Number of floats in a cache line. Rows of im2col copies whose distance is a power of two
      * would share cache sets, so a line of padding is put between them. */
@@ -34,16 +35,16 @@ struct state {
     struct kn_fused_gemm node;
     /* whether the GEMM's left operand is the input itself, with one row per pixel */
     bool in_place;
-    int64_t taps;   /* number of a window's taps that are contiguous in the input */
+    struct kn_im2col im2col;
     int64_t pixels; /* number of output pixels, which are the rows of the GEMM */
     /* number of pixels per block, number of blocks, and number of terms that im2col copies at a
      * time */
     int64_t rows, blocks, terms;
     int64_t ld;             /* number of floats from one row of the im2col copies to the next */
-    int64_t panels, groups; /* numbers of panels per shard and of shards per block */
+    int64_t panels, groups; /* number of panels per shard, and number of shards per block */
     int n_slots;            /* number of shards that run concurrently */
-    /* In scratch memory, each core has slot_bytes for its im2col copies, and the output before a
-     * broadcast residual is added begins at broadcast_at. */
+    /* Each core has slot_bytes bytes of scratch memory for its im2col copies. The scratch memory
+     * for the output before a broadcast residual is added begins at offset broadcast_at. */
     size_t slot_bytes, broadcast_at;
 };
 
@@ -57,10 +58,11 @@ static bool is_in_place(const struct kn_conv_shape *g)
 }
 
 /*
- * Returns whether this kernel may be the fastest. Without im2col, the kernel needs long sums, many
- * more input channels than output channels, or an output of one pixel. With im2col, it needs enough
- * channels, because copying would otherwise take as long as multiplying, and short rows or a stride
- * above 1, because oneDNN computes a row of outputs at a time.
+ * Returns whether this kernel may be the fastest. If the input is read in place, the sums must be
+ * long, the input must have many more channels than the output, or the output must have one pixel.
+ * If im2col is needed, there must be enough channels, because copying would otherwise take as long
+ * as multiplying. In addition, the rows must be short or the stride greater than 1; otherwise
+ * oneDNN, which computes a row of outputs at a time, is faster.
  */
 static bool may_pay(const struct kn_conv_shape *g)
 {
@@ -133,7 +135,7 @@ enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
     if (!kn_packed_gemm_init(&s->node.gemm))
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "%s: the filter is too large", p->node->name);
     s->in_place = is_in_place(&s->g);
-    s->taps = x->dilation == 1 ? x->size : 1;
+    s->im2col = kn_im2col_of(y, x, s->g.ci, sizeof(float));
     st = kn_fused_gemm_pack(&s->node, p, 1, false);
     if (!st && (!s->node.b || s->node.epilogue.scale))
         st = rt_fail(p->err, RT_INTERNAL, "%s: the filter is no constant", p->node->name);
@@ -147,43 +149,6 @@ enum rt_status kn_conv_gemm_prepare(struct rt_prep *p, void **state)
 
 /* ---- im2col ---- */
 
-/* Copies terms [from, to) of the window whose first tap lies at (y, x) of an image. Taps outside
- * the image become zeros. */
-static void im2col_row(const struct state *s, const float *image, int64_t y, int64_t x,
-                       int64_t from, int64_t to, float *dst)
-{
-    const struct kn_axis *ay = &s->g.axis[0], *ax = &s->g.axis[1];
-    const int64_t ci = s->g.ci, run = s->taps * ci, first = from / run * s->taps;
-    int64_t i = first / ax->size, j = first % ax->size, at = from % run, left = to - from;
-
-    while (left > 0) {
-        const int64_t n = kn_min_i64(run - at, left);
-        const int64_t sy = y + i * ay->dilation, sx = x + j * ax->dilation;
-        int64_t lo = n, hi = n; /* the range of terms that lie inside the image */
-        if (sy >= 0 && sy < ay->in && sx > -s->taps && sx < ax->in) {
-            lo = sx < 0 ? -sx * ci - at : 0;
-            lo = lo < 0 ? 0 : kn_min_i64(lo, n);
-            hi = ax->in - sx < s->taps ? (ax->in - sx) * ci - at : n;
-            hi = hi < lo ? lo : kn_min_i64(hi, n);
-        }
-        if (lo)
-            memset(dst, 0, (size_t)lo * sizeof *dst);
-        if (hi > lo)
-            memcpy(dst + lo, image + (sy * ax->in + sx) * ci + at + lo,
-                   (size_t)(hi - lo) * sizeof *dst);
-        if (n > hi)
-            memset(dst + hi, 0, (size_t)(n - hi) * sizeof *dst);
-        dst += n;
-        left -= n;
-        at = 0;
-        j += s->taps;
-        if (j >= ax->size) {
-            j = 0;
-            i++;
-        }
-    }
-}
-
 /* Copies terms [from, to) of the windows of `rows` pixels, starting at pixel `pixel`, as rows of
  * s->ld floats. */
 static void im2col(const struct state *s, const float *src, int64_t pixel, int64_t rows,
@@ -195,7 +160,8 @@ static void im2col(const struct state *s, const float *src, int64_t pixel, int64
     const float *image = src + pixel / ax->out / ay->out * size;
 
     for (int64_t i = 0; i < rows; i++, dst += s->ld) {
-        im2col_row(s, image, y * ay->stride - ay->lo, x * ax->stride - ax->lo, from, to, dst);
+        kn_im2col_row(&s->im2col, image, y * ay->stride - ay->lo, x * ax->stride - ax->lo, from, to,
+                      dst);
         if (++x == ax->out) {
             x = 0;
             if (++y == ay->out) {

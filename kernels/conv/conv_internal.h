@@ -5,7 +5,7 @@
  * conv_kernel.c holds the code that both kernels need: shapes, half-precision types, empty sums,
  * and the epilogue after the plain loops. conv_onednn.c prepares oneDNN's primitives, their splits
  * into executions and the packed filter; conv_onednn_run.c runs the executions. The plain loops
- * have a header of their own, conv_plain.h.
+ * have their own header, conv_plain.h.
  *
  * Threads: the prepare function writes the state. Any number of runs share it, and write only its
  * atomic members.
@@ -38,7 +38,7 @@ struct kn_conv_filter {
 struct kn_conv_onednn_slice {
     struct kn_conv_shape g;
     struct kn_dnnl dnnl;
-    /* the primitive without the activation, created after oneDNN encountered a NaN */
+    /* the primitive without the activation, created after the activation has encountered a NaN */
     _Atomic(struct kn_dnnl *) unfused;
 };
 
@@ -46,20 +46,20 @@ struct kn_conv_onednn_split {
     struct kn_conv_split by;
     struct kn_conv_onednn_slice slice[KN_CONV_SLICES];
     /*
-     * If positive, the split divides the output channels, and each execution computes `channels`
-     * channels of all images. The last execution computes the remaining channels and has the slice
-     * KN_CONV_LAST. The others have the slice KN_CONV_FIRST. This split is used if the filter is
-     * larger than the input, so that each core reads only its share of the filter.
+     * If `channels` is positive, the split divides the output channels. The last execution, whose
+     * slice is KN_CONV_LAST, computes the remaining channels of all images. Each execution before
+     * it, whose slice is KN_CONV_FIRST, computes `channels` channels. This split is used if the
+     * filter is much larger than the input and the output, because each core reads only its share
+     * of the filter.
      */
     int64_t channels;
-    /* Scratch memory of one execution: oneDNN's own at offset 0, then the input rounded to
-     * bfloat16, then outputs that are computed out of place before they are copied to the
-     * tensor. */
+    /* The scratch memory of one execution holds oneDNN's own scratch memory at offset 0, the input
+     * rounded to bfloat16 at bf16_at, and outputs that are computed out of place at apart_at. */
     size_t bf16_at, apart_at, bytes;
 };
 
 /* In a KN_CONV_SERIAL split, one core runs the executions one after the other. In a KN_CONV_SHARDED
- * split, several cores run executions, with equal work for each. */
+ * split, the executions are divided evenly among several cores. */
 enum { KN_CONV_SERIAL, KN_CONV_SHARDED, KN_CONV_SPLITS };
 
 struct kn_conv {
@@ -75,8 +75,7 @@ struct kn_conv {
     bool empty; /* set if the sums have no terms; the output is then zero */
     bool by_library;
     struct kn_conv_onednn_split split[KN_CONV_SPLITS];
-    /* number of executions that run concurrently in the sharded split, or 0 if there is no sharded
-     * split */
+    /* number of executions that run concurrently in the sharded split, or 0 without such a split */
     int n_slots;
     struct kn_dnnl reorder; /* the primitive that packs a filter that is not constant */
     struct kn_conv_filter format;
@@ -86,8 +85,8 @@ struct kn_conv {
     size_t src_at, filter_at, packed_at, dst_at;
     /* offset in scratch memory at which the memory of the sharded executions begins */
     size_t slots_at;
-    /* Scratch memory for the output before its broadcast residual is added or, in the plain kernel,
-     * for a copy of the residual. */
+    /* Offset and size of the scratch memory for the output before its broadcast residual is added
+     * or, in the plain kernel, for a copy of the residual. */
     size_t broadcast_at, broadcast_bytes;
 };
 
@@ -106,11 +105,12 @@ static inline int64_t kn_conv_n_slices(const struct kn_conv *c,
 
 /* ---- conv_kernel.c ---- */
 
-/* Allocates the state and sets the members that follow from the node and its shapes: all from `g`
- * to `epilogue`, `empty` and `broadcast_bytes`. */
+/* Allocates the state, and sets the members that depend only on the node and its shapes: `g` to
+ * `epilogue`, `empty` and `broadcast_bytes`. */
 enum rt_status kn_conv_prepare_state(struct rt_prep *p, struct kn_conv **out);
-/* Lays out the remaining scratch memory, starting at offset `used`, and sets its total size. If
- * `filter_too` is set, a half-precision filter gets memory for a float copy as well. */
+/* Lays out the remaining scratch memory, starting at offset `used`, and sets the total size of the
+ * scratch memory. If `filter_too` is set, reserves memory for a float copy of a half-precision
+ * filter too. */
 void kn_conv_place_rest(struct kn_conv *c, struct rt_prep *p, size_t used, bool filter_too);
 
 /* ---- conv_onednn.c ---- */
@@ -128,8 +128,8 @@ struct kn_conv_work {
     const float *src, *filter;
     float *dst;
     char *workspace; /* scratch memory for the executions of one core */
-    /* Set when a sharded run encounters a NaN, so that the run is repeated on one core. NULL in
-     * serial runs. */
+    /* In a sharded run, a flag that is set when an execution encounters a NaN, so that the run is
+     * repeated on one core. NULL in serial runs. */
     atomic_bool *met_nan;
 };
 /* Runs all executions, on several cores if there is a sharded split and cores are idle, and then

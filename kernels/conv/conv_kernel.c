@@ -42,8 +42,8 @@ enum rt_status kn_conv_prepare_state(struct rt_prep *p, struct kn_conv **out)
     return RT_OK;
 }
 
-/* Lays out the float copies of half-precision tensors in scratch memory, starting at offset
- * `used`. */
+/* Lays out the float copies of half-precision tensors in scratch memory, starting at offset `used`.
+ * Returns the offset of the end of the copies. */
 static size_t place_floats(struct kn_conv *c, size_t used, bool filter_too)
 {
     if (!is_half(c->dtype))

@@ -8,8 +8,8 @@
 
 #include "runtime/core/op.h"
 
-/* Returns 0 if one execution of oneDNN, which cannot be interrupted, would take too long, so that
- * the plain loops compute the convolution. */
+/* Returns 0 if one execution of oneDNN, which cannot be interrupted, would take too long. The plain
+ * loops then compute the convolution. */
 int kn_conv_onednn_can(const struct rt_prep *p);
 /* Returns FAILED_PRECONDITION if oneDNN does not support the convolution. */
 enum rt_status kn_conv_onednn_prepare(struct rt_prep *p, void **state);

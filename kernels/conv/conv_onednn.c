@@ -10,8 +10,9 @@
 
 /* ---- primitives ---- */
 
-/* Describes the filter, whose memory layout is TensorFlow's, with axes in oneDNN's logical order:
- * [groups,] output channels, input channels, spatial. */
+/* Describes the filter in TensorFlow's memory layout or, if `any` is set, in the layout that oneDNN
+ * chooses. The axes are in oneDNN's logical order: [groups,] output channels, input channels,
+ * spatial axes. */
 static dnnl_status_t filter_md(const struct kn_conv_filter *f, dnnl_memory_desc_t *md, bool any)
 {
     const int64_t cog = f->co / f->groups, cig = f->ci / f->groups;
@@ -173,8 +174,9 @@ static void release(void *state)
     kn_dnnl_clear(&c->reorder);
 }
 
-/* Makes the primitives of a split. `filter` is the memory layout of the filter, as in
- * kn_conv_make_primitive. Slices after the first one use the first slice's filter layout. */
+/* Makes the primitives of a split. `filter` is the memory layout of the filter for the first slice,
+ * as in kn_conv_make_primitive. The other slices use the layout that the first slice's primitive
+ * uses. */
 static dnnl_status_t make_split(const struct kn_conv *c, struct kn_conv_onednn_split *split,
                                 const dnnl_memory_desc_t *filter)
 {
@@ -203,8 +205,8 @@ static dnnl_status_t make_serial(struct kn_conv *c)
 
 enum { LEAST_CHANNELS = 64 };
 
-/* Splits the output channels evenly over `width` cores. Returns false if this split does not pay
- * off. */
+/* Splits the output channels evenly among `width` cores. Returns false if this split is not
+ * possible or does not pay off. */
 static bool shard_channels(const struct kn_conv *c, int width, struct kn_conv_onednn_split *split)
 {
     const struct kn_conv_shape *g = &c->g;
@@ -237,8 +239,8 @@ static bool shard_channels(const struct kn_conv *c, int width, struct kn_conv_on
     return !s;
 }
 
-/* Makes the split for several cores, if it pays off and oneDNN supports it with the filter's packed
- * layout. */
+/* Makes the split for several cores if it pays off and oneDNN supports it with the layout of the
+ * packed filter. */
 static void make_sharded(struct kn_conv *c, int width)
 {
     struct kn_conv_onednn_split *split = &c->split[KN_CONV_SHARDED];
@@ -284,7 +286,7 @@ static void place_split(const struct kn_conv *c, struct kn_conv_onednn_split *sp
 }
 
 /* Packs the filter if it is constant. The key of the packed filter is c->format, followed by the
- * scale. */
+ * scale factors. */
 static enum rt_status conv_pack(struct kn_conv *c, struct rt_prep *p, const float *scale)
 {
     const size_t n = scale ? (size_t)c->g.co * sizeof *scale : 0;
@@ -303,7 +305,7 @@ static enum rt_status conv_pack(struct kn_conv *c, struct rt_prep *p, const floa
     return st;
 }
 
-/* Divides the epilogue into the steps that oneDNN computes as bias and post-op, and those that
+/* Divides the epilogue into the steps that oneDNN computes as a bias and a post-op, and those that
  * Slipway's loops compute. */
 static void split_epilogue(struct kn_conv *c, bool folds)
 {

@@ -6,8 +6,8 @@
 #include "kernels/cpu/bf16.h"
 #include "runtime/exec/parallel.h"
 
-/* Makes the primitive of a slice without its activation, and keeps the primitive for later runs.
- * Called after the activation encountered a NaN, which oneDNN turns into 0. */
+/* Creates a slice's primitive without the activation, and keeps it for later runs. Called after the
+ * activation has encountered a NaN, which oneDNN turns into 0. */
 static enum rt_status make_unfused(const struct kn_conv *c, struct kn_conv_onednn_slice *p,
                                    const struct kn_dnnl **out, struct rt_run *r)
 {

@@ -1,4 +1,4 @@
-/* Convolutions by plain nested loops, for every shape and for transposed convolutions, on one
+/* Computes convolutions of any shape, including transposed ones, by plain nested loops on one
  * core. */
 #ifndef KN_CONV_CONV_PLAIN_H
 #define KN_CONV_CONV_PLAIN_H

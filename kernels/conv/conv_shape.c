@@ -22,11 +22,15 @@ bool kn_conv_is_depthwise(const struct rt_node *n)
 
 int kn_conv_n_spatial(const struct rt_node *n)
 {
-    return op_is(n, "Conv3D") || op_is(n, "Conv3DBackpropInputV2") ? 3 : 2;
+    return op_is(n, "Conv3D") || op_is(n, "Conv3DBackpropInputV2") ||
+                   op_is(n, "Conv3DBackpropFilterV2")
+               ? 3
+               : 2;
 }
 
-/* Checks strides or dilations, which are ordered by data format. `field` is a word of TensorFlow's
- * error messages, and `zero` is the message for a value out of range. */
+/* Checks `attr`, which is "strides" or "dilations" and has one value per dimension in the order of
+ * the data format. `field` is its name in TensorFlow's error messages, and `zero` the message for a
+ * value out of range. */
 static enum rt_status check_windows(const struct rt_node *n, const char *attr, const char *field,
                                     const char *zero, struct rt_error *err)
 {
@@ -61,13 +65,9 @@ static enum rt_status check_paddings(const struct rt_node *n, struct rt_error *e
                              "explicit_paddings attribute must be empty if the padding attribute "
                              "is not EXPLICIT")
                    : RT_OK;
-    if (len != 8)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "explicit_paddings attribute must contain 8 values, but got: %zu", len);
-    for (int i = 0; i < 8; i++)
-        if (v[i] < 0 || v[i] > INT32_MAX)
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "All elements of explicit_paddings must be nonnegative");
+    const enum rt_status st = kn_check_paddings(n, err);
+    if (st)
+        return st;
     if (v[0] || v[1] || v[2 * ch] || v[2 * ch + 1])
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Nonzero explicit padding in the batch or depth dimensions is not "
@@ -90,8 +90,7 @@ enum rt_status kn_conv_check(const struct rt_node *n, struct rt_error *err)
     return st;
 }
 
-/* Reads strides, dilations and explicit paddings of the spatial axes. */
-static void read_windows(const struct rt_node *n, struct kn_conv_shape *g)
+void kn_conv_read_windows(const struct rt_node *n, struct kn_conv_shape *g)
 {
     const bool first = kn_channels_first(n);
     const int64_t *strides, *dilations, *pads = NULL;
@@ -113,7 +112,7 @@ static void read_windows(const struct rt_node *n, struct kn_conv_shape *g)
 
 /* ---- shapes ---- */
 
-/* Returns the name that TensorFlow's kernel uses in its error messages. */
+/* Returns the name of TensorFlow's kernel, as it appears in TensorFlow's error messages. */
 static const char *kernel_name(const struct rt_node *n)
 {
     return kn_conv_n_spatial(n) == 3 ? "Conv3DBackpropInputOpV2" : "Conv2DCustomBackpropInput";
@@ -154,8 +153,8 @@ static enum rt_status check_ranks(const struct rt_node *n, const struct rt_shape
     return RT_OK;
 }
 
-/* Computes groups and channels from the filter's last two dimensions. All dimensions must be
- * known. */
+/* Computes the numbers of groups and channels from the filter's last two dimensions. All dimensions
+ * must be known. */
 static enum rt_status solve_channels(struct kn_conv_shape *g, const struct rt_node *n,
                                      int64_t filter_in, int64_t filter_out, struct rt_error *err)
 {
@@ -214,7 +213,7 @@ static enum rt_status solve(struct kn_conv_shape *g, const struct rt_node *n,
     g->n_spatial = sp;
     g->depthwise = kn_conv_is_depthwise(n);
     g->transposed = kn_conv_is_transposed(n);
-    read_windows(n, g);
+    kn_conv_read_windows(n, g);
     g->batch = in->dim[0];
     g->ci = in->dim[kn_channel_axis(first, sp)];
     const int64_t filter_in = filter->dim[sp], filter_out = filter->dim[sp + 1];
@@ -230,8 +229,8 @@ static enum rt_status solve(struct kn_conv_shape *g, const struct rt_node *n,
         struct kn_axis *a = &g->axis[i];
         a->in = in->dim[kn_spatial_axis(first, i)];
         a->size = filter->dim[i];
-        /* A depthwise convolution whose window has no taps is not an error. TensorFlow returns 0
-         * (with oneDNN off). */
+        /* If the window of a depthwise convolution has no taps, TensorFlow (with oneDNN off) does
+         * not fail, and the outputs are 0. */
         if (a->size == 0 && !g->depthwise)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "filter must not have zero elements (i.e. all dimensions must be "
@@ -429,7 +428,7 @@ static enum rt_status refuse_depthwise(const struct rt_node *n, struct rt_error 
     return RT_OK;
 }
 
-/* Refuses attributes, other than data formats, that TensorFlow's CPU kernels do not implement. */
+/* Refuses attribute values that TensorFlow's CPU kernels do not implement, except data formats. */
 static enum rt_status refuse_rest(const struct rt_prep *p, const struct kn_conv_shape *g)
 {
     const bool deep = g->n_spatial == 3;
@@ -491,8 +490,9 @@ enum rt_status kn_conv_prepare(const struct rt_prep *p, struct kn_conv_shape *ou
 
 /* ---- arithmetic ---- */
 
-/* Counts the FLOPs of a convolution. Each element of `of` is multiplied by the filter elements of
- * one channel. The length of the filter's last dimension is the number of channels of `of`. */
+/* Returns the FLOPs of a convolution that multiplies each element of a tensor of shape `of` by the
+ * filter elements of its channel. The last dimension of the filter is the tensor's number of
+ * channels. */
 static double flops(const struct rt_shape *of, const struct rt_shape *filter)
 {
     if (filter->rank < 2 || filter->dim[filter->rank - 1] <= 0)

@@ -25,6 +25,9 @@ bool kn_conv_is_transposed(const struct rt_node *n);
 bool kn_conv_is_depthwise(const struct rt_node *n);
 int kn_conv_n_spatial(const struct rt_node *n);
 
+/* Reads the strides, dilations and explicit paddings of the spatial axes. */
+void kn_conv_read_windows(const struct rt_node *n, struct kn_conv_shape *g);
+
 /* The rt_op.check, .infer and .rows functions of the convolution ops. */
 enum rt_status kn_conv_check(const struct rt_node *n, struct rt_error *err);
 enum rt_status kn_conv_infer(struct rt_infer *x);

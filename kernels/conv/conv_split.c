@@ -2,9 +2,9 @@
 
 #include "kernels/cpu/parallel.h"
 
-/* CACHED is the maximum number of output elements of one execution that stay in the cache until the
- * epilogue has run. FILTER_CACHED is the maximum number of elements of a filter that stays in the
- * cache at the same time. */
+/* CACHED is the maximum number of outputs of an execution that stay in the cache until the epilogue
+ * has run. FILTER_CACHED is the maximum number of elements of a filter that stays in the cache
+ * together with them. */
 enum { CACHED = 65536, FILTER_CACHED = 131072 };
 
 int64_t kn_conv_image_in(const struct kn_conv_shape *g)
@@ -52,7 +52,7 @@ static double cost_of_row(const struct kn_conv_shape *g)
     return products_of_row(g) + ELEMENT * elements / rows;
 }
 
-/* Like kn_even_size for one core, but `most` may be larger than an int64_t can hold. */
+/* Calls kn_even_size for one core. `most` may exceed the range of int64_t. */
 static int64_t even_blocks(int64_t n, double most)
 {
     return kn_even_size(n, most < (double)n ? (int64_t)most : n, 1);
@@ -127,8 +127,9 @@ struct kn_conv_block kn_conv_split_block(const struct kn_conv_shape *g,
                                   .dst_at = first * (g->transposed ? src_size : dst_size)};
 }
 
-/* Returns whether the split's number of rows is valid. With more than two blocks, all padding must
- * belong to the first and the last block, and no block may lie entirely in the padding. */
+/* Returns whether an image can be split into blocks of split->rows output rows. No block may lie
+ * entirely in the padding, and of three or more blocks, only the first and the last may have
+ * padding. */
 static bool can_split_rows(const struct kn_conv_shape *whole, const struct kn_conv_split *split)
 {
     const int64_t blocks = blocks_of(whole, split);

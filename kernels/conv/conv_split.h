@@ -1,9 +1,9 @@
 /*
  * Splits a convolution into executions of a library that only computes complete convolutions
  * (oneDNN). An execution computes `images` images or, where one image is too much for one
- * execution, `rows` rows of outputs along the first spatial axis. The first and the last execution
- * have padding and the others have none, so there are up to three shapes; the last execution may
- * have fewer rows.
+ * execution, `rows` rows of outputs along the first spatial axis. In an image, only the first and
+ * the last execution have padding, and the last may have fewer rows, so executions have up to three
+ * different shapes.
  */
 #ifndef KN_CONV_SPLIT_H
 #define KN_CONV_SPLIT_H
@@ -27,15 +27,16 @@ struct kn_conv_block {
 
 /*
  * Computes the split for one core. An execution takes at most about ten milliseconds, so that the
- * deadline can be checked between executions. With `after`, Slipway's own epilogue loops follow
- * each execution, so the outputs of an execution fit in the cache, unless the filter would then be
- * read too often. No axis may be empty.
+ * deadline can be checked between executions. If `after` is set, Slipway's own epilogue loops
+ * follow each execution. The outputs of an execution then fit in the cache, unless that would
+ * require splitting an image whose filter is too large for the cache. No axis may be empty.
  */
 void kn_conv_split_serial(const struct kn_conv_shape *g, bool after, struct kn_conv_split *split);
 /*
  * Computes the split for `width` cores. The number of executions is a multiple of the number of
- * cores, or much larger. Executions compute complete images if the images divide evenly among the
- * cores, and rows of outputs otherwise. Returns false if the work is too little for two cores.
+ * cores, or is much larger than that number. Executions compute complete images if the images
+ * divide evenly among the cores, and rows of outputs otherwise. Returns false if there is too
+ * little work for two cores or the work cannot be split.
  */
 bool kn_conv_split_sharded(const struct kn_conv_shape *g, bool after, int width,
                            struct kn_conv_split *split);
@@ -45,8 +46,8 @@ bool kn_conv_split_sharded(const struct kn_conv_shape *g, bool after, int width,
 double kn_conv_split_cost(const struct kn_conv_shape *g, const struct kn_conv_split *split);
 /*
  * Returns whether every execution of the split for one core takes at most half a second. The
- * library cannot be interrupted during an execution. Transposed convolutions, and those whose
- * padding is as high as the image, are one execution per image regardless of their cost.
+ * library cannot be interrupted during an execution. A transposed convolution, or one whose padding
+ * is as high as the image, has one execution per image regardless of its cost.
  */
 bool kn_conv_split_is_interruptible(const struct kn_conv_shape *g);
 int64_t kn_conv_split_count(const struct kn_conv_shape *g, const struct kn_conv_split *split);

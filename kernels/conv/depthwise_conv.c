@@ -38,8 +38,8 @@ int kn_depthwise_conv_can(const struct rt_prep *p)
                : 0;
 }
 
-/* The key of a packed filter. The n_scale floats that follow this struct multiply the filter's
- * channels. */
+/* The key of a packed filter. This struct is followed by n_scale floats, by which the filter's
+ * channels are multiplied. */
 struct format {
     char name[8];
     int64_t channels, n_scale;

@@ -19,8 +19,8 @@ struct kn_depthwise_loops {
     kn_depthwise_row_fn *row[2][2];
 };
 
-/* Returns the loops for the processor's instruction set number `which`, or NULL if the processor
- * has no such set. Set 0 is the best one, which depthwise.c uses. */
+/* Returns the loops for the processor's instruction set number `which`, or NULL if it has fewer
+ * sets. Number 0 is the best set, which depthwise.c uses. */
 const struct kn_depthwise_loops *kn_depthwise_loops_of(int which);
 
 #endif

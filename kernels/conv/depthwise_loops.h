@@ -29,9 +29,9 @@ INLINE VEC LOOPS(swish)(VEC x, float alpha)
 /* ---- one vector of channels ---- */
 
 /*
- * Computes PIXELS neighbouring outputs, of which `n` are written, from `rows` rows of the window.
- * `x` points to the start of the first window in the first row. With `edge`, only columns [from,
- * to), counted from x, lie in the image. Without `edge`, all columns of the windows do.
+ * Computes PIXELS neighbouring outputs, of which the first `n` are written, from `rows` rows of the
+ * window. `x` points to the start of the first window in the first row. If `edge` is set, only
+ * columns [from, to), counted from x, lie in the image; otherwise all columns of the windows do.
  */
 INLINE void LOOPS(block)(const struct kn_depthwise *d, const float *x, const float *w, float *y,
                          VEC shift, int64_t rows, int64_t from, int64_t to, int64_t n,
@@ -89,8 +89,8 @@ INLINE void LOOPS(row)(const struct kn_depthwise *d, const float *x, const float
     const int64_t pixel = d->channels, out = d->x.out;
 
     for (int64_t i = 0; i < out; i += PIXELS) {
-        /* The last block of a row begins earlier if it then has full width. Some outputs are
-         * computed twice in this case. */
+        /* In a row of more than PIXELS outputs, the last block begins early enough to have full
+         * width. Some outputs are then computed twice. */
         const int64_t at = out - i < PIXELS && out > PIXELS ? out - PIXELS : i;
         const int64_t n = out - at < PIXELS ? out - at : PIXELS;
         const int64_t start = at * stride - d->x.lo, from = start < 0 ? -start : 0;

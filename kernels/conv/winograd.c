@@ -22,9 +22,10 @@ bool kn_winograd_init(struct kn_winograd *w)
 enum { PACKED = 8 };
 
 /*
- * Computes the weight transform `G g G'` of PACKED adjacent 3x3 filters, in double, because the
- * rounding of weights affects every output. `tap` is the distance in floats between neighbouring
- * taps, and `matrix` the distance in floats between neighbouring positions of the transform domain.
+ * Computes the weight transform `G g G'` of PACKED adjacent 3x3 filters, in double precision,
+ * because the rounding of weights affects every output. `tap` is the distance in floats between
+ * neighbouring taps, and `matrix` the distance in floats between neighbouring positions of the
+ * transform domain.
  */
 KN_CLONES static void pack_some(int m, const float *g, int64_t tap, float *u, int64_t matrix)
 {
@@ -84,7 +85,7 @@ static const float *inputs_of(const struct kn_winograd *w, const float *src,
 {
     const int64_t a = w->m + 2, ci = w->tiles.ci, y = t.y - w->top, x = t.x - w->left;
 
-    if (w->in_h * w->in_w == 0) { /* All inputs are padding, so src has no bytes. */
+    if (w->in_h * w->in_w == 0) { /* src is empty, so all inputs are padding */
         memset(patch, 0, (size_t)(a * a * ci) * sizeof *patch);
         *row = a * ci;
         return patch;

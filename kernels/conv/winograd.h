@@ -9,13 +9,13 @@
  * the batch size or the block.
  *
  * With usual weights, the rounding error is about 1e-6 of the output's largest magnitude for m = 2,
- * and 1e-5 for m = 4. An infinity or NaN of the input affects every output of its tiles, not only
+ * and 1e-5 for m = 4. An infinity or NaN in the input affects every output of its tiles, not only
  * the outputs whose windows contain it.
  *
  * Source: S. Winograd, Arithmetic Complexity of Computations (1980); A. Lavin, S. Gray, Fast
  * Algorithms for Convolutional Neural Networks, arXiv:1509.09308, for the matrices.
  *
- * Threads: pure.
+ * Threads: any; these functions are pure.
  */
 #ifndef KN_CONV_WINOGRAD_H
 #define KN_CONV_WINOGRAD_H
@@ -32,14 +32,14 @@ struct kn_winograd {
     int m;              /* number of outputs per side of a tile: 2 or 4 */
     int64_t in_h, in_w; /* size of an input image, in pixels */
     int64_t top, left;  /* padding above and to the left of the image */
-    /* The caller sets the members from batch to cores, and kn_winograd_init sets the others. */
+    /* The caller sets the members from `batch` to `cores`, and kn_winograd_init sets the others. */
     struct kn_winograd_tiles tiles;
     /* kn_winograd_init sets the members below */
     const struct kn_winograd_loops *loops;
 };
 
-/* Sets the members that the caller did not set. Returns false if a number of channels is not a
- * multiple of 16, or sizes exceed the address space. */
+/* Sets the members that the caller does not set. Returns false if a number of channels is not a
+ * multiple of 16 or if sizes exceed the address space. */
 bool kn_winograd_init(struct kn_winograd *w);
 /* Transforms and packs filter [3, 3, ci, co] into dst, which has kn_winograd_tiles_pack_bytes bytes
  * and is 64-byte aligned. */

@@ -7,7 +7,7 @@
 #include "kernels/cpu/unroll.h"
 
 /*
- * The interpolation points are 0 and pairs z and -z. The tables hold the coefficients of
+ * The interpolation points are 0, pairs z and -z, and infinity. The tables hold the coefficients of
  * polynomials in x^2. `all` is the product of (x^2 - z^2) over all pairs, and but[i] is the product
  * over all pairs except pair i.
  */
@@ -43,8 +43,8 @@ bool kn_winograd_1d_init(struct kn_winograd_1d *l)
 
 /* ---- weights ---- */
 
-/* Computes the factor of each tap in the transformed weights of position i, in double, because the
- * rounding of weights affects every output. */
+/* Computes the factor of each tap in the transformed weights of position i, in double precision,
+ * because the rounding of weights affects every output. */
 static void factors(int taps, int64_t i, double *f)
 {
     const int pairs = (taps + 1) / 2;

@@ -116,8 +116,9 @@ static enum rt_status pack_filter(struct state *s, struct rt_prep *p, const floa
     return st;
 }
 
-/* Divides the epilogue. The output transform adds the shift and clips where it can, and s->epilogue
- * keeps the other steps. */
+/* Divides the epilogue between the output transform and s->epilogue. If a scale has not been folded
+ * into the filter, s->epilogue does everything. Otherwise, the output transform adds the shift, and
+ * also applies a clipping activation if there is no residual. */
 static void split_epilogue(struct state *s)
 {
     struct kn_epilogue *t = &s->epilogue;
@@ -132,9 +133,9 @@ static void split_epilogue(struct state *s)
     t->act = RT_ACT_NONE;
 }
 
-/* Sets how blocks are sharded. Each core that shares a block computes some of the output channels,
- * and reads only the weights of these channels. If epilogue steps follow the output transform,
- * shards are complete blocks, because these steps need complete pixels. */
+/* Sets how blocks are sharded. Each core that shares a block computes some of the output channels
+ * and reads only their weights. If epilogue steps follow the output transform, shards are complete
+ * blocks, because these steps need complete pixels. */
 static void sharding(struct state *s, int width)
 {
     const struct kn_winograd_sharding sharding = kn_winograd_sharding(&s->l.tiles, width);

@@ -8,20 +8,20 @@
 #include "kernels/conv/winograd_1d.h"
 
 struct kn_winograd_1d_loops {
-    /* Transforms the inputs of a tile. They are `pixel` floats apart, and only [from, to) of them
-     * lie in the image. `v` receives one vector of ci channels per position of the transform
-     * domain, `step` floats apart. */
+    /* Transforms the inputs of a tile, which are `pixel` floats apart. Only inputs [from, to) lie
+     * in the image. `v` receives one vector of ci channels per position of the transform domain,
+     * `step` floats apart. */
     void (*input)(int taps, const float *src, int64_t pixel, int64_t from, int64_t to, int64_t ci,
                   float *v, int64_t step);
     /* Transforms the sums of a tile back into `count` outputs, which are `pixel` floats apart, and
-     * applies the epilogue except `then`. `p` holds one vector of co channels per position of the
-     * transform domain, `step` floats apart. */
+     * applies `post_ops` except its member `then`. `p` holds one vector of co channels per position
+     * of the transform domain, `step` floats apart. */
     void (*output)(int taps, const float *p, int64_t step, int64_t co, float *y, int64_t pixel,
                    int64_t count, const struct kn_winograd_1d_post_ops *post_ops);
 };
 
-/* Returns the loops for the processor's instruction set number `which`, or NULL if the processor
- * has no such set. Set 0 is the best one, which winograd_1d.c uses. */
+/* Returns the loops for the processor's instruction set number `which`, or NULL if it has fewer
+ * sets. Number 0 is the best set, which winograd_1d.c uses. */
 const struct kn_winograd_1d_loops *kn_winograd_1d_loops_of(int which);
 
 #endif

@@ -1,8 +1,8 @@
 /* The loops of winograd_1d.c, compiled for one instruction set (see vector_sets.h). */
 
 /*
- * Transforms the inputs of one tile. They are `pixel` floats apart, and only [from, to) of them lie
- * in the image (the others are zero). `v` receives one vector of ci channels per position of the
+ * Transforms the inputs of one tile, which are `pixel` floats apart. Only inputs [from, to) lie in
+ * the image; the others are zero. `v` receives one vector of ci channels per position of the
  * transform domain, `step` floats apart.
  */
 INLINE void LOOPS(tile_in)(const float *src, int64_t pixel, int64_t from, int64_t to, int64_t ci,
@@ -46,8 +46,8 @@ INLINE VEC LOOPS(clip)(VEC x, float least, float most)
     return (VEC)(((BITS)x & ~below & ~above) | ((BITS)low & below) | ((BITS)high & above));
 }
 
-/* Transforms the values at one tile's positions in the transform domain, `step` floats apart, back
- * to the first `count` outputs of the tile. */
+/* Transforms one tile's values in the transform domain, which are `step` floats apart, back to the
+ * first `count` outputs of the tile. */
 INLINE void LOOPS(tile_out)(const float *p, int64_t step, int64_t co, float *y, int64_t pixel,
                             int64_t count, const struct kn_winograd_1d_post_ops *post_ops,
                             const int pairs)

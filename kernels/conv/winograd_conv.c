@@ -16,7 +16,7 @@ struct state {
     /* offset in scratch memory at which the output is stored before a broadcast residual is
      * added */
     size_t broadcast_at;
-    /* If by_blocks is set, each core has scratch memory for a block of its own. Otherwise the cores
+    /* If by_blocks is set, each core has scratch memory for its own block. Otherwise the cores
      * share the memory of one block, and each core has its own memory for one tile's inputs
      * (kn_winograd_patch_bytes). */
     struct kn_winograd_sharding sharding;
@@ -280,8 +280,8 @@ static enum rt_status winograd_outputs_shard(struct rt_run *r, void *arg, int64_
     return RT_OK;
 }
 
-/* Runs one stage of the shared block for n tiles or n positions of the transform domain, in
- * `shards_per_core` shards per core. */
+/* Runs one stage of the shared block. The stage processes n tiles or n positions of the transform
+ * domain, and is split into `shards_per_core` shards per core. */
 static enum rt_status winograd_stage(struct rt_run *r, struct job *j, int64_t n,
                                      int64_t shards_per_core, kn_shard_fn *shard)
 {

@@ -17,8 +17,8 @@ struct kn_winograd_loops {
     void (*output)(int m, const float *p, int64_t step, int64_t co, float *y, int64_t row);
 };
 
-/* Returns the loops for the processor's instruction set number `which`, or NULL if the processor
- * has no such set. Set 0 is the best one, which winograd.c uses. */
+/* Returns the loops for the processor's instruction set number `which`, or NULL if it has fewer
+ * sets. Number 0 is the best set, which winograd.c uses. */
 const struct kn_winograd_loops *kn_winograd_loops_of(int which);
 
 #endif

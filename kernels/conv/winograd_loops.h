@@ -70,8 +70,8 @@ INLINE void LOOPS(tile_in)(const float *src, int64_t row, int64_t ci, float *v, 
     }
 }
 
-/* Transforms the values at one tile's positions in the transform domain, `step` floats apart, back
- * to outputs y [m, m, co], whose rows are `row` floats apart. */
+/* Transforms one tile's values in the transform domain, which are `step` floats apart, back to
+ * outputs y [m, m, co], whose rows are `row` floats apart. */
 INLINE void LOOPS(tile_out)(const float *p, int64_t step, int64_t co, float *y, int64_t row,
                             const int m)
 {

@@ -17,8 +17,8 @@ enum {
      * reads all weights. */
     L2_BYTES = 1 << 20,
     TRANSFORM = 16, /* number of multiplications that take as long as transforming one value */
-    /* If there are at least this many blocks per core, each core computes blocks of its own,
-     * because it then costs little if some cores compute one block more than others. */
+    /* If there are at least this many blocks per core, each core computes its own blocks, because
+     * it matters little then if some cores compute one block more than others. */
     ENOUGH = 3,
 };
 
@@ -34,8 +34,8 @@ bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
     t->domain_size = (t->tile_h + t->window_h - 1) * (t->tile_w + t->window_w - 1);
     if (!rt_mul(t->h, t->w, &tiles) || !rt_mul(tiles, t->batch, &tiles))
         return false;
-    /* For each position of the transform domain, the input and result rows of a block have half as
-     * many bytes as the transformed weights. */
+    /* Chooses the block size so that, for each position of the transform domain, the input and
+     * result rows of a block have half as many elements as the transformed weights. */
     int64_t block = t->ci * t->co / (t->ci + t->co) / 2;
     if (block < MIN_TILES)
         block = MIN_TILES;
@@ -151,8 +151,8 @@ bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_wi
     return true;
 }
 
-/* Computes the direct sums of one output pixel from `rows` runs of n inputs. The runs are `row`
- * floats apart. */
+/* Computes the direct sums of one output pixel from `rows` runs of n contiguous inputs. The runs
+ * are `row` floats apart. */
 KN_CLONES static void sum_window(const float *x, int64_t row, int64_t rows, int64_t n,
                                  const float *filter, int64_t co, float *restrict sum)
 {

@@ -6,7 +6,7 @@
  * multiplies this matrix by the transformed weights of the position. From the resulting matrices
  * [tiles, co] of all positions, the output transform computes the tiles' outputs. The `workspace`
  * of a block holds the input matrices of all positions, followed by the result matrices. Threads:
- * pure.
+ * any; these functions are pure.
  */
 #ifndef KN_CONV_WINOGRAD_TILES_H
 #define KN_CONV_WINOGRAD_TILES_H
@@ -15,11 +15,11 @@
 
 struct kn_winograd_tiles {
     int64_t batch, out_h, out_w, ci, co;
-    /* Number of cores that share the blocks, where 0 means 1. Each core gets the same number of
-     * blocks, unless there is only one block. */
+    /* Number of cores that share the blocks, where 0 means 1. If there are more blocks than cores,
+     * the blocks are divided evenly among the cores. */
     int cores;
-    /* The members up to tile_w are set by the caller or by kn_winograd_init and
-     * kn_winograd_1d_init. */
+    /* kn_winograd_init or kn_winograd_1d_init sets the members from window_h to tile_w. Other
+     * callers of kn_winograd_tiles_init set these members themselves. */
     int64_t window_h, window_w; /* size of the input window of one output */
     int64_t tile_h, tile_w;     /* number of outputs per tile along each axis */
     /* kn_winograd_tiles_init sets the members below */
@@ -32,11 +32,11 @@ struct kn_winograd_tiles {
     int64_t results; /* offset of the first result matrix in a workspace, in floats */
     /* distance in floats between the packed weights of two neighbouring positions */
     int64_t pack_step;
-    struct kn_packed_gemm gemm; /* the GEMM that each position of the transform domain needs */
+    struct kn_packed_gemm gemm; /* the GEMM for one position of the transform domain */
 };
 
-/* Sets the members that the caller did not set. Returns false if a number of channels is not a
- * multiple of 16, or sizes exceed the address space. */
+/* Sets the members from `h` on. Returns false if a channel count is not a multiple of 16, or if a
+ * buffer would exceed the address space. */
 bool kn_winograd_tiles_init(struct kn_winograd_tiles *t);
 size_t kn_winograd_tiles_pack_bytes(const struct kn_winograd_tiles *t);
 size_t kn_winograd_tiles_workspace_bytes(const struct kn_winograd_tiles *t);
@@ -44,20 +44,20 @@ size_t kn_winograd_tiles_workspace_bytes(const struct kn_winograd_tiles *t);
  * each other. */
 int64_t kn_winograd_tiles_blocks(const struct kn_winograd_tiles *t);
 int64_t kn_winograd_tiles_in_block(const struct kn_winograd_tiles *t, int64_t block);
-/* Returns the work of all blocks, in multiplications. It includes the time of the transforms,
+/* Returns the work of all blocks in multiplications, including the transforms, whose time is
  * converted to multiplications. */
 double kn_winograd_tiles_work(const struct kn_winograd_tiles *t);
 
 struct kn_winograd_sharding {
-    int slots; /* number of cores that have work, at least one */
+    int slots; /* number of cores that have work, but at least one */
     /* Set if each core computes its own blocks. Otherwise all cores share one block at a time. */
     bool by_blocks;
 };
-/* Chooses how the work is sharded over at most `width` cores. */
+/* Chooses how the work is sharded among at most `width` cores. */
 struct kn_winograd_sharding kn_winograd_sharding(const struct kn_winograd_tiles *t, int width);
 
 struct kn_winograd_tile {
-    int64_t image, y, x; /* the image and the pixel of the tile's first output */
+    int64_t image, y, x; /* index of the image, and coordinates of the tile's first output in it */
 };
 struct kn_winograd_tile kn_winograd_tiles_at(const struct kn_winograd_tiles *t, int64_t block,
                                              int64_t i);
@@ -69,9 +69,9 @@ void kn_winograd_tiles_gemm(const struct kn_winograd_tiles *t, const float *pack
 
 /* The steps that follow the output transform. */
 struct kn_winograd_post_ops {
-    /* Called, unless NULL, for each run y of `pixels` neighbouring outputs while their sums are in
-     * the cache. The sums are in y itself (sums == y) or, with `apart`, in temporary memory, from
-     * which `finish` must write y. */
+    /* If not NULL, `finish` is called for each run y of `pixels` neighbouring outputs while their
+     * sums are in the cache. The sums are in y itself (sums == y) or, if `apart` is set, in
+     * temporary memory, from which `finish` must write y. */
     void (*finish)(void *arg, float *y, float *sums, int64_t pixels);
     void *arg;
     bool apart;
@@ -84,8 +84,7 @@ struct kn_winograd_post_ops {
  * frees the memory. It must be called after every successful kn_winograd_check_begin.
  */
 struct kn_winograd_check {
-    /* A struct kn_winograd_tiles that kn_winograd_tiles_init has set for a single tile. It must
-     * outlive the check. */
+    /* Tiling initialised by kn_winograd_tiles_init for a single tile. It must outlive the check. */
     const struct kn_winograd_tiles *one;
     float *x; /* image [out_h + window_h - 1, out_w + window_w - 1, ci], without padding */
     float *y; /* outputs [out_h, out_w, co] */
@@ -98,8 +97,8 @@ bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_wi
 /*
  * Returns the largest difference between a Winograd sum and the direct sum, divided by the largest
  * magnitude of a direct sum. Returns NaN if a difference is NaN. `filter` has the shape [window_h,
- * window_w, ci, co]. `scale` has co floats, by which the filter is multiplied for the direct sums,
- * or is NULL.
+ * window_w, ci, co]. If `scale` is not NULL, the direct sums are multiplied by its co floats, one
+ * per output channel.
  */
 double kn_winograd_check_end(struct kn_winograd_check *check, const float *filter,
                              const float *scale);

@@ -73,8 +73,8 @@ void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool transpose
 {
     const int64_t step_k = transposed ? 1 : p->n, step_n = transposed ? p->k : 1;
 
-    /* A few rows of all panels are packed before the next rows, so that the reads stay close
-     * together in memory. */
+    /* PACK_ROWS rows are packed into all panels before the next rows are read, so that the reads
+     * stay close together in memory. */
     for (int64_t l0 = 0; l0 < p->k; l0 += PACK_ROWS) {
         const int64_t end = p->k - l0 < PACK_ROWS ? p->k : l0 + PACK_ROWS;
         for (int64_t j0 = 0; j0 < p->n; j0 += p->width) {
@@ -91,8 +91,8 @@ void kn_bf16_pack(const struct kn_bf16_panels *p, const float *b, bool transpose
 
 struct bf16_gemm {
     const struct kn_bf16_panels *p;
-    /* `a` has m rows, a shard computes `panels` panels, and this round begins with shard
-     * `first`. */
+    /* `m` is the number of rows of `a`, and `panels` the number of panels per shard. The current
+     * call of rt_run_parallel begins with shard `first`. */
     int64_t m, panels, first;
     const float *a;
     const uint32_t *b;

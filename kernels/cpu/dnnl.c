@@ -20,9 +20,9 @@ static _Thread_local dnnl_stream_t stream;
 static _Thread_local unsigned place;
 
 /*
- * Argument sets for executions. Creating the library's objects takes longer than a small matrix
- * multiplication, so an execution reuses an idle set. The execution changes the set's data
- * pointers, and makes the set idle again afterwards. A set is freed if all IDLE_SETS slots are
+ * Sets of arguments for executions. Creating oneDNN's objects for a set takes longer than a small
+ * matrix multiplication, so an execution reuses an idle set. The execution changes the set's data
+ * pointers and afterwards stores the set for reuse, or frees it if all IDLE_SETS slots are
  * occupied.
  */
 enum { IDLE_SETS = 16 };

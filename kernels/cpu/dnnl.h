@@ -1,10 +1,10 @@
 /*
- * Wraps oneDNN, and makes its use from several threads safe. A primitive is created with scratch
- * memory from the caller, because threads that share the library's own scratchpad get wrong
- * results. Primitives are created and executed by threads whose OpenMP width is 1, because oneDNN
- * reads the width both at creation and at execution. The library's process-wide cache lets equal
- * primitives share their code as long as one of them exists. Threads: any number of threads may
- * execute a primitive, each with its own scratch memory.
+ * Wraps oneDNN so that several threads can use it safely. Primitives use scratch memory from the
+ * caller, because threads that share the library's own scratchpad get wrong results. Primitives are
+ * created and executed by threads whose OpenMP width is 1, because oneDNN reads the width both at
+ * creation and at execution. The library's process-wide cache lets equal primitives share their
+ * code as long as one of them exists. Threads: any number of threads may execute a primitive, each
+ * with its own scratch memory.
  */
 #ifndef KN_CPU_DNNL_H
 #define KN_CPU_DNNL_H
@@ -36,9 +36,10 @@ dnnl_status_t kn_dnnl_attr(dnnl_primitive_attr_t *out);
 enum rt_status kn_dnnl_fail(struct rt_error *err, dnnl_status_t s, const char *what);
 
 /*
- * Creates p->prim from an op descriptor and sets its scratch size. `attr` may be NULL. A primitive
- * that oneDNN implements only by slow reference code is refused as unimplemented. The caller sets
- * n, arg and md, and uses kn_dnnl_md for memory layouts that the descriptor left open.
+ * Creates p->prim from an op descriptor and sets its scratch size. If `attr` is NULL, the
+ * attributes are those of kn_dnnl_attr. A primitive that oneDNN implements only by slow reference
+ * code is refused as unimplemented. The caller sets n, arg and md, and uses kn_dnnl_md for memory
+ * layouts that the descriptor left open.
  */
 dnnl_status_t kn_dnnl_make(struct kn_dnnl *p, const void *op_desc, dnnl_primitive_attr_t attr);
 dnnl_memory_desc_t kn_dnnl_md(const struct kn_dnnl *p, int arg);

@@ -7,8 +7,8 @@ enum {
     /* number of shards per core. With several shards per core, a slow core can compute fewer than
      * the others. */
     SHARDS_PER_CORE = 4,
-    /* More shards are used if the cores that wait for the last shard are then idle for less than
-     * 1/EVEN of the total time. */
+    /* The shards count as even if the cores wait for the last shard for at most 1/EVEN of their
+     * working time. */
     EVEN = 16,
 };
 
@@ -89,7 +89,7 @@ struct shards {
     atomic_bool failed;
 };
 
-/* Runs on each core, and computes shards until none is left. */
+/* Runs on each core and computes shards until none is left. */
 static void do_shards(void *arg, int64_t slot)
 {
     struct shards *p = arg;

@@ -1,6 +1,6 @@
 /*
- * Runs the loops of kernels in parallel on idle cores. A range, of rows for example, is split into
- * shards. A small range is not split, and runs on the calling thread. A row's result must not
+ * Runs the loops of kernels in parallel on idle cores. A range, such as a range of rows, is split
+ * into shards. A small range is not split and runs on the calling thread. A row's result must not
  * depend on where the range is split.
  */
 #ifndef KN_CPU_PARALLEL_H
@@ -76,11 +76,9 @@ typedef enum rt_status kn_rows_fn(struct rt_run *r, void *arg, int64_t from, int
  */
 enum rt_status kn_parallel_rows(struct rt_run *r, int64_t n, int64_t work, int64_t step,
                                 kn_rows_fn *rows, void *arg);
-/*
- * Runs shards that the caller has defined, by calling shard(r, arg, i, slot) for each i below n,
+/* Runs shards that the caller has defined, by calling shard(r, arg, i, slot) for each i below n,
  * with at most `slots` calls at a time. Concurrent calls have different slot numbers below `slots`,
- * with which they can index scratch memory, for example.
- */
+ * so that each can use its own slot of scratch memory. */
 typedef enum rt_status kn_shard_fn(struct rt_run *r, void *arg, int64_t i, int64_t slot);
 enum rt_status kn_parallel_shards(struct rt_run *r, int64_t n, int64_t slots, kn_shard_fn *shard,
                                   void *arg);

@@ -1,6 +1,9 @@
 /*
- * Macro lists of types, from which one body makes functions for many types. The form is X(dtype, C
- * type): #define X(dt, T) case dt: return fill_##dt(...); KN_NUMBERS(X)
+ * Lists of types, from which one macro makes code for many types. A list expands to X(dtype, C
+ * type) for each of its types, for example:
+ *
+ *     #define X(dt, T) case dt: return fill_##dt(...);
+ *     KN_NUMBERS(X)
  */
 #ifndef KN_CPU_TYPES_H
 #define KN_CPU_TYPES_H
@@ -18,7 +21,7 @@
 #define CMPLXF(re, im) __builtin_complex((float)(re), (float)(im))
 #endif
 
-/* KN_FOR_X(M, ...) expands to M(dtype, C type, ...) for each type of the list. */
+/* Each of these macros expands to M(dtype, C type, ...) for each type of its list. */
 #define KN_FOR_SIGNED(M, ...)                                                                      \
     M(RT_I8, int8_t, __VA_ARGS__)                                                                  \
     M(RT_I16, int16_t, __VA_ARGS__)                                                                \
@@ -128,7 +131,7 @@
 #define KN_PUT_RT_C128(v) (v)
 #define KN_PUT_RT_BOOL(v) ((bool)(v))
 
-/* Rounds a value between two steps of one operation, for half-precision types, as TensorFlow
+/* If dt is a half-precision type, rounds v to it between two steps of an operation, as TensorFlow
  * does. */
 #define KN_ROUND(dt, v) KN_GET(dt, KN_PUT(dt, v))
 
@@ -141,8 +144,9 @@
 
 /*
  * Marks a function whose loops are worth vectorising. The function is compiled for several
- * instruction sets, one of which is selected at program start. The selection requires toolchain
- * support, and is off under sanitizers, because sanitizers run before it.
+ * instruction sets, one of which is selected at program start. This requires toolchain support.
+ * Sanitizer builds compile the function only once, because the selection would run before the
+ * sanitizers are initialised.
  */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !RT_HAS_SANITIZER
 #define KN_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
@@ -150,8 +154,8 @@
 #define KN_CLONES
 #endif
 
-/* Like KN_CLONES, but only for the types that models mostly use. Other types are not worth three
- * copies of the code. */
+/* Like KN_CLONES, but only for the types that most models use. For other types, three copies of the
+ * code are not worthwhile. */
 #define KN_FAST(dt) KN_FAST_##dt
 #define KN_FAST_RT_I8
 #define KN_FAST_RT_I16

@@ -1,8 +1,8 @@
 /*
  * float32 functions without branches or calls, so that a loop over them vectorises. Each is within
  * 3 units in the last place of the exact value (6 units for erfc; see kn_gelu_f32 for gelu), with
- * and without fused multiply-adds. NaN stays NaN; infinities and overflow give the correct limits.
- * Results below the smallest normal number may be rounded to zero.
+ * and without fused multiply-adds. NaN stays NaN, and infinite arguments and overflow yield the
+ * correct limits. Results below the smallest normal number may be rounded to zero.
  *
  * The polynomials were fitted to their intervals by reweighted least squares; the error of the fit
  * is far below the precision of float.
@@ -31,14 +31,12 @@ static inline float kn_absf(float x)
     return kn_bits_float(kn_float_bits(x) & 0x7fffffff);
 }
 
-/* Adding and subtracting KN_ROUNDER rounds a float below 2^22 to an integer, which is in the low
- * bits of the sum. */
+/* Adding and subtracting KN_ROUNDER rounds a float of magnitude below 2^22 to an integer, which is
+ * in the low bits of the sum. */
 #define KN_ROUNDER 0x1.8p23f
 
-/*
- * Polynomials that other functions and loops over vectors also use, with floats or vectors of
- * floats. Each sets its first argument from its second.
- */
+/* Polynomials for floats and for vectors of floats. Each macro sets its first argument to the value
+ * of the polynomial at its second argument. */
 #define KN_EXP_POLYNOMIAL(p, r)                                                                    \
     do {                                                                                           \
         p = r * 1.381443348e-03f + 8.368796669e-03f;                                               \
@@ -134,7 +132,7 @@ static inline float kn_log_f32(float x)
     y = (y - 0.5f * m2) + m + k * KN_LN2_HIGH;
     y = kn_select(x == 0, -INFINITY, y);
     y = kn_select(x < 0, NAN, y);
-    return kn_select(x < INFINITY, y, x); /* the logarithm of infinity or NaN is x itself */
+    return kn_select(x < INFINITY, y, x); /* if x is +infinity or NaN, its logarithm is x itself */
 }
 
 static inline float kn_log1p_f32(float x)
@@ -153,7 +151,7 @@ static inline float kn_tanh_f32(float x)
     KN_TANH_POLYNOMIAL(p, z);
     const float near_zero = x + x * (z * p);
     const float far = 1.0f - 2.0f / (kn_exp_f32(2.0f * a) + 1.0f);
-    /* kn_copysign also keeps the sign of -0.0 */
+    /* kn_copysign restores the sign of x, even of -0.0 */
     return kn_copysign(kn_select(a < 0.625f, near_zero, far), x);
 }
 
@@ -173,7 +171,7 @@ static inline float kn_erf_f32(float x)
     p = p * z + 1.128378275e-01f;
     p = p * z - 3.761263848e-01f;
     p = p * z + 1.128379167e+00f;
-    /* For a > 1, a polynomial gives -log(1 - erf(a)). For a >= 4, erf(a) is 1. */
+    /* For a >= 1, a polynomial gives -log(1 - erf(a)). For a >= 4, erf(a) rounds to 1. */
     /* gcc would compile `?:` with the constant 4 to a branch instead of a conditional selection. */
     const float c = kn_select(a > 4.0f, 4.0f, a);
     float q = 2.168710718e-05f;
@@ -212,9 +210,9 @@ static inline float kn_erfc_f32(float x)
 
 /*
  * Returns x times the cumulative normal distribution of x, which is x / 2 * erfc(-x / sqrt(2)). The
- * tail probability beyond |x| is the product of exp(-x * x / 2) and a polynomial in t; another
- * polynomial gives the factor 2^f of the exponential. The relative error is below 5e-6, and below
- * 1e-6 where the value is above 1e-6; without fused multiply-adds, these bounds double.
+ * tail probability beyond |x| is approximated by exp(-x * x / 2) times a polynomial in 1 / (1 + 0.3
+ * |x|). The relative error is below 5e-6, or below 1e-6 where the value is above 1e-6. Without
+ * fused multiply-adds, the bounds are twice as large.
  */
 static inline float kn_gelu_f32(float x)
 {

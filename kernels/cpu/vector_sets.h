@@ -4,35 +4,36 @@
  *   LOOPS(name)    a function's name for this instruction set
  *   TARGET         the attribute that selects the instruction set
  *   SET_SSE, SET_AVX2, SET_AVX512
- *                  at most one of them is defined. The defined one says which intrinsics may be
- *                  used, and how many registers there are (which LANES does not say, because other
- *                  sets may have vectors of the same width)
- *   LANES          floats in a vector: 4, 8 or 16
- *   VEC, BITS      vectors of LANES floats, or 32-bit integers, at any address
+ *                  at most one of them is defined, and tells which intrinsics may be used and how
+ *                  many registers there are, because several sets may have the same LANES
+ *   LANES          number of floats in a vector: 4, 8 or 16
+ *   VEC, BITS      types of vectors of LANES floats or 32-bit integers, at any address
  *   VLOAD, VSTORE  load or store a vector by a pointer to floats
  *   INLINE         begins a function that is inlined into its callers
- *   LOOPS(select)  selects lane by lane the first of two vectors where all bits of a mask are set,
- *                  as comparisons set them, and the second where no bit is
+ *   LOOPS(select)  selects for each lane from the first of two vectors if all bits of a mask's lane
+ *                  are set (as comparisons set them), and from the second if none is set
  *   LOOPS(load_some), LOOPS(store_some)
  *                  load or store only the first n floats, 1 to LANES; a loaded vector's other lanes
  *                  are those of `rest`
- * KN_LOOPS ends with `static const KN_LOOPS_TYPE LOOPS(loops)`, the functions that its .c file
- * calls; loops_of returns the table of the set to use. The .c file sets KN_LOOPS_OF to the name of
+ * KN_LOOPS ends with `static const KN_LOOPS_TYPE LOOPS(loops)`, a table of functions for its .c
+ * file; loops_of returns the table of the set to use. The .c file sets KN_LOOPS_OF to the name of
  * the function that returns the tables to other files. The module's internal header
  * (depthwise_internal.h, for example) declares that function and KN_LOOPS_TYPE, so that unit tests
- * can run the loops of every set. A .c file includes this header once. Threads: pure.
+ * can run the loops of every set. A .c file includes this header once. Threads: any; the loops are
+ * pure functions.
  *
  * A new instruction set needs
  *   1. a member of rt_vectors and a test of the processor in runtime/base/machine.[ch], after the
  *      sets that it contains, because code that tests `>= RT_VECTORS_AVX2` relies on the order
- *   2. a block below, like those of the other sets, and a line in loops_of, best set first. Loops
- *      for which the file KN_LOOPS has no SET_ are written without intrinsics, for any LANES
+ *   2. a block below, like those of the other sets, and a line in loops_of, best set first. A
+ *      KN_LOOPS file without code for the set's SET_ macro uses loops for any LANES, without
+ *      intrinsics
  *   3. a target of KN_CLONES in types.h, for the loops that compilers vectorise
  *   4. a case in kn_packed_gemm_is_fast in packed_gemm.c, which says whether Slipway's GEMM is
  *      faster than the libraries'
  *   5. a name in feature_level of runtime/select/autotune.c, because a kernel choice made for
  *      another set is not reused
- *   6. OpenBLAS's name of the processor in gemm.c, if the set is one of x86
+ *   6. OpenBLAS's name for such processors in gemm.c, if they are x86 processors
  * The unit tests of all loops run on every set that the processor has.
  */
 #ifndef KN_CPU_VECTOR_SETS_H
@@ -62,7 +63,7 @@
         return (VEC)(((BITS)a & yes) | ((BITS)b & ~yes));                                          \
     }
 
-/* Defines load_some and store_some with a buffer in memory. */
+/* Defines load_some and store_some, which copy through a buffer in memory. */
 #define SOME_BY_MEMORY                                                                             \
     INLINE VEC LOOPS(load_some)(const float *p, int n, VEC rest)                                   \
     {                                                                                              \
@@ -131,8 +132,8 @@ INLINE void LOOPS(store_some)(float *p, VEC v, int n)
 #undef LANES
 #endif
 
-/* Returns the loops for the processor's instruction set number `which`, or NULL if the processor
- * has no such set. Set 0 is the best one. */
+/* Returns the loops for the processor's instruction set number `which`, or NULL if it has fewer
+ * sets. Number 0 is the best set. */
 static inline const KN_LOOPS_TYPE *loops_of(int which)
 {
     const KN_LOOPS_TYPE *have[3];

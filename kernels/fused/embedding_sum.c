@@ -1,8 +1,8 @@
 /*
- * "_EmbedSum" (runtime/fusion/embedding.h).
+ * Implements the fused op "_EmbedSum" (runtime/fusion/embedding.h).
  *
- * In known models, either each index has one weight or no index has a weight, and bags of indices
- * are summed row by row. Other combinations of shapes are computed element by element.
+ * In known models, either every index has one weight or none has, and each bag's rows are summed
+ * row by row. Other combinations of shapes are computed element by element.
  */
 #include <stdio.h>
 #include <string.h>
@@ -165,11 +165,13 @@ struct embedding {
     struct rt_embedding_sum op;
     bool in_bags;
     int64_t limit, width;
-    /* Numbers of indices before, along and after the summed axis. */
+    /* number of indices before, along and after the summed axis */
     int64_t outer, along, inner;
-    /* The element-wise path uses these members. dim[] has the lengths of the summed tensor without
-     * the summed axis. step[] has the strides of the indices, the table's columns and the weights
-     * (or mask) along each dimension, and sum_step those along the summed axis. */
+    /*
+     * Members that only the element-wise path uses. dim[] has the lengths of the summed tensor's
+     * axes, without the summed axis. step[] has the strides of the indices, of the table's columns
+     * and of the weights (or mask) along these axes, and sum_step has those along the summed axis.
+     */
     int rank;
     int64_t dim[RT_MAX_RANK];
     struct steps {

@@ -121,8 +121,8 @@ void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r))
     if (read_epilogue(&t, r->node, &ignored))
         return;
     struct rt_rows bare = *r;
-    /* Hides the residual from the op's own rule. The scale and the shift need not be hidden,
-     * because they are constant. */
+    /* Hides the residual from `unfused`, the op's own row rule. The scale and the shift need not be
+     * hidden, because they are constant. */
     bare.n_in = t.residual ? t.residual : r->n_in;
     unfused(&bare);
     if (!t.residual || r->out_dep[0].kind == RT_DEP_MIXED)
@@ -221,8 +221,8 @@ static inline float gelu_tanh(float x)
     const float twice_root = 2 * 0.7978845608f, cubed = 0.044715f;
     return x / (1.0f + kn_exp_f32(x * (-twice_root - twice_root * cubed * (x * x))));
 }
-/* X(name, expression) stands for an activation of runtime/fusion/activation.h and its value as an
- * expression of x. `a` is the activation's parameter. */
+/* X(name, expression) names an activation of runtime/fusion/activation.h and gives its value at x
+ * as an expression. `a` is the activation's parameter. */
 #define ACTIVATIONS(X)                                                                             \
     X(RELU, x < 0 ? 0 : x)                                                                         \
     X(RELU6, relu6(x))                                                                             \
@@ -236,8 +236,8 @@ static inline float gelu_tanh(float x)
     X(GELU, kn_gelu_f32(x))                                                                        \
     X(GELU_TANH, gelu_tanh(x))
 
-/* act_NAME applies the activation to `rows` rows of n elements, `ld` apart, and act_sum_NAME
- * applies it to y + r. */
+/* act_NAME applies the activation to `rows` rows of n elements, whose starts are `ld` elements
+ * apart. act_sum_NAME applies it to y + r. */
 #define LOOPS(NAME, EXPR)                                                                          \
     KN_CLONES static void act_##NAME(float *y, int64_t rows, int64_t n, int64_t ld, float a)       \
     {                                                                                              \
@@ -394,9 +394,9 @@ enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run 
 
 /* The activations that oneDNN supports as post-ops, and their parameters. */
 static const struct {
-    dnnl_alg_kind_t kind; /* 0 if oneDNN has no such post-op */
+    dnnl_alg_kind_t kind; /* 0 if oneDNN does not have the activation as a post-op */
     float alpha;
-    bool takes_number; /* whether the parameter of the activation replaces alpha */
+    bool takes_number; /* whether the activation's parameter is used instead of alpha */
 } post_op[RT_N_ACTS] = {
     [RT_ACT_RELU] = {dnnl_eltwise_relu, 0, false},
     [RT_ACT_RELU6] = {dnnl_eltwise_bounded_relu, 6, false},

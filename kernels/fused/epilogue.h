@@ -49,8 +49,8 @@ static inline bool kn_epilogue_clips(const struct kn_epilogue *t, float *most)
     return t->act == RT_ACT_RELU || t->act == RT_ACT_RELU6;
 }
 
-/* Sets the shape of out[0] to the shape with the residual added. Called in rt_op.infer after the
- * op's own inference. */
+/* Sets the shape of out[0] to its shape after the residual is added. Called in rt_op.infer after
+ * the op's own inference. */
 enum rt_status kn_epilogue_infer(struct rt_infer *x);
 /*
  * Lets the output be written over the residual if the residual has the shape `unfused`, which is
@@ -58,13 +58,14 @@ enum rt_status kn_epilogue_infer(struct rt_infer *x);
  * residual's element. Called after kn_epilogue_infer, only for ops whose kernels all support this.
  */
 void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfused);
-/* Implements rt_op.rows for an op with an epilogue. `unfused` is the op's own rule, which sees only
- * the inputs of the op's schema. */
+/* Implements rt_op.rows for an op with an epilogue. `unfused` is the op's own rule, which is given
+ * only the inputs in the op's schema. */
 void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r));
 
 /* Reads the epilogue while a kernel is prepared. Sets *broadcast_bytes to the number of bytes,
- * possibly 0, that the kernel must add to its scratch memory. The kernel passes these bytes to
- * kn_epilogue_output. Returns INTERNAL if the node's epilogue text contains an unknown word. */
+ * possibly 0, that the kernel must add to its scratch memory. The kernel passes this memory to
+ * kn_epilogue_output. Returns INTERNAL if the node's epilogue attribute contains an unknown
+ * word. */
 enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p,
                                    size_t *broadcast_bytes);
 /* Returns the memory that the kernel writes, which is the output, or `scratch` if the residual is
@@ -82,23 +83,23 @@ enum {
  * after the start of the output. */
 void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,
                        int64_t at, int64_t rows, int64_t cols);
-/* Returns whether a kernel must compute its sums outside the output, because the output may overlap
- * the residual. If so, the kernel calls kn_epilogue_apply_out_of_place instead of
- * kn_epilogue_apply. */
+/* Returns whether a kernel must compute its sums in memory other than the output, because the
+ * output may overlap the residual. If so, the kernel calls kn_epilogue_apply_out_of_place instead
+ * of kn_epilogue_apply. */
 static inline bool kn_epilogue_is_out_of_place(const struct kn_epilogue *t)
 {
     return t->residual && !t->broadcast_residual;
 }
-/* Applies all steps to sums that lie outside the output, and writes the output. The sums are
- * overwritten. If the epilogue has no scale and no shift, a call may pass a part of one row. */
+/* Applies the complete epilogue to `sums`, which lies outside the output, and writes the output.
+ * Overwrites `sums`. If the epilogue has no scale and no shift, a call may cover only part of a
+ * row. */
 void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt_run *r,
                                     float *sums, int64_t at, int64_t rows, int64_t cols);
 /*
- * kn_epilogue_copy_residual is for kernels that cannot compute out of place. If the output lies
- * over the residual, the function returns a run whose residual is a copy in `workspace`. Otherwise
- * it returns `r`. `workspace` is scratch memory of kn_epilogue_residual_bytes bytes. If the
- * residual is broadcast, it is not copied, and `workspace` has the *broadcast_bytes bytes of
- * kn_epilogue_prepare.
+ * kn_epilogue_copy_residual is for kernels that cannot compute out of place. If the output overlaps
+ * the residual, it copies the residual to `workspace`, which has kn_epilogue_residual_bytes bytes,
+ * and returns a run that reads the copy. Otherwise it returns `r`. A residual that is broadcast is
+ * not copied.
  */
 /* maximum number of inputs of a node, including three for its epilogue */
 enum { KN_EPILOGUE_MAX_INPUTS = 5 };
@@ -109,21 +110,19 @@ struct kn_epilogue_residual_copy {
 size_t kn_epilogue_residual_bytes(const struct kn_epilogue *t);
 struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_run *r,
                                          void *workspace, struct kn_epilogue_residual_copy *kept);
-/* Applies only the activation, to rows of `cols` elements that are `ld` elements apart. */
+/* Applies only the activation, to rows of `cols` elements whose starts are `ld` elements apart. */
 void kn_epilogue_activate(const struct kn_epilogue *t, float *y, int64_t rows, int64_t cols,
                           int64_t ld);
 /* Completes an epilogue with a broadcast residual. Computes the output from the memory that
  * kn_epilogue_output returned. Does nothing for other epilogues. */
 enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run *r, const float *y);
 
-/* Computes `d = s * v`, where v lies along the last axis, for weights that are packed with the
- * scale. */
+/* Computes `d = s * v`, where s has `rows` rows of `cols` elements, and v has `cols` elements.
+ * Applies the scale to weights when they are packed. */
 void kn_epilogue_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols);
-/*
- * Calls rt_prep_pack for an input that is multiplied by the n floats at `scale` when it is packed;
- * `scale` may be NULL. May be called only while a kernel is being prepared. The floats are part of
- * the key, and `fill` finds them after the `size` bytes of `format`.
- */
+/* Calls rt_prep_pack for weights that are multiplied by a scale when they are packed, or not
+ * multiplied if `scale` is NULL. `fill` receives the `size` bytes of `format`, followed by the n
+ * floats at `scale`. May be called only while a kernel is being prepared. */
 enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format, size_t size,
                                 const float *scale, int64_t n, size_t bytes,
                                 enum rt_status (*fill)(const struct rt_tensor *src, void *dst,
@@ -134,12 +133,12 @@ enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format
 const float *kn_epilogue_constant(const struct rt_prep *p, int input);
 
 /*
- * Returns whether oneDNN can compute the activation as a post-op, which requires a processor with a
- * flag for invalid operations. For some NaN and infinite inputs, oneDNN's post-ops return numbers
- * where TensorFlow returns NaN (the maximum of NaN and 0 is 0). Comparing NaN, or multiplying
- * infinity by 0, sets the thread's flag, so the results of a run are right if the flag stays clear.
- * kn_epilogue_clear_nan_flag clears the flag before a run, and kn_epilogue_nan_flag reads it after
- * the run. If the flag is set, the activation must be computed again from its input.
+ * Returns whether oneDNN can compute the activation as a post-op. For some NaN and infinite inputs,
+ * oneDNN's post-ops return numbers where TensorFlow returns NaN (the maximum of NaN and 0 is 0). On
+ * such inputs, comparing NaN or multiplying infinity by 0 sets the thread's flag for invalid
+ * operations. kn_epilogue_clear_nan_flag clears the flag before a run, and kn_epilogue_nan_flag
+ * reads it after the run. If the flag is set, the activation must be computed again from its input.
+ * On processors without this flag, oneDNN's post-ops are not used.
  */
 bool kn_epilogue_has_dnnl_post_op(const struct kn_epilogue *t);
 dnnl_status_t kn_epilogue_dnnl_post_op(const struct kn_epilogue *t, dnnl_primitive_attr_t attr);

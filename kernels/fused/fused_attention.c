@@ -1,10 +1,10 @@
 /*
  * "_Attention" (runtime/fusion/attention.h). First, the keys and values of a head are packed. Then,
- * for one block of rows at a time, scores are computed, masked, normalised and multiplied with the
- * values while they stay in the cache. Heads are read in place: in [B,T,N,H] their rows are N * H
- * apart. Heads are divided among the cores, and if they do not divide evenly, their rows are
- * divided as well. Masked scores are computed too, because 0 times a value is not 0 if that value
- * is infinite or NaN.
+ * for one block of rows at a time, scores are computed, masked, normalised and multiplied by the
+ * values while they stay in the cache. Heads are read in place. In a [B,T,N,H] tensor, the rows of
+ * a head are N * H elements apart. Heads are divided among the cores. If they cannot be divided
+ * evenly, their rows may be divided as well. Masked scores are not skipped, because 0 times a value
+ * is not 0 if that value is infinite or NaN.
  */
 #include <string.h>
 
@@ -32,9 +32,10 @@ enum {
     /* The minimum number of rows per shard when a head is divided. It bounds the work of packing
      * the head's keys and values, which each shard repeats. */
     SPAN_ROWS = 32,
-    SLOT_MOST = 1 << 22, /* maximum number of scores of one shard, unless a single row has more */
-    /* maximum total number of scores of the shards that run concurrently, unless a single shard has
-     * more */
+    /* maximum number of scores that a shard holds at a time, unless a single row has more */
+    SLOT_MOST = 1 << 22,
+    /* maximum number of floats of scratch memory of all concurrent shards, unless a single shard
+     * needs more */
     ALL_MOST = 1 << 24,
     ROUND = 1 << 28 /* number of multiplications between two deadline checks */
 };
@@ -68,9 +69,9 @@ static int heads_axis(const struct rt_attention *op, int k)
     return op->heads_first >> k & 1 ? 1 : 2;
 }
 
-/* Merges the batch size and the number of heads of input k, whose shape is `s`, into *scores. Both
- * must equal those of the scores or, if op->broadcasts contains `which`, be broadcastable with
- * them. */
+/* Checks the batch size and the number of heads of input k, whose shape is `s`, against those in
+ * *scores. They must be equal, unless op->broadcasts contains `which`. In that case, they are
+ * broadcast and *scores receives the result. */
 static enum rt_status meet(const struct rt_attention *op, int k, int which,
                            const struct rt_shape *s, struct rt_shape *scores, struct rt_error *err)
 {
@@ -90,8 +91,8 @@ static enum rt_status meet(const struct rt_attention *op, int k, int which,
     return st;
 }
 
-/* Computes the shapes of the scores before and after the steps. Operands of steps may broadcast
- * axes of length 1. */
+/* Computes the shapes of the scores before and after the node's steps (struct rt_attention_step). A
+ * step may broadcast axes of length 1 of the scores to the shape of its operand. */
 static enum rt_status set_scores(const struct rt_attention *op, const struct rt_info *in,
                                  struct rt_shape *before, struct rt_shape *behind,
                                  struct rt_error *err)
@@ -172,8 +173,8 @@ struct step {
     int64_t stride[4]; /* strides of operand a along the batch, head, query and key axes */
 };
 
-/* Strides of a tensor of heads, in elements. The stride of batch or head is 0 if one entry is
- * broadcast to all. */
+/* Strides, in elements, of a tensor of queries, keys, values or contexts. A stride is 0 if the
+ * tensor is broadcast along that axis. */
 struct places {
     int64_t batch, head, row;
 };
@@ -200,8 +201,8 @@ struct attention {
     struct kn_packed_gemm scores, context;
     int64_t slots; /* number of shards that run concurrently */
     int64_t slot;  /* number of floats of scratch memory per concurrent shard */
-    /* Offsets in a shard's scratch memory at which the scores before the steps (only if `widens` is
-     * set), the packed keys and the packed values begin. */
+    /* Offsets, in a shard's scratch memory, of the scores before the steps (used only if `widens`
+     * is set), of the packed keys and of the packed values. */
     int64_t made_at, keys_at, values_at;
     int64_t ask; /* approximate number of blocks of rows between two deadline checks */
     int n_steps;
@@ -213,8 +214,8 @@ static int64_t row_width(const struct attention *k)
     return k->dim[3] > 0 ? k->dim[3] : 1;
 }
 
-/* Returns how many rows of scores the steps turn into n rows, which is 1 if the steps broadcast a
- * single row, and otherwise n. */
+/* Returns the number of rows of scores that must be computed before the steps to obtain n rows
+ * after them: 1 if the steps broadcast a single row, otherwise n. */
 static int64_t made_rows(const struct attention *k, int64_t n)
 {
     return k->from[2] == 1 ? 1 : n;
@@ -230,9 +231,9 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* Sets the number of cores that have work, and divides the work evenly among them. The rows of a
- * head are divided only for packed_gemm.h, because the results of a library may depend on the
- * number of rows per call. */
+/* Sets the number of concurrent shards, and divides the work evenly among them. The rows of a head
+ * are divided only if packed_gemm.h computes the products, because the results of a library's GEMM
+ * may depend on the number of rows per call. */
 static void set_shards(struct attention *k, int width)
 {
     const int64_t t = k->dim[2];
@@ -297,8 +298,8 @@ static void place_heads(struct attention *k, const struct rt_attention *op, cons
     k->out = places_of(op, RT_ATTENTION_OUT, out);
 }
 
-/* Sets how many rows are processed together, and after how many blocks of rows the deadline is
- * checked. */
+/* Sets the number of rows that are processed together, and the number of blocks of rows between two
+ * deadline checks. */
 static void size_blocks(struct attention *k)
 {
     const int64_t width = row_width(k), most = SLOT_MOST / width;
@@ -417,7 +418,7 @@ static void attention_gemm(const struct kn_gemm *g, const struct kn_packed_gemm 
     }
 }
 
-/* Broadcasts scores from [made_rows, from[3]] to [n_rows, dim[3]]. */
+/* Broadcasts scores of shape [made_rows(n_rows), from[3]] to shape [n_rows, dim[3]]. */
 static void widen(const struct attention *k, const float *from, float *to, int64_t n_rows)
 {
     const int64_t row = k->from[2] == 1 ? 0 : k->from[3], col = k->from[3] == 1 ? 0 : 1;
@@ -433,7 +434,7 @@ static const float *at(const struct rt_run *r, int i, int64_t offset)
     return r->in[i].data ? (const float *)r->in[i].data + offset : NULL;
 }
 
-/* One head of one batch entry, with its part of the scratch memory. */
+/* One head of one batch entry, with the scratch memory of its shard. */
 struct head {
     int64_t b, head;
     const float *q, *k, *v;

@@ -4,11 +4,11 @@
  * the cache, so results are bitwise equal to those of the separate kernels.
  *
  * Steps whose result has the output's shape form one loop nest. Steps on a smaller tensor that is
- * broadcast to the output's shape (a gate per channel, for example) form loop nests of their own,
- * which run before that loop nest and leave their result in scratch memory. A loop nest merges
- * neighbouring axes along which all its operands have the same kind of stride. The innermost merged
- * axis is divided into tiles. An operand that repeats along short rows is expanded once, to the
- * length of a tile.
+ * broadcast to the output's shape (a gate per channel, for example) form their own loop nests.
+ * These run first and leave their results in scratch memory. A loop nest merges neighbouring axes
+ * if each of its operands is broadcast along both axes or along neither. The innermost merged axis
+ * is divided into tiles. An operand that repeats along short rows is expanded once, to the length
+ * of a tile.
  *
  * The first operand may be a concatenation that never exists as a tensor: its inputs are
  * concatenated tile by tile.
@@ -44,8 +44,8 @@ enum {
 
 /* ---- shapes ---- */
 
-/* Computes the shapes of the inputs (input 0 is the concatenation, if there is one), followed by
- * the shapes of the steps' results. */
+/* Computes the shapes of the node's inputs, followed by the shapes of the steps' results. If the
+ * first inputs are concatenated, shape[0] is the shape of their concatenation. */
 static enum rt_status set_shapes(const struct rt_elementwise *elementwise, const struct rt_info *in,
                                  int n_in, struct rt_shape *shape, struct rt_error *err)
 {
@@ -87,8 +87,9 @@ static enum rt_status elementwise_infer(struct rt_infer *x)
     if (st)
         return st;
     x->out[0].shape = shape[x->n_in + n_steps - 1];
-    /* The output may be written over an input. Before a part of the output is written, the same
-     * tile or an earlier loop nest has read that part of the input. */
+    /* The output may be written over an input of the same shape. Every element of the input is read
+     * before the output element in its place is written, either for the same tile or by an earlier
+     * loop nest. */
     for (int k = x->n_in - 1; k >= elementwise.pieces; k--)
         if (!x->in[k].value && x->in[k].dtype == RT_F32 &&
             kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
@@ -96,8 +97,8 @@ static enum rt_status elementwise_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Returns the dependence of the concatenation. The concatenation is row-wise if all its inputs have
- * their rows along one axis, and this axis is not the concatenation axis. */
+/* Returns the row dependence of the concatenation. It is row-wise if all concatenated inputs have
+ * their rows along the same axis, and this axis is not the concatenation axis. */
 static struct rt_dep rows_of_concat(const struct rt_rows *r,
                                     const struct rt_elementwise *elementwise, int rank)
 {
@@ -173,14 +174,14 @@ enum kind {
 
 struct operand {
     enum kind kind;
-    /* unless the dtype is RT_F32, the operand has a buffer, whatever its kind */
+    /* an operand of another type than RT_F32 is converted into a buffer, whatever its kind */
     enum rt_dtype dtype;
     /* index of the input, or -1 if the operand is the result of another loop nest */
     int input;
     int64_t offset; /* if `input` is -1, the offset of the result in scratch memory, in floats */
     int64_t stride[RT_MAX_RANK];
-    /* index of the operand's buffer, or -1 if the operand is float32 and neither REPEAT, BROADCAST
-     * nor CONCAT */
+    /* index of the buffer for the operand's values, or -1 if an RT_F32 operand of kind ALONG or ONE
+     * is read in place */
     int buffer;
 };
 
@@ -190,10 +191,10 @@ struct step {
     kn_binary_row *binary;
     kn_select_row *select;
     float alpha; /* the parameter of LeakyRelu */
-    /* indexes into an array of the operands, the buffers and the loop nest's result, in that
-     * order */
+    /* indexes of the step's operands and of its result in an array of the loop nest's operands,
+     * buffers and result, in that order */
     int16_t from[3], d;
-    int8_t stride[3]; /* for each operand of the step, 0 if it is one value, else 1 */
+    int8_t stride[3]; /* for each entry of `from`, 0 if it is a single value, otherwise 1 */
 };
 
 struct nest {
@@ -215,12 +216,12 @@ struct elementwise {
     int n_nests;
     struct nest *nest;
     int n_concat;
-    /* for each concatenated input, the number of its elements in a row of the concatenation */
+    /* for each concatenated input, the number of elements that it contributes to a row */
     int64_t *piece;
     /* The concatenation has n_rows rows of `row` elements. */
     int64_t row, n_rows;
-    /* If not negative, the offset in scratch memory to which the complete concatenation is written
-     * first. */
+    /* If not negative, the offset in scratch memory of the complete concatenation, which is written
+     * before the loop nests run. */
     int64_t whole;
 };
 
@@ -238,8 +239,9 @@ struct planner {
     int64_t offset[RT_ELEMENTWISE_MOST];
 };
 
-/* Divides the steps into loop nests. A step joins the loop nest of its readers if all of them are
- * in one loop nest, which has the step's shape. Every other step ends a loop nest of its own. */
+/* Divides the steps into loop nests. A step joins the loop nest of its readers if all readers are
+ * in the same nest and the nest has the step's shape. Every other step ends a loop nest of its
+ * own. */
 static void set_nests(struct planner *p)
 {
     enum { NONE = -1, MANY = -2 };
@@ -377,7 +379,7 @@ static void set_dims(const struct planner *p, struct nest *n, const struct rt_sh
         n->dim[n->rank++] = 1; /* all strides are 0 */
 }
 
-/* Returns whether the loop nest reads operand o, the concatenation, in order and without
+/* Returns whether the loop nest reads the concatenation, which is operand o, in order and without
  * broadcasting. */
 static bool can_concat(const struct nest *n, const struct operand *o)
 {
@@ -551,7 +553,8 @@ static char *base_of(const struct job *j, const struct operand *o, int64_t at)
     return (char *)from + offset * (int64_t)rt_dtype_size(o->dtype);
 }
 
-/* Copies n_rows rows of one concatenated input, n elements each, to rows of the concatenation. */
+/* Copies n_rows rows of n elements each from one concatenated input to rows of the
+ * concatenation. */
 KN_CLONES static void concat_rows(float *restrict to, const float *restrict from, int64_t n_rows,
                                   int64_t row, int64_t n)
 {
@@ -566,7 +569,7 @@ static void concat(const struct rt_run *r, const struct elementwise *c, float *t
 {
     while (count) {
         const int64_t at = first % c->row;
-        /* n_rows is 1 for one row or a part of it; otherwise it counts complete rows. */
+        /* n_rows is the number of complete rows to write, or 1 for one row or a part of it. */
         const int64_t n_rows = at || count < c->row ? 1 : count / c->row;
         const int64_t end = at + count < c->row ? at + count : c->row;
         int64_t begin = 0; /* offset of the current input in the row, in elements */
@@ -601,7 +604,7 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
     }
     if (o->kind == REPEAT) {
         kn_fused_to_float(o->dtype, to, from, row);
-        for (int64_t done = row; done < count;) { /* each round doubles `done` */
+        for (int64_t done = row; done < count;) { /* each copy doubles `done`, up to `count` */
             const int64_t more = done < count - done ? done : count - done;
             memcpy(to + done, to, (size_t)more * sizeof *to);
             done += more;
@@ -620,7 +623,8 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
     }
 }
 
-/* maximum number of addresses that the steps of a tile use: operands, buffers and the result */
+/* maximum number of addresses that the steps use for one tile: those of the operands, the buffers
+ * and the result */
 enum { PLACES = MOST_VALUES + MOST_VALUES + RT_ELEMENTWISE_MOST + 1 };
 
 static void run_steps(const struct nest *n, float *const *at, int64_t count)
@@ -641,8 +645,9 @@ static void run_steps(const struct nest *n, float *const *at, int64_t count)
     }
 }
 
-/* Writes the values of operand o for one tile, which begins at element `start` of `base`, to the
- * operand's buffer `to`. *written is the short row that the buffer already repeats, or NULL. */
+/* Writes the values of operand o for one tile to the operand's buffer `to`. The tile begins at
+ * element `start` of `base`. *written is the address of the short row that the buffer already
+ * repeats, or NULL. */
 static void bring(const struct job *j, const struct operand *o, const char *base, int64_t whole,
                   int64_t start, int64_t count, float *to, const char **written)
 {

@@ -1,6 +1,6 @@
 /*
- * Loops for those steps of a fused chain that cannot use their op kernel's own loop, because truth
- * values in a chain are floats, 0 or 1 (runtime/fusion/elementwise.h).
+ * Loops for the steps of a fused chain that cannot use the loop of their op's own kernel, because
+ * truth values in a chain are floats, 0 or 1 (runtime/fusion/elementwise.h).
  */
 #ifndef KN_FUSED_ELEMENTWISE_ROWS_H
 #define KN_FUSED_ELEMENTWISE_ROWS_H

@@ -1,8 +1,9 @@
 /*
  * "_LayerNorm" (runtime/fusion/layer_norm.h).
  *
- * Most models normalise along the last axis, where a row is read, centred and written while it is
- * in the cache. Other combinations of shapes are computed element by element.
+ * Most models normalise along the last axis. A row is then read, centred and written while it is in
+ * the cache. Normalisation along other axes, or with broadcast operands, is computed element by
+ * element.
  */
 #include <math.h>
 #include <string.h>
@@ -16,11 +17,11 @@ enum {
     /* The work per element, in units of rt_run_spend. Each element is read three times and written
      * once. */
     WORK = 4,
-    OWN = 1 << 17, /* number of elements that fit in one core's own cache */
+    OWN = 1 << 17, /* number of elements that fit in the private cache of a core */
 };
 
-/* Reports the error of the Reshape that the fusion replaced. The Reshape drops axis `rank` and all
- * axes after it. */
+/* Checks that axis `rank` and all later axes have length 1, as the Reshape that the fusion replaced
+ * required. */
 static enum rt_status check_rank(const struct rt_shape *in, int64_t rank, struct rt_error *err)
 {
     int64_t behind = 1;
@@ -66,8 +67,8 @@ static enum rt_status layer_norm_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise if the normalised axes lie within a row of the batch. Scale and offset
- * lie along the last axis and must be constant. */
+/* Marks the op as row-wise if the batch axis is not normalised. Scale and offset, which are vectors
+ * along the last axis, must not depend on the batch. */
 static void rows(struct rt_rows *r)
 {
     const int rank = r->in[RT_LAYER_NORM_X].shape.rank, out_rank = r->out[0].shape.rank;
@@ -87,10 +88,12 @@ static void rows(struct rt_rows *r)
 
 struct norm {
     struct rt_layer_norm op;
-    /* whether the op normalises along the last axis, and no operand is broadcast along it */
+    /* whether each row of x is normalised as a whole, and no operand is broadcast along a row */
     bool is_plain;
-    int64_t n_rows, n;           /* x has n_rows rows of n elements. */
-    int64_t outer, along, inner; /* lengths of x before, along and after the normalised axes */
+    int64_t n_rows, n; /* x has n_rows rows of n elements. */
+    /* products of the lengths of x's axes before the normalised axes, of the normalised axes, and
+     * of the axes after them */
+    int64_t outer, along, inner;
     int64_t out_n, scale_n, offset_n;
 };
 
@@ -106,7 +109,7 @@ static enum rt_status layer_norm_prepare(struct rt_prep *p, void **state)
     axis = axis < 0 ? axis + x->rank : axis > x->rank ? x->rank : axis;
     *state = k;
     if (rt_count(out->rank, out->dim) <= 0)
-        return RT_OK; /* The output is empty, so the lengths below are not used. */
+        return RT_OK; /* The output is empty, so the run uses no other member. */
     k->n = x->rank ? x->dim[x->rank - 1] : 1;
     k->out_n = out->rank ? out->dim[out->rank - 1] : 1;
     k->n_rows = 1;
@@ -203,8 +206,8 @@ static enum rt_status run_rows(struct rt_run *r, void *arg, int64_t from, int64_
     return RT_OK;
 }
 
-/* Normalises along any axes. Along the last axis, scale, offset and x may each be broadcast from
- * length 1. */
+/* Normalises along any axes. Along the last axis, scale, offset and x may each have length 1 and be
+ * broadcast. */
 static enum rt_status run_any(struct rt_run *r, const struct job *j)
 {
     const struct norm *k = j->k;
@@ -228,7 +231,7 @@ static enum rt_status run_any(struct rt_run *r, const struct job *j)
             const int64_t at = row * k->n + (k->n == 1 ? 0 : c);
             const int64_t of = at / (k->along * k->inner) * k->inner + at % k->inner;
             const float scale = j->scale ? j->scale[k->scale_n == 1 ? 0 : c] : 1;
-            /* an offset of -0.0 keeps the sign of a sum of -0.0 */
+            /* adding -0.0 changes no number, not even -0.0 */
             const float offset = j->offset ? j->offset[k->offset_n == 1 ? 0 : c] : -0.0f;
             j->y[row * k->out_n + c] = (j->x[at] - mean[of]) * (factor[of] * scale) + offset;
         }
@@ -251,8 +254,8 @@ static enum rt_status layer_norm_run(struct rt_run *r)
         return RT_OK;
     if (!k->is_plain)
         return run_any(r, &j);
-    /* If a core's rows fit in its cache, the core gets the rows that it computed in the previous
-     * op. */
+    /* If a core's rows fit in its cache, each core computes one contiguous range of rows, because
+     * these rows may still be in its cache from the previous op. */
     const int64_t width = rt_run_width(r), own = kn_div_up(k->n_rows, width);
     const int64_t step = own * k->n <= OWN && own >= KN_SHARD_ROWS ? own : 1;
     return kn_parallel_rows(r, k->n_rows, WORK * k->n, step, run_rows, &j);

@@ -10,13 +10,14 @@
 #include "kernels/math/elementwise.h"
 #include "runtime/fusion/rotary.h"
 
-/* The work per element, in units of rt_run_spend. Each element takes three reads and one write. */
+/* The work per element, in units of rt_run_spend. Each element requires three reads and one
+ * write. */
 enum { WORK = 4 };
 
 /* ---- shapes ---- */
 
-/* Checks the shape of x, and reports the errors that the replaced Split, Pack and Reshape would
- * report for it. */
+/* Checks the shape of x, and fails if the Split, Pack or Reshape that the fusion replaced would
+ * have failed. */
 static enum rt_status check(const struct rt_rotary *op, const struct rt_shape *x,
                             struct rt_error *err)
 {
@@ -57,8 +58,8 @@ static enum rt_status infer(struct rt_infer *x)
     return st ? st : kn_broadcast(&x->out[0].shape, &plain, &turned, x->err);
 }
 
-/* Marks the op as row-wise like an element-wise op, except along the last axis, whose elements are
- * combined. */
+/* Applies the rule for element-wise ops, except that the op is not row-wise if the rows lie along
+ * the last axis, whose elements are combined. */
 static void rows(struct rt_rows *r)
 {
     rt_rows_each(r);
@@ -114,8 +115,8 @@ static enum rt_status prepare(struct rt_prep *p, void **state)
 
 /* ---- run ---- */
 
-/* Computes `y[i] = x[i] * c[i] + sign * turned[i] * s[i]` for n elements. Multiplying by the sign
- * is exact. */
+/* Computes `y[i] = x[i] * c[i] + sign * turned[i] * s[i]` for n elements. `sign` is 1 or -1, so
+ * multiplying by it is exact. */
 KN_CLONES static void span(float *restrict y, const float *x, const float *turned,
                            const float *restrict c, const float *restrict s, int64_t n, float sign)
 {

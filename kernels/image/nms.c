@@ -1,8 +1,8 @@
 /*
  * Ops of non-maximum suppression: NonMaxSuppression and its versions V2 to V5,
  * NonMaxSuppressionWithOverlaps, and CombinedNonMaxSuppression. Candidates are removed from a heap
- * in descending order of score. Each is compared with the boxes that were chosen since its last
- * comparison.
+ * in descending order of score. A candidate whose score is lowered is put back into the heap, and
+ * later compared only with the boxes chosen in the meantime.
  */
 #include <float.h>
 #include <math.h>
@@ -21,7 +21,7 @@
 struct candidate {
     float score;
     int32_t index;
-    int32_t seen; /* number of chosen boxes that were compared with the candidate */
+    int32_t seen; /* number of chosen boxes with which the candidate has been compared */
 };
 
 static bool before(const struct candidate *a, const struct candidate *b)
@@ -65,7 +65,7 @@ static float iou(const float *a, const float *b)
 }
 
 struct nms {
-    const float *boxes;    /* [n, step] boxes, or NULL if `overlaps` is used */
+    const float *boxes;    /* n boxes, or NULL if `overlaps` is used */
     int64_t step;          /* number of floats from one box to the next */
     const float *overlaps; /* [n, n] matrix of overlaps, which is used if boxes is NULL */
     const float *scores;
@@ -79,8 +79,8 @@ static float similarity(const struct nms *s, int32_t i, int32_t j)
                     : s->overlaps[(int64_t)i * s->n + j];
 }
 
-/* Returns true if `c` overlaps a chosen box too much and is dropped. With soft suppression (sigma >
- * 0), lowers the candidate's score instead. */
+/* Returns whether the caller must drop `c`, because it overlaps a chosen box by more than the
+ * threshold. With soft suppression (sigma > 0), lowers the candidate's score instead. */
 static bool suppressed(const struct nms *s, struct candidate *c, const struct candidate *chosen,
                        int64_t n_chosen)
 {
@@ -98,7 +98,8 @@ static bool suppressed(const struct nms *s, struct candidate *c, const struct ca
     return false;
 }
 
-/* Fills `chosen`, best first, and returns the number of chosen boxes, or -1 if the run must end.
+/* Fills `chosen`, best first, and returns the number of chosen boxes, or -1 if the run was
+ * cancelled or is past its deadline.
  * `heap` has capacity for n candidates. */
 static int64_t choose(struct rt_run *r, const struct nms *s, struct candidate *heap,
                       struct candidate *chosen)
@@ -109,11 +110,14 @@ static int64_t choose(struct rt_run *r, const struct nms *s, struct candidate *h
         const float v = s->scores[i * s->score_step];
         if (v > s->score_threshold)
             heap[n++] = (struct candidate){v, (int32_t)i, 0};
+        if (rt_run_spend(r, &r->left, 4))
+            return -1;
     }
-    for (int64_t i = n / 2 - 1; i >= 0; i--)
+    for (int64_t i = n / 2 - 1; i >= 0; i--) {
         sink(heap, n, i);
-    if (rt_run_spend(r, &r->left, 4 * s->n))
-        return -1;
+        if (rt_run_spend(r, &r->left, 64))
+            return -1;
+    }
     while (n && found < s->most) {
         if (rt_run_spend(r, &r->left, 64 + 4 * found))
             return -1;
@@ -211,7 +215,7 @@ static enum rt_status infer_one(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Returns the value of an input, which is a scalar because infer_one has refused other shapes. */
+/* Returns the value of an input. Shape inference has checked that the input is a scalar. */
 static float float_of(const struct rt_tensor *t)
 {
     double v = 0;
@@ -242,7 +246,7 @@ static enum rt_status read_one(struct rt_run *r, struct nms *s)
     return RT_OK;
 }
 
-/* Returns the number of bytes of the float copies of half-precision inputs. Scratch memory holds
+/* Returns the size in bytes of the float copies of half-precision inputs. Scratch memory holds
  * these copies first, then the heap and the chosen candidates. */
 static size_t copies_bytes(const int64_t *counts, enum rt_dtype d)
 {
@@ -281,16 +285,18 @@ static enum rt_status put_one(struct rt_run *r, const struct candidate *chosen, 
             *(int32_t *)p = valid;
             continue;
         }
-        for (int64_t i = 0; i < n; i++) {
-            const struct candidate c = i < found ? chosen[i] : (struct candidate){0, 0, 0};
+        const enum rt_dtype dtype = (enum rt_dtype)r->node->out_dtype[k];
+        const int64_t size = (int64_t)rt_dtype_size(dtype);
+        for (int64_t i = 0; i < found; i++) {
             if (k == 0)
-                ((int32_t *)p)[i] = c.index;
+                ((int32_t *)p)[i] = chosen[i].index;
             else
-                kn_from_float((enum rt_dtype)r->node->out_dtype[k], &c.score,
-                              (char *)p +
-                                  i * (int64_t)rt_dtype_size((enum rt_dtype)r->node->out_dtype[k]),
-                              1);
+                kn_from_float(dtype, &chosen[i].score, (char *)p + i * size, 1);
+            if (rt_run_tick(r, i))
+                return r->err->code;
         }
+        if (kn_zero_chunks(r, (char *)p + found * size, (size_t)((n - found) * size)))
+            return r->err->code;
     }
     return RT_OK;
 }
@@ -398,8 +404,8 @@ static enum rt_status infer_combined(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise if sizes and thresholds do not depend on the batch, because images are
- * independent. */
+/* Marks the op as row-wise, because images are independent, unless a size or a threshold depends on
+ * the batch. */
 static void rows_combined(struct rt_rows *r)
 {
     if (r->in_dep[0].kind != RT_DEP_ROWS || r->in_dep[1].kind != RT_DEP_ROWS ||
@@ -415,7 +421,7 @@ static void rows_combined(struct rt_rows *r)
 struct detection {
     float score;
     int32_t box, class_;
-    /* position in the order of discovery, by which detections with equal scores are ordered */
+    /* position in the order of discovery, by which detections with equal scores are sorted */
     int64_t order;
 };
 
@@ -435,8 +441,8 @@ struct combined {
     struct detection *all;
 };
 
-/* Finds the boxes of all classes in one image, sorted by score. Returns their number, or -1 if the
- * run must end. */
+/* Finds the boxes of all classes in one image, sorted by score. Returns the number of boxes, or -1
+ * if the run has been cancelled or its deadline has passed. */
 static int64_t find_all(struct rt_run *r, const struct combined *c, const float *boxes,
                         const float *scores)
 {
@@ -455,8 +461,11 @@ static int64_t find_all(struct rt_run *r, const struct combined *c, const float 
         const int64_t found = choose(r, &s, c->heap, c->heap + c->n);
         if (found < 0)
             return -1;
-        for (int64_t i = 0; i < found; i++, count++)
+        for (int64_t i = 0; i < found; i++, count++) {
             c->all[count] = (struct detection){chosen[i].score, chosen[i].index, (int32_t)k, count};
+            if (rt_run_tick(r, i))
+                return -1;
+        }
     }
     return kn_sort(r, c->all, count, sizeof *c->all, by_score) ? -1 : count;
 }
@@ -466,18 +475,26 @@ static float clipped(const struct combined *c, float v)
     return c->clip ? fmaxf(fminf(v, 1), 0) : v;
 }
 
-static void put_picture(const struct combined *c, const float *boxes, int64_t found, float *out_box,
-                        float *out_score, float *out_class)
+/* Writes the first n detections of an image, and zeros for the rest of the image's capacity. */
+static enum rt_status put_picture(struct rt_run *r, const struct combined *c, const float *boxes,
+                                  int64_t n, float *out_box, float *out_score, float *out_class)
 {
-    for (int64_t i = 0; i < c->capacity; i++) {
+    const size_t rest = (size_t)(c->capacity - n) * sizeof(float);
+
+    for (int64_t i = 0; i < n; i++) {
         const struct detection *d = &c->all[i];
-        const bool have = i < found;
-        const float *b = have ? boxes + (d->box * c->q + (c->q == 1 ? 0 : d->class_)) * 4 : NULL;
+        const float *b = boxes + (d->box * c->q + (c->q == 1 ? 0 : d->class_)) * 4;
         for (int k = 0; k < 4; k++)
-            out_box[4 * i + k] = have ? clipped(c, b[k]) : 0;
-        out_score[i] = have ? d->score : 0;
-        out_class[i] = have ? (float)d->class_ : 0;
+            out_box[4 * i + k] = clipped(c, b[k]);
+        out_score[i] = d->score;
+        out_class[i] = (float)d->class_;
+        if (rt_run_tick(r, i))
+            return r->err->code;
     }
+    if (kn_zero_chunks(r, out_box + 4 * n, 4 * rest) || kn_zero_chunks(r, out_score + n, rest) ||
+        kn_zero_chunks(r, out_class + n, rest))
+        return r->err->code;
+    return RT_OK;
 }
 
 static enum rt_status read_combined(struct rt_run *r, struct combined *c)
@@ -536,11 +553,11 @@ static enum rt_status run_combined(struct rt_run *r)
     int32_t *valid = out[3];
     for (int64_t i = 0; i < batch; i++) {
         const int64_t found = find_all(r, &c, boxes, scores);
-        if (found < 0)
+        const int64_t n = found < c.capacity ? found : c.capacity;
+        if (found < 0 || put_picture(r, &c, boxes, n, out_box, out_score, out_class))
             return r->err->code;
-        put_picture(&c, boxes, found, out_box, out_score, out_class);
-        valid[i] = (int32_t)(found < c.capacity ? found : c.capacity);
-        if (c.n && c.classes) { /* without boxes or classes, the inputs have no bytes */
+        valid[i] = (int32_t)n;
+        if (c.n && c.classes) { /* without boxes or classes, no input data is read */
             boxes += c.n * c.q * 4;
             scores += c.n * c.classes;
         }

@@ -107,11 +107,13 @@ struct resize {
     int64_t batch, in_h, in_w, out_h, out_w, channels;
     float scale_h, scale_w;
     bool align, half;
-    /* Taps of the columns. The taps of a row are not stored but computed with the row, because rows
-     * may have few pixels. */
+    /* Taps of the columns of the output image. NULL if the method needs no taps, or if the image
+     * has more than MOST_TAPS columns, whose taps are computed chunk by chunk during the run. The
+     * taps of a row are always computed during the run. */
     struct tap *col;
-    /* offsets in scratch memory at which the float copy of the image and the partial sums begin */
-    size_t image_at, line_at;
+    /* offsets, in scratch memory, of the line that bicubic_line writes and of the taps of one
+     * chunk */
+    size_t line_at, taps_at;
 };
 
 static float scale_of(int64_t in, int64_t out, bool align)
@@ -185,6 +187,14 @@ static void tap_bicubic(struct tap *t, int64_t i, int64_t in, float scale, bool 
 
 /* ---- prepare ---- */
 
+enum {
+    /* number of elements that are processed between two calls of rt_run_spend */
+    CHUNK = RT_WORK / 8,
+    /* maximum number of columns whose taps are prepared; it is limited because `prepare` cannot be
+     * interrupted, and a request may choose the width of the image */
+    MOST_TAPS = 1 << 16,
+};
+
 static enum method method_of(const struct rt_node *n)
 {
     return op_is(n, "ResizeBilinear")  ? BILINEAR
@@ -215,6 +225,13 @@ static size_t padded(int64_t floats)
     return ((size_t)floats * sizeof(float) + 63) / 64 * 64;
 }
 
+/* Returns the maximum number of columns in a chunk. */
+static int64_t chunk_columns(int64_t channels)
+{
+    const int64_t n = CHUNK / (channels + 16);
+    return n < 1 ? 1 : n;
+}
+
 static enum rt_status prepare_resize(struct rt_prep *p, void **state)
 {
     const struct rt_shape *in = &p->in[0].shape, *out = &p->out[0].shape;
@@ -241,29 +258,33 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
     /* The width of an empty output may be so large that `col` could not be allocated. */
     if (rt_count(out->rank, out->dim) <= 0)
         return RT_OK;
-    z->col = rt_prep_alloc(p, (size_t)z->out_w * sizeof *z->col);
-    if (!z->col)
-        return p->err->code;
-    for (int64_t i = 0; i < z->out_w; i++)
-        fill_tap(z, &z->col[i], i, z->in_w, z->scale_w);
-    if (z->method == NEAREST)
-        return RT_OK;
-    if (z->dtype != RT_F32)
-        p->scratch_bytes = padded(z->in_h * z->in_w * z->channels);
-    z->line_at = p->scratch_bytes;
-    p->scratch_bytes += padded(z->in_w * z->channels);
+    const bool is_wide = z->out_w > MOST_TAPS, has_taps = z->method != AREA;
+    if (has_taps && !is_wide) {
+        z->col = rt_prep_alloc(p, (size_t)z->out_w * sizeof *z->col);
+        if (!z->col)
+            return p->err->code;
+        for (int64_t i = 0; i < z->out_w; i++)
+            fill_tap(z, &z->col[i], i, z->in_w, z->scale_w);
+    }
+    if (z->method != NEAREST) {
+        if (z->dtype != RT_F32)
+            p->scratch_bytes = padded(z->in_h * z->in_w * z->channels);
+        z->line_at = p->scratch_bytes;
+        p->scratch_bytes += padded(z->in_w * z->channels);
+    }
+    z->taps_at = p->scratch_bytes;
+    if (has_taps && is_wide)
+        p->scratch_bytes += (size_t)chunk_columns(z->channels) * sizeof(struct tap);
     return RT_OK;
 }
 
 /* ---- run: chunks of a row ---- */
 
-/* number of elements that are processed between two calls of rt_run_spend */
-enum { CHUNK = RT_WORK / 8 };
-
-/* Contiguous elements of a row, which are either columns [from, to) with all channels, or some
- * channels of a single column. */
+/* Contiguous elements of a row: either columns [from, to) with all channels, or channels [c_from,
+ * c_to) of a single column. `tap` points to the taps of these columns. */
 struct chunk {
     int64_t from, to, c_from, c_to;
+    const struct tap *tap;
 };
 
 static struct chunk before_first(int64_t channels)
@@ -276,9 +297,9 @@ static bool next_chunk(struct chunk *p, int64_t width, int64_t channels)
     if (p->c_to < channels) {
         p->c_from = p->c_to;
     } else {
-        const int64_t n = CHUNK / (channels + 16);
+        const int64_t n = chunk_columns(channels);
         p->from = p->to;
-        p->to = n < 1 ? p->from + 1 : n < width - p->from ? p->from + n : width;
+        p->to = n < width - p->from ? p->from + n : width;
         p->c_from = 0;
     }
     p->c_to = channels - p->c_from > CHUNK ? p->c_from + CHUNK : channels;
@@ -305,7 +326,7 @@ static void nearest(const struct resize *z, const struct tap *r, const struct ch
 
     dst += (size_t)chunk_start(p, z->channels) * size;
     for (int64_t x = p->from; x < p->to; x++, dst += pixel)
-        memcpy(dst, from + (size_t)z->col[x].at[0] * pixel, n);
+        memcpy(dst, from + (size_t)p->tap[x - p->from].at[0] * pixel, n);
 }
 
 KN_CLONES static void blend(const float *tl, const float *tr, const float *bl, const float *br,
@@ -331,7 +352,7 @@ static void bilinear(const struct resize *z, const struct tap *r, int64_t y, con
     const float *top = src + r->at[0] * line + p->c_from;
     const float *bottom = src + r->at[1] * line + p->c_from;
     for (int64_t x = p->from; x < p->to; x++, dst += c) {
-        const struct tap *t = &z->col[x];
+        const struct tap *t = &p->tap[x - p->from];
         const int64_t left = t->at[0] * c, right = t->at[1] * c;
         blend(top + left, top + right, bottom + left, bottom + right, t->weight[0], r->weight[0],
               dst, p->c_to - p->c_from);
@@ -360,7 +381,7 @@ KN_CLONES static void bicubic(const struct resize *z, const struct chunk *p, con
     dst += chunk_start(p, c);
     line += p->c_from;
     for (int64_t x = p->from; x < p->to; x++, dst += c) {
-        const struct tap *t = &z->col[x];
+        const struct tap *t = &p->tap[x - p->from];
         for (int64_t i = 0; i < n; i++)
             dst[i] = line[t->at[0] * c + i] * t->weight[0] + line[t->at[1] * c + i] * t->weight[1] +
                      line[t->at[2] * c + i] * t->weight[2] + line[t->at[3] * c + i] * t->weight[3];
@@ -368,14 +389,15 @@ KN_CLONES static void bicubic(const struct resize *z, const struct chunk *p, con
 }
 
 /* Returns the length of the overlap of pixel i, which covers [i, i + 1), with the range [from, to).
- * `scale` is `to - from`. */
+ * `scale` must be `to - from`. */
 static float part(int64_t i, float from, float to, float scale)
 {
     const float lo = (float)i, hi = (float)(i + 1);
     return lo < from ? (hi > to ? scale : hi - from) : hi > to ? to - lo : 1.0f;
 }
 
-struct window { /* a window of source positions, or a range of its rows or columns */
+/* a window of the source image, of which rows [top, bottom) and columns [left, right) are added */
+struct window {
     float y0, y1, x0, x1;
     int64_t top, bottom, left, right;
 };
@@ -440,7 +462,7 @@ static void area_columns(const struct resize *z, int64_t y, const struct chunk *
 }
 
 /* Computes a pixel whose window is too large for one chunk. The window is processed row by row, and
- * each row in ranges of columns. */
+ * each row in segments of limited length. */
 static enum rt_status area_pixel(struct rt_run *r, int64_t *left, const struct resize *z,
                                  const struct window *whole, const float *src, float *dst,
                                  int64_t n)
@@ -489,12 +511,28 @@ static enum rt_status area(struct rt_run *r, int64_t *left, const struct resize 
     return RT_OK;
 }
 
-/* Computes row y of an output image. `line` is scratch memory. */
+/* Returns the taps of the columns of a chunk. Computes them in `workspace` if they were not
+ * prepared. */
+static const struct tap *taps_of(const struct resize *z, const struct chunk *p,
+                                 struct tap *workspace)
+{
+    if (z->col)
+        return z->col + p->from;
+    for (int64_t x = p->from; x < p->to; x++)
+        fill_tap(z, &workspace[x - p->from], x, z->in_w, z->scale_w);
+    return workspace;
+}
+
+/* Computes row y of an output image. */
 static enum rt_status resize_row(struct rt_run *r, int64_t *left, const struct resize *z, int64_t y,
-                                 const void *image, char *dst, void *line)
+                                 const void *image, char *dst)
 {
     const struct tap t = row_tap(z, y);
     const int64_t c = z->channels;
+    /* `workspace` is NULL if the method needs no scratch memory. */
+    char *workspace = r->scratch;
+    void *line = workspace ? workspace + z->line_at : NULL;
+    void *taps = workspace ? workspace + z->taps_at : NULL;
     struct chunk p = before_first(c);
 
     while (z->method == BICUBIC && next_chunk(&p, z->in_w, c)) {
@@ -504,6 +542,8 @@ static enum rt_status resize_row(struct rt_run *r, int64_t *left, const struct r
     }
     p = before_first(c);
     while (next_chunk(&p, z->out_w, c)) {
+        if (z->method != AREA)
+            p.tap = taps_of(z, &p, taps);
         if (z->method == NEAREST)
             nearest(z, &t, &p, image, dst);
         else if (z->method == BILINEAR)
@@ -525,9 +565,7 @@ static enum rt_status run_resize(struct rt_run *r)
     const size_t size = rt_dtype_size(z->dtype);
     const size_t row = (size_t)(z->out_w * z->channels) * (z->method == NEAREST ? size : 4);
     const char *src = r->in[0].data;
-    /* `workspace` is NULL if the method needs no scratch memory. */
-    char *dst = r->out[0].data, *workspace = r->scratch;
-    char *line = workspace ? workspace + z->line_at : NULL;
+    char *dst = r->out[0].data;
     int64_t left = RT_WORK;
 
     if (!rt_tensor_count(&r->out[0]))
@@ -535,12 +573,12 @@ static enum rt_status run_resize(struct rt_run *r)
     for (int64_t b = 0; b < z->batch; b++, src += (size_t)n_in * size) {
         const void *image = src;
         if (z->method != NEAREST && z->dtype != RT_F32) {
-            if (kn_to_float_rows(r, z->dtype, src, n_in, (void *)workspace, 1, n_in))
+            if (kn_to_float_rows(r, z->dtype, src, n_in, r->scratch, 1, n_in))
                 return r->err->code;
-            image = workspace;
+            image = r->scratch;
         }
         for (int64_t y = 0; y < z->out_h; y++, dst += row)
-            if (resize_row(r, &left, z, y, image, dst, line))
+            if (resize_row(r, &left, z, y, image, dst))
                 return r->err->code;
     }
     return RT_OK;
@@ -606,19 +644,20 @@ struct crop {
     float outside;
 };
 
-/* Sets *at to the source position of output i between lo and hi, on an axis with `in` pixels.
- * Returns false if this position lies outside the image. */
+/* Sets *at to the source position of output pixel i, on an axis along which the image has `in`
+ * pixels, the crop has `out` pixels, and the box spans lo to hi. Returns whether this position lies
+ * inside the image. */
 static bool crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, float *at)
 {
     const float scale = out > 1 ? (hi - lo) * (float)(in - 1) / (float)(out - 1) : 0;
     *at = out > 1 ? lo * (float)(in - 1) + (float)i * scale : 0.5f * (lo + hi) * (float)(in - 1);
-    /* A NaN, from a box that spans the complete range of floats, is treated as outside the
+    /* If the box spans the complete range of floats, *at is NaN, which is treated as outside the
      * image. */
     return *at >= 0 && *at <= (float)(in - 1);
 }
 
-/* Returns the pixel at a position. Beyond 2^24 pixels, rounding may move the last position outside
- * the image, so it is clamped. */
+/* Returns the index of the pixel at a position. On an axis of more than 2^24 pixels, rounding may
+ * move the last position outside the image, so the index is clamped. */
 static int64_t pixel_at(float at, int64_t n)
 {
     return clamp(rt_int64_of((double)at), n - 1);
@@ -630,8 +669,8 @@ static void fill(float *dst, int64_t n, float v)
         dst[i] = v;
 }
 
-/* Fills a chunk of a row of a crop from source row position y, or with the extrapolation value if y
- * is outside the image. */
+/* Computes a chunk of one row of a crop. y is the row's position in the image. If `is_inside` is
+ * false, fills the chunk with the extrapolation value. */
 static void crop_chunk(const struct crop *s, const struct chunk *p, const float *image,
                        const float *box, float y, bool is_inside, float *dst)
 {
@@ -710,10 +749,13 @@ static enum rt_status run_crop(struct rt_run *r)
         if (index[i] < 0 || index[i] >= im->dim[0])
             return rt_fail(r->err, RT_OUT_OF_RANGE, "box_index has values outside [0, batch_size)");
     }
-    for (int64_t i = 0; i < 4 * n; i++)
+    for (int64_t i = 0; i < 4 * n; i++) {
+        if (rt_run_tick(r, i))
+            return r->err->code;
         if (!isfinite(boxes[i]))
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "Boxes contains at least one element that is not finite");
+    }
     if (!rt_tensor_count(o))
         return RT_OK;
     if (im->dtype != RT_F32) {

@@ -1,4 +1,4 @@
-/* Ops that read checkpoints. The restored tensors are lazy, so that only data that is used is read
+/* Ops that read checkpoints. The restored tensors are lazy, so only the data that is used is read
  * from the files. */
 #include <errno.h>
 #include <stdio.h>
@@ -17,10 +17,21 @@ struct source {
     struct rt_checkpoint_v1 *v1; /* the checkpoint if it is of version 1, else NULL */
 };
 
+/* Opens a version 1 checkpoint. A load keeps it for the next nodes. */
+static enum rt_status open_v1(struct rt_run *r, struct rt_checkpoint_v1 **out, const char *pattern,
+                              const struct rt_checkpoint_run *run)
+{
+    const enum rt_status st = rt_checkpoint_v1_open(out, pattern, run, r->err);
+
+    if (!st && !rt_run_state(r)->is_serving)
+        rt_checkpoint_v1_keep(*out);
+    return st;
+}
+
 /* Opens a checkpoint as TensorFlow does. If there is no file PREFIX.index, `prefix` is the name or
  * glob pattern of the files of a version 1 checkpoint. */
-static enum rt_status source_open(struct source *s, const char *prefix,
-                                  const struct rt_checkpoint_run *run, struct rt_error *err)
+static enum rt_status source_open(struct rt_run *r, struct source *s, const char *prefix,
+                                  const struct rt_checkpoint_run *run)
 {
     char path[4200];
 
@@ -28,8 +39,8 @@ static enum rt_status source_open(struct source *s, const char *prefix,
     if (snprintf(path, sizeof path, "%s.index", prefix) >= (int)sizeof path ||
         access(path, F_OK) == 0 ||
         !rt_errno_is_absence(errno)) /* rt_checkpoint_open reports the error */
-        return rt_checkpoint_open(&s->checkpoint, prefix, run, err);
-    return rt_checkpoint_v1_open(&s->v1, prefix, run, err);
+        return rt_checkpoint_open(&s->checkpoint, prefix, run, r->err);
+    return open_v1(r, &s->v1, prefix, run);
 }
 
 static void source_close(struct source *s)
@@ -38,8 +49,8 @@ static void source_close(struct source *s)
     rt_checkpoint_v1_close(s->v1);
 }
 
-/* Makes the run for which a checkpoint is read. While the model is loaded, the restored tensors
- * count as weights. */
+/* Returns the arguments for reading a checkpoint during run `r`. While the model is being loaded,
+ * the restored tensors count as weights. */
 static struct rt_checkpoint_run restore_run(struct rt_run *r)
 {
     const struct rt_state *state = rt_run_state(r);
@@ -87,7 +98,7 @@ static enum rt_status run_restore(struct rt_run *r)
     const char *prefix;
     enum rt_status st = kn_io_text(r, rt_strs(&r->in[0]), "prefix", &prefix);
     if (!st)
-        st = source_open(&s, prefix, &run, r->err);
+        st = source_open(r, &s, prefix, &run);
     for (int k = 0; k < r->n_out && !st; k++) {
         const struct rt_str *slice = &rt_strs(&r->in[2])[k];
         st = restore_one(r, &s, &run, k, &rt_strs(&r->in[1])[k],
@@ -97,8 +108,8 @@ static enum rt_status run_restore(struct rt_run *r)
     return st;
 }
 
-/* Runs Restore, and RestoreSlice, whose third input is the slice. Both read version 1 checkpoints
- * only. */
+/* Runs the ops Restore and RestoreSlice, which read only version 1 checkpoints. The third input of
+ * RestoreSlice is the slice. */
 static enum rt_status run_restore_v1(struct rt_run *r)
 {
     const struct rt_checkpoint_run run = restore_run(r);
@@ -124,7 +135,7 @@ static enum rt_status run_restore_v1(struct rt_run *r)
     const char *pattern;
     enum rt_status st = kn_io_text(r, rt_strs(&r->in[0]), "file_pattern", &pattern);
     if (!st)
-        st = rt_checkpoint_v1_open(&s.v1, pattern, &run, r->err);
+        st = open_v1(r, &s.v1, pattern, &run);
     if (!st)
         st = restore_one(r, &s, &run, 0, rt_strs(&r->in[1]), slice);
     source_close(&s);

@@ -7,6 +7,7 @@
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "kernels/io/text.h"
+#include "runtime/base/checked.h"
 #include "runtime/files/checkpoint.h"
 
 static enum rt_status infer_scalar(struct rt_infer *x)
@@ -17,11 +18,71 @@ static enum rt_status infer_scalar(struct rt_infer *x)
 
 /* ---- SaveV2(prefix, tensor_names, shape_and_slices, tensors...) ---- */
 
+/* The memory of one of the tensors to save. */
+struct memory {
+    uintptr_t at;
+    size_t bytes;
+};
+
+static int by_address(const void *a, const void *b)
+{
+    const struct memory *x = a, *y = b;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+/*
+ * Adds to *bytes the number of bytes that a save of n tensors may write repeatedly: the memory that
+ * several tensors share, as when one tensor is saved under many names, and the bytes of all
+ * strings, because millions of strings may share their bytes. `m` has room for n elements.
+ * Everything else that a save writes is bounded by the memory of the run and of the model.
+ */
+static enum rt_status add_repeated(struct rt_run *r, const struct rt_tensor *t, int n,
+                                   struct memory *m, size_t *bytes)
+{
+    enum rt_status st = RT_OK;
+    uintptr_t end = 0;
+    bool fits = true;
+
+    for (int k = 0; k < n; k++) {
+        m[k] = (struct memory){(uintptr_t)(t[k].data ? t[k].data : (const void *)t[k].buf),
+                               rt_tensor_bytes(&t[k])};
+        for (int64_t i = 0; kn_dtype(&t[k]) == RT_STRING && i < rt_tensor_count(&t[k]); i++) {
+            fits = fits && rt_add_size(*bytes, rt_strs(&t[k])[i].n, bytes);
+            if ((st = rt_run_tick(r, i)))
+                return st;
+        }
+    }
+    qsort(m, (size_t)n, sizeof *m, by_address);
+    for (int k = 0; k < n; k++) {
+        const uintptr_t to = m[k].at + m[k].bytes, shared_to = to < end ? to : end;
+        fits = fits && rt_add_size(*bytes, shared_to > m[k].at ? shared_to - m[k].at : 0, bytes);
+        end = to > end ? to : end;
+    }
+    *bytes = fits ? *bytes : SIZE_MAX / 2;
+    return RT_OK;
+}
+
+/* Rejects a save for which add_repeated counts more bytes than the run's memory limit, because one
+ * request could otherwise fill a disk. */
+static enum rt_status check_size(struct rt_run *r, int n, struct memory *m)
+{
+    size_t bytes = 0;
+    enum rt_status st = add_repeated(r, r->in + 3, n, m, &bytes);
+
+    st = st ? st
+            : rt_pool_hold(rt_run_pool(r), bytes, 0, "what a checkpoint repeats or has as texts",
+                           r->err);
+    if (!st)
+        rt_pool_release(rt_run_pool(r), bytes); /* the bytes are written, not held in memory */
+    return st;
+}
+
 static enum rt_status run_save(struct rt_run *r)
 {
     const int n = r->n_in - 3;
     const char *prefix, **names;
     struct rt_span *slices;
+    struct memory *memory;
 
     if (rt_tensor_count(&r->in[0]) != 1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
@@ -40,12 +101,12 @@ static enum rt_status run_save(struct rt_run *r)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Got %d tensors but %lld %s.", n,
                            (long long)r->in[k].dim[0], what);
     }
-    /* The arrays of slices and of names share one allocation, because a kernel has only one block
-     * of scratch memory. */
-    slices = rt_scratch(r, ((size_t)n + 1) * (sizeof *slices + sizeof *names));
+    /* The arrays share one allocation, because a kernel has only one block of scratch memory. */
+    slices = rt_scratch(r, ((size_t)n + 1) * (sizeof *slices + sizeof *names + sizeof *memory));
     if (!slices)
         return r->err->code;
-    names = (const char **)(void *)(slices + n + 1);
+    memory = (struct memory *)(void *)(slices + n + 1);
+    names = (const char **)(void *)(memory + n + 1);
     for (int k = 0; k < n; k++) {
         const struct rt_str *slice = &rt_strs(&r->in[2])[k];
         st = kn_io_text(r, &rt_strs(&r->in[1])[k], "tensor_names", &names[k]);
@@ -53,7 +114,11 @@ static enum rt_status run_save(struct rt_run *r)
             return st;
         slices[k] = rt_span_of(rt_str_data(slice), slice->n);
     }
-    return rt_checkpoint_write(prefix, n, names, r->in + 3, slices, r->err);
+    st = check_size(r, n, memory);
+    if (st)
+        return st;
+    const struct rt_checkpoint_run run = {kn_io_check_run, r, rt_run_pool(r)};
+    return rt_checkpoint_write(prefix, n, names, r->in + 3, slices, &run, r->err);
 }
 
 const struct kn_entry kn_save_v2 = {
@@ -92,7 +157,11 @@ static enum rt_status run_merge(struct rt_run *r)
     for (int64_t i = 0; i < from->dim[0]; i++) {
         char path[4200];
         const char *prefix;
-        st = kn_io_text(r, &rt_strs(from)[i], "checkpoint_prefixes", &prefix);
+        /* The run is checked for each prefix, because a call of access may wait for a network file
+         * system. */
+        st = rt_run_check(r);
+        if (!st)
+            st = kn_io_text(r, &rt_strs(from)[i], "checkpoint_prefixes", &prefix);
         if (st)
             return st;
         snprintf(path, sizeof path, "%s.index", prefix);
@@ -124,9 +193,8 @@ static enum rt_status put_name(struct rt_run *r, const char *fmt_end)
 
     if (!p)
         return r->err->code;
-    memcpy(p, rt_str_data(base), base->n);
     memcpy(p + base->n, fmt_end, end);
-    return RT_OK;
+    return kn_copy_text(r, &r->left, p, rt_str_data(base), base->n);
 }
 
 /* Refuses an input that is not a scalar. */

@@ -1,12 +1,13 @@
 /*
- * Factorisations and solves on batches of small square matrices, by the textbook algorithms:
- * MatrixSolve, MatrixInverse, MatrixDeterminant and LogMatrixDeterminant (LU with partial
- * pivoting), Cholesky, MatrixTriangularSolve. This file also has the op Cross.
+ * Textbook algorithms for batches of small square matrices: LU factorisation with partial pivoting
+ * (MatrixSolve, MatrixInverse, MatrixDeterminant, LogMatrixDeterminant), Cholesky factorisation
+ * (Cholesky) and substitution (MatrixTriangularSolve). This file also has the op Cross.
  */
 #include <complex.h>
 #include <math.h>
 #include <string.h>
 
+#include "kernels/linalg/linalg.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
@@ -14,28 +15,16 @@
 
 /* ---- shapes ---- */
 
-static enum rt_status square(struct rt_infer *x, const char *words)
-{
-    const struct rt_shape *s = &x->in[0].shape;
-    if (s->rank >= 0 && s->rank < 2)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Input tensor 0 must have rank >= 2, got %d",
-                       s->rank);
-    if (s->rank >= 2 && s->dim[s->rank - 1] >= 0 && s->dim[s->rank - 2] >= 0 &&
-        s->dim[s->rank - 1] != s->dim[s->rank - 2])
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "%s", words);
-    return RT_OK;
-}
-
 static enum rt_status infer_square(struct rt_infer *x)
 {
-    const enum rt_status st = square(x, "Input matrix must be square.");
+    const enum rt_status st = kn_square_matrices(x, "Input matrix must be square.");
     x->out[0].shape = x->in[0].shape;
     return st;
 }
 
 static enum rt_status infer_determinant(struct rt_infer *x)
 {
-    const enum rt_status st = square(x, "Input matrix must be square.");
+    const enum rt_status st = kn_square_matrices(x, "Input matrix must be square.");
     for (int k = 0; k < x->n_out; k++) {
         x->out[k].shape = x->in[0].shape;
         if (x->out[k].shape.rank >= 2)
@@ -52,7 +41,7 @@ static enum rt_status infer_solve(struct rt_infer *x)
         return RT_OK;
     if (a->rank != b->rank)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "All input tensors must have the same rank.");
-    const enum rt_status st = square(x, "First input (lhs) must be a square matrix.");
+    const enum rt_status st = kn_square_matrices(x, "First input (lhs) must be a square matrix.");
     if (st)
         return st;
     for (int i = 0; i < a->rank - 2; i++)
@@ -66,8 +55,8 @@ static enum rt_status infer_solve(struct rt_infer *x)
     return RT_OK;
 }
 
-static enum rt_status fail_pair(struct rt_error *err, const char *words, const struct rt_shape *a,
-                                const struct rt_shape *b, const char *after)
+enum rt_status kn_fail_pair(struct rt_error *err, const char *words, const struct rt_shape *a,
+                            const struct rt_shape *b, const char *after)
 {
     char ta[160], tb[160];
     return rt_fail(err, RT_INVALID_ARGUMENT, "%s%s vs. %s%s", words,
@@ -75,7 +64,7 @@ static enum rt_status fail_pair(struct rt_error *err, const char *words, const s
                    rt_shape_text(tb, sizeof tb, b->rank, b->dim), after);
 }
 
-static enum rt_status infer_triangular(struct rt_infer *x)
+enum rt_status kn_infer_triangular(struct rt_infer *x, bool banded)
 {
     const struct rt_shape *a = &x->in[0].shape, *b = &x->in[1].shape;
     struct rt_shape *o = &x->out[0].shape;
@@ -88,7 +77,7 @@ static enum rt_status infer_triangular(struct rt_infer *x)
             return rt_fail(x->err, RT_INVALID_ARGUMENT, "In[%d] ndims must be >= 2: %d", k,
                            x->in[k].shape.rank);
     const int64_t n = a->dim[a->rank - 1], rows = a->dim[a->rank - 2], rhs = b->dim[b->rank - 2];
-    if (n >= 0 && rows >= 0 && n != rows)
+    if (!banded && n >= 0 && rows >= 0 && n != rows)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "In[0] matrices in the last dimensions must be square (%lld =/= %lld)",
                        (long long)n, (long long)rows);
@@ -103,8 +92,8 @@ static enum rt_status infer_triangular(struct rt_infer *x)
         const int ia = i - (o->rank - a->rank), ib = i - (o->rank - b->rank);
         const int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
         if (da >= 0 && db >= 0 && da != db && da != 1 && db != 1)
-            return fail_pair(x->err, "In[0] and In[1] must have compatible batch dimensions: ", a,
-                             b, "");
+            return kn_fail_pair(
+                x->err, "In[0] and In[1] must have compatible batch dimensions: ", a, b, "");
         o->dim[i] = da == 1 ? db : db == 1 ? da : da < 0 ? db : da;
     }
     o->dim[o->rank - 2] = rhs;
@@ -112,12 +101,15 @@ static enum rt_status infer_triangular(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise along a batch axis. An input that does not depend on the batch must lack
- * that axis or have length 1 along it. */
-static void rows_matrices(struct rt_rows *r)
+static enum rt_status infer_triangular(struct rt_infer *x)
 {
-    /* `cut` is the number of dimensions that the output lacks, 0 or 2. `base` is the rank of the
-     * operands, including their two matrix dimensions. */
+    return kn_infer_triangular(x, false);
+}
+
+void kn_rows_matrices(struct rt_rows *r)
+{
+    /* `cut` is 2 if the output lacks the two matrix dimensions. `base` is the rank of the operands
+     * after broadcasting, including their matrix dimensions. */
     const int out_rank = r->out[0].shape.rank, cut = r->in[0].shape.rank - out_rank;
     const int base = cut == 2 ? out_rank + 2 : out_rank;
     int axis = -1;
@@ -150,57 +142,27 @@ static void rows_matrices(struct rt_rows *r)
 
 /* ---- operations on one matrix, for each type ---- */
 
-enum lu { LU_FINE, LU_SINGULAR };
-
 enum {
-    /* Work of reading one element of a column, in the units of rt_run_spend. Consecutive elements
+    /* The work of reading one element of a column, in units of rt_run_spend. Consecutive elements
      * of a column are in different cache lines and mostly in different pages. */
     STRIDED_WORK = 8,
     LINE = 16, /* number of columns that are transposed together, about a cache line of floats */
 };
 
-/* Checks, while a matrix is computed, whether the run must end. If the run has ended, the results
- * are invalid. */
-struct ask {
-    struct rt_run *r;
-    int64_t left;
-    bool ended;
-};
-
-static bool ends(struct ask *q, int64_t work)
-{
-    q->ended = q->ended || rt_run_spend(q->r, &q->left, work) != RT_OK;
-    return q->ended;
-}
-
-/* Returns the end of the part of [from, to) to compute before the next check of the run, or `to` if
- * the run must end. Each step takes `work` units. A part takes about RT_WORK units, but has at
- * least one step. */
-static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
+/* Returns the end of the steps in [from, to) to compute before the next check of the run. Each step
+ * takes `work` units. These steps take about RT_WORK units in total, but there is at least one. If
+ * the run was cancelled or is past its deadline, returns `to`. */
+static int64_t part(struct kn_ask *q, int64_t from, int64_t to, int64_t work)
 {
     const int64_t most = RT_WORK / (work + 1) + 1, n = to - from < most ? to - from : most;
-    return ends(q, n * work) ? to : from + n;
+    return kn_ends(q, n * work) ? to : from + n;
 }
 
-/*
- * Defines these functions for each type:
- *
- *   lu_          factorises A [n,n] in place, with L below the diagonal, and U on and above it.
- *                Sets swap[i] to the row that row i was swapped with, and *even to whether the
- *                number of swaps is even.
- *   solve_       replaces B [n,m] by the solution, using the results of lu_.
- *   cholesky_    factorises the lower triangle of A in place. Returns false if a pivot is 0 or
- *                negative. Products are added up before they are subtracted, as in TensorFlow,
- *                because the order decides whether a singular matrix passes for positive definite.
- *   triangular_  replaces B [n,m] by the solution of op(A) X = B.
- *
- * Like TensorFlow, solve_ and triangular_ multiply by the reciprocals of the pivots. If the
- * magnitude of a float32 pivot exceeds 2^126, its reciprocal is subnormal and is flushed to 0.
- */
+/* Defines the functions of linalg.h for each type, and adjoint_ and identity_. */
 #define MATRICES(dt, T, ABS, CONJ, REAL, SQRT)                                                     \
-    static enum lu lu_##dt(struct ask *q, T *a, int64_t n, int64_t *swap, bool *even)              \
+    enum kn_lu kn_lu_##dt(struct kn_ask *q, T *a, int64_t n, int64_t *swap, bool *even)            \
     {                                                                                              \
-        enum lu result = LU_FINE;                                                                  \
+        enum kn_lu result = KN_LU_FINE;                                                            \
         *even = true;                                                                              \
         for (int64_t k = 0; k < n; k++) {                                                          \
             int64_t best = k;                                                                      \
@@ -218,7 +180,7 @@ static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
             }                                                                                      \
             /* Below a zero pivot, the column is 0 or NaN. Elimination continues with pivot 1. */  \
             if (a[k * n + k] == 0)                                                                 \
-                result = LU_SINGULAR;                                                              \
+                result = KN_LU_SINGULAR;                                                           \
             const T pivot = a[k * n + k] == 0 ? 1 : a[k * n + k];                                  \
             for (int64_t at = k + 1, end; at < n; at = end) {                                      \
                 end = part(q, at, n, n - k);                                                       \
@@ -234,12 +196,12 @@ static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
         }                                                                                          \
         return result;                                                                             \
     }                                                                                              \
-    static void solve_##dt(struct ask *q, const T *a, int64_t n, const int64_t *swap, T *b,        \
-                           int64_t m)                                                              \
+    void kn_solve_##dt(struct kn_ask *q, const T *a, int64_t n, const int64_t *swap, T *b,         \
+                       int64_t m)                                                                  \
     {                                                                                              \
         if (q->ended)                                                                              \
             return;                                                                                \
-        for (int64_t i = 0; i < n && !ends(q, m); i++)                                             \
+        for (int64_t i = 0; i < n && !kn_ends(q, m); i++)                                          \
             for (int64_t j = 0; swap[i] != i && j < m; j++) {                                      \
                 const T t = b[i * m + j];                                                          \
                 b[i * m + j] = b[swap[i] * m + j];                                                 \
@@ -264,7 +226,7 @@ static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
                 b[i * m + j] *= inverse;                                                           \
         }                                                                                          \
     }                                                                                              \
-    static bool cholesky_##dt(struct ask *q, T *a, int64_t n)                                      \
+    bool kn_cholesky_##dt(struct kn_ask *q, T *a, int64_t n)                                       \
     {                                                                                              \
         for (int64_t j = 0; j < n && !q->ended; j++) {                                             \
             T sum = 0;                                                                             \
@@ -287,8 +249,8 @@ static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
         }                                                                                          \
         return true;                                                                               \
     }                                                                                              \
-    static void triangular_##dt(struct ask *q, const T *a, int64_t n, T *b, int64_t m, bool lower, \
-                                bool adjoint)                                                      \
+    void kn_triangular_##dt(struct kn_ask *q, const T *a, int64_t n, T *b, int64_t m, bool lower,  \
+                            bool adjoint)                                                          \
     {                                                                                              \
         const bool forward = lower != adjoint;                                                     \
         for (int64_t s = 0; s < n && !q->ended; s++) {                                             \
@@ -307,9 +269,9 @@ static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
                 b[i * m + j] *= inverse;                                                           \
         }                                                                                          \
     }                                                                                              \
-    static void adjoint_##dt(struct ask *q, const T *a, T *out, int64_t n, bool turn)              \
+    static void adjoint_##dt(struct kn_ask *q, const T *a, T *out, int64_t n, bool turn)           \
     {                                                                                              \
-        for (int64_t i = 0, end; i < n && !ends(q, LINE * n); i = end) {                           \
+        for (int64_t i = 0, end; i < n && !kn_ends(q, LINE * n); i = end) {                        \
             end = i + LINE < n ? i + LINE : n;                                                     \
             if (!turn)                                                                             \
                 memcpy(out + i * n, a + i * n, (size_t)((end - i) * n) * sizeof(T));               \
@@ -318,9 +280,9 @@ static int64_t part(struct ask *q, int64_t from, int64_t to, int64_t work)
                     out[k * n + j] = CONJ(a[j * n + k]);                                           \
         }                                                                                          \
     }                                                                                              \
-    static void identity_##dt(struct ask *q, T *a, int64_t n)                                      \
+    static void identity_##dt(struct kn_ask *q, T *a, int64_t n)                                   \
     {                                                                                              \
-        for (int64_t i = 0; i < n && !ends(q, n); i++)                                             \
+        for (int64_t i = 0; i < n && !kn_ends(q, n); i++)                                          \
             for (int64_t j = 0; j < n; j++)                                                        \
                 a[i * n + j] = i == j;                                                             \
     }
@@ -329,8 +291,6 @@ MATRICES(RT_F32, float, fabsf, AS_IS, AS_IS, sqrtf)
 MATRICES(RT_F64, double, fabs, AS_IS, AS_IS, sqrt)
 MATRICES(RT_C64, float _Complex, cabsf, conjf, crealf, sqrtf)
 MATRICES(RT_C128, double _Complex, cabs, conj, creal, sqrt)
-
-#define LINALG(X) KN_FLOATS(X) KN_COMPLEX(X)
 
 /* ---- prepare: workspace for two matrices and the swaps ---- */
 
@@ -344,22 +304,22 @@ static enum rt_status linalg_prepare(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* Computes the address of element `off` of p. A matrix without elements may be at NULL, to which C
- * allows no offset to be added. */
+/* Computes the address of element `off` of p. A matrix without elements may be at NULL, and C does
+ * not allow even 0 to be added to NULL. */
 #define AT(T, p, off) ((off) != 0 ? (T *)(p) + (off) : (T *)(p))
 
 struct batch {
     int64_t n, m, count;
-    struct ask *ask;
+    struct kn_ask *ask;
     int64_t *swap;
-    void *workspace, *workspace2; /* two work buffers of one matrix each */
+    void *workspace, *workspace2; /* two buffers, each for one matrix */
 };
 
-static struct batch batch_of(struct rt_run *r, struct ask *ask)
+static struct batch batch_of(struct rt_run *r, struct kn_ask *ask)
 {
     const struct rt_tensor *t = &r->in[0];
     struct batch b = {.n = t->dim[t->rank - 1], .count = 1, .ask = ask};
-    *ask = (struct ask){.r = r, .left = RT_WORK};
+    *ask = (struct kn_ask){.r = r, .left = RT_WORK};
     char *workspace = r->scratch;
 
     b.m = b.n;
@@ -373,25 +333,25 @@ static struct batch batch_of(struct rt_run *r, struct ask *ask)
 
 /* ---- MatrixSolve, MatrixInverse ---- */
 
-/* Returns false if the matrix is singular. As in TensorFlow, a NaN in the first pivot is refused
- * like a zero pivot, while a NaN in a later pivot does not stop the computation. */
+/* Returns false if the matrix is singular. As in TensorFlow, a NaN in the first pivot is treated as
+ * a zero pivot, while a NaN in a later pivot does not stop the computation. */
 #define SOLVE(dt, T)                                                                               \
     static bool solve_one_##dt(const struct batch *b, const T *a, T *x, bool adjoint)              \
     {                                                                                              \
         bool even;                                                                                 \
         adjoint_##dt(b->ask, a, b->workspace, b->n, adjoint);                                      \
-        if (lu_##dt(b->ask, b->workspace, b->n, b->swap, &even) == LU_SINGULAR)                    \
+        if (kn_lu_##dt(b->ask, b->workspace, b->n, b->swap, &even) == KN_LU_SINGULAR)              \
             return false;                                                                          \
         if (b->n && *(const T *)b->workspace != *(const T *)b->workspace)                          \
             return false;                                                                          \
-        solve_##dt(b->ask, b->workspace, b->n, b->swap, x, b->m);                                  \
+        kn_solve_##dt(b->ask, b->workspace, b->n, b->swap, x, b->m);                               \
         return true;                                                                               \
     }
-LINALG(SOLVE)
+KN_LINALG(SOLVE)
 
 static enum rt_status run_solve(struct rt_run *r)
 {
-    struct ask ask;
+    struct kn_ask ask;
     struct batch b = batch_of(r, &ask);
     const bool adjoint = rt_attr_bool(r->node, "adjoint");
     const size_t bytes = rt_tensor_bytes(&r->out[0]);
@@ -410,12 +370,12 @@ static enum rt_status run_solve(struct rt_run *r)
         fine = solve_one_##dt(&b, (const T *)r->in[0].data + i * b.n * b.n,                        \
                               (T *)r->out[0].data + i * b.n * b.m, adjoint);                       \
         break;
-            LINALG(X)
+            KN_LINALG(X)
 #undef X
         default:
             break;
         }
-        if (ends(&ask, 64))
+        if (kn_ends(&ask, 64))
             return r->err->code;
         if (!fine)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input matrix is not invertible.");
@@ -429,7 +389,7 @@ static enum rt_status run_solve(struct rt_run *r)
         identity_##dt(b->ask, x, b->n);                                                            \
         return solve_one_##dt(b, a, x, adjoint);                                                   \
     }
-LINALG(INVERT)
+KN_LINALG(INVERT)
 
 static bool invert_half(const struct batch *b, const struct kn_half *a, struct kn_half *x,
                         bool adjoint)
@@ -445,7 +405,7 @@ static bool invert_half(const struct batch *b, const struct kn_half *a, struct k
 
 static enum rt_status run_inverse(struct rt_run *r)
 {
-    struct ask ask;
+    struct kn_ask ask;
     const struct batch b = batch_of(r, &ask);
     const bool adjoint = rt_attr_bool(r->node, "adjoint");
 
@@ -457,7 +417,7 @@ static enum rt_status run_inverse(struct rt_run *r)
     case dt:                                                                                       \
         fine = invert_##dt(&b, (const T *)r->in[0].data + at, (T *)r->out[0].data + at, adjoint);  \
         break;
-            LINALG(X)
+            KN_LINALG(X)
 #undef X
         case RT_F16:
             fine = invert_half(&b, (const struct kn_half *)r->in[0].data + at,
@@ -466,7 +426,7 @@ static enum rt_status run_inverse(struct rt_run *r)
         default:
             break;
         }
-        if (ends(&ask, 64))
+        if (kn_ends(&ask, 64))
             return r->err->code;
         if (!fine)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input is not invertible.");
@@ -476,31 +436,32 @@ static enum rt_status run_inverse(struct rt_run *r)
 
 /* ---- determinants ---- */
 
-/* The logarithm of a determinant is summed over the diagonal, because the product of the elements
- * may overflow or underflow. The sign of a determinant is the product of the signs of the elements.
- * A real infinity has the sign 1 or -1. The sign of 0 or NaN is the element itself. */
+/* The logarithm of a determinant is the sum of the logarithms of the diagonal elements of U,
+ * because their product may overflow or underflow. The sign of a determinant is the product of the
+ * signs of these elements. A real infinity has the sign 1 or -1. The sign of 0 or NaN is the
+ * element itself. */
 #define SIGN(d, ABS)      ((d) > 0 ? 1 : (d) < 0 ? -1 : (d))
 #define DIRECTION(d, ABS) ((d) == 0 ? 0 : (d) / ABS(d))
 /*
  * Defines these functions for each type:
  *
  *   log_det_      computes the sign and the logarithm of a determinant.
- *   determinant_  computes a determinant as a product. If the product is not a normal number,
- *                 computes the determinant from its logarithm instead, because a partial product
- *                 may have overflowed or underflowed although T can represent the determinant.
+ *   determinant_  computes a determinant as a product or, if the product is not a normal number,
+ *                 from its logarithm. A partial product may have overflowed or underflowed even if
+ *                 T can represent the determinant.
  */
 #define LOG_DET(dt, T, ABS, REAL, LOG, EXP, SIGN_OF)                                               \
     static void log_det_##dt(const struct batch *b, const T *a, T *sign, T *log_abs)               \
     {                                                                                              \
         bool even;                                                                                 \
         adjoint_##dt(b->ask, a, b->workspace, b->n, false);                                        \
-        lu_##dt(b->ask, b->workspace, b->n, b->swap, &even);                                       \
+        kn_lu_##dt(b->ask, b->workspace, b->n, b->swap, &even);                                    \
         const T *u = b->workspace;                                                                 \
         T s = even ? 1 : -1, l = 0;                                                                \
         for (int64_t i = 0; i < b->n; i++) {                                                       \
             const T d = u[i * b->n + i];                                                           \
             s *= SIGN_OF(d, ABS);                                                                  \
-            l += d == 0 ? -INFINITY : LOG(ABS(d)); /* LOG does not treat subnormals as 0. */       \
+            l += d == 0 ? -INFINITY : LOG(ABS(d)); /* d == 0 also holds for subnormals. */         \
         }                                                                                          \
         *sign = s;                                                                                 \
         *log_abs = l;                                                                              \
@@ -521,7 +482,7 @@ LOG_DET(RT_C128, double _Complex, cabs, creal, log, exp, DIRECTION)
 
 static enum rt_status run_determinant(struct rt_run *r)
 {
-    struct ask ask;
+    struct kn_ask ask;
     const struct batch b = batch_of(r, &ask);
 
     for (int64_t i = 0; i < b.count; i++) {
@@ -531,12 +492,12 @@ static enum rt_status run_determinant(struct rt_run *r)
         ((T *)r->out[0].data)[i] =                                                                 \
             determinant_##dt(&b, AT(const T, r->in[0].data, (i * b.n * b.n)));                     \
         break;
-            LINALG(X)
+            KN_LINALG(X)
 #undef X
         default:
             break;
         }
-        if (ends(&ask, 64))
+        if (kn_ends(&ask, 64))
             return r->err->code;
     }
     return RT_OK;
@@ -544,7 +505,7 @@ static enum rt_status run_determinant(struct rt_run *r)
 
 static enum rt_status run_log_determinant(struct rt_run *r)
 {
-    struct ask ask;
+    struct kn_ask ask;
     const struct batch b = batch_of(r, &ask);
 
     for (int64_t i = 0; i < b.count; i++) {
@@ -554,12 +515,12 @@ static enum rt_status run_log_determinant(struct rt_run *r)
         log_det_##dt(&b, AT(const T, r->in[0].data, (i * b.n * b.n)), (T *)r->out[0].data + i,     \
                      (T *)r->out[1].data + i);                                                     \
         break;
-            LINALG(X)
+            KN_LINALG(X)
 #undef X
         default:
             break;
         }
-        if (ends(&ask, 64))
+        if (kn_ends(&ask, 64))
             return r->err->code;
     }
     return RT_OK;
@@ -568,23 +529,23 @@ static enum rt_status run_log_determinant(struct rt_run *r)
 /* ---- Cholesky ---- */
 
 #define CHOLESKY(dt, T)                                                                            \
-    static void cholesky_one_##dt(struct ask *q, T *a, int64_t n)                                  \
+    static void cholesky_one_##dt(struct kn_ask *q, T *a, int64_t n)                               \
     {                                                                                              \
-        const bool fine = cholesky_##dt(q, a, n);                                                  \
-        for (int64_t i = 0; i < n && !ends(q, n); i++)                                             \
+        const bool fine = kn_cholesky_##dt(q, a, n);                                               \
+        for (int64_t i = 0; i < n && !kn_ends(q, n); i++)                                          \
             for (int64_t j = 0; j < n; j++)                                                        \
                 if (j > i)                                                                         \
                     a[i * n + j] = 0;                                                              \
                 else if (!fine)                                                                    \
                     a[i * n + j] = NAN;                                                            \
     }
-LINALG(CHOLESKY)
+KN_LINALG(CHOLESKY)
 
 static enum rt_status run_cholesky(struct rt_run *r)
 {
     const struct rt_tensor *t = &r->in[0];
     const int64_t n = t->dim[t->rank - 1], all = rt_tensor_count(t);
-    struct ask ask = {.r = r, .left = RT_WORK};
+    struct kn_ask ask = {.r = r, .left = RT_WORK};
 
     if (!all)
         return RT_OK;
@@ -596,12 +557,12 @@ static enum rt_status run_cholesky(struct rt_run *r)
     case dt:                                                                                       \
         cholesky_one_##dt(&ask, (T *)r->out[0].data + i, n);                                       \
         break;
-            LINALG(X)
+            KN_LINALG(X)
 #undef X
         default:
             break;
         }
-        if (ends(&ask, 64))
+        if (kn_ends(&ask, 64))
             return r->err->code;
     }
     return RT_OK;
@@ -609,8 +570,7 @@ static enum rt_status run_cholesky(struct rt_run *r)
 
 /* ---- MatrixTriangularSolve: batch axes broadcast ---- */
 
-/* Returns the offset in operand t, in elements, of matrix `i` of the output's batch. */
-static int64_t batch_offset(const struct rt_tensor *t, const struct rt_tensor *out, int64_t i)
+int64_t kn_batch_offset(const struct rt_tensor *t, const struct rt_tensor *out, int64_t i)
 {
     int64_t off = 0, step = t->dim[t->rank - 1] * t->dim[t->rank - 2];
 
@@ -632,25 +592,25 @@ static enum rt_status run_triangular(struct rt_run *r)
     const struct rt_tensor *a = &r->in[0], *b = &r->in[1], *o = &r->out[0];
     const bool lower = rt_attr_bool(r->node, "lower"), adjoint = rt_attr_bool(r->node, "adjoint");
     const int64_t n = o->dim[o->rank - 2], m = o->dim[o->rank - 1], all = rt_tensor_count(o);
-    struct ask ask = {.r = r, .left = RT_WORK};
+    struct kn_ask ask = {.r = r, .left = RT_WORK};
 
     for (int64_t i = 0; all && i < all / (n * m); i++) {
-        const int64_t at_a = batch_offset(a, o, i), at_b = batch_offset(b, o, i);
+        const int64_t at_a = kn_batch_offset(a, o, i), at_b = kn_batch_offset(b, o, i);
         switch (a->dtype) {
 #define X(dt, T)                                                                                   \
     case dt: {                                                                                     \
         T *x = (T *)o->data + i * n * m;                                                           \
         if (kn_copy_chunks(r, dt, x, (const T *)b->data + at_b, n * m))                            \
             return r->err->code;                                                                   \
-        triangular_##dt(&ask, (const T *)a->data + at_a, n, x, m, lower, adjoint);                 \
+        kn_triangular_##dt(&ask, (const T *)a->data + at_a, n, x, m, lower, adjoint);              \
         break;                                                                                     \
     }
-            LINALG(X)
+            KN_LINALG(X)
 #undef X
         default:
             break;
         }
-        if (ends(&ask, 64))
+        if (kn_ends(&ask, 64))
             return r->err->code;
     }
     return RT_OK;
@@ -670,7 +630,7 @@ static enum rt_status infer_cross(struct rt_infer *x)
     for (int i = 0; same && i < a->rank; i++)
         same = a->dim[i] < 0 || b->dim[i] < 0 || a->dim[i] == b->dim[i];
     if (!same)
-        return fail_pair(x->err, "Both inputs must be of same shape: ", a, b, "");
+        return kn_fail_pair(x->err, "Both inputs must be of same shape: ", a, b, "");
     if (a->rank < 1)
         return rt_fail(x->err, RT_INVALID_ARGUMENT, "Input must be at least 1D%s",
                        rt_shape_text(text, sizeof text, a->rank, a->dim));
@@ -706,7 +666,7 @@ KN_INTS(CROSS_INT)
 KN_FLOATS(CROSS_FLOAT)
 #define ROUND_F16(v)  kn_from_f16(kn_to_f16(v))
 #define ROUND_BF16(v) kn_from_bf16(kn_to_bf16(v))
-/* As in TensorFlow, each product of half-precision types is rounded to the type. */
+/* As in TensorFlow, each product of half-precision numbers is rounded to their type. */
 #define CROSS_HALF(dt, T, GET, PUT, ROUND)                                                         \
     static void cross_##dt(const T *a, const T *b, T *c, int64_t n)                                \
     {                                                                                              \
@@ -723,53 +683,70 @@ CROSS_HALF(RT_BF16, struct kn_bfloat, kn_from_bf16, kn_to_bf16, ROUND_BF16)
 
 static enum rt_status run_cross(struct rt_run *r)
 {
+    enum { PART = 3 << 16 }; /* number of elements computed between two checks of the run */
     const int64_t n = rt_tensor_count(&r->out[0]);
-    switch (r->in[0].dtype) {
+    int64_t left = RT_WORK;
+
+    for (int64_t i = 0; i < n; i += PART) {
+        const int64_t some = n - i < PART ? n - i : PART;
+        switch (r->in[0].dtype) {
 #define X(dt, T)                                                                                   \
     case dt:                                                                                       \
-        cross_##dt(r->in[0].data, r->in[1].data, r->out[0].data, n);                               \
+        cross_##dt(AT(const T, r->in[0].data, i), AT(const T, r->in[1].data, i),                   \
+                   AT(T, r->out[0].data, i), some);                                                \
         break;
-        KN_REALS(X)
+            KN_REALS(X)
 #undef X
-    default:
-        break;
+        default:
+            break;
+        }
+        if (rt_run_spend(r, &left, 4 * some))
+            return r->err->code;
     }
     return RT_OK;
 }
 
 /* ---- registry entries ---- */
 
-#define LINALG_TYPES (KN_SET(KN_FLOATS) | KN_SET(KN_COMPLEX))
-
 const struct kn_entry kn_cholesky = {
-    .op = {.name = "Cholesky", .infer = infer_square, .rows = rows_matrices},
-    .kernels = KN_CPU("Cholesky", "cholesky", LINALG_TYPES, NULL, run_cholesky),
+    .op = {.name = "Cholesky", .infer = infer_square, .rows = kn_rows_matrices},
+    .kernels = KN_CPU("Cholesky", "cholesky", KN_LINALG_TYPES, NULL, run_cholesky),
 };
 const struct kn_entry kn_cross = {
     .op = {.name = "Cross", .infer = infer_cross, .rows = rows_cross},
     .kernels = KN_CPU("Cross", "cross", KN_SET(KN_REALS), NULL, run_cross),
 };
 const struct kn_entry kn_log_matrix_determinant = {
-    .op = {.name = "LogMatrixDeterminant", .infer = infer_determinant, .rows = rows_matrices},
-    .kernels = KN_CPU("LogMatrixDeterminant", "log_determinant", LINALG_TYPES, linalg_prepare,
+    .op = {.name = "LogMatrixDeterminant", .infer = infer_determinant, .rows = kn_rows_matrices},
+    .kernels = KN_CPU("LogMatrixDeterminant", "log_determinant", KN_LINALG_TYPES, linalg_prepare,
                       run_log_determinant),
 };
 const struct kn_entry kn_matrix_determinant = {
-    .op = {.name = "MatrixDeterminant", .infer = infer_determinant, .rows = rows_matrices},
-    .kernels =
-        KN_CPU("MatrixDeterminant", "determinant", LINALG_TYPES, linalg_prepare, run_determinant),
+    .op = {.name = "MatrixDeterminant", .infer = infer_determinant, .rows = kn_rows_matrices},
+    .kernels = KN_CPU("MatrixDeterminant", "determinant", KN_LINALG_TYPES, linalg_prepare,
+                      run_determinant),
 };
 const struct kn_entry kn_matrix_inverse = {
-    .op = {.name = "MatrixInverse", .infer = infer_square, .rows = rows_matrices},
-    .kernels = KN_CPU("MatrixInverse", "inverse", LINALG_TYPES | RT_T(RT_F16), linalg_prepare,
+    .op = {.name = "MatrixInverse", .infer = infer_square, .rows = kn_rows_matrices},
+    .kernels = KN_CPU("MatrixInverse", "inverse", KN_LINALG_TYPES | RT_T(RT_F16), linalg_prepare,
                       run_inverse),
 };
 const struct kn_entry kn_matrix_solve = {
-    .op = {.name = "MatrixSolve", .infer = infer_solve, .rows = rows_matrices},
-    .kernels = KN_CPU("MatrixSolve", "solve", LINALG_TYPES, linalg_prepare, run_solve),
+    .op = {.name = "MatrixSolve", .infer = infer_solve, .rows = kn_rows_matrices},
+    .kernels = KN_CPU("MatrixSolve", "solve", KN_LINALG_TYPES, linalg_prepare, run_solve),
 };
 const struct kn_entry kn_matrix_triangular_solve = {
-    .op = {.name = "MatrixTriangularSolve", .infer = infer_triangular, .rows = rows_matrices},
+    .op = {.name = "MatrixTriangularSolve", .infer = infer_triangular, .rows = kn_rows_matrices},
     .kernels =
-        KN_CPU("MatrixTriangularSolve", "triangular_solve", LINALG_TYPES, NULL, run_triangular),
+        KN_CPU("MatrixTriangularSolve", "triangular_solve", KN_LINALG_TYPES, NULL, run_triangular),
 };
+KN_OLDER_LINALG(batch_cholesky, "BatchCholesky", infer_square, kn_rows_matrices, KN_SET(KN_FLOATS),
+                NULL, run_cholesky)
+KN_OLDER_LINALG(batch_matrix_determinant, "BatchMatrixDeterminant", infer_determinant,
+                kn_rows_matrices, KN_LINALG_TYPES, linalg_prepare, run_determinant)
+KN_OLDER_LINALG(batch_matrix_inverse, "BatchMatrixInverse", infer_square, kn_rows_matrices,
+                KN_SET(KN_FLOATS) | RT_T(RT_F16), linalg_prepare, run_inverse)
+KN_OLDER_LINALG(batch_matrix_solve, "BatchMatrixSolve", infer_solve, kn_rows_matrices,
+                KN_LINALG_TYPES, linalg_prepare, run_solve)
+KN_OLDER_LINALG(batch_matrix_triangular_solve, "BatchMatrixTriangularSolve", infer_triangular,
+                kn_rows_matrices, KN_LINALG_TYPES, NULL, run_triangular)

@@ -63,8 +63,11 @@ bool kn_list_resize(struct rt_run *r, struct kn_list *l, int64_t n)
     if (!kn_items_grow(r, &l->memory, &l->capacity, n, sizeof *l->item, "a tensor list"))
         return false;
     l->item = kn_items_at(l->memory);
-    for (int64_t i = n; i < l->n; i++)
-        rt_tensor_clear(&l->item[i]);
+    while (l->n > n) {
+        rt_tensor_clear(&l->item[--l->n]);
+        if (rt_run_tick(r, l->n))
+            return false;
+    }
     l->n = n;
     return true;
 }

@@ -1,8 +1,6 @@
-/*
- * Tensor lists are the values on variant edges of TensorFlow 2 loops. A change of a shared list is
- * made in a copy of the list's array of items. Items are references to tensors, so the elements of
- * the tensors are never copied.
- */
+/* Tensor lists, which loops of TensorFlow 2 hold in variant tensors. A shared list is copied before
+ * it is changed. Only its array of items is copied: items are references to tensors, so the
+ * elements of the tensors are never copied. */
 #ifndef KN_LIST_LIST_H
 #define KN_LIST_LIST_H
 
@@ -16,7 +14,7 @@ struct kn_list {
     int64_t max; /* maximum number of items, or -1 for no maximum */
     int64_t n, capacity;
     struct rt_tensor *item; /* an item whose dtype is RT_NO_DTYPE was never written */
-    /* memory of the array `item`, which the pool counts like a tensor's memory */
+    /* memory that holds the array `item`; the run's memory pool counts it */
     struct rt_buffer *memory;
 };
 extern const struct rt_object_type kn_list_type;
@@ -36,8 +34,8 @@ enum rt_status kn_list_zeros_like(struct rt_run *r);
 enum rt_status kn_partial_shape(const struct rt_tensor *t, struct rt_shape *out,
                                 struct rt_error *err);
 bool kn_partial_fits(const struct rt_shape *a, const struct rt_shape *b);
-/* Merges b into *a. Returns INVALID_ARGUMENT with TensorFlow's message if the two shapes contradict
- * each other. */
+/* Merges b into *a. Returns INVALID_ARGUMENT with TensorFlow's message if the shapes are
+ * incompatible. */
 enum rt_status kn_partial_merge(struct rt_shape *a, const struct rt_shape *b, struct rt_error *err);
 /* Formats a partial shape as TensorFlow does: "[?,2]", "<unknown>". */
 #define KN_PARTIAL(s) ((s)->rank < 0 ? "<unknown>" : KN_TEXT(s))
@@ -46,25 +44,26 @@ enum rt_status kn_partial_merge(struct rt_shape *a, const struct rt_shape *b, st
 
 enum { KN_ITEMS_MAX = 1 << 24 };
 /*
- * Refuses resource handles as items. Objects are counted by references, so a TensorArray that holds
- * its own handle, directly or in a list, would never be freed. Returns true if items of this type
- * are allowed, else sets *err. `what` names the owner of the items, with an article.
+ * Refuses resource handles as items. Objects are reference-counted, so a TensorArray that held its
+ * own handle, directly or in a list, would never be freed. Returns true if items of this type are
+ * allowed, otherwise sets *err. `what` names the owner of the items in messages, such as "a stack".
  */
 bool kn_items_check(enum rt_dtype dtype, const char *what, struct rt_error *err);
 /*
- * Grows *memory to at least n items of `each` bytes and zeroes the new items. The run's memory pool
- * counts the memory. The existing items move, so their owner must call kn_items_at again. On
- * failure, returns false, sets r->err and changes nothing. `what` names the owner of the items,
- * with an article.
+ * Grows *memory to a capacity of at least n items of `each` bytes, and zeroes the new items. The
+ * run's memory pool counts the memory. The existing items move, so their owner must call
+ * kn_items_at again. On failure, returns false, sets r->err and changes nothing. `what` names the
+ * owner of the items in messages, such as "a stack".
  */
 bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, int64_t *capacity, int64_t n,
                    size_t each, const char *what);
-static inline void *kn_items_at(const struct rt_buffer *memory) /* `memory` may be NULL */
+static inline void *kn_items_at(const struct rt_buffer *memory) /* NULL if `memory` is NULL */
 {
     return memory ? atomic_load(&memory->data) : NULL;
 }
 
-/* Makes *dst a reference to t that outlives the op. If t borrows its bytes, they are copied. */
+/* Makes *dst a tensor that outlives the op. It refers to the memory of t or, if t holds no
+ * reference to a buffer, is a copy of t. */
 enum rt_status kn_keep(struct rt_run *r, struct rt_tensor *dst, const struct rt_tensor *t);
 /* Returns row i of t, as a view that holds no reference. */
 struct rt_tensor kn_row(const struct rt_tensor *t, int64_t i);

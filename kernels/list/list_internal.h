@@ -22,15 +22,15 @@ bool kn_list_resize(struct rt_run *r, struct kn_list *l, int64_t n);
 /* Copies the first n items of `from` to the unwritten items [at, at + n) of `to`. */
 enum rt_status kn_list_copy_items(struct rt_run *r, struct kn_list *to, int64_t at,
                                   const struct kn_list *from, int64_t n);
-/* Begins a change of the list in input 0. Returns the list itself if nothing else refers to it, and
- * otherwise a copy. Returns NULL if input 0 is not a list. `own` holds the returned list until
- * kn_list_write_done, which makes it output k unless st is a failure. */
+/* Begins a change of the list in input 0. Returns the list itself if nothing else refers to it,
+ * otherwise a copy, or NULL on failure. `own` holds the returned list until kn_list_write_done,
+ * which makes the list output k if st is RT_OK. */
 struct kn_list *kn_list_write_begin(struct rt_run *r, struct rt_tensor *own);
 enum rt_status kn_list_write_done(struct rt_run *r, int k, struct rt_tensor *own,
                                   enum rt_status st);
 
-/* Sets *s to the shape in input shape_in, an element_shape, merged with the list's element
- * shape. */
+/* Merges the list's element shape with the element_shape in input shape_in, and sets *s to the
+ * result. */
 enum rt_status kn_list_merged_shape(struct rt_run *r, const struct kn_list *l, int shape_in,
                                     struct rt_shape *s);
 /* Merges the shapes of the written items into *s, unless *s is already fully known. */

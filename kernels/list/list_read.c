@@ -42,8 +42,8 @@ static enum rt_status get_item_run(struct rt_run *r)
 
     if (!l)
         return r->err->code;
-    /* TensorFlow crashes on an index of several elements, but accepts an index of one element and
-     * any rank. */
+    /* TensorFlow crashes on an index with several elements, but accepts an index with one element,
+     * whatever its rank. */
     if (!kn_single(&r->in[1], &i))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "index expected to be a scalar but got shape: %s", KN_TEXT(&r->in[1]));
@@ -213,11 +213,13 @@ KN_LIST_OP(tensor_list_gather, "TensorListGather", NULL, gather_run)
 /* ---- TensorListConcat(list), ...V2(list, element_shape, leading_dims) -> tensor, lengths ---- */
 
 /* The inputs and the result of TensorListConcat. `rest` is the item shape without its first
- * dimension. `first` is the first dimension of element_shape or of all items, or -1 if both are
- * unknown. `lead` holds the lengths of unwritten items. */
+ * dimension. `first` is the first dimension of element_shape or, if that is unknown, the first
+ * dimension of all written items, or -1 if both are unknown. */
 struct concat {
     const struct kn_list *list;
-    const struct rt_tensor *lead; /* the input leading_dims, or NULL if the op's version has none */
+    /* the input leading_dims of TensorListConcatV2 (the first dimensions of unwritten items), or
+     * NULL in TensorListConcat */
+    const struct rt_tensor *lead;
     struct rt_shape rest;
     int64_t first;
 };
@@ -288,8 +290,8 @@ static enum rt_status concat_first(struct rt_run *r, struct concat *c)
     return st;
 }
 
-/* Returns the first dimension of item i. The first dimension of an unwritten item is its entry in
- * leading_dims or, without leading_dims, c->first. Returns -1 if neither is given. */
+/* Returns the first dimension of item i, or -1 if it is unknown. For an unwritten item, it is the
+ * entry in leading_dims or, if there is none, c->first. */
 static int64_t concat_rows(const struct concat *c, int64_t i)
 {
     if (c->list->item[i].dtype)

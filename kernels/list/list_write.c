@@ -226,8 +226,8 @@ static enum rt_status pop_run(struct rt_run *r)
     if (last->dtype) {
         rt_out_tensor(r, 1, last);
     } else {
-        /* As in TensorFlow, and unlike in TensorListGetItem, the shapes of other items are not
-         * considered. */
+        /* As in TensorFlow, and unlike in TensorListGetItem, the shape is not taken from other
+         * items. */
         if ((st = kn_list_merged_shape(r, l, 1, &s)))
             return st;
         if (!kn_shape_known(&s))
@@ -269,8 +269,8 @@ static enum rt_status resize_run(struct rt_run *r)
 
 KN_LIST_OP(tensor_list_resize, "TensorListResize", kn_infer_scalars, resize_run)
 
-/* Writes row i of `t` to item index[i]. With `grow`, first extends the list to hold the largest
- * index. */
+/* Writes row i of `t` to item index[i]. If `grow` is set, first extends the list to hold the
+ * largest index. */
 static enum rt_status scatter(struct rt_run *r, struct kn_list *l, const struct rt_tensor *t,
                               const struct rt_tensor *index, bool grow)
 {

@@ -1,8 +1,8 @@
 /*
- * TensorArrays and stacks of TensorFlow 1 are objects that a node creates in every run. Data edges
- * (flow) and control edges define the order of their ops, so the ops' effect only has to keep equal
- * nodes from being merged. A loop may run several ops on one object concurrently, so each object
- * has its own lock.
+ * TensorArrays and stacks of TensorFlow 1. In every run, a node creates a new object. Flow edges
+ * and control edges define the order of the ops on this object, so the effect of these ops only
+ * prevents equal nodes from being merged. A loop may run several ops on one object concurrently, so
+ * each object has its own lock.
  */
 #include "kernels/array/array.h"
 #include "kernels/list/list.h"
@@ -310,7 +310,7 @@ static enum rt_status read_many(struct rt_run *r, struct array *a, const struct 
         return r->err->code;
     enum rt_status st = kn_zero_chunks(r, *out, (size_t)n * sizeof **out);
     if (st)
-        /* set to NULL first, because drop_many must not read an array that was not zeroed */
+        /* drop_many must not read an array that was not zeroed */
         *out = NULL;
     for (int64_t i = 0; i < n && !st; i++) {
         st = read_one(r, a, index ? kn_int_at(index, i) : i, &(*out)[i]);
@@ -341,7 +341,7 @@ static enum rt_status gathered(struct rt_run *r, const struct rt_tensor *t, int6
     if (s.rank == RT_MAX_RANK)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",
                        r->node->schema->name, RT_MAX_RANK);
-    /* As in TensorFlow, the shapes of the other items are not checked if the output is empty. */
+    /* As in TensorFlow, the shapes of the other elements are not checked if the output is empty. */
     const int64_t each = rt_tensor_count(&t[0]);
     for (int64_t i = 1; i < n && each; i++) {
         if (t[i].rank != s.rank || memcmp(t[i].dim, s.dim, (size_t)s.rank * sizeof s.dim[0]) != 0)

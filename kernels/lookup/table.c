@@ -15,15 +15,20 @@ void kn_table_drop(enum rt_dtype dtype, void *p, int64_t n)
             rt_str_clear((struct rt_str *)p + i);
 }
 
+static void free_arrays(struct kn_table *t)
+{
+    free(t->keys);
+    free(t->values);
+    free(t->live);
+    free(t->slot);
+}
+
 /* Removes all pairs and frees their memory. */
 static void clear(struct kn_table *t)
 {
     kn_table_drop(t->key_type, t->keys, t->n * t->n_key);
     kn_table_drop(t->value_type, t->values, t->n * t->n_value);
-    free(t->keys);
-    free(t->values);
-    free(t->live);
-    free(t->slot);
+    free_arrays(t);
     t->keys = t->values = NULL;
     t->live = NULL;
     t->slot = NULL;
@@ -52,7 +57,7 @@ void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh
                                          .empty = t->dense.empty,
                                          .deleted = t->dense.deleted}};
     kn_table_count_in(r, fresh);
-    if (!t->is_mutable) /* a table that is filled only once has no old content */
+    if (!t->is_mutable) /* a table that is filled only once never has pairs to replace */
         return;
     kn_table_lock(t);
     fresh->credit = t->counted;
@@ -194,8 +199,13 @@ TABLE(mutable_hash_table_of_tensors_v2, "MutableHashTableOfTensorsV2",
 
 /* ---- items ---- */
 
-/* the cost of hashing a key and reading its uncached memory, in units of rt_run_spend */
+/* The value of a slot whose pair has been removed. The item that held the pair is dead. */
+enum { REMOVED = -1 };
+/* the cost of hashing a key and reading its pair from uncached memory, in units of rt_run_spend */
 enum { KEY_WORK = 128 };
+/* the cost of writing to a page of new memory for the first time, in the same units: 4,096 of them
+ * take as long as RT_WORK (runtime/core/run.h) */
+enum { FAULT_WORK = RT_WORK / 4096 };
 
 static size_t key_bytes(const struct kn_table *t)
 {
@@ -217,39 +227,47 @@ void *kn_table_value(const struct kn_table *t, int64_t item)
     return t->values + (size_t)item * value_bytes(t);
 }
 
-int64_t kn_table_work(const struct kn_table *t)
+int64_t kn_table_work(const struct kn_table *t, const void *key)
 {
-    return KEY_WORK * t->n_key + 8 * t->n_value;
+    return KEY_WORK * t->n_key + 8 * t->n_value + kn_text_work(t->key_type, key, t->n_key);
 }
 
-bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b)
+bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b,
+                       struct kn_reader *read)
 {
     const size_t each = rt_dtype_size(t->key_type);
     const char *x = a, *y = b;
 
     for (int64_t k = 0; k < t->n_key; k++)
-        if (!kn_same_element(t->key_type, x + (size_t)k * each, y + (size_t)k * each))
+        if (!kn_same_element(t->key_type, x + (size_t)k * each, y + (size_t)k * each, read))
             return false;
     return true;
 }
 
-static int64_t first_slot(const struct kn_table *t, const void *key, int64_t n_slots)
+static int64_t first_slot(const struct kn_table *t, const void *key, int64_t n_slots,
+                          struct kn_reader *read)
 {
-    return (int64_t)(kn_hash_elements(t->key_type, key, t->n_key) & (uint64_t)(n_slots - 1));
+    return (int64_t)(kn_hash_elements(t->key_type, key, t->n_key, read) & (uint64_t)(n_slots - 1));
 }
 
 /* Sets *at to the slot that holds `key`, or to the free slot for it. */
 static enum rt_status slot_of(struct rt_run *r, int64_t *left, const struct kn_table *t,
                               const void *key, int64_t *at)
 {
-    int64_t s = first_slot(t, key, t->n_slots);
-    enum rt_status st = rt_run_spend(r, left, kn_table_work(t));
+    const int64_t probe = KN_PROBE_WORK + kn_text_work(t->key_type, key, t->n_key);
+    struct kn_reader read = {.r = r, .left = left};
+    int64_t s = first_slot(t, key, t->n_slots, &read);
+    enum rt_status st = read.st ? read.st : rt_run_spend(r, left, kn_table_work(t, key));
 
-    for (; !st && t->slot[s] && !kn_table_same_key(t, kn_table_key(t, t->slot[s] - 1), key);
-         s = (s + 1) & (t->n_slots - 1))
-        st = rt_run_spend(r, left, KN_PROBE_WORK);
+    while (!st && t->slot[s]) {
+        if (t->slot[s] != REMOVED &&
+            kn_table_same_key(t, kn_table_key(t, t->slot[s] - 1), key, &read))
+            break;
+        s = (s + 1) & (t->n_slots - 1);
+        st = read.st ? read.st : rt_run_spend(r, left, probe);
+    }
     *at = s;
-    return st;
+    return st ? st : read.st;
 }
 
 enum rt_status kn_table_find(struct rt_run *r, int64_t *left, const struct kn_table *t,
@@ -258,43 +276,67 @@ enum rt_status kn_table_find(struct rt_run *r, int64_t *left, const struct kn_ta
     int64_t s;
 
     *item = -1;
+    /* kn_dense_check_key may have compared the key, so its length counts as work */
     if (t->n_live == 0)
-        return rt_run_spend(r, left, 1);
+        return rt_run_spend(r, left, 1 + kn_text_work(t->key_type, key, t->n_key));
     const enum rt_status st = slot_of(r, left, t, key, &s);
-    if (!st && t->slot[s] && t->live[t->slot[s] - 1])
+    if (!st)
         *item = t->slot[s] - 1;
     return st;
 }
 
-static bool grow(void **p, int64_t capacity, int64_t more, size_t each)
+enum rt_status kn_table_remove(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key)
 {
-    char *q = realloc(*p, (size_t)more * each + 1);
+    int64_t s;
 
-    if (!q)
-        return false;
-    memset(q + (size_t)capacity * each, 0, (size_t)(more - capacity) * each);
-    *p = q;
-    return true;
+    if (t->n_live == 0)
+        return rt_run_spend(r, left, 1 + kn_text_work(t->key_type, key, t->n_key));
+    const enum rt_status st = slot_of(r, left, t, key, &s);
+    if (st || !t->slot[s])
+        return st;
+    const int64_t i = t->slot[s] - 1;
+    kn_table_drop(t->key_type, t->keys + (size_t)i * key_bytes(t), t->n_key);
+    kn_table_drop(t->value_type, kn_table_value(t, i), t->n_value);
+    t->live[i] = false;
+    t->slot[s] = REMOVED;
+    t->n_live--;
+    return RT_OK;
 }
 
-/* Sets *out to a new index of all items or, with `only_live`, of the live items, with the numbers
- * that compact() will give them. The table itself does not change. */
+static bool grow(void **p, int64_t capacity, size_t each)
+{
+    void *q = realloc(*p, (size_t)capacity * each + 1);
+
+    if (q)
+        *p = q;
+    return q;
+}
+
+/*
+ * Sets *out to a new array of n_slots slots for the live items. If `renumbers` is set, the slots
+ * hold the indices that compact() will give the items. Does not change the table. Hashes choose the
+ * slots, so any item may be the first to write to its page. Without the cost of that, 16,384 items,
+ * which took 24 to 37 ms, were indexed between two checks of the run.
+ */
 static enum rt_status index_items(struct rt_run *r, int64_t *left, const struct kn_table *t,
-                                  bool only_live, int64_t n_slots, int64_t **out)
+                                  bool renumbers, int64_t n_slots, int64_t **out)
 {
     int64_t *slot = calloc((size_t)n_slots, sizeof *slot), n = 0;
+    struct kn_reader read = {.r = r, .left = left};
     enum rt_status st = RT_OK;
 
     if (!slot)
         return rt_fail_memory(r->err, "a hash table", (size_t)n_slots * sizeof *slot);
     for (int64_t i = 0; i < t->n && !st; i++) {
-        if (only_live && !t->live[i])
+        if (!t->live[i]) {
+            st = rt_run_spend(r, left, 1);
             continue;
-        int64_t s = first_slot(t, kn_table_key(t, i), n_slots);
-        for (; slot[s] && !st; s = (s + 1) & (n_slots - 1))
+        }
+        int64_t s = first_slot(t, kn_table_key(t, i), n_slots, &read);
+        for (st = read.st; slot[s] && !st; s = (s + 1) & (n_slots - 1))
             st = rt_run_spend(r, left, KN_PROBE_WORK);
-        slot[s] = ++n;
-        st = st ? st : rt_run_spend(r, left, kn_table_work(t));
+        slot[s] = 1 + (renumbers ? n++ : i);
+        st = st ? st : rt_run_spend(r, left, FAULT_WORK + kn_table_work(t, kn_table_key(t, i)));
     }
     if (st)
         free(slot);
@@ -310,41 +352,60 @@ static void take_slots(struct kn_table *t, int64_t *slot, int64_t n_slots)
     t->n_slots = n_slots;
 }
 
-/* Removes dead items. A removed item keeps its position until the arrays are full; if more than
- * half of the items are then dead, the table is compacted instead of grown. A table whose keys
- * change constantly therefore stays bounded. */
+/* Appends the live items of `t` to `c`, whose arrays must be large enough, but does not fill c's
+ * slots. The copies do not own the items' strings. */
+static enum rt_status copy_live(struct rt_run *r, int64_t *left, const struct kn_table *t,
+                                struct kn_table *c)
+{
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < t->n && !st; i++) {
+        if (t->live[i]) {
+            memcpy(c->keys + (size_t)c->n * key_bytes(t), kn_table_key(t, i), key_bytes(t));
+            memcpy(kn_table_value(c, c->n), kn_table_value(t, i), value_bytes(t));
+            c->live[c->n++] = true;
+        }
+        st = rt_run_spend(r, left, 4 + 8 * (t->n_key + t->n_value));
+    }
+    return st;
+}
+
+/* Removes dead items, whose strings have already been freed. A dead item keeps its position until
+ * the arrays are full. If more than half of the items are then dead, the table is compacted instead
+ * of grown, so the size of a table whose keys change constantly stays bounded. The live items move
+ * to new arrays, so that the table is unchanged if the run ends before all have moved. */
 static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *t)
 {
-    const size_t bytes = (size_t)t->n_slots * sizeof *t->slot;
-    int64_t n = 0, *slot;
-    /* The old and the new array of slots exist at the same time. The new array counts towards the
-     * memory limit of the run, not of the table, so that a table at its limit can still be
-     * compacted. */
+    const size_t each = key_bytes(t) + value_bytes(t) + sizeof *t->live;
+    const size_t bytes = (size_t)t->n_slots * sizeof *t->slot + (size_t)t->n_live * each;
+    struct kn_table c = {.key_type = t->key_type,
+                         .value_type = t->value_type,
+                         .n_key = t->n_key,
+                         .n_value = t->n_value};
+    /* The old and the new arrays exist at the same time. The new arrays count towards the memory
+     * limit of the run, not of the table, so that a table at its limit can still be compacted. */
     enum rt_status st = rt_pool_hold(rt_run_pool(r), bytes, 0, "a hash table", r->err);
 
     if (st)
         return st;
-    st = index_items(r, left, t, true, t->n_slots, &slot);
+    c.keys = malloc((size_t)t->capacity * key_bytes(t) + 1);
+    c.values = malloc((size_t)t->capacity * value_bytes(t) + 1);
+    c.live = malloc((size_t)t->capacity * sizeof *c.live + 1);
+    if (!c.keys || !c.values || !c.live)
+        st = rt_fail_memory(r->err, "a hash table", bytes);
+    st = st ? st : index_items(r, left, t, true, t->n_slots, &c.slot);
+    st = st ? st : copy_live(r, left, t, &c);
     rt_pool_release(rt_run_pool(r), bytes);
-    if (st)
+    if (st) {
+        free_arrays(&c);
         return st;
-    for (int64_t i = 0; i < t->n; i++) {
-        char *key = t->keys + (size_t)i * key_bytes(t);
-        if (!t->live[i]) {
-            kn_table_drop(t->key_type, key, t->n_key);
-            continue;
-        }
-        if (i != n) {
-            memcpy(t->keys + (size_t)n * key_bytes(t), key, key_bytes(t));
-            memcpy(kn_table_value(t, n), kn_table_value(t, i), value_bytes(t));
-        }
-        t->live[n++] = true;
     }
-    memset(t->keys + (size_t)n * key_bytes(t), 0, (size_t)(t->n - n) * key_bytes(t));
-    memset(kn_table_value(t, n), 0, (size_t)(t->n - n) * value_bytes(t));
-    memset(t->live + n, 0, (size_t)(t->n - n) * sizeof *t->live);
-    t->n = n;
-    take_slots(t, slot, t->n_slots);
+    free_arrays(t);
+    t->keys = c.keys;
+    t->values = c.values;
+    t->live = c.live;
+    t->slot = c.slot;
+    t->n = c.n;
     return RT_OK;
 }
 
@@ -375,11 +436,11 @@ static enum rt_status reserve_items(struct kn_table *t, int64_t n, struct rt_err
     const enum rt_status st = count(t, more, err);
     if (st)
         return st;
-    bool ok = grow(&k, t->capacity, capacity, key_bytes(t));
+    bool ok = grow(&k, capacity, key_bytes(t));
     t->keys = k;
-    ok = ok && grow(&v, t->capacity, capacity, value_bytes(t));
+    ok = ok && grow(&v, capacity, value_bytes(t));
     t->values = v;
-    ok = ok && grow(&l, t->capacity, capacity, sizeof *t->live);
+    ok = ok && grow(&l, capacity, sizeof *t->live);
     t->live = l;
     if (!ok) {
         count_less(t, more);
@@ -414,15 +475,21 @@ static enum rt_status reserve(struct rt_run *r, int64_t *left, struct kn_table *
 
     if (t->n == t->capacity && t->n > 2 * t->n_live)
         st = compact(r, left, t);
-    const int64_t n = t->n + 1;
-    if (!st && n > t->capacity)
+    int64_t n = t->n + 1;
+    if (!st && n > t->capacity) {
         st = reserve_items(t, n, r->err);
+        /* Compaction makes room in a table at its memory limit if pairs have been removed. */
+        if (st == RT_RESOURCE_EXHAUSTED && t->n > t->n_live)
+            st = compact(r, left, t);
+    }
+    n = t->n + 1;
     if (!st && 2 * n > t->n_slots)
         st = reserve_slots(r, left, t, n);
     return st;
 }
 
-/* Charges the table's memory pool for n strings that the table will share with an input tensor. */
+/* Charges n strings, which the table will share with an input tensor, to the table's memory
+ * pool. */
 static enum rt_status keep_strings(const struct kn_table *t, enum rt_dtype dtype, const void *p,
                                    int64_t n, const void *old, struct rt_error *err)
 {
@@ -440,16 +507,18 @@ enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t,
     if (st)
         return st;
     int64_t i = t->slot[s] - 1;
-    *was = i >= 0 && t->live[i];
-    if (i < 0)
+    *was = i >= 0;
+    if (!*was)
         st = keep_strings(t, t->key_type, key, t->n_key, NULL, r->err);
     if (!st && (!*was || replace))
         st = keep_strings(t, t->value_type, value, t->n_value, *was ? kn_table_value(t, i) : NULL,
                           r->err);
     if (st)
         return st;
-    if (i < 0) {
+    if (!*was) {
         i = t->n;
+        memset(t->keys + (size_t)i * key_bytes(t), 0, key_bytes(t));
+        memset(kn_table_value(t, i), 0, value_bytes(t));
         kn_copy(t->key_type, t->keys + (size_t)i * key_bytes(t), key, t->n_key);
         t->n++;
         t->slot[s] = i + 1;

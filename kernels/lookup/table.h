@@ -3,7 +3,7 @@
  *
  *   table.c       creation, destruction, and storage of pairs
  *   table_ops.c   the ops that find, insert, remove, import and export pairs
- *   table_fill.c  the ops that fill a HashTable, once
+ *   table_fill.c  the ops that fill a HashTable, which is filled only once
  *   table_dense.c reserved keys and buckets, which only a MutableDenseHashTable has
  *
  * A table that is filled once (HashTable) never changes afterwards, so its pairs are read without
@@ -11,13 +11,14 @@
  *
  * A deadline, a cancellation or a limit may end a run in the middle of an op. An interrupted import
  * or initialization leaves the table unchanged, because new pairs are collected in a separate table
- * until all of them are read. An interrupted insertion or removal is not undone. The pairs already
+ * until all of them are read. An interrupted insertion or removal is not undone: the pairs already
  * processed stay inserted or removed. Undoing an insertion would require copies of the replaced
  * pairs, and a client that repeats the request reaches the intended state.
  */
 #ifndef KN_LOOKUP_TABLE_H
 #define KN_LOOKUP_TABLE_H
 
+#include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "runtime/base/thread.h"
 
@@ -34,8 +35,9 @@ struct kn_dense {
 struct kn_table {
     struct rt_object o;
     enum rt_dtype key_type, value_type;
-    struct rt_shape key_shape; /* the shape of one key, a scalar except in dense tables */
-    /* the shape of one value, a scalar except in dense and ...OfTensors tables */
+    struct rt_shape key_shape; /* the shape of one key, which is a scalar except in dense tables */
+    /* the shape of one value, which is a scalar except in dense tables and in
+     * MutableHashTableOfTensors */
     struct rt_shape value_shape;
     int64_t n_key, n_value; /* A key has n_key elements, and a value has n_value elements. */
     bool is_mutable, is_dense;
@@ -45,16 +47,17 @@ struct kn_table {
     int64_t n, capacity, n_live, n_slots;
     char *keys, *values;
     bool *live;
-    int64_t *slot; /* 1 + the index of the slot's item, or 0 if the slot is free */
+    int64_t *slot; /* 1 + the index of the slot's item, 0 if the slot is free, or -1 if the item
+                    * was removed */
     /* The memory pool of the session's state, or NULL until the first write. The pool counts the
      * table's memory. */
     struct rt_pool *pool;
-    /* The number of bytes in the arrays above that `pool` counts. The bytes of strings are counted
+    /* The number of bytes that `pool` counts for the arrays above. Strings are counted
      * separately. */
     size_t counted;
-    /* The number of bytes by which the pairs may exceed the limit of the session's state. `credit`
-     * is the size of the content that the pairs will replace, and is 0 except in a table that
-     * kn_table_fresh made. */
+    /* The number of bytes by which the table may exceed the limit of the session's state. In a
+     * table that kn_table_fresh made, it is the size of the pairs to be replaced, which are still
+     * counted. In all other tables it is 0. */
     size_t credit;
     struct kn_dense dense; /* n_buckets is guarded by mu; the other members never change */
 };
@@ -69,34 +72,40 @@ struct kn_table *kn_table_of(struct rt_run *r);
 /* Refuses a node whose types differ from the table's. Input 1 holds keys, and the other inputs and
  * the outputs hold values. */
 enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t);
-/* Makes the memory pool of r's session state count the table's memory. Called before kn_table_put,
- * and either under mu or before another thread can access the table. */
+/* Makes the memory pool of r's session state count the table's memory. Must be called before
+ * kn_table_put. The caller must hold mu, unless no other thread can access the table. */
 void kn_table_count_in(struct rt_run *r, struct kn_table *t);
 /*
  * Adds a pair. Sets *was to whether the table already held the key. If so, the value is replaced
- * only if `replace` is true. Sets *item to the index of the pair. Called under mu, or before
- * another thread can access the table. Subtracts the work from *left (rt_run_spend), and may
- * therefore fail because the run's deadline has passed or the run was cancelled. A failure leaves
- * the table unchanged.
+ * only if `replace` is true. Sets *item to the index of the pair. The caller must hold mu, unless
+ * no other thread can access the table. The work is charged to *left (rt_run_spend), so the call
+ * fails if the run has been cancelled or its deadline has passed. A failure leaves the pairs
+ * unchanged.
  */
 enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
                             const void *value, bool replace, int64_t *item, bool *was);
-/* Sets *item to the index of the key's pair, or to -1. Called under mu, except for a table that is
- * filled only once. */
+/* Sets *item to the index of the key's pair, or to -1 if the table lacks the key. Called under mu,
+ * except for a table that is filled only once. */
 enum rt_status kn_table_find(struct rt_run *r, int64_t *left, const struct kn_table *t,
                              const void *key, int64_t *item);
+/* Removes the key's pair, if there is one. Called under mu. */
+enum rt_status kn_table_remove(struct rt_run *r, int64_t *left, struct kn_table *t,
+                               const void *key);
 const void *kn_table_key(const struct kn_table *t, int64_t item);
 void *kn_table_value(const struct kn_table *t, int64_t item);
-bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b);
-/* Returns the cost of hashing a key and of reading or writing its pair, in units of
+/* Compares two keys. The deadline is checked through `read` while long strings are compared, or not
+ * at all if `read` is NULL. */
+bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b,
+                       struct kn_reader *read);
+/* Returns the cost of hashing or comparing `key` and of reading or writing its pair, in units of
  * rt_run_spend. */
-int64_t kn_table_work(const struct kn_table *t);
+int64_t kn_table_work(const struct kn_table *t, const void *key);
 /*
  * kn_table_fresh makes *fresh an empty table with the types and shapes of `t`, for kn_table_put to
- * fill. The memory pool of r's session state counts the new table's memory. This table has no lock,
- * belongs to the calling thread, and borrows the reserved keys of `t`. kn_table_replace, called
- * under t's mu, frees the pairs of `t` and moves the pairs of `fresh` into it. kn_table_fresh_end
- * frees the pairs that `fresh` still holds, and must always be called.
+ * fill. The memory pool of r's session state counts the new table's memory. The new table has no
+ * lock, is used only by the calling thread, and borrows the reserved keys of `t`. kn_table_replace,
+ * called under t's mu, frees the pairs of `t` and moves the pairs of `fresh` into `t`.
+ * kn_table_fresh_end frees the pairs that `fresh` still holds, and must always be called.
  */
 void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh);
 void kn_table_replace(struct kn_table *t, struct kn_table *fresh);
@@ -113,15 +122,17 @@ enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct 
 
 /* ---- dense tables (table_dense.c); called under mu, or on a table of kn_table_fresh ---- */
 
-/* Returns INVALID_ARGUMENT if the key is one of the two reserved keys. A table that is not dense
- * has no reserved keys and accepts every key. */
-enum rt_status kn_dense_check_key(const struct kn_table *t, const void *key, struct rt_error *err);
-/* Raises the number of buckets as TensorFlow does before it inserts `more` pairs. The table may
- * already hold some of their keys. */
+/* Returns INVALID_ARGUMENT if the key is one of the two reserved keys. Fails if the run has been
+ * cancelled or its deadline has passed. A table that is not dense has no reserved keys and accepts
+ * every key. */
+enum rt_status kn_dense_check_key(struct rt_run *r, int64_t *left, const struct kn_table *t,
+                                  const void *key);
+/* Increases the number of buckets as TensorFlow does before inserting `more` pairs, whether or not
+ * the table already holds some of their keys. */
 enum rt_status kn_dense_grow(struct kn_table *t, int64_t more, struct rt_error *err);
 enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t);
-/* Fills `fresh` (made by kn_table_fresh) with the keys and values of inputs 1 and 2, in the form
- * that kn_dense_export writes. */
+/* Fills `fresh` (made by kn_table_fresh) from inputs 1 and 2, which hold the keys and the values of
+ * all buckets, as kn_dense_export writes them. */
 enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *fresh);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * MutableDenseHashTable stores pairs like the other tables, but reserves two keys, and exports
- * TensorFlow's array of buckets, including the empty ones. TensorFlow must find every key in its
- * own bucket after restoring a checkpoint that Slipway wrote.
+ * MutableDenseHashTable stores pairs like the other tables, but has two reserved keys. It exports
+ * TensorFlow's array of buckets, including the empty ones, so that TensorFlow finds every key in
+ * the expected bucket after restoring a checkpoint that Slipway wrote.
  */
 #include "kernels/lookup/table.h"
 
@@ -34,7 +34,7 @@ static enum rt_status table_dense_check(const struct rt_node *n, const struct kn
                        KN_TEXT(empty), KN_TEXT(deleted));
     if (empty->dtype != t->key_type || deleted->dtype != t->key_type || !rt_tensor_count(empty))
         return rt_fail(err, RT_INVALID_ARGUMENT, "%s: empty_key is no key of the table", n->name);
-    if (kn_table_same_key(t, empty->data, deleted->data))
+    if (kn_table_same_key(t, empty->data, deleted->data, NULL))
         return rt_fail(err, RT_INVALID_ARGUMENT, "Empty and deleted keys cannot be equal");
     if (buckets < 4 || (buckets & (buckets - 1)))
         return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -90,14 +90,18 @@ const struct kn_entry kn_mutable_dense_hash_table_v2 = {
            .make = make},
 };
 
-enum rt_status kn_dense_check_key(const struct kn_table *t, const void *key, struct rt_error *err)
+enum rt_status kn_dense_check_key(struct rt_run *r, int64_t *left, const struct kn_table *t,
+                                  const void *key)
 {
-    const char *which = !t->is_dense                                  ? NULL
-                        : kn_table_same_key(t, key, t->dense.empty)   ? "empty_key"
-                        : kn_table_same_key(t, key, t->dense.deleted) ? "deleted_key"
-                                                                      : NULL;
-    return which ? rt_fail(err, RT_INVALID_ARGUMENT, "Using the %s as a table key is not allowed",
-                           which)
+    struct kn_reader read = {.r = r, .left = left};
+    const char *which = !t->is_dense                                         ? NULL
+                        : kn_table_same_key(t, key, t->dense.empty, &read)   ? "empty_key"
+                        : kn_table_same_key(t, key, t->dense.deleted, &read) ? "deleted_key"
+                                                                             : NULL;
+    if (read.st)
+        return read.st;
+    return which ? rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "Using the %s as a table key is not allowed", which)
                  : RT_OK;
 }
 
@@ -117,13 +121,14 @@ enum rt_status kn_dense_grow(struct kn_table *t, int64_t more, struct rt_error *
 
 /* ---- buckets ---- */
 
-static uint64_t hash_element(enum rt_dtype dtype, const void *p)
+static uint64_t hash_element(enum rt_dtype dtype, const void *p, struct kn_reader *read)
 {
     const struct rt_tensor t = {.dtype = (uint8_t)dtype, .data = (void *)(uintptr_t)p};
 
     switch (dtype) {
     case RT_STRING:
-        return kn_murmur64(rt_str_data(p), ((const struct rt_str *)p)->n, UINT64_C(0xDECAFCAFFE));
+        return kn_murmur64(rt_str_data(p), ((const struct rt_str *)p)->n, UINT64_C(0xDECAFCAFFE),
+                           read);
     case RT_F32:
         return (uint64_t)rt_int64_of((double)*(const float *)p);
     case RT_F64:
@@ -133,36 +138,38 @@ static uint64_t hash_element(enum rt_dtype dtype, const void *p)
     }
 }
 
-static uint64_t bucket_hash(const struct kn_table *t, const void *key)
+static uint64_t bucket_hash(const struct kn_table *t, const void *key, struct kn_reader *read)
 {
     const char *p = key;
     uint64_t h = 0;
 
     if (t->n_key == 1)
-        return hash_element(t->key_type, key);
+        return hash_element(t->key_type, key, read);
     for (int64_t k = 0; k < t->n_key; k++, p += rt_dtype_size(t->key_type))
-        h ^= hash_element(t->key_type, p) + UINT64_C(0x9e3779b97f4a7800) + (h << 10) + (h >> 4);
+        h ^= hash_element(t->key_type, p, read) + UINT64_C(0x9e3779b97f4a7800) + (h << 10) +
+             (h >> 4);
     return h;
 }
 
 /*
  * Sets bucket[b] to the item in bucket b of TensorFlow's bucket array, or to -1 if the bucket is
- * empty. There are more buckets than items, so every probe sequence ends. Probes count as work,
- * because TensorFlow's hash has no secret seed, and a client may choose keys that probe all buckets
- * already in use.
+ * empty. There are more buckets than items, so every probe sequence ends. Every probe is counted as
+ * work, because TensorFlow's hash has no secret seed, and a client may choose keys that probe all
+ * buckets already in use.
  */
 static enum rt_status place(struct rt_run *r, const struct kn_table *t, int64_t *bucket)
 {
     const uint64_t mask = (uint64_t)t->dense.n_buckets - 1;
+    const int64_t none = -1;
     int64_t left = RT_WORK;
-    enum rt_status st = RT_OK;
+    struct kn_reader read = {.r = r, .left = &left};
+    enum rt_status st = kn_repeat(RT_I64, bucket, &none, t->dense.n_buckets, r);
 
-    memset(bucket, 0xff, (size_t)t->dense.n_buckets * sizeof *bucket);
     for (int64_t i = 0; i < t->n && !st; i++) {
         if (!t->live[i])
             continue;
-        uint64_t at = bucket_hash(t, kn_table_key(t, i)) & mask;
-        st = rt_run_spend(r, &left, kn_table_work(t));
+        uint64_t at = bucket_hash(t, kn_table_key(t, i), &read) & mask;
+        st = read.st ? read.st : rt_run_spend(r, &left, kn_table_work(t, kn_table_key(t, i)));
         for (uint64_t probes = 1; bucket[at] >= 0 && !st; probes++) {
             at = (at + probes) & mask;
             st = rt_run_spend(r, &left, KN_PROBE_WORK);
@@ -190,7 +197,7 @@ enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t)
             kn_copy(t->value_type, value, kn_table_value(t, bucket[b]), t->n_value);
         else if (t->value_type != RT_STRING)
             memset(value, 0, value_bytes);
-        st = rt_run_spend(r, &left, kn_table_work(t));
+        st = rt_run_spend(r, &left, kn_table_work(t, key));
     }
     return st;
 }
@@ -201,6 +208,7 @@ enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *fresh)
     struct rt_shape have, want;
     int64_t item, n_buckets = 4, left = RT_WORK;
     bool was;
+    struct kn_reader read = {.r = r, .left = &left};
     enum rt_status st = RT_OK;
 
     kn_shape_get(keys, &want);
@@ -221,12 +229,15 @@ enum rt_status kn_dense_import(struct rt_run *r, struct kn_table *fresh)
     fresh->dense.n_buckets = n_buckets;
     for (int64_t i = 0; i < n && !st; i++) {
         const void *key = kn_at(keys, i * fresh->n_key);
-        if (!kn_table_same_key(fresh, key, fresh->dense.empty) &&
-            !kn_table_same_key(fresh, key, fresh->dense.deleted))
+        const bool is_reserved = kn_table_same_key(fresh, key, fresh->dense.empty, &read) ||
+                                 kn_table_same_key(fresh, key, fresh->dense.deleted, &read);
+        if (read.st)
+            st = read.st;
+        else if (!is_reserved)
             st = kn_table_put(r, &left, fresh, key, kn_at(values, i * fresh->n_value), true, &item,
                               &was);
         else
-            st = rt_run_spend(r, &left, kn_table_work(fresh));
+            st = rt_run_spend(r, &left, kn_table_work(fresh, key));
     }
     return st;
 }

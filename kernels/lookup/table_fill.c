@@ -45,10 +45,14 @@ static enum rt_status fill_one(struct rt_run *r, int64_t *left, struct kn_table 
     int64_t item = 0;
     bool was = false;
     char k[80], a[80], b[80];
-    const enum rt_status st = kn_table_put(r, left, t, key, value, false, &item, &was);
+    struct kn_reader read = {.r = r, .left = left};
+    enum rt_status st = kn_table_put(r, left, t, key, value, false, &item, &was);
 
-    if (st || !was || kn_same_element(t->value_type, kn_table_value(t, item), value))
-        return st;
+    if (!st && was)
+        st = rt_run_spend(r, left, kn_text_work(t->value_type, value, 1));
+    if (st || !was || kn_same_element(t->value_type, kn_table_value(t, item), value, &read) ||
+        read.st)
+        return st ? st : read.st;
     value_text(k, sizeof k, t->key_type, key);
     value_text(a, sizeof a, t->value_type, kn_table_value(t, item));
     value_text(b, sizeof b, t->value_type, value);
@@ -58,8 +62,8 @@ static enum rt_status fill_one(struct rt_run *r, int64_t *left, struct kn_table 
                    k, a, b);
 }
 
-/* Moves the pairs of `fresh` into the table. Returns false if the table was already filled, and
- * leaves it unchanged. */
+/* Moves the pairs of `fresh` into the table and returns true. If the table is already filled,
+ * leaves it unchanged and returns false. */
 static bool publish(struct kn_table *t, struct kn_table *fresh)
 {
     kn_table_lock(t);
@@ -72,9 +76,9 @@ static bool publish(struct kn_table *t, struct kn_table *fresh)
     return first;
 }
 
-/* Checks a further initialization, with n pairs, of a table that is already filled. The table does
- * not change. As in TensorFlow, the initialization fails if n differs from the number of pairs in
- * the table. */
+/* Checks a repeated initialization, with n pairs, of a table that is already filled. Like
+ * TensorFlow, fails if n differs from the number of pairs in the table. The table does not
+ * change. */
 static enum rt_status fill_again(struct rt_run *r, const struct kn_table *t, int64_t n)
 {
     return n == t->n_live ? RT_OK
@@ -145,15 +149,16 @@ WRITE(initialize_table_v2, "InitializeTableV2", init_run)
 
 enum { WHOLE_LINE = -2, LINE_NUMBER = -1 };
 
-/* Parses a field of a line as an element of type `dtype`. If the field is the line number, `offset`
- * is added to it. */
+/* Converts a field of a line to an element of type `dtype`. If `index` is LINE_NUMBER, the element
+ * is the sum of the line number and `offset`. */
 static enum rt_status field_value(enum rt_dtype dtype, int64_t index, int64_t line_no,
                                   int64_t offset, struct rt_span field, struct rt_tensor *elem,
                                   struct rt_error *err)
 {
     int64_t i = rt_add_wrapped(line_no, offset);
     const char *p = (const char *)field.p;
-    const size_t n_digits = strnlen(p, field.n); /* As in TensorFlow, a number ends at a NUL. */
+    /* As in TensorFlow, a number ends at a NUL byte. */
+    const size_t n_digits = strnlen(p, field.n);
 
     if (dtype == RT_STRING) {
         if (index == LINE_NUMBER)
@@ -253,23 +258,50 @@ static enum rt_status one_line(struct rt_run *r, int64_t *left, struct kn_table 
     return st;
 }
 
-/* Reads the next line without its newline and without carriage returns. Returns false at the end of
- * the file. */
-static bool next_line(FILE *file, struct rt_bytes *line)
+/* LINE_WORK is the work per line, in units of rt_run_spend, in addition to BYTE_WORK for each of
+ * the line's bytes. */
+enum { MAX_LINE = 64 << 20, LINE_WORK = 64, BYTE_WORK = 4 };
+
+/* Reads the next line, and drops its newline and all carriage returns. Sets *any to false at the
+ * end of the file. The number of carriage returns in a line is unlimited, so the run is checked
+ * while they are read. */
+static enum rt_status next_line(struct rt_run *r, int64_t *left, FILE *file, struct rt_bytes *line,
+                                bool *any)
 {
     int c = getc_unlocked(file);
-    bool any = c != EOF;
+    enum rt_status st = RT_OK;
 
+    *any = c != EOF;
     line->n = 0;
-    for (; c != EOF && c != '\n' && !line->failed; c = getc_unlocked(file))
-        if (c != '\r')
+    for (; c != EOF && c != '\n' && !line->failed && !st; c = getc_unlocked(file))
+        if (c == '\r')
+            st = rt_run_spend(r, left, BYTE_WORK);
+        else
             rt_bytes_addc(line, (char)c);
-    return any;
+    return st;
 }
 
-enum { MAX_LINE = 64 << 20 };
+/* Checks a file after n of its lines were read. Fails if reading failed, the file has too few
+ * lines, or vocab_size is 0. Like TensorFlow, reports an empty file even if vocab_size is 0. */
+static enum rt_status check_end(struct rt_run *r, const struct text_file *f, const char *path,
+                                FILE *file, int64_t n, bool first_only)
+{
+    const bool is_empty = n == 0 && getc_unlocked(file) == EOF;
+    if (ferror(file))
+        return rt_fail(r->err, RT_DATA_LOSS, "%s: reading failed", path);
+    if (is_empty && f->vocab_size <= 0)
+        return rt_fail(r->err, RT_OUT_OF_RANGE, "Read less bytes than requested: %s is empty",
+                       path);
+    if (f->vocab_size == 0)
+        return rt_fail(r->err, RT_OUT_OF_RANGE, "Finished reading 0 of lines from %s", path);
+    if (n < f->vocab_size && (is_empty || !first_only))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Invalid vocab_size in %s: expected %lld but got %lld", path,
+                       (long long)f->vocab_size, (long long)n);
+    return RT_OK;
+}
 
-/* Adds the pairs in the lines of file `path` to `fresh`. With `first_only`, opens the file and
+/* Adds the pairs in the lines of file `path` to `fresh`. If `first_only` is set, opens the file and
  * reads its first line only. */
 static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
                                  const struct text_file *f, const char *path, bool first_only)
@@ -281,10 +313,12 @@ static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
     if (st)
         return st;
     int64_t n = 0 /* number of lines read so far */, left = RT_WORK;
+    bool any = true;
     kn_text_begin(&line, r);
     line.limit = MAX_LINE;
     while (!st && (f->vocab_size < 0 || n < f->vocab_size) && !(first_only && n == 1)) {
-        if (!next_line(file, &line))
+        st = next_line(r, &left, file, &line, &any);
+        if (st || !any)
             break;
         if (line.no_memory)
             st = kn_text_failed(&line);
@@ -297,17 +331,11 @@ static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
                          (long long)ftell(file));
         else
             st = one_line(r, &left, fresh, f, path, line.p, line.n, n++);
-        if (!st && n % 4096 == 0)
-            st = rt_run_check(r);
+        if (!st)
+            st = rt_run_spend(r, &left, LINE_WORK + BYTE_WORK * (int64_t)line.n);
     }
-    if (!st && n == 0 && f->vocab_size != 0 && !ferror(file))
-        st = rt_fail(r->err, RT_OUT_OF_RANGE, "Read less bytes than requested: %s is empty", path);
-    if (!st && ferror(file))
-        st = rt_fail(r->err, RT_DATA_LOSS, "%s: reading failed", path);
-    if (!st && f->vocab_size >= 0 && n < f->vocab_size && !first_only)
-        st = rt_fail(r->err, RT_INVALID_ARGUMENT,
-                     "Invalid vocab_size in %s: expected %lld but got %lld", path,
-                     (long long)f->vocab_size, (long long)n);
+    if (!st)
+        st = check_end(r, f, path, file, n, first_only);
     kn_text_end(&line);
     fclose(file);
     return st;

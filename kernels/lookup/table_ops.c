@@ -1,4 +1,4 @@
-/* Ops that find, insert, remove, import and export pairs of a look-up table. */
+/* Ops that find, insert, remove, import and export the key-value pairs of a lookup table. */
 #include "kernels/lookup/table.h"
 
 #include "kernels/list/list.h"
@@ -52,8 +52,8 @@ static enum rt_status keys_of(struct rt_run *r, const struct kn_table *t, int64_
     kn_shape_get(keys, values);
     if (t->key_shape.rank) {
         values->rank = keys->rank ? keys->rank - 1 : 0;
-        /* As in TensorFlow, keys of rank 1 must be a single key of one element. If the rank is
-         * higher, all dimensions between the first and the last must be 1. */
+        /* As in TensorFlow, a keys tensor of rank 1 must hold a single key of one element. If the
+         * rank is higher, all dimensions between the first and the last must be 1. */
         if (!keys->rank || keys->dim[keys->rank - 1] != t->n_key ||
             kn_shape_total(values) != keys->dim[0])
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Expected key shape [%lld,%lld] got %s",
@@ -98,8 +98,8 @@ static enum rt_status find_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Expected shape %s or %s for default value, got %s",
                        KN_TEXT(&t->value_shape), KN_TEXT(&out), KN_TEXT(other));
-    /* Only mutable tables that are not dense accept one default value per key. The others use the
-     * first default for every key. */
+    /* Only mutable tables that are not dense accept one default value per key. All other tables use
+     * the first default for every key. */
     const bool each = t->is_mutable && !t->is_dense && !has_shape(other, &t->value_shape);
     if (!t->is_mutable && !atomic_load_explicit(&t->filled, memory_order_acquire))
         return rt_fail(r->err, RT_FAILED_PRECONDITION, "Table not initialized.");
@@ -110,7 +110,7 @@ static enum rt_status find_run(struct rt_run *r)
     for (int64_t i = 0; i < n && !st; i++) {
         const void *key = kn_at(keys, i * t->n_key);
         int64_t at;
-        if ((st = kn_dense_check_key(t, key, r->err)) ||
+        if ((st = kn_dense_check_key(r, &left, t, key)) ||
             (st = kn_table_find(r, &left, t, key, &at)))
             break;
         const void *v = at >= 0 ? kn_table_value(t, at) : kn_at(other, each ? i * t->n_value : 0);
@@ -119,8 +119,8 @@ static enum rt_status find_run(struct rt_run *r)
     return t->is_mutable ? kn_table_unlock(t, st) : st;
 }
 
-/* Only the table knows the shapes of its keys and values, so shape inference reads the table's
- * handle. */
+/* Only the table knows the shapes of its keys and values, so shape inference finds the table
+ * through its handle. */
 static enum rt_status find_infer(struct rt_infer *x)
 {
     const struct rt_tensor *handle = x->in[0].value;
@@ -142,8 +142,8 @@ static enum rt_status find_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise only if all keys share a single default, because one default per key
- * would match only one number of rows. */
+/* Marks the op as row-wise only if all keys share a single default value, because a constant tensor
+ * with one default value per key fits only one batch size. */
 static void find_rows(struct rt_rows *r)
 {
     if (r->in_dep[0].kind == RT_DEP_NONE && r->in_dep[2].kind == RT_DEP_NONE &&
@@ -205,7 +205,7 @@ static enum rt_status export_run(struct rt_run *r)
     else if (!rt_out(r, 0, 1, dim) || !rt_out(r, 1, 1 + t->value_shape.rank, dim))
         st = r->err->code;
     for (int64_t i = 0; i < t->n && !st; i++) {
-        if ((st = rt_run_spend(r, &left, kn_table_work(t))) || !t->live[i])
+        if ((st = rt_run_spend(r, &left, kn_table_work(t, kn_table_key(t, i)))) || !t->live[i])
             continue;
         kn_copy(t->key_type, kn_at_mut(&r->out[0], at), kn_table_key(t, i), 1);
         kn_copy(t->value_type, kn_at_mut(&r->out[1], at * t->n_value), kn_table_value(t, i),
@@ -253,7 +253,7 @@ static enum rt_status put_pairs(struct rt_run *r, struct kn_table *t, int64_t n,
 
     for (*done = 0; *done < n; ++*done) {
         const void *key = kn_at(&r->in[1], *done * t->n_key);
-        if ((st = kn_dense_check_key(t, key, r->err)) ||
+        if ((st = kn_dense_check_key(r, &left, t, key)) ||
             (st = kn_table_put(r, &left, t, key, kn_at(&r->in[2], *done * t->n_value), true, &item,
                                &was)))
             break;
@@ -331,14 +331,8 @@ static enum rt_status remove_run(struct rt_run *r)
     kn_table_lock(t);
     for (int64_t k = 0; k < n && !st; k++) {
         const void *key = kn_at(&r->in[1], k * t->n_key);
-        int64_t i;
-        if ((st = kn_dense_check_key(t, key, r->err)) || (st = kn_table_find(r, &left, t, key, &i)))
-            break;
-        if (i < 0)
-            continue;
-        kn_table_drop(t->value_type, kn_table_value(t, i), t->n_value);
-        t->live[i] = false; /* the key of the removed item keeps its slot */
-        t->n_live--;
+        st = kn_dense_check_key(r, &left, t, key);
+        st = st ? st : kn_table_remove(r, &left, t, key);
     }
     return kn_table_unlock(t, st);
 }

@@ -11,7 +11,7 @@
 #include <tgmath.h>
 
 static const struct kn_refusal by_zero = {RT_INVALID_ARGUMENT, "Integer division by zero"};
-/* The truncating ops report division by zero with the message that TensorFlow uses for an
+/* TruncateDiv and TruncateMod report division by zero with the message that TensorFlow uses for an
  * unexpected error. */
 static const struct kn_refusal truncate_by_zero = {
     RT_INTERNAL,
@@ -56,11 +56,14 @@ static enum rt_status add_strings_run(struct rt_run *r)
         const struct rt_str *x = &rt_strs(&r->in[0])[at.a], *y = &rt_strs(&r->in[1])[at.b];
         struct rt_str joined = {.n = 0}, *d = (struct rt_str *)r->out[0].data + i;
         char *to = rt_str_resize(&joined, rt_run_pool(r), x->n + y->n, r->err);
-        if (!to || rt_run_spend(r, &left, (int64_t)(KN_STRING_WORK + joined.n)))
+        if (!to)
             return r->err->code;
-        memcpy(to, rt_str_data(x), x->n);
-        memcpy(to + x->n, rt_str_data(y), y->n);
-        rt_str_clear(d);
+        st = kn_copy_text(r, &left, to, rt_str_data(x), x->n);
+        st = st ? st : kn_copy_text(r, &left, to + x->n, rt_str_data(y), y->n);
+        st = st ? st : rt_run_spend(r, &left, KN_STRING_WORK);
+        rt_str_clear(st ? &joined : d);
+        if (st)
+            return st;
         *d = joined;
     }
     return RT_OK;
@@ -106,7 +109,7 @@ static inline int64_t mod_int(int64_t x, int64_t y, bool *bad)
     return y == 0 || y == -1 ? 0 : x % y;
 }
 
-/* Returns x / y rounded down, which is the truncated quotient, minus one if there is a remainder
+/* Returns x / y rounded down, that is, the truncated quotient, less one if there is a remainder
  * and the signs of x and y differ. */
 static inline int64_t floor_div_int(int64_t x, int64_t y, bool *bad)
 {
@@ -189,8 +192,8 @@ static uint64_t int_pow(uint64_t x, uint64_t y)
 }
 
 #define POW(dt, x, y) pow(x, y)
-/* Uses the arithmetic of POW_OR_SQUARE's shortcuts, so that an element has the same result whether
- * a call computes one element or a row. */
+/* Computes squares and cubes as the shortcuts of POW_OR_SQUARE do, so that a result does not depend
+ * on whether the elements of a row share one exponent. */
 #define POW_REAL(dt, x, y) ((y) == 2 ? (x) * (x) : (y) == 3 ? CUBE(dt, x) : (KN_C(dt))pow(x, y))
 #define CUBE(dt, x)                                                                                \
     (sizeof(x) == sizeof(float) ? (KN_C(dt))((double)(x) * (double)(x) * (double)(x))              \
@@ -204,9 +207,9 @@ KN_FOR_FLOATS(KN_BINARY_SAME, pow_any, POW_REAL)
 KN_FOR_COMPLEX(KN_BINARY_SAME, pow_any, POW)
 KN_FOR_FLOATS(KN_MAP_SAME, cube, CUBE)
 
-/* x * x equals the correctly rounded power and takes a hundredth of the time. Squares are frequent
- * in models. The cube of x in double, rounded to float, equals the power too (GELU by tanh cubes
- * x). */
+/* x * x equals the correctly rounded power, and is about a hundred times as fast. Squares are
+ * frequent in models. The cube of x, computed in double and rounded to float, equals the power too.
+ * The tanh approximation of GELU uses a cube. */
 #define POW_OR_SQUARE(dt, T, unused)                                                               \
     static bool pow_##dt(void *dst, const void *a, const void *b, int64_t n, int64_t sa,           \
                          int64_t sb)                                                               \
@@ -254,7 +257,7 @@ KN_BINARY_OP(xlog1py, "Xlog1py", FLOATS_COMPLEX, NULL)
 #define NEXT_AFTER(dt, x, y) nextafter(x, y)
 KN_BINARY(next_after, "NextAfter", WIDE, NEXT_AFTER)
 
-/* The op Complex makes complex numbers from two real inputs. */
+/* Complex combines two real inputs into complex numbers. */
 #undef complex
 #define COMPLEX_F(dt, x, y) CMPLXF(x, y)
 #define COMPLEX_D(dt, x, y) CMPLX(x, y)
@@ -299,18 +302,25 @@ static enum rt_status add_n_infer(struct rt_infer *x)
 /* Adds all inputs to one chunk of the output at a time, so that the chunk stays in the cache. */
 static enum rt_status add_n_run(struct rt_run *r)
 {
-    enum { CHUNK = 4096 };
+    enum { CHUNK = 4096, COST = 4 /* cost per element, in units of rt_run_spend */ };
     const enum rt_dtype dtype = (enum rt_dtype)r->in[0].dtype;
     const int64_t n = rt_tensor_count(&r->in[0]), size = (int64_t)rt_dtype_size(dtype);
     kn_binary_row *add = kn_binary_add_v2.row[dtype];
+    int64_t left = RT_WORK;
+
     for (int64_t i = 0; i < n; i += CHUNK) {
         const int64_t m = n - i < CHUNK ? n - i : CHUNK;
         char *d = (char *)r->out[0].data + i * size;
         const char *first = (const char *)r->in[0].data + i * size;
         if (r->n_in == 1 && d != first)
             memcpy(d, first, (size_t)(m * size));
-        for (int k = 1; k < r->n_in; k++)
+        for (int k = 1; k < r->n_in; k++) {
             add(d, k == 1 ? first : d, (const char *)r->in[k].data + i * size, m, 1, 1);
+            if (rt_run_spend(r, &left, COST * m))
+                return r->err->code;
+        }
+        if (rt_run_spend(r, &left, m))
+            return r->err->code;
     }
     return RT_OK;
 }

@@ -26,7 +26,7 @@ KN_FOR_SIGNED(KN_BINARY_SAME, right_shift, S_RIGHT)
 KN_FOR_UNSIGNED(KN_BINARY_SAME, right_shift, U_RIGHT)
 KN_BINARY_OP(right_shift, "RightShift", INTS, NULL)
 
-/* Counts the bits that are set. A negative number is counted at the width of its own type. */
+/* Counts the bits that are set. Negative numbers are not sign-extended first. */
 #define POPULATION_COUNT(dt, T, U, NAME)                                                           \
     static void NAME##_##dt(void *dst, const void *src, int64_t n)                                 \
     {                                                                                              \

@@ -236,7 +236,7 @@ static enum rt_status bitcast_infer(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[0].shape;
     struct rt_shape *out = &x->out[0].shape;
-    /* The node's own type is used, because the producer's type is RT_NO_DTYPE if no kernel
+    /* The type is read from the attribute T, because the input's dtype is RT_NO_DTYPE if no kernel
      * implements the producer. */
     const int64_t from = (int64_t)rt_dtype_size(rt_attr_dtype(x->node, "T"));
     const int64_t to = (int64_t)rt_dtype_size(rt_attr_dtype(x->node, "type"));
@@ -262,8 +262,8 @@ static enum rt_status bitcast_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise unless the batch axis is the last dimension, which Bitcast may add or
- * remove. */
+/* Marks the op as row-wise unless the batch axis is the last dimension and Bitcast adds or removes
+ * a dimension. */
 static void bitcast_rows(struct rt_rows *r)
 {
     if (r->in[0].shape.rank == r->out[0].shape.rank)

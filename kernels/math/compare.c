@@ -1,5 +1,6 @@
 /* Comparisons and logical ops, element by element. */
 #include "kernels/math/elementwise.h"
+#include "kernels/string/each.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,27 +24,34 @@ COMPARISON(greater_equal, "GreaterEqual", GREATER_EQUAL)
 KN_FOR_NUMBERS(KN_BINARY_BOOL, equal, EQUAL)
 KN_FOR_NUMBERS(KN_BINARY_BOOL, not_equal, NOT_EQUAL)
 
-#define STRING_EQUALITY(NAME, IS)                                                                  \
-    static bool NAME##_RT_STRING(void *dst, const void *src_a, const void *src_b, int64_t n,       \
-                                 int64_t sa, int64_t sb)                                           \
-    {                                                                                              \
-        bool *d = dst;                                                                             \
-        const struct rt_str *a = src_a, *b = src_b;                                                \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const struct rt_str *x = &a[i * sa], *y = &b[i * sb];                                  \
-            d[i] = (x->n == y->n && memcmp(rt_str_data(x), rt_str_data(y), x->n) == 0) == (IS);    \
-        }                                                                                          \
-        return true;                                                                               \
+/* Writes whether the strings of each pair are equal or, if `is_equal` is false, whether they are
+ * unequal. A row function could not check the deadline between two long strings. */
+static enum rt_status compare_strings(struct rt_run *r, bool is_equal)
+{
+    const struct rt_str *a = rt_strs(&r->in[0]), *b = rt_strs(&r->in[1]);
+    const int64_t n = rt_tensor_count(&r->out[0]);
+    bool *d = r->out[0].data;
+    int64_t left = RT_WORK;
+    struct kn_reader read = {.r = r, .left = &left};
+    struct kn_pairs at;
+
+    kn_pairs_begin(&at, &r->out[0], &r->in[0], &r->in[1]);
+    for (int64_t i = 0; i < n; i++, kn_pairs_next(&at)) {
+        const struct rt_str *x = &a[at.a], *y = &b[at.b];
+        const bool same_length = x->n == y->n;
+        d[i] =
+            (same_length && kn_same_text(rt_str_data(x), rt_str_data(y), x->n, &read)) == is_equal;
+        if (read.st || kn_spend_string(r, &left, same_length ? x->n : 0))
+            return r->err->code;
     }
-STRING_EQUALITY(equal, true)
-STRING_EQUALITY(not_equal, false)
+    return RT_OK;
+}
 
 /* Quantized numbers are equal if the integers that store them are equal. */
 #define EQUALITY_ROWS(NAME)                                                                        \
     {                                                                                              \
         .row = {                                                                                   \
             KN_FOR_NUMBERS(KN_ROW_OF, NAME)[RT_BOOL] = NAME##_RT_U8,                               \
-            [RT_STRING] = NAME##_RT_STRING,                                                        \
             [RT_QI8] = NAME##_RT_I8,                                                               \
             [RT_QU8] = NAME##_RT_U8,                                                               \
             [RT_QI16] = NAME##_RT_I16,                                                             \
@@ -86,20 +94,22 @@ static enum rt_status not_equal_prepare(struct rt_prep *p, void **state)
     return kn_binary_prepare(p, &not_equal_rows, state);
 }
 
-static enum rt_status equal_run(struct rt_run *r)
+static enum rt_status equality_run(struct rt_run *r, bool is_equal)
 {
     if (r->state)
-        return kn_binary_run(r);
-    *(bool *)r->out[0].data = false;
+        return r->in[0].dtype == RT_STRING ? compare_strings(r, is_equal) : kn_binary_run(r);
+    *(bool *)r->out[0].data = !is_equal;
     return RT_OK;
+}
+
+static enum rt_status equal_run(struct rt_run *r)
+{
+    return equality_run(r, true);
 }
 
 static enum rt_status not_equal_run(struct rt_run *r)
 {
-    if (r->state)
-        return kn_binary_run(r);
-    *(bool *)r->out[0].data = true;
-    return RT_OK;
+    return equality_run(r, false);
 }
 
 #define EQUALITY_TYPES                                                                             \
@@ -134,14 +144,19 @@ static enum rt_status approximate_equal_run(struct rt_run *r)
     const float tolerance = rt_attr_float(r->node, "tolerance");
     const int64_t n = rt_tensor_count(&r->in[0]);
     bool *d = r->out[0].data;
-    if (r->in[0].dtype == RT_F32) {
-        const float *a = r->in[0].data, *b = r->in[1].data;
-        for (int64_t i = 0; i < n; i++)
-            d[i] = fabsf(a[i] - b[i]) <= tolerance;
-    } else {
-        const double *a = r->in[0].data, *b = r->in[1].data;
-        for (int64_t i = 0; i < n; i++)
-            d[i] = fabs(a[i] - b[i]) <= (double)tolerance;
+    for (int64_t i = 0, end; i < n; i = end) {
+        end = n - i < KN_CHUNK ? n : i + KN_CHUNK;
+        if (r->in[0].dtype == RT_F32) {
+            const float *a = r->in[0].data, *b = r->in[1].data;
+            for (int64_t j = i; j < end; j++)
+                d[j] = fabsf(a[j] - b[j]) <= tolerance;
+        } else {
+            const double *a = r->in[0].data, *b = r->in[1].data;
+            for (int64_t j = i; j < end; j++)
+                d[j] = fabs(a[j] - b[j]) <= (double)tolerance;
+        }
+        if (rt_run_spend(r, &r->left, 3 * (end - i)))
+            return r->err->code;
     }
     return RT_OK;
 }

@@ -95,7 +95,7 @@ enum rt_status kn_map_prepare(struct rt_prep *p, const struct kn_map *op, void *
  * unsharded run. */
 enum {
     STEP = 64,
-    MAP_COST = 4, /* cost per element in units of rt_run_spend, including exponentials */
+    MAP_COST = 4, /* cost per element of any op, in units of rt_run_spend */
 };
 
 static enum rt_status map_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
@@ -134,18 +134,20 @@ enum rt_status kn_map_run(struct rt_run *r)
 
 /*
  * The state of a broadcast binary op, which runs as nested loops. Loops are ordered innermost
- * first, and neighbouring axes are merged if both inputs have the same kind of stride along them.
- * Strides are in bytes. The innermost loop's stride is passed to the row function as 0 or 1.
+ * first, and neighbouring axes are merged if each input is broadcast along both or along neither.
+ * Strides are in bytes. The row function receives sa0 and sb0, which are 0 or 1, instead of the
+ * innermost loop's strides.
  */
 struct plan {
     kn_binary_row *row;
     const struct kn_refusal *refusal;
     int64_t n_rows; /* product of dim[1] and all later dimensions, or 0 if there are no elements */
-    /* If positive, b is one short row that is broadcast to all of a, and `line` holds `repeats`
-     * copies of it. */
+    /* If `repeats` is positive, b is one short row that is broadcast to all rows of a, and
+     * walk_short_rows processes `repeats` rows at a time. */
     int64_t repeats;
     int64_t sa0, sb0, row_bytes;
-    int64_t cost; /* cost per element, in units of rt_run_spend */
+    int64_t cost;  /* cost per element, in units of rt_run_spend */
+    int64_t chunk; /* maximum number of elements that `row` may compute between two checks */
     int rank;
     int64_t dim[RT_MAX_RANK], sa[RT_MAX_RANK], sb[RT_MAX_RANK];
 };
@@ -153,7 +155,7 @@ struct plan {
 enum {
     SHORT_ROW = 128,
     LINE_BYTES = 4096,
-    /* cost per element in units of rt_run_spend, including powers and logarithms */
+    /* cost per element of any op on real numbers, in units of rt_run_spend */
     COST = 8,
     COMPLEX_COST = 64,
 };
@@ -174,7 +176,8 @@ enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, 
     k->row = op->row[p->in[0].dtype];
     k->refusal = op->refusal;
     const bool is_complex = p->in[0].dtype == RT_C64 || p->in[0].dtype == RT_C128;
-    k->cost = is_complex ? COMPLEX_COST : COST;
+    k->cost = op->work ? op->work : is_complex ? COMPLEX_COST : COST;
+    k->chunk = op->work ? RT_WORK / op->work + 1 : KN_CHUNK;
     for (int i = o.rank - 1; i >= 0; i--) {
         const int ia = i - (o.rank - a->rank), ib = i - (o.rank - b->rank), last = k->rank - 1;
         const int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib], n = o.dim[i];
@@ -201,8 +204,7 @@ enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, 
     k->sb0 = k->sb[0] != 0;
     k->row_bytes = k->dim[0] * (int64_t)rt_dtype_size(p->out[0].dtype);
     k->n_rows = count ? count / k->dim[0] : 0;
-    if (k->rank == 2 && k->sa0 && k->sb0 && k->sa[1] && !k->sb[1] && k->dim[0] <= SHORT_ROW &&
-        rt_dtype_is_plain(p->in[1].dtype))
+    if (k->rank == 2 && k->sa0 && k->sb0 && k->sa[1] && !k->sb[1] && k->dim[0] <= SHORT_ROW)
         k->repeats = LINE_BYTES / (k->dim[0] * size_b);
     *state = k;
     return RT_OK;
@@ -235,15 +237,15 @@ static enum rt_status walk_short_rows(struct rt_run *r, void *arg, int64_t from,
     return RT_OK;
 }
 
-/* Computes elements [from, to) of one row in chunks of KN_CHUNK elements. */
+/* Computes elements [from, to) of one row in chunks. */
 static enum rt_status walk_row(struct rt_run *r, const struct plan *k, char *d, const char *a,
                                const char *b, int64_t from, int64_t to, int64_t *left, bool *good)
 {
     const int64_t size_a = (int64_t)rt_dtype_size((enum rt_dtype)r->in[0].dtype);
     const int64_t size_b = (int64_t)rt_dtype_size((enum rt_dtype)r->in[1].dtype);
     const int64_t size_d = (int64_t)rt_dtype_size((enum rt_dtype)r->out[0].dtype);
-    for (int64_t i = from; i < to; i += KN_CHUNK) {
-        const int64_t n = to - i < KN_CHUNK ? to - i : KN_CHUNK;
+    for (int64_t i = from; i < to; i += k->chunk) {
+        const int64_t n = to - i < k->chunk ? to - i : k->chunk;
         *good &= k->row(d + i * size_d, a + i * size_a * k->sa0, b + i * size_b * k->sb0, n, k->sa0,
                         k->sb0);
         if (rt_run_spend(r, left, k->cost * n))
@@ -277,7 +279,7 @@ static enum rt_status walk_rows(struct rt_run *r, void *arg, int64_t from, int64
         b += at[i] * k->sb[i];
     }
     for (int64_t row = from; row < to; row++) {
-        if (k->dim[0] <= KN_CHUNK) {
+        if (k->dim[0] <= k->chunk) {
             good &= k->row(d, a, b, k->dim[0], k->sa0, k->sb0);
             if (rt_run_spend(r, &left, k->cost * k->dim[0]))
                 return r->err->code;
@@ -306,9 +308,7 @@ enum rt_status kn_binary_walk(struct rt_run *r, bool *all_good)
     atomic_bool bad = false;
     enum rt_status st;
 
-    if (!rt_dtype_is_plain((enum rt_dtype)r->in[0].dtype))
-        st = walk_rows(r, &bad, 0, k->n_rows);
-    else if (k->repeats)
+    if (k->repeats)
         st = kn_parallel_rows(r, k->n_rows, 2 * k->dim[0], k->repeats, walk_short_rows, &bad);
     else if (k->n_rows == 1)
         st = kn_parallel_rows(r, k->dim[0], 2, STEP, walk_only_row, &bad);

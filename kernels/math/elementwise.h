@@ -5,11 +5,12 @@
  *     #define SUB(dt, x, y) ((KN_U(dt))(x) - (KN_U(dt))(y))
  *     KN_BINARY(sub, "Sub", NUMBERS, SUB)
  *
- * unary.c has the plain functions (including tanh and the logistic function), special.c has
- * functions like erf and gamma, and kernels/nn/activations.c has the activations. A new op also
- * needs its row in kernels/table.inc and, to be fused, one in runtime/fusion/elementwise.h.
+ * unary.c holds the elementary functions (including tanh and the logistic function), special.c
+ * functions such as erf and gamma, and kernels/nn/activations.c the activations. A new op also
+ * needs a row in kernels/table.inc and, if it is to be fused, a row in
+ * runtime/fusion/elementwise_steps.h.
  *
- * Threads: all functions are pure; a run function writes only its output.
+ * Threads: all functions are pure, except that run functions write their outputs.
  */
 #ifndef KN_MATH_ELEMENTWISE_H
 #define KN_MATH_ELEMENTWISE_H
@@ -50,8 +51,8 @@ enum rt_status kn_map_run(struct rt_run *r);
 
 /* ---- two inputs ---- */
 
-/* Computes d[i] from a[i * sa] and b[i * sb] for i < n. sa and sb are 0 or 1. Returns false if a
- * value was refused. */
+/* Computes d[i] from a[i * sa] and b[i * sb] for i < n. sa and sb are 0 or 1. Returns false if the
+ * op refuses a value. */
 typedef bool kn_binary_row(void *d, const void *a, const void *b, int64_t n, int64_t sa,
                            int64_t sb);
 
@@ -62,18 +63,23 @@ struct kn_refusal { /* the error to report if a row function returns false */
 struct kn_binary {
     kn_binary_row *row[RT_N_DTYPES]; /* the row function for each type of input 0 */
     const struct kn_refusal *refusal;
+    /* The cost per element in units of rt_run_spend, for functions that take microseconds; 0 means
+     * that the op is not one of these. */
+    int64_t work;
 };
 enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state);
 enum rt_status kn_binary_run(struct rt_run *r);
-/* Runs the loops without reporting errors. Sets *good to false if a row function returned false. */
+/* Runs the loops, and sets *good to whether all row functions returned true. A refused value is not
+ * reported as an error. */
 enum rt_status kn_binary_walk(struct rt_run *r, bool *good);
-/* The maximum number of elements that a kernel may process between two deadline checks. */
-enum { KN_CHUNK = 1 << 18 };
+/* The maximum number of elements that a kernel may process between two deadline checks. The slowest
+ * ops, special functions in double precision, take a few hundred nanoseconds per element. */
+enum { KN_CHUNK = 1 << 15 };
 
 /* ---- loops from expressions ---- */
 
-/* Defines a loop over a row of type T that writes a row of type R. The loop stores EXPR(dt, x),
- * where x = GET(element), by PUT. */
+/* Defines a loop over a row of type T that writes a row of type R. For each element, the loop
+ * computes EXPR(dt, x), where x = GET(element), and stores the result by PUT. */
 #define KN_MAP_LOOP(FAST, FN, T, C, GET, R, PUT, EXPR, dt)                                         \
     FAST static void FN(void *dst, const void *src, int64_t n)                                     \
     {                                                                                              \
@@ -124,7 +130,8 @@ enum { KN_CHUNK = 1 << 18 };
 #define KN_BINARY_BOOL(dt, T, NAME, EXPR)                                                          \
     KN_BINARY_LOOP(KN_FAST(dt), NAME##_##dt, T, KN_C(dt), KN_GET_##dt, bool, KN_PUT_RT_BOOL, EXPR, \
                    dt)
-/* Defines loops that may refuse values. EXPR(dt, T, x, y, bad) may set `bad`. */
+/* Defines loops that may refuse values. EXPR(dt, T, x, y, bad) sets *bad to true to refuse x and
+ * y. */
 #define KN_BINARY_CHECKED(dt, T, NAME, EXPR)                                                       \
     static bool NAME##_##dt(void *dst, const void *src_a, const void *src_b, int64_t n,            \
                             int64_t sa, int64_t sb)                                                \
@@ -158,7 +165,7 @@ enum { KN_CHUNK = 1 << 18 };
         .kernels =                                                                                 \
             KN_CPU(TF, #NAME, 0 KN_FOR_##LIST(KN_TYPE_OF, NAME), NAME##_prepare, kn_map_run),      \
     };
-/* Registers another op name for existing loops. */
+/* Registers the op TF, which uses the loops of the op OF. */
 #define KN_MAP_ALIAS(NAME, TF, OF, LIST)                                                           \
     const struct kn_entry kn_##NAME = {                                                            \
         .op = {.name = TF, .infer = kn_infer_same, .rows = rt_rows_same},                          \
@@ -167,10 +174,12 @@ enum { KN_CHUNK = 1 << 18 };
 #define KN_MAP(NAME, TF, LIST, EXPR)                                                               \
     KN_FOR_##LIST(KN_MAP_SAME, NAME, EXPR) KN_MAP_OP(NAME, TF, LIST)
 
-#define KN_BINARY_OP(NAME, TF, LIST, REFUSAL)                                                      \
+#define KN_BINARY_OP(NAME, TF, LIST, REFUSAL) KN_BINARY_SLOW(NAME, TF, LIST, REFUSAL, 0)
+#define KN_BINARY_SLOW(NAME, TF, LIST, REFUSAL, WORK)                                              \
     const struct kn_binary kn_binary_##NAME = {                                                    \
         .row = {KN_FOR_##LIST(KN_ROW_OF, NAME)},                                                   \
         .refusal = (REFUSAL),                                                                      \
+        .work = (WORK),                                                                            \
     };                                                                                             \
     static enum rt_status NAME##_prepare(struct rt_prep *p, void **state)                          \
     {                                                                                              \

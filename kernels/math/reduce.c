@@ -16,11 +16,9 @@
 
 enum { BLOCK = 16, LANES = 64, SHORT = 64 };
 
-/*
- * Defines a reducer. A is the type in which a block is accumulated, by PLUS(dt, a, x) of x =
- * LOAD(dt, element). B is the type in which blocks are combined, by JOIN(dt, b, a). FINISH(dt, b,
- * count) is the result.
- */
+/* Defines a reducer. Within a block, values are accumulated in type A by PLUS(dt, a, x), where x =
+ * LOAD(dt, element). Blocks are combined in type B by JOIN(dt, b, a). The result is FINISH(dt, b,
+ * count). */
 #define REDUCER(dt, T, NAME, A, B, START, LOAD, PLUS, JOIN, FINISH)                                \
     static void NAME##_init_##dt(void *acc_, int64_t n)                                            \
     {                                                                                              \
@@ -167,8 +165,8 @@ static const struct kn_reducer reduce_any[RT_N_DTYPES] = {KN_FOR_BOOL(REDUCER_RO
 #define SQUARED_INT(dt, x) ((uint64_t)(x) * (uint64_t)(x))
 #define MODULUS(dt, x)     ((x)*conj(x))
 #define ROOT(dt, a, count) sqrt(a)
-/* A sum that wrapped around may be negative, and its square root is then NaN. As in TensorFlow, the
- * NaN is converted to an integer of 64 or, for narrow types, 32 bits. */
+/* If a sum wrapped around and became negative, its square root is NaN. As in TensorFlow, the NaN is
+ * converted to int64 for 64-bit types, and to int32 for the others. */
 #define ROOT_INT(dt, a, count)                                                                     \
     ((dt) == RT_I64 || (dt) == RT_U64 ? rt_int64_of(sqrt((double)KN_PUT(dt, a)))                   \
                                       : rt_int32_of(sqrt((double)KN_PUT(dt, a))))
@@ -178,8 +176,8 @@ F64_ONLY(REDUCER, norm, double, double, ZERO, SQUARED, ADD, ADD, ROOT)
 KN_FOR_COMPLEX(REDUCER, norm, double _Complex, double _Complex, ZERO, MODULUS, ADD, ADD, ROOT)
 static const struct kn_reducer reduce_norm[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, norm)};
 
-/* L2Loss adds up half of each square, because this sum overflows later than the sum of the
- * squares. */
+/* L2Loss halves each square before adding it, because the sum of the complete squares would
+ * overflow earlier. */
 #define HALF_SQUARE(dt, x) ((x) * (x) / 2)
 F32_HALFS(REDUCER, l2, float, double, ZERO, HALF_SQUARE, ADD, ADD, RESULT)
 F64_ONLY(REDUCER, l2, double, double, ZERO, HALF_SQUARE, ADD, ADD, RESULT)
@@ -187,10 +185,8 @@ static const struct kn_reducer reduce_l2[RT_N_DTYPES] = {KN_FOR_FLOATS(REDUCER_R
 
 /* ---- axes ---- */
 
-/* Reads the reduction axes, and sets bit i of *reduced if axis i is reduced. Errors have
- * TensorFlow's messages. */
-static enum rt_status read_axes(const struct rt_tensor *axes, int rank, unsigned *reduced,
-                                struct rt_error *err)
+enum rt_status kn_reduce_axes(const struct rt_tensor *axes, int rank, unsigned *reduced,
+                              struct rt_error *err)
 {
     const int64_t n = rt_tensor_count(axes);
     *reduced = 0;
@@ -227,7 +223,7 @@ static enum rt_status reduce_infer(struct rt_infer *x)
         }
         return RT_OK;
     }
-    const enum rt_status st = read_axes(x->in[1].value, in->rank, &reduced, x->err);
+    const enum rt_status st = kn_reduce_axes(x->in[1].value, in->rank, &reduced, x->err);
     if (st)
         return st;
     out->rank = 0;
@@ -239,8 +235,8 @@ static enum rt_status reduce_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise unless the axis of the rows is reduced. Reduced axes before the rows'
- * axis shift it, unless they are kept. */
+/* Marks the op as row-wise unless the axis of the rows is reduced. Without keep_dims, each reduced
+ * axis before the rows' axis decreases the index of the rows' axis by one. */
 static void reduce_rows(struct rt_rows *r)
 {
     const struct rt_tensor *axes = r->in[1].value;
@@ -248,7 +244,7 @@ static void reduce_rows(struct rt_rows *r)
     unsigned reduced;
     if (!axes || r->in[0].shape.rank < 0 || r->in_dep[1].kind == RT_DEP_ROWS ||
         r->in_dep[1].kind == RT_DEP_MIXED ||
-        read_axes(axes, r->in[0].shape.rank, &reduced, NULL) != RT_OK)
+        kn_reduce_axes(axes, r->in[0].shape.rank, &reduced, NULL) != RT_OK)
         return;
     if (in->kind != RT_DEP_ROWS) {
         r->out_dep[0] = *in;
@@ -266,22 +262,22 @@ static void reduce_rows(struct rt_rows *r)
 /* ---- the loops ---- */
 
 struct loop {
-    int64_t n, step; /* `step` is the distance between iterations, in input elements */
+    int64_t n, step; /* `step` is the distance from one iteration to the next, in input elements */
 };
 /*
- * The axes of the input. Axes of length 1 are dropped, and neighbours that are both kept or both
- * reduced are merged, so that kept and reduced axes alternate. The reducer processes the two
- * innermost axes. It reduces lines ([kept, reduced]) or combines rows ([reduced, kept]).
+ * The loops of a reduction. Axes of length 1 are dropped, and neighbouring axes that are both kept
+ * or both reduced are merged, so that kept and reduced axes alternate. The reducer processes the
+ * two innermost axes: it reduces lines ([kept, reduced]) or combines rows ([reduced, kept]).
  */
 struct plan {
     const struct kn_reducer *reducer;
     bool keeps_one;            /* whether the reduction of a single element is the element itself */
     int64_t count;             /* number of values that are reduced to one result */
     bool by_lines;             /* whether the innermost axis is reduced */
-    int64_t inner, rows;       /* lengths of the innermost axis and of the axis around it */
+    int64_t inner, rows;       /* lengths of the innermost axis and of the next outer axis */
     int64_t in_size, out_size; /* bytes per element */
-    /* numbers of loops over kept and over reduced axes around the innermost two axes; the arrays
-     * hold the innermost loop first */
+    /* number of loops over kept axes, and number of loops over reduced axes, outside the two
+     * innermost axes; the arrays hold the innermost loop first */
     int n_kept, n_reduced;
     struct loop kept[RT_MAX_RANK], reduced[RT_MAX_RANK];
     int64_t kept_total, reduced_total;
@@ -315,7 +311,7 @@ static enum rt_status make_plan(struct rt_prep *p, const struct kn_reducer *tabl
             red[n++] = r;
         }
     }
-    /* The reducer always gets two axes: [.., kept, reduced] or [.., reduced, kept]. */
+    /* The reducer always receives two axes: [.., kept, reduced] or [.., reduced, kept]. */
     k->by_lines = n > 0 && red[n - 1];
     k->inner = n > 0 ? dim[--n] : 1;
     k->rows = n > 0 ? dim[--n] : 1;
@@ -351,7 +347,7 @@ static int64_t blocks_of(int64_t wide)
     return (wide + KN_REDUCE_WIDTH - 1) / KN_REDUCE_WIDTH;
 }
 
-/* Long lines are reduced in parts, with a deadline check after each part. */
+/* Longer lines are reduced in parts of this length, with a deadline check after each part. */
 enum { LONG_LINE = 1 << 22 };
 
 static enum rt_status add_lines(struct rt_run *r, const struct plan *k, union kn_acc *acc,
@@ -419,13 +415,13 @@ static enum rt_status reduce_run(struct rt_run *r)
     return kn_parallel_rows(r, n, n ? (int64_t)(all / (double)n) + 1 : 1, 1, reduce_blocks, NULL);
 }
 
-/* Defines the kernel and the op of a reduction from the reducer's table. */
+/* Defines a reduction op and its kernel. TABLE holds its reducers. */
 #define REDUCTION(NAME, TF, TABLE, TYPES)                                                          \
     static enum rt_status NAME##_prepare(struct rt_prep *p, void **state)                          \
     {                                                                                              \
         unsigned reduced;                                                                          \
         const enum rt_status st =                                                                  \
-            read_axes(p->in[1].value, p->in[0].shape.rank, &reduced, p->err);                      \
+            kn_reduce_axes(p->in[1].value, p->in[0].shape.rank, &reduced, p->err);                 \
         return st ? st : make_plan(p, TABLE, reduced, state);                                      \
     }                                                                                              \
     const struct kn_entry kn_##NAME = {                                                            \
@@ -458,6 +454,42 @@ const struct kn_entry kn_l2_loss = {
     .op = {.name = "L2Loss", .infer = l2_loss_infer},
     .kernels = KN_CPU("L2Loss", "l2_loss", KN_SET(KN_FLOATS) | KN_SET(KN_HALFS), l2_loss_prepare,
                       reduce_run),
+};
+
+/* ---- BiasAddGrad: reduces all axes but that of the channels ---- */
+
+static int channel_axis(const struct rt_node *n, int rank)
+{
+    return rt_span_is(rt_attr_str(n, "data_format"), "NCHW") ? 1 : rank - 1;
+}
+
+static enum rt_status bias_grad_infer(struct rt_infer *x)
+{
+    const struct rt_shape *in = &x->in[0].shape;
+
+    if (in->rank < 0)
+        return RT_OK;
+    if (in->rank < 2)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Input tensor must be at least 2D: %s",
+                       KN_TEXT(in));
+    kn_set_vector(&x->out[0], in->dim[channel_axis(x->node, in->rank)]);
+    return RT_OK;
+}
+
+static enum rt_status bias_grad_prepare(struct rt_prep *p, void **state)
+{
+    const unsigned reduced = ~(1u << channel_axis(p->node, p->in[0].shape.rank));
+    const enum rt_status st = make_plan(p, kn_reduce_sum, reduced, state);
+
+    if (!st)
+        ((struct plan *)*state)->keeps_one = false; /* the output never shares the input's memory */
+    return st;
+}
+
+const struct kn_entry kn_bias_add_grad = {
+    .op = {.name = "BiasAddGrad", .infer = bias_grad_infer},
+    .kernels =
+        KN_CPU("BiasAddGrad", "bias_add_grad", KN_SET(KN_NUMBERS), bias_grad_prepare, reduce_run),
 };
 
 /* ---- ArgMax, ArgMin ---- */
@@ -513,8 +545,9 @@ static void arg_rows(struct rt_rows *r)
         r->out_dep[0] = (struct rt_dep){RT_DEP_ROWS, in->axis - (in->axis > axis)};
 }
 
-/* Returns the index of the best (largest or smallest) of n values that are `step` apart. The index
- * is that of the first of equal values, and never that of a NaN. */
+/* Returns the index of the largest or smallest of n values that are `step` elements apart. If
+ * several are equal, returns the index of the first. Skips NaN, and returns 0 if all values are
+ * NaN. */
 typedef int64_t arg_fn(const void *src, int64_t n, int64_t step);
 
 /* Defines a function that finds the extreme element of contiguous floats. The function first finds
@@ -598,7 +631,7 @@ static enum rt_status arg_run(struct rt_run *r)
     const char *src = r->in[0].data;
     void *d = r->out[0].data;
     const enum rt_dtype to = (enum rt_dtype)r->out[0].dtype;
-    /* Elements that are not contiguous are read from memory in separate cache lines. */
+    /* If elements are not contiguous, each is read from a cache line of its own. */
     const int64_t work = rt_add_saturated(rt_mul_saturated(k->n, k->inner > 1 ? 8 : 1), 8);
     int64_t i = 0, left = RT_WORK;
     for (int64_t o = 0; o < k->outer; o++)

@@ -1,12 +1,12 @@
 /*
- * Reducers reduce many values to one, over contiguous lines or down columns. They serve both
+ * Reducers reduce many values to one, along contiguous rows or down columns. They serve both
  * segment ops and reductions over axes.
  *
  * Sums are computed in blocks. Floats are added in their own type within a block, and the sums of
- * blocks are added in double. The error therefore does not grow with the length, the order of
- * additions is fixed, and the loops vectorise.
+ * blocks are added in double. The error therefore does not grow with the number of values, the
+ * order of additions is fixed, and the loops vectorise.
  *
- * Threads: pure.
+ * Threads: all functions are pure.
  */
 #ifndef KN_MATH_REDUCE_H
 #define KN_MATH_REDUCE_H
@@ -38,9 +38,14 @@ struct kn_reducer {
     void (*finish)(void *dst, const void *acc, int64_t n, int64_t count);
 };
 
-/* Reducers by type. An entry without functions belongs to a type that the op does not support. */
+/* Reducers, indexed by type. The entry of a type that the op does not support has no functions. */
 extern const struct kn_reducer kn_reduce_sum[RT_N_DTYPES], kn_reduce_mean[RT_N_DTYPES],
     kn_reduce_prod[RT_N_DTYPES], kn_reduce_max[RT_N_DTYPES], kn_reduce_min[RT_N_DTYPES];
+
+/* Reads the reduction axes of a node whose input has rank `rank`, and sets bit i of *reduced if
+ * axis i is reduced. Errors have TensorFlow's messages. */
+enum rt_status kn_reduce_axes(const struct rt_tensor *axes, int rank, unsigned *reduced,
+                              struct rt_error *err);
 
 /* Minimum and maximum finite values of each type. */
 #define KN_LEAST(dt)        KN_LEAST_##dt

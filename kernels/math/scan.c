@@ -48,9 +48,9 @@ static void scan_rows(struct rt_rows *r)
         r->out_dep[0] = r->in_dep[0];
 }
 
-/* A scan of `outer` lines of n steps, each with `inner` columns that are scanned side by side. One
- * call computes steps [from, to) of the first `cols` columns; the steps before `from` have already
- * been computed. */
+/* A scan of `outer` blocks of n steps. A step has `inner` columns, which are scanned side by side.
+ * One call computes steps [from, to) of the first `cols` columns; the steps before `from` have
+ * already been computed. */
 struct scan {
     int64_t outer, n, inner;
     bool exclusive, reverse;
@@ -86,8 +86,8 @@ typedef void scan_fn(void *d, const void *s, const struct scan *k);
         }                                                                                          \
     }
 
-/* Returns log(exp(sum) + exp(x)) without overflow. As in TensorFlow, two positive infinities make a
- * NaN, and an x that is NaN is treated as equal to `sum`. */
+/* Returns log(exp(sum) + exp(x)) without overflow. As in TensorFlow, the result for two positive
+ * infinities is NaN, and an x that is NaN is treated as equal to `sum`. */
 static inline double log_add_exp(double sum, double x)
 {
     const double high = x > sum ? x : sum, low = x < sum ? x : sum;
@@ -274,8 +274,8 @@ static enum rt_status bucketize_check(const struct rt_node *n, struct rt_error *
     return RT_OK;
 }
 
-/* Computes the number of boundaries that are not above x. A NaN is treated as a value above all
- * boundaries. */
+/* Computes the number of boundaries that are not greater than x. A NaN is treated as greater than
+ * all boundaries. */
 #define BUCKETS(dt, T, NAME)                                                                       \
     static void NAME##_##dt(int32_t *d, const void *src, int64_t n, const float *b, size_t n_b)    \
     {                                                                                              \

@@ -34,8 +34,8 @@ static enum rt_status segment_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Divides n integer sums by `by`. The sums of SegmentMean wrap around in the integers' own type,
- * while those of Mean have 64 bits. */
+/* Divides n integer sums of SegmentMean by `by`. Unlike the 64-bit sums of Mean, these sums have
+ * the integers' own type and may have wrapped around. */
 static void divide_ints(enum rt_dtype dtype, void *d, int64_t n, int64_t by)
 {
     switch (dtype) {
@@ -52,13 +52,13 @@ static void divide_ints(enum rt_dtype dtype, void *d, int64_t n, int64_t by)
 }
 
 /*
- * Max and Min of floats. TensorFlow's Eigen has two rules for NaN, as measured with TensorFlow
- * 2.21, whose builds for x86-64 have AVX. In columns that fill a packet of 32 bytes (16 bytes for
- * half-precision types), Max starts at -infinity and takes only values that compare greater. It
- * skips NaN and keeps the first of equal values (zeros). In the remaining columns, Max takes every
- * value that does not compare less. It keeps the later of equal values, and the later of a NaN and
- * another value. Min starts at infinity, and has the same rules with less and greater exchanged. A
- * single row is copied.
+ * Max and Min of floats. Eigen, as used by TensorFlow, has two rules for NaN, as measured with
+ * TensorFlow 2.21, whose builds for x86-64 have AVX. In columns that fill a packet of 32 bytes (16
+ * bytes for half-precision types), Max starts at -infinity and accepts only values that compare
+ * greater. It skips NaN and keeps the first of equal values (zeros). In the remaining columns, Max
+ * accepts every value that does not compare less. It keeps the later of equal values, and the later
+ * of a NaN and another value. Min starts at infinity, and has the same rules with less and greater
+ * exchanged. The row of a segment with only one row is copied.
  */
 #define FIRST_LARGER(a, b)  ((b) > (a) ? (b) : (a))
 #define FIRST_SMALLER(a, b) ((b) < (a) ? (b) : (a))
@@ -96,7 +96,7 @@ KN_FOR_FLOATS(FOLD, packed_min, INFINITY, FIRST_SMALLER)
 KN_FOR_FLOATS(FOLD, rest_max, -INFINITY, LATER_LARGER)
 KN_FOR_FLOATS(FOLD, rest_min, INFINITY, LATER_SMALLER)
 
-/* Reducers by type. An entry without functions belongs to an integer type, which has no NaN. */
+/* Reducers, indexed by type. The entries of integer types, which have no NaN, have no functions. */
 struct extreme {
     struct kn_reducer packed[RT_N_DTYPES], rest[RT_N_DTYPES];
 };
@@ -105,7 +105,8 @@ static const struct extreme extreme_max = {{KN_FOR_FLOATS(FOLD_ROW, packed_max)}
 static const struct extreme extreme_min = {{KN_FOR_FLOATS(FOLD_ROW, packed_min)},
                                            {KN_FOR_FLOATS(FOLD_ROW, rest_min)}};
 
-/* `extreme` has the reducers for floats, or is NULL if `table` has the reducers for all types. */
+/* `extreme` holds the reducers for floats, or is NULL if `table` holds the reducers for all
+ * types. */
 static enum rt_status segment_run(struct rt_run *r, const struct kn_reducer *table,
                                   const struct extreme *extreme, bool gaps_are_1)
 {
@@ -229,17 +230,16 @@ static enum rt_status unsorted_infer(struct rt_infer *x)
 }
 
 struct unsorted {
-    void (*fill)(void *d, int64_t n);
+    /* sets *d to the value of a segment without rows */
+    void (*start)(void *d);
     /* combines s[j] with d[j] and writes the result to d[j] */
     void (*take)(void *d, const void *s, int64_t n);
 };
 
 #define UNSORTED(dt, T, NAME, START, PLUS)                                                         \
-    static void NAME##_fill_##dt(void *dst, int64_t n)                                             \
+    static void NAME##_start_##dt(void *d)                                                         \
     {                                                                                              \
-        T *d = dst;                                                                                \
-        for (int64_t j = 0; j < n; j++)                                                            \
-            d[j] = KN_PUT(dt, START(dt));                                                          \
+        *(T *)d = KN_PUT(dt, START(dt));                                                           \
     }                                                                                              \
     static void NAME##_take_##dt(void *dst, const void *src, int64_t n)                            \
     {                                                                                              \
@@ -248,7 +248,7 @@ struct unsorted {
         for (int64_t j = 0; j < n; j++)                                                            \
             d[j] = KN_PUT(dt, PLUS(dt, KN_GET(dt, d[j]), KN_GET(dt, s[j])));                       \
     }
-#define UNSORTED_ROW(dt, T, NAME) [dt] = {NAME##_fill_##dt, NAME##_take_##dt},
+#define UNSORTED_ROW(dt, T, NAME) [dt] = {NAME##_start_##dt, NAME##_take_##dt},
 
 #define ZERO(dt)      0
 #define ONE(dt)       1
@@ -273,8 +273,11 @@ static enum rt_status unsorted_run(struct rt_run *r, const struct unsorted *tabl
     for (int i = ids->rank; i < data->rank; i++)
         width *= data->dim[i];
     char *out = r->out[0].data;
-    f->fill(out, rt_tensor_count(&r->out[0]));
-    if (width == 0) /* TensorFlow does not check the ids of empty rows. */
+    union kn_acc start;
+    f->start(&start);
+    if (kn_repeat(kn_dtype(data), out, &start, rt_tensor_count(&r->out[0]), r))
+        return r->err->code;
+    if (width == 0) /* TensorFlow does not check the ids of rows without elements. */
         return RT_OK;
     int64_t left = RT_WORK;
     for (int64_t i = 0; i < n; i++) {

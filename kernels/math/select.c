@@ -5,8 +5,8 @@
 
 /* ---- Select, SelectV2 ---- */
 
-/* Selects n elements, from t where c is true, and from e elsewhere. The steps through c, t and e
- * are 0 or 1. */
+/* Selects n elements: from t where c is true, otherwise from e. The strides of c, t and e are 0 or
+ * 1. */
 typedef void select_row(enum rt_dtype dtype, void *d, const bool *c, const void *t, const void *e,
                         int64_t n, int64_t sc, int64_t st, int64_t se);
 
@@ -40,7 +40,7 @@ typedef void select_row(enum rt_dtype dtype, void *d, const bool *c, const void 
     }
 KN_SIZES(SELECT_ROW)
 
-/* Selects elements that cannot be copied as plain bytes, and elements of 16 bytes. */
+/* Selects elements of 16 bytes, and elements that are not plain bytes, such as strings. */
 static void select_any(enum rt_dtype dtype, void *dst, const bool *c, const void *then,
                        const void *other, int64_t n, int64_t sc, int64_t st, int64_t se)
 {
@@ -175,8 +175,8 @@ static enum rt_status select_v2_prepare(struct rt_prep *p, void **state)
     return make_plan(p, in, state);
 }
 
-/* Select does not broadcast its inputs, except a condition that is a scalar or selects complete
- * rows. */
+/* Select does not broadcast its inputs. The condition must have the shape of the other two inputs,
+ * be a scalar, or be a vector that selects complete rows. */
 static enum rt_status select_infer(struct rt_infer *x)
 {
     const struct rt_shape *c = &x->in[0].shape, *t = &x->in[1].shape, *e = &x->in[2].shape;
@@ -244,7 +244,8 @@ const struct kn_entry kn_select_v2 = {
 
 /* ---- ClipByValue ---- */
 
-/* If the bounds are in the wrong order, the lower bound is the result. NaN stays NaN. */
+/* If the lower bound is greater than the upper bound, the result is the lower bound. NaN stays
+ * NaN. */
 #define CLIP_ROW(dt, T, NAME)                                                                      \
     KN_FAST(dt)                                                                                    \
     static void NAME##_##dt(void *dst, const void *src, const void *low, const void *high,         \
@@ -296,15 +297,23 @@ static enum rt_status clip_run(struct rt_run *r)
 {
     const struct rt_tensor *in = r->in;
     const int64_t n = rt_tensor_count(&in[0]), sl = in[1].rank > 0, sh = in[2].rank > 0;
-    switch (in[0].dtype) {
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < n && !st; i += KN_CHUNK) {
+        const int64_t some = n - i < KN_CHUNK ? n - i : KN_CHUNK;
+        switch (in[0].dtype) {
 #define X(dt, T, NAME)                                                                             \
     case dt:                                                                                       \
-        NAME##_##dt(r->out[0].data, in[0].data, in[1].data, in[2].data, n, sl, sh);                \
+        NAME##_##dt((T *)r->out[0].data + i, (const T *)in[0].data + i,                            \
+                    (const T *)in[1].data + i * sl, (const T *)in[2].data + i * sh, some, sl, sh); \
         break;
-        KN_FOR_REALS(X, clip)
+            KN_FOR_REALS(X, clip)
 #undef X
+        }
+        if (n > KN_CHUNK)
+            st = rt_run_check(r);
     }
-    return RT_OK;
+    return st;
 }
 
 const struct kn_entry kn_clip_by_value = {

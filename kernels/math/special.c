@@ -1,7 +1,7 @@
 /*
  * Special functions: the error function, normal quantiles, gamma functions.
  */
-#include "kernels/math/elementwise.h"
+#include "kernels/math/special.h"
 #include "kernels/cpu/vec_math.h"
 
 #include <math.h>
@@ -20,11 +20,10 @@ KN_FOR_F32_HALFS(KN_MAP_SAME, erfc, ERFC_F)
 KN_MAP_SAME(RT_F64, double, erfc, ERFC)
 KN_MAP_OP(erfc, "Erfc", FLOATS)
 
-/*
- * Returns the z > 0 whose upper tail probability is q <= 1/2. The leading term of the tail's
- * expansion yields a rough initial value. Halley's method then solves for log q, which is nearly a
- * quadratic function of z. Four steps reach the precision of double.
- */
+/* Returns the z at which the upper tail probability of the normal distribution is q <= 1/2. The
+ * leading term of the tail's expansion yields a rough initial value. Halley's method then solves
+ * `log tail(z) = log q`, where log tail(z) is nearly a quadratic function of z. Four steps reach
+ * the precision of double. */
 static double upper_quantile(double q)
 {
     const double t = sqrt(-2 * log(q));
@@ -76,7 +75,7 @@ static double erfinv(double x)
     if (a == 1)
         return copysign(INFINITY, x);
     double z = upper_quantile((1 - a) / 2) * M_SQRT1_2;
-    if (a < 0.5) /* 1 - a, as computed, lacks low-order bits of a */
+    if (a < 0.5) /* computing 1 - a loses low-order bits of a */
         z -= (erf(z) - a) * exp(z * z) * 0.88622692545275801;
     return copysign(z, x);
 }
@@ -88,21 +87,21 @@ KN_MAP(erfinv, "Erfinv", WIDE, ERFINV)
 
 /* ---- gamma ---- */
 
-static double log_gamma(double x)
+double kn_log_gamma(double x)
 {
     int sign; /* lgamma(), unlike lgamma_r(), writes a global variable */
     return lgamma_r(x, &sign);
 }
 
-/* Returns the derivative of log gamma. To make the asymptotic series accurate, x is first reflected
- * to x > 0 and increased. */
-static double digamma(double x)
+/* The asymptotic series is accurate only for large x, so x is
+ * first reflected if it is not positive, and then increased. */
+double kn_psi(double x)
 {
     double y = 0;
     if (x <= 0) {
         if (x == floor(x))
             return NAN;
-        /* subtracting round(x) keeps the digits of x near a pole */
+        /* subtracting round(x) keeps the result accurate near a pole */
         y = -M_PI / tan(M_PI * (x - round(x)));
         x = 1 - x;
     }
@@ -116,8 +115,7 @@ static double digamma(double x)
     return y + log(x) - 0.5 / x - series;
 }
 
-#define KN_FOR_GAMMA(M, ...) KN_FOR_WIDE(M, __VA_ARGS__) M(RT_F16, struct kn_half, __VA_ARGS__)
-#define LGAMMA(dt, x)        log_gamma((double)(x))
-#define DIGAMMA(dt, x)       digamma((double)(x))
-KN_MAP(lgamma, "Lgamma", GAMMA, LGAMMA)
-KN_MAP(digamma, "Digamma", GAMMA, DIGAMMA)
+#define LGAMMA(dt, x)  kn_log_gamma((double)(x))
+#define DIGAMMA(dt, x) kn_psi((double)(x))
+KN_MAP(lgamma, "Lgamma", WIDE_F16, LGAMMA)
+KN_MAP(digamma, "Digamma", WIDE_F16, DIGAMMA)

@@ -1,6 +1,6 @@
 /*
- * The op Einsum, with one or two operands, as TensorFlow's CPU kernel computes it.
- * einsum_equation.c parses the equation, and the kernel of einsum_internal.h computes it.
+ * Einsum with one or two operands, as computed by TensorFlow's CPU kernel. einsum_equation.c parses
+ * the equation, and the kernel of einsum_internal.h computes it.
  */
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* The subscripts of one operand. `dots` is the number of labels before "...", or -1 without
- * "...". */
+/* The subscripts of one operand or of the result. `dots` is the number of labels before "...", or
+ * -1 if there is no "...". */
 struct subscripts {
     struct rt_span text;
     int n_named, dots;
@@ -69,7 +69,7 @@ enum rt_status kn_einsum_check(const struct rt_node *n, struct rt_error *err)
     return split(n, &p, err);
 }
 
-/* Sets the labels of an operand. The caller has checked the operand's rank, `rank`. */
+/* Sets the labels of an operand or of the result, whose rank the caller has checked. */
 static void assign(const struct subscripts *s, int rank, struct kn_einsum_labels *l)
 {
     const int n_dots = rank - s->n_named;

@@ -1,7 +1,8 @@
 /*
  * The equation of an Einsum, parsed as in TensorFlow, with its labels matched to the shapes of the
- * inputs. Labels may repeat in an operand (which reads a diagonal) or in the result (which is
- * written on a diagonal); "..." stands for axes that broadcast. Threads: pure.
+ * inputs. If a label repeats in an operand, a diagonal of the operand is read. If it repeats in the
+ * result, a diagonal of the result is written. "..." stands for axes that are broadcast. Threads:
+ * all functions are pure.
  */
 #ifndef KN_MATMUL_EINSUM_EQUATION_H
 #define KN_MATMUL_EINSUM_EQUATION_H
@@ -18,8 +19,8 @@ struct kn_einsum_labels {
     int id[RT_MAX_RANK];
 };
 
-/* An equation with its shapes. Each distinct label has an index i, its label id[i] and its length
- * dim[i]. */
+/* An equation and the lengths of its labels. The distinct label with index i is id[i], and its
+ * length is dim[i]. */
 struct kn_einsum_equation {
     int n_in, n_labels;
     int id[KN_EINSUM_MAX_LABELS];
@@ -34,9 +35,9 @@ enum rt_status kn_einsum_check(const struct rt_node *n, struct rt_error *err);
 enum rt_status kn_einsum_solve(const struct rt_node *n, const struct rt_info *in,
                                struct kn_einsum_equation *e, struct rt_error *err);
 
-/* Returns the index of a label, or -1 if no input has it. */
+/* Returns the index of label `id` among the labels of all inputs, or -1 if no input has it. */
 int kn_einsum_find(const struct kn_einsum_equation *e, int id);
-/* Returns whether a label repeats. */
+/* Returns whether a label occurs more than once in `l`. */
 bool kn_einsum_has_diagonal(const struct kn_einsum_labels *l);
 
 #endif

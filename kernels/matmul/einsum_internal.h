@@ -2,10 +2,11 @@
  * The kernel of Einsum, in two files: einsum_plan.c makes a plan from an equation with its shapes,
  * and einsum_run.c runs the plan.
  *
- * Every tensor is accessed by a stride per label. Labels that only one operand has are summed while
- * the operand is copied. The rest is a batched GEMM over four groups of labels: batch, rows (only
- * in A), columns (only in B), and inner. A tensor in which each group collapses to one stride is
- * accessed in place; any other operand or result goes through a dense copy.
+ * Every tensor has one stride per label. Labels that occur in only one operand and not in the
+ * result are summed while that operand is copied. The other labels form the four groups of a
+ * batched GEMM: batch, rows (only in A and the result), columns (only in B and the result) and
+ * inner (not in the result). A tensor is accessed in place if a single stride can replace the
+ * strides of each group, otherwise through a dense copy.
  *
  * Threads: the prepare function writes the plan, and runs only read it.
  */
@@ -31,20 +32,21 @@ static inline int64_t kn_einsum_view_count(const struct kn_einsum_view *v)
     return n;
 }
 
-/* An operand or the result, with strides per label, both in the tensor and as the GEMM uses
- * them. */
+/* An operand or the result of the einsum. For each label, it has two strides: the stride in the
+ * tensor and the stride that the GEMM uses. */
 struct kn_einsum_operand {
-    /* strides in the tensor, or 0 if the tensor lacks the label or is broadcast along it */
+    /* for each label, the stride in the tensor, or 0 if the tensor lacks the label or is broadcast
+     * along it */
     int64_t stride[KN_EINSUM_MAX_LABELS];
     bool has[KN_EINSUM_MAX_LABELS];
     int64_t elements;
-    int64_t step[KN_EINSUM_MAX_LABELS]; /* strides that the GEMM uses */
+    int64_t step[KN_EINSUM_MAX_LABELS]; /* for each label, the stride that the GEMM uses */
     /* whether the GEMM uses a dense copy of the tensor, with the axes sorted by label group */
     bool dense;
-    struct kn_einsum_view keep; /* the dense copy's axes, in order */
+    struct kn_einsum_view keep; /* axes of the dense copy, outermost first */
     struct kn_einsum_view sum;  /* axes that are summed while the tensor is copied */
-    /* offsets in scratch memory at which the float copy of a half-precision tensor and the dense
-     * copy begin */
+    /* offsets, in scratch memory, of the float copy of a half-precision tensor and of the dense
+     * copy */
     size_t wide_at, copy_at;
 };
 
@@ -58,7 +60,7 @@ struct kn_einsum_plan {
     struct kn_einsum_view batch;
     int64_t batch_step[3][KN_EINSUM_MAX_LABELS];
     struct kn_gemm g;
-    bool swapped; /* whether the GEMM computes the transpose of C, which is `B' A'` */
+    bool swapped; /* whether the GEMM computes the transpose of C from those of B and A */
     bool packed;
     struct kn_fully_connected pack;
     size_t gemm_at;

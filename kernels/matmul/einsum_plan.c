@@ -11,8 +11,8 @@ static void strides_of(const struct kn_einsum_equation *e, const struct kn_einsu
     for (int k = l->n - 1; k >= 0; k--) {
         const int i = kn_einsum_find(e, l->id[k]);
         o->has[i] = true;
-        /* A dimension of length 1 whose label has a greater length is broadcast, and adds no
-         * stride. */
+        /* A dimension of length 1 whose label has another length is broadcast, so its stride is not
+         * added. */
         if (s->dim[k] == e->dim[i] || s->dim[k] != 1)
             o->stride[i] += stride;
         stride *= s->dim[k];
@@ -20,8 +20,8 @@ static void strides_of(const struct kn_einsum_equation *e, const struct kn_einsu
     o->elements = stride;
 }
 
-/* Returns whether one stride can replace the strides of a group's labels. Sets the group's length
- * and this stride. */
+/* Returns whether a single stride can replace the strides of all labels of `group`. If so, sets
+ * *len to the group's length and *by to this stride. */
 static bool collapse(const struct kn_einsum_plan *s, const int *order, int n, const int64_t *stride,
                      int group, int64_t *len, int64_t *by)
 {
@@ -58,7 +58,8 @@ static bool blas_view(int64_t rows, int64_t sr, int64_t cols, int64_t sc, enum k
     return false;
 }
 
-/* Makes operand o a dense copy, in the order batch, first group, second group. */
+/* Makes the GEMM use a dense copy of operand or result `o`. The copy's axes are sorted by label
+ * group: batch, then `first`, then `second`. */
 static void make_dense(struct kn_einsum_plan *s, struct kn_einsum_operand *o, const int *order,
                        int n, int first, int second)
 {
@@ -71,7 +72,7 @@ static void make_dense(struct kn_einsum_plan *s, struct kn_einsum_operand *o, co
             const int i = order[k];
             if (s->group[i] != groups[gi] || !o->has[i])
                 continue;
-            /* a broadcast axis of length 1 keeps this length */
+            /* a broadcast axis has length 1 in the copy */
             o->keep.dim[o->keep.n] = o->stride[i] ? s->dim[i] : 1;
             o->keep.stride[o->keep.n++] = o->stride[i];
         }
@@ -229,8 +230,8 @@ static enum rt_status plan_gemm(struct kn_einsum_plan *s, const struct kn_einsum
     return RT_OK;
 }
 
-/* Plans an equation with one operand. The operand is written directly to the result, in the
- * result's order of labels, unless the result is a diagonal. */
+/* Plans an equation with one operand. The operand is summed and transposed directly into the
+ * result, unless a diagonal of the result is written. */
 static void plan_single(struct kn_einsum_plan *s, const struct kn_einsum_equation *e, size_t *used)
 {
     struct kn_einsum_operand *o = &s->in[0];

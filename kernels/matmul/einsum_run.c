@@ -19,8 +19,8 @@ static void step(const struct kn_einsum_view *v, int n, int64_t *at, int64_t *p)
     }
 }
 
-/* Defines loops that write dst densely in the order of view `keep` of src, with the sum over view
- * `sum` at each position. */
+/* Defines loops that write dst densely. For the i-th index of view `keep`, dst[i] is the sum of the
+ * elements of src over all indices of view `sum`. */
 #define SUMS(dt, T, U)                                                                             \
     static enum rt_status sums_##dt(struct rt_run *r, T *dst, const T *src,                        \
                                     const struct kn_einsum_view *keep,                             \
@@ -59,8 +59,8 @@ static void step(const struct kn_einsum_view *v, int n, int64_t *at, int64_t *p)
     X(RT_C128, double _Complex, double _Complex)
 BODIES(SUMS)
 
-/* Copies src[j] to dst[i], where i and j are the offsets of the same index under the two tensors'
- * strides. */
+/* Copies the elements of src, whose strides are `from`, to the same indices of dst, whose strides
+ * are `to`. */
 static enum rt_status copy(struct rt_run *r, enum rt_dtype d, void *dst, const int64_t *to,
                            const void *src, const int64_t *from, int n, const int64_t *dim)
 {
@@ -74,8 +74,8 @@ static enum rt_status copy(struct rt_run *r, enum rt_dtype d, void *dst, const i
     return kn_walk_copy(d, &w, dst, src, r);
 }
 
-/* Writes dst densely in the order of view `keep` of src, and sums over view `sum` at each
- * position. */
+/* Writes dst densely. For the i-th index of view `keep`, dst[i] is the sum of the elements of src
+ * over all indices of view `sum`. */
 static enum rt_status gather(struct rt_run *r, enum rt_dtype d, void *dst, const void *src,
                              const struct kn_einsum_view *keep, const struct kn_einsum_view *sum)
 {
@@ -98,8 +98,8 @@ static enum rt_status gather(struct rt_run *r, enum rt_dtype d, void *dst, const
 
 /* ---- running ---- */
 
-/* Replaces *src, the data of operand k, with the data for the GEMM. Converts the data to float and
- * copies it, if necessary. */
+/* Converts the data of operand k to float and makes a dense copy of it, where necessary, and sets
+ * *src to the result. */
 static enum rt_status ready(const struct kn_einsum_plan *s, int k, const void **src,
                             char *workspace, struct rt_run *r)
 {
@@ -118,7 +118,8 @@ static enum rt_status ready(const struct kn_einsum_plan *s, int k, const void **
     return st;
 }
 
-/* Copies the dense result, whose strides per label are `steps`, to the output tensor. */
+/* Copies the dense result, whose stride for label i is steps[i], to dst, which has the strides of
+ * the output tensor. */
 static enum rt_status put(const struct kn_einsum_plan *s, const void *src, const int64_t *steps,
                           void *dst, struct rt_run *r)
 {
@@ -201,7 +202,7 @@ static enum rt_status contract(const struct kn_einsum_plan *s, const void *a, co
     return !st && s->out.dense ? put(s, workspace + s->out.copy_at, s->out.step, c, r) : st;
 }
 
-/* Returns whether both sides of the equation have the same labels, so that the result equals the
+/* Returns whether both sides of the equation are identical, so that the result equals the
  * operand. */
 static bool is_identity(const struct rt_node *n)
 {
@@ -220,7 +221,7 @@ enum rt_status kn_einsum_run(struct rt_run *r)
     if (!s->out.elements ||
         (r->in[0].alias_of && !s->out.dense && is_identity(r->node) && kn_hand_on(r, 0)))
         return RT_OK;
-    if (s->empty) /* the sums have no terms, so the result is zero */
+    if (s->empty) /* all sums are empty, so the result is zero */
         return kn_zero_chunks(r, dst, rt_tensor_bytes(&r->out[0]));
     if (s->compute != s->dtype)
         c = (char *)r->scratch + s->out.wide_at;

@@ -11,19 +11,19 @@ enum {
     /* number of GEMM blocks per core. With several blocks per core, a slow core can compute fewer
      * than the others. */
     BLOCKS_PER_CORE = 2,
-    READ = 16 /* number of multiply-adds that take as long as reading one weight from memory */
+    READ = 16 /* number of multiply-adds in the time that one weight takes to be read from memory */
 };
 
-/* Below PACK_MIN weights, packing gains nothing. Above PACK_MAX, a GEMM with few rows only streams
- * the weights from memory, which OpenBLAS does better. */
+/* With fewer than PACK_MIN weights, packing saves no time. With more than PACK_MAX, a GEMM with few
+ * rows mainly reads the weights from memory, which OpenBLAS does faster. */
 enum { PACK_MIN = 4096, PACK_MAX = 8 << 20 };
 
 /* The key of packed weights. It contains everything that the packed bytes depend on. */
 struct format {
     dnnl_memory_desc_t md;
     bool transposed; /* whether the source matrix is [n, k] */
-    /* Number of scale factors that follow this struct in memory. It is n, or 0 if the columns are
-     * not scaled. */
+    /* The number of scale factors that follow this struct in memory: n, or 0 if the columns are not
+     * scaled. */
     int64_t n_scale;
 };
 
@@ -200,8 +200,8 @@ static dnnl_status_t make_fitting(struct kn_fully_connected *s)
     return made;
 }
 
-/* Splits the columns over several cores if the weights are larger than the other operands, so that
- * each core reads only its share of the weights. Returns false if this does not pay off. */
+/* Splits the GEMM by columns over several cores if the weights are larger than the other matrices,
+ * so that each core reads only its share of the weights. Returns false if the GEMM is not split. */
 static bool shard_columns(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
@@ -237,8 +237,8 @@ static bool shard_columns(struct kn_fully_connected *s, int width)
     return true;
 }
 
-/* Splits the rows over several cores, if that pays off and oneDNN has a primitive for the weights'
- * packed layout. */
+/* Splits the GEMM over several cores, by columns or else by rows, if that pays off and oneDNN has a
+ * primitive for the packed layout of the weights. */
 static void make_sharded(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
@@ -271,8 +271,8 @@ static bool has_loops(const struct rt_prep *p, const struct kn_gemm *g)
            !(p->tuning->bf16 && g->dtype == RT_F32 && kn_bf16_multiplies());
 }
 
-/* Chooses the blocks that cores compute. With many rows each core has its own rows, and otherwise
- * each core reads a share of the weights. */
+/* Chooses the blocks into which the GEMM is divided among the cores. With many rows, each core
+ * computes its own rows. Otherwise each core reads only its share of the weights. */
 static void set_shards(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;
@@ -372,8 +372,8 @@ static enum rt_status prepare_gemm(struct kn_fully_connected *s, struct rt_prep 
 
 /* ---- preparing and running ---- */
 
-/* Lays out these parts of scratch memory after the first *scratch bytes: float copies of
- * half-precision operands, a bfloat16 copy of operand a, and `epilogue` bytes for the epilogue. */
+/* Reserves scratch memory, after the first *scratch bytes, for float copies of half-precision
+ * operands, for a bfloat16 copy of operand a, and for `epilogue` bytes of the epilogue. */
 static void place(struct kn_fully_connected *s, size_t epilogue, size_t *scratch)
 {
     const struct kn_gemm *g = &s->g;
@@ -461,8 +461,8 @@ void kn_fully_connected_clear(struct kn_fully_connected *s)
     kn_dnnl_clear(&s->shard[1]);
 }
 
-/* Computes rows again without the activation, after oneDNN's activation turned NaN into 0. This is
- * rare, so the primitive is created for this run only. */
+/* Computes rows again without the activation, because oneDNN's activation may have turned a NaN
+ * into a number. This is rare, so the primitive is created only for this run. */
 static enum rt_status run_without_activation(const struct kn_fully_connected *s,
                                              const void *const *data, struct rt_run *r)
 {
@@ -521,7 +521,7 @@ struct sharded {
     const struct kn_fully_connected *s;
     const void *const *data;
     char *workspace;
-    /* set if a shard encountered a NaN, so that one core must compute the GEMM again */
+    /* set if a shard encountered a NaN; one core then computes the GEMM again */
     atomic_bool met_nan;
 };
 
@@ -604,8 +604,8 @@ static enum rt_status run_sharded(struct sharded *x, struct rt_run *r)
     return kn_parallel_rows(r, s->g.m, 2 * s->g.n, 1, fully_connected_epilogue_shard, x);
 }
 
-/* Runs the GEMM with oneDNN, on idle cores if there is a split for several cores, else on the
- * calling thread. */
+/* Runs the GEMM with oneDNN. If the GEMM is split and several cores are idle, they share it.
+ * Otherwise the calling thread computes it alone. */
 static enum rt_status run_rows(const struct kn_fully_connected *s, const void *const *data,
                                char *workspace, struct rt_run *r)
 {

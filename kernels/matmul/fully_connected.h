@@ -1,8 +1,10 @@
 /*
  * A fully connected layer is a GEMM whose right-hand matrix is constant and packed once. It is
- * packed for packed_gemm.h's loops or, where those do not apply (the processor multiplies bfloat16
- * or is old, or the left-hand side is transposed), in the memory layout that oneDNN prefers. Types
- * are float and the half-precision types, which are computed in float.
+ * normally packed for the loops of packed_gemm.h. If the session enables bfloat16, a very large
+ * matrix is packed into the panels of bf16.h. The matrix is packed in oneDNN's preferred memory
+ * layout if the processor lacks the instructions for fast loops, if the session uses the
+ * processor's bfloat16 instructions, or if the left-hand matrix is transposed. Types are float and
+ * the half-precision types, which are computed in float.
  *
  * Threads: after preparation the struct is only read, by any number of concurrent runs, each with
  * its own scratch memory.
@@ -17,42 +19,45 @@
 
 struct kn_fully_connected {
     struct kn_gemm g;
-    /* If node.b is not NULL, packed_gemm.h's loops compute the complete GEMM, and oneDNN is not
-     * used. The GEMM is then split into blocks of rows or panels, which cores may share, and
-     * between which the deadline is checked. */
+    /* If node.b is not NULL, the loops of packed_gemm.h compute the GEMM, and oneDNN is not used.
+     * The GEMM is then split into blocks of rows or panels. Cores may share the blocks, and the
+     * deadline is checked between blocks. */
     struct kn_fused_gemm node;
     int64_t block_rows, block_panels;
     /*
-     * The primitive for `rows` rows. A large GEMM runs in blocks, between which the deadline is
-     * checked.
+     * The oneDNN primitive that computes `rows` rows. A GEMM with more rows runs in blocks of this
+     * size, between which the deadline is checked.
      */
     struct kn_dnnl dnnl;
     int64_t rows;
-    /* Primitives for several cores, one for `shard_rows` rows and one for the remaining rows. */
+    /* Primitives for a GEMM that is split by rows or columns: one for a complete shard, and one for
+     * the rest. */
     struct kn_dnnl shard[2];
-    /* n_slots is the number of concurrent executions, or 0 if only one core is used */
+    /* A split by rows gives each shard `shard_rows` rows. n_slots is the number of shards that run
+     * concurrently, or 0 if the GEMM is not split. */
     int64_t shard_rows, n_slots;
-    /* If positive, a shard computes `columns` columns of all rows, in the slot's memory at own_at.
-     * Otherwise a shard computes all columns of some rows. */
+    /* If `columns` is positive, a shard computes this many columns of all rows, at offset own_at of
+     * its slot. Otherwise a shard computes all columns of some rows. */
     int64_t columns;
     size_t own_at;
-    /* Each concurrent execution has a slot of slot_bytes bytes. The first slot begins at offset
-     * slots_at of scratch memory. */
+    /* Each concurrent shard has a slot of slot_bytes bytes in scratch memory. The first slot begins
+     * at offset slots_at. */
     size_t slots_at, slot_bytes;
     struct kn_epilogue epilogue; /* the steps of the node's epilogue that oneDNN does not compute */
     /* index of the input that oneDNN adds as bias, or 0 if there is none */
     int bias;
     bool activates;       /* whether oneDNN computes the activation */
-    size_t scratch_bytes; /* number of bytes of scratch memory that `dnnl` needs */
+    size_t scratch_bytes; /* size in bytes of the scratch memory that `dnnl` needs */
     /*
-     * Offset in scratch memory at which the sums are stored before a broadcast residual is added,
-     * or at which a copy of the residual is stored.
+     * Offset, in scratch memory, of the sums to which a broadcast residual is added, or of a copy
+     * of the residual.
      */
     size_t epilogue_at;
-    /* the packed weights, or NULL if the runtime keeps no packed bytes and a plain GEMM runs */
+    /* the weights packed for `dnnl` or into `panels`, or NULL if node.b holds them or a plain GEMM
+     * is run */
     const struct rt_pack *b;
-    /* Offsets in scratch memory at which float copies of half-precision operands, or a bfloat16
-     * copy of operand a, begin. */
+    /* Offsets, in scratch memory, of the float copies of half-precision operands a and c. a_at is
+     * also the offset of a bfloat16 copy of operand a. */
     size_t a_at, c_at;
     bool bf16; /* whether `dnnl` multiplies bfloat16 numbers */
     /* If `panels.width` is positive, b is packed into these panels, and oneDNN is not used. */
@@ -64,8 +69,8 @@ bool kn_fully_connected_likely(const struct rt_info *matrix);
 /* Returns whether packing input `input` pays off for this GEMM. The input must be constant, dense
  * and neither too small nor too large. */
 bool kn_fully_connected_pays(const struct rt_prep *p, int input, const struct kn_gemm *g);
-/* Prepares *s, which the caller has zeroed. Sets *scratch to the number of bytes that
- * kn_fully_connected_run needs. On failure, *s owns nothing. */
+/* Prepares *s, which the caller has zeroed. Sets *scratch to the size in bytes of the scratch
+ * memory that kn_fully_connected_run needs. On failure, *s owns nothing. */
 enum rt_status kn_fully_connected_prepare(struct kn_fully_connected *s, struct rt_prep *p,
                                           int input, const struct kn_gemm *g, size_t *scratch);
 void kn_fully_connected_clear(struct kn_fully_connected *s);

@@ -9,8 +9,8 @@ struct format {
     char name[8];
     int64_t k, n, panel;
     int64_t transposed;
-    /* Number of scale factors that follow this struct in memory. It is n, or 0 if the columns are
-     * not scaled. */
+    /* The number of scale factors that follow this struct in memory: n, or 0 if the columns are not
+     * scaled. */
     int64_t n_scale;
 };
 

@@ -13,11 +13,11 @@
 
 #if defined(__x86_64__)
 /*
- * OpenBLAS chooses its loops in a constructor, from a list of processors. On a processor that is
- * newer than the list, it falls back to loops that are twenty years old. (OpenBLAS 0.3.21, for
- * example, uses 128-bit vectors on family 6, model 207.) choose_core runs before OpenBLAS's
- * constructor and chooses according to the processor's instruction sets. OPENBLAS_CORETYPE in the
- * environment overrides the choice.
+ * OpenBLAS chooses its kernels in a constructor, by the processor's model. On a model that it does
+ * not know, it falls back to kernels for much older processors. (OpenBLAS 0.3.21, for example, uses
+ * 128-bit vectors on family 6, model 207.) choose_core runs before this constructor and chooses the
+ * kernels by the processor's instruction sets. The environment variable OPENBLAS_CORETYPE overrides
+ * the choice.
  */
 __attribute__((constructor(101))) static void choose_core(void)
 {
@@ -39,7 +39,7 @@ static inline double mul_add_RT_F64(double s, double x, double y)
 {
     return s + x * y;
 }
-/* Integer arithmetic is unsigned, so that it wraps around. */
+/* Integer arithmetic is unsigned, so that overflow wraps around. */
 static inline int16_t mul_add_RT_I16(int16_t s, int16_t x, int16_t y)
 {
     return (int16_t)((uint32_t)s + (uint32_t)x * (uint32_t)y);
@@ -188,7 +188,7 @@ void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n)
     }
 }
 
-/* number of elements that are converted between two deadline checks; converting them takes a few
+/* number of elements that are converted between two deadline checks, which takes a few
  * milliseconds */
 enum { CHUNK = 1 << 20 };
 
@@ -280,8 +280,8 @@ static CBLAS_TRANSPOSE blas(enum kn_trans t)
     return t == KN_AS_IS ? CblasNoTrans : t == KN_TRANS ? CblasTrans : CblasConjTrans;
 }
 
-/* Adds to y the product of x [8] and 8 rows of b. All 8 rows are read in parallel from start to
- * end. */
+/* Adds to y the product of x, which has 8 elements, and 8 rows of b. The rows are read side by
+ * side. */
 KN_CLONES static void add_rows(const float *restrict x, const float *restrict b, int64_t ldb,
                                float *restrict y, int64_t n)
 {
@@ -300,9 +300,9 @@ KN_CLONES static void add_row(float x, const float *restrict b, float *restrict 
 }
 
 /*
- * If at most FEW_ROWS rows are multiplied by a matrix of at least LARGE elements, which exceeds the
- * cache, the matrix is read only once, at the speed of memory. OpenBLAS is as fast for one row, but
- * for more rows it copies the matrix first.
+ * With at most FEW_ROWS rows and a matrix of at least LARGE elements, which does not fit in the
+ * cache, stream() reads the matrix only once, at the speed of memory. OpenBLAS is as fast for one
+ * row, but copies the matrix first if there are more rows.
  */
 enum { FEW_ROWS = 8, LARGE = 1 << 18 };
 
@@ -356,7 +356,7 @@ static void run_float(const struct kn_gemm *g, const float *a, const float *b, f
 {
     const int m = (int)g->m, n = (int)g->n, k = (int)g->k;
 
-    /* With one row or one column, GEMV needs no packing of the matrix. */
+    /* For one row or one column, GEMV is used, which does not pack the matrix. */
     if (is_stream(g))
         stream(g, a, b, c);
     else if (m == 1 && !g->ta)
@@ -393,6 +393,17 @@ static enum rt_status run_half(const struct kn_gemm *g, const void *a, const voi
     else if (!st)
         kn_gemm_run(&f, fa, fb, fc, NULL);
     return st ? st : kn_from_float_rows(r, g->dtype, fc, c, g->ldc, g->m, g->n);
+}
+
+void kn_gemm_add(const struct kn_gemm *g, const void *a, const void *b, void *c)
+{
+    const int m = (int)g->m, n = (int)g->n, k = (int)g->k;
+    const int lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;
+
+    if (g->dtype == RT_F64)
+        cblas_dgemm(CblasRowMajor, blas(g->ta), blas(g->tb), m, n, k, 1, a, lda, b, ldb, 1, c, ldc);
+    else
+        cblas_sgemm(CblasRowMajor, blas(g->ta), blas(g->tb), m, n, k, 1, a, lda, b, ldb, 1, c, ldc);
 }
 
 void kn_gemm_run(const struct kn_gemm *g, const void *a, const void *b, void *c, void *scratch)
@@ -452,7 +463,8 @@ int64_t kn_gemm_work(const struct kn_gemm *g)
     return work < RT_WORK ? (int64_t)work : RT_WORK;
 }
 
-/* OpenBLAS computes blocks of 16 columns and 12 rows, and the remainder by slower loops. */
+/* OpenBLAS computes blocks of 16 columns and 12 rows. Slower loops compute the remaining columns
+ * and rows. */
 enum { ROUND = 48 };
 
 /* Returns the number of rows or columns per block, for a matrix with `side` rows or columns. Blocks
@@ -473,10 +485,16 @@ static int64_t small_side(int64_t side, double most, int64_t step)
     return n > step ? n : kn_min_i64(side, step);
 }
 
+enum { LEAST_MACS = 256 };
+
 static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const void *a, const void *b,
                                   void *c, void *scratch, struct rt_run *r)
 {
-    const double work = (double)g->m * (double)g->n * (double)g->k, most = block_work(g, plain);
+    const double most = block_work(g, plain), side = (double)(g->m > g->n ? g->m : g->n);
+    /* A row or column of fewer than LEAST_MACS multiply-adds takes about as long as one of
+     * LEAST_MACS. */
+    const double macs = (double)g->m * (double)g->n * (double)g->k, least = LEAST_MACS * side;
+    const double work = macs < least ? least : macs;
     const size_t size = rt_dtype_size(g->dtype);
     const bool is_own = plain || g->dtype == RT_I16 || g->dtype == RT_I32 || g->dtype == RT_I64;
 
@@ -489,9 +507,9 @@ static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const voi
             kn_gemm_run(g, a, b, c, scratch);
         return RT_OK;
     }
-    /* Splits the rows first, and also the columns if the minimum number of rows is too much work.
-     * If k is so large that the smallest block for which OpenBLAS is fast exceeds `bound`, reduces
-     * the rows of the block, and then its columns. */
+    /* Splits the rows first, and then also the columns if even a block with the minimum number of
+     * rows would exceed `most`. If k is so large that the smallest block for which OpenBLAS is fast
+     * exceeds `bound`, makes the block smaller, first by rows and then by columns. */
     int64_t rows = block_side(g->m, most / work);
     int64_t cols = block_side(g->n, most / ((double)rows * (double)g->n * (double)g->k));
     const double bound = (is_own ? 1 : 4) * most / (double)g->k;
@@ -523,14 +541,14 @@ struct sharded {
     const struct kn_gemm *g;
     const char *a, *b;
     char *c;
-    /* Each of the `shards` shards has `rows` rows. The last one has the remaining rows as well. */
+    /* Each of the `shards` shards has `rows` rows. The last one also has the rows that remain. */
     int64_t rows, shards;
 };
 
 enum { SHARD_COLUMNS = 64, PRODUCTS_OF_WORK = 16 };
-/* The minimum work per shard. OpenBLAS multiplies smaller matrices with other loops, which add in
- * another order. Every shard has at least this work and begins at a multiple of OpenBLAS's row
- * groups, so the bits of the result do not depend on the number of shards. */
+/* The minimum work per shard. OpenBLAS multiplies smaller matrices with other loops, which add the
+ * products in another order. Every shard has at least this work and begins at a multiple of ROUND
+ * rows, so the bits of the result do not depend on the number of shards. */
 static const double MIN_SHARD = 28.0 * 512 * 512;
 
 static enum rt_status gemm_rows_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
@@ -556,8 +574,8 @@ static enum rt_status gemm_columns_shard(struct rt_run *r, void *arg, int64_t fr
                        x->c + from * size, NULL, r);
 }
 
-/* Returns the shard size that gives one shard per core, because OpenBLAS copies the other matrix
- * for each shard. */
+/* Returns the shard size that gives each core one shard. More shards would cost more, because
+ * OpenBLAS copies the other matrix for each shard. */
 static int64_t shard_size(int64_t n, int width, int64_t step)
 {
     return ((n + width - 1) / width + step - 1) / step * step;
@@ -572,7 +590,8 @@ enum rt_status kn_gemm_blocks(const struct kn_gemm *g, bool plain, const void *a
 
     if (width == 1 || plain || (g->dtype != RT_F32 && g->dtype != RT_F64) || !g->k || is_tiny(g))
         return blocks_here(g, plain, a, b, c, scratch, r);
-    /* With a single row, the matrix is read once, so the matrix's columns are split. */
+    /* With a single row, each element of b is used only once, so the columns of b are divided among
+     * the cores. */
     if (g->m == 1)
         return kn_parallel_rows(r, g->n, g->k / PRODUCTS_OF_WORK + 1,
                                 shard_size(g->n, width, SHARD_COLUMNS), gemm_columns_shard, &x);

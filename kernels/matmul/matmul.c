@@ -1,10 +1,10 @@
 /*
- * The op MatMul and all versions of BatchMatMul.
+ * MatMul and all versions of BatchMatMul.
  *
  * Each of these ops has three kernels: "packed" (a constant right-hand matrix, packed once; see
  * fully_connected.h), "gemm" (plain operands, see gemm.h) and "plain" (the reference loops, for
- * tests). A batch of left-hand matrices with one right-hand matrix is computed as one GEMM with
- * more rows.
+ * tests). A batch of left-hand matrices that share one right-hand matrix is computed as one GEMM
+ * with more rows.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,12 +18,12 @@
 
 enum { MAX_BATCH_RANK = RT_MAX_RANK - 2 };
 
-/* The GEMMs of a node, as its attributes and shapes determine them. */
+/* The GEMMs that a node computes, determined by its attributes and shapes. */
 struct batch_gemm {
     struct kn_gemm g;
     /* types of A, B and C in memory; g.dtype is the type of the computation */
     enum rt_dtype ta, tb, to;
-    int rank; /* number of batch axes that are iterated, outermost first */
+    int rank; /* number of batch axes; axis 0 is the outermost */
     int64_t dim[MAX_BATCH_RANK];
     /* Number of elements from one matrix of the batch to the next along each axis, or 0 along an
      * axis where the operand is broadcast. */
@@ -133,20 +133,21 @@ static enum rt_status matmul_infer(struct rt_infer *x)
 
 /* ---- row dependence ---- */
 
-/* Returns whether the operand does not depend on the rows of the batch. */
+/* Returns whether the operand depends on the batch by no more than the batch size. */
 static bool is_still(const struct rt_dep *d)
 {
     return d->kind == RT_DEP_NONE || d->kind == RT_DEP_SIZE;
 }
 
-/* Returns the output axis that axis `axis` of operand `k` becomes, or -1 if the products are summed
- * along this axis. */
+/* Returns the output axis that corresponds to axis `axis` of operand `k`, or -1 if the products are
+ * summed along this axis. */
 static int out_axis(const struct rt_rows *r, int k, int axis)
 {
     const int rank = r->in[k].shape.rank, out_rank = r->out[0].shape.rank;
     const bool t =
         k == 0 ? flag(r->node, "transpose_a", "adj_x") : flag(r->node, "transpose_b", "adj_y");
-    const int own = rank - ((k == 0) == t ? 1 : 2); /* the axis of A's rows or of B's columns */
+    /* the axis that counts A's rows or B's columns */
+    const int own = rank - ((k == 0) == t ? 1 : 2);
 
     if (axis == own)
         return k == 0 ? out_rank - 2 : out_rank - 1;
@@ -159,7 +160,7 @@ static bool is_broadcast(const struct rt_rows *r, int k, int axis)
     const struct rt_shape *s = &r->in[k].shape;
     const int i = axis - (r->out[0].shape.rank - s->rank);
     if (axis >= r->out[0].shape.rank - 2)
-        return true; /* this axis of the output comes from the other operand */
+        return true; /* this output axis is an axis of the other operand's matrices */
     return i < 0 || s->dim[i] == 1;
 }
 
@@ -201,7 +202,8 @@ static enum rt_dtype compute_type(enum rt_dtype a, enum rt_dtype b, enum rt_dtyp
     return a == b && b == out ? out : out == RT_I32 ? RT_I32 : RT_F32;
 }
 
-/* Merges neighbouring batch axes along which the strides of both operands are compatible. */
+/* Merges neighbouring batch axes if each operand can be traversed along both with a single
+ * stride. */
 static void merge_batch_axes(struct batch_gemm *p)
 {
     int n = 0;
@@ -258,7 +260,7 @@ static void plan(struct batch_gemm *p, const struct rt_prep *prep)
         step_b *= db;
     }
     merge_batch_axes(p);
-    /* With one right-hand matrix for all batch entries, the batch is merged into the rows. */
+    /* If all batch entries share one right-hand matrix, the batch axis is merged into the rows. */
     if (p->rank == 1 && p->step_b[0] == 0 && !ta && p->step_a[0] == p->g.m * p->g.k) {
         p->g.m *= p->dim[0];
         p->rank = 0;
@@ -275,7 +277,7 @@ struct gemm_state {
     /* size in bytes of each operand's converted copy in scratch memory, or 0 if the operand is used
      * in place */
     int64_t a_bytes, b_bytes, c_bytes;
-    /* offset in scratch memory at which the residual's copy begins (kn_epilogue_copy_residual) */
+    /* offset in scratch memory of the copy of the residual (kn_epilogue_copy_residual) */
     size_t epilogue_at;
 };
 
@@ -292,7 +294,8 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
     if (st)
         return st;
     int64_t bytes = plain ? 0 : kn_gemm_scratch(g);
-    if (s->p.ta != g->dtype) /* products of dimensions do not overflow, because the tensors exist */
+    /* the multiplications below do not overflow, because tensors with so many elements exist */
+    if (s->p.ta != g->dtype)
         s->a_bytes = (g->m * g->k * 4 + 63) / 64 * 64;
     if (s->p.tb != g->dtype)
         s->b_bytes = (g->k * g->n * 4 + 63) / 64 * 64;
@@ -317,8 +320,9 @@ static enum rt_status prepare_plain(struct rt_prep *prep, void **state)
     return prepare_gemm(prep, state, true);
 }
 
-/* Converts values of a small type to float or int32, the types in which BatchMatMulV3 multiplies
- * operands of different types. Sets *wide to src or, if the values were converted, to dst. */
+/* Converts int8, uint8 or bfloat16 values to float or int32, the types in which BatchMatMulV3
+ * multiplies operands of different types. Sets *wide to dst, or to src if no conversion is
+ * needed. */
 static enum rt_status widen(struct rt_run *r, enum rt_dtype from, enum rt_dtype to, const void *src,
                             void *dst, int64_t n, const void **wide)
 {
@@ -411,12 +415,12 @@ static enum rt_status run_gemm(struct rt_run *whole)
 
     if (!step_c || !p->batches)
         return RT_OK;
-    if (!p->g.k) { /* without terms, the sums are 0, and the operands have no bytes */
+    if (!p->g.k) { /* sums without terms are 0, and the operands are empty */
         const enum rt_status st = kn_zero_chunks(r, c, (size_t)(p->batches * step_c));
         return st ? st : matmul_finish(s, r, c);
     }
-    /* kn_gemm_blocks splits a single GEMM among cores, and scratch memory suffices only for one
-     * GEMM at a time. */
+    /* A single GEMM is split among cores by kn_gemm_blocks. Scratch memory, if any is needed,
+     * suffices for only one GEMM at a time. */
     const enum rt_status st =
         p->batches == 1 || s->epilogue_at || s->plain
             ? matmul_shard(r, c, 0, p->batches)
@@ -468,15 +472,15 @@ static enum rt_status run_packed(struct rt_run *r)
 #define PACK_TYPES (RT_T(RT_F32) | KN_SET(KN_HALFS))
 
 /* Implements rt_op.epilogue. If all rows share one right-hand matrix, returns the number of output
- * columns, else 0. Sets *rank to the output's minimum rank. */
+ * columns, otherwise 0. Sets *rank to the output's minimum rank. */
 static int64_t epilogue(const struct rt_node *n, const struct rt_info *in, int *rank)
 {
     *rank = 2;
     return in[1].shape.rank == 2 ? in[1].shape.dim[flag(n, "transpose_b", "adj_y") ? 0 : 1] : 0;
 }
 
-/* Checks the rank that the nodes of a dense layer required, if a fusion replaced them by this node
- * (runtime/fusion/fuse_dense.c). */
+/* If this node replaces the nodes of a dense layer (runtime/fusion/fuse_dense.c), checks that input
+ * 0 has the rank that those nodes required. */
 static enum rt_status check_rank(const struct rt_infer *x)
 {
     const int rank = x->in[0].shape.rank;
@@ -523,8 +527,8 @@ static bool takes_mixed(const struct rt_node *n)
            (out == RT_BF16 && !(both & ~(small | RT_T(RT_BF16))) && (both & RT_T(RT_BF16)));
 }
 
-/* Counts the FLOPs. Each element of `out` is a sum along one of the last two dimensions of the
- * left-hand matrix. */
+/* Returns the number of FLOPs. Each element of `out` is a sum along one of the last two dimensions
+ * of input 0. */
 static double matmul_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
                            const struct rt_shape *out)
 {

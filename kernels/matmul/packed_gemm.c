@@ -11,7 +11,7 @@
 #include "runtime/base/machine.h"
 #include "runtime/base/sanitizer.h"
 
-/* Keeps a vector in a register. Without this macro, a compiler would reload the vector at each
+/* Keeps a vector in a register. Without this macro, the compiler would reload the vector at each
  * use. */
 #if defined(__x86_64__)
 #define KEEP(v) __asm__("" : "+v"(v))
@@ -24,13 +24,13 @@ enum {
     WIDE = 2,              /* number of vectors side by side in a panel */
     GEMV_PANELS = 4,       /* maximum number of panels that a GEMV computes together */
     PREFETCH_FLOATS = 256, /* prefetch distance of a GEMV within a panel, in floats */
-    /* number of bytes that stay in a core's own cache if the core uses little other memory */
+    /* number of bytes that stay in a core's private cache if the core uses little other memory */
     L2_BYTES = 1 << 20,
     /* The number of terms of a sum that are computed together. The rows of a panel for these terms
      * stay in the cache while they are multiplied by all rows of a block. */
     KC = 768,
-    /* number of floats of matrix a per block of rows; a block occupies a part of a core's own
-     * cache */
+    /* maximum number of floats of `a` in a block of rows; a core's private cache holds more than
+     * that */
     MC_KC = 1 << 17,
     MC = 336 /* maximum number of rows in a block */
 };
@@ -42,12 +42,12 @@ enum {
  */
 #define PREFETCHES (!RT_HAS_SANITIZER)
 
-/* Arguments of the micro-kernels: all rows of a block, one panel (several panels in a GEMV) and one
- * block of terms. */
+/* Arguments of the micro-kernels. They compute all rows of a block for one panel (several panels in
+ * a GEMV) and one block of terms. */
 struct kn_packed_gemm_block {
     const float *a, *b;
     float *c;
-    /* `start` has the initial values of the sums, or is NULL for zeros */
+    /* initial values of the sums, or NULL if the sums start at 0 */
     const float *start, *bias;
     const float *next; /* address of the packed floats to prefetch */
     int64_t lda, ldc, ld_start;
@@ -57,14 +57,14 @@ struct kn_packed_gemm_block {
     int panels;     /* number of complete panels computed together */
     int64_t step;   /* distance in packed floats between neighbouring panels */
     bool in_cache;  /* set if the packed floats are in the cache, so that nothing is prefetched */
-    /* set if `a` is read for the first time and its rows are contiguous, so that the rows are
-     * prefetched */
+    /* whether to prefetch the rows of `a`, which are contiguous and are read for the first time */
     bool prefetch_a;
     bool clips;
     float least, most;
 };
 
-/* Some rows of a panel, and the addresses of the rows to prefetch for the next micro-kernel. */
+/* The addresses of the data that one micro-kernel processes, and of the data that it prefetches for
+ * the next micro-kernel. */
 struct micro_kernel {
     const float *a;
     float *c;
@@ -112,7 +112,8 @@ size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p)
     return (size_t)(p->panels * p->panel * p->k) * sizeof(float);
 }
 
-/* Transposes columns of b, each ldb floats after the previous one, into rows of dst. */
+/* Transposes `cols` columns of b, which begin ldb floats apart, into the rows of dst, which are
+ * `width` floats apart. */
 static void transpose_columns(const float *b, int64_t ldb, int64_t cols, int64_t k, float *dst,
                               int64_t width)
 {
@@ -166,7 +167,7 @@ static int64_t rows_of_block(const struct kn_packed_gemm *p, int64_t rows, int64
     return kn_round_up(each, step);
 }
 
-/* The position and the size of a block of the GEMM. */
+/* Position and size of one block of the GEMM. */
 struct block {
     int64_t row, rows, k_from, k;
 };
@@ -224,14 +225,15 @@ void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_g
                         const struct kn_gemm_post_ops *post_ops)
 {
     const int64_t terms = t->k_to - t->k_from;
-    /* A single group of rows reads each panel only once, so splitting k would gain nothing. */
+    /* If one micro-kernel computes all rows, each panel is read only once, so splitting k would
+     * gain nothing. */
     const int64_t k = t->rows > p->loops->rows ? kn_even_size(terms, KC, 1) : terms;
     const int64_t rows = rows_of_block(p, t->rows, k);
 
     for (int64_t row = 0; row < t->rows; row += rows) {
         int64_t l = t->k_from;
-        /* The loop runs once even if the sums have no terms, because bias and residual must be
-         * added. */
+        /* The loop runs once even if the sums have no terms, because the bias and the residual must
+         * be added. */
         do {
             const struct block at = {row, kn_min_i64(t->rows - row, rows), l,
                                      kn_min_i64(t->k_to - l, k)};

@@ -5,17 +5,17 @@
  *   c [rows, n] = activation(a [rows, k] b [k, n] + bias + residual)
  *
  * b is packed into panels of neighbouring columns; kn_packed_gemm_offset defines the layout. The
- * packed bytes depend on k, n and the panel's width, which depends on the instruction set: `panel`
- * is part of the key under which each kernel keeps packed bytes (rt_prep_pack in fused_gemm.c,
- * rnn.c, winograd_conv.c and winograd_1d_conv.c). k, n and rows are unrestricted; few rows are
- * computed as correctly, and nearly as efficiently, as many.
+ * packed bytes depend on k, n and the panel's width, which depends on the instruction set.
+ * Therefore `panel` is part of the key of packed weights (rt_prep_pack in fused_gemm.c, rnn.c,
+ * winograd_conv.c and winograd_1d_conv.c). k, n and rows may have any value; a GEMM with few rows
+ * is nearly as efficient as one with many.
  *
- * An output's sum starts at bias + residual and adds one product after the other in the order of k.
- * The sum does not depend on the number of rows, nor on how rows, panels and k are split. A NaN or
- * infinity in an operand has the same effect as in a plain sum.
+ * The sum of an output element starts at bias + residual, and the products are added in the order
+ * of k. The sum does not depend on the number of rows, nor on how rows, panels and k are split. A
+ * NaN or infinity in an operand has the same effect as in a plain sum.
  *
- * Threads: pure. Nothing is allocated. Rows of a and c may be any number of floats apart; memory
- * after the last column of the last row is not accessed.
+ * Threads: all functions are pure, and none allocates memory. Rows of a and c may be any number of
+ * floats apart; memory after the last column of the last row is not accessed.
  */
 #ifndef KN_MATMUL_PACKED_GEMM_H
 #define KN_MATMUL_PACKED_GEMM_H
@@ -28,7 +28,8 @@ struct kn_packed_gemm_loops;
 
 struct kn_packed_gemm {
     int64_t k, n;
-    /* The next multiplication uses the same packed floats, which may still be in the cache. */
+    /* set if the same packed floats will be multiplied again while they may still be in the
+     * cache */
     bool reuse;
     /* kn_packed_gemm_init sets the members below */
     int64_t panel;  /* number of columns per panel */
@@ -41,8 +42,8 @@ struct kn_packed_gemm {
  * address space. */
 bool kn_packed_gemm_init(struct kn_packed_gemm *p);
 size_t kn_packed_gemm_pack_bytes(const struct kn_packed_gemm *p);
-/* Packs b [k, n] or, if `transposed`, [n, k], whose rows are ldb floats apart. `scale` has n
- * floats, by which the columns are multiplied, or is NULL. dst must be 64-byte aligned. */
+/* Packs b [k, n] or, if `transposed`, [n, k], whose rows are ldb floats apart. `scale` holds one
+ * factor for each of the n columns, or is NULL. dst must be 64-byte aligned. */
 void kn_packed_gemm_pack(const struct kn_packed_gemm *p, const float *b, int64_t ldb,
                          bool transposed, const float *scale, float *dst);
 
@@ -56,11 +57,11 @@ static inline int64_t kn_packed_gemm_offset(const struct kn_packed_gemm *p, int6
 }
 
 /* Returns whether this processor has an instruction set with which packed_gemm.c is at least as
- * fast as the libraries. */
+ * fast as OpenBLAS and oneDNN. */
 bool kn_packed_gemm_is_fast(void);
 
-/* The post-ops of the GEMM, which specify the initial value of each sum and the steps that follow
- * the complete sum. */
+/* The post-ops of the GEMM: the initial value of each sum, and the steps that follow the complete
+ * sum. */
 struct kn_gemm_post_ops {
     const float *bias; /* n floats, or NULL if there is no bias */
     /* [rows, n], or NULL if there is no residual. The residual may be c itself if ld_residual
@@ -69,18 +70,19 @@ struct kn_gemm_post_ops {
     int64_t ld_residual; /* number of floats from one row of the residual to the next */
     bool clips;          /* whether the sum is clipped to [least, most]; NaN stays NaN */
     float least, most;
-    /* Called, unless NULL, with every block of finished outputs while they are still in the cache.
-     * The block is [rows, cols] of c, and begins at row `row` and column `col`. `at` points to the
-     * first of these outputs. */
+    /* If not NULL, called with every block of finished outputs while they are still in the cache.
+     * The block has `rows` rows and `cols` columns, and begins at row `row` and column `col` of c.
+     * `at` points to its first output. */
     void (*finish)(const void *arg, float *at, int64_t row, int64_t rows, int64_t col,
                    int64_t cols);
     const void *arg;
 };
 
 /*
- * Panels [from, to) of the columns and terms [k_from, k_to) of the sums of a GEMM. A caller that
- * has only some columns of `a` at a time runs the ranges of terms in order. The first range (k_from
- * 0) starts the sums, later ranges add to c, and the last range (k_to == k) finishes the sums.
+ * A part of a GEMM: panels [from, to) of the columns, and terms [k_from, k_to) of the sums. A
+ * caller that has only some columns of `a` at a time runs the ranges of terms in order. The first
+ * range (k_from 0) starts the sums, later ranges add to c, and the last range (k_to == k) finishes
+ * the sums.
  */
 struct kn_packed_gemm_args {
     const float *packed;
@@ -91,16 +93,15 @@ struct kn_packed_gemm_args {
     int64_t rows;
     int64_t from, to;
     int64_t k_from, k_to;
-    /* packed floats to prefetch because they are needed after this part, or NULL to prefetch
-     * none */
+    /* packed floats to prefetch because the caller will need them next, or NULL */
     const float *next;
 };
-/* Runs a part of the GEMM. If post_ops is NULL, there is no bias, residual, clipping or finish. */
+/* Runs a part of the GEMM. If post_ops is NULL, there are no post-ops. */
 void kn_packed_gemm_run(const struct kn_packed_gemm *p, const struct kn_packed_gemm_args *part,
                         const struct kn_gemm_post_ops *post_ops);
 
-/* Returns the arguments of the complete GEMM on a [rows, k], where rows of a and c are
- * contiguous. */
+/* Returns the arguments of the complete GEMM on `a` of shape [rows, k]. The rows of `a` and of `c`
+ * are contiguous. */
 static inline struct kn_packed_gemm_args kn_packed_gemm_whole(const struct kn_packed_gemm *p,
                                                               const float *packed, const float *a,
                                                               float *c, int64_t rows)

@@ -1,12 +1,13 @@
 /*
  * The GEMV kernels of packed_gemm_loops.h, which includes this file for each instruction set and
- * undefines the file's macros. ALL_GEMV has a case for each number of rows and panels.
+ * undefines the file's macros. The macro ALL_GEMV has a case for each combination of rows and
+ * panels.
  */
 
 /*
- * Multiplies a few rows by `panels` complete panels (a GEMV). Several panels are computed together,
- * because with the sums of a single panel each multiplication would wait for the previous one. With
- * `in_cache`, panels are not prefetched.
+ * Multiplies a few rows by `panels` complete panels (a GEMV). Several panels are computed together:
+ * a single panel has so few sums that each multiply-add would wait for the previous one. If
+ * `in_cache` is set, panels are not prefetched.
  */
 SIZED void LOOPS(gemv)(const struct kn_packed_gemm_block *s, const int rows, const int panels,
                        const bool in_cache)
@@ -54,7 +55,7 @@ SIZED void LOOPS(gemv)(const struct kn_packed_gemm_block *s, const int rows, con
     case (r)*GEMV_PANELS + (panels):                                                               \
         LOOPS(gemv)(s, r, panels, false);                                                          \
         break;
-/* With one row, each weight is used once, and a prefetch costs as much as the use. */
+/* With one row, each weight is used only once, so prefetching it costs as much as using it. */
 #define ONE_ROW(panels)                                                                            \
     case GEMV_PANELS + (panels):                                                                   \
         if (s->in_cache)                                                                           \

@@ -1,6 +1,6 @@
 /*
- * Declares the table of loops that packed_gemm.c has for each instruction set (see vector_sets.h).
- * Only packed_gemm.c and its unit test include this header.
+ * Declares the table of loops that packed_gemm.c defines for each instruction set (see
+ * vector_sets.h). Only packed_gemm.c and its unit test include this header.
  */
 #ifndef KN_MATMUL_PACKED_GEMM_INTERNAL_H
 #define KN_MATMUL_PACKED_GEMM_INTERNAL_H
@@ -17,10 +17,10 @@ struct kn_packed_gemm_loops {
     void (*panel_block)(const struct kn_packed_gemm_block *s);
 };
 
-/* Returns the loops for the processor's instruction set number `which`, or NULL if the processor
- * has no such set. Set 0 is the best one, which kn_packed_gemm_init uses. */
+/* Returns the loops for the instruction set with index `which` among those that the processor has,
+ * or NULL if the index is too large. Set 0 is the best one, which kn_packed_gemm_init uses. */
 const struct kn_packed_gemm_loops *kn_packed_gemm_loops_of(int which);
-/* Like kn_packed_gemm_init, but with the given loops. */
+/* Initialises *p as kn_packed_gemm_init does, but with the given loops. */
 bool kn_packed_gemm_init_with(struct kn_packed_gemm *p, const struct kn_packed_gemm_loops *loops);
 
 #endif

@@ -40,9 +40,8 @@ INLINE VEC LOOPS(clip)(const struct kn_packed_gemm_block *s, VEC v)
 #endif
 }
 
-/* The state of a micro-kernel: the position in the operands, the sums, and the addresses to
- * prefetch. These are in the next panel and in the memory that the next micro-kernel reads and
- * writes. */
+/* The state of a micro-kernel: the position in the operands, the sums, and addresses to prefetch in
+ * the next panel and in the memory that the next micro-kernel reads and writes. */
 struct LOOPS(at) {
     const float *a[(MR + 3) / 4], *b;
     const float *next, *next_a, *next_start, *next_c;
@@ -50,8 +49,8 @@ struct LOOPS(at) {
 };
 
 /* Adds n terms to the sums. Rows of a are addressed in groups of four from advancing pointers,
- * which leaves registers for the sums. With `prefetch_c`, each term prefetches a row of the next
- * micro-kernel's c, and with `prefetch_a`, a cache line of the next micro-kernel's a. */
+ * which leaves registers for the sums. For each term, prefetches one row of the next micro-kernel's
+ * c if prefetch_c is set, and one cache line of its a if prefetch_a is set. */
 INLINE void LOOPS(terms)(const struct kn_packed_gemm_block *s, struct LOOPS(at) * at, int64_t n,
                          const int rows, const int wide, const bool prefetch_c,
                          const bool prefetch_a)
@@ -153,8 +152,8 @@ SIZED void LOOPS(micro_kernel)(const struct kn_packed_gemm_block *s, const struc
 #error "no micro-kernels for this MR"
 #endif
 
-/* Computes a block, either several panels together (s->panels > 1), or all rows of one panel in
- * groups of nearly equal height. */
+/* Computes a block: several panels together if s->panels > 1, otherwise one panel, whose rows are
+ * divided into groups of nearly equal size. */
 TARGET static void LOOPS(panel_block)(const struct kn_packed_gemm_block *s)
 {
     const int64_t groups = kn_div_up(s->rows, MR);

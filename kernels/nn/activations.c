@@ -23,7 +23,7 @@ KN_MAP_OP(relu6, "Relu6", REALS)
 
 #define KN_FOR_F32_HALFS(M, ...) M(RT_F32, float, __VA_ARGS__) KN_FOR_HALFS(M, __VA_ARGS__)
 
-/* ELU is exp(x) - 1 for x < 0, else x. */
+/* ELU is exp(x) - 1 for x < 0, and x otherwise. */
 #define ELU_VEC(dt, x) kn_select((x) < 0, kn_expm1_f32(x), x)
 #define ELU(dt, x)     ((x) < 0 ? expm1(x) : (x))
 KN_FOR_F32_HALFS(KN_MAP_SAME, elu, ELU_VEC)

@@ -10,8 +10,8 @@
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 
-/* Marks the op as row-wise, with row i of every output depending on row i of every input. An input
- * that does not depend on the batch must have one row, which is broadcast. */
+/* Marks the op as row-wise: row i of every output depends on row i of every input. An input that
+ * does not depend on the batch must have one row, which is broadcast. */
 static void rows_paired(struct rt_rows *r)
 {
     bool any = false, sized = false, still_rows = false;
@@ -69,7 +69,7 @@ static enum rt_status infer_dense(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Two matrices that are broadcast to each other. The steps are 0 along broadcast axes. */
+/* Two matrices that are broadcast to a common shape. The steps are 0 along broadcast axes. */
 struct pair {
     int64_t rows, cols, a_row, a_col, b_row, b_col;
 };
@@ -81,7 +81,7 @@ static void steps(const struct rt_tensor *t, const struct pair *p, int64_t *row,
     *col = cols == 1 && p->cols != 1 ? 0 : 1;
 }
 
-/* cost of two exponentials and three passes per class, in units of rt_run_spend */
+/* cost per class, in units of rt_run_spend: three passes over the data and two exponentials */
 enum { ROW_WORK = 32 };
 
 #define AS_IS(v) (v)
@@ -96,6 +96,8 @@ enum { ROW_WORK = 32 };
             for (int64_t j = 0; j < p->cols; j++) {                                                \
                 const ACC v = GET(xr[j * p->a_col]);                                               \
                 top = v > top || v != v ? v : top;                                                 \
+                if (rt_run_tick(r, j))                                                             \
+                    return r->err->code;                                                           \
             }                                                                                      \
             for (int64_t j = 0; j < p->cols; j++) {                                                \
                 sum += EXP(GET(xr[j * p->a_col]) - top);                                           \
@@ -189,6 +191,8 @@ static enum rt_status check_labels(struct rt_run *r)
 
     for (int64_t i = 0; i < n; i++) {
         const int64_t v = label_at(&r->in[1], i);
+        if (rt_run_tick(r, i))
+            return r->err->code;
         if (v >= 0 && v < classes)
             continue;
         for (int64_t j = 0; j < n && used + 24 < sizeof all; j++)
@@ -215,6 +219,8 @@ static enum rt_status check_labels(struct rt_run *r)
             for (int64_t j = 0; j < cols; j++) {                                                   \
                 const ACC v = GET(x[j]);                                                           \
                 top = v > top || v != v ? v : top;                                                 \
+                if (rt_run_tick(r, j))                                                             \
+                    return r->err->code;                                                           \
             }                                                                                      \
             for (int64_t j = 0; j < cols; j++) {                                                   \
                 sum += EXP(GET(x[j]) - top);                                                       \
@@ -280,19 +286,24 @@ static enum rt_status infer_top(struct rt_infer *x)
     return RT_OK;
 }
 
-static bool is_in_top(const float *p, int64_t n, int64_t target, int64_t k)
+static enum rt_status find_in_top(struct rt_run *r, const float *p, int64_t n, int64_t target,
+                                  int64_t k, bool *is_in)
 {
     int64_t better = 0;
 
+    *is_in = false;
     if (target < 0 || target >= n || !isfinite(p[target]))
-        return false;
+        return RT_OK;
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(p[i]))
-            return false; /* a row that contains infinity or NaN cannot be ranked */
+            return RT_OK; /* a row that contains infinity or NaN cannot be ranked */
         if (p[i] > p[target] && ++better > k)
             break;
+        if (rt_run_tick(r, i))
+            return r->err->code;
     }
-    return better < k;
+    *is_in = better < k;
+    return RT_OK;
 }
 
 static enum rt_status run_top(struct rt_run *r)
@@ -304,8 +315,8 @@ static enum rt_status run_top(struct rt_run *r)
 
     int64_t left = RT_WORK;
     for (int64_t i = 0; i < rows; i++) {
-        out[i] = is_in_top(cols ? p + i * cols : p, cols, label_at(&r->in[1], i), k);
-        if (rt_run_spend(r, &left, 2 * cols))
+        if (find_in_top(r, cols ? p + i * cols : p, cols, label_at(&r->in[1], i), k, &out[i]) ||
+            rt_run_spend(r, &left, 2 * cols))
             return r->err->code;
     }
     return RT_OK;

@@ -1,4 +1,4 @@
-/* For each window, Dilation2D computes the maximum of the sums of a pixel and a filter value. */
+/* Dilation2D adds the filter to each window, and outputs the maximum of the sums. */
 #include <float.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * Poolings over two or three spatial axes: MaxPool, MaxPoolV2, MaxPool3D, AvgPool, AvgPool3D,
+ * Pooling ops over two or three spatial axes: MaxPool, MaxPoolV2, MaxPool3D, AvgPool, AvgPool3D,
  * MaxPoolWithArgmax. Channels are innermost, so a window is reduced one complete pixel at a time.
  */
 #include <float.h>
@@ -9,19 +9,19 @@
 #include "kernels/array/array.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/types.h"
-#include "kernels/nn/window.h"
+#include "kernels/nn/pool.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
 struct pool {
     int n_spatial;
-    /* `depth` is the number of channels in a window, which is 1 except for depthwise MaxPool */
+    /* `depth` is the number of channels in a window: 1, except for depthwise MaxPool. */
     int64_t batch, channels, depth;
     struct kn_axis a[KN_MAX_SPATIAL]; /* missing leading axes have length 1 */
     bool count_batch; /* whether argmax indexes the complete input instead of one image */
     enum rt_dtype dtype;
     bool average;
-    bool zeros; /* the padding of a MaxPool has the value 0 (runtime/fusion/fuse_pad.c) */
+    bool zeros; /* whether the padding of a MaxPool has the value 0 (runtime/fusion/fuse_pad.c) */
 };
 
 /* ---- attributes ---- */
@@ -78,8 +78,8 @@ static enum rt_status check_window(const struct rt_node *n, const int64_t *k, co
     return RT_OK;
 }
 
-/* Checks the window and stride of channels. As in TensorFlow, the stride of a 2D pooling does not
- * matter unless the window contains several channels. */
+/* Checks the window size and the stride along the channel axis. As in TensorFlow, a 2D pooling
+ * ignores this stride unless the window contains several channels. */
 static enum rt_status check_depth(const struct rt_node *n, int64_t k, int64_t s, int64_t flat,
                                   int64_t channels, struct rt_error *err)
 {
@@ -107,7 +107,7 @@ static enum rt_status check_depth(const struct rt_node *n, int64_t k, int64_t s,
 
 static enum rt_status pool_check(const struct rt_node *n, struct rt_error *err)
 {
-    const int64_t *k, *s, *pads;
+    const int64_t *k, *s;
     const size_t want = (size_t)n_spatial(n) + 2;
 
     if (rt_attr_ints(n, "ksize", &k) != want)
@@ -117,34 +117,16 @@ static enum rt_status pool_check(const struct rt_node *n, struct rt_error *err)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Sliding window stride field must specify %zu dimensions", want);
     if (rt_attr(n, "explicit_paddings") && kn_padding(n) == KN_EXPLICIT) {
-        if (rt_attr_ints(n, "explicit_paddings", &pads) != 8)
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "explicit_paddings attribute must contain 8 values, but got: %zu",
-                           rt_attr_ints(n, "explicit_paddings", &pads));
-        for (int i = 0; i < 8; i++)
-            if (pads[i] < 0 || pads[i] > INT32_MAX)
-                return rt_fail(err, RT_INVALID_ARGUMENT,
-                               "All elements of explicit_paddings must be nonnegative");
+        const enum rt_status st = kn_check_paddings(n, err);
+        if (st)
+            return st;
     }
     return check_window(n, k, s, err);
 }
 
 /* ---- shapes ---- */
 
-static enum rt_status check_explicit(const struct kn_axis *a, int axis, struct rt_error *err)
-{
-    static const char *const side[2][2] = {{"Top", "Bottom"}, {"Left", "Right"}};
-    for (int i = 0; i < 2; i++) {
-        const int64_t pad = i ? a->hi : a->lo;
-        if (pad >= a->size)
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "%s padding %lld needs to be smaller than the window size %lld",
-                           side[axis][i], (long long)pad, (long long)a->size);
-    }
-    return RT_OK;
-}
-
-/* Computes the pooling's shape. Dimensions of `in` may be -1 (unknown). */
+/* Sets *p from the node and the shape of its input. Dimensions of `in` may be -1 (unknown). */
 static enum rt_status solve(struct pool *p, const struct rt_node *n, const struct rt_shape *in,
                             const int64_t *k, const int64_t *s, struct rt_error *err)
 {
@@ -178,7 +160,7 @@ static enum rt_status solve(struct pool *p, const struct rt_node *n, const struc
         if (pads) {
             a->lo = pads[2 * at];
             a->hi = pads[2 * at + 1];
-            const enum rt_status st = check_explicit(a, i - lead, err);
+            const enum rt_status st = kn_axis_check_padding(a, i - lead, err);
             if (st)
                 return st;
         }
@@ -186,7 +168,7 @@ static enum rt_status solve(struct pool *p, const struct rt_node *n, const struc
         if (st)
             return st;
     }
-    /* MaxPoolWithArgmax pools over spatial axes only, and ignores the ksize of the channels. */
+    /* MaxPoolWithArgmax pools over spatial axes only, and ignores the channel axis of `ksize`. */
     if (op_is(n, "MaxPoolWithArgmax")) {
         p->depth = 1;
         return RT_OK;
@@ -316,7 +298,7 @@ static enum rt_status infer_v2(struct rt_infer *x)
 
 struct place { /* the part of one window that lies inside the input */
     int64_t lo[3], hi[3], start[3];
-    enum { LOWEST, MINUS_INFINITY, ZERO } least; /* the least value that the maximum may have */
+    enum { LOWEST, MINUS_INFINITY, ZERO } least; /* lower bound of the maximum */
     int64_t from, to;                            /* the channels that this pass reduces */
 };
 
@@ -329,8 +311,8 @@ static void place_window(const struct pool *p, const int64_t *at, struct place *
         is_inside &= w->hi[i] - w->lo[i] == p->a[i].size;
         w->start[i] = at[i] * p->a[i].stride - p->a[i].lo;
     }
-    /* As in TensorFlow, a maximum is at least the lowest finite number, but may be -infinity if a
-     * window of MaxPool3D has no padding. */
+    /* As in TensorFlow, a maximum is at least the lowest finite number. Only MaxPool3D may return
+     * -infinity, for a window without padding. */
     w->least = LOWEST;
     if (p->zeros && !is_inside)
         w->least = ZERO;
@@ -344,14 +326,14 @@ static int64_t pixel(const struct pool *p, const struct place *w, int64_t d, int
 }
 
 /*
- * The costs of locating a window, of moving to one of its pixels, and of an element that needs a
- * branch or a call, in units of rt_run_spend. A window may be as large as the image, so the
+ * The costs, in units of rt_run_spend, of locating a window, of moving to one of its pixels, and of
+ * processing an element with a branch or a call. A window may be as large as the image, so the
  * deadline is checked between its pixels.
  */
 enum { PLACE_WORK = 16, PIXEL_WORK = 4, BRANCH_WORK = 4 };
 
-/* The macros below define functions that reduce channels [from, to) of a window. src is the image,
- * and dst is the window's output. */
+/* The macros below define functions that reduce channels [from, to) of a window of the image `src`
+ * to the output `dst`. */
 #define MAX_BODY(dt, T, GET, INF)                                                                  \
     KN_CLONES static void max_pixel_##dt(T *restrict y, const T *restrict x, int64_t n)            \
     {                                                                                              \
@@ -449,8 +431,8 @@ AVG_BODY(RT_F16, struct kn_half, float, kn_from_f16, kn_to_f16)
 AVG_BODY(RT_BF16, struct kn_bfloat, float, kn_from_bf16, kn_to_bf16)
 
 /*
- * Loops over rows of float outputs keep the results of a window in registers, for several channels
- * at a time. The sums have the same terms in the same order as in the generic loops.
+ * The loops for rows of float outputs keep the results of a window in registers, for several
+ * channels at a time. They add the same terms in the same order as the generic loops.
  */
 enum { LANES = 16, WIDE = 4 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
@@ -518,8 +500,8 @@ KN_CLONES static void float_row(const struct pool *p, int64_t d, int64_t h, cons
     }
 }
 
-/* Returns the cost of a window in units of rt_run_spend. The product of the sizes saturates,
- * because a window may be far larger than the image. */
+/* Returns the cost of a window in units of rt_run_spend. The multiplications saturate, because a
+ * window may be far larger than the image. */
 static int64_t window_work(const struct pool *p)
 {
     int64_t work = rt_mul_saturated(2, p->channels);
@@ -623,6 +605,24 @@ static enum rt_status prepare_window(struct rt_prep *p, void **state, const int6
     p->scratch_bytes = (size_t)kn_min_i64(t->channels, CHANNELS) * sizeof(int64_t);
     *state = t;
     return RT_OK;
+}
+
+bool kn_pool_windows(const struct rt_prep *p, struct kn_pool_windows *out)
+{
+    const int64_t *k, *s;
+    struct pool t;
+    rt_attr_ints(p->node, "ksize", &k);
+    rt_attr_ints(p->node, "strides", &s);
+    if (kn_channels_first(p->node) || solve(&t, p->node, &p->in[0].shape, k, s, p->err) ||
+        t.depth != 1)
+        return false;
+    *out = (struct kn_pool_windows){.batch = t.batch,
+                                    .channels = t.channels,
+                                    .n_spatial = t.n_spatial,
+                                    .average = t.average,
+                                    .zeros = t.zeros};
+    memcpy(out->axis, t.a, sizeof t.a);
+    return true;
 }
 
 static enum rt_status pool_prepare(struct rt_prep *p, void **state)

@@ -58,8 +58,8 @@ INLINE float LOOPS(sum)(VEC v)
 
 /*
  * Returns exp(x) for x <= 0 or NaN, as in vec_math.h, but without handling overflow, which cannot
- * occur. The rounder includes the exponent's bias, so the low bits of t, shifted left by 23, are
- * the float 2^k, or 0 where the result underflows.
+ * occur. `rounder` includes the exponent's bias. The low bits of t, shifted left by 23, are
+ * therefore the float 2^k, or 0 if the result underflows.
  */
 INLINE VEC LOOPS(exp)(VEC x)
 {

@@ -15,6 +15,35 @@ bool kn_channels_first(const struct rt_node *n)
     return s.n >= 2 && s.p[1] == 'C';
 }
 
+enum rt_status kn_check_paddings(const struct rt_node *n, struct rt_error *err)
+{
+    const int64_t *pads;
+    const size_t len = rt_attr_ints(n, "explicit_paddings", &pads);
+
+    if (len != 8)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "explicit_paddings attribute must contain 8 values, but got: %zu", len);
+    for (int i = 0; i < 8; i++)
+        if (pads[i] < 0 || pads[i] > INT32_MAX)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "All elements of explicit_paddings must be nonnegative");
+    return RT_OK;
+}
+
+enum rt_status kn_axis_check_padding(const struct kn_axis *a, int axis, struct rt_error *err)
+{
+    static const char *const side[2][2] = {{"Top", "Bottom"}, {"Left", "Right"}};
+
+    for (int i = 0; i < 2; i++) {
+        const int64_t pad = i ? a->hi : a->lo;
+        if (pad >= a->size)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "%s padding %lld needs to be smaller than the window size %lld",
+                           side[axis][i], (long long)pad, (long long)a->size);
+    }
+    return RT_OK;
+}
+
 int kn_spatial_axis(bool channels_first, int i)
 {
     return i + (channels_first ? 2 : 1);

@@ -1,6 +1,6 @@
 /*
- * Sliding windows of convolutions and poolings, with one struct per spatial axis, TensorFlow's
- * padding rules, and TensorFlow's error messages.
+ * Sliding windows of convolutions and poolings along one spatial axis (struct kn_axis), with
+ * TensorFlow's padding rules and error messages.
  */
 #ifndef KN_NN_WINDOW_H
 #define KN_NN_WINDOW_H
@@ -10,8 +10,8 @@
 enum { KN_MAX_SPATIAL = 3 };
 
 /* Window i covers the input positions `i * stride - lo + j * dilation` for all j in [0, size).
- * Positions outside [0, in) are padding. A member is -1 if it is not known yet, which is possible
- * for in, out, and, with SAME padding, lo and hi. */
+ * Positions outside [0, in) are padding. `in` and `out`, and with SAME padding `lo` and `hi`, are
+ * -1 while they are not known. */
 struct kn_axis {
     int64_t in, out, size, stride, dilation, lo, hi;
 };
@@ -22,14 +22,24 @@ enum kn_padding { KN_VALID, KN_SAME, KN_EXPLICIT };
 enum kn_padding kn_padding(const struct rt_node *n);
 /* Returns whether channels precede the spatial axes, as in "NCHW" and "NCDHW". */
 bool kn_channels_first(const struct rt_node *n);
-/* Return the index of the dimension that holds spatial axis i, or the channels. */
+/* Checks the attribute "explicit_paddings" of a node whose padding is explicit. */
+enum rt_status kn_check_paddings(const struct rt_node *n, struct rt_error *err);
+/* Refuses the explicit padding of a pooling if a window of spatial axis `axis` could lie outside
+ * the input. */
+enum rt_status kn_axis_check_padding(const struct kn_axis *a, int axis, struct rt_error *err);
+/* Return the index of the dimension that is spatial axis i, or that holds the channels. */
 int kn_spatial_axis(bool channels_first, int i);
 int kn_channel_axis(bool channels_first, int n_spatial);
 
-/* Computes `out`, and `lo` and `hi` unless the padding is explicit, from `in`, `size`, `stride` and
- * `dilation`. */
+/* Computes `out` from the other members. Unless the padding is explicit, also computes `lo` and
+ * `hi`. */
 enum rt_status kn_axis_solve(struct kn_axis *a, enum kn_padding padding, struct rt_error *err);
-/* Sets the part of window i that lies inside the input, as j in [*from, *to). */
+/* Returns the axis of a tensor that has none: one window of one position. */
+static inline struct kn_axis kn_axis_none(void)
+{
+    return (struct kn_axis){.in = 1, .out = 1, .size = 1, .stride = 1, .dilation = 1};
+}
+/* Sets [*from, *to) to the range of j for which the positions of window i lie inside the input. */
 static inline void kn_axis_inside(const struct kn_axis *a, int64_t i, int64_t *from, int64_t *to)
 {
     const int64_t start = i * a->stride - a->lo;

@@ -2,14 +2,15 @@
 
 #include "runtime/base/map.h"
 
-/* Hashes a name by its first and last 8 bytes, which cover all bytes of a name of up to 16
- * bytes. */
+/* Hashes all bytes of a name of at most 16 bytes, and the first KEY_BYTES bytes of a longer name.
+ * Names may come from a model's inputs, and may then have hundreds of megabytes. */
 static uint64_t name_hash(struct rt_span s)
 {
+    enum { KEY_BYTES = 4096 };
     uint64_t a = 0, b = 0;
 
     if (s.n > 16)
-        return rt_hash(s.p, s.n);
+        return rt_hash(s.p, s.n < KEY_BYTES ? s.n : KEY_BYTES);
     if (s.n >= 8) {
         memcpy(&a, s.p, 8);
         memcpy(&b, s.p + s.n - 8, 8);
@@ -54,8 +55,8 @@ void kn_feature_map_index(struct kn_feature_map *m)
                                             : &m->n_ragged;
         f->at = (*count)++;
         f->list = f->kind == KN_DENSE && !f->is_padded ? -1 : m->n_lists++;
-        /* `head` holds the first four bytes of a Feature, which are the tag and length of its list
-         * and the tag and length of the packed values. */
+        /* `head` holds the first four bytes of a Feature: the tag and length of its list, followed
+         * by the tag and length of the packed values. */
         const uint32_t bytes = f->stride > 0 && f->stride < 30 ? 4 * (uint32_t)f->stride : 0;
         f->head = f->dtype == RT_F32 && bytes ? 0x000a0012 | (bytes + 2) << 8 | bytes << 24 : 0;
         m->has_twins |= kn_feature_map_find(m, f->name) >= 0;

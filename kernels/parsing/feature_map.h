@@ -1,10 +1,10 @@
 /*
- * The features that an op like ParseExample requests, and a hash table that finds a feature by its
- * name. If the names are constants, the hash table is made when the kernel is prepared, and
+ * The features that an op such as ParseExample requests, and a hash table that finds a feature by
+ * its name. If the names are constants, the hash table is made when the kernel is prepared,
  * otherwise in each run.
  *
- * Examples of a batch usually have the same names in the same order. A reader therefore remembers
- * the names of the last example by position, and looks up only names that differ.
+ * The examples of a batch usually have the same names in the same order. A reader therefore
+ * remembers the names of the previous example by position, and looks up a name only if it differs.
  */
 #ifndef KN_PARSING_FEATURE_MAP_H
 #define KN_PARSING_FEATURE_MAP_H
@@ -19,15 +19,17 @@ struct kn_feature {
     uint8_t dtype;  /* the element type: RT_F32, RT_I64 or RT_STRING */
     uint8_t splits; /* type of a ragged feature's row splits, RT_I32 or RT_I64 */
     bool is_padded; /* whether the feature is dense with a first dimension of unknown length */
-    bool may_miss;  /* whether a missing list of a dense feature list is treated as empty */
-    int at;         /* index among the features of its kind */
-    /* index among all features except dense ones with a fixed shape, or -1 for a dense feature with
-     * a fixed shape */
+    bool may_miss;  /* whether a dense feature list that is missing is treated as empty */
+    int at;         /* index among the features of the same kind */
+    /* index among the features whose number of elements varies, or -1 for a dense feature with a
+     * fixed shape */
     int list;
-    int def;        /* index of the input with a dense feature's default, or -1 if there is none */
-    int64_t stride; /* number of elements per example of a dense feature, or per step if padded */
-    /* expected first four bytes of a dense float Feature with `stride` values, or 0 for other
-     * features */
+    int def; /* index of the input with a dense feature's default, or -1 if there is none */
+    /* for a dense feature, the number of elements per example or, if is_padded is set, per index of
+     * the first dimension */
+    int64_t stride;
+    /* for a short dense float feature, the first four bytes of a Feature with `stride` values,
+     * otherwise 0 */
     uint32_t head;
     const struct rt_shape *shape;
 };
@@ -48,17 +50,17 @@ struct kn_feature_map {
  * memory or NULL. */
 struct kn_feature_map *kn_feature_map_new(int n, void *(*alloc)(void *arg, size_t bytes),
                                           void *arg);
-/* Builds the hash table and sets at, list and head of each feature. Called after all names are
- * set. */
+/* Builds the hash table, and sets the members `at`, `list` and `head` of each feature. Called after
+ * all names are set. */
 void kn_feature_map_index(struct kn_feature_map *m);
 /* Returns the index of the feature with this name, or -1 if there is none. */
 int kn_feature_map_find(const struct kn_feature_map *m, struct rt_span name);
 
 /*
- * The entries of the last example, as a reader remembers them. For each position, the reader
- * remembers the bytes of the entry before its value, and the feature that matched the entry's name.
- * The bytes stay in the memory of that example and are not copied. The struct must be zeroed before
- * use.
+ * The entries of the previous example, as remembered by a reader. For each position, `head` points
+ * to the n bytes that precede the entry's value, and `found` is the index of the feature with the
+ * entry's name. The bytes are not copied; they are in the memory of that example. The number of
+ * positions must be set to 0 before the first example.
  */
 enum { KN_REMEMBERED = 256 };
 struct kn_feature_memory {
@@ -110,7 +112,10 @@ static inline bool kn_same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
  * step. Returns false if other dimensions of the shape are unknown. */
 bool kn_dense_shape(const struct rt_shape *s, bool *is_padded, int64_t *stride);
 
-/* Expands to the arguments of "%.*s" for a span. */
-#define KN_SPAN(s) (int)(s).n, (const char *)(s).p
+/* Expands to the arguments of "%.*s" for a span in an error message. The length is limited, because
+ * formatting a span of hundreds of megabytes would take long, and the message is truncated
+ * anyway. */
+#define KN_SPAN(s)                                                                                 \
+    (int)((s).n < RT_MAX_ERROR_BYTES ? (s).n : RT_MAX_ERROR_BYTES), (const char *)(s).p
 
 #endif

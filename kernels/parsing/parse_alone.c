@@ -17,7 +17,7 @@ static enum rt_status parse_failed(struct kn_parse *s, const struct kn_feature *
                    kn_parse_list_name(f->dtype), counted ? "." : " failed.");
 }
 
-/* Makes the outputs of a feature whose list has n elements. Returns the memory for the feature's
+/* Creates the outputs of a feature whose list has n elements, and returns the memory for its
  * values. On failure, returns NULL and sets r->err. */
 static void *list_outputs(struct kn_parse *s, const struct kn_feature *f, int64_t n)
 {

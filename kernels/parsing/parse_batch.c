@@ -1,13 +1,17 @@
 /*
  * Parses a batch of Examples in two passes. The first pass reads example by example: it writes
  * dense features of fixed shape directly to their output rows, and checks and counts the lists of
- * the other features. The second pass goes feature by feature and writes these lists to outputs,
- * whose sizes are known after the first pass.
+ * the other features. The second pass processes one feature at a time and writes these lists to
+ * outputs, whose sizes are known after the first pass.
  */
 #include "kernels/array/array.h"
 #include "kernels/parsing/parse_example.h"
+#include "runtime/base/checked.h"
 
 #include <stdlib.h>
+
+/* work per example, and work per byte of an example, in units of rt_run_spend */
+enum { EXAMPLE_WORK = 1024, BYTE_WORK = 4 };
 
 /* Prepends "Name: n, Key: k, Index: i.  " to the error message. */
 static enum rt_status about(struct kn_parse *s, const struct kn_feature *f)
@@ -66,7 +70,7 @@ static enum rt_status read_feature(struct kn_parse *s, const struct kn_parse_ent
         return rt_fail(s->r->err, RT_INVALID_ARGUMENT, "Unsupported datatype.");
     if (f->kind == KN_DENSE && t == RT_NO_DTYPE)
         return RT_OK;
-    /* the example's last entry of this name, which takes precedence, was already read */
+    /* a later entry of the same name, which takes precedence, was already read */
     if (*last == s->e + 1)
         return RT_OK;
     *last = s->e + 1;
@@ -185,8 +189,8 @@ static enum rt_status write_padded(struct kn_parse *s, const struct kn_feature *
     if (!all)
         return RT_OK;
     if (f->dtype == RT_STRING) {
-        /* Padding is written only after the values, because a padding string that a value replaced
-         * later would be an unnecessary allocation. */
+        /* Only the elements after the values are padded, because strings that are written as
+         * padding and then replaced would be allocated in vain. */
         const struct kn_parse_part *part = &s->part[f->list * s->n];
         for (int64_t e = 0; e < s->n; e++)
             for (int64_t i = part[e].n; i < most; i++)
@@ -287,11 +291,15 @@ enum rt_status kn_parse_batch(struct kn_parse *s)
     s->entry = (struct kn_parse_entry *)(void *)(p + n_part + n_last);
     memset(p, 0, n_part + n_last);
 
+    int64_t row = EXAMPLE_WORK; /* work per example, including the writing of its dense features */
+    for (int k = 0; k < m->n_dense; k++)
+        row = rt_add_saturated(row, 8 + m->feature[k].stride);
     enum rt_status st = fixed_outputs(s);
     for (s->e = 0; s->e < s->n && !st; s->e++) {
-        st = read_example(s, &rt_strs(&s->r->in[0])[s->e]);
-        if (!st && s->e % 256 == 255)
-            st = rt_run_check(s->r);
+        const struct rt_str *example = &rt_strs(&s->r->in[0])[s->e];
+        st = read_example(s, example);
+        if (!st)
+            st = rt_run_spend(s->r, &s->r->left, row + BYTE_WORK * (int64_t)example->n);
     }
     if (!st)
         st = write_lists(s);

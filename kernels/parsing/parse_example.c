@@ -79,8 +79,8 @@ bool kn_parse_key(const struct rt_tensor *t, int i, struct rt_span *out)
     return true;
 }
 
-/* Sets *out to the name of feature i of a kind. `in` returns the tensor of an input, or NULL.
- * Returns false if the name is not available. */
+/* Sets *out to the name of feature i of the given kind. The callback `in` returns the tensor of
+ * input k, or NULL if its value is not known. Returns false if the name is not known. */
 static bool name_of(const struct rt_node *n, const struct kn_parse_layout *l, int kind, int i,
                     const struct rt_tensor *(*in)(const void *arg, int k), const void *arg,
                     struct rt_span *out)
@@ -93,8 +93,8 @@ static bool name_of(const struct rt_node *n, const struct kn_parse_layout *l, in
     return kn_parse_key(t, l->version == 2 ? i : 0, out);
 }
 
-/* Makes the feature map, which refers to names in attributes and inputs without copying them.
- * Returns NULL if memory runs out. Sets *unknown to whether a name is not available. If so, the map
+/* Creates the feature map, which refers to the names in attributes and inputs without copying them.
+ * Returns NULL if memory runs out. If a name is not available, sets *unknown to true, and the map
  * must not be used. */
 static struct kn_feature_map *make_map(const struct rt_node *n, const struct kn_parse_layout *l,
                                        const struct rt_tensor *(*in)(const void *arg, int k),
@@ -184,7 +184,7 @@ static enum rt_status parse_example_infer(struct rt_infer *x)
     const struct rt_shape *s = &x->in[0].shape, *dense = rt_attr(x->node, "dense_shapes")->v.shapes;
 
     if (s->rank != 1 && (s->rank != 0 || l.version == 1))
-        /* the rank is unknown or invalid; an invalid rank is refused when the op runs */
+        /* the rank is unknown, or invalid and refused when the op runs */
         return RT_OK;
     const bool is_batch = s->rank == 1;
     const int64_t indices[2] = {-1, 1 + is_batch}, some = -1,
@@ -206,9 +206,9 @@ static enum rt_status parse_example_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise in the outputs for dense features of fixed shape, where row i depends on
- * example i only. The other outputs are indices, row splits, or values padded to a width that
- * depends on the complete batch. */
+/* Marks the outputs for dense features of fixed shape as row-wise, because their row i depends only
+ * on example i. The other outputs are indices, row splits, or values padded to a width that depends
+ * on the complete batch. */
 static void rows(struct rt_rows *r)
 {
     const struct kn_parse_layout l = layout_of(r->node);
@@ -317,7 +317,7 @@ static bool grow(struct kn_parse *s)
 /* An example may repeat a name, and every entry whose name is in the map is recorded. */
 enum rt_status kn_parse_entries(struct kn_parse *s, struct rt_span example)
 {
-    struct kn_example x = kn_example_of(example);
+    struct kn_example x = kn_example_of(example, s->r);
     struct rt_span name, feature;
     int more;
 
@@ -330,6 +330,8 @@ enum rt_status kn_parse_entries(struct kn_parse *s, struct rt_span example)
             return s->r->err->code;
         s->entry[s->n_entries++] = (struct kn_parse_entry){feature, found};
     }
+    if (more == -2)
+        return s->r->err->code;
     if (more < 0)
         return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
                        "Could not parse example input, value: '%.*s'", KN_SPAN(example));

@@ -18,15 +18,15 @@ static inline const uint8_t *read_length(const uint8_t *p, const uint8_t *end, s
     return NULL;
 }
 
-/* Returns whether a list is one packed chunk of less than 128 bytes, so that v begins with the tag
- * and length of the list and the tag and length of its only field. */
+/* Returns whether the list at v is one packed chunk of less than 128 bytes. v then begins with the
+ * tag and length of the list, followed by the tag and length of its only field. */
 static inline bool is_short_list(const uint8_t *v, size_t n, uint8_t tag)
 {
     return n >= 4 && v[0] == tag && v[1] < 0x80 && v[1] == n - 2 && v[2] == 0x0a && v[3] < 0x80 &&
            v[3] == n - 4;
 }
 
-/* The protobuf tag of the list in a Feature, for each element type. */
+/* For each element type, the protobuf tag of this type's list in a Feature. */
 static const uint8_t list_tag[RT_N_DTYPES] = {[RT_STRING] = 0x0a, [RT_F32] = 0x12, [RT_I64] = 0x1a};
 
 static bool ints_of_row(const uint8_t *p, const uint8_t *end, int64_t *dst, int64_t want)
@@ -155,8 +155,9 @@ static inline bool note_list(struct kn_parse *s, const struct kn_feature *f, con
 }
 
 /* Reads the name of the entry between e and end, which is entry number `position` of its example.
- * Sets *found to the index of the feature with this name. Returns the address of the value's
- * length, or NULL if the entry has an unusual encoding. */
+ * Sets *found to the index of the feature with this name, or to -1 if there is none. Returns the
+ * address of the length field of the entry's value, or NULL if the entry has an unusual
+ * encoding. */
 static inline const uint8_t *read_name(struct kn_parse *s, int position, const uint8_t *e,
                                        const uint8_t *end, int *found)
 {

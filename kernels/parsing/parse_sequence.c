@@ -20,7 +20,7 @@ struct proto { /* the bytes of a feature in one example */
     bool is_there;
 };
 
-struct total {        /* the numbers of elements and rows of a feature in all examples */
+struct total {        /* the numbers of elements and rows of a feature */
     int64_t most;     /* maximum number of elements in an example or in the default */
     int64_t elements; /* number of elements in all examples */
     int64_t rows;     /* for feature lists, number of rows in all examples */
@@ -34,10 +34,13 @@ struct sequence {
     struct kn_sequence_half half[2];
     /* for the context and the feature lists, the bytes of each feature in each example */
     struct proto *proto[2];
-    struct total *total[2]; /* numbers of elements and rows of each feature */
-    /* approximate work per example, and countdown to the next deadline check (rt_run_spend) */
+    struct total *total[2]; /* the numbers of elements and rows of each feature */
+    /* approximate work per example, and work left until the next deadline check (rt_run_spend) */
     int64_t each, left;
 };
+
+/* the work of reading a field of an example, in units of rt_run_spend */
+enum { FIELD_WORK = 8 };
 
 static struct rt_span name_of(const struct sequence *s, int64_t e)
 {
@@ -52,9 +55,9 @@ static struct rt_span name_of(const struct sequence *s, int64_t e)
 
 enum { MALFORMED = -1, NO_MEMORY = -2 };
 
-/* Reads the Feature at w up to the end of its list and returns the number of elements. Returns
- * MALFORMED if the list is malformed or has another type, and NO_MEMORY, with r->err set, if memory
- * runs out. The elements are written to dst unless it is NULL. */
+/* Reads the Feature at w up to the end of its list, and writes the elements to dst unless dst is
+ * NULL. Returns the number of elements, MALFORMED if the list is malformed or has another type, or
+ * NO_MEMORY if memory runs out. In the latter case, sets r->err. */
 static int64_t read_list(struct rt_run *r, struct kn_wire *w, enum rt_dtype dtype, void *dst)
 {
     const uint8_t tag = dtype == RT_STRING ? 0x0a : dtype == RT_F32 ? 0x12 : 0x1a;
@@ -73,7 +76,7 @@ static int64_t read_list(struct rt_run *r, struct kn_wire *w, enum rt_dtype dtyp
     if (dtype != RT_STRING && !kn_wire_left(&list))
         return -1;
     struct rt_span whole = rt_span_of(start, (size_t)(list.end - start));
-    /* The number of packed floats is not checked, but the last float must be complete. */
+    /* The number of packed floats is not checked, but the last float must have all four bytes. */
     if (dtype == RT_F32 && *list.p == TAG_1) {
         list.p++;
         if (!kn_wire_part(&list, &packed) || kn_wire_left(&packed) % 4 != 0)
@@ -106,8 +109,8 @@ static enum rt_status bad_list(struct sequence *s, const struct kn_feature *f, i
                    KN_SPAN(f->name), KN_SPAN(name_of(s, e)));
 }
 
-/* Reads the next row of a feature list, and sets *n to its number of elements. Writes the elements
- * to dst unless dst is NULL. */
+/* Reads the next row of a feature list, and sets *n to the row's number of elements. Writes the
+ * elements to dst unless dst is NULL. */
 static enum rt_status read_row(struct sequence *s, const struct kn_feature *f, int64_t e,
                                struct kn_wire *w, int64_t row, void *dst, int64_t *n)
 {
@@ -170,6 +173,8 @@ static enum rt_status note_example(struct sequence *s, int64_t e)
     struct kn_wire w = kn_wire_of(rt_span_of(rt_str_data(example), example->n));
 
     while (kn_wire_left(&w)) {
+        if (rt_run_spend(s->r, &s->left, FIELD_WORK))
+            return s->r->err->code;
         const int half = kn_wire_tag(&w, TAG_1) ? 0 : kn_wire_tag(&w, TAG_2) ? 1 : 2;
         if (half < 2 ? !note_entries(s, half, e, &w) : !kn_wire_skip(&w))
             return bad_message(s, e);
@@ -276,7 +281,7 @@ static enum rt_status write_context_dense(struct sequence *s, const struct kn_fe
                                KN_SPAN(f->name), rt_dtype_name(f->dtype));
             kn_copy(f->dtype, out, def->data, n);
         } else if (p->bytes.n) {
-            /* read_list writes at most `most` elements, and `out` has capacity for these. */
+            /* `out` has capacity for `most` elements, and read_list writes no more */
             n = read_list(s->r, &w, f->dtype, f->stride ? out : NULL);
             if (n == NO_MEMORY)
                 return s->r->err->code;
@@ -322,7 +327,8 @@ static enum rt_status write_context_sparse(struct sequence *s, const struct kn_f
     return RT_OK;
 }
 
-/* Makes the row splits of a batch, or a scalar 0 for a single example. */
+/* Creates the output for row splits, and sets its first element to 0. For a single example, the
+ * output is a scalar. */
 static struct rt_tensor *splits_out(struct sequence *s, int k, int64_t n)
 {
     void *p = kn_out(s->r, k, s->is_batch, (int64_t[]){n + 1});
@@ -406,8 +412,10 @@ static enum rt_status write_list_dense(struct sequence *s, const struct kn_featu
                                (long long)n, KN_TEXT(f->shape));
         }
         lengths[e] = rows;
-        if (f->dtype != RT_STRING && most > had)
-            memset(after(out, f, had), 0, (size_t)(most - had) * rt_dtype_size(f->dtype));
+        if (f->dtype != RT_STRING && most > had &&
+            kn_zero_chunks(s->r, after(out, f, had),
+                           (size_t)(most - had) * rt_dtype_size(f->dtype)))
+            return s->r->err->code;
         out = after(out, f, most);
     }
     return RT_OK;
@@ -483,8 +491,8 @@ static enum rt_status write_list_ragged(struct sequence *s, const struct kn_feat
     return RT_OK;
 }
 
-/* Writes all outputs, first the dense, sparse and ragged features of the context, then those of the
- * feature lists. */
+/* Writes all outputs: first those for the dense, sparse and ragged features of the context, then
+ * those for the feature lists. */
 static enum rt_status write_outputs(struct sequence *s)
 {
     static enum rt_status (*const write[2][3])(struct sequence * s, const struct kn_feature *f) = {

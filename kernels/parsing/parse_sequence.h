@@ -1,7 +1,8 @@
 /*
  * Declarations shared by ParseSequenceExample, ParseSequenceExampleV2 and
- * ParseSingleSequenceExample. A node has two halves, the context and the feature lists. For each
- * half, this module determines the requested features and the indices of inputs and outputs.
+ * ParseSingleSequenceExample. A node has two halves, the context and the feature lists. The
+ * functions below determine the requested features of each half, and the indices of its inputs and
+ * outputs.
  */
 #ifndef KN_PARSING_PARSE_SEQUENCE_H
 #define KN_PARSING_PARSE_SEQUENCE_H
@@ -11,15 +12,15 @@
 struct kn_sequence_half {
     const char *prefix; /* "context_" or "feature_list_" */
     struct kn_feature_map *map;
-    /* Indices of the first outputs of each role, or -1 where the op has none. */
+    /* Index of the first output of each role, or -1 if the op has no such output. */
     int indices, values, shapes, dense, lengths, ragged, splits, inner;
 };
 
 /* Returns the index of the first input or output with this name, or -1 if the op has none. */
 int kn_input_named(const struct rt_node *n, const char *prefix, const char *name);
 int kn_output_named(const struct rt_node *n, const char *prefix, const char *name);
-/* Refuses a node that has different numbers of keys, types and shapes, or shapes that are not fully
- * known. */
+/* Refuses a node if the numbers of its keys, types and shapes differ, or if its shapes are not
+ * fully known. */
 enum rt_status kn_half_check(const struct rt_node *n, struct rt_error *err);
 /* Initialises *h. h->map must be freed with rt_pool_free. The names in the map point into
  * attributes and inputs. */

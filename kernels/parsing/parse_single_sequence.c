@@ -1,6 +1,6 @@
 /*
- * ParseSingleSequenceExample converts one tf.SequenceExample to tensors, in graphs from before
- * TensorFlow 1.13. Unlike its successors, it reads the message by protobuf's rules. Fields may have
+ * ParseSingleSequenceExample converts one tf.SequenceExample to tensors. The op occurs in graphs
+ * from before TensorFlow 1.13. Unlike its successors, it follows protobuf's rules: fields may have
  * any order, unknown fields are skipped, and lists may have any number of chunks, packed or not.
  */
 #include "kernels/array/array.h"
@@ -30,7 +30,7 @@ static enum rt_dtype kind_of(uint32_t field)
 }
 
 /* The destination of a list's elements. The first `capacity` elements are written to dst, unless
- * dst is NULL or their type is not `dtype`. */
+ * dst is NULL or the elements have another type than `dtype`. */
 struct sink {
     enum rt_dtype dtype;
     struct rt_run *r; /* the run whose memory pool counts strings, or NULL if dst is NULL */
@@ -100,7 +100,8 @@ static bool read_feature(struct rt_span feature, struct sink *s, enum rt_dtype *
         const enum rt_dtype of = f.type == KN_BYTES ? kind_of(f.number) : RT_NO_DTYPE;
         if (of == RT_NO_DTYPE)
             continue;
-        if (of != *kind) /* the lists form a oneof, so the last type wins */
+        /* the lists form a oneof, so a list of another type replaces earlier ones */
+        if (of != *kind)
             *n = 0;
         *kind = of;
         while ((inner = kn_field_next(&f.bytes, &g)) > 0)
@@ -181,6 +182,9 @@ static bool read_map(struct single *s, int half, struct rt_span map)
     return more == 0;
 }
 
+/* the work of reading a field of the message, in units of rt_run_spend */
+enum { FIELD_WORK = 8 };
+
 static enum rt_status read_message(struct single *s)
 {
     const struct rt_str *example = rt_strs(&s->r->in[0]);
@@ -189,12 +193,15 @@ static enum rt_status read_message(struct single *s)
     struct kn_field f;
     int more;
 
-    while ((more = kn_field_next(&rest, &f)) > 0)
+    while ((more = kn_field_next(&rest, &f)) > 0) {
+        if (rt_run_spend(s->r, &s->r->left, FIELD_WORK))
+            return s->r->err->code;
         if (f.type == KN_BYTES && (f.number == 1 || f.number == 2) &&
             !read_map(s, (int)f.number - 1, f.bytes)) {
             more = -1;
             break;
         }
+    }
     if (more < 0)
         return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
                        "Could not parse example input, value: '%.*s'", KN_SPAN(whole));
@@ -247,7 +254,8 @@ static void add_element(struct rt_bytes *b, const struct rt_tensor *t, int64_t i
     add(b, text);
 }
 
-/* Reports a Feature of the wrong type, with the Feature in protobuf's text format. */
+/* Sets the error for a Feature of the wrong type. The message shows the Feature in protobuf's text
+ * format. */
 static enum rt_status wrong_type(struct single *s, const char *what, const struct kn_feature *f,
                                  struct rt_span feature, int64_t row)
 {

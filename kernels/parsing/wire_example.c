@@ -1,6 +1,6 @@
 #include "kernels/parsing/wire_example.h"
 
-/* One-byte protobuf tags, which combine field number and wire type. */
+/* One-byte protobuf tags. A tag combines a field number and a wire type. */
 enum {
     TAG_VARINT_1 = 1 << 3,
     TAG_BYTES_1 = 1 << 3 | 2,
@@ -121,8 +121,8 @@ int kn_field_next(struct rt_span *rest, struct kn_field *f)
 
 /* ---- Example ---- */
 
-/* Reads a map entry, which must have exactly two fields. They are the key and the value in any
- * order, or one of them twice. */
+/* Reads a map entry. It must have exactly two fields: the key and the value in either order, or one
+ * of them twice. */
 static bool read_entry(struct kn_wire *w, struct rt_span *name, struct rt_span *feature)
 {
     struct kn_wire e;
@@ -145,7 +145,11 @@ static bool read_entry(struct kn_wire *w, struct rt_span *name, struct rt_span *
 
 int kn_example_next(struct kn_example *x, struct rt_span *name, struct rt_span *feature)
 {
+    enum { FIELD_WORK = 8 };
+
     while (!kn_wire_left(&x->features)) {
+        if (x->r && rt_run_spend(x->r, &x->r->left, FIELD_WORK))
+            return -2;
         if (!kn_wire_left(&x->outer))
             return 0;
         if (!kn_wire_tag(&x->outer, TAG_BYTES_1)) {
@@ -157,6 +161,8 @@ int kn_example_next(struct kn_example *x, struct rt_span *name, struct rt_span *
     }
     if (!kn_wire_tag(&x->features, TAG_BYTES_1) || !read_entry(&x->features, name, feature))
         return -1;
+    if (x->r && rt_run_spend(x->r, &x->r->left, FIELD_WORK + (int64_t)name->n))
+        return -2;
     return 1;
 }
 

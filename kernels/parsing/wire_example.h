@@ -8,7 +8,8 @@
  * exactly two fields; a list is either packed in one chunk or not packed at all. Unknown fields are
  * skipped in the outer message only.
  *
- * The input may be any bytes. No byte outside it is read, and nothing but strings is allocated.
+ * The input may be any sequence of bytes. No byte outside it is read, and memory is allocated only
+ * for strings.
  */
 #ifndef KN_PARSING_WIRE_EXAMPLE_H
 #define KN_PARSING_WIRE_EXAMPLE_H
@@ -66,39 +67,42 @@ enum kn_wire_type { KN_VARINT = 0, KN_FIXED64 = 1, KN_BYTES = 2, KN_FIXED32 = 5 
 struct kn_field {
     uint32_t number;
     enum kn_wire_type type;
-    uint64_t value;       /* the value's raw bits if the wire type is KN_VARINT or KN_FIXED* */
+    /* the value's raw bits if `type` is KN_VARINT, KN_FIXED64 or KN_FIXED32 */
+    uint64_t value;
     struct rt_span bytes; /* bytes of a KN_BYTES field */
 };
-/* Returns 1 if there is a field, and sets *f to the field and *rest to the bytes after it. Returns
- * 0 at the end of the message, or -1 for a malformed field or a group. */
+/* Returns 1, with the next field in *f and the bytes after it in *rest. Returns 0 at the end of the
+ * message, or -1 for a malformed field or a group. */
 int kn_field_next(struct rt_span *rest, struct kn_field *f);
 
 /* ---- Example ---- */
 
 struct kn_example {
     struct kn_wire outer, features; /* `features` is the feature map that is being read */
+    struct rt_run *r;               /* run whose deadline is checked, or NULL */
 };
-static inline struct kn_example kn_example_of(struct rt_span s)
+static inline struct kn_example kn_example_of(struct rt_span s, struct rt_run *r)
 {
-    return (struct kn_example){.outer = kn_wire_of(s)};
+    return (struct kn_example){.outer = kn_wire_of(s), .r = r};
 }
-/* Returns 1 with the name and the Feature bytes of the next entry, 0 at the end of the example, or
- * -1 if the example is malformed. An example may contain several maps (concatenated messages), and
- * names may repeat, in which case the last entry with a name wins. */
+/* Returns 1 and the name and the Feature bytes of the next entry, 0 at the end of the example, -1
+ * if the example is malformed, or -2, with the reason in r->err, if the run has been cancelled or
+ * its deadline has passed. An example may contain several maps (concatenated messages), and names
+ * may repeat, in which case the last entry with a name wins. */
 int kn_example_next(struct kn_example *x, struct rt_span *name, struct rt_span *feature);
 
 /* ---- Feature ---- */
 
-/* Consumes the tag of a Feature's list and returns the type of the list. The type is RT_NO_DTYPE if
- * the Feature is empty, and RT_N_DTYPES if it is unknown. */
+/* Consumes the tag of a Feature's list and returns the type of the list, RT_NO_DTYPE if the Feature
+ * is empty, or RT_N_DTYPES if the type is unknown. */
 enum rt_dtype kn_feature_type(struct rt_span *feature);
 
 /*
- * Read the list of a Feature, after its tag. At most `capacity` elements are written to dst. If dst
- * is NULL, the elements are only counted. *n is set to the number of elements in the list. Return
- * false if the list is malformed or, for strings, has more than `capacity` elements. Also return
- * false if memory runs out, with *n set to -1 and r->err to the reason. The memory pool of `r`
- * counts the strings. `r` may be NULL if dst is NULL.
+ * Read the list of a Feature, after its tag, and set *n to its number of elements. At most
+ * `capacity` elements are written to dst, and none if dst is NULL. Return false if the list is
+ * malformed or, for strings, has more than `capacity` elements. If memory runs out, return false,
+ * with *n set to -1 and the reason in r->err. The memory pool of `r` counts the strings. `r` may be
+ * NULL if dst is NULL.
  */
 bool kn_feature_floats(struct rt_span list, float *dst, int64_t capacity, int64_t *n);
 bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t capacity, int64_t *n);

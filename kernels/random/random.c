@@ -1,282 +1,288 @@
 /*
- * Ops that generate random tensors by Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
- * numbers: as easy as 1, 2, 3", 2011). Numbers are drawn in TensorFlow's order, so that given seeds
- * yield TensorFlow's numbers. A node's generator lives as long as the session. If both seeds are 0,
- * the generator is seeded randomly.
+ * Ops that fill a tensor with uniformly or normally distributed numbers. Each distribution has up
+ * to four ops, which differ in where the generator comes from (source.h). If both seed attributes
+ * of a node are 0, its generator is seeded randomly.
  */
-#include <math.h>
-#include <string.h>
-
+#include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
-#include "runtime/base/thread.h"
+#include "kernels/random/source.h"
 
-struct philox {
-    uint32_t counter[4], key[2];
+enum distribution { UNIFORM, NORMAL, TRUNCATED, FULL_INT, UNIFORM_INT };
+
+struct draw {
+    struct kn_philox philox;
+    enum distribution distribution;
+    enum rt_dtype dtype;
+    uint64_t lo, range; /* UNIFORM_INT: the smallest number, and the number of numbers */
 };
 
-struct generator { /* the random number generator of a node */
-    struct rt_mutex mu;
-    struct philox next; /* state from which the next numbers are drawn; guarded by mu */
-};
+enum { GROUP = 4 }; /* maximum number of values made at a time */
 
-enum { RESERVE = 256 }; /* number of counter values that TensorFlow reserves per output element */
-
-static void skip(struct philox *p, uint64_t n)
+static int group_size(enum rt_dtype dtype)
 {
-    for (int i = 0; i < 4 && n; i++) {
-        uint64_t sum = (uint64_t)p->counter[i] + (uint32_t)n;
-        p->counter[i] = (uint32_t)sum;
-        n = (n >> 32) + (sum >> 32);
-    }
+    return rt_dtype_size(dtype) == 8 ? 2 : GROUP;
 }
 
-static void draw(struct philox *p, uint32_t out[4])
+/* ---- groups of values; n is the size of a group ---- */
+
+static void put_floats(enum rt_dtype dtype, void *out, const float *v)
 {
-    uint32_t k0 = p->key[0], k1 = p->key[1];
-    memcpy(out, p->counter, sizeof p->counter);
-    for (int round = 0; round < 10; round++) {
-        uint64_t a = (uint64_t)0xD2511F53u * out[0], b = (uint64_t)0xCD9E8D57u * out[2];
-        uint32_t x0 = (uint32_t)(b >> 32) ^ out[1] ^ k0, x2 = (uint32_t)(a >> 32) ^ out[3] ^ k1;
-        out[1] = (uint32_t)b;
-        out[3] = (uint32_t)a;
-        out[0] = x0;
-        out[2] = x2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    skip(p, 1);
+    for (int k = 0; k < GROUP; k++)
+        if (dtype == RT_F32)
+            ((float *)out)[k] = v[k];
+        else if (dtype == RT_F16)
+            ((struct kn_half *)out)[k] = kn_to_f16(v[k]);
+        else
+            ((struct kn_bfloat *)out)[k] = kn_to_bf16(v[k]);
 }
 
-static void init(void *state, const struct rt_node *n, uint64_t entropy)
+static void uniform_group(struct draw *d, void *out)
 {
-    struct generator *g = state;
-    uint64_t lo = (uint64_t)rt_attr_int(n, "seed"), hi = (uint64_t)rt_attr_int(n, "seed2");
-    if (!lo && !hi) {
-        lo = entropy;
-        hi = entropy * UINT64_C(0x9e3779b97f4a7c15) + 1;
-    }
-    rt_mutex_init(&g->mu);
-    g->next.key[0] = (uint32_t)lo;
-    g->next.key[1] = (uint32_t)(lo >> 32);
-    g->next.counter[2] = (uint32_t)hi;
-    g->next.counter[3] = (uint32_t)(hi >> 32);
-}
-
-/* Sets *out to the generator from which this run draws n numbers. The node's generator skips the
- * numbers that are reserved for this run. */
-static enum rt_status reserve(struct rt_run *r, int64_t n, struct philox *out)
-{
-    struct generator *g = rt_run_node_state(r, sizeof *g, init);
-    if (!g)
-        return r->err->code;
-    rt_mutex_lock(&g->mu);
-    *out = g->next;
-    skip(&g->next, (uint64_t)n * RESERVE);
-    rt_mutex_unlock(&g->mu);
-    return RT_OK;
-}
-
-/* Returns true for one of every 2^18 numbers. The caller then calls rt_run_check before it draws
- * number i. */
-static bool should_ask(int64_t i)
-{
-    return (i & 0x3ffff) == 0x3ffff;
-}
-
-/* ---- shape ---- */
-
-static enum rt_status infer_shape(struct rt_infer *x)
-{
-    const struct rt_tensor *t = x->in[0].value;
-    struct rt_shape *o = &x->out[0].shape;
-    if (!t)
-        return RT_OK;
-    if (t->rank != 1)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "shape must be a vector of integers");
-    if (t->dim[0] > RT_MAX_RANK)
-        return rt_fail(x->err, RT_UNIMPLEMENTED, "rank %lld is above %d", (long long)t->dim[0],
-                       RT_MAX_RANK);
-    o->rank = (int)t->dim[0];
-    for (int d = 0; d < o->rank; d++) {
-        o->dim[d] =
-            t->dtype == RT_I64 ? ((const int64_t *)t->data)[d] : ((const int32_t *)t->data)[d];
-        if (o->dim[d] < 0) {
-            int64_t bad = o->dim[d];
-            o->rank = -1;
-            return rt_fail(x->err, RT_INVALID_ARGUMENT, "Dimension %lld must be >= 0",
-                           (long long)bad);
-        }
-    }
-    return RT_OK;
-}
-
-/* ---- uniform ---- */
-
-static float unit_float(uint32_t x)
-{
-    return kn_bits_float((x & 0x7fffffu) | 0x3f800000u) - 1.0f;
-}
-
-static double unit_double(uint32_t hi, uint32_t lo)
-{
-    uint64_t bits = UINT64_C(0x3ff) << 52 | (uint64_t)(hi & 0xfffffu) << 32 | lo;
-    double d;
-    memcpy(&d, &bits, sizeof d);
-    return d - 1.0;
-}
-
-static enum rt_status run_uniform(struct rt_run *r)
-{
-    int64_t n = rt_tensor_count(&r->out[0]);
-    struct philox p = {{0}, {0}};
     uint32_t x[4];
-    void *out = r->out[0].data;
-    enum rt_status st = reserve(r, n, &p);
-    if (st)
-        return st;
-    if (r->out[0].dtype == RT_F64) {
-        for (int64_t i = 0; i < n; i++) {
-            if (i % 2 == 0)
-                draw(&p, x);
-            ((double *)out)[i] = unit_double(x[i % 2 * 2], x[i % 2 * 2 + 1]);
-            if (should_ask(i) && rt_run_check(r))
-                return r->err->code;
-        }
-        return RT_OK;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (i % 4 == 0)
-            draw(&p, x);
-        if (r->out[0].dtype == RT_F32)
-            ((float *)out)[i] = unit_float(x[i % 4]);
-        else if (r->out[0].dtype == RT_F16) {
-            struct kn_half one = {(uint16_t)(15u << 10 | (x[i % 4] & 0x3ffu))};
-            ((struct kn_half *)out)[i] = kn_to_f16(kn_from_f16(one) - 1.0f);
+
+    kn_philox_draw(&d->philox, x);
+    for (int k = 0; k < group_size(d->dtype); k++)
+        if (d->dtype == RT_F64) {
+            ((double *)out)[k] = kn_unit_double(x[2 * k], x[2 * k + 1]);
+        } else if (d->dtype == RT_F32) {
+            ((float *)out)[k] = kn_unit_float(x[k]);
+        } else if (d->dtype == RT_F16) {
+            struct kn_half one = {(uint16_t)(15u << 10 | (x[k] & 0x3ffu))};
+            ((struct kn_half *)out)[k] = kn_to_f16(kn_from_f16(one) - 1.0f);
         } else {
-            struct kn_bfloat one = {(uint16_t)(127u << 7 | (x[i % 4] & 0x7fu))};
-            ((struct kn_bfloat *)out)[i] = kn_to_bf16(kn_from_bf16(one) - 1.0f);
+            struct kn_bfloat one = {(uint16_t)(127u << 7 | (x[k] & 0x7fu))};
+            ((struct kn_bfloat *)out)[k] = kn_to_bf16(kn_from_bf16(one) - 1.0f);
         }
-        if (should_ask(i) && rt_run_check(r))
+}
+
+static void normal_group(struct draw *d, void *out)
+{
+    uint32_t x[4];
+    float v[GROUP];
+
+    kn_philox_draw(&d->philox, x);
+    if (d->dtype == RT_F64) {
+        kn_normal_doubles(x, out);
+        return;
+    }
+    kn_normal_floats(x[0], x[1], v);
+    kn_normal_floats(x[2], x[3], v + 2);
+    put_floats(d->dtype, out, v);
+}
+
+/* Draws normally distributed numbers until enough of them are between -2 and 2. Each group has its
+ * own part of the generator's numbers. */
+static void truncated_group(struct draw *d, void *out)
+{
+    struct kn_singles s = {.philox = d->philox};
+    const int n = group_size(d->dtype);
+    double v[GROUP], pair[2];
+    float floats[GROUP], two[2];
+
+    for (int have = 0; have < n;) {
+        if (d->dtype == RT_F64) {
+            uint32_t x[4];
+            for (int k = 0; k < 4; k++)
+                x[k] = kn_next_bits(&s);
+            kn_normal_doubles(x, pair);
+        } else {
+            const uint32_t x0 = kn_next_bits(&s);
+            kn_normal_floats(x0, kn_next_bits(&s), two);
+            pair[0] = (double)two[0];
+            pair[1] = (double)two[1];
+        }
+        for (int k = 0; k < 2 && have < n; k++)
+            if (fabs(pair[k]) < 2)
+                v[have++] = pair[k];
+    }
+    kn_philox_skip(&d->philox, (uint64_t)n * KN_RESERVED / 4);
+    if (d->dtype == RT_F64) {
+        memcpy(out, v, 2 * sizeof *v);
+        return;
+    }
+    for (int k = 0; k < n; k++)
+        floats[k] = (float)v[k];
+    put_floats(d->dtype, out, floats);
+}
+
+static void int_group(struct draw *d, void *out)
+{
+    uint32_t x[4];
+
+    kn_philox_draw(&d->philox, x);
+    for (int k = 0; k < group_size(d->dtype); k++)
+        if (rt_dtype_size(d->dtype) == 8) {
+            const uint64_t v = (uint64_t)x[2 * k + 1] << 32 | x[2 * k];
+            ((uint64_t *)out)[k] = d->range ? d->lo + v % d->range : v;
+        } else {
+            ((uint32_t *)out)[k] = d->range ? (uint32_t)d->lo + x[k] % (uint32_t)d->range : x[k];
+        }
+}
+
+static void draw_group(struct draw *d, void *out)
+{
+    if (d->distribution == UNIFORM)
+        uniform_group(d, out);
+    else if (d->distribution == NORMAL)
+        normal_group(d, out);
+    else if (d->distribution == TRUNCATED)
+        truncated_group(d, out);
+    else
+        int_group(d, out);
+}
+
+/* ---- a tensor ---- */
+
+static enum rt_status fill(struct rt_run *r, struct draw *d, char *out, int64_t n)
+{
+    enum { COST = 64 }; /* work per group */
+    const size_t size = rt_dtype_size(d->dtype);
+    const int group = group_size(d->dtype);
+    uint64_t last[GROUP];
+    int64_t left = RT_WORK, i = 0;
+
+    for (; n - i >= group; i += group) {
+        draw_group(d, out + (size_t)i * size);
+        if (rt_run_spend(r, &left, COST))
             return r->err->code;
     }
+    if (i < n) {
+        draw_group(d, last);
+        memcpy(out + (size_t)i * size, last, (size_t)(n - i) * size);
+    }
     return RT_OK;
 }
 
-const struct kn_entry kn_random_uniform = {
-    .op = {.name = "RandomUniform", .effect = RT_RANDOM, .shape_in = 1, .infer = infer_shape},
-    .kernels = KN_KERNELS({.op = "RandomUniform",
-                           .device = "CPU",
-                           .name = "random.uniform",
-                           .type_attr = "dtype",
-                           .types = RT_T(RT_F32) | RT_T(RT_F64) | RT_T(RT_F16) | RT_T(RT_BF16),
-                           .run = run_uniform}),
-};
+static const char *const bound_names[2] = {"minval", "maxval"};
 
-static enum rt_status run_uniform_int(struct rt_run *r)
+/* Reads the bounds of UNIFORM_INT, which are the last two inputs. */
+static enum rt_status read_bounds(struct rt_run *r, struct draw *d, bool is_empty)
 {
-    int64_t n = rt_tensor_count(&r->out[0]);
-    bool wide = r->out[0].dtype == RT_I64;
-    struct philox p = {{0}, {0}};
-    uint32_t x[4];
-    if (r->in[1].rank != 0)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "minval must be 0-D, got rank %d",
-                       r->in[1].rank);
-    if (r->in[2].rank != 0)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "maxval must be 0-D, got rank %d",
-                       r->in[2].rank);
-    int64_t lo = wide ? *(const int64_t *)r->in[1].data : *(const int32_t *)r->in[1].data;
-    int64_t hi = wide ? *(const int64_t *)r->in[2].data : *(const int32_t *)r->in[2].data;
-    if (n == 0)
-        return RT_OK;
-    if (lo >= hi)
+    const struct rt_tensor *bound = &r->in[r->n_in - 2];
+
+    for (int k = 0; k < 2; k++)
+        if (bound[k].rank != 0)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s must be 0-D, got shape %s",
+                           bound_names[k], KN_TEXT(&bound[k]));
+    const int64_t lo = kn_int_at(&bound[0], 0), hi = kn_int_at(&bound[1], 0);
+    if (!is_empty && lo >= hi)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Need minval < maxval, got %lld >= %lld",
                        (long long)lo, (long long)hi);
-    enum rt_status st = reserve(r, n, &p);
-    if (st)
-        return st;
-    uint64_t range = (uint64_t)hi - (uint64_t)lo;
-    for (int64_t i = 0; i < n; i++) {
-        if (wide) {
-            if (i % 2 == 0)
-                draw(&p, x);
-            uint64_t v = (uint64_t)x[i % 2 * 2 + 1] << 32 | x[i % 2 * 2];
-            ((int64_t *)r->out[0].data)[i] = (int64_t)((uint64_t)lo + v % range);
-        } else {
-            if (i % 4 == 0)
-                draw(&p, x);
-            ((int32_t *)r->out[0].data)[i] = (int32_t)((uint32_t)lo + x[i % 4] % (uint32_t)range);
-        }
-        if (should_ask(i) && rt_run_check(r))
-            return r->err->code;
-    }
+    d->lo = (uint64_t)lo;
+    d->range = (uint64_t)hi - (uint64_t)lo;
     return RT_OK;
 }
 
-const struct kn_entry kn_random_uniform_int = {
-    .op = {.name = "RandomUniformInt", .effect = RT_RANDOM, .shape_in = 1, .infer = infer_shape},
-    .kernels = KN_KERNELS({.op = "RandomUniformInt",
-                           .device = "CPU",
-                           .name = "random.uniform_int",
-                           .type_attr = "Tout",
-                           .types = RT_T(RT_I32) | RT_T(RT_I64),
-                           .run = run_uniform_int}),
-};
-
-/* ---- normal distribution: Box-Muller transform ---- */
-
-static enum rt_status run_normal(struct rt_run *r)
+static enum rt_status run(struct rt_run *r, enum kn_source source, enum distribution distribution)
 {
-    int64_t n = rt_tensor_count(&r->out[0]);
-    struct philox p = {{0}, {0}};
-    uint32_t x[4];
-    double pair[4];
-    void *out = r->out[0].data;
-    enum rt_dtype dtype = (enum rt_dtype)r->out[0].dtype;
-    int group = dtype == RT_F64 ? 2 : 4;
-    enum rt_status st = reserve(r, n, &p);
+    struct rt_shape shape;
+    enum rt_status st = kn_source_check(r, source);
+
+    if (!st)
+        st = kn_read_shape(&r->in[kn_shape_input(source)], &shape, r->err);
     if (st)
         return st;
-    for (int64_t i = 0; i < n; i++) {
-        int at = (int)(i % group);
-        if (at == 0) {
-            draw(&p, x);
-            if (dtype == RT_F64) {
-                double u = unit_double(x[0], x[1]), v = 2 * M_PI * unit_double(x[2], x[3]);
-                double s = sqrt(-2.0 * log(u < 1e-7 ? 1e-7 : u));
-                pair[0] = sin(v) * s;
-                pair[1] = cos(v) * s;
-            } else
-                for (int k = 0; k < 4; k += 2) {
-                    float u = unit_float(x[k]), v = 2.0f * (float)M_PI * unit_float(x[k + 1]);
-                    float s = sqrtf(-2.0f * logf(u < 1e-7f ? 1e-7f : u));
-                    pair[k] = (double)(sinf(v) * s);
-                    pair[k + 1] = (double)(cosf(v) * s);
-                }
-        }
-        if (dtype == RT_F64)
-            ((double *)out)[i] = pair[at];
-        else if (dtype == RT_F32)
-            ((float *)out)[i] = (float)pair[at];
-        else if (dtype == RT_F16)
-            ((struct kn_half *)out)[i] = kn_to_f16((float)pair[at]);
-        else
-            ((struct kn_bfloat *)out)[i] = kn_to_bf16((float)pair[at]);
-        if (should_ask(i) && rt_run_check(r))
-            return r->err->code;
-    }
-    return RT_OK;
+    void *out = kn_out(r, 0, shape.rank, shape.dim);
+    if (!out)
+        return r->err->code;
+    const int64_t n = rt_tensor_count(&r->out[0]);
+    struct draw d = {.distribution = distribution, .dtype = kn_dtype(&r->out[0])};
+    if (distribution == UNIFORM_INT)
+        st = read_bounds(r, &d, n == 0 && source != KN_FROM_VARIABLE);
+    if (!st && (n > 0 || source == KN_FROM_VARIABLE))
+        st = kn_source_take(r, source, (uint64_t)n * KN_RESERVED, &d.philox);
+    return st ? st : fill(r, &d, out, n);
 }
 
-const struct kn_entry kn_random_standard_normal = {
-    .op = {.name = "RandomStandardNormal",
+static enum rt_status infer_first(struct rt_infer *x)
+{
+    return kn_random_infer(x, 0);
+}
+
+static enum rt_status infer_third(struct rt_infer *x)
+{
+    return kn_random_infer(x, 2);
+}
+
+/* ---- entries ---- */
+
+#define FLOATS   (RT_T(RT_F32) | RT_T(RT_F64) | RT_T(RT_F16) | RT_T(RT_BF16))
+#define SIGNED   (RT_T(RT_I32) | RT_T(RT_I64))
+#define ALL_INTS (SIGNED | RT_T(RT_U32) | RT_T(RT_U64))
+#define RANDOM(symbol, op_, attr_, types_, source_, distribution_, effect_, shape_in_, infer_)     \
+    static enum rt_status symbol##_run(struct rt_run *r)                                           \
+    {                                                                                              \
+        return run(r, source_, distribution_);                                                     \
+    }                                                                                              \
+    const struct kn_entry kn_##symbol = {                                                          \
+        .op = {.name = (op_), .effect = (effect_), .shape_in = (shape_in_), .infer = (infer_)},    \
+        .kernels = KN_KERNELS({.op = (op_),                                                        \
+                               .device = "CPU",                                                    \
+                               .name = #symbol,                                                    \
+                               .type_attr = (attr_),                                               \
+                               .types = (types_),                                                  \
+                               .run = symbol##_run}),                                              \
+    };
+#define OF_NODE(symbol, op_, attr_, types_, distribution_)                                         \
+    RANDOM(symbol, op_, attr_, types_, KN_FROM_NODE, distribution_, RT_RANDOM, 1, infer_first)
+#define OF_SEED(symbol, op_, types_, distribution_)                                                \
+    RANDOM(symbol, op_, "dtype", types_, KN_FROM_SEED, distribution_, RT_PURE, 1, infer_first)
+#define OF_KEY(symbol, op_, types_, distribution_)                                                 \
+    RANDOM(symbol, op_, "dtype", types_, KN_FROM_KEY, distribution_, RT_PURE, 1, infer_first)
+#define OF_VARIABLE(symbol, op_, types_, distribution_)                                            \
+    RANDOM(symbol, op_, "dtype", types_, KN_FROM_VARIABLE, distribution_, RT_WRITES, 4, infer_third)
+
+OF_NODE(random_uniform, "RandomUniform", "dtype", FLOATS, UNIFORM)
+OF_NODE(random_standard_normal, "RandomStandardNormal", "dtype", FLOATS, NORMAL)
+OF_NODE(truncated_normal, "TruncatedNormal", "dtype", FLOATS, TRUNCATED)
+OF_NODE(random_uniform_int, "RandomUniformInt", "Tout", SIGNED, UNIFORM_INT)
+
+OF_SEED(stateless_random_uniform, "StatelessRandomUniform", FLOATS, UNIFORM)
+OF_SEED(stateless_random_normal, "StatelessRandomNormal", FLOATS, NORMAL)
+OF_SEED(stateless_truncated_normal, "StatelessTruncatedNormal", FLOATS, TRUNCATED)
+OF_SEED(stateless_random_uniform_int, "StatelessRandomUniformInt", SIGNED, UNIFORM_INT)
+OF_SEED(stateless_random_uniform_full_int, "StatelessRandomUniformFullInt", ALL_INTS, FULL_INT)
+
+OF_KEY(stateless_random_uniform_v2, "StatelessRandomUniformV2", FLOATS, UNIFORM)
+OF_KEY(stateless_random_normal_v2, "StatelessRandomNormalV2", FLOATS, NORMAL)
+OF_KEY(stateless_truncated_normal_v2, "StatelessTruncatedNormalV2", FLOATS, TRUNCATED)
+OF_KEY(stateless_random_uniform_int_v2, "StatelessRandomUniformIntV2", SIGNED, UNIFORM_INT)
+OF_KEY(stateless_random_uniform_full_int_v2, "StatelessRandomUniformFullIntV2", ALL_INTS, FULL_INT)
+
+OF_VARIABLE(stateful_uniform, "StatefulUniform", FLOATS, UNIFORM)
+OF_VARIABLE(stateful_standard_normal_v2, "StatefulStandardNormalV2", FLOATS, NORMAL)
+OF_VARIABLE(stateful_truncated_normal, "StatefulTruncatedNormal", FLOATS, TRUNCATED)
+OF_VARIABLE(stateful_uniform_int, "StatefulUniformInt", SIGNED, UNIFORM_INT)
+OF_VARIABLE(stateful_uniform_full_int, "StatefulUniformFullInt", ALL_INTS, FULL_INT)
+
+/* ---- NonDeterministicInts ---- */
+
+static enum rt_status non_deterministic_run(struct rt_run *r)
+{
+    struct rt_shape shape;
+    const enum rt_status st = kn_read_shape(&r->in[0], &shape, r->err);
+    void *out = st ? NULL : kn_out(r, 0, shape.rank, shape.dim);
+    const uint64_t seed[2] = {rt_run_entropy(r), rt_run_entropy(r)};
+    struct draw d = {.distribution = FULL_INT};
+
+    if (!out)
+        return r->err->code;
+    d.dtype = kn_dtype(&r->out[0]);
+    memcpy(d.philox.key, &seed[0], sizeof seed[0]);
+    memcpy(d.philox.counter + 2, &seed[1], sizeof seed[1]);
+    return fill(r, &d, out, rt_tensor_count(&r->out[0]));
+}
+
+const struct kn_entry kn_non_deterministic_ints = {
+    .op = {.name = "NonDeterministicInts",
            .effect = RT_RANDOM,
            .shape_in = 1,
-           .infer = infer_shape},
-    .kernels = KN_KERNELS({.op = "RandomStandardNormal",
+           .infer = infer_first},
+    .kernels = KN_KERNELS({.op = "NonDeterministicInts",
                            .device = "CPU",
-                           .name = "random.normal",
+                           .name = "non_deterministic_ints",
                            .type_attr = "dtype",
-                           .types = RT_T(RT_F32) | RT_T(RT_F64) | RT_T(RT_F16) | RT_T(RT_BF16),
-                           .run = run_normal}),
+                           .types = ALL_INTS,
+                           .run = non_deterministic_run}),
 };

@@ -23,10 +23,10 @@ struct format {
     int64_t row, k, n, panel;
 };
 
-/* The packed right-hand matrix of a GEMM, which is a weight or some rows of a weight. */
+/* The packed right-hand matrix of a GEMM, which is a weight matrix or some of its rows. */
 struct weight {
     struct kn_packed_gemm p;
-    const float *packed; /* the packed matrix, or NULL if the layer has no such weight */
+    const float *packed; /* the packed matrix, or NULL if the layer lacks this weight */
 };
 
 static enum rt_status fill(const struct rt_tensor *src, void *dst, const void *fmt,
@@ -41,7 +41,7 @@ static enum rt_status fill(const struct rt_tensor *src, void *dst, const void *f
     return RT_OK;
 }
 
-/* Packs rows [row, row + k) of the weight in input `input`, if the layer has that input. */
+/* Packs rows [row, row + k) of the weights in input `input`, if the layer has that input. */
 static enum rt_status rnn_pack(struct rt_prep *p, int input, int64_t row, int64_t k,
                                struct weight *w)
 {
@@ -65,8 +65,8 @@ static enum rt_status rnn_pack(struct rt_prep *p, int input, int64_t row, int64_
     return RT_OK;
 }
 
-/* Computes `c [rows, n] = a [rows, k] * w + from + bias`. Rows of `from` are as far apart as those
- * of c. `from` and `bias` may be NULL. */
+/* Computes `c [rows, n] = a [rows, k] * w + from + bias`. The rows of c and of `from` are ldc
+ * floats apart. If `from` or `bias` is NULL, it is not added. */
 static void rnn_multiply(const struct weight *w, const float *a, int64_t lda, float *c, int64_t ldc,
                          int64_t rows, const struct rt_tensor *bias, const float *from)
 {
@@ -88,8 +88,8 @@ static void rnn_multiply(const struct weight *w, const float *a, int64_t lda, fl
 
 /* ---- the run ---- */
 
-/* The number of rows of the input's GEMM that are computed together, so that each weight is read
- * once per group of rows. */
+/* The number of rows that the input's GEMM computes together, so that each weight is read only once
+ * for all of them. */
 enum { ROWS_AT_ONCE = 96 };
 
 struct state {
@@ -98,13 +98,14 @@ struct state {
     enum rt_cell_act gate_act, act;
     float forget_bias, clip;
     struct weight w, r, w_candidate, r_candidate, project;
-    int64_t at[4]; /* offset of each gate's sums in a row of sums */
-    int64_t wide;  /* number of floats in one row of a state */
-    /* A block has `block` rows, and the input's GEMM is computed for `chunk` steps together. */
+    int64_t at[4]; /* offset, in floats, of each gate's sums within a row of sums */
+    int64_t wide;  /* number of floats in a row of one state */
+    /* number of rows in a block, and number of steps for which the input's GEMM is computed
+     * together */
     int64_t block, chunk;
-    /* number of cores that run concurrently, each on its own blocks of rows */
+    /* number of cores that compute concurrently, each its own blocks of rows */
     int64_t slots;
-    size_t slot_bytes; /* number of bytes of scratch memory per core */
+    size_t slot_bytes; /* size in bytes of the scratch memory of each core */
     bool peeps;        /* whether at least one gate has a peephole connection */
 };
 
@@ -216,8 +217,8 @@ static enum rt_status rnn_prepare(struct rt_prep *p, void **state)
     return st;
 }
 
-/* Copies rows [first, first + n) of a state from `t`, broadcasts `t` if it has only one row or
- * column, and pads each row with zeros. */
+/* Reads rows [first, first + n) of a state from `t`. If `t` has only one row or column, it is
+ * broadcast. Rows are padded with zeros. */
 static void get_state(const struct state *s, const struct rt_tensor *t, int64_t first, int64_t n,
                       int64_t cols, float *to)
 {
@@ -242,7 +243,7 @@ static void put_state(const struct state *s, const float *from, int64_t n, int64
         memcpy(to, from, (size_t)cols * sizeof *to);
 }
 
-/* Returns the address of element [step, row] of y, which has `length` steps. */
+/* Returns the address in y of the output of `row` at `step`. */
 static float *y_at(const struct kn_layer *y, float *data, int64_t step, int64_t row)
 {
     return data + (y->y_by_time ? step * y->batch + row : row * y->length + step) * y->width;
@@ -253,9 +254,9 @@ static int64_t y_row(const struct kn_layer *y)
     return y->y_by_time ? y->width : y->length * y->width;
 }
 
-/* Computes the input's GEMM for several steps of a block of rows. The results are ordered by step.
- * Each call of rnn_multiply multiplies all rows of one step or all steps of one row, whichever
- * yields the larger GEMMs. */
+/* Multiplies x by `w` for several steps of a block of rows. The results are ordered by step. Each
+ * call of rnn_multiply handles all rows of one step or all steps of one row, whichever yields the
+ * larger GEMM. */
 static void multiply_input(const struct kn_layer *y, const struct rt_run *r, const struct weight *w,
                            const struct rt_tensor *bias, float *sums, int64_t first, int64_t n,
                            int64_t step, int64_t n_steps)
@@ -295,7 +296,8 @@ static bool takes_step(const struct kn_layer *y, const struct rt_tensor *mask, i
     return step < kn_int_at(mask, i);
 }
 
-/* Restores the state of rows that take no step, and sets the output that each row writes to y. */
+/* Restores the previous state of rows that are masked in this step, and sets at->written to the
+ * output of each row. */
 static void apply_mask(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
                        int64_t step, int64_t first, int64_t n, const struct workspace *at)
 {
@@ -318,8 +320,8 @@ static void apply_mask(const struct state *s, const struct kn_layer *y, const st
     }
 }
 
-/* Computes one step, from at->h to at->h_new. Before the call, at->sums must hold the input's part
- * of the sums. */
+/* Computes one step, from at->h to at->h_new. Before the call, at->sums must hold the sums of the
+ * input. */
 static void take_step(const struct state *s, const struct kn_layer *y, const struct rt_run *r,
                       int64_t n, int64_t in_chunk, const struct workspace *at)
 {
@@ -429,7 +431,7 @@ static void info_of(const struct rt_tensor *t, struct rt_info *x)
     memcpy(x->shape.dim, t->dim, sizeof t->dim);
 }
 
-/* Copies the initial state to output 1 + k. */
+/* Copies initial state k to output 1 + k. */
 static enum rt_status keep_state(struct rt_run *r, int k)
 {
     const struct rt_tensor *from = &r->in[RT_RNN_H + k];
@@ -500,8 +502,8 @@ static enum rt_status rnn_run(struct rt_run *r)
 #define LIMITS                                                                                     \
     ((UINT64_C(1) << RT_RNN_LIMIT) | (UINT64_C(1) << RT_RNN_LIMIT_TOO) |                           \
      (UINT64_C(1) << RT_RNN_LENGTH))
-/* Counts the FLOPs. Each time step multiplies the input and the state by the weights of all
- * gates. */
+/* Returns the number of FLOPs. Each time step multiplies the input and the state by the weights of
+ * all gates. */
 static double rnn_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
                         const struct rt_shape *out)
 {

@@ -2,16 +2,16 @@
  * The op _RNN is a recurrent layer, which the runtime creates from a loop.
  * runtime/fusion/recurrent.h has the table of cells and the op's inputs and attributes.
  *
- * The input's GEMM is computed for many steps together (packed_gemm.h). A step then multiplies only
- * the state by the recurrent weights, adding to the input's sums, and a pass over the sums computes
- * the new state. The rows of the arrays `sums` and `state` hold the following values:
+ * The input's GEMM is computed for many steps together (packed_gemm.h). A step then only multiplies
+ * the state by the recurrent weights, adds the products to the input's sums, and computes the new
+ * state from the sums. Each row of the arrays `sums` and `state` holds the following elements:
  *
- *     sums    the columns of w, in the order of its matrix
- *     state   the units, padded with arbitrary values to complete vectors
+ *     sums    one sum for each column of w, in the order of the columns
+ *     state   one value for each unit, padded with arbitrary values to complete vectors
  *
  * rnn_layer.c checks and infers a layer's shapes, and rnn.c runs the layer; rnn_loops.h
- * (activations) and rnn_cells.h (cells) are compiled once per instruction set. Threads: pure; the
- * state of a run lies in its own scratch memory.
+ * (activations) and rnn_cells.h (cells) are compiled once per instruction set. Threads: any; the
+ * state of a run is in its own scratch memory.
  */
 #ifndef KN_RNN_RNN_H
 #define KN_RNN_RNN_H
@@ -29,34 +29,33 @@ struct kn_rnn_step {
     float forget_bias, clip; /* c is clipped to [-clip, clip], unless clip is 0 */
     int64_t rows, units, state_row;
     int64_t at[4];
-    /* The sums of the input. They include the sums of the state, unless `recurrent_sums` holds the
-     * state's sums. */
+    /* sums of the input, plus the sums of the state in cells without n_reset_after gates */
     const float *sums;
     int64_t sums_row;
     /* sums of the state, in the same layout as `sums`; used only by cells with n_reset_after
      * gates */
     const float *recurrent_sums;
-    /* sums of the candidate, used only by cells with an n_reset_before gate */
+    /* sums of the candidate state; used only by cells with an n_reset_before gate */
     const float *candidate_sums;
     int64_t candidate_row;
     const float *h; /* the rows of h, h_new, c and spare are state_row floats apart */
     float *h_new, *c;
     /* peephole weights that multiply c in gates i, f and o, or NULL if there are none */
     const float *peep[3];
-    /* In cells with an n_reset_before gate, spare[0] has the update gate, and spare[1] has the
-     * product of reset and h, the operand of the candidate's recurrent weights. */
+    /* In cells with an n_reset_before gate, spare[0] holds the update gate, and spare[1] holds
+     * reset * h, which the caller multiplies by the candidate's recurrent weights. */
     float *spare[2];
 };
 
 struct kn_rnn_loops {
     int lanes; /* number of floats per vector */
-    /* The function of a cell with an n_reset_before gate is called twice per step. The call without
-     * is_candidate computes `spare`. The caller then computes candidate_sums and calls the function
-     * again with is_candidate. */
+    /* The function of a cell computes one step. For a cell with an n_reset_before gate, it is
+     * called twice: first without is_candidate, to compute `spare`, and then, after the caller has
+     * computed candidate_sums, with is_candidate. */
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
 };
-/* Returns the loops for the processor's instruction set number `which`, or NULL if the processor
- * has no such set. Set 0 is the best one, which rnn.c uses. */
+/* Returns the loops for one of the instruction sets that the processor supports, or NULL if `which`
+ * is too large. Set 0 is the best one, which rnn.c uses. */
 const struct kn_rnn_loops *kn_rnn_loops_of(int which);
 
 /* ---- a layer ---- */
@@ -68,19 +67,19 @@ struct kn_layer {
     int64_t batch;               /* number of rows of the batch after broadcasting */
     int64_t steps, length;       /* `length` is the number of steps in y */
     int64_t mask_batch, mask_time;
-    int64_t y_rows; /* number of rows that y must have, or -1 for any number */
+    int64_t y_rows; /* number of rows that y must have, or -1 if it may have any number */
     enum rt_rnn_keep keep;
     enum rt_rnn_read read;
     enum rt_rnn_mask mask;
     bool x_by_time, y_by_time;
     bool known;        /* whether `steps` and `length` are known */
-    bool fits;         /* whether the shapes are valid for a step */
+    bool fits;         /* whether a step can run on these shapes */
     bool concatenated; /* whether a single matrix multiplies the concatenation of x and h */
-    /* w_candidate holds the columns of the n_reset_before gates, and w only the columns of the
-     * other gates. */
+    /* whether w_candidate holds the columns of the n_reset_before gates, and w only those of the
+     * other gates */
     bool separate_candidate;
-    /* A row that takes no step repeats its last output. Before its first step, it writes the input
-     * `before`. */
+    /* Whether a masked row repeats its previous output. Otherwise, and before its first unmasked
+     * step, a masked row outputs its row of the input `before`. */
     bool holds;
 };
 
@@ -89,7 +88,7 @@ struct kn_layer {
 enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, struct kn_layer *s,
                            struct rt_error *err);
 void kn_layer_y(const struct kn_layer *s, struct rt_shape *out);
-/* Returns whether a masked row writes something other than the new state to y. */
+/* Returns whether the output of a masked row may differ from its new state. */
 static inline bool kn_layer_masks_y(const struct kn_layer *s)
 {
     return s->mask != RT_RNN_ALL && s->read != RT_RNN_INNER;

@@ -1,6 +1,7 @@
 /*
- * Defines LOOPS(NAME), the step of each cell of runtime/fusion/recurrent.h, which computes new
- * states from the sums of the gates. rnn_loops.h includes this file for every instruction set.
+ * Defines LOOPS(NAME) for each cell of runtime/fusion/recurrent.h. LOOPS(NAME) computes the new
+ * states of one step from the sums of the gates. rnn_loops.h includes this file for every
+ * instruction set.
  */
 
 /* Loops over rows i of the step and over units [u, u + LANES). */
@@ -14,7 +15,8 @@ INLINE VEC LOOPS(sum)(const struct kn_rnn_step *s, const float *sums, int64_t i,
     return VLOAD(sums + i * s->sums_row + s->at[g] + u);
 }
 
-/* Returns the sum of a gate, plus its peephole connection to the cell state c if it has one. */
+/* Returns the value of a gate. Its peephole connection to the cell state c, if any, is added to its
+ * sum before the activation. */
 INLINE VEC LOOPS(peeping)(const struct kn_rnn_step *s, const float *peep, VEC sum, VEC c, int64_t u)
 {
     return LOOPS(gate)(s, peep ? sum + VLOAD(peep + u) * c : sum);

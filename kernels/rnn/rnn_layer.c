@@ -1,7 +1,7 @@
 /*
  * Checks the shapes of the inputs of a recurrent layer and infers the shapes of its outputs. The
  * errors are those that the original loop would return. The rows of x, the states and the mask are
- * broadcast with each other, and so are the columns of c and of `before`; the outputs have the
+ * broadcast together. The columns of c and of `before` may also be broadcast. The outputs have the
  * broadcast number of rows. A loop of zero steps returns the initial states, whatever their shapes.
  */
 #include "kernels/array/array.h"
@@ -37,8 +37,8 @@ static bool widen(int64_t *n, int64_t by)
     return *n == by || by == 1;
 }
 
-/* Returns whether `x` can be broadcast to [batch, units]. If *batch is 1, it becomes the number of
- * rows of x. */
+/* Returns whether `x` can be broadcast to [batch, units]. If *batch is 1, sets *batch to the number
+ * of rows of x. */
 static bool broadcasts(const struct rt_shape *x, int64_t *batch, int64_t units)
 {
     return x->rank <= 2 &&
@@ -46,8 +46,7 @@ static bool broadcasts(const struct rt_shape *x, int64_t *batch, int64_t units)
            (x->rank < 2 || widen(batch, x->dim[0]));
 }
 
-/* Returns whether x has `cols` columns and a row for each row of the batch, so that it is not
- * broadcast. */
+/* Returns whether x has shape [s->batch, cols] and thus needs no broadcasting. */
 static bool is_whole(const struct kn_layer *s, const struct rt_shape *x, int64_t cols)
 {
     return x->rank == 2 && x->dim[0] == s->batch && x->dim[1] == cols;
@@ -78,8 +77,7 @@ static bool lengths_fit(const struct rt_info *in, const struct kn_layer *s)
            (!kn_layer_masks_y(s) || is_whole(s, &in[RT_RNN_BEFORE].shape, s->width));
 }
 
-/* Reports the shape errors of a step, and sets s->batch to the number of rows that a step
- * computes. */
+/* Checks the shapes for a step, and sets s->batch to the number of rows that a step computes. */
 static enum rt_status fit(const struct rt_info *in, struct kn_layer *s, struct rt_error *err)
 {
     const struct rt_shape *h = &in[RT_RNN_H].shape;
@@ -112,8 +110,8 @@ static enum rt_status fit(const struct rt_info *in, struct kn_layer *s, struct r
     return RT_OK;
 }
 
-/* Sets the number of steps, and reports errors in the loop's bounds and in the lengths of the lists
- * that the loop reads and writes. */
+/* Sets the number of steps, and checks the loop's bounds and the lengths of the lists that the loop
+ * reads and writes. */
 static enum rt_status count_steps(const struct rt_info *in, struct kn_layer *s,
                                   struct rt_error *err)
 {
@@ -217,7 +215,7 @@ void kn_layer_y(const struct kn_layer *s, struct rt_shape *out)
     }
 }
 
-/* Returns whether all shapes are known, except those of the loop bounds, which are read as
+/* Returns whether the shapes of all inputs but the loop bounds are known. The bounds are read as
  * values. */
 static bool shapes_known(const struct rt_info *in)
 {
@@ -271,8 +269,8 @@ static bool is_by_row(const struct kn_layer *s, int k, int *axis)
     }
 }
 
-/* Marks the op as row-wise if x and the states have the same number of rows, and every row takes
- * every step. */
+/* Marks the op as row-wise if x, the states and the mask (if any) have the same number of rows, and
+ * the loop runs over all time steps of x. */
 void kn_layer_rows(struct rt_rows *r)
 {
     struct kn_layer s;

@@ -54,7 +54,7 @@ TARGET static __attribute__((noinline)) VEC LOOPS(act_of)(enum rt_cell_act act, 
     }
 }
 
-/* The activations of nearly all layers are inlined, and others are function calls. */
+/* The most common activations are inlined; all others are function calls. */
 INLINE VEC LOOPS(gate)(const struct kn_rnn_step *s, VEC x)
 {
     return s->gate_act == RT_CELL_ACT_sigmoid ? LOOPS(sigmoid)(x) : LOOPS(act_of)(s->gate_act, x);

@@ -9,9 +9,10 @@
 #include <stdlib.h>
 
 /*
- * Refuses outermost row splits whose first dimension is not their number of elements. TensorFlow
- * uses this dimension as the number of rows, and may read beyond the end of the splits. Other row
- * partitions may have any rank, because their elements are read in order, as in TensorFlow.
+ * Checks that the first dimension of the outermost row splits is their number of elements, as in a
+ * vector. TensorFlow uses this dimension as the number of rows, and may read beyond the end of the
+ * splits. Other row partitions may have any rank, because their elements are read in order, as in
+ * TensorFlow.
  */
 static enum rt_status check_outermost(struct rt_run *r, const struct rt_tensor *t)
 {
@@ -21,8 +22,8 @@ static enum rt_status check_outermost(struct rt_run *r, const struct rt_tensor *
                    "the outermost row splits must be a vector, got shape %s", KN_TEXT(t));
 }
 
-/* Checks row splits, which must begin with 0, must not decrease, and must end with n_values (-1 for
- * any number). */
+/* Checks row splits. They must begin with 0, must not decrease, and must end with n_values, or with
+ * any number if n_values is -1. */
 static enum rt_status check_splits(struct rt_run *r, const struct rt_tensor *t, int64_t n_values)
 {
     const int64_t n = rt_tensor_count(t);
@@ -52,7 +53,7 @@ static enum rt_status check_splits(struct rt_run *r, const struct rt_tensor *t, 
 
 /* ---- RaggedTensorToTensor ---- */
 
-/* The maximum number of rows. Splits can claim more rows than the input has bytes. */
+/* Limits the number of rows, because even a short input can specify a huge number of rows. */
 enum { DEEPEST = RT_MAX_RANK, MOST_ROWS = 1 << 28 };
 
 struct levels {
@@ -130,8 +131,8 @@ static enum rt_status width_of(const struct levels *v, int k, int64_t *most)
     return RT_OK;
 }
 
-/* Chooses the output shape. It has the dimensions that the input `shape` specifies; each dimension
- * that `shape` leaves open has the smallest sufficient size. */
+/* Chooses the output shape. A dimension that the input `shape` does not specify gets the smallest
+ * size that holds all values. */
 static enum rt_status choose_shape(struct levels *v)
 {
     const struct rt_tensor *want = &v->r->in[0], *values = v->values;
@@ -167,7 +168,8 @@ static enum rt_status choose_shape(struct levels *v)
     return RT_OK;
 }
 
-/* Returns how many rows of the level above are described by the partition of level k. */
+/* Returns the number of rows in the partition of level k. These rows are the values of the level
+ * above. */
 static int64_t parents_of(const struct levels *v, int k)
 {
     const struct rt_tensor *t = v->at[k];
@@ -179,8 +181,8 @@ static int64_t parents_of(const struct levels *v, int k)
     return last < MOST_ROWS ? last + 1 : MOST_ROWS;
 }
 
-/* Sets (*out)[i] to the position in the output of value i of level k, or to -1 if the value lies
- * outside the output. Positions are computed from the positions of the rows of the level above. */
+/* Sets (*out)[i] to the output position of value i of level k, or to -1 if the value lies outside
+ * the output. parent[row] is the output position of a row of level k. */
 static enum rt_status place_level(const struct levels *v, int k, const int64_t *parent,
                                   int64_t n_parents, int64_t **out, int64_t *n)
 {
@@ -229,9 +231,9 @@ static enum rt_status place_level(const struct levels *v, int k, const int64_t *
     return RT_OK;
 }
 
-/* Refuses a default value that has too many dimensions, or a dimension that is neither 1 nor that
- * of one value. As in TensorFlow, this comparison starts from the first dimension of one value,
- * whereas a broadcast starts from the last one. */
+/* Checks that the default value has fewer dimensions than `values`, and that each of its dimensions
+ * is 1 or equal to the corresponding dimension of one value. As in TensorFlow, the first dimensions
+ * correspond, although broadcasting aligns the last ones. */
 static enum rt_status check_default(const struct levels *v)
 {
     const struct rt_tensor *def = &v->r->in[2];
@@ -252,9 +254,9 @@ static enum rt_status check_default(const struct levels *v)
     return RT_OK;
 }
 
-/* Fills the complete output, which is not empty, with the default value, which is broadcast to the
- * shape of one value. As in TensorFlow, a default value with as many elements as one value is
- * treated as one value, whatever its shape. */
+/* Fills the output, which must not be empty, with the default value, broadcast to the shape of one
+ * value. As in TensorFlow, a default value with as many elements as one value is used as if it had
+ * that shape. */
 static enum rt_status fill(struct levels *v, void *out)
 {
     const struct rt_tensor *def = &v->r->in[2];
@@ -324,8 +326,8 @@ static enum rt_status to_tensor_run(struct rt_run *r)
     void *out = st ? NULL : rt_out(r, 0, v.rank, v.dim);
     if (!out)
         return r->err->code;
-    /* As in TensorFlow, if the output is empty, the splits are not checked, nor whether the default
-     * value can be broadcast. */
+    /* As in TensorFlow, if the output is empty, neither the splits nor the broadcast of the default
+     * value is checked. */
     if (rt_count(v.rank, v.dim) == 0)
         return RT_OK;
     st = fill(&v, out);
@@ -388,7 +390,8 @@ static enum rt_status to_sparse_run(struct rt_run *r)
     }
     for (int d = 1; d < values->rank; d++)
         shape[levels + d] = values->dim[d];
-    /* row[k] is the row of level k that holds value i. row[k] never decreases while i increases. */
+    /* row[k] is the index of the row of level k that contains value i. It never decreases as i
+     * increases. */
     int64_t row[RT_MAX_RANK] = {0}, inner[RT_MAX_RANK], left = RT_WORK;
     kn_strides(values->rank, values->dim, inner);
     for (int64_t i = 0; i < values->dim[0]; i++) {
@@ -409,8 +412,8 @@ static enum rt_status to_sparse_run(struct rt_run *r)
                 *index++ = rest / inner[d];
                 rest %= inner[d];
             }
-            /* Each dimension costs 8 units of rt_run_spend, for a division and a write to newly
-             * allocated memory. */
+            /* A dimension takes a division and a write to newly allocated memory, which together
+             * count as 8 units of work. */
             if (rt_run_spend(r, &left, 8 * rank))
                 return r->err->code;
         }

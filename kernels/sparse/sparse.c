@@ -1,20 +1,12 @@
 /*
  * The ops SparseToDense, SparseReshape, SparseFillEmptyRows and SparseReorder. A sparse tensor
- * consists of three tensors: indices [n, rank] of int64, values [n], shape [rank].
+ * consists of three tensors: int64 indices [n, rank], values [n] and shape [rank].
  */
-#include "kernels/array/array.h"
-#include "kernels/array/sort.h"
+#include "kernels/sparse/coo.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
 #include <stdio.h>
-
-static void copy_one(enum rt_dtype dtype, void *base, int64_t to, const void *src, int64_t from)
-{
-    const size_t size = rt_dtype_size(dtype);
-
-    kn_copy(dtype, (char *)base + (size_t)to * size, (const char *)src + (size_t)from * size, 1);
-}
 
 /* Formats a row of indices for error messages, as "[1,-2]". */
 static const char *row_text(char *buf, size_t n, const struct rt_tensor *t, int64_t row, int rank)
@@ -133,7 +125,7 @@ static enum rt_status to_dense_run(struct rt_run *r)
                     rt_shape_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, (int)rank, dim));
             at += v * stride[d];
         }
-        copy_one(dtype, out, at, values->data, values->rank ? i : 0);
+        kn_coo_copy(dtype, out, at, values->data, values->rank ? i : 0);
     }
     return st;
 }
@@ -145,7 +137,7 @@ const struct kn_entry kn_sparse_to_dense = {
 
 /* ---- SparseReshape ---- */
 
-/* Computes the new shape, including the dimension that is given as -1. */
+/* Computes the new shape. If one of its dimensions is given as -1, infers that dimension. */
 static enum rt_status new_shape(struct rt_run *r, const struct rt_shape *from, int64_t total,
                                 int64_t *to, int rank)
 {
@@ -241,8 +233,7 @@ static enum rt_status reshape_run(struct rt_run *r)
     kn_strides(rank, from.dim, from_stride);
     kn_strides(new_rank, to, to_stride);
     const int64_t *in = indices->data;
-    /* If neither the old nor the new shape has dimensions, the indices have no elements, however
-     * large n is. */
+    /* If both ranks are 0, the indices have no elements, however large n is. */
     for (int64_t i = 0; i < n && rank + new_rank; i++) {
         int64_t at = 0;
         if (rt_run_tick(r, i))
@@ -317,23 +308,29 @@ static enum rt_status place_rows(struct rt_run *r, int64_t rows, int64_t *start,
     const int64_t n = indices->dim[0], rank = indices->dim[1];
     const int64_t *in = indices->data;
 
-    memset(start, 0, (size_t)(rows + 1) * sizeof *start);
+    if (kn_zero_chunks(r, start, (size_t)(rows + 1) * sizeof *start))
+        return r->err->code;
     for (int64_t i = 0; i < n; i++) {
         const int64_t row = in[i * rank];
         if (row < 0 || row >= rows)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "indices(%lld, 0) is invalid: %lld >= %lld",
                            (long long)i, (long long)row, (long long)rows);
         start[row + 1]++;
+        if (rt_run_tick(r, i))
+            return r->err->code;
     }
     for (int64_t row = 0; row < rows; row++) {
         empty[row] = start[row + 1] == 0;
         start[row + 1] += start[row] + empty[row];
+        if (rt_run_tick(r, row))
+            return r->err->code;
     }
     return RT_OK;
 }
 
 static enum rt_status fill_run(struct rt_run *r)
 {
+    enum { ROW_WORK = 128 }; /* a value may be a string, and copying a string takes about 50 ns */
     const struct rt_tensor *indices = &r->in[0], *values = &r->in[1];
     const enum rt_dtype dtype = kn_dtype(values);
     enum rt_status st = fill_checks(r);
@@ -356,17 +353,23 @@ static enum rt_status fill_run(struct rt_run *r)
     void *out_values = out ? rt_out(r, 1, 1, dim) : NULL;
     if (!out_values)
         return r->err->code;
-    for (int64_t row = 0; row < rows; row++)
+    int64_t left = RT_WORK;
+    for (int64_t row = 0; row < rows; row++) {
+        if (rt_run_spend(r, &left, empty[row] ? ROW_WORK + rank : 1))
+            return r->err->code;
         if (empty[row]) {
             int64_t *to = out + start[row] * rank;
             memset(to, 0, (size_t)rank * sizeof *to);
             *to = row;
-            copy_one(dtype, out_values, start[row], r->in[3].data, 0);
+            kn_coo_copy(dtype, out_values, start[row], r->in[3].data, 0);
         }
+    }
     for (int64_t i = 0; i < n; i++) {
+        if (rt_run_spend(r, &left, ROW_WORK + rank))
+            return r->err->code;
         map[i] = start[in[i * rank]]++;
         memcpy(out + map[i] * rank, in + i * rank, (size_t)rank * sizeof *in);
-        copy_one(dtype, out_values, map[i], values->data, i);
+        kn_coo_copy(dtype, out_values, map[i], values->data, i);
     }
     return RT_OK;
 }
@@ -377,21 +380,6 @@ const struct kn_entry kn_sparse_fill_empty_rows = {
 };
 
 /* ---- SparseReorder ---- */
-
-struct place {
-    const int64_t *row;
-    int64_t rank, at;
-};
-
-static int by_index(const void *a, const void *b)
-{
-    const struct place *x = a, *y = b;
-
-    for (int64_t d = 0; d < x->rank; d++)
-        if (x->row[d] != y->row[d])
-            return x->row[d] < y->row[d] ? -1 : 1;
-    return x->at < y->at ? -1 : x->at > y->at; /* equal indices keep their order */
-}
 
 static enum rt_status reorder_run(struct rt_run *r)
 {
@@ -414,16 +402,12 @@ static enum rt_status reorder_run(struct rt_run *r)
     const int64_t *in = indices->data;
     int64_t *out = rt_out(r, 0, 2, indices->dim);
     void *out_values = out ? rt_out(r, 1, 1, &n) : NULL;
-    struct place *place = out_values ? rt_scratch(r, (size_t)n * sizeof *place) : NULL;
+    struct kn_coo_place *place = out_values ? kn_coo_sort(r, in, n, rank, NULL) : NULL;
     if (!place)
-        return r->err->code;
-    for (int64_t i = 0; i < n; i++)
-        place[i] = (struct place){in + i * rank, rank, i};
-    if (kn_sort(r, place, n, sizeof *place, by_index))
         return r->err->code;
     for (int64_t i = 0; i < n; i++) {
         memcpy(out + i * rank, place[i].row, (size_t)rank * sizeof *in);
-        copy_one(kn_dtype(values), out_values, i, values->data, place[i].at);
+        kn_coo_copy(kn_dtype(values), out_values, i, values->data, place[i].at);
         if (rt_run_tick(r, i))
             return r->err->code;
     }

@@ -11,11 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum how { TEXT, HASHED, KEYED }; /* SparseCrossHashed uses KEYED */
+enum how { TEXT, HASHED, KEYED }; /* only SparseCrossHashed uses KEYED */
 
 struct column {
     const struct rt_tensor *values;
-    const struct rt_tensor *indices; /* NULL if the column is dense, so that `values` is a matrix */
+    const struct rt_tensor *indices; /* NULL if the column is dense; `values` is then a matrix */
     /* index of the column's first value in the current row, and number of its values in this row */
     int64_t first, n;
     int64_t at; /* index of the column's value in the current combination */
@@ -30,6 +30,7 @@ struct cross {
     bool is_strong;
     struct rt_span between;
     struct column *column;
+    struct kn_reader read; /* checks the deadline while a long string is hashed */
 };
 
 /* ---- checks ---- */
@@ -111,7 +112,7 @@ static void rewind_columns(struct cross *c)
         c->column[i].first = c->column[i].n = 0;
 }
 
-/* Sets each column to its first value in row `row`. Returns the number of combinations of the row's
+/* Moves each column to its first value in `row`. Returns the number of combinations of the row's
  * values, or -1 on overflow. */
 static int64_t enter_row(struct cross *c, int64_t row)
 {
@@ -136,9 +137,8 @@ static int64_t enter_row(struct cross *c, int64_t row)
 }
 
 /*
- * Returns the first row from `row` on in which a sparse column has values, or c->rows if no
- * combinations are left. Loops over rows must skip empty rows, because the input may claim any
- * number of rows.
+ * Returns the next row, from `row` on, that can have combinations, or c->rows if there is none.
+ * Loops must skip empty rows, because the input may specify a huge number of rows.
  */
 static int64_t next_row(const struct cross *c, int64_t row)
 {
@@ -152,7 +152,7 @@ static int64_t next_row(const struct cross *c, int64_t row)
         if (!k->indices)
             continue;
         const int64_t has = at < k->indices->dim[0] ? kn_int_at(k->indices, 2 * at) : -1;
-        /* the column has no values left, or only values in rows out of range */
+        /* the column has no values left, or its next value is in an invalid row */
         if (has < row || has >= c->rows)
             return c->rows;
         next = has < next ? has : next;
@@ -183,26 +183,39 @@ static uint64_t join(uint64_t a, uint64_t b)
     return x ^ x >> 47;
 }
 
-static uint64_t hash_of(const struct cross *c, const struct column *k)
+static uint64_t hash_of(struct cross *c, const struct column *k)
 {
     const int64_t i = k->first + k->at;
 
     if (kn_dtype(k->values) == RT_STRING) {
         const struct rt_str *s = &rt_strs(k->values)[i];
-        return c->how == KEYED && c->is_strong ? kn_sip_hash(c->salt, rt_str_data(s), s->n)
-                                               : kn_fingerprint64(rt_str_data(s), s->n);
+        return c->how == KEYED && c->is_strong
+                   ? kn_sip_hash(c->salt, rt_str_data(s), s->n, &c->read)
+                   : kn_fingerprint64(rt_str_data(s), s->n, &c->read);
     }
     const int64_t v = ((const int64_t *)k->values->data)[i];
     char bytes[sizeof v];
     memcpy(bytes, &v, sizeof v);
-    /* As in TensorFlow, SparseCrossHashed hashes only four bytes of an integer, and hashes integers
-     * of dense columns only with a strong hash. */
+    /* As in TensorFlow, SparseCrossHashed hashes only the lower four bytes of an integer, and
+     * hashes integers of dense columns only with a strong hash. */
     if (c->how == KEYED && c->is_strong)
-        return kn_sip_hash(c->salt, bytes, 4);
-    return c->how == KEYED && k->indices ? kn_fingerprint64(bytes, 4) : (uint64_t)v;
+        return kn_sip_hash(c->salt, bytes, 4, NULL);
+    return c->how == KEYED && k->indices ? kn_fingerprint64(bytes, 4, NULL) : (uint64_t)v;
 }
 
-static int64_t hashed(const struct cross *c)
+/* Returns the work on the current combination, in units of rt_run_spend. */
+static int64_t combination_work(const struct cross *c)
+{
+    int64_t work = c->n * KN_STRING_WORK + c->n * (int64_t)c->between.n;
+
+    for (int i = 0; i < c->n; i++) {
+        const struct column *k = &c->column[i];
+        work += kn_text_work(kn_dtype(k->values), kn_at(k->values, k->first + k->at), 1);
+    }
+    return work;
+}
+
+static int64_t hashed(struct cross *c)
 {
     uint64_t h =
         c->how == KEYED ? hash_of(c, &c->column[0]) : join(c->key, hash_of(c, &c->column[0]));
@@ -222,7 +235,7 @@ static struct rt_span text_of(const struct column *k, char *buf, size_t n)
     return rt_span_of(buf, (size_t)snprintf(buf, n, "%lld", v));
 }
 
-static bool write_text(const struct cross *c, struct rt_str *out)
+static enum rt_status write_text(const struct cross *c, struct rt_str *out, int64_t *left)
 {
     char number[32];
     size_t n = 0;
@@ -230,19 +243,17 @@ static bool write_text(const struct cross *c, struct rt_str *out)
     for (int i = 0; i < c->n; i++)
         n += text_of(&c->column[i], number, sizeof number).n + (i ? c->between.n : 0);
     char *p = rt_str_resize(out, rt_run_pool(c->r), n, c->r->err);
-    if (!p)
-        return false;
-    for (int i = 0; i < c->n; i++) {
+    enum rt_status st = p ? RT_OK : c->r->err->code;
+    for (int i = 0; i < c->n && !st; i++) {
         const struct rt_span s = text_of(&c->column[i], number, sizeof number);
         if (i && c->between.n) {
             memcpy(p, c->between.p, c->between.n);
             p += c->between.n;
         }
-        if (s.n)
-            memcpy(p, s.p, s.n);
+        st = kn_copy_text(c->r, left, p, s.p, s.n);
         p += s.n;
     }
-    return true;
+    return st;
 }
 
 /* ---- a run ---- */
@@ -259,18 +270,21 @@ static enum rt_status write_all(struct cross *c, int64_t total, int64_t most)
         return r->err->code;
     shape[0] = c->rows;
     shape[1] = most;
+    c->read = (struct kn_reader){.r = r, .left = &left};
     rewind_columns(c);
     for (int64_t row = next_row(c, 0); row < c->rows && at < total; row = next_row(c, row + 1)) {
         const int64_t n = enter_row(c, row);
         for (int64_t i = 0; i < n; i++, at++, next_combination(c)) {
+            if (rt_run_spend(r, &left, combination_work(c)))
+                return r->err->code;
             index[2 * at] = row;
             index[2 * at + 1] = i;
             if (c->how != TEXT)
                 ((int64_t *)value)[at] = hashed(c);
-            else if (!write_text(c, (struct rt_str *)value + at))
+            else if (write_text(c, (struct rt_str *)value + at, &left))
                 return r->err->code;
-            if (rt_run_spend(r, &left, c->n * KN_STRING_WORK))
-                return r->err->code;
+            if (c->read.st)
+                return c->read.st;
         }
     }
     return RT_OK;

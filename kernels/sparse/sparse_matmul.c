@@ -1,4 +1,4 @@
-/* SparseTensorDenseMatMul multiplies a sparse matrix and a dense matrix, each of which may be
+/* SparseTensorDenseMatMul multiplies a sparse matrix and a dense matrix, either of which may be
  * replaced by its adjoint. */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"

@@ -1,11 +1,11 @@
 /*
- * Embedding bags add up, per segment, the rows of `data` that `indices` select. The ops are
- * SparseSegmentSum, SparseSegmentMean and SparseSegmentSqrtN, each also with a given number of
- * segments.
+ * Embedding bags: for each segment, these ops add up the rows of `data` that `indices` select. The
+ * ops are SparseSegmentSum, SparseSegmentMean and SparseSegmentSqrtN, and their variants with a
+ * given number of segments.
  *
- * "_EmbedBag" (runtime/fusion/embedding.h) does this for rows of a table. Its error messages are
- * those of the nodes that it replaces. These nodes looked up each distinct row once, so they report
- * an index by its position among the distinct indices.
+ * "_EmbedBag" (runtime/fusion/embedding.h) adds up rows of a table. Its error messages are those of
+ * the nodes that it replaces. They give an index's position among the distinct indices, because
+ * those nodes look up each distinct index once.
  */
 #include "kernels/array/array.h"
 #include "kernels/array/gather_rows.h"
@@ -17,7 +17,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* number of columns that are added up together, in registers and the L1 cache */
+/* number of columns that are processed together, in registers and the L1 cache */
 enum { WIDTH = 128 };
 /* number of rows of a bag that are added up between two calls of rt_run_spend */
 enum { ROWS = 1 << 12 };
@@ -27,8 +27,8 @@ struct bag {
     const struct rt_tensor *indices;
     int64_t width;    /* number of elements per row of `data` */
     int64_t first, n; /* position of the bag's first index, and number of its indices */
-    double by;        /* the number by which the sum is divided */
-    struct rt_run *r; /* the run that calls rt_run_spend */
+    double by;        /* the number by which the bag's sum is divided */
+    struct rt_run *r; /* the run whose deadline is checked */
     int64_t *left;
 };
 
@@ -40,8 +40,8 @@ static inline int64_t index_at(const struct rt_tensor *t, int64_t i)
 #define PLAIN(x)     (x)
 #define DIVIDE(x, A) ((x) / (A)b->by)
 #define AS_IS(x, A)  (x)
-/* Sums have the element type for float and double, as in TensorFlow, and float for half-precision
- * types. Integer sums wrap around. */
+/* As in TensorFlow, float and double elements are summed in their own type. Half-precision elements
+ * are summed as float. Integer sums wrap around. */
 #define ADD(dt, T, A, LOAD, STORE, SCALE)                                                          \
     KN_FAST(dt) static bool add_##dt(const struct bag *b, void *out)                               \
     {                                                                                              \
@@ -216,8 +216,7 @@ static int by_size(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* Returns the number of distinct ids among the first n, or -1 if the run must end or its memory
- * limit is reached. */
+/* Returns the number of distinct ids among the first n. On failure, returns -1 and sets r->err. */
 static int64_t count_different(struct rt_run *r, const struct rt_tensor *ids, int64_t n)
 {
     int64_t *v = rt_scratch(r, (size_t)n * sizeof *v + 1), different = 0;

@@ -1,13 +1,14 @@
 /*
- * ResourceGather and ResourceGatherNd gather rows of a variable by index (embeddings). If a plan
- * has frozen the variable, input 0 is the variable's value instead of its handle.
+ * ResourceGather and ResourceGatherNd gather rows of a variable, such as an embedding table. If a
+ * plan has frozen the variable, input 0 is the variable's value instead of its handle.
  */
 #include "kernels/array/array.h"
 #include "kernels/array/gather_rows.h"
 #include "kernels/entry.h"
 #include "runtime/session/resource.h"
 
-/* Sets *t to the value of the variable of input 0. The caller must clear *t. */
+/* Sets *t to input 0 or, if input 0 is a handle, to the value of its variable. The caller must
+ * clear *t. */
 static enum rt_status params_of(struct rt_run *r, struct rt_tensor *t)
 {
     const struct rt_tensor *in = &r->in[0];
@@ -111,7 +112,8 @@ static enum rt_status gather_rows_of(struct rt_run *r, const struct rt_tensor *p
                        (long long)kn_int_at(index, outside), (long long)limit);
     }
     int64_t left = RT_WORK;
-    /* Rows of 0 bytes are skipped, because params and the output may then have NULL data. */
+    /* Nothing is copied if rows have 0 bytes, because params and the output may then have NULL
+     * data. */
     for (int64_t b = 0; b < n_batch && bytes; b++) {
         const char *from = src + (size_t)(b * limit) * bytes;
         char *to = out + (size_t)(b * n_index) * bytes;

@@ -1,12 +1,13 @@
 /*
  * Ops that write into a part of a variable: Scatter*, ScatterNd*, StridedSliceAssign and their
- * resource forms. The variable's lock is held during the change. If an index is refused, the
- * changes of earlier indices may remain, as in TensorFlow.
+ * resource forms. The variable's lock is held while the op writes. If an index is invalid or the
+ * run ends early, changes made for earlier indices may remain, as in TensorFlow.
  */
 #include "kernels/array/array.h"
 #include "kernels/array/slice.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
+#include "kernels/io/text.h"
 #include "runtime/session/resource.h"
 #include "runtime/session/state.h"
 
@@ -172,6 +173,29 @@ static enum rt_status apply(const struct job *j, enum rt_dtype dt, void *dst, co
     return RT_OK;
 }
 
+/* Applies n update elements, or the same one n times if `step` is 0, to the elements of the
+ * variable from `to` on. Fails partway if the run has been cancelled or its deadline has passed. */
+static enum rt_status apply_slice(const struct job *j, struct rt_tensor *value, int64_t to,
+                                  int64_t from, int64_t n, int64_t step, int64_t *left,
+                                  struct rt_error *err)
+{
+    /* CHUNK is the number of elements between two calls of rt_run_spend. COST is the work per
+     * element of the slowest operations: divisions and half-precision arithmetic. */
+    enum { CHUNK = 1 << 16, COST = 8 };
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < n && !st; i += CHUNK) {
+        const int64_t some = n - i < CHUNK ? n - i : CHUNK;
+        st = apply(j, kn_dtype(value), kn_at_mut(value, to + i),
+                   kn_at(&j->r->in[2], from + i * step), some, step, err);
+        st = st ? st : rt_run_spend(j->r, left, COST * some);
+    }
+    return st;
+}
+
+/* the work of reading and checking an index, in units of rt_run_spend */
+enum { INDEX_WORK = 8 };
+
 /* ---- Scatter: an index selects a row ---- */
 
 static enum rt_status check_type(const struct rt_tensor *value, const struct rt_tensor *updates,
@@ -184,11 +208,11 @@ static enum rt_status check_type(const struct rt_tensor *value, const struct rt_
 }
 
 /*
- * Checks the shape of updates that are not scalar. They must hold one slice of `inner` elements per
- * index. As in TensorFlow, the ops on resource variables check only the rank if there are no
- * indices, and only the dimensions of the indices if slices have no elements. In all other cases,
- * Slipway also checks the dimensions of the slices. TensorFlow's ops on resource variables do not,
- * and may access memory beyond the end of the slices.
+ * Checks the shape of non-scalar updates, which must hold one slice of `inner` elements per index.
+ * As in TensorFlow, the ops on resource variables check only the rank if there are no indices, and
+ * only the dimensions of the indices if slices have no elements. Otherwise, Slipway also checks the
+ * dimensions of the slices. TensorFlow's ops on resource variables do not, and may access memory
+ * beyond the end of the slices.
  */
 static enum rt_status check_updates(const struct job *j, const struct rt_tensor *value,
                                     int64_t inner, struct rt_error *err)
@@ -238,8 +262,8 @@ static bool is_zero(const struct rt_tensor *t, int64_t i)
     }
 }
 
-/* Refuses updates that contain 0, before anything is written. TensorFlow's ResourceScatterDiv does
- * so for all types, even without indices. TensorFlow's ScatterDiv divides floats by 0. */
+/* Refuses updates that contain 0 before anything is written. TensorFlow's ResourceScatterDiv
+ * refuses a 0 of any type, even if there are no indices. Its ScatterDiv divides floats by 0. */
 static enum rt_status check_divisors(const struct job *j, struct rt_error *err)
 {
     const struct rt_tensor *updates = &j->r->in[2];
@@ -258,7 +282,7 @@ static enum rt_status scatter(void *arg, struct rt_tensor *value, struct rt_erro
 {
     const struct job *j = arg;
     const struct rt_tensor *index = &j->r->in[1], *updates = &j->r->in[2];
-    const enum rt_dtype dt = kn_dtype(value);
+    int64_t left = RT_WORK;
     enum rt_status st = check_type(value, updates, err);
 
     if (st)
@@ -281,10 +305,8 @@ static enum rt_status scatter(void *arg, struct rt_tensor *value, struct rt_erro
                            kn_place_text(buf, sizeof buf, index, i), (long long)v,
                            (long long)limit);
         }
-        if (inner)
-            st = apply(j, dt, kn_at_mut(value, v * inner), kn_at(updates, scalar ? 0 : i * inner),
-                       inner, !scalar, err);
-        if (st)
+        st = apply_slice(j, value, v * inner, scalar ? 0 : i * inner, inner, !scalar, &left, err);
+        if (st || (st = rt_run_spend(j->r, &left, INDEX_WORK)))
             return st;
     }
     return RT_OK;
@@ -341,7 +363,7 @@ static enum rt_status scatter_nd(void *arg, struct rt_tensor *value, struct rt_e
 {
     const struct job *j = arg;
     const struct rt_tensor *index = &j->r->in[1], *updates = &j->r->in[2];
-    int64_t stride[RT_MAX_RANK];
+    int64_t stride[RT_MAX_RANK], left = RT_WORK;
     struct nd x = {0};
     bool skips_bad;
     enum rt_status st = kn_bad_indices(j->r->node, &skips_bad, err);
@@ -356,6 +378,8 @@ static enum rt_status scatter_nd(void *arg, struct rt_tensor *value, struct rt_e
     for (int64_t i = 0; i < x.n; i++) {
         int64_t to = 0;
         bool good = true;
+        if ((st = rt_run_spend(j->r, &left, INDEX_WORK * (1 + x.depth))))
+            return st;
         for (int k = 0; k < x.depth; k++) {
             const int64_t v = kn_int_at(index, i * x.depth + k);
             good = good && v >= 0 && v < value->dim[k];
@@ -366,9 +390,7 @@ static enum rt_status scatter_nd(void *arg, struct rt_tensor *value, struct rt_e
         if (!good)
             return kn_fail_outside(err, index, index->rank > 1 ? index->rank - 1 : 1, x.depth, i,
                                    value, NULL);
-        if (x.inner)
-            st = apply(j, kn_dtype(value), kn_at_mut(value, to), kn_at(updates, i * x.inner),
-                       x.inner, 1, err);
+        st = apply_slice(j, value, to, i * x.inner, x.inner, 1, &left, err);
         if (st)
             return st;
     }
@@ -377,9 +399,9 @@ static enum rt_status scatter_nd(void *arg, struct rt_tensor *value, struct rt_e
 
 /* ---- StridedSliceAssign ---- */
 
-/* Sets src[i] to the stride in `t` for dimension i of the sliced tensor. `t` is broadcast to the
- * slice's shape and may have additional leading dimensions of 1. Returns false if `t` cannot be
- * broadcast. */
+/* Sets src[i] to the stride in `t` that corresponds to dimension i of the variable, or to 0 if `t`
+ * is broadcast along it. `t` may have additional leading dimensions of 1. Returns false if `t`
+ * cannot be broadcast to the slice's shape. */
 static bool broadcast_source(const struct kn_slice *s, const struct rt_tensor *t, int64_t *src)
 {
     const int more = s->shape.rank - t->rank;
@@ -430,6 +452,7 @@ static enum rt_status write_part(struct rt_run *r, enum how how, bool is_ref,
                                                           struct rt_error *))
 {
     struct rt_variable *v = rt_variable_of(&r->in[0]);
+    const struct rt_check check = {kn_io_check_run, r};
     struct job j = {r, how, is_ref};
 
     if (!v)
@@ -442,9 +465,9 @@ static enum rt_status write_part(struct rt_run *r, enum how how, bool is_ref,
         st = rt_state_keep_strings(state->pool, rt_strs(values), rt_tensor_count(values), NULL, 0,
                                    r->err);
     if (!st)
-        st = rt_variable_update(v, is_ref, change, &j, state, r->err);
+        st = rt_variable_update(v, is_ref, change, &j, &check, state, r->err);
     if (!st && is_ref)
-        rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref returns the ref */
+        rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref variable returns the ref */
     return st;
 }
 
@@ -462,7 +485,7 @@ static enum rt_status write_part(struct rt_run *r, enum how how, bool is_ref,
                                .types = TYPES,                                                     \
                                .run = run_##SYMBOL}),                                              \
     }
-/* Defines the entries of an op on a resource and of its older form on a ref. */
+/* Defines the entries of an op on resource variables and of the equivalent op on ref variables. */
 #define PAIR(SYMBOL, NAME, RESOURCE_ATTR, TYPES, HOW, CHANGE)                                      \
     ENTRY(resource_##SYMBOL, "Resource" NAME, RESOURCE_ATTR, TYPES, HOW, false, CHANGE);           \
     ENTRY(SYMBOL, NAME, "T", TYPES, HOW, true, CHANGE)

@@ -1,7 +1,7 @@
 /*
- * Ops that make handles of variables, read variables and assign to them. TensorFlow 2's resource
- * variables and TensorFlow 1's refs use the same session slots; a ref is a variable's handle that a
- * different op creates (runtime/session/resource.h).
+ * Ops that create variable handles, read variables and assign to them. TensorFlow 2's resource
+ * variables and TensorFlow 1's ref variables are created by different ops, but both are kept in
+ * session slots and represented by handles (runtime/session/resource.h).
  */
 #include "runtime/session/resource.h"
 
@@ -11,6 +11,8 @@
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
+#include "kernels/io/text.h"
+#include "runtime/session/state.h"
 
 /* ---- handles ---- */
 
@@ -18,7 +20,7 @@ static enum rt_status make_variable(const struct rt_node *n, const char *type_at
                                     struct rt_object **out, struct rt_error *err)
 {
     struct rt_span shared = rt_attr_str(n, "shared_name");
-    /* A variable of handles could hold its own handle, and would then never be freed. */
+    /* A variable that holds handles could hold its own, and would then never be freed. */
     if (rt_attr_dtype(n, type_attr) == RT_RESOURCE)
         return rt_fail(err, RT_UNIMPLEMENTED, "a variable of resource handles");
     char *name =
@@ -52,7 +54,7 @@ static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_ten
         st = make_slot(n, in, out, err);
     if (st || !kn_shape_known(s) || kn_shape_total(s) != 0)
         return st;
-    /* In TensorFlow, a ref variable without elements counts as initialized from the start. */
+    /* In TensorFlow, a ref variable without elements is always regarded as initialized. */
     struct rt_tensor t;
     st = rt_tensor_new(&t, NULL, rt_attr_dtype(n, "dtype"), s->rank, s->dim, err);
     if (!st) {
@@ -66,7 +68,8 @@ static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_ten
     return st;
 }
 
-/* A VarHandleOp and a VariableV2 of the same name are different variables, as in TensorFlow. */
+/* As in TensorFlow, a VarHandleOp and a VariableV2 of the same name refer to different
+ * variables. */
 const struct kn_entry kn_var_handle_op = {
     .op = {.name = "VarHandleOp", .slot_kind = "resource variable", .make = make_slot},
 };
@@ -170,6 +173,16 @@ const struct kn_entry kn_variable_shape = {
 
 /* ---- assigning ---- */
 
+/* Assigns input 1. A served session copies a lazy value, so the value is loaded with the check of
+ * the run first. A session that is being loaded shares the value, which stays lazy. */
+static enum rt_status assign(struct rt_run *r, struct rt_variable *v)
+{
+    struct rt_tensor t = r->in[1];
+    const enum rt_status st = rt_run_state(r)->is_serving ? rt_run_load(r, &t) : RT_OK;
+
+    return st ? st : rt_variable_assign(v, &t, rt_run_state(r), r->err);
+}
+
 static enum rt_status run_assign_resource(struct rt_run *r)
 {
     struct rt_variable *v;
@@ -198,7 +211,7 @@ static enum rt_status run_assign_resource(struct rt_run *r)
                 return r->err->code;
         }
     }
-    return rt_variable_assign(v, &r->in[1], rt_run_state(r), r->err);
+    return assign(r, v);
 }
 
 const struct kn_entry kn_assign_variable_op = {
@@ -239,9 +252,9 @@ static enum rt_status run_assign_ref(struct rt_run *r)
         if (!same)
             return r->err->code;
     }
-    st = rt_variable_assign(v, &r->in[1], rt_run_state(r), r->err);
+    st = assign(r, v);
     if (!st)
-        rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref returns the ref */
+        rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref variable returns the ref */
     return st;
 }
 
@@ -323,9 +336,10 @@ static enum rt_status update(struct rt_run *r, bool is_ref, bool subtract)
 {
     struct rt_variable *v;
     struct change c = {&r->in[1], subtract};
+    const struct rt_check check = {kn_io_check_run, r};
     enum rt_status st = need_variable(r, &v);
     if (!st)
-        st = rt_variable_update(v, is_ref, add_in_place, &c, rt_run_state(r), r->err);
+        st = rt_variable_update(v, is_ref, add_in_place, &c, &check, rt_run_state(r), r->err);
     if (!st && is_ref)
         rt_out_tensor(r, 0, &r->in[0]);
     return st;

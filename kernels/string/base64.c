@@ -33,7 +33,7 @@ static enum rt_status encode_run(struct rt_run *r)
                 *q++ = more > 1 ? alphabet[v >> 6 & 63] : '=';
             if (more > 2 || pad)
                 *q++ = more > 2 ? alphabet[v & 63] : '=';
-            if (k % KN_STRING_CHUNK < 3 && rt_run_spend(r, &left, 4 * KN_STRING_CHUNK))
+            if (k % KN_TEXT_CHUNK < 3 && rt_run_spend(r, &left, 4 * KN_TEXT_CHUNK))
                 return r->err->code;
         }
     }
@@ -57,7 +57,7 @@ static enum rt_status decode_one(struct rt_run *r, const struct rt_str *s, struc
         return r->err->code;
     uint32_t v = 0;
     for (size_t i = 0; i < n; i++) {
-        if (i % KN_STRING_CHUNK == 0 && rt_run_spend(r, left, 4 * KN_STRING_CHUNK))
+        if (i % KN_TEXT_CHUNK == 0 && rt_run_spend(r, left, 4 * KN_TEXT_CHUNK))
             return r->err->code;
         const char *c = p[i] ? strchr(alphabet, p[i]) : NULL;
         if (!c)

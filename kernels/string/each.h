@@ -9,13 +9,13 @@
 #include "kernels/entry.h"
 #include "kernels/string/text.h"
 
-/* Counts the work on one string of `bytes` bytes with rt_run_spend. */
+/* Adds the work on one string of `bytes` bytes to the run's work (rt_run_spend). */
 static inline enum rt_status kn_spend_string(struct rt_run *r, int64_t *left, size_t bytes)
 {
     return rt_run_spend(r, left, KN_STRING_WORK + (int64_t)bytes);
 }
 
-/* Gives outputs the shape of the first input. */
+/* Gives every output the shape of the first input. */
 static inline enum rt_status kn_infer_each(struct rt_infer *x)
 {
     for (int k = 0; k < x->n_out; k++)

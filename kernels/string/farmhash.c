@@ -110,7 +110,7 @@ static void swap(uint64_t *x, uint64_t *y)
     *y = t;
 }
 
-uint64_t kn_fingerprint64(const char *s, size_t n)
+uint64_t kn_fingerprint64(const char *s, size_t n, struct kn_reader *t)
 {
     if (n <= 16)
         return up_to_16(s, n);
@@ -120,6 +120,7 @@ uint64_t kn_fingerprint64(const char *s, size_t n)
         return up_to_64(s, n);
 
     const char *end = s + (n - 1) / 64 * 64, *last = end + ((n - 1) & 63) - 63;
+    const char *stop = s + KN_TEXT_CHUNK; /* the next deadline check */
     uint64_t x = 81, y = 81 * k1 + 113, z = shift_mix(y * k2 + 113) * k2;
     struct two v = {0, 0}, w = {0, 0};
     x = x * k2 + get64(s);
@@ -133,6 +134,11 @@ uint64_t kn_fingerprint64(const char *s, size_t n)
         w = weak(s + 32, z + w.b, y + get64(s + 16));
         swap(&z, &x);
         s += 64;
+        if (s == stop) {
+            stop += kn_text_chunk((size_t)(end - s));
+            if (!kn_read_on(t, KN_TEXT_CHUNK))
+                return 0;
+        }
     } while (s != end);
     const uint64_t mul = k1 + ((z & 0xff) << 1);
     s = last;
@@ -152,7 +158,7 @@ uint64_t kn_fingerprint64(const char *s, size_t n)
 
 /* ---- MurmurHash64A ---- */
 
-uint64_t kn_murmur64(const char *p, size_t n, uint64_t seed)
+uint64_t kn_murmur64(const char *p, size_t n, uint64_t seed, struct kn_reader *t)
 {
     const uint64_t m = UINT64_C(0xc6a4a7935bd1e995);
     uint64_t h = seed ^ n * m;
@@ -161,6 +167,8 @@ uint64_t kn_murmur64(const char *p, size_t n, uint64_t seed)
         uint64_t k = get64(p) * m;
         k ^= k >> 47;
         h = (h ^ k * m) * m;
+        if (n % KN_TEXT_CHUNK < 8 && n > KN_TEXT_CHUNK && !kn_read_on(t, KN_TEXT_CHUNK))
+            return 0;
     }
     if (n) {
         uint64_t tail = 0;
@@ -190,7 +198,7 @@ static void sip_rounds(uint64_t v[4], int n)
     }
 }
 
-uint64_t kn_sip_hash(const uint64_t key[2], const char *p, size_t n)
+uint64_t kn_sip_hash(const uint64_t key[2], const char *p, size_t n, struct kn_reader *t)
 {
     uint64_t v[4] = {key[0] ^ UINT64_C(0x736f6d6570736575), key[1] ^ UINT64_C(0x646f72616e646f6d),
                      key[0] ^ UINT64_C(0x6c7967656e657261), key[1] ^ UINT64_C(0x7465646279746573)};
@@ -201,6 +209,8 @@ uint64_t kn_sip_hash(const uint64_t key[2], const char *p, size_t n)
         v[3] ^= m;
         sip_rounds(v, 2);
         v[0] ^= m;
+        if (n % KN_TEXT_CHUNK < 8 && n > KN_TEXT_CHUNK && !kn_read_on(t, KN_TEXT_CHUNK))
+            return 0;
     }
     for (size_t i = 0; i < n; i++)
         last |= (uint64_t)(unsigned char)p[i] << (8 * i);

@@ -38,7 +38,7 @@ static uint32_t upper(uint32_t c)
     return other_case(c, to_upper, sizeof to_upper / sizeof *to_upper);
 }
 
-/* Returns the two or three characters that are the other case of c, or NULL if the other case is a
+/* Returns the two or three characters that c becomes in the other case, or NULL if it becomes a
  * single character. */
 static const uint32_t *several(uint32_t c, bool up)
 {
@@ -76,8 +76,8 @@ static uint32_t decode(const unsigned char *s, size_t n, size_t *used)
     for (size_t i = 1; i < len; i++) {
         if (i >= n || (s[i] & 0xc0) != 0x80)
             return 0xfffd;
-        /* A second byte that makes the character invalid is not a part of the character. *used
-         * therefore stays 1, and the following bytes are decoded separately. */
+        /* A second byte that makes the character invalid does not belong to it: *used stays 1, and
+         * decoding continues at that byte. */
         if (i == 1 && ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] >= 0xa0) ||
                        (c == 0xf0 && s[1] < 0x90) || (c == 0xf4 && s[1] >= 0x90)))
             return 0xfffd;
@@ -122,7 +122,8 @@ static bool is_passed_over(uint32_t c)
 /* the cost of looking up one character in the tables, in units of rt_run_spend */
 enum { WORK = 64 };
 
-/* Sets *is_letter to whether the first character that is not skipped has a case. */
+/* Sets *is_letter to whether the first character of p that is not to be skipped has a case
+ * (cased.h). */
 static enum rt_status goes_on(struct rt_run *r, int64_t *left, const unsigned char *p, size_t n,
                               bool *is_letter)
 {
@@ -145,13 +146,21 @@ static enum rt_status goes_on(struct rt_run *r, int64_t *left, const unsigned ch
 static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up, int64_t *left)
 {
     const unsigned char *p = (const unsigned char *)rt_str_data(s);
-    const size_t n = strnlen(rt_str_data(s), s->n); /* TensorFlow ends a string at its first NUL */
-    const bool has_sigma = !up && memmem(p, n, "\xce\xa3", 2);
+    struct rt_run *r = b->grow_arg;
+    enum rt_status st = RT_OK;
+    /* As in TensorFlow, the string ends at its first NUL. */
+    const char *nul =
+        kn_find_text(r, left, rt_str_data(s), rt_str_data(s) + s->n, rt_span_of("", 1), &st);
+    const size_t n = nul ? (size_t)(nul - rt_str_data(s)) : s->n;
+    const bool has_sigma =
+        !st && !up &&
+        kn_find_text(r, left, rt_str_data(s), rt_str_data(s) + n, rt_span_of("\xce\xa3", 2), &st);
     bool after_letter = false; /* updated only if the string contains a capital sigma */
 
     for (size_t i = 0, used; i < n; i += used) {
-        if (rt_run_spend(b->grow_arg, left, WORK))
-            return ((struct rt_run *)b->grow_arg)->err->code;
+        st = st ? st : rt_run_spend(r, left, WORK);
+        if (st)
+            return st;
         const uint32_t c = decode(p + i, n - i, &used);
         const uint32_t *many = c < 0x80 ? NULL : several(c, up);
         if (many) {
@@ -159,8 +168,7 @@ static enum rt_status change(struct rt_bytes *b, const struct rt_str *s, bool up
                 rt_bytes_add_utf8(b, many[k]);
         } else if (!up && c == SIGMA) {
             bool is_followed = false;
-            enum rt_status st =
-                goes_on(b->grow_arg, left, p + i + used, n - i - used, &is_followed);
+            st = goes_on(r, left, p + i + used, n - i - used, &is_followed);
             if (st)
                 return st;
             rt_bytes_add_utf8(b, after_letter && !is_followed ? FINAL_SIGMA : SMALL_SIGMA);
@@ -185,7 +193,7 @@ static enum rt_status change_ascii(struct rt_run *r, const struct rt_str *s, boo
         const char c = rt_str_data(s)[k];
         q[k] = up ? (c >= 'a' && c <= 'z' ? (char)(c - 32) : c)
                   : (c >= 'A' && c <= 'Z' ? (char)(c + 32) : c);
-        if (k % KN_STRING_CHUNK == 0 && rt_run_spend(r, left, KN_STRING_CHUNK))
+        if (k % KN_TEXT_CHUNK == 0 && rt_run_spend(r, left, KN_TEXT_CHUNK))
             return r->err->code;
     }
     return RT_OK;
@@ -219,8 +227,8 @@ static enum rt_status case_run(struct rt_run *r)
         }
         text.n = 0;
         st = change(&text, s, up, &left);
-        if (!st && !rt_str_set(&o[i], rt_run_pool(r), text.p, text.n, r->err))
-            st = r->err->code;
+        if (!st)
+            st = kn_set_text(r, &left, &o[i], text.p, text.n);
     }
     kn_text_end(&text);
     return st;

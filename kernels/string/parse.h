@@ -1,5 +1,5 @@
-/* Parses numbers from text as TensorFlow does. White space around a number is accepted, and any
- * other character is refused. */
+/* Parses numbers from text as TensorFlow does. White space around a number is accepted; any other
+ * text around it is refused. */
 #ifndef KN_STRING_PARSE_H
 #define KN_STRING_PARSE_H
 

@@ -10,6 +10,7 @@ static enum rt_status buckets(struct rt_run *r, int kind)
     uint64_t key[2] = {0, 0};
     const int64_t *v;
     int64_t left = RT_WORK;
+    struct kn_reader read = {.r = r, .left = &left};
 
     if (!o)
         return r->err->code;
@@ -26,9 +27,11 @@ static enum rt_status buckets(struct rt_run *r, int kind)
         const char *p = rt_str_data(s);
         if (kn_spend_string(r, &left, s->n))
             return r->err->code;
-        const uint64_t h = kind == 0   ? kn_fingerprint64(p, s->n)
-                           : kind == 1 ? kn_murmur64(p, s->n, UINT64_C(0xDECAFCAFFE))
-                                       : kn_sip_hash(key, p, s->n);
+        const uint64_t h = kind == 0   ? kn_fingerprint64(p, s->n, &read)
+                           : kind == 1 ? kn_murmur64(p, s->n, UINT64_C(0xDECAFCAFFE), &read)
+                                       : kn_sip_hash(key, p, s->n, &read);
+        if (read.st)
+            return read.st;
         o[i] = (int64_t)(h % n);
     }
     return RT_OK;

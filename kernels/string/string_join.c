@@ -40,7 +40,7 @@ static enum rt_status join_run(struct rt_run *r)
         size_t n = r->n_in ? sep.n * (size_t)(r->n_in - 1) : 0;
         for (int k = 0; k < r->n_in; k++)
             n += rt_strs(&r->in[k])[r->in[k].rank ? i : 0].n;
-        if (kn_spend_string(r, &left, n + (size_t)r->n_in))
+        if (kn_spend_string(r, &left, 2 * (size_t)r->n_in))
             return r->err->code;
         char *p = rt_str_resize((struct rt_str *)r->out[0].data + i, rt_run_pool(r), n, r->err);
         if (!p)
@@ -51,7 +51,8 @@ static enum rt_status join_run(struct rt_run *r)
                 memcpy(p, sep.p, sep.n);
                 p += sep.n;
             }
-            memcpy(p, rt_str_data(s), s->n);
+            if (kn_copy_text(r, &left, p, rt_str_data(s), s->n))
+                return r->err->code;
             p += s->n;
         }
     }
@@ -110,8 +111,8 @@ static enum rt_status reduce_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The elements that ReduceJoin joins into one string; the index along the first axis changes
- * fastest. */
+/* The elements that ReduceJoin joins into one string, in order. The index along the first axis
+ * changes fastest. */
 struct joined {
     struct rt_span separator;
     int rank;
@@ -152,10 +153,9 @@ static enum rt_status join_one(struct rt_run *r, int64_t base, const struct join
             memcpy(p, j->separator.p, j->separator.n);
             p += j->separator.n;
         }
-        memcpy(p, rt_str_data(s), s->n);
-        p += s->n;
-        if (kn_spend_string(r, left, s->n))
+        if (kn_copy_text(r, left, p, rt_str_data(s), s->n) || kn_spend_string(r, left, 0))
             return r->err->code;
+        p += s->n;
     }
     return RT_OK;
 }
@@ -178,8 +178,8 @@ static enum rt_status reduce_run(struct rt_run *r)
         j.dim[i] = t->dim[axis[i]];
         j.stride[i] = stride[axis[i]];
         if (!rt_mul(j.n, j.dim[i], &j.n))
-            /* The tensor exists, so the product of these dimensions overflows only if another
-             * dimension is 0. The input then has no elements. */
+            /* The product of some dimensions of a tensor overflows only if another dimension is 0,
+             * so the tensor has no elements. */
             j.n = 0;
     }
     j.rank = n_axis;

@@ -1,8 +1,8 @@
 /* StringNGrams joins sequences of neighbouring words in each row of a ragged matrix. This file also
- * has the op Fingerprint. */
+ * contains the op Fingerprint. */
 #include "kernels/array/array.h"
 #include "kernels/string/farmhash.h"
-#include "kernels/string/text.h"
+#include "kernels/string/each.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
 
@@ -32,9 +32,9 @@ static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
     return c > 0 ? c : 0;
 }
 
-/* Returns the width of the only n-gram of a row that is too short for other n-grams. The attribute
- * preserve_short_sequences requests this n-gram, which has all words of the row and the pads on
- * both sides. Returns 0 if the attribute is off or the row has no words. */
+/* Returns the width of the n-gram that preserve_short_sequences requests for a row too short for
+ * any other: all words of the row, plus the pads on both sides. Returns 0 if the attribute is off
+ * or the row has no words. */
 static int64_t short_width(const struct ngrams *g, int64_t n)
 {
     const int64_t pad = g->pad > 0 ? g->pad : 0;
@@ -44,8 +44,7 @@ static int64_t short_width(const struct ngrams *g, int64_t n)
     return rt_add_saturated(rt_add_saturated(n, pad), pad);
 }
 
-/* One n-gram, number k of the `count` n-grams of one width in a row: `left` pads, `n` words
- * starting at word `first`, and `right` pads. */
+/* One n-gram: `left` pads, `n` words starting at word `first`, and `right` pads. */
 struct one {
     int64_t left, n, right, first;
 };
@@ -61,7 +60,7 @@ static struct one one_of(const struct ngrams *g, int64_t k, int64_t count, int64
     return o;
 }
 
-/* Sets *n to the number of bytes of the n-gram. Returns false if this number overflows. */
+/* Sets *n to the size of the n-gram in bytes. Returns false on overflow. */
 static bool length_of(const struct ngrams *g, const struct rt_str *word, const struct one *o,
                       int64_t width, size_t *n)
 {
@@ -76,7 +75,8 @@ static bool length_of(const struct ngrams *g, const struct rt_str *word, const s
     return !is_large;
 }
 
-/* An n-gram that is being written, as items with separators between them. */
+/* An n-gram that is being written. Its items, which are words and pads, are joined by
+ * separators. */
 struct joined {
     const struct ngrams *g;
     char *p;
@@ -84,24 +84,20 @@ struct joined {
     int64_t *left; /* counts down to the next deadline check (rt_run_spend) */
 };
 
-static char *put(char *to, struct rt_span s)
-{
-    if (s.n)
-        memcpy(to, s.p, s.n);
-    return to + s.n;
-}
-
 static enum rt_status put_item(struct rt_run *r, struct joined *j, struct rt_span item)
 {
-    if (j->has_item)
-        j->p = put(j->p, j->g->separator);
+    const struct rt_span separator = j->has_item ? j->g->separator : rt_span_of("", 0);
+    enum rt_status st = kn_copy_text(r, j->left, j->p, separator.p, separator.n);
+
     j->has_item = true;
-    j->p = put(j->p, item);
-    return rt_run_spend(r, j->left, (int64_t)item.n + KN_STRING_WORK);
+    j->p += separator.n;
+    st = st ? st : kn_copy_text(r, j->left, j->p, item.p, item.n);
+    j->p += item.n;
+    return st ? st : rt_run_spend(r, j->left, KN_STRING_WORK);
 }
 
-/* Writes n pads. Skips them if neither pads nor separators have bytes, because a model may request
- * any width, and the memory limit counts only bytes that are written. */
+/* Writes n pads. Does nothing if pads and separators are empty, because the memory limit does not
+ * bound n in this case. */
 static enum rt_status put_pads(struct rt_run *r, struct joined *j, struct rt_span pad, int64_t n)
 {
     enum rt_status st = RT_OK;
@@ -187,8 +183,8 @@ static enum rt_status ngrams_run(struct rt_run *r)
                            "ngram_widths must contain positive values");
     if (!rt_out(r, 1, s->rank, s->dim))
         return r->err->code;
-    /* Without rows or without words, TensorFlow returns an empty string for each word, in the shape
-     * of the words, and adds no pads. */
+    /* If there are no rows or no words, TensorFlow returns empty strings in the shape of the words,
+     * and adds no pads. */
     if (n_splits == 0 || rt_tensor_count(&r->in[0]) == 0) {
         for (int64_t i = 0; i < n_splits; i++)
             kn_put_int(&r->out[1], i, 0);
@@ -261,19 +257,29 @@ static enum rt_status print_run(struct rt_run *r)
     uint64_t *parts = rt_scratch(r, (size_t)each * sizeof *parts + 1);
     if (!parts)
         return r->err->code;
+    int64_t left = RT_WORK;
+    struct kn_reader read = {.r = r, .left = &left};
     for (int64_t i = 0; i < t->dim[0]; i++) {
         uint64_t h;
         if (t->dtype != RT_STRING) {
-            h = kn_fingerprint64(kn_at(t, i * each), (size_t)each * rt_dtype_size(kn_dtype(t)));
+            const size_t bytes = (size_t)each * rt_dtype_size(kn_dtype(t));
+            if (kn_spend_string(r, &left, bytes))
+                return r->err->code;
+            h = kn_fingerprint64(kn_at(t, i * each), bytes, &read);
         } else {
             for (int64_t k = 0; k < each; k++) {
                 const struct rt_str *s = &rt_strs(t)[i * each + k];
-                parts[k] = kn_fingerprint64(rt_str_data(s), s->n);
+                if (kn_spend_string(r, &left, s->n))
+                    return r->err->code;
+                parts[k] = kn_fingerprint64(rt_str_data(s), s->n, &read);
             }
-            /* The fingerprint of a row with one string is the string's hash, and that of a longer
-             * row is the hash of the strings' hashes. */
-            h = each == 1 ? parts[0] : kn_fingerprint64((const char *)parts, (size_t)each * 8);
+            /* The fingerprint of a row with one string is the string's hash. The fingerprint of a
+             * longer row is the hash of the strings' hashes. */
+            h = each == 1 ? parts[0]
+                          : kn_fingerprint64((const char *)parts, (size_t)each * 8, &read);
         }
+        if (read.st)
+            return read.st;
         for (int k = 0; k < 8; k++)
             o[i * 8 + k] = (unsigned char)(h >> (8 * k));
     }

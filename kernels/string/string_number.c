@@ -9,27 +9,26 @@
 
 /* ---- StringToNumber ---- */
 
-static bool to_number(const struct rt_str *s, struct rt_tensor *o, int64_t i)
+static bool to_number(const char *p, size_t n, struct rt_tensor *o, int64_t i)
 {
-    const char *p = rt_str_data(s);
     int64_t v;
 
     switch (kn_dtype(o)) {
     case RT_F32:
-        return kn_parse_float(p, s->n, (float *)o->data + i);
+        return kn_parse_float(p, n, (float *)o->data + i);
     case RT_F64:
-        return kn_parse_double(p, s->n, (double *)o->data + i);
+        return kn_parse_double(p, n, (double *)o->data + i);
     case RT_U64:
-        return kn_parse_u64(p, s->n, (uint64_t *)o->data + i);
+        return kn_parse_u64(p, n, (uint64_t *)o->data + i);
     case RT_I64:
-        return kn_parse_i64(p, s->n, (int64_t *)o->data + i);
+        return kn_parse_i64(p, n, (int64_t *)o->data + i);
     case RT_U32:
-        if (!kn_parse_i64(p, s->n, &v) || v < 0 || v > UINT32_MAX)
+        if (!kn_parse_i64(p, n, &v) || v < 0 || v > UINT32_MAX)
             return false;
         ((uint32_t *)o->data)[i] = (uint32_t)v;
         return true;
     default:
-        if (!kn_parse_i64(p, s->n, &v) || v != (int32_t)v)
+        if (!kn_parse_i64(p, n, &v) || v != (int32_t)v)
             return false;
         ((int32_t *)o->data)[i] = (int32_t)v;
         return true;
@@ -44,9 +43,11 @@ static enum rt_status number_run(struct rt_run *r)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
-        if (kn_spend_string(r, &left, s->n))
+        const char *p = rt_str_data(s);
+        size_t n = s->n;
+        if (kn_spend_string(r, &left, 0) || kn_strip(r, &left, &p, &n))
             return r->err->code;
-        if (!to_number(s, &r->out[0], i))
+        if (!to_number(p, n, &r->out[0], i))
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "StringToNumberOp could not correctly convert string: %.*s",
                            (int)(s->n < 300 ? s->n : 300), rt_str_data(s));
@@ -103,8 +104,8 @@ static enum rt_status format_of(struct rt_run *r, struct as_string *f)
     return RT_OK;
 }
 
-/* Writes one value with the flags of f->format. Returns the length of the complete text, which may
- * exceed n. */
+/* Writes an integer with the printf flag `flag` and the width f->width. Like snprintf, returns the
+ * length of the complete text, even if it exceeds n. */
 static int put_integer(char *buf, size_t n, const struct as_string *f, char flag, int64_t i,
                        uint64_t u, bool is_unsigned)
 {
@@ -162,7 +163,7 @@ static int put_element(char *buf, size_t n, const struct as_string *f, char flag
     }
 }
 
-/* number of bytes for the longest value with the largest padding */
+/* maximum length of a formatted value in bytes, including padding */
 enum { AS_STRING_CAPACITY = 12000 };
 
 static enum rt_status as_string_run(struct rt_run *r)
@@ -184,8 +185,7 @@ static enum rt_status as_string_run(struct rt_run *r)
         /* Formatting a number takes a few hundred nanoseconds, plus time for each character of its
          * width. */
         if (kn_spend_string(r, &left,
-                            256 + 4 * (size_t)(f.width + (f.precision > 0 ? f.precision : 0)) +
-                                (dt == RT_STRING ? rt_strs(t)[i].n : 0)))
+                            256 + 4 * (size_t)(f.width + (f.precision > 0 ? f.precision : 0))))
             return r->err->code;
         if (dt == RT_STRING) {
             const struct rt_str *s = &rt_strs(t)[i];
@@ -195,8 +195,9 @@ static enum rt_status as_string_run(struct rt_run *r)
             char *p = rt_str_resize(&o[i], rt_run_pool(r), shown + pad, r->err);
             if (!p)
                 return r->err->code;
-            memset(p, ' ', shown + pad);
-            memcpy(p + (flag == '-' ? 0 : pad), rt_str_data(s), shown);
+            memset(p + (flag == '-' ? shown : 0), ' ', pad);
+            if (kn_copy_text(r, &left, p + (flag == '-' ? 0 : pad), rt_str_data(s), shown))
+                return r->err->code;
             continue;
         }
         if (dt == RT_C64 || dt == RT_C128) {

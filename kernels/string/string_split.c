@@ -3,7 +3,6 @@
 #include "kernels/string/text.h"
 #include "kernels/entry.h"
 
-#include <ctype.h>
 #include <limits.h>
 
 struct part {
@@ -14,7 +13,7 @@ struct part {
 
 struct parts {
     struct rt_run *r;
-    struct rt_bytes list; /* the substrings, an array of struct part */
+    struct rt_bytes list; /* the substrings, as an array of `struct part` */
     int64_t n, n_columns, left;
 };
 
@@ -23,7 +22,7 @@ static const struct part *part_at(const struct parts *l, int64_t i)
     return (const struct part *)(const void *)l->list.p + i;
 }
 
-/* Adds a substring. Returns false if memory runs out or the run must end. */
+/* Adds a substring. On failure, returns false and sets l->r->err. */
 static bool add(struct parts *l, int64_t row, int64_t column, const char *p, const char *end)
 {
     const struct part part = {row, column, p, (size_t)(end - p)};
@@ -39,44 +38,44 @@ static bool add(struct parts *l, int64_t row, int64_t column, const char *p, con
     return !rt_run_spend(l->r, &l->left, KN_STRING_WORK + (int64_t)part.n);
 }
 
-/* Splits a string at runs of white space, for StringSplitV2 without a separator. If `max` is 0, the
- * string stays unchanged. After `max` splits, the rest of the string becomes the last substring,
- * even if it is empty. If `max` is -1, the number of splits is unlimited. */
+/* Splits a string at up to `max` runs of white space (all runs if `max` is -1), for StringSplitV2
+ * without a separator. If `max` is 0, the string stays unchanged. Otherwise, after `max` splits,
+ * the rest of the string becomes the last substring, even if it is empty. */
 static bool cut_space(struct parts *l, int64_t row, const char *p, const char *end, int64_t max)
 {
     if (max == 0)
         return add(l, row, 0, p, end);
     for (int64_t c = 0;; c++) {
-        while (p < end && isspace((unsigned char)*p))
-            p++;
+        p = kn_find_space(l->r, &l->left, p, end, false);
+        if (!p)
+            return false;
         if (c > 0 && c == max)
             return add(l, row, c, p, end);
         if (p == end)
             return true;
-        const char *q = p;
-        while (q < end && !isspace((unsigned char)*q))
-            q++;
-        if (!add(l, row, c, p, q))
+        const char *q = kn_find_space(l->r, &l->left, p, end, true);
+        if (!q || !add(l, row, c, p, q))
             return false;
         p = q;
     }
 }
 
-static bool cut_text(struct parts *l, int64_t row, const char *p, const char *end, const char *sep,
-                     size_t n_sep, int64_t max)
+static bool cut_text(struct parts *l, int64_t row, const char *p, const char *end,
+                     struct rt_span sep, int64_t max)
 {
     for (int64_t c = 0;; c++) {
-        const char *q = c == max ? NULL : memmem(p, (size_t)(end - p), sep, n_sep);
-        if (!add(l, row, c, p, q ? q : end))
+        enum rt_status st = RT_OK;
+        const char *q = c == max ? NULL : kn_find_text(l->r, &l->left, p, end, sep, &st);
+        if (st || !add(l, row, c, p, q ? q : end))
             return false;
         if (!q)
             return true;
-        p = q + n_sep;
+        p = q + sep.n;
     }
 }
 
-/* Splits a string at every byte of the set, for StringSplit. With an empty set, every byte becomes
- * a substring. */
+/* Splits a string at every delimiter byte, for StringSplit. If there are no delimiters, every byte
+ * becomes a substring. */
 static bool cut_set(struct parts *l, int64_t row, const char *p, const char *end,
                     const bool *is_in_set, size_t n_set, bool skip_empty)
 {
@@ -92,9 +91,12 @@ static bool cut_set(struct parts *l, int64_t row, const char *p, const char *end
         return true; /* an empty string yields no substring, as in TensorFlow */
     for (;;) {
         const char *q = p;
-        while (q < end && !is_in_set[(unsigned char)*q])
-            q++;
-        if (!(skip_empty && q == p) && !add(l, row, c++, p, q))
+        for (; q < end && !is_in_set[(unsigned char)*q]; q++)
+            if ((q - p) % KN_TEXT_CHUNK == KN_TEXT_CHUNK - 1 &&
+                rt_run_spend(l->r, &l->left, 2 * KN_TEXT_CHUNK))
+                return false;
+        if (skip_empty && q == p ? rt_run_spend(l->r, &l->left, 1) != RT_OK
+                                 : !add(l, row, c++, p, q))
             return false;
         if (q == end)
             return true;
@@ -115,8 +117,8 @@ static enum rt_status emit(struct rt_run *r, struct parts *l)
         const struct part *k = part_at(l, i);
         index[2 * i] = k->row;
         index[2 * i + 1] = k->column;
-        if (!rt_str_set(&value[i], rt_run_pool(r), k->p, k->n, r->err) ||
-            rt_run_spend(r, &l->left, KN_STRING_WORK + (int64_t)k->n))
+        if (kn_set_text(r, &l->left, &value[i], k->p, k->n) ||
+            rt_run_spend(r, &l->left, KN_STRING_WORK))
             return r->err->code;
     }
     shape[0] = r->in[0].dim[0];
@@ -140,8 +142,11 @@ static enum rt_status split_run(struct rt_run *r)
     const struct rt_str *by = rt_strs(sep);
     const int64_t max = v2 ? rt_attr_int(r->node, "maxsplit") : -1;
     const bool skip = v2 ? false : rt_attr_bool(r->node, "skip_empty");
-    for (size_t i = 0; i < by->n && !v2; i++)
+    for (size_t i = 0; i < by->n && !v2; i++) {
         is_in_set[(unsigned char)rt_str_data(by)[i]] = true;
+        if (i % KN_TEXT_CHUNK == KN_TEXT_CHUNK - 1 && rt_run_check(r))
+            return r->err->code;
+    }
     kn_text_begin(&l.list, r);
     for (int64_t i = 0; i < in->dim[0] && ok; i++) {
         const struct rt_str *s = &rt_strs(in)[i];
@@ -151,7 +156,7 @@ static enum rt_status split_run(struct rt_run *r)
         else if (by->n == 0)
             ok = cut_space(&l, i, p, end, max);
         else
-            ok = cut_text(&l, i, p, end, rt_str_data(by), by->n, max);
+            ok = cut_text(&l, i, p, end, rt_span_of(rt_str_data(by), by->n), max);
         ok = ok && !rt_run_spend(r, &l.left, KN_STRING_WORK);
     }
     enum rt_status st = ok ? emit(r, &l) : r->err->code;

@@ -3,18 +3,31 @@
 #include "kernels/string/each.h"
 #include "kernels/math/elementwise.h"
 
-#include <ctype.h>
-
 static bool is_utf8_unit(const struct rt_node *n)
 {
     return rt_span_is(rt_attr_str(n, "unit"), "UTF8_CHAR");
 }
 
-/* Returns whether a byte begins a character. Every byte does, even a malformed one, except UTF-8
- * continuation bytes. */
+/* Returns whether a byte begins a character. Every byte but a UTF-8 continuation byte does, even if
+ * it is malformed. */
 static bool begins_char(char c)
 {
     return ((unsigned char)c & 0xc0) != 0x80;
+}
+
+/* Adds the number of characters that begin in the n bytes at `s` to *count. */
+static enum rt_status count_chars(struct rt_run *r, int64_t *left, const char *s, size_t n,
+                                  int64_t *count)
+{
+    enum rt_status st = RT_OK;
+
+    for (size_t some; n && !st; n -= some, s += some) {
+        some = kn_text_chunk(n);
+        for (size_t i = 0; i < some; i++)
+            *count += begins_char(s[i]);
+        st = rt_run_spend(r, left, (int64_t)some);
+    }
+    return st;
 }
 
 /* ---- StringLength ---- */
@@ -30,14 +43,11 @@ static enum rt_status length_run(struct rt_run *r)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
-        if (kn_spend_string(r, &left, utf8 ? s->n : 0))
+        int64_t n = 0;
+        if (kn_spend_string(r, &left, 0) ||
+            (utf8 && count_chars(r, &left, rt_str_data(s), s->n, &n)))
             return r->err->code;
-        o[i] = (int32_t)s->n;
-        if (utf8) {
-            o[i] = 0;
-            for (size_t k = 0; k < s->n; k++)
-                o[i] += begins_char(rt_str_data(s)[k]);
-        }
+        o[i] = (int32_t)(utf8 ? (size_t)n : s->n);
     }
     return RT_OK;
 }
@@ -56,15 +66,8 @@ static enum rt_status strip_run(struct rt_run *r)
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
         const char *p = rt_str_data(&rt_strs(&r->in[0])[i]);
         size_t n = rt_strs(&r->in[0])[i].n;
-        if (kn_spend_string(r, &left, n))
-            return r->err->code;
-        while (n && isspace((unsigned char)*p)) {
-            p++;
-            n--;
-        }
-        while (n && isspace((unsigned char)p[n - 1]))
-            n--;
-        if (!rt_str_set(&o[i], rt_run_pool(r), p, n, r->err))
+        if (kn_spend_string(r, &left, 0) || kn_strip(r, &left, &p, &n) ||
+            kn_set_text(r, &left, &o[i], p, n))
             return r->err->code;
     }
     return RT_OK;
@@ -86,49 +89,60 @@ static enum rt_status substr_infer(struct rt_infer *x)
     return kn_broadcast(&x->out[0].shape, &x->in[0].shape, p, x->err);
 }
 
-/* Sets *at to the offset of character `pos` of s. A negative `pos` counts from the end. Returns
- * false if there is no such character. */
-static bool char_offset(const char *s, size_t n, int64_t pos, size_t *at)
+/* Sets *at to the offset of character `pos` of s, or to SIZE_MAX if there is no such character. A
+ * negative `pos` counts from the end. */
+static enum rt_status char_offset(struct rt_run *r, int64_t *left, const char *s, size_t n,
+                                  int64_t pos, size_t *at)
 {
+    enum rt_status st = RT_OK;
+    size_t i = 0;
+
+    *at = SIZE_MAX;
     if (pos < 0) {
         int64_t count = 0;
-        for (size_t i = 0; i < n; i++)
-            count += begins_char(s[i]);
+        st = count_chars(r, left, s, n, &count);
         pos += count;
-        if (pos < 0)
-            return false;
+        if (st || pos < 0)
+            return st;
     }
-    size_t i = 0;
     for (; pos > 0; pos--) {
         if (i >= n)
-            return false;
+            return RT_OK;
         do
-            i++;
+            if (++i % KN_TEXT_CHUNK == 0 && (st = rt_run_spend(r, left, 2 * KN_TEXT_CHUNK)))
+                return st;
         while (i < n && !begins_char(s[i]));
     }
     *at = i;
-    return true;
+    return RT_OK;
 }
 
 static enum rt_status substr_one(struct rt_run *r, const struct rt_str *s, int64_t pos, int64_t len,
-                                 bool utf8, int64_t i, struct rt_str *out)
+                                 bool utf8, int64_t i, struct rt_str *out, int64_t *left)
 {
     const char *p = rt_str_data(s);
     const int64_t n = (int64_t)s->n;
     size_t from = 0, to = 0;
 
     if (utf8) {
-        /* With UTF-8, but not with bytes, TensorFlow selects nothing if the length is negative, and
-         * refuses a negative length with a negative position. */
-        if ((pos < 0 && len < 0) || !char_offset(p, s->n, pos, &from))
+        /* As in TensorFlow, a negative length in UTF-8 characters selects an empty string, or is an
+         * error if the position is also negative. */
+        const bool is_refused = pos < 0 && len < 0;
+        enum rt_status st = is_refused ? RT_OK : char_offset(r, left, p, s->n, pos, &from);
+        if (st)
+            return st;
+        if (is_refused || from == SIZE_MAX)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "pos %lld out of range for string at index %lld", (long long)pos,
                            (long long)i);
-        to = from;
-        if (len > 0 && !char_offset(p + from, s->n - from, len, &to))
-            to = s->n;
-        else if (len > 0)
-            to += from;
+        if (len > 0) {
+            st = char_offset(r, left, p + from, s->n - from, len, &to);
+            if (st)
+                return st;
+            to = to == SIZE_MAX ? s->n : from + to;
+        } else {
+            to = from;
+        }
     } else {
         if (pos > n || pos < -n)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
@@ -138,7 +152,7 @@ static enum rt_status substr_one(struct rt_run *r, const struct rt_str *s, int64
         /* A negative length selects the rest of the string. */
         to = len < 0 || len > n - (int64_t)from ? s->n : from + (size_t)len;
     }
-    return rt_str_set(out, rt_run_pool(r), p + from, to - from, r->err) ? RT_OK : r->err->code;
+    return kn_set_text(r, left, out, p + from, to - from);
 }
 
 static enum rt_status substr_run(struct rt_run *r)
@@ -157,9 +171,9 @@ static enum rt_status substr_run(struct rt_run *r)
     for (int64_t k = 0; k < n && !st; k++, kn_pairs_next(&at)) {
         struct rt_str *to = (struct rt_str *)o->data + k;
         st = substr_one(r, &rt_strs(in)[at.a], kn_int_at(pos, at.b), kn_int_at(&r->in[2], at.b),
-                        utf8, k, to);
+                        utf8, k, to, &left);
         if (!st)
-            st = kn_spend_string(r, &left, utf8 ? rt_strs(in)[at.a].n : to->n);
+            st = kn_spend_string(r, &left, utf8 ? rt_strs(in)[at.a].n : 0);
     }
     return st;
 }

@@ -31,11 +31,9 @@ void kn_double_text(char *buf, size_t n, double d)
         snprintf(buf, n, "%.17g", d);
 }
 
-static void escaped(struct rt_bytes *out, const struct rt_str *s)
+static void escaped(struct rt_bytes *out, const char *p, size_t n)
 {
-    const char *p = rt_str_data(s);
-
-    for (size_t i = 0; i < s->n; i++) {
+    for (size_t i = 0; i < n && !out->failed; i++) {
         const unsigned char c = (unsigned char)p[i];
         switch (c) {
         case '\n':
@@ -54,7 +52,7 @@ static void escaped(struct rt_bytes *out, const struct rt_str *s)
             rt_bytes_addc(out, (char)c);
             break;
         default:
-            if (c < 0x20 || c == 0x7f) /* bytes of 0x80 and above may be UTF-8 and stay unchanged */
+            if (c < 0x20 || c == 0x7f) /* bytes above 0x7f may be UTF-8 and stay unchanged */
                 rt_bytes_addf(out, "\\%03o", c);
             else
                 rt_bytes_addc(out, (char)c);
@@ -62,7 +60,7 @@ static void escaped(struct rt_bytes *out, const struct rt_str *s)
     }
 }
 
-static void element(struct rt_bytes *out, const struct rt_tensor *t, int64_t i, bool v2)
+static void element(struct rt_bytes *out, const struct rt_tensor *t, int64_t i)
 {
     char text[40];
 
@@ -93,13 +91,7 @@ static void element(struct rt_bytes *out, const struct rt_tensor *t, int64_t i, 
         snprintf(text, sizeof text, "%" PRId64, kn_int_at(t, i));
         break;
     case RT_STRING:
-        if (v2) {
-            rt_bytes_addc(out, '"');
-            escaped(out, &rt_strs(t)[i]);
-            rt_bytes_addc(out, '"');
-        } else {
-            escaped(out, &rt_strs(t)[i]);
-        }
+        escaped(out, rt_str_data(&rt_strs(t)[i]), rt_strs(t)[i].n);
         return;
     default:
         snprintf(text, sizeof text, "?");
@@ -121,7 +113,7 @@ static void one_dim(struct rt_bytes *out, const struct rt_tensor *t, int dim, in
             }
             if (i > 0)
                 rt_bytes_addc(out, ' ');
-            element(out, t, (*at)++, false);
+            element(out, t, (*at)++);
         }
         return;
     }
@@ -139,8 +131,8 @@ static int64_t limit_of(const struct rt_tensor *t, int64_t max_entries)
     return max_entries < 0 || max_entries > n ? n : max_entries;
 }
 
-/* Returns whether TensorFlow writes no text. For a boolean tensor of which no element is shown, it
- * writes neither brackets nor dots. */
+/* Returns whether TensorFlow writes no text: it writes none for a boolean tensor if no elements are
+ * shown. */
 static bool is_silent(const struct rt_tensor *t, int64_t limit)
 {
     return t->dtype == RT_BOOL && limit == 0;
@@ -154,8 +146,8 @@ static bool is_opaque(const struct rt_tensor *t)
     return dt == RT_C64 || dt == RT_C128 || dt == RT_RESOURCE || dt == RT_VARIANT;
 }
 
-/* Appends n question marks to `out`, separated by blanks. If r is NULL, the deadline is not
- * checked, so n must be small. */
+/* Appends n question marks to `out`, separated by spaces. If r is NULL, does not check the
+ * deadline, and n must be small. */
 static enum rt_status question_marks(struct rt_run *r, struct rt_bytes *out, int64_t n)
 {
     for (int64_t i = 0; i < n && !out->failed; i++) {
@@ -178,7 +170,7 @@ void kn_summarize(struct rt_bytes *out, const struct rt_tensor *t, int64_t max_e
     else if (t->rank > 0)
         one_dim(out, t, 0, limit, &at);
     else if (limit > 0)
-        element(out, t, 0, false);
+        element(out, t, 0);
     if (n > limit)
         rt_bytes_adds(out, "...");
 }
@@ -192,17 +184,38 @@ struct summary {
     int64_t edge;
 };
 
+/* Appends a string, enclosed in quotes. */
+static enum rt_status quoted(struct summary *s, const struct rt_str *text)
+{
+    /* CHUNK is the number of bytes between two calls of rt_run_spend. COST is the work per byte. */
+    enum { CHUNK = 1 << 16, COST = 16 };
+
+    rt_bytes_addc(s->out, '"');
+    for (size_t i = 0; i < text->n && !s->out->failed; i += CHUNK) {
+        const size_t some = text->n - i < CHUNK ? text->n - i : CHUNK;
+        escaped(s->out, rt_str_data(text) + i, some);
+        if (rt_run_spend(s->r, &s->r->left, COST * (int64_t)some))
+            return s->r->err->code;
+    }
+    rt_bytes_addc(s->out, '"');
+    return RT_OK;
+}
+
 static enum rt_status edges(struct summary *s, int dim, int64_t per_item, int64_t at)
 {
     struct rt_bytes *out = s->out;
     const struct rt_tensor *t = s->t;
     const int64_t edge = s->edge;
-    const size_t before = out->n;
 
     if (dim == t->rank) {
-        element(out, t, at, true);
-        return out->failed ? kn_text_failed(out)
-                           : rt_run_spend(s->r, &s->r->left, 64 + (int64_t)(out->n - before));
+        enum rt_status st = RT_OK;
+        if (t->dtype == RT_STRING)
+            st = quoted(s, &rt_strs(t)[at]);
+        else
+            element(out, t, at);
+        if (!st && out->failed)
+            st = kn_text_failed(out);
+        return st ? st : rt_run_spend(s->r, &s->r->left, 128);
     }
     const int64_t n = t->dim[dim], step = n ? per_item / n : 0;
     rt_bytes_addc(out, '[');
@@ -243,7 +256,7 @@ enum rt_status kn_summarize_v2(struct rt_run *r, struct rt_bytes *out, const str
                                int64_t edge)
 {
     const int64_t n = rt_tensor_count(t), limit = limit_of(t, edge);
-    /* For an empty tensor, TensorFlow shows neither items nor the brackets of inner dimensions. */
+    /* For an empty tensor, TensorFlow shows no items and no inner brackets. */
     struct summary s = {.r = r, .out = out, .t = t, .edge = n ? edge : 0};
 
     if (is_silent(t, limit))

@@ -1,9 +1,10 @@
 #include "kernels/string/text.h"
 
-#include "kernels/array/array.h"
+#include <ctype.h>
 
-/* Returns whether the text may grow. If not, sets r->err to the reason, which kn_text_failed
- * returns. */
+#include "runtime/base/siphash.h"
+
+/* Returns true if the buffer may grow. Otherwise returns false and sets r->err to the reason. */
 static bool may_grow(void *arg, size_t capacity, size_t wanted)
 {
     struct rt_run *r = arg;
@@ -29,6 +30,94 @@ void kn_text_end(struct rt_bytes *b)
     struct rt_run *r = b->grow_arg;
     rt_pool_discharge(rt_run_pool(r), b->capacity);
     rt_bytes_clear(b);
+}
+
+enum rt_status kn_set_text(struct rt_run *r, int64_t *left, struct rt_str *s, const char *p,
+                           size_t n)
+{
+    char *to = rt_str_resize(s, rt_run_pool(r), n, r->err);
+
+    return to ? kn_copy_text(r, left, to, p, n) : r->err->code;
+}
+
+const char *kn_find_space(struct rt_run *r, int64_t *left, const char *p, const char *end,
+                          bool space)
+{
+    while (p < end) {
+        const char *stop = p + kn_text_chunk((size_t)(end - p)), *from = p;
+        while (p < stop && (isspace((unsigned char)*p) != 0) != space)
+            p++;
+        if (rt_run_spend(r, left, p - from))
+            return NULL;
+        if (p < stop)
+            break;
+    }
+    return p;
+}
+
+enum rt_status kn_strip(struct rt_run *r, int64_t *left, const char **p, size_t *n)
+{
+    const char *end = *p + *n, *from = kn_find_space(r, left, *p, end, false);
+
+    if (!from)
+        return r->err->code;
+    for (; end > from && isspace((unsigned char)end[-1]); end--)
+        if ((end - from) % KN_TEXT_CHUNK == 0 && rt_run_spend(r, left, KN_TEXT_CHUNK))
+            return r->err->code;
+    *p = from;
+    *n = (size_t)(end - from);
+    return RT_OK;
+}
+
+/* Finds a string longer than KN_TEXT_CHUNK by a rolling hash (Rabin and Karp). memmem would first
+ * read that entire string without a deadline check. */
+static const char *find_long_text(struct rt_run *r, int64_t *left, const char *p, const char *end,
+                                  struct rt_span what, enum rt_status *st)
+{
+    const uint64_t base = rt_siphash_key()[0] | 1;
+    uint64_t want = 0, have = 0, top = 1; /* `top` is base to the power of what.n */
+    struct kn_reader read = {.r = r, .left = left};
+
+    if ((size_t)(end - p) < what.n)
+        return NULL;
+    for (size_t i = 0; i < what.n && !*st; i++) {
+        want = want * base + what.p[i];
+        have = have * base + (unsigned char)p[i];
+        top *= base;
+        if (i % KN_TEXT_CHUNK == 0)
+            *st = rt_run_spend(r, left, 4 * KN_TEXT_CHUNK);
+    }
+    for (; !*st; p++) {
+        if (have == want && kn_same_text(p, (const char *)what.p, what.n, &read))
+            return p;
+        if ((size_t)(end - p) == what.n)
+            break;
+        have = have * base + (unsigned char)p[what.n] - top * (unsigned char)p[0];
+        if ((uintptr_t)p % KN_TEXT_CHUNK == 0 && !read.st)
+            *st = rt_run_spend(r, left, 4 * KN_TEXT_CHUNK);
+        *st = *st ? *st : read.st;
+    }
+    return NULL;
+}
+
+const char *kn_find_text(struct rt_run *r, int64_t *left, const char *p, const char *end,
+                         struct rt_span what, enum rt_status *st)
+{
+    *st = RT_OK;
+    if (what.n > KN_TEXT_CHUNK)
+        return find_long_text(r, left, p, end, what, st);
+    /* Neighbouring chunks overlap by what.n - 1 bytes. */
+    for (; (size_t)(end - p) >= what.n; p += KN_TEXT_CHUNK) {
+        const size_t n = (size_t)(end - p);
+        const bool is_last = n - what.n < KN_TEXT_CHUNK;
+        const size_t some = is_last ? n : KN_TEXT_CHUNK + what.n - 1;
+        const char *q = memmem(p, some, what.p, what.n);
+        if (!q)
+            *st = rt_run_spend(r, left, (int64_t)some);
+        if (q || *st || is_last)
+            return q;
+    }
+    return NULL;
 }
 
 static void broadcast_steps(int64_t *step, const struct rt_tensor *out, const struct rt_tensor *in)

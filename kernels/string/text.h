@@ -6,20 +6,33 @@
 #ifndef KN_STRING_TEXT_H
 #define KN_STRING_TEXT_H
 
+#include "kernels/array/array.h"
 #include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
 
-/* The work per string, in units of rt_run_spend. It covers the call and the allocation; the number
- * of the string's bytes is added to it. */
+/* The work per string, in units of rt_run_spend, for the call and the allocation. The size of the
+ * string in bytes is added to it. */
 enum { KN_STRING_WORK = 16 };
-/* The number of bytes of one string that are processed between two calls of rt_run_spend, in loops
- * in which processing a byte costs more than copying it. */
-enum { KN_STRING_CHUNK = 1 << 20 };
+/* Replaces *s with a copy of the n bytes at `p`, which must not be part of *s. Checks the deadline
+ * while a long string is copied, and counts the bytes in *left. */
+enum rt_status kn_set_text(struct rt_run *r, int64_t *left, struct rt_str *s, const char *p,
+                           size_t n);
+/* Returns the first byte from p on that is white space or, if `space` is false, that is not.
+ * Returns `end` if there is no such byte, and NULL if the run must end. */
+const char *kn_find_space(struct rt_run *r, int64_t *left, const char *p, const char *end,
+                          bool space);
+/* Moves *p and reduces *n to exclude the white space at both ends of the string. */
+enum rt_status kn_strip(struct rt_run *r, int64_t *left, const char **p, size_t *n);
+/* Returns the first occurrence of `what`, which is not empty, between p and `end`, or NULL if there
+ * is none. Also returns NULL, with the reason in *st, if the run has been cancelled or its deadline
+ * has passed. */
+const char *kn_find_text(struct rt_run *r, int64_t *left, const char *p, const char *end,
+                         struct rt_span what, enum rt_status *st);
 
 /*
- * Initialises a buffer that grows, for text or for elements of any type. The buffer's memory counts
- * towards the run's limit like a tensor's. kn_text_failed sets r->err to the reason why `b->failed`
- * is set, and returns the status.
+ * Initialises a growable buffer for text or for elements of any type. Its memory counts towards the
+ * run's limit, like the memory of a tensor. kn_text_failed sets r->err to the reason why
+ * `b->failed` is set, and returns the status.
  */
 void kn_text_begin(struct rt_bytes *b, struct rt_run *r);
 enum rt_status kn_text_failed(const struct rt_bytes *b);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes MODELS_DIR/wide_deep: a wide and deep classifier over feature columns, as Estimators export theirs.
+"""Writes MODELS_DIR/wide_deep: a wide and deep classifier over feature columns, as an Estimator exports it.
 
 Serialized Examples are parsed by ParseExample. The columns are numbers, buckets, vocabularies (a list and an asset
 file), hash buckets, bags of several values, weights and crosses. The signatures are serving_default (classify),

@@ -98,7 +98,7 @@ class Reference:
                 self.session, ["serve"], folder).signature_def
 
     def run(self, signature, **inputs):
-        """Returns {alias: array} for each output of a signature."""
+        """Returns the outputs of a signature as {alias: array}."""
         made = self.signatures[signature]
         return self.session.run({alias: o.name for alias, o in made.outputs.items()},
                                 {made.inputs[alias].name: x for alias, x in inputs.items()})
@@ -333,7 +333,7 @@ class Clients(unittest.TestCase):
 
 
 class Management(unittest.TestCase):
-    """Tests of reloads, and of warm-up files as TensorFlow writes them, on a server of their own."""
+    """Tests of reloads, and of warm-up files as TensorFlow writes them. Each test starts its own server."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="slipway-official-")

@@ -44,7 +44,7 @@
 
 enum { MOST = 256 };
 
-/* Settings that the command-line arguments give. */
+/* Settings given by the command-line arguments. */
 struct settings {
     struct rt_tuning tuning;
     size_t memory_bytes; /* 0 means no limit */
@@ -82,7 +82,7 @@ static void put_int(int32_t v)
     put(&v, sizeof v);
 }
 
-/* Reads a string, terminates it with a NUL that *n does not count, and returns it. The caller frees
+/* Reads a string and returns it with a terminating NUL that is not included in *n. The caller frees
  * it. */
 static char *get_text(int64_t *n)
 {
@@ -209,8 +209,8 @@ static void set_timer(int64_t ns)
  * Every deadline check calls rt_run_options_check. The linker redirects these calls to
  * __wrap_rt_run_options_check.
  */
-/* CPU time of the process in total and in user mode, at the last check or, before the first check,
- * at the start of the run. */
+/* Total CPU time and user-mode CPU time of the process at the last deadline check or, before the
+ * first check, at the start of the run. */
 static int64_t checked_ns, checked_user_ns;
 static int64_t longest_unchecked_ns;
 
@@ -242,8 +242,8 @@ static void note_check(void)
     checked_user_ns = user_ns();
 }
 
-/* After its last check, a run returns its memory to the system. The system needs about 100 ms per
- * gigabyte for this, so only user time counts after the last check. */
+/* After its last deadline check, a run returns its memory to the system. The kernel needs about 100
+ * ms per gigabyte for this, so only the process's user time is measured after the last check. */
 static void end_checks(void)
 {
     note_unchecked(user_ns() - checked_user_ns);

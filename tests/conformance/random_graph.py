@@ -1,4 +1,5 @@
-"""Makes random graphs of a few hundred nodes like those of real models, with feeds. A graph depends only on its seed.
+"""Makes random graphs of a few hundred nodes, like those of real models, and feeds for them. A graph depends only on
+its seed.
 
 Numbers stay in bounds, and nothing discrete (an index, a branch, a shape) depends on a floating-point number, so
 that a different rounding of a sum cannot change which nodes run.
@@ -6,7 +7,7 @@ that a different rounding of a sum cannot change which nodes run.
 
 import numpy as np
 
-CONTROL_V1 = 3  # one in CONTROL_V1 seeds has loops and branches in the form of TensorFlow 1
+CONTROL_V1 = 3  # one in CONTROL_V1 seeds gives a graph with TensorFlow 1's loops and branches
 ROWS = (3, 5)  # batch sizes with which each graph is fed
 
 
@@ -26,8 +27,8 @@ class Value:
 
 
 class RandomGraph:
-    """After make(), a random graph has the fields graph (a tf.Graph), feeds (a list of {name: array}) and fetches
-    (names)."""
+    """After make(), a random graph has the fields `graph` (a tf.Graph), `feeds` (a list of {name: array}) and `fetches`
+    (a list of names)."""
 
     def __init__(self, tf, seed, n_steps=90):
         self.tf, self.raw, self.rng, self.n_steps = tf, tf.raw_ops, np.random.default_rng(seed), n_steps
@@ -123,8 +124,8 @@ class RandomGraph:
         return True
 
     def same_rows(self, a, b):
-        """Returns whether two first dimensions are equal. Unknown dimensions are equal only if both are the batch
-        size."""
+        """Returns whether the first dimensions of two values are equal. Unknown dimensions are equal only if both are
+        the batch size."""
         return a.shape[0] is not None or (a.tensor in self.batch and b.tensor in self.batch)
 
     def dense(self):
@@ -431,8 +432,8 @@ class RandomGraph:
         return True
 
     def halves(self):
-        """Adds a short chain in a different precision, which no other node reads because its rounding errors are
-        large."""
+        """Adds a few nodes that compute in a different precision. No other node reads their result, because its
+        rounding errors are large."""
         v = self.floats()
         if not v:
             return False

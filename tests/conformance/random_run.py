@@ -2,9 +2,10 @@
 """Runs random graphs through TensorFlow and through op_runner, with and without fusion and compiled plans, and compares
 the outputs.
 
-random_run.py [FIRST [LAST]] seeds FIRST to LAST - 1 (0 to 40) random_run.py --find SEED finds the first tensor that
-differs, by fetching each tensor alone random_run.py --record DIR SEED... writes the files that
-tests/unit/exec/test_random_graphs.c replays, with TensorFlow's answers
+random_run.py [FIRST [LAST]]        runs the seeds FIRST to LAST - 1, or only FIRST; without arguments, 0 to 39
+random_run.py --find SEED           finds the first tensor that differs, by fetching each tensor alone
+random_run.py --record DIR SEED...  writes the files that tests/unit/exec/test_random_graphs.c replays, with
+                                    TensorFlow's results
 """
 import argparse
 import pathlib

@@ -4,9 +4,9 @@ both kinds and tables, through functions, branches and loops. Runs of the signat
 edges order the side effects. Resource handles are also made inside branches, loops and functions, and returned from
 them.
 
-random_state.py [FIRST [LAST]]        seeds FIRST to LAST - 1 (0 to 40)
+random_state.py [FIRST [LAST]]        runs the seeds FIRST to LAST - 1, or only FIRST; without arguments, 0 to 39
 random_state.py --record DIR SEED...  writes the files that tests/unit/exec/test_random_state.c replays, with
-TensorFlow's answers
+                                      TensorFlow's results
 
 Every node that reads or writes state waits for the previous node that does so, so that only one result is right. It
 waits for that node directly or through another node: a pure node, a constant, a call, a branch or a loop.
@@ -22,7 +22,7 @@ from run import ROOT, Refusal, Runner, np, packed
 
 from random_run import TUNINGS, Built, session
 
-CONTROL_V1 = 3  # one in CONTROL_V1 seeds has loops and branches in the form of TensorFlow 1
+CONTROL_V1 = 3  # one in CONTROL_V1 seeds gives a program with TensorFlow 1's loops and branches
 SIGNATURES = 4
 RUNS = 40
 SMALL = 1000  # modulus by which the numbers of a program are reduced, so that they stay small
@@ -33,7 +33,7 @@ def is_resource(v):
 
 
 class Program:
-    """After make(), a program has the fields graph, init (names) and signatures (lists of fetches)."""
+    """After make(), a program has the fields `graph`, `init` (names) and `signatures` (lists of fetches)."""
 
     def __init__(self, tf, seed):
         self.tf, self.rng = tf, np.random.default_rng(seed)
@@ -65,8 +65,9 @@ class Program:
         return self
 
     def aliases_of(self, v):
-        """Returns tensors that share a ref variable's buffer. All but the first wait for no node, so they reveal a
-        write that happens before they are read."""
+        """Returns tensors that share a ref variable's buffer. All tensors except the first are computed without waiting
+        for any node. Because they share the buffer, they show writes that happen between their computation and their
+        use."""
         tf = self.tf
         read = v.value()  # the one Identity node through which all readers read the variable
         return [v._ref(), read, read, read, tf.reshape(tf.reshape(read, [1]), []), tf.stop_gradient(tf.identity(read)),

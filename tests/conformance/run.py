@@ -20,19 +20,17 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-import ml_dtypes  # noqa: E402
+# GPU kernels may round differently from CPU kernels, so their results are compared with TensorFlow's alone.
+ON_GPU = os.environ.get("SLIPWAY_TEST_ACCELERATOR") == "gpu"
+
 import numpy as np  # noqa: E402
 
+import coverage  # noqa: E402
+import recording  # noqa: E402
 import spec as spec_module  # noqa: E402
+from child import Child, Refusal, packed, plain_text, same_bits  # noqa: E402
+from comparing import compare_arrays  # noqa: E402
 from spec import Const, Graph  # noqa: E402
-
-
-class Refusal:
-    def __init__(self, code, text):
-        self.code, self.text = code, text
-
-    def __str__(self):
-        return f"refused with code {self.code}: {self.text}"
 
 
 # ---- one case as a graph --------------------------------------------------------------------
@@ -130,93 +128,22 @@ def as_array(value):
     return np.array(value, object) if isinstance(value, (bytes, str)) else np.asarray(value)
 
 
-class Runner:
-    """Runs op_runner as a child process, which is restarted after it has died."""
+class Runner(Child):
+    """Runs built cases in op_runner."""
 
     def __init__(self, path, tf, tuning=()):
-        self.path, self.tf, self.tuning, self.child, self.graph = path, tf, tuning, None, None
+        super().__init__(path, tuning)
+        self.tf = tf
 
-    def start(self):
-        self.child = subprocess.Popen([self.path, *self.tuning], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        if self.graph is not None:
-            return self.send_graph()
-
-    def send(self, data):
-        self.child.stdin.write(data)
-
-    def load(self, graph_def):
-        """Opens a session on the graph. Returns None, or a Refusal if the graph is refused."""
-        self.graph = graph_def
-        if self.child is None:
-            return self.start()
-        return self.send_graph()
-
-    def send_graph(self):
-        self.send(b"G" + struct.pack("<q", len(self.graph)) + self.graph)
-        self.child.stdin.flush()
-        status = self.status()
-        return status if status.code else None
-
-    def read(self, n):
-        data = self.child.stdout.read(n)
-        if len(data) != n:
-            raise EOFError
-        return data
-
-    def text(self):
-        return self.read(struct.unpack("<q", self.read(8))[0])
-
-    def status(self):
-        code = struct.unpack("<i", self.read(4))[0]
-        return Refusal(code, self.text().decode(errors="replace"))
+    def dtype(self, number):
+        return self.tf.as_dtype(number).as_numpy_dtype
 
     def run(self, built):
-        try:
-            return [self.step(built, step) for step in built.steps]
-        except (EOFError, BrokenPipeError):
-            code = self.child.wait()
-            self.child = None
-            self.start()
-            return [Refusal(-1, f"op_runner died with {code}")] * len(built.steps)
-
-    def serve(self):
-        """Ends the loading phase. Returns None, or a Refusal if it failed."""
-        self.send(b"S")
-        self.child.stdin.flush()
-        status = self.status()
-        return status if status.code else None
+        return self.guarded([lambda step=step: self.step(built, step) for step in built.steps])
 
     def step(self, built, step, is_load=False):
-        tf = self.tf
-        fetches = [f.name for f in step if isinstance(f, tf.Tensor)]
-        targets = [f.name if isinstance(f, tf.Operation) else f for f in step if not isinstance(f, tf.Tensor)]
-        out = [b"I" if is_load else b"R", struct.pack("<iii", len(built.feeds), len(fetches), len(targets))]
-        for p, value in built.feeds:
-            out += [packed(p.name.encode()), encode(tf, value)]
-        out += [packed(n.encode()) for n in fetches + targets]
-        self.send(b"".join(out))
-        self.child.stdin.flush()
-        status = self.status()
-        status.text = plain_text(status.text)
-        return status if status.code else [self.decode() for _ in fetches]
-
-    def decode(self):
-        dtype, rank = struct.unpack("<ii", self.read(8))
-        dims = struct.unpack(f"<{rank}q", self.read(8 * rank))
-        n = int(np.prod(dims, dtype=np.int64))
-        if dtype == 7:
-            flat = np.empty(n, object)
-            for i in range(n):
-                flat[i] = self.text()
-            return flat.reshape(dims)
-        if dtype in (20, 21):
-            return np.empty(dims, object)
-        d = self.tf.as_dtype(dtype).as_numpy_dtype
-        return np.frombuffer(self.read(n * np.dtype(d).itemsize), d).reshape(dims)
-
-
-def packed(data):
-    return struct.pack("<q", len(data)) + data
+        n_fetches = sum(isinstance(f, self.tf.Tensor) for f in step)
+        return self.command(encode_run(self.tf, built, step, is_load), n_fetches)
 
 
 def encode(tf, value):
@@ -227,56 +154,19 @@ def encode(tf, value):
     return head + np.ascontiguousarray(value).tobytes()
 
 
+def encode_run(tf, built, step, is_load=False):
+    """Returns the command for op_runner that runs a step of a case."""
+    fetches = [f.name for f in step if isinstance(f, tf.Tensor)]
+    targets = [f.name if isinstance(f, tf.Operation) else f for f in step if not isinstance(f, tf.Tensor)]
+    out = [b"I" if is_load else b"R", struct.pack("<iii", len(built.feeds), len(fetches), len(targets))]
+    for p, value in built.feeds:
+        out += [packed(p.name.encode()), encode(tf, value)]
+    return b"".join(out + [packed(n.encode()) for n in fetches + targets])
+
+
 UNIMPLEMENTED = 12
 
 # ---- comparing ------------------------------------------------------------------------------
-
-
-def compare_arrays(theirs, ours, ulps=0, rtol=0, atol=0, signs=True):
-    """Returns a description of how the arrays differ, or None if they agree."""
-    if theirs.dtype != ours.dtype:
-        return f"type {ours.dtype}, not {theirs.dtype}"
-    if theirs.shape != ours.shape:
-        return f"shape {list(ours.shape)}, not {list(theirs.shape)}"
-    if theirs.dtype == object:
-        wrong = np.array([a != b for a, b in zip(theirs.flat, ours.flat)], bool)
-        return first_wrong(theirs, ours, wrong)
-    if theirs.dtype.kind == "c":
-        part = np.float32 if theirs.dtype == np.complex64 else np.float64
-        flat = [np.stack([x.real, x.imag]).astype(part) for x in (theirs, ours)]
-        if ulps or rtol or atol:
-            # Both parts of a complex number are compared relative to the number's magnitude, because cancellation of
-            # large numbers may make one part tiny.
-            size = np.abs(theirs).astype(np.float64)
-            with np.errstate(all="ignore"):
-                close = np.abs(theirs - ours) <= ulps * np.spacing(size.astype(part)) + rtol * size + atol
-            same = (np.isnan(flat[0]) & np.isnan(flat[1])) | (flat[0] == flat[1])
-            return first_wrong(theirs, ours, ~(close | same.all(axis=0)).reshape(-1))
-        return compare_arrays(*flat)
-    if theirs.dtype.kind in "biu" or theirs.dtype.name.startswith(("int", "uint")):
-        return first_wrong(theirs, ours, (theirs != ours).reshape(-1))
-
-    with np.errstate(all="ignore"):
-        a, b = theirs.astype(np.float64).reshape(-1), ours.astype(np.float64).reshape(-1)
-        alike = np.isnan(a) & np.isnan(b)
-        # TensorFlow's threads flush subnormal numbers to zero.
-        smallest = float(ml_dtypes.finfo(theirs.dtype).smallest_normal)
-        alike |= (np.abs(a) < smallest) & (np.abs(b) < smallest) & (a != b)
-        same = (a == b) & ((np.signbit(a) == np.signbit(b)) | bool(ulps or rtol or atol or not signs)) | alike
-        if ulps or rtol or atol:
-            finite = np.isfinite(a) & np.isfinite(b)
-            step = np.abs(np.spacing(theirs.reshape(-1)).astype(np.float64))
-            largest = np.max(np.abs(a[np.isfinite(a)]), initial=0)
-            same |= finite & (np.abs(a - b) <= np.maximum(ulps * step, np.maximum(rtol * largest, atol)))
-    return first_wrong(theirs, ours, ~same)
-
-
-def first_wrong(theirs, ours, wrong):
-    n = int(np.count_nonzero(wrong))
-    if n == 0:
-        return None
-    i = int(np.argmax(wrong))
-    return f"{n} of {wrong.size} differ, first at {i}: {ours.reshape(-1)[i]!r}, not {theirs.reshape(-1)[i]!r}"
 
 
 def compare(case, theirs, ours):
@@ -302,14 +192,6 @@ def compare(case, theirs, ours):
     return None
 
 
-def plain_text(text):
-    """Returns an error message without the text that TensorFlow puts around it."""
-    text = re.split(r"^Node: .*$", text, maxsplit=1, flags=re.M)[-1]
-    text = re.sub(r"^Graph execution error:\s+", "", text)
-    text = re.sub(r"goo\.gle/debug\w+ *\n?", "", text)  # removes the links that protobuf adds to debug strings
-    return re.split(r"\n\t \[\[", text)[0].strip()
-
-
 def different_texts(theirs, ours):
     for a, b in zip(theirs, ours):
         if isinstance(a, Refusal) and isinstance(b, Refusal) and a.text not in b.text:
@@ -322,15 +204,16 @@ def different_texts(theirs, ours):
 CASES_PER_GRAPH = 200  # number of cases per graph, because a session holds a limited number of plans
 
 
-# The tunings of the two tiers, node by node and compiled. A single node must give the same bits in both tiers.
+# The tunings of the two tiers, node by node and compiled. The results of a single node must be bit-identical in both
+# tiers.
 TIERS = (("no_autotune", "no_specialise"), ("no_autotune",))
 
 
-def same_bits(theirs, ours):
-    if isinstance(theirs, Refusal) or isinstance(ours, Refusal):
-        return isinstance(theirs, Refusal) == isinstance(ours, Refusal)
-    return all(a.shape == b.shape and (a.tobytes() == b.tobytes() if a.dtype != object else (a == b).all())
-               for a, b in zip(theirs, ours))
+def session_config(tf):
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = -1
+    return config
 
 
 def check_op(tf, runners, spec, report):
@@ -343,27 +226,45 @@ def check_op(tf, runners, spec, report):
 
 def check_cases(tf, runners, cases, wrong, texts):
     graph = tf.Graph()
-    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    config.graph_options.optimizer_options.opt_level = -1
     with graph.as_default():
         built = [build_case(tf, case, i) for i, case in enumerate(cases)]
         refusal = [runner.load(graph.as_graph_def().SerializeToString()) for runner in runners][0]
         if refusal:
             wrong += [f"graph: {refusal}"] * len(cases)
             return
-        with tf.compat.v1.Session(graph=graph, config=config) as session:
+        with tf.compat.v1.Session(graph=graph, config=session_config(tf)) as session:
             for b in built:
                 theirs = run_theirs(tf, session, b)
                 ours, compiled = (runner.run(b) for runner in runners)
                 problem = compare(b.case, theirs, ours)
-                if not problem and b.case.check:
+                if not problem and (b.case.check or ON_GPU):
                     problem = compare(b.case, theirs, compiled)
+                    problem = problem and f"compiled: {problem}"
                 elif not problem and not all(map(same_bits, ours, compiled)):
                     problem = f"compiled: {compare(b.case, theirs, compiled) or 'other bits'}"
                 if problem:
                     wrong.append(f"{b.case}: {problem}")
                 texts += different_texts(theirs, ours)
+
+
+def record_op(tf, spec, recorder):
+    """Adds cases of the op, with TensorFlow's answers, to the recorder."""
+    graph = tf.Graph()
+    with graph.as_default():
+        built = [build_case(tf, case, i) for i, case in enumerate(recording.chosen(list(spec.cases()), spec.op))]
+        with tf.compat.v1.Session(graph=graph, config=session_config(tf)) as session:
+            answered = [(b, run_theirs(tf, session, b)) for b in built]
+    recorder.add(graph.as_graph_def().SerializeToString(), answered)
+
+
+def record_families(tf, families):
+    for family in families:
+        del spec_module.SPECS[:]
+        load_family(family)
+        recorder = recording.Recorder(lambda x: encode(tf, x), lambda built, step: encode_run(tf, built, step))
+        for spec in spec_module.SPECS:
+            record_op(tf, spec, recorder)
+        recorder.write(family)
 
 
 def load_family(name):
@@ -384,11 +285,18 @@ def main():
     parser.add_argument("--only", default="", help="ops whose name matches this expression as a whole")
     parser.add_argument("--runner", default=str(ROOT / "build" / "release" / "tests" / "op_runner"))
     parser.add_argument("--texts", action="store_true", help="list refusals with other words")
-    parser.add_argument("--coverage", action="store_true", help="list ops without a specification, and end")
+    parser.add_argument("--coverage", action="store_true", help="report which ops of TensorFlow there are, and end")
+    parser.add_argument("--record", action="store_true", help="write cases with TensorFlow's answers to recorded/, and end")
     parser.add_argument("--most", type=int, default=3, help="failing cases shown per op")
     options = parser.parse_args()
 
     families = options.families or sorted(p.stem for p in (HERE / "specs").glob("*.py"))
+    if options.record:
+        import tensorflow as tf
+
+        tf.compat.v1.disable_eager_execution()
+        record_families(tf, families)
+        return 0
     for family in families:
         load_family(family)
     specs = spec_module.SPECS
@@ -397,7 +305,8 @@ def main():
         snake = lambda s: re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", s).lower()
         known = {snake(s.op).replace("_", "") for s in specs}
         missing = [op for op in listed_ops() if op.replace("_", "") not in known]
-        print("\n".join(missing))
+        coverage.report()
+        print("\nops of kernels/table.inc without a specification:", *missing or ["none"])
         return 1 if missing else 0
 
     import tensorflow as tf

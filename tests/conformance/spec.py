@@ -43,7 +43,7 @@ class Spec:
 
 
 def spec(*ops, **tolerance):
-    """Decorates a generator (g, op) -> cases, which specifies each of `ops`."""
+    """Returns a decorator for a generator (g, op) -> cases that specifies each of `ops`."""
 
     def register(make):
         SPECS.extend(Spec(op, make, tolerance) for op in ops)
@@ -93,8 +93,9 @@ def bound(function):
 class Graph:
     """A case of several nodes or several runs (see README.md)."""
 
-    def __init__(self, build, *feeds, name="", ulps=None, rtol=None, atol=None, check=None):
+    def __init__(self, build, *feeds, name="", ulps=None, rtol=None, atol=None, check=None, texts=False):
         self.build, self.feeds, self.name, self.check, self.outputs = bound(build), feeds, name, check, None
+        self.texts = texts
         self.tolerance = {k: v for k, v in dict(ulps=ulps, rtol=rtol, atol=atol).items() if v is not None}
         self.op = None
 

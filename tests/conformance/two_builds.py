@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that two builds of Slipway give the same bits: `./run compare OLD_BUILD`.
+"""Checks that the results of two builds of Slipway are bit-identical: `./run compare OLD_BUILD`.
 
 Meant for commits that must not change any result. OLD_BUILD is the build folder of an older commit (its slipway and
 tests/op_runner are used), made for example by
@@ -30,7 +30,8 @@ import subprocess
 import sys
 import tempfile
 
-# run and spec_module are imported after the arguments are parsed, because both need packages that come with TensorFlow.
+# `run` and `spec_module` are imported after the arguments are parsed, because both need packages that come with
+# TensorFlow.
 run = spec_module = None
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -159,9 +160,9 @@ def versions_below(folders):
 
 
 def random_values(info, batch, dice):
-    """Returns a tensor of an input's type as nested lists; unknown inner dimensions are 3. Returns None for a type
-    whose values must have a meaning. A scalar is 1, because it may be the keep probability of a dropout, and any other
-    probability would use random numbers."""
+    """Returns a tensor of an input's type as nested lists; unknown inner dimensions are 3. Returns None for strings and
+    other types for which it makes no values. A scalar is 1, because it may be the keep probability of a dropout, and
+    any other probability would use random numbers."""
     dtype = info["dtype"]
     if dtype not in ("DT_FLOAT", "DT_DOUBLE", "DT_INT32", "DT_INT64", "DT_UINT8"):
         return None
@@ -182,7 +183,7 @@ def random_values(info, batch, dice):
 
 def signatures_of(report, name, binaries, version):
     """Returns the signatures as the new build prints them. If one build refuses the version, both must refuse it with
-    the same message, because there is nothing else to compare."""
+    the same message, and no signatures are returned."""
     told = [output_of([slipway, "inspect", str(version), "--json"]) for slipway in binaries]
     try:
         return [json.loads(text)["signatures"] for text in told][1]

@@ -187,7 +187,7 @@ EXACT = {
     "Floor": FLOATS,
     "Ceil": FLOATS,
     "Rint": WIDE_FLOATS,
-    "Round": FLOATS,  # Round turns every integer into zero, and TensorFlow's Python API never calls it for integers.
+    "Round": FLOATS,  # For integers, TensorFlow's Round returns zero, and its Python API never calls it.
     "IsNan": FLOATS,
     "IsInf": FLOATS,
     "IsFinite": FLOATS,

@@ -215,7 +215,7 @@ def pool(g, op):
     yield Case(num(g, "float32", 5, 5, 3), **kw)
     yield Case(np.full((1, 2, 2, 1), -np.inf, "float32"), **kw)
     if op == "AvgPool":
-        # The kernel ignores the stride of channels, but Python's shape inference of a MaxPool does not.
+        # The kernel ignores the stride in the channel dimension, but Python's shape inference for MaxPool does not.
         for s in (0, 2, -1):
             yield Case(num(g, "float32", 2, 5, 5, 4), ksize=[1, 2, 2, 1], strides=[1, 2, 2, s], padding="SAME")
     if op == "MaxPool":
@@ -266,7 +266,9 @@ def pool3d(g, op):
                     padding=padding,
                     rtol=0 if op == "MaxPool3D" else tolerance(dtype),
                 )
-                if op == "MaxPool3D":  # The lowest value is finite in windows with padding and infinite in others.
+                # All inputs are -inf. The maximum is then the lowest finite number in windows with padding,
+                # and -inf in other windows.
+                if op == "MaxPool3D":
                     yield Case(np.full(x, -np.inf, dtype_of(dtype)), ksize=[1, *k, 1], strides=[1, *s, 1], padding=padding)
     yield Case(num(g, "float32", 2, 3, 4, 5), ksize=[1, 2, 2, 2, 1], strides=[1, 2, 2, 2, 1], padding="SAME")
     for s in (0, 2):
@@ -308,7 +310,7 @@ def batch_norm(g, op):
             **how
         )
 
-    def reserved(case, theirs, ours):  # checks that the reserved outputs are those of TensorFlow with oneDNN
+    def reserved(case, theirs, ours):  # checks that the reserve_space outputs equal those of TensorFlow with oneDNN
         empty = case.inputs[0].size == 0
         same = all(np.array_equal(a, np.zeros_like(b) if empty else b) for a, b in zip(ours, case.inputs[3:]))
         return None if same else "the reserved outputs are not the statistics"

@@ -63,8 +63,8 @@ LISTS = {"float32": floats, "int64": ints, "string": strs}
 
 
 class Spec:
-    """The features to parse: dense is {name: (dtype, shape, default)}, sparse is {name: dtype}, and ragged is {name:
-    (dtype, splits)}."""
+    """The features to parse: `dense` is {name: (dtype, shape, default)}, `sparse` is {name: dtype}, and `ragged` is
+    {name: (dtype, splits)}."""
 
     def __init__(self, dense=None, sparse=None, ragged=None):
         self.dense, self.sparse, self.ragged = dense or {}, sparse or {}, ragged or {}
@@ -338,8 +338,8 @@ class Twin(str):
 
 
 def twin_sequences(op):
-    """Returns specifications in which a name occurs twice: in two features of one kind, of two types, or of two
-    kinds."""
+    """Yields specifications in which two features have the same name. Their types or kinds may be equal or
+    different."""
     two = lambda name, what: {Twin(name): what, Twin(name): what}
     yield Sequence(Spec(dense=two("f", ("float32", [2], np.float32([5, 6])))), Spec(dense=two("F", ("float32", [2], True))))
     yield Sequence(Spec(sparse=two("sf", "float32")), Spec(sparse=two("SI", "int64")))

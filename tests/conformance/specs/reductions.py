@@ -2,8 +2,8 @@
 
 from spec import *
 
-# each entry is (shape, axes); the axes are innermost, outer, mixed, all, none, negative or empty, and some of them span
-# more than one block or vector lane
+# Each entry is (shape, axes). The axes are innermost, outer, mixed, all, none or negative. Some axes have length 0, and
+# some are longer than a block or a vector.
 AXES = [
     ((), []), ((5,), [0]), ((5,), []), ((0,), [0]), ((3, 0), [0]), ((3, 0), [1]), ((2, 3), [0]), ((2, 3), [1]),
     ((2, 3), [-1, 0]), ((2, 3), -2), ((2, 3, 4), [1]), ((2, 3, 4), [0, 2]), ((2, 1, 3, 4), [1, 2]), ((2, 3, 4, 5), [0, 2]),

@@ -24,7 +24,7 @@ def ref(tf, value, shape):
 
 
 def on_variable(value, change, *feeds, **how):
-    """Returns a graph with three runs, which assign the variable, change it and read it."""
+    """Returns a graph with one variable. Its three runs assign, change and read the variable."""
 
     def build(tf, initial, *args):
         handle, init = variable(tf, initial)
@@ -91,7 +91,7 @@ def scatter(g, op):
     for params, indices, updates in ((v, [], (4, 5)), (v, [], (4,)), (v, [], (0, 9)), (v, [1], (2, 3)), (v, [1], (3,)), (v, [1], (1, 3, 1)),
                                      (v[:, :0], [1], (1, 2)), (v[:, :0], [9], (1, 0)), (v[:0], [], (0, 3)), (v[:0], [0], (1, 3))):
         yield either(op, params, np.array(indices, np.int32), values_for(g, op, "float32", updates))
-    if op == "ScatterDiv":  # TensorFlow's process crashes in ScatterDiv of integers
+    if op == "ScatterDiv":  # ScatterDiv on integers crashes TensorFlow's process
         yield either(op, v, np.int32([1, 2]), np.float32([[1, 2, 3], [4, 0, -0.0]]))
         yield either(op, v, np.int32([1, 2]), np.float32(0))
     if op == "ResourceScatterDiv":

@@ -114,9 +114,13 @@ def from_file(g, op):
     yield case(b"a\nb\nc\n", ask, vocab_size=2, **lines)
     yield case(b"a\nb\nc\n", ask, vocab_size=4, **lines)
     yield case(b"a\nb\nc\n", ask, vocab_size=3, **lines)
+    for text in (b"a\nb\n", b"", b"\n"):
+        for size in (0, 1):
+            yield case(text, ask, vocab_size=size, **lines)
+            yield again(b"a\n", text, ask, vocab_size=size, **lines)
     yield case(b"a 1\nb 2\nc 3", ask, key_index=0, value_index=1, delimiter=" ")
     yield case(b"a\t1\nb\t2\nc\t3\n", ask, key_index=0, value_index=1)
-    yield case(b"a\t1\0x\nb\t2\nc\t3\0", ask, key_index=0, value_index=1)  # a number ends at a NUL
+    yield case(b"a\t1\0x\nb\t2\nc\t3\0", ask, key_index=0, value_index=1)  # the text of a number ends at a NUL
     yield case(b"a\t\0001\n", ask, key_index=0, value_index=1)
     yield case(b"a\t1.5\0x\n", ask, value="float64", default=np.float64(-1), key_index=0, value_index=1)
     yield case(b"a 1\nb 2\nc 3", ask, key_index=0, value_index=2, delimiter=" ")

@@ -1,0 +1,131 @@
+/*
+ * ResizeNearestNeighborGrad: each element of the gradient is added to the input pixel that
+ * ResizeNearestNeighbor copied. Coordinates are computed in float, in TensorFlow's order of
+ * operations.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/types.h"
+#include "kernels/entry.h"
+#include "kernels/image/image.h"
+#include "runtime/base/checked.h"
+
+enum { CHUNK = RT_WORK / 64 };
+
+static enum rt_status infer_nearest_grad(struct rt_infer *x)
+{
+    const struct rt_shape *in = &x->in[0].shape, *size = &x->in[1].shape;
+    struct rt_shape *o = &x->out[0].shape;
+
+    if (kn_image_rank_differs(in, 4))
+        return kn_image_fail_shape(x->err, "input must be 4-dimensional", in);
+    if (kn_image_rank_differs(size, 1))
+        return kn_image_fail_shape(x->err, "shape_t must be 1-dimensional", size);
+    if (size->rank == 1 && size->dim[0] >= 0 && size->dim[0] != 2)
+        return kn_image_fail_shape(x->err, "shape_t must have two elements", size);
+    *o = kn_image_unknown(4);
+    if (in->rank == 4) {
+        o->dim[0] = in->dim[0];
+        o->dim[3] = in->dim[3];
+    }
+    for (int i = 0; i < 2 && x->in[1].value; i++) {
+        o->dim[1 + i] = ((const int32_t *)x->in[1].value->data)[i];
+        if (o->dim[1 + i] <= 0)
+            return rt_fail(x->err, RT_INVALID_ARGUMENT, "shape_t's elements must be positive");
+    }
+    return RT_OK;
+}
+
+/* An axis of the images: `in` pixels of the gradient belong to `out` pixels of the output. */
+struct axis {
+    int64_t in, out;
+    float scale;
+    bool align, half;
+};
+
+static struct axis axis_of(const struct rt_node *n, int64_t in, int64_t out)
+{
+    const bool align = rt_attr_bool(n, "align_corners");
+    const float scale =
+        align && in > 1 ? (float)(out - 1) / (float)(in - 1) : (float)out / (float)in;
+    return (struct axis){in, out, scale, align, rt_attr_bool(n, "half_pixel_centers")};
+}
+
+/* Returns the pixel of the output to which pixel i of the gradient is added. */
+static int64_t target(const struct axis *a, int64_t i)
+{
+    const float at = a->half ? ((float)i + 0.5f) * a->scale : (float)i * a->scale;
+    const int64_t k = rt_int64_of((double)(a->align ? roundf(at) : floorf(at)));
+    return k < 0 ? 0 : k < a->out ? k : a->out - 1;
+}
+
+typedef void add_fn(void *dst, const void *src, int64_t n);
+
+#define ADD(dt, T)                                                                                 \
+    static void add_##dt(void *dst, const void *src, int64_t n)                                    \
+    {                                                                                              \
+        const T *x = src;                                                                          \
+        T *y = dst;                                                                                \
+        for (int64_t k = 0; k < n; k++)                                                            \
+            y[k] = KN_PUT(dt, (KN_U(dt))KN_GET(dt, y[k]) + (KN_U(dt))KN_GET(dt, x[k]));            \
+    }
+KN_REALS(ADD)
+
+#define ROW(dt, T) [dt] = add_##dt,
+static add_fn *const adds[RT_N_DTYPES] = {KN_REALS(ROW)};
+
+static enum rt_status clear(struct rt_run *r, int64_t *left)
+{
+    const int64_t n = (int64_t)rt_tensor_bytes(&r->out[0]), most = 64 * CHUNK;
+
+    for (int64_t i = 0; i < n; i += most) {
+        const int64_t some = kn_min_i64(n - i, most);
+        memset((char *)r->out[0].data + i, 0, (size_t)some);
+        if (rt_run_spend(r, left, some / 4))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+static enum rt_status run_nearest_grad(struct rt_run *r)
+{
+    const struct rt_tensor *in = &r->in[0], *o = &r->out[0];
+    const struct axis h = axis_of(r->node, in->dim[1], o->dim[1]);
+    const struct axis w = axis_of(r->node, in->dim[2], o->dim[2]);
+    const int64_t channels = in->dim[3], size = (int64_t)rt_dtype_size((enum rt_dtype)in->dtype);
+    add_fn *const add = adds[in->dtype];
+    const char *src = in->data;
+    int64_t left = RT_WORK;
+
+    if (!rt_tensor_count(o))
+        return RT_OK;
+    if (clear(r, &left))
+        return r->err->code;
+    if (!rt_tensor_count(in)) /* its other dimensions may be huge */
+        return RT_OK;
+    for (int64_t b = 0; b < in->dim[0]; b++)
+        for (int64_t y = 0; y < h.in; y++) {
+            const int64_t line = (b * h.out + target(&h, y)) * w.out;
+            for (int64_t x = 0; x < w.in; x++) {
+                char *dst = (char *)o->data + (line + target(&w, x)) * channels * size;
+                for (int64_t c = 0, n; c < channels; c += n, src += n * size) {
+                    n = kn_min_i64(channels - c, CHUNK);
+                    add(dst + c * size, src, n);
+                    if (rt_run_spend(r, &left, 4 * n + 32))
+                        return r->err->code;
+                }
+            }
+        }
+    return RT_OK;
+}
+
+const struct kn_entry kn_resize_nearest_neighbor_grad = {
+    .op = {.name = "ResizeNearestNeighborGrad",
+           .shape_in = 2,
+           .infer = infer_nearest_grad,
+           .rows = rt_rows_first},
+    .kernels = KN_CPU("ResizeNearestNeighborGrad", "resize_nearest_grad", KN_SET(KN_REALS), NULL,
+                      run_nearest_grad),
+};

@@ -1,0 +1,109 @@
+/*
+ * Loops over the lanes of a block, for one floating-point type: T is the type, and NAME(x) the name
+ * of a function for it. They read and write sequences, and separate the halves of real ones.
+ * Included once for each type, after fft_passes.h.
+ */
+
+/* Reads `lanes` sequences of n points into the lanes of re and im. The other lanes are 0. Rows
+ * whose distance is a power of 2 compete for the same lines of the cache, so a line of each is read
+ * as a whole. Complex numbers are moved as a whole, and then taken apart in vectors. */
+KN_CLONES
+static void NAME(load)(const T *src, int64_t next, int64_t step, int lanes, int64_t n,
+                       T *restrict re, T *restrict im)
+{
+    T line[KN_FFT_LINE][2 * KN_FFT_LANES] = {{0}};
+
+    for (int64_t from = 0; from < n; from += KN_FFT_LINE) {
+        const int some = (int)(n - from < KN_FFT_LINE ? n - from : KN_FFT_LINE);
+        for (int l = 0; l < lanes; l++) {
+            const T *const row = src + l * next + from * step;
+            for (int j = 0; j < some; j++)
+                memcpy(&line[j][2 * l], row + j * step, 2 * sizeof(T));
+        }
+        for (int j = 0; j < some; j++) {
+            T *const x = re + (from + j) * KN_FFT_LANES, *const y = im + (from + j) * KN_FFT_LANES;
+            EACH_LANE
+            {
+                x[l] = line[j][2 * l];
+                y[l] = line[j][2 * l + 1];
+            }
+        }
+    }
+}
+
+/* The reverse. Single numbers are moved, which is faster than to join them in vectors first. */
+KN_CLONES
+static void NAME(store)(T *dst, int64_t next, int64_t step, int lanes, int64_t n,
+                        const T *restrict re, const T *restrict im, T scale)
+{
+    for (int64_t from = 0; from < n; from += KN_FFT_LINE)
+        for (int l = 0; l < lanes; l++) {
+            const int64_t to = from + KN_FFT_LINE < n ? from + KN_FFT_LINE : n;
+            T *const row = dst + l * next;
+            for (int64_t j = from; j < to; j++) {
+                row[j * step] = re[j * KN_FFT_LANES + l] * scale;
+                row[j * step + 1] = im[j * KN_FFT_LANES + l] * scale;
+            }
+        }
+}
+
+/*
+ * With Z the transform of n points whose real parts are the even elements of a real sequence and
+ * whose imaginary parts are its odd ones, replaces Z by the n + 1 points of the real sequence's
+ * transform: X[k] = (Z[k] + Z*[n-k]) / 2 - i w^k (Z[k] - Z*[n-k]) / 2.
+ */
+KN_CLONES
+static void NAME(separate_lanes)(T *restrict re, T *restrict im, int64_t n, const T *restrict w)
+{
+    const T *const sines = w + n / 2 + 1;
+    for (int64_t k = 1; 2 * k <= n; k++) {
+        T *const xr = re + k * KN_FFT_LANES, *const xi = im + k * KN_FFT_LANES;
+        T *const yr = re + (n - k) * KN_FFT_LANES, *const yi = im + (n - k) * KN_FFT_LANES;
+        const T wr = w[k] * (T)0.5, wi = sines[k] * (T)0.5;
+        EACH_LANE
+        {
+            const T sr = (xr[l] + yr[l]) * (T)0.5, si = (xi[l] - yi[l]) * (T)0.5;
+            const T dr = xi[l] + yi[l], di = yr[l] - xr[l]; /* -i times the difference */
+            const T pr = dr * wr - di * wi, pi = dr * wi + di * wr;
+            xr[l] = sr + pr;
+            xi[l] = si + pi;
+            yr[l] = sr - pr;
+            yi[l] = pi - si;
+        }
+    }
+    EACH_LANE
+    {
+        const T first = re[l], second = im[l];
+        re[l] = first + second;
+        re[n * KN_FFT_LANES + l] = first - second;
+        im[l] = im[n * KN_FFT_LANES + l] = 0;
+    }
+}
+
+/* The reverse: Z[k] = (X[k] + X*[n-k]) + i w^-k (X[k] - X*[n-k]). */
+KN_CLONES
+static void NAME(join_lanes)(T *restrict re, T *restrict im, int64_t n, const T *restrict w)
+{
+    const T *const sines = w + n / 2 + 1;
+    for (int64_t k = 1; 2 * k <= n; k++) {
+        T *const xr = re + k * KN_FFT_LANES, *const xi = im + k * KN_FFT_LANES;
+        T *const yr = re + (n - k) * KN_FFT_LANES, *const yi = im + (n - k) * KN_FFT_LANES;
+        const T wr = w[k], wi = -sines[k];
+        EACH_LANE
+        {
+            const T sr = xr[l] + yr[l], si = xi[l] - yi[l];
+            const T dr = xr[l] - yr[l], di = xi[l] + yi[l];
+            const T pr = dr * wr - di * wi, pi = dr * wi + di * wr; /* still without the i */
+            xr[l] = sr - pi;
+            xi[l] = si + pr;
+            yr[l] = sr + pi;
+            yi[l] = pr - si;
+        }
+    }
+    EACH_LANE
+    {
+        const T first = re[l], last = re[n * KN_FFT_LANES + l];
+        re[l] = first + last;
+        im[l] = first - last;
+    }
+}

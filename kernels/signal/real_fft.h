@@ -1,0 +1,33 @@
+/*
+ * Discrete Fourier transforms of real sequences, and their inverses. An even number n of real
+ * numbers is transformed as n / 2 complex ones, which are then separated. An odd number is
+ * transformed as complex numbers.
+ *
+ * Owner: a plan is memory of the caller. Threads: a plan is constant once made.
+ */
+#ifndef KN_SIGNAL_REAL_FFT_H
+#define KN_SIGNAL_REAL_FFT_H
+
+#include "kernels/signal/fft.h"
+
+struct kn_real_fft {
+    int64_t n;
+    struct kn_fft plan;    /* a transform of n / 2 points, or of n points if n is odd */
+    void *halves;          /* the roots of order n for kn_fft_job.halves, or NULL */
+    struct kn_roots roots; /* the roots of order n, if n is even and `halves` is NULL */
+};
+
+/* These functions correspond to those of kn_fft (fft.h). */
+int64_t kn_real_fft_size(struct kn_real_fft *f, int64_t n, int64_t count, bool wide);
+void kn_real_fft_make(struct kn_real_fft *f, void *memory);
+int64_t kn_real_fft_scratch(const struct kn_real_fft *f);
+/*
+ * Transforms sequences of n real numbers into n / 2 + 1 complex ones, or back if job->inverse is
+ * set. Numbers and complex numbers of a sequence are adjacent, so that job->src_step and dst_step
+ * are not used. The imaginary parts of the first number, and of the last if n is even, are not
+ * read.
+ */
+enum rt_status kn_real_fft_run(const struct kn_real_fft *f, const struct kn_fft_job *job,
+                               void *scratch, struct rt_run *r);
+
+#endif

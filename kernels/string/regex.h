@@ -1,0 +1,60 @@
+/*
+ * Regular expressions by RE2, the library that TensorFlow uses, in UTF-8 and with RE2's default
+ * options. regex.cc, the server's only C++ file, implements this interface with C types only, and
+ * lets no exception pass.
+ *
+ * A match takes time proportional to the length of the text, but also to the size of the program
+ * if a pattern makes RE2 fall back from its DFA to its NFA. A match cannot be stopped, so callers
+ * bound the product of both by KN_REGEX_MAX_WORK.
+ *
+ * Owner: expressions are shared by all callers that ask for the same pattern at the same time;
+ * kn_regex_drop drops a reference. Threads: any; an expression may be used by several threads.
+ */
+#ifndef KN_STRING_REGEX_H
+#define KN_STRING_REGEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kn_regex;
+
+enum {
+    KN_REGEX_GROUPS = 10, /* number of groups that a rewrite can name: \0 to \9 */
+    /* Maximum length of a pattern in bytes. Longer ones exceed RE2's memory limit, unless they
+     * repeat themselves. */
+    KN_REGEX_MAX_PATTERN = 1 << 20,
+    /* RE2's default limit for the memory of an expression, which is the limit in TensorFlow */
+    KN_REGEX_MEMORY = 8 << 20,
+};
+#define KN_REGEX_MAX_WORK (INT64_C(1) << 31)
+
+struct kn_group { /* a group's part of the text; `p` is NULL if the group did not take part */
+    const char *p;
+    size_t n;
+};
+
+/* Returns the expression of a pattern. If RE2 refuses the pattern or memory runs out, returns NULL
+ * and writes RE2's reason to `why`, which has `size` bytes. */
+struct kn_regex *kn_regex_get(const char *pattern, size_t n, char *why, size_t size);
+void kn_regex_drop(struct kn_regex *re); /* NULL is fine */
+/* Returns the number of instructions of the program, at least 1. */
+int64_t kn_regex_size(const struct kn_regex *re);
+/* Returns the number of capturing groups. */
+int kn_regex_groups(const struct kn_regex *re);
+/* Sets *is_match to whether the entire text matches. Returns false if memory ran out. */
+bool kn_regex_matches(const struct kn_regex *re, const char *text, size_t n, bool *is_match);
+/* Finds the first match at or after `from`, and the parts of its first n_groups groups; group 0 is
+ * the match. Returns false if memory ran out; if there is no match, sets group[0].p to NULL. */
+bool kn_regex_find(const struct kn_regex *re, const char *text, size_t n, size_t from,
+                   struct kn_group *group, int n_groups);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

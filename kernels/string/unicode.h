@@ -1,0 +1,54 @@
+/*
+ * Unicode encodings: UTF-8, UTF-16 and UTF-32 in both byte orders, ASCII, Latin-1, and the other
+ * encodings of one byte per character (encodings.h). TensorFlow uses ICU, whose data is 31 MB, for
+ * these and for some 180 more, which Slipway does not know.
+ *
+ * Threads: any; all functions are pure.
+ */
+#ifndef KN_STRING_UNICODE_H
+#define KN_STRING_UNICODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/span.h"
+
+enum {
+    KN_MAX_CHAR = 0x10ffff,
+    KN_BAD_CHAR = -1, /* a malformed sequence of bytes */
+    KN_MAX_UNITS = 4, /* maximum number of bytes of an encoded character */
+};
+
+enum kn_encoding_kind { KN_UTF8, KN_UTF16, KN_UTF32, KN_BYTES };
+
+struct kn_encoding {
+    enum kn_encoding_kind kind;
+    bool is_little; /* whether the units of UTF-16 or UTF-32 are little-endian */
+    /* whether a byte order mark at the beginning is skipped and decides the byte order */
+    bool has_mark;
+    uint8_t n_direct; /* KN_BYTES: bytes up to this one are the character of their number */
+    bool is_pc;       /* KN_BYTES: whether three control characters change places (encodings.h) */
+    const uint16_t *upper; /* KN_BYTES: characters of the bytes from 0x80 on, or NULL */
+};
+
+/* Finds an encoding by a name of ICU. As in ICU, letters are compared without case, and only
+ * letters and digits matter. */
+bool kn_encoding_find(struct rt_span name, struct kn_encoding *out);
+/* Moves *p behind the byte order mark, if the encoding has one, and sets the byte order. */
+void kn_encoding_begin(struct kn_encoding *e, const unsigned char **p, const unsigned char *end);
+/* Returns the character at p, which is not `end`, or KN_BAD_CHAR, and sets *next to its end. A
+ * malformed sequence extends as far as it could be the beginning of a character, at least one
+ * byte. */
+int32_t kn_decode_char(const struct kn_encoding *e, const unsigned char *p,
+                       const unsigned char *end, const unsigned char **next);
+static inline bool kn_is_surrogate(int32_t c)
+{
+    return c >= 0xd800 && c <= 0xdfff;
+}
+/* Writes the character c, which is at most KN_MAX_CHAR, to `to`, and returns the number of bytes,
+ * at most KN_MAX_UNITS. UTF-16 and UTF-32 are written in big-endian order. A surrogate becomes
+ * U+FFFD in UTF-8. */
+size_t kn_encode_char(enum kn_encoding_kind kind, int32_t c, unsigned char *to);
+
+#endif

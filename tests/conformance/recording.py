@@ -1,0 +1,77 @@
+"""Writes cases with TensorFlow's answers to files, which replay.py compares with Slipway's without TensorFlow.
+
+There is one file per family, recorded/FAMILY.json.xz: a list of graphs, each with its cases. Byte strings (graphs, commands
+for op_runner, tensors as op_runner writes them) are in base64."""
+
+import base64
+import json
+import lzma
+import pathlib
+import random
+import tempfile
+import zlib
+
+FOLDER = pathlib.Path(__file__).resolve().parent / "recorded"
+CASES_PER_OP = 10
+MOST_BYTES = 8192  # of a case's feeds and answers; larger cases are not recorded
+
+
+def chosen(cases, op):
+    """Returns the cases of an op that are to be recorded. Cases with a function of their own for the comparison are left
+    out, because replay.py cannot call it."""
+    cases = [c for c in cases if not c.check]
+    if len(cases) > 3 * CASES_PER_OP:
+        cases = random.Random(zlib.crc32(op.encode())).sample(cases, 3 * CASES_PER_OP)
+    return cases
+
+
+def text(data):
+    return base64.b64encode(data).decode("ascii")
+
+
+class Recorder:
+    """Collects the cases of one family."""
+
+    def __init__(self, encode_tensor, encode_run):
+        """`encode_tensor` returns the bytes of an array and `encode_run` those of the command that runs a step of a
+        built case."""
+        self.encode_tensor, self.encode_run = encode_tensor, encode_run
+        self.graphs, self.n_cases, self.n_of_op = [], 0, {}
+
+    def result(self, answer):
+        if not isinstance(answer, list):
+            return {"code": answer.code, "text": answer.text}
+        return [text(self.encode_tensor(x)) for x in answer]
+
+    def case(self, built, theirs):
+        steps = [{"run": text(self.encode_run(built, step)), "result": self.result(answer)}
+                 for step, answer in zip(built.steps, theirs)]
+        return {"op": built.case.op, "case": str(built.case)[:200], "steps": steps,
+                "tolerance": built.case.tolerance, "texts": bool(getattr(built.case, "texts", False))}
+
+    def add(self, graph_def, answered):
+        """Adds the cases of a graph. `answered` holds pairs (Built, TensorFlow's answers)."""
+        cases = []
+        files = tempfile.gettempdir().encode()
+        for built, theirs in answered:
+            op = built.case.op
+            if self.n_of_op.get(op, 0) >= CASES_PER_OP:
+                continue
+            try:
+                case = self.case(built, theirs)
+                runs = b"".join(self.encode_run(built, step) for step in built.steps)
+            except TypeError:  # a value of a type that op_runner cannot write, such as a variant
+                continue
+            if len(json.dumps(case)) > MOST_BYTES or files in graph_def or files in runs:
+                continue  # a case with a file depends on a file that exists only now
+            self.n_of_op[op] = self.n_of_op.get(op, 0) + 1
+            cases.append(case)
+        if cases:
+            self.n_cases += len(cases)
+            self.graphs.append({"graph": text(graph_def), "cases": cases})
+
+    def write(self, family):
+        FOLDER.mkdir(exist_ok=True)
+        data = json.dumps({"graphs": self.graphs}, separators=(",", ":"), sort_keys=True).encode()
+        (FOLDER / f"{family}.json.xz").write_bytes(lzma.compress(data, preset=9))
+        print(f"recorded {family}: {self.n_cases} cases of {len(self.n_of_op)} ops, {len(data)} bytes before compression")

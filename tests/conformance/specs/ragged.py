@@ -1,0 +1,65 @@
+"""Specifies ops on ragged tensors: ranges and gathers by row splits."""
+
+from spec import *
+
+
+def splits(g, rows, total=None, dtype=np.int64, longest=4):
+    """Returns random row splits, which end with `total` if it is given."""
+    if total is None:
+        return np.concatenate([[0], np.cumsum(g.rng.integers(0, longest, rows))]).astype(dtype)
+    inner = np.sort(g.rng.integers(0, total + 1, max(rows - 1, 0)))
+    return np.concatenate([[0], inner, [total]][: 3 if rows else 1]).astype(dtype)
+
+
+@spec("RaggedRange")
+def ragged_range(g, op):
+    for dtype in ("int32", "int64", "float32", "float64"):
+        for tsplits in ("int32", "int64"):
+            for n in (0, 1, 5, 40):
+                start, limit = (g.values(dtype, (n,), lo=-30, hi=30, special=False) for _ in range(2))
+                delta = g.values(dtype, (n,), lo=1, hi=7, special=False) * g.rng.choice([-1, 1], n).astype(dtype)
+                yield Case(start, limit, delta, Tsplits=tsplits)
+                yield Case(dtype_of(dtype).type(3), limit, delta, Tsplits=tsplits)
+                yield Case(start, dtype_of(dtype).type(40), delta, Tsplits=tsplits)
+                yield Case(start, limit, dtype_of(dtype).type(2), Tsplits=tsplits)
+            yield Case(*(dtype_of(dtype).type(v) for v in (0, 7, 2)), Tsplits=tsplits)
+            for bad in (([0], [3, 1], [1, 1]), ([[0]], [3], [1]), ([3], [[0]], [1]), ([3], [0], [[1]]), ([0, 0], [3, 1], [1, 0]), ([0, 0], [3, 1], [1])):
+                yield Case(*(np.array(v, dtype) for v in bad), Tsplits=tsplits, texts=True)
+    nan, inf = np.nan, np.inf
+    for dtype in ("float32", "float64"):
+        for v in ((0, nan, 1), (nan, 1, 1), (0, 1, nan), (0, inf, 1), (0, inf, inf), (0, 5, inf), (-inf, 5, 1), (inf, 5, 1), (5, 0, -inf), (0, 1e19, 1),
+                  (0, 1, 0.1), (0.5, 2.5, 0.3), (0, -1, 0.1), (2**24, 2**24 + 8, 1), (3e38, -3e38, -1e38)):
+            for tsplits in ("int32", "int64"):
+                yield Case(*(np.array([x], dtype) for x in v), Tsplits=tsplits, texts=True)
+    top = 2**63 - 1
+    for v in ((-top - 1, top, 2**61), (top, -top - 1, -2**61), (-top - 1, top, 1), (5, 0, -top - 1), (2**62, -2**62, -top - 1), (0, 2**31, 1), (top - 2, top, 2)):
+        yield Case(*(np.int64([x]) for x in v), Tsplits="int32", texts=True)
+    for v in ((0, 2**31 - 1, 2**30), (-2**31, 2**31 - 1, 2**30), (2**31 - 3, 2**31 - 1, 2)):
+        yield Case(*(np.int32([x]) for x in v))
+    yield Case(np.int64([0, 0]), np.int64([2**31 - 2] * 2), np.int64([1, 1]), Tsplits="int32", texts=True)
+    yield Case(np.int64([0, 0]), np.int64([2**62] * 2), np.int64([1, 1]), Tsplits="int64", texts=True)
+
+
+@spec("RaggedGather")
+def ragged_gather(g, op):
+    for dtype in ("float32", "int64", "string", "bool", "bfloat16", "complex128", "uint8"):
+        for t in (np.int32, np.int64):
+            for inner in ((), (2,), (3, 0)):
+                one = splits(g, 6, dtype=t)
+                two = splits(g, int(one[-1]), dtype=t)
+                for i in (np.int32, np.int64):
+                    for shape in ((), (0,), (4,), (2, 3), (2, 0, 3), (2, 1, 2)):
+                        index = g.rng.integers(0, 6, shape).astype(i)
+                        index = np.asarray(index, i)
+                        values = g.values(dtype, (int(one[-1]),) + inner, special=False)
+                        yield Case([one], values, index, OUTPUT_RAGGED_RANK=max(len(shape), 0))
+                        values = g.values(dtype, (int(two[-1]),) + inner, special=False)
+                        yield Case([one, two], values, index, OUTPUT_RAGGED_RANK=1 + len(shape))
+    a, v, i = [0, 2, 2, 5], np.float32([1, 2, 3, 4, 5]), np.int64
+    for parts, values, index in (([a], v, [3]), ([a], v, [-1]), ([a], v, [[0, 1], [7, 8]]), ([[]], v, [0]), ([[]], v, []), ([[0]], v, []), ([[0]], v, [0]),
+                                 ([[1, 2]], v, [0]), ([[0, 6]], v, [0]), ([[0, 4]], v, [0]), ([[0, 3, 1, 5]], v, [0]), ([[-1, 3]], v, [0]), ([[[0, 3]]], v, [0]),
+                                 ([[[0], [3]]], v, [0]), ([a], np.float32(1), [0]), ([a], np.float32(1), [9]), ([0], v, [0]), ([0], v, []), ([0], np.float32(1), [9]),
+                                 ([a, [0, 1, 3]], v, [0, 2]), ([a, [0, 1, 3, 3, 4, 9]], v, [0]), ([a, [0, 1, 3, 3, 2, 5]], v, [0]), ([a, [2, 1, 3, 3, 4, 5]], v, [0]),
+                                 ([a, []], v, [0]), ([[0, 0], []], v, [0]), ([a, [[0, 1, 3, 3, 4, 5]]], v, [2]), ([[0, 1], [[0, 1], [3, 3], [4, 5]]], v, [0]),
+                                 ([[[0, 2], [2, 5]]], v, [0]), ([[[0, 2], [2, 5]]], v, [1]), ([a, [1, 1, 2, 3, 4, 5]], v, [0, 0]), ([a, [0, 1, 2, 3, 4, 4]], v, [0, 2])):
+        yield Case([i(p) for p in parts], values, i(index), OUTPUT_RAGGED_RANK=len(parts) + np.ndim(index) - 1, texts=True)
