@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints docker/grafana-dashboard.json: make_dashboard.py > grafana-dashboard.json.
+"""Prints the contents of docker/grafana-dashboard.json. Usage: make_dashboard.py > grafana-dashboard.json
 
 Each panel is on one line, so that a diff shows which panels changed, unlike in Grafana's own export."""
 import json
@@ -12,7 +12,7 @@ def quantile(q, metric, by, labels):
     return f"histogram_quantile({q}, sum by (le, {by}) (rate({metric}_bucket{{{labels}}}{RATE})))"
 
 
-# A string begins a row of panels, and a tuple (title, unit, [(expression, legend)...]) is a panel.
+# A string is the title of a row of panels, and a tuple (title, unit, [(expression, legend), ...]) describes a panel.
 PANELS = [
     "Traffic",
     ("Requests by model", "reqps",
@@ -49,6 +49,22 @@ PANELS = [
        "{{model}}")]),
     ("Weights", "bytes",
      [(f"sum by (model, version) (slipway_model_weight_bytes{{{BY}}})", "{{model}} {{version}}")]),
+    "GPUs",
+    ("GPU memory of this process", "bytes",
+     [("sum by (instance, gpu, use) (slipway_gpu_memory_bytes)", "{{instance}} GPU {{gpu}} {{use}}"),
+      ('slipway_gpu_device_memory_bytes{state="total"}', "{{instance}} GPU {{gpu}} in all")]),
+    ("GPU utilisation", "percentunit",
+     [("slipway_gpu_utilisation_ratio", "{{instance}} GPU {{gpu}}")]),
+    ("Streams in use", "short",
+     [(f"rate(slipway_gpu_busy_seconds_total{RATE})", "{{instance}} GPU {{gpu}}"),
+      (f"rate(slipway_gpu_wait_seconds_total{RATE})", "{{instance}} GPU {{gpu}} waiting")]),
+    ("GPU temperature", "celsius",
+     [("slipway_gpu_temperature_celsius", "{{instance}} GPU {{gpu}}")]),
+    ("Copied", "Bps",
+     [(f"rate(slipway_gpu_copied_bytes_total{RATE})", "{{instance}} GPU {{gpu}} {{direction}}")]),
+    ("GPU memory of models", "bytes",
+     [(f"sum by (model, version) (slipway_model_gpu_bytes{{{BY}}})", "{{model}} {{version}}")]),
+    ("GPUs that work", "short", [("slipway_gpu_up", "{{instance}} GPU {{gpu}}")]),
     "Process",
     ("Resident memory", "bytes", [("process_resident_memory_bytes", "{{instance}}")]),
     ("Processors used", "short", [(f"rate(process_cpu_seconds_total{RATE})", "{{instance}}")]),

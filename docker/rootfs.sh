@@ -1,6 +1,6 @@
 #!/bin/sh
 # rootfs.sh BINARY FOLDER: fills FOLDER with a root file system that holds the server, the libraries with which it is
-# linked, their licences, and the few files that the C library looks for. There is no shell.
+# linked, their licences, and the few files that the C library reads, but no shell.
 set -eu
 binary=$1 root=$2
 mkdir -p "$root/usr/bin" "$root/usr/lib" "$root/usr/lib64" "$root/etc" "$root/models"

@@ -1,0 +1,74 @@
+/*
+ * Products of matrices on a GPU by a library. The library is cuBLASLt (blas.c); the tests have an
+ * implementation of their own (tests/gpu/reference_blas.h), because cuBLASLt does not run without a
+ * GPU.
+ *
+ * Owner: kc_blas_open's caller, which closes it after all its plans were freed. Threads: any. `run`
+ * may be called on several threads at the same time, with different streams.
+ */
+#ifndef KC_BLAS_H
+#define KC_BLAS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/cuda/precision.h"
+#include "runtime/base/status.h"
+
+struct cuda_gpu;
+struct cuda_stream;
+
+/*
+ * A product with an epilogue: C [m, n] = A [m, k] B [k, n] + residual [m, n] + bias [n], for each
+ * matrix of a batch. All matrices are row-major. The matrices C of a batch follow each other in
+ * memory, and so do those of the residual. A step of 0 means that all products of the batch share
+ * one matrix. All tensors have the type of the precision, and begin at multiples of 64 bytes.
+ */
+struct kc_product {
+    int64_t m, n, k;
+    bool a_transposed, b_transposed; /* whether A is in memory as [k, m], or B as [n, k] */
+    int64_t batches;
+    int64_t a_step, b_step; /* number of elements between two matrices of the batch */
+    bool has_residual, has_bias;
+    enum kc_precision precision;
+};
+
+/* The tensors of a product. */
+enum kc_product_tensor {
+    KC_PRODUCT_A,
+    KC_PRODUCT_B,
+    KC_PRODUCT_C,
+    KC_PRODUCT_RESIDUAL,
+    KC_PRODUCT_BIAS,
+    KC_PRODUCT_N_TENSORS
+};
+
+/* A product that can be run. */
+struct kc_blas_plan {
+    struct kc_blas *blas;
+    /* size of the workspace, which the caller of `run` provides, aligned to 256 bytes */
+    size_t workspace_bytes;
+};
+
+struct kc_blas {
+    struct cuda_gpu *gpu;
+    /* Makes a plan. Fails with RT_FAILED_PRECONDITION if the library cannot compute the product
+     * with float32 sums and at most KC_BLAS_MOST_WORKSPACE bytes of workspace. */
+    enum rt_status (*plan)(struct kc_blas *b, const struct kc_product *product,
+                           struct kc_blas_plan **out, struct rt_error *err);
+    void (*free_plan)(struct kc_blas_plan *p);
+    /* Enqueues the product on the stream. `address` has the addresses of the tensors in the GPU's
+     * memory; those that the product lacks are not read. C may lie on the residual. */
+    enum rt_status (*run)(const struct kc_blas_plan *p, const struct cuda_stream *stream,
+                          void *const address[KC_PRODUCT_N_TENSORS], void *workspace,
+                          struct rt_error *err);
+    void (*close)(struct kc_blas *b);
+};
+
+enum { KC_BLAS_MOST_WORKSPACE = 32 << 20 };
+
+/* Loads libcublasLt.so.13 for a GPU. Fails with RT_NOT_FOUND if the library is missing, and with
+ * another status if it cannot be used. */
+enum rt_status kc_blas_open(struct kc_blas **out, struct cuda_gpu *gpu, struct rt_error *err);
+
+#endif

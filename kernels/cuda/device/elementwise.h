@@ -1,0 +1,46 @@
+/*
+ * The parameter of the device kernel that computes element-wise ops and "_Chain"
+ * (runtime/fusion/elementwise.h). Each thread computes output elements one at a time, and performs
+ * all steps for each. Operands are broadcast by strides of 0.
+ */
+#ifndef KC_ELEMENTWISE_H
+#define KC_ELEMENTWISE_H
+
+#include <stdint.h>
+
+enum {
+    KC_ELEMENTWISE_MOST_IN = 16,    /* maximum number of inputs */
+    KC_ELEMENTWISE_MOST_STEPS = 32, /* maximum number of steps */
+    KC_ELEMENTWISE_MOST_RANK = 6,   /* maximum number of dimensions after merging neighbours */
+};
+
+/* the types of inputs and outputs */
+enum kc_type { KC_F32, KC_BOOL, KC_U8, KC_I32, KC_I64 };
+
+struct kc_elementwise_in {
+    const void *data;
+    int64_t stride[KC_ELEMENTWISE_MOST_RANK]; /* in elements, innermost dimension first */
+    int32_t type;                             /* an enum kc_type */
+    int32_t unused;
+};
+
+struct kc_elementwise_step {
+    int32_t op; /* an enum rt_elementwise_op */
+    /* Operands. -1 means no operand, another k below n_in means input k, and any other k means the
+     * result of step k - n_in. */
+    int16_t a, b, c;
+    int16_t unused;
+    float alpha; /* the parameter of LeakyRelu */
+};
+
+struct kc_elementwise {
+    void *out;
+    int64_t n; /* number of elements of the output */
+    int64_t dim[KC_ELEMENTWISE_MOST_RANK];
+    int32_t rank, n_in, n_steps;
+    int32_t out_type; /* KC_F32 or KC_BOOL */
+    struct kc_elementwise_in in[KC_ELEMENTWISE_MOST_IN];
+    struct kc_elementwise_step step[KC_ELEMENTWISE_MOST_STEPS];
+};
+
+#endif

@@ -1,0 +1,15 @@
+/* The parameter of the device kernel that applies, in place, the steps of an epilogue that a
+ * library has not applied. */
+#ifndef KC_FINISH_H
+#define KC_FINISH_H
+
+#include "kernels/cuda/device/epilogue.h"
+
+struct kc_finish {
+    float *data;
+    int64_t n;       /* number of elements */
+    int64_t columns; /* length of the last axis */
+    struct kc_epilogue epilogue;
+};
+
+#endif

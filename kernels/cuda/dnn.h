@@ -1,0 +1,42 @@
+/*
+ * Convolutions on a GPU by a library. The library is cuDNN (dnn.c); the tests have an
+ * implementation of their own (tests/gpu/reference_dnn.h), because cuDNN does not run without a
+ * GPU.
+ *
+ * Owner: kc_dnn_open's caller, which closes it after all its plans were freed. Threads: any. `run`
+ * may be called on several threads at the same time, with different streams.
+ */
+#ifndef KC_DNN_H
+#define KC_DNN_H
+
+#include "kernels/cuda/dnn_plan.h"
+
+struct cuda_gpu;
+struct cuda_stream;
+
+/* A convolution that can be run. */
+struct kc_dnn_plan {
+    struct kc_dnn *dnn;
+    /* size of the workspace, which the caller of `run` provides, aligned to 256 bytes */
+    size_t workspace_bytes;
+};
+
+struct kc_dnn {
+    struct cuda_gpu *gpu;
+    /* Makes a plan. Fails with RT_FAILED_PRECONDITION if the library cannot compute the convolution
+     * by the rules of dnn_plan_new, or if NaN does not pass the convolution's ReLU. */
+    enum rt_status (*plan)(struct kc_dnn *d, const struct dnn_conv *conv, struct kc_dnn_plan **out,
+                           struct rt_error *err);
+    void (*free_plan)(struct kc_dnn_plan *p);
+    /* Enqueues the convolution on the stream. `address` has the addresses of the tensors in the
+     * GPU's memory; those that the convolution lacks are not read. */
+    enum rt_status (*run)(const struct kc_dnn_plan *p, const struct cuda_stream *stream,
+                          const void *const address[DNN_N_TENSORS], void *workspace,
+                          struct rt_error *err);
+    void (*close)(struct kc_dnn *d);
+};
+
+/* Loads cuDNN for a GPU. Fails as dnn_library_open does, and if cuDNN refuses the GPU. */
+enum rt_status kc_dnn_open(struct kc_dnn **out, struct cuda_gpu *gpu, struct rt_error *err);
+
+#endif

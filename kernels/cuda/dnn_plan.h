@@ -1,0 +1,75 @@
+/*
+ * Execution plans of cuDNN for convolutions. A plan consists of an engine, which is a kernel of
+ * cuDNN, and its settings. It can be made for the GPU of a handle, or from the description of a GPU
+ * on a machine that has none.
+ *
+ * Owner: the caller of each function that makes something. Threads: a plan may be run on several
+ * threads at the same time, with different handles. A device is used on one thread at a time.
+ */
+#ifndef KC_DNN_PLAN_H
+#define KC_DNN_PLAN_H
+
+#include "kernels/cuda/dnn_library.h"
+#include "kernels/cuda/precision.h"
+#include "kernels/nn/window.h"
+
+/* A convolution with an epilogue: y = relu(conv(x, w) + residual + bias). x and y are
+ * [batch, spatial..., channels], and w is [co, spatial..., ci / groups]. All tensors have the type
+ * of the precision, and each begins at a multiple of 16 bytes. */
+struct dnn_conv {
+    int n_spatial; /* 2 or 3 */
+    int64_t batch, ci, co, groups;
+    struct kn_axis axis[KN_MAX_SPATIAL]; /* the first n_spatial elements are used */
+    bool has_residual;                   /* whether a tensor of the shape of y is added */
+    bool has_bias;                       /* whether a vector of co elements is added */
+    bool has_relu;
+    enum kc_precision precision;
+};
+
+/* The tensors' identifiers in a plan. */
+enum dnn_tensor { DNN_X, DNN_W, DNN_Y, DNN_RESIDUAL, DNN_BIAS, DNN_N_TENSORS };
+
+enum { DNN_MOST_PARTS = 24 };
+
+struct dnn_plan {
+    const struct dnn_library *library;
+    void *plan;
+    bool has[DNN_N_TENSORS]; /* whether the plan reads or writes the tensor */
+    size_t workspace_bytes;
+    int64_t engine;             /* cuDNN's number of the engine */
+    unsigned notes;             /* bit k is set if the engine has the dnn_numerical_note k */
+    bool is_compiled;           /* whether the engine's code was compiled while the plan was made */
+    void *part[DNN_MOST_PARTS]; /* the descriptors that the plan refers to */
+    int n_parts;
+};
+
+/* Make the descriptor of a GPU: that of the handle, or that which the text describes. */
+enum rt_status dnn_device_of(const struct dnn_library *d, struct cudnnContext *handle, void **out,
+                             struct rt_error *err);
+enum rt_status dnn_device_read(const struct dnn_library *d, const char *json, size_t bytes,
+                               void **out, struct rt_error *err);
+void dnn_device_free(const struct dnn_library *d, void *device);
+
+/*
+ * Makes the first of the plans that cuDNN proposes which keeps these rules:
+ * - Its workspace has at most DNN_MOST_WORKSPACE bytes.
+ * - Its sums are float32, and the order of its additions does not change from run to run. It uses
+ *   no FFT and no Winograd transform of tiles larger than 4 x 4, because these lose digits.
+ * - With KC_FLOAT32, it does not use tensor cores, because these would round the inputs to TF32.
+ * - Its code is not compiled at run time, which takes 0.3 s to 0.7 s.
+ * Fails with RT_FAILED_PRECONDITION if there is none. Only a GPU can show whether NaN passes the
+ * plan's ReLU, because nearly all engines of cuDNN lack DNN_NOTE_STRICT_NAN (dnn.h). cuDNN 9.19 has
+ * precompiled engines for a residual or a ReLU only if there is also a bias.
+ */
+enum { DNN_MOST_WORKSPACE = 64 << 20 };
+enum rt_status dnn_plan_new(const struct dnn_library *d, void *device, const struct dnn_conv *conv,
+                            struct dnn_plan **out, struct rt_error *err);
+void dnn_plan_free(struct dnn_plan *p);
+
+/* Enqueues the plan on the handle's stream. `address` has the addresses of the tensors that the
+ * plan has, in the GPU's memory. */
+enum rt_status dnn_plan_run(const struct dnn_plan *p, struct cudnnContext *handle,
+                            const void *const address[DNN_N_TENSORS], void *workspace,
+                            struct rt_error *err);
+
+#endif

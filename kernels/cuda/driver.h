@@ -1,0 +1,36 @@
+/*
+ * Loads the CUDA driver library at run time. The binary is not linked with the library, so it also
+ * runs on machines without a GPU or driver.
+ *
+ * Owner: the caller of cuda_driver_open. Threads: the functions of the driver may be called on any
+ * thread. A context must be current on the calling thread of a function that uses it (gpu.c).
+ */
+#ifndef KC_DRIVER_H
+#define KC_DRIVER_H
+
+#include "kernels/cuda/api.h"
+#include "runtime/base/status.h"
+
+struct cuda_driver {
+    void *library;
+    const char *path; /* the file that was loaded; valid until cuda_driver_close */
+    int version;      /* version of the API that the driver supports, as in CUDA_API_VERSION */
+#define X(name, params, args) int(*name) params;
+    CUDA_FUNCTIONS(X)
+#undef X
+};
+
+/* Loads libcuda.so.1 and initialises the driver. Fails with RT_NOT_FOUND if the library or a device
+ * is missing, and with RT_FAILED_PRECONDITION if the driver cannot be used. The message says what
+ * was found and what is needed. */
+enum rt_status cuda_driver_open(struct cuda_driver *d, struct rt_error *err);
+/* Unloads the library. Does nothing if `d` was never opened. */
+void cuda_driver_close(struct cuda_driver *d);
+
+/* Sets err to "`what`: NAME: TEXT", where NAME and TEXT are the driver's name for and description
+ * of `result`. Returns RT_RESOURCE_EXHAUSTED if the driver ran out of memory, and otherwise
+ * RT_INTERNAL. */
+enum rt_status cuda_fail(const struct cuda_driver *d, int result, const char *what,
+                         struct rt_error *err);
+
+#endif

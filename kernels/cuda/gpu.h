@@ -1,0 +1,97 @@
+/*
+ * A GPU as an accelerator of the runtime (runtime/core/device.h), and kernel launches on its
+ * streams.
+ *
+ * Owner: gpus.c opens and closes GPUs. Threads: as in device.h. Each function makes the GPU's
+ * primary context current on the calling thread.
+ */
+#ifndef KC_GPU_H
+#define KC_GPU_H
+
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/precision.h"
+#include "runtime/core/device.h"
+
+/*
+ * X(module, is_cooperative) for each file kernels/cuda/device/MODULE.cu. The file defines one
+ * kernel, kc_MODULE, whose parameter is a struct of the same name. In a cooperative kernel, the
+ * threads of a block use barriers or shuffles.
+ */
+#define KC_MODULES(X)                                                                              \
+    X(conv, false)                                                                                 \
+    X(copy, false)                                                                                 \
+    X(elementwise, false)                                                                          \
+    X(finish, false)                                                                               \
+    X(matmul, true)                                                                                \
+    X(norm, true)                                                                                  \
+    X(pool, false)                                                                                 \
+    X(reduce, true)                                                                                \
+    X(softmax, true)
+
+enum kc_module {
+#define X(name, is_cooperative) kc_##name##_module,
+    KC_MODULES(X) KC_N_MODULES
+#undef X
+};
+
+enum { KC_THREADS = 256 }; /* number of threads per block */
+
+enum { CUDA_NAME_BYTES = 256, CUDA_UUID_TEXT = 41 }; /* "GPU-", 8-4-4-4-12 digits, NUL */
+
+struct cuda_gpu;
+struct cuda_nvml;
+
+/* The type of the object to which rt_run.stream points while a GPU kernel runs. */
+struct cuda_stream {
+    struct cuda_gpu *gpu;
+    struct CUstream_st *handle;
+    _Atomic int64_t waiting_since_ns; /* when a thread began to wait for the stream, or 0 */
+};
+
+struct cuda_gpu {
+    struct rt_device device;
+    const struct cuda_driver *driver;
+    int ordinal; /* the number that the driver gives the GPU */
+    char model[CUDA_NAME_BYTES], uuid[CUDA_UUID_TEXT];
+    enum kc_precision precision; /* KC_FLOAT32 or KC_TF32 */
+    struct cuda_nvml *nvml;      /* NULL if the library is not there */
+    struct CUctx_st *context;
+    struct CUmod_st *module[KC_N_MODULES];
+    struct CUfunc_st *kernel[KC_N_MODULES];
+    struct cuda_stream stream[RT_MAX_STREAMS];
+    /* the stream for copies within the GPU's memory that are not part of a region */
+    struct CUstream_st *copies;
+    _Atomic int64_t longest_ns; /* duration of the longest wait for a stream */
+    struct kc_libraries libraries;
+};
+
+/* Opens GPU `ordinal` of the driver as GPU `index` of the process: retains its primary context,
+ * loads the device code and creates the streams. Fails with RT_FAILED_PRECONDITION if the GPU
+ * cannot be used. */
+enum rt_status cuda_gpu_open(struct cuda_gpu **out, const struct cuda_driver *driver, int ordinal,
+                             int index, const struct rt_accelerator_options *options,
+                             struct rt_error *err);
+/* Closes the GPU. If it has failed, calls no function of the driver, because they may not return,
+ * frees nothing that a hanging thread may use, and returns false. */
+bool cuda_gpu_close(struct cuda_gpu *g);
+/*
+ * Sets err from a result of the driver that is not CUDA_OK, as cuda_fail does. After some errors
+ * the process cannot use the GPU any more (cuda.h says of them that the process must be
+ * terminated). Then marks the GPU as failed, and returns RT_UNAVAILABLE.
+ */
+enum rt_status cuda_gpu_fail(struct cuda_gpu *g, int result, const char *what,
+                             struct rt_error *err);
+
+/* Launches a module's kernel on the stream. `args` is the kernel's parameter, which is copied
+ * before the function returns. The number of blocks in the grid is limited, so it may be less than
+ * `blocks`, and kernels must not depend on it. */
+enum rt_status cuda_launch(const struct cuda_stream *s, enum kc_module module, int64_t blocks,
+                           void *args, struct rt_error *err);
+/* Returns the number of blocks that gives each of n elements its own thread. */
+static inline int64_t cuda_blocks(int64_t n)
+{
+    return n / KC_THREADS + (n % KC_THREADS != 0);
+}
+
+#endif

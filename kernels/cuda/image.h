@@ -1,0 +1,14 @@
+/*
+ * The device code of this binary. If the build finds nvcc, it compiles each module to a fatbin,
+ * which holds code for several architectures, and embeds the fatbin in the binary.
+ */
+#ifndef KC_IMAGE_H
+#define KC_IMAGE_H
+
+#include "kernels/cuda/gpu.h"
+
+/* Returns the fatbin of a module, which is never freed, or NULL if the binary was built without
+ * nvcc. */
+const void *kc_image(enum kc_module module);
+
+#endif

@@ -1,0 +1,223 @@
+/* Implements the work on the streams of a GPU (stream.h). */
+#include "kernels/cuda/stream.h"
+#include "kernels/cuda/watchdog.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/log.h"
+
+enum {
+    /* A larger grid would only cost more time to launch its blocks. */
+    MOST_BLOCKS = 1 << 16,
+    LEAST_RECORDED = 4, /* minimum number of steps that are recorded as a graph */
+};
+
+/* What the GPU keeps of a region's steps (rt_region_steps.recorded). */
+struct recording {
+    struct CUgraphExec_st *graph; /* NULL until the second run */
+    bool is_refused;              /* whether recording failed, so that it is not tried again */
+};
+
+static cuda_address address_of(const void *p)
+{
+    return (cuda_address)(uintptr_t)p;
+}
+
+enum rt_status cuda_enter(struct cuda_gpu *g, struct rt_error *err)
+{
+    if (atomic_load_explicit(&g->device.has_failed, memory_order_relaxed))
+        return rt_fail(err, RT_UNAVAILABLE, "GPU:%d has failed", g->device.index);
+    const int result = g->driver->CtxSetCurrent(g->context);
+    return result ? cuda_gpu_fail(g, result, "cuCtxSetCurrent", err) : RT_OK;
+}
+
+/* ---- copies ---- */
+
+static int enqueue(const struct cuda_driver *d, struct CUstream_st *s, enum rt_copy_kind kind,
+                   void *to, const void *from, size_t bytes)
+{
+    switch (kind) {
+    case RT_COPY_IN:
+        return d->MemcpyHtoDAsync(address_of(to), from, bytes, s);
+    case RT_COPY_OUT:
+        return d->MemcpyDtoHAsync(to, address_of(from), bytes, s);
+    case RT_COPY_WITHIN:
+        break;
+    }
+    return d->MemcpyDtoDAsync(address_of(to), address_of(from), bytes, s);
+}
+
+static const char *name_of(enum rt_copy_kind kind)
+{
+    return kind == RT_COPY_IN    ? "a copy to the GPU"
+           : kind == RT_COPY_OUT ? "a copy from the GPU"
+                                 : "a copy on the GPU";
+}
+
+static enum rt_status enqueue_copy(struct rt_device *d, int stream, enum rt_copy_kind kind,
+                                   void *to, const void *from, size_t bytes, struct rt_error *err)
+{
+    struct cuda_gpu *g = d->state;
+    const enum rt_status st = cuda_enter(g, err);
+    if (st)
+        return st;
+    const int result = enqueue(g->driver, g->stream[stream].handle, kind, to, from, bytes);
+    return result ? cuda_gpu_fail(g, result, name_of(kind), err) : RT_OK;
+}
+
+static enum rt_status copy(struct rt_device *d, enum rt_copy_kind kind, void *to, const void *from,
+                           size_t bytes, struct rt_error *err)
+{
+    struct cuda_gpu *g = d->state;
+    const enum rt_status st = cuda_enter(g, err);
+    if (st)
+        return st;
+    int result;
+    switch (kind) {
+    case RT_COPY_IN:
+        result = g->driver->MemcpyHtoD(address_of(to), from, bytes);
+        break;
+    case RT_COPY_OUT:
+        result = g->driver->MemcpyDtoH(to, address_of(from), bytes);
+        break;
+    default:
+        result = enqueue(g->driver, g->copies, kind, to, from, bytes);
+        if (!result)
+            result = g->driver->StreamSynchronize(g->copies);
+    }
+    return result ? cuda_gpu_fail(g, result, name_of(kind), err) : RT_OK;
+}
+
+/* ---- kernels ---- */
+
+enum rt_status cuda_launch(const struct cuda_stream *s, enum kc_module module, int64_t blocks,
+                           void *args, struct rt_error *err)
+{
+    const struct cuda_driver *d = s->gpu->driver;
+    void *params[] = {args};
+    if (blocks <= 0)
+        return RT_OK;
+    const int result = d->LaunchKernel(s->gpu->kernel[module],
+                                       (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 1,
+                                       1, KC_THREADS, 1, 1, 0, s->handle, params, NULL);
+    return result ? cuda_gpu_fail(s->gpu, result, "cuLaunchKernel", err) : RT_OK;
+}
+
+static enum rt_status launch_steps(struct cuda_stream *s, struct rt_region_steps *steps,
+                                   const struct rt_region_step **failed)
+{
+    enum rt_status st = RT_OK;
+    for (int k = 0; k < steps->n && !st; k++) {
+        steps->step[k].run.stream = s;
+        st = steps->step[k].kernel->run(&steps->step[k].run);
+        if (st)
+            *failed = &steps->step[k];
+    }
+    return st;
+}
+
+/* Makes a graph of what the steps launch. If the driver refuses, logs the reason and leaves
+ * `*graph` NULL; the steps can still be launched one by one. */
+static enum rt_status record(struct cuda_stream *s, struct rt_region_steps *steps,
+                             struct CUgraphExec_st **graph, const struct rt_region_step **failed)
+{
+    const struct cuda_driver *d = s->gpu->driver;
+    struct CUgraph_st *recorded = NULL;
+    struct rt_error err = {0};
+    int result = d->StreamBeginCapture(s->handle, CUDA_CAPTURE_THREAD_LOCAL);
+    const enum rt_status st = result ? RT_OK : launch_steps(s, steps, failed);
+    if (!result)
+        result = d->StreamEndCapture(s->handle, &recorded);
+    if (!result && !st)
+        result = d->GraphInstantiateWithFlags(graph, recorded, 0);
+    if (recorded)
+        d->GraphDestroy(recorded);
+    if (result && !st) {
+        cuda_gpu_fail(s->gpu, result, "recording a region", &err);
+        RT_LOG(RT_LOG_WARNING, "GPU:%d: %s; its %d kernels are launched one by one",
+               s->gpu->device.index, rt_error_text(&err), steps->n);
+        *graph = NULL;
+    }
+    return st;
+}
+
+static enum rt_status enqueue_steps(struct rt_device *d, int stream, struct rt_region_steps *steps,
+                                    const struct rt_region_step **failed, struct rt_error *err)
+{
+    struct cuda_gpu *g = d->state;
+    struct cuda_stream *s = &g->stream[stream];
+    enum rt_status st = cuda_enter(g, err);
+    struct recording *r = steps->recorded;
+    if (st)
+        return st;
+    if (!r) {
+        if (steps->n >= LEAST_RECORDED)
+            steps->recorded = calloc(1, sizeof *r); /* if this fails, no run is recorded */
+        return launch_steps(s, steps, failed);
+    }
+    if (!r->graph && !r->is_refused) {
+        st = record(s, steps, &r->graph, failed);
+        r->is_refused = !r->graph && !st;
+        atomic_fetch_add_explicit(&d->totals.recorded, r->graph != NULL, memory_order_relaxed);
+    }
+    if (st || !r->graph)
+        return st ? st : launch_steps(s, steps, failed);
+    const int result = g->driver->GraphLaunch(r->graph, s->handle);
+    return result ? cuda_gpu_fail(g, result, "cuGraphLaunch", err) : RT_OK;
+}
+
+static void forget(struct rt_device *d, struct rt_region_steps *steps)
+{
+    struct cuda_gpu *g = d->state;
+    struct recording *r = steps->recorded;
+    struct rt_error err = {0};
+    if (r && r->graph && !cuda_enter(g, &err))
+        g->driver->GraphExecDestroy(r->graph);
+    free(r);
+    steps->recorded = NULL;
+}
+
+/* Waits even if the GPU has failed, because work that is still running may access memory of the
+ * host. */
+static enum rt_status wait(struct rt_device *d, int stream, const struct rt_region_step **failed,
+                           struct rt_error *err)
+{
+    struct cuda_gpu *g = d->state;
+    (void)failed;
+    int result = g->driver->CtxSetCurrent(g->context);
+    cuda_watch_begin(&g->stream[stream]);
+    if (!result)
+        result = g->driver->StreamSynchronize(g->stream[stream].handle);
+    cuda_watch_end(&g->stream[stream]);
+    return result ? cuda_gpu_fail(g, result, "a region on the GPU", err) : RT_OK;
+}
+
+/* ---- opening and closing ---- */
+
+enum rt_status cuda_streams_begin(struct cuda_gpu *g, struct rt_error *err)
+{
+    int result = g->driver->StreamCreate(&g->copies, CUDA_STREAM_NON_BLOCKING);
+    for (int k = 0; k < g->device.n_streams && !result; k++) {
+        g->stream[k].gpu = g;
+        result = g->driver->StreamCreate(&g->stream[k].handle, CUDA_STREAM_NON_BLOCKING);
+    }
+    return result ? cuda_gpu_fail(g, result, "cuStreamCreate", err) : RT_OK;
+}
+
+void cuda_streams_end(struct cuda_gpu *g)
+{
+    for (int k = 0; k < g->device.n_streams; k++)
+        if (g->stream[k].handle)
+            g->driver->StreamDestroy(g->stream[k].handle);
+    if (g->copies)
+        g->driver->StreamDestroy(g->copies);
+}
+
+void cuda_stream_functions(struct rt_device *d)
+{
+    d->copy = copy;
+    d->enqueue_copy = enqueue_copy;
+    d->enqueue_steps = enqueue_steps;
+    d->wait = wait;
+    d->forget = forget;
+}

@@ -1,0 +1,25 @@
+/*
+ * The GPU kernels. Each is a struct rt_kernel (runtime/core/kernel.h) whose device is "GPU" and
+ * whose `run` launches device kernels on rt_run.stream (gpu.h).
+ */
+#ifndef KC_TABLE_H
+#define KC_TABLE_H
+
+#include "runtime/core/kernel.h"
+
+/* Returns the array of all GPU kernels, and sets *n to the number of kernels. */
+const struct rt_kernel *kc_kernels(int *n);
+
+/* Declares the `can`, `prepare` and `run` functions of each module (runtime/core/kernel.h), which
+ * MODULE.c defines. */
+#define KC_FUNCTIONS(X)                                                                            \
+    X(conv)                                                                                        \
+    X(conv_dnn) X(copy) X(elementwise) X(matmul) X(matmul_blas) X(norm) X(pool) X(reduce) X(softmax)
+#define X(module)                                                                                  \
+    int kc_##module##_can(const struct rt_prep *p);                                                \
+    enum rt_status kc_##module##_prepare(struct rt_prep *p, void **state);                         \
+    enum rt_status kc_##module##_run(struct rt_run *r);
+KC_FUNCTIONS(X)
+#undef X
+
+#endif

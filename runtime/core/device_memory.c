@@ -1,0 +1,210 @@
+/* Implements the accounts and the cache of an accelerator's memory (device_memory.h). */
+#include "runtime/core/device_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/thread.h"
+
+enum {
+    LEAST_BITS = 9, /* the smallest piece of memory for a tensor has 2^LEAST_BITS bytes */
+    /* Sizes between two powers of two are rounded up to one of STEPS equal steps. */
+    STEPS_BITS = 2,
+    STEPS = 1 << STEPS_BITS,
+    N_CLASSES = (64 - LEAST_BITS) * STEPS,
+};
+/* maximum number of bytes in the cache */
+#define MOST_CACHED ((int64_t)64 << 20)
+
+struct cached {
+    struct cached *next;
+    void *address;
+};
+
+struct rt_device_budget {
+    struct rt_mutex mu; /* guards all members below */
+    struct rt_device_counts counts;
+    struct cached *cached[N_CLASSES]; /* freed memory, by the class of its size */
+};
+
+bool rt_device_budget_begin(struct rt_device *d, size_t limit)
+{
+    d->budget = calloc(1, sizeof *d->budget);
+    if (!d->budget)
+        return false;
+    rt_mutex_init(&d->budget->mu);
+    d->budget->counts.limit = limit && limit < INT64_MAX ? (int64_t)limit : INT64_MAX;
+    return true;
+}
+
+void rt_device_budget_end(struct rt_device *d)
+{
+    rt_device_trim(d);
+    rt_mutex_clear(&d->budget->mu);
+    free(d->budget);
+    d->budget = NULL;
+}
+
+struct rt_device_counts rt_device_counts(struct rt_device *d)
+{
+    rt_mutex_lock(&d->budget->mu);
+    const struct rt_device_counts counts = d->budget->counts;
+    rt_mutex_unlock(&d->budget->mu);
+    return counts;
+}
+
+/* Returns the class of a size, and rounds *bytes up to the size of all memory of this class. */
+static int class_of(size_t *bytes)
+{
+    int bits = LEAST_BITS;
+    if (*bytes <= (size_t)1 << LEAST_BITS) {
+        *bytes = (size_t)1 << LEAST_BITS;
+        return 0;
+    }
+    while (bits < 62 && *bytes > (size_t)2 << bits)
+        bits++;
+    const size_t step = ((size_t)1 << bits) / STEPS;
+    const size_t n = (*bytes - ((size_t)1 << bits) + step - 1) / step;
+    *bytes = ((size_t)1 << bits) + n * step;
+    return (bits - LEAST_BITS) * STEPS + (int)n;
+}
+
+static int64_t total(const struct rt_device_counts *c)
+{
+    int64_t bytes = c->cached;
+    for (int k = 0; k < RT_DEVICE_USES; k++)
+        bytes += c->used[k];
+    return bytes;
+}
+
+/* Takes memory of the class from the cache. Returns NULL if there is none. */
+static void *take_cached(struct rt_device_budget *b, int class, size_t bytes)
+{
+    rt_mutex_lock(&b->mu);
+    struct cached *c = b->cached[class];
+    if (c) {
+        b->cached[class] = c->next;
+        b->counts.cached -= (int64_t)bytes;
+        b->counts.used[RT_DEVICE_TENSORS] += (int64_t)bytes;
+    }
+    rt_mutex_unlock(&b->mu);
+    void *address = c ? c->address : NULL;
+    free(c);
+    return address;
+}
+
+/* Adds to the count of a use, unless the limit would be exceeded. */
+static bool charge(struct rt_device_budget *b, enum rt_device_use use, size_t bytes)
+{
+    rt_mutex_lock(&b->mu);
+    const bool fits = bytes <= (size_t)(b->counts.limit - total(&b->counts));
+    if (fits)
+        b->counts.used[use] += (int64_t)bytes;
+    rt_mutex_unlock(&b->mu);
+    return fits;
+}
+
+static void discharge(struct rt_device_budget *b, enum rt_device_use use, size_t bytes)
+{
+    rt_mutex_lock(&b->mu);
+    b->counts.used[use] -= (int64_t)bytes;
+    rt_mutex_unlock(&b->mu);
+}
+
+static void *alloc_counted(struct rt_device *d, enum rt_device_use use, size_t bytes)
+{
+    if (!charge(d->budget, use, bytes))
+        return NULL;
+    void *address = d->alloc(d, bytes);
+    if (!address)
+        discharge(d->budget, use, bytes);
+    return address;
+}
+
+enum rt_status rt_device_alloc(struct rt_device *d, enum rt_device_use use, size_t bytes,
+                               const char *what, struct rt_device_memory *out, struct rt_error *err)
+{
+    const size_t asked = bytes;
+    void *address = NULL;
+    if (bytes > INT64_MAX / 2) {
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%s:%d has no memory for %zu bytes of %s",
+                       d->type, d->index, asked, what);
+    }
+    if (use == RT_DEVICE_TENSORS) {
+        const int class = class_of(&bytes);
+        address = take_cached(d->budget, class, bytes);
+    }
+    if (!address)
+        address = alloc_counted(d, use, bytes ? bytes : 1);
+    if (!address) {
+        rt_device_trim(d);
+        address = alloc_counted(d, use, bytes ? bytes : 1);
+    }
+    if (!address) {
+        const struct rt_device_counts counts = rt_device_counts(d);
+        if (counts.limit == INT64_MAX)
+            return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                           "%s:%d has no memory for %zu bytes of %s; %lld bytes are in use",
+                           d->type, d->index, asked, what, (long long)total(&counts));
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "%s:%d has no memory for %zu bytes of %s; %lld of %lld bytes are in use",
+                       d->type, d->index, asked, what, (long long)total(&counts),
+                       (long long)counts.limit);
+    }
+    *out = (struct rt_device_memory){address, bytes ? bytes : 1};
+    return RT_OK;
+}
+
+/* Puts a tensor's memory into the cache. Returns false if the cache is full. */
+static bool put_cached(struct rt_device_budget *b, const struct rt_device_memory *m)
+{
+    size_t bytes = m->bytes;
+    const int class = class_of(&bytes);
+    struct cached *c = malloc(sizeof *c);
+    if (!c)
+        return false;
+    rt_mutex_lock(&b->mu);
+    const bool fits = b->counts.cached + (int64_t)m->bytes <= MOST_CACHED;
+    if (fits) {
+        *c = (struct cached){b->cached[class], m->address};
+        b->cached[class] = c;
+        b->counts.cached += (int64_t)m->bytes;
+        b->counts.used[RT_DEVICE_TENSORS] -= (int64_t)m->bytes;
+    }
+    rt_mutex_unlock(&b->mu);
+    if (!fits)
+        free(c);
+    return fits;
+}
+
+void rt_device_free(struct rt_device *d, enum rt_device_use use, struct rt_device_memory *m)
+{
+    if (!m->address)
+        return;
+    if (use != RT_DEVICE_TENSORS || !put_cached(d->budget, m)) {
+        d->free(d, m->address);
+        discharge(d->budget, use, m->bytes);
+    }
+    m->address = NULL;
+    m->bytes = 0;
+}
+
+void rt_device_trim(struct rt_device *d)
+{
+    struct rt_device_budget *b = d->budget;
+    struct cached *all[N_CLASSES];
+    rt_mutex_lock(&b->mu);
+    memcpy(all, b->cached, sizeof all);
+    memset(b->cached, 0, sizeof b->cached);
+    const int64_t bytes = b->counts.cached;
+    rt_mutex_unlock(&b->mu);
+    for (int k = 0; k < N_CLASSES; k++)
+        for (struct cached *c = all[k], *next; c; c = next) {
+            next = c->next;
+            d->free(d, c->address);
+            free(c);
+        }
+    rt_mutex_lock(&b->mu);
+    b->counts.cached -= bytes;
+    rt_mutex_unlock(&b->mu);
+}

@@ -1,0 +1,15 @@
+/*
+ * Writes the metric families of GPUs in Prometheus' text format. They are on the page only if the
+ * server uses GPUs.
+ *
+ * Threads: the thread that writes the page.
+ */
+#ifndef SRV_METRICS_GPUS_H
+#define SRV_METRICS_GPUS_H
+
+#include "runtime/base/bytes.h"
+#include "server/server.h"
+
+void srv_metrics_gpus(struct srv_server *server, struct rt_bytes *out);
+
+#endif

@@ -1,0 +1,396 @@
+"""Tests servers with GPUs. The fake driver of tests/gpu stands in for the NVIDIA driver, so no GPU is needed."""
+import concurrent.futures
+import json
+import os
+import re
+import shutil
+import subprocess
+import unittest
+from unittest import mock
+
+from support import MODELS, ROOT, SLOW, Case, Server, binary, wait_for
+from test_models import held_out
+
+DIGITS = (f"--model_base_path={MODELS}/digits", "--model_name=digits")
+UUID = "10101010-1010-1010-1010-101010101010"  # UUID of the fake driver's first GPU
+
+
+class GpuCase(Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        environment = dict(os.environ, LD_LIBRARY_PATH=os.path.join(os.path.dirname(binary()), "fake_cuda"))
+        done = subprocess.run([binary(), "inspect", f"{MODELS}/digits", "--plan", "--device=gpu"], capture_output=True,
+                              text=True, timeout=60 * SLOW, check=False, env=environment)
+        if "built without nvcc" in done.stderr:
+            raise unittest.SkipTest("the build has no code for GPUs, because it found no nvcc")
+
+    def serve(self, *flags, library=None, wait=True, **fake):
+        """Starts a server that loads the driver from the folder `library`, by default the fake driver. `fake` holds
+        settings of the fake driver, named as in fake_driver.h but without the prefix FAKE_CUDA_."""
+        library = library or os.path.join(os.path.dirname(binary()), "fake_cuda")
+        environment = {f"FAKE_CUDA_{name}": str(value) for name, value in fake.items()}
+        environment.update(LD_LIBRARY_PATH=library, FAKE_CUDA_COUNTS=self.path("counts"))
+        return Server(*flags, wait=wait, environment=environment)
+
+    def counts(self):
+        """Returns the counts that the fake driver wrote when the server ended."""
+        with open(self.path("counts"), encoding="ascii") as file:
+            return {name: int(n) for name, n in (line.split() for line in file)}
+
+    def refused(self, *words, **settings):
+        """Checks that a server that requires a GPU exits with an error message that contains all of `words`."""
+        flag = settings.pop("gpus", "all")
+        with self.serve(f"--gpus={flag}", *DIGITS, wait=False, **settings) as server:
+            self.assertEqual(server.process.wait(20 * SLOW), 255)
+            for word in words:
+                self.assertIn(word, server.out())
+
+    def passed_over(self, *words, **settings):
+        """Checks that a server with --gpus=auto logs all of `words` and serves on the CPU."""
+        with self.serve("--gpus=auto", *DIGITS, **settings) as server:
+            for word in words:
+                self.assertIn(word, server.log())
+            self.assertEqual(server.post("/v1/models/digits:predict", held_out()[0][0])[0], 200)
+
+
+def read_digits(server):
+    """Sends the held-out digits. Returns the predictions."""
+    rows = []
+    for body in held_out()[0]:
+        status, answer = server.post("/v1/models/digits:predict", body)
+        if status != 200:
+            raise AssertionError(answer)
+        rows.append(json.loads(answer)["predictions"][0])
+    return rows
+
+
+class Answers(GpuCase):
+    def test_a_gpu_gives_the_results_of_the_cpu_and_gets_all_its_memory_back(self):
+        with self.serve("--gpus=none", *DIGITS) as server:
+            want = read_digits(server)
+        self.assertFalse(os.path.exists(self.path("counts")), "the driver was loaded")
+        with self.serve("--gpus=all", *DIGITS) as server:
+            got = read_digits(server)
+            self.assertIn(f"GPU 0: Fake GPU (GPU-{UUID}), compute capability 9.0", server.log())
+        for one, other in zip(want, got):
+            for a, b in zip(one, other):
+                self.assertAlmostEqual(a, b, delta=1e-5)
+        counts = self.counts()
+        # The region's kernels are launched one by one for the first request on each stream, and once more to record
+        # them. Later requests launch the recorded graph.
+        self.assertLess(counts["LaunchKernel"], 2 * len(want))
+        self.assertGreaterEqual(counts["GraphLaunch"], len(want) - 4)
+        self.assertLessEqual(counts["GraphInstantiateWithFlags"], 2)
+        self.assertEqual(counts["GraphExecDestroy"], counts["GraphInstantiateWithFlags"])
+        self.assertEqual(counts["bytes_in_use"], 0)
+        self.assertEqual(counts["contexts_in_use"], 0)
+
+    def test_versions_are_swapped_under_load_and_every_byte_comes_back(self):
+        self.put("digits/1", "digits/1")
+        bodies = held_out()[0][:4]
+        with self.serve("--gpus=all", "--model_name=digits", f"--model_base_path={self.path('digits')}") as server:
+            want = [server.predict("digits", json.loads(body)["instances"]) for body in bodies]
+
+            def ask(k):
+                got = server.predict("digits", json.loads(bodies[k % 4])["instances"])
+                for a, b in zip(want[k % 4][0], got[0]):
+                    self.assertAlmostEqual(a, b, delta=1e-5)
+
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                for version in range(2, 5):
+                    asked = [pool.submit(ask, k) for k in range(24)]
+                    self.put(f"digits/{version}", "digits/1")
+                    shutil.rmtree(self.path(f"digits/{version - 1}"))
+                    wait_for(lambda v=version: server.state("digits", v) == "AVAILABLE", "the swap")
+                    for each in asked:
+                        each.result()
+        self.assertEqual(self.counts()["bytes_in_use"], 0)
+
+    def test_a_model_that_does_not_fit_the_gpu_is_served_by_the_cpu(self):
+        with self.serve("--gpus=none", *DIGITS) as server:
+            want = read_digits(server)
+        with self.serve("--gpus=all", *DIGITS, BYTES=16384) as server:
+            for one, other in zip(want, read_digits(server)):
+                for a, b in zip(one, other):
+                    self.assertAlmostEqual(a, b, delta=1e-5)
+        self.assertEqual(self.counts()["bytes_in_use"], 0)
+
+    def test_a_failed_call_of_the_driver_fails_one_request_and_is_named(self):
+        for call in ("GraphLaunch", "MemcpyHtoDAsync", "MemcpyDtoHAsync", "StreamSynchronize"):
+            with self.serve("--gpus=all", *DIGITS, FAIL=f"{call}:20:999") as server:
+                answers = [server.post("/v1/models/digits:predict", body) for body in held_out()[0]]
+            failed = [json.loads(body)["error"] for status, body in answers if status != 200]
+            self.assertEqual(len(failed), 1, failed)
+            self.assertIn("CUDA_ERROR_FAKE (999)", failed[0])
+            self.assertEqual(self.counts()["bytes_in_use"], 0)
+
+    def test_a_region_that_cannot_be_recorded_is_launched_kernel_by_kernel(self):
+        with self.serve("--gpus=none", *DIGITS) as server:
+            want = read_digits(server)
+        for call in ("StreamBeginCapture", "StreamEndCapture", "GraphInstantiateWithFlags"):
+            with self.serve("--gpus=all", *DIGITS, FAIL=f"{call}:1:999") as server:
+                for one, other in zip(want, read_digits(server)):
+                    for a, b in zip(one, other):
+                        self.assertAlmostEqual(a, b, delta=1e-5)
+                self.assertIn("recording a region: CUDA_ERROR_FAKE (999)", server.log())
+            counts = self.counts()
+            self.assertGreater(counts["LaunchKernel"], 6 * 20)
+            self.assertEqual(counts["bytes_in_use"], 0)
+
+
+class Faults(GpuCase):
+    """A GPU fails for good: each call returns the error 719, or a batch never ends."""
+
+    def ask_all(self, server):
+        """Sends all digits. Returns the predictions, with None in place of failed ones, and the error messages."""
+        rows, errors = [], []
+        for body in held_out()[0]:
+            try:
+                status, answer = server.post("/v1/models/digits:predict", body)
+            except OSError:
+                break
+            answer = json.loads(answer)
+            rows.append(answer["predictions"][0] if status == 200 else None)
+            if status != 200:
+                errors.append((status, answer["error"]))
+        return rows, errors
+
+    def expect(self, want, rows):
+        for one, other in zip(want, rows):
+            for a, b in zip(one, other or one):
+                self.assertAlmostEqual(a, b, delta=1e-5)
+
+    def digits_of_the_cpu(self):
+        with self.serve("--gpus=none", *DIGITS) as server:
+            return read_digits(server)
+
+    def test_the_process_ends_and_is_not_ready_when_a_gpu_has_failed(self):
+        want = self.digits_of_the_cpu()
+        for call in ("GraphLaunch", "StreamSynchronize", "MemcpyHtoDAsync"):
+            with self.serve("--gpus=all", *DIGITS, FAIL=f"{call}:20:719") as server:
+                rows, errors = self.ask_all(server)
+                self.assertEqual(server.process.wait(30 * SLOW), 70)
+                log = server.log()
+            self.expect(want, rows)
+            self.assertGreaterEqual(len(rows), 10)
+            self.assertEqual(len(errors), 1, errors)
+            self.assertEqual(errors[0][0], 503)
+            self.assertIn("GPU:0 has failed: ", errors[0][1])
+            self.assertIn("CUDA_ERROR_FAKE (719)", errors[0][1])
+            self.assertIn("the process ends (--gpu_on_fault=exit)", log)
+            self.assertIn("draining: not ready any more", log)
+
+    def test_models_go_on_with_the_processor_if_the_process_is_not_to_end(self):
+        want = self.digits_of_the_cpu()
+        self.put("digits/1", "digits/1")
+        with self.serve("--gpus=all", "--gpu_on_fault=stop", "--model_name=digits",
+                        f"--model_base_path={self.path('digits')}", FAIL="GraphLaunch:20:700") as server:
+            rows, errors = self.ask_all(server)
+            self.assertEqual(len(rows), len(want))
+            self.expect(want, rows)
+            self.assertEqual([status for status, _ in errors], [503], errors)
+            self.assertIn("its models run on the processor", server.log())
+            self.assertEqual(server.get("/readyz")[0], 200)
+            self.put("digits/2", "digits/1")  # a version that is loaded later does not use the GPU
+            wait_for(lambda: server.state("digits", 2) == "AVAILABLE", "the second version")
+            again, errors = self.ask_all(server)
+            self.assertFalse(errors)
+            self.expect(want, again)
+
+    def test_the_other_gpu_goes_on(self):
+        want = self.digits_of_the_cpu()
+        self.put("digits/1", "digits/1")
+        self.put("digits/2", "digits/1")
+        config = self.write("config", f'''model_config_list {{ config {{ name: "digits" base_path: "{self.path("digits")}"
+            model_platform: "tensorflow" model_version_policy {{ all {{}} }} }} }}''')
+        with self.serve("--gpus=all", "--gpu_on_fault=stop", f"--model_config_file={config}", DEVICES=2,
+                        FAIL="GraphLaunch:30:719") as server:
+            for version in (1, 2):
+                wait_for(lambda v=version: server.state("digits", v) == "AVAILABLE", "both versions")
+            failed = []
+            for k, body in enumerate(held_out()[0]):
+                for version in (1, 2):
+                    status, answer = server.post(f"/v1/models/digits/versions/{version}:predict", body)
+                    failed += [answer] if status != 200 else []
+                    if status == 200:
+                        self.expect([want[k]], json.loads(answer)["predictions"])
+            self.assertEqual(len(failed), 1, failed)
+            self.assertEqual(server.log().count("has failed:"), 1)
+
+    def test_a_batch_that_never_ends_is_found(self):
+        with self.serve("--gpus=all", "--gpu_hang_seconds=1", "--drain_timeout=2", *DIGITS, HANG=100) as server:
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                asked = pool.submit(self.ask_all, server)
+                self.assertEqual(server.process.wait(40 * SLOW), 70)
+                rows, _ = asked.result()
+            self.assertIn("GPU:0 has failed: a batch has been running for", server.log())
+        self.assertGreater(len(rows), 4)
+
+
+class Metrics(GpuCase):
+    def metrics(self, server):
+        """Returns the values of the metrics page, by name with labels."""
+        text = server.get("/monitoring/prometheus/metrics")[1].decode()
+        lines = [line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")]
+        return {name: float(value) for name, value in lines}
+
+    def test_the_page_tells_what_the_gpus_hold_and_do(self):
+        with self.serve("--gpus=all", "--per_process_gpu_memory_fraction=0.5", *DIGITS, DEVICES=2) as server:
+            read_digits(server)
+            m = self.metrics(server)
+            self.assertEqual(m[f'slipway_gpu_info{{gpu="0",model="Fake GPU",uuid="GPU-{UUID}"}}'], 1)
+            self.assertEqual((m['slipway_gpu_up{gpu="0"}'], m['slipway_gpu_up{gpu="1"}']), (1, 1))
+            self.assertEqual(m['slipway_gpu_memory_limit_bytes{gpu="1"}'], 128 << 20)
+            self.assertEqual(m['slipway_gpu_device_memory_bytes{gpu="1",state="total"}'], 256 << 20)
+            self.assertEqual(m['slipway_gpu_utilisation_ratio{gpu="1"}'], 0.5)
+            self.assertEqual(m['slipway_gpu_temperature_celsius{gpu="0"}'], 40)
+            used = {g: m[f'slipway_gpu_memory_bytes{{gpu="{g}",use="weights"}}'] for g in "01"}
+            held = m['slipway_model_gpu_bytes{model="digits",version="1"}']
+            self.assertGreater(held, 10000)
+            self.assertEqual(sorted(used.values()), [0, held])
+            busy = max(used, key=used.get)
+            self.assertGreater(m[f'slipway_gpu_memory_bytes{{gpu="{busy}",use="activations"}}'], 1000)
+            self.assertGreaterEqual(m[f'slipway_gpu_regions_total{{gpu="{busy}"}}'], len(held_out()[0]))
+            self.assertGreaterEqual(m[f'slipway_gpu_graphs_total{{gpu="{busy}"}}'], 1)
+            self.assertGreater(m[f'slipway_gpu_busy_seconds_total{{gpu="{busy}"}}'], 0)
+            self.assertGreaterEqual(m[f'slipway_gpu_copied_bytes_total{{gpu="{busy}",direction="in"}}'],
+                                    len(held_out()[0]) * 64 * 4)
+
+    def test_the_dashboards_names_are_on_the_page(self):
+        with open(os.path.join(ROOT, "docker", "grafana-dashboard.json"), encoding="utf-8") as file:
+            names = set(re.findall(r"slipway_\w*gpu_\w+", file.read()))
+        self.assertGreater(len(names), 6)
+        with self.serve("--gpus=all", *DIGITS) as server:
+            there = {name.split("{")[0] for name in self.metrics(server)}
+        self.assertLessEqual(names, there)
+
+    def test_a_gpu_that_has_failed_is_down(self):
+        with self.serve("--gpus=all", "--gpu_on_fault=stop", *DIGITS, FAIL="GraphLaunch:5:700") as server:
+            for body in held_out()[0]:
+                server.post("/v1/models/digits:predict", body)
+            m = self.metrics(server)
+            self.assertEqual(m['slipway_gpu_up{gpu="0"}'], 0)
+            self.assertNotIn('slipway_gpu_device_memory_bytes{gpu="0",state="free"}', m)
+
+    def test_a_server_without_gpus_has_no_metrics_of_them(self):
+        with self.serve("--gpus=none", *DIGITS) as server:
+            self.assertFalse([name for name in self.metrics(server) if "gpu" in name])
+
+
+class Commands(GpuCase):
+    def slipway(self, *args, **fake):
+        """Runs a command on the fake driver. Returns its exit status and what it printed."""
+        environment = dict(os.environ, LD_LIBRARY_PATH=os.path.join(os.path.dirname(binary()), "fake_cuda"))
+        environment.update({f"FAKE_CUDA_{name}": str(value) for name, value in fake.items()})
+        done = subprocess.run([binary(), *args], capture_output=True, text=True, timeout=60 * SLOW, check=False,
+                              env=environment)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_a_plan_says_what_runs_on_the_gpu_and_why_the_rest_does_not(self):
+        code, out, _ = self.slipway("inspect", f"{MODELS}/digits", "--plan", "--device=gpu")
+        self.assertEqual(code, 0)
+        self.assertIn("7 of 7 steps on the GPU, with 100.0 % of the FLOP", out)
+        self.assertIn("kernel conv.cuda", out)
+        code, out, _ = self.slipway("inspect", f"{MODELS}/half_plus_two", "--plan", "--device=gpu:0", "--json")
+        self.assertEqual(code, 0)
+        steps = [node for node in json.loads(out)["nodes"] if node["runs"]]
+        self.assertTrue(all(node["on_gpu"] or node["why_on_cpu"] for node in steps), steps)
+        code, out, _ = self.slipway("inspect", f"{MODELS}/half_plus_two", "--plan", "--json")
+        self.assertFalse([node for node in json.loads(out)["nodes"] if node["on_gpu"] or node["why_on_cpu"]])
+
+    def test_a_model_is_run_compared_and_profiled_on_a_gpu(self):
+        code, out, _ = self.slipway("run", f"{MODELS}/digits", "--compare", "--device=gpu", "--json")
+        self.assertEqual(code, 0)
+        self.assertLess(json.loads(out)[0]["max_rel"], 1e-5)
+        code, out, _ = self.slipway("run", f"{MODELS}/digits", "--profile", "--runs=3", "--device=gpu")
+        self.assertEqual(code, 0)
+        self.assertIn("softmax.cuda", out)
+
+    def test_a_gpu_that_is_not_there_is_an_error(self):
+        for device, code, words in (("gpu:1", 1, "there is no GPU 1; 1 GPU is visible"),
+                                    ("gpu:0,1", 2, "--device cannot be gpu:0,1"), ("tpu", 2, "cpu, gpu, gpu:N or GPU-UUID")):
+            got, _, error = self.slipway("run", f"{MODELS}/digits", "--bench", f"--device={device}")
+            self.assertEqual(got, code, error)
+            self.assertIn(words, error)
+
+
+class Libraries(GpuCase):
+    """Servers with a reference in place of NVIDIA's libraries (tests/gpu/reference_dnn.h, reference_blas.h), and servers
+    that cannot use these libraries."""
+
+    def serve_reference(self, mode, *flags, **fake):
+        folder = os.path.dirname(binary())
+        program = os.path.join(folder, "tests", "slipway_accelerated")
+        with mock.patch.dict(os.environ, SLIPWAY=program, SLIPWAY_TEST_DNN=mode, SLIPWAY_TEST_BLAS=mode):
+            return self.serve("--gpus=all", *flags, library=os.path.join(folder, "fake_cuda"), **fake)
+
+    def check(self, want, got):
+        for one, other in zip(want, got):
+            for a, b in zip(one, other):
+                self.assertAlmostEqual(a, b, delta=1e-5)
+
+    def test_a_library_gives_the_results_of_the_cpu_and_gets_all_its_memory_back(self):
+        with self.serve("--gpus=none", *DIGITS) as server:
+            want = read_digits(server)
+        for mode in ("all", "no_relu", "none"):
+            with self.serve_reference(mode, *DIGITS) as server:
+                self.check(want, read_digits(server))
+            self.assertEqual(self.counts()["bytes_in_use"], 0)
+
+    def test_a_failed_call_in_a_library_fails_one_request(self):
+        with self.serve_reference("no_relu", *DIGITS, FAIL="GraphLaunch:20:999") as server:
+            answers = [server.post("/v1/models/digits:predict", body) for body in held_out()[0]]
+        self.assertEqual([status for status, _ in answers].count(200), len(answers) - 1)
+        self.assertEqual(self.counts()["bytes_in_use"], 0)
+
+    def test_a_library_that_cannot_be_used_is_named_once(self):
+        with self.serve("--gpus=all", *DIGITS) as server:
+            read_digits(server)
+            self.assertEqual(server.log().count("convolutions run on plain kernels"), 1, server.log())
+            self.assertIn("libcudnn.so.9", server.log())
+            self.assertEqual(server.log().count("multiplications run on plain kernels"), 1, server.log())
+            self.assertIn("libcublasLt.so.13", server.log())
+
+
+class Choice(GpuCase):
+    def test_a_machine_without_a_driver_is_served_by_the_cpu_unless_a_gpu_is_required(self):
+        empty = self.path("empty")
+        os.mkdir(empty)
+        self.passed_over("no GPU is used: the NVIDIA driver is not there: libcuda.so.1", library=empty)
+        self.refused("NOT_FOUND: the NVIDIA driver is not there: libcuda.so.1", library=empty)
+        self.refused("NOT_FOUND: the NVIDIA driver is not there", library=empty, gpus="0")
+
+    def test_a_broken_library_is_named(self):
+        os.mkdir(self.path("broken"))
+        library = self.write("broken/libcuda.so.1", "this is no library")
+        self.passed_over("no GPU is used", library, library=self.path("broken"))
+        self.refused("FAILED_PRECONDITION", library, library=self.path("broken"))
+
+    def test_an_old_driver_is_named_with_both_versions(self):
+        words = ("CUDA 12.8", "CUDA 13.0")
+        self.passed_over("no GPU is used", *words, VERSION=12080)
+        self.refused("FAILED_PRECONDITION", *words, VERSION=12080)
+
+    def test_a_gpu_that_cannot_be_used_is_passed_over_or_refused_with_the_reason(self):
+        self.passed_over("GPU 0 is not used: Fake GPU has compute capability 7.0", CAPABILITY=70)
+        self.refused("GPU 0: Fake GPU has compute capability 7.0, but 7.5 or later is needed", CAPABILITY=70)
+        self.refused("compute mode of Fake GPU is 'prohibited'", MODE=2)
+        self.refused("finds no GPU", DEVICES=0)
+        self.refused("in exclusive mode", FAIL="DevicePrimaryCtxRetain:1:46")
+        self.refused("no code for the GPU's architecture", FAIL="ModuleLoadData:1:209")
+        self.refused("RESOURCE_EXHAUSTED: GPU 0: cuStreamCreate: CUDA_ERROR_OUT_OF_MEMORY", FAIL="StreamCreate:2:2")
+
+    def test_gpus_are_named_by_number_or_uuid(self):
+        with self.serve("--gpus=1,0", *DIGITS, DEVICES=2) as server:
+            self.assertIn("GPU 0: Fake GPU (GPU-20202020", server.log())
+            self.assertIn("GPU 1: Fake GPU (GPU-10101010", server.log())
+        with self.serve("--gpus=GPU-2020", *DIGITS, DEVICES=2) as server:
+            self.assertIn("GPU 0: Fake GPU (GPU-20202020", server.log())
+            self.assertNotIn("GPU 1", server.log())
+        self.refused("there is no GPU 1; 1 GPU is visible", gpus="0,1")
+        self.refused("there is no GPU GPU-33", gpus="GPU-33")
+        self.refused("several GPUs have a UUID that begins with GPU-", gpus="GPU-", DEVICES=2)
+        self.refused("names GPU 0 twice", gpus="0,GPU-1010")
+        for wrong in ("", "0,", "-1", "first", "0x1", "0 1"):
+            self.refused("is neither none, auto, all, nor the number or UUID of a GPU", gpus=wrong)

@@ -1,0 +1,23 @@
+/*
+ * An implementation of kernels/cuda/blas.h for tests on the fake driver. It computes products by
+ * the obvious loops, as work on the fake driver's streams. Programs that are linked with
+ * LINKER:--wrap=kc_blas_open use it instead of cuBLASLt if the environment variable
+ * SLIPWAY_TEST_BLAS is set:
+ *   all    the reference computes all products
+ *   bare   only products without an epilogue
+ *   none   nothing
+ */
+#ifndef TESTS_GPU_REFERENCE_BLAS_H
+#define TESTS_GPU_REFERENCE_BLAS_H
+
+#include "kernels/cuda/blas.h"
+
+/* Returns the number of products, or batches of products, that the reference has enqueued. */
+int reference_blas_runs(void);
+
+enum rt_status __real_kc_blas_open(struct kc_blas **out, struct cuda_gpu *gpu,
+                                   struct rt_error *err);
+enum rt_status __wrap_kc_blas_open(struct kc_blas **out, struct cuda_gpu *gpu,
+                                   struct rt_error *err);
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * An implementation of kernels/cuda/dnn.h for tests on the fake driver. It computes convolutions
+ * by the obvious loops, as work on the fake driver's streams. Programs that are linked with
+ * LINKER:--wrap=kc_dnn_open use it instead of cuDNN if the environment variable SLIPWAY_TEST_DNN
+ * is set:
+ *   all       the reference computes what cuDNN has precompiled engines for
+ *   no_relu   likewise, but as if NaN did not pass any ReLU
+ *   bare      only convolutions without an epilogue
+ *   none      nothing
+ */
+#ifndef TESTS_GPU_REFERENCE_DNN_H
+#define TESTS_GPU_REFERENCE_DNN_H
+
+#include "kernels/cuda/dnn.h"
+
+/* Returns the number of convolutions that the reference has enqueued. */
+int reference_dnn_runs(void);
+
+enum rt_status __real_kc_dnn_open(struct kc_dnn **out, struct cuda_gpu *gpu, struct rt_error *err);
+enum rt_status __wrap_kc_dnn_open(struct kc_dnn **out, struct cuda_gpu *gpu, struct rt_error *err);
+
+#endif
