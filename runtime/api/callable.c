@@ -20,13 +20,14 @@
 #include "runtime/files/saved_model.h"
 #include "runtime/exec/trace.h"
 
-/* maximum number of callables per session, for signatures, dynamic callables, restore and init */
+/* maximum number of callables per session, including those of signatures, dynamic callables,
+ * restoring and initialisation */
 enum { MAX_CALLABLES = RT_MAX_SIGNATURES + 2 * RT_MAX_DYNAMIC_CALLABLES + 8 };
 /* delay in milliseconds before a row-wise analysis that ran out of memory is repeated */
 enum { ANALYSE_AGAIN_MS = 100 };
-/* During loading, a session reports the bytes that it holds to its account after each run. Once it
- * serves, it reports after each run that may write state, but only after every FOLLOWED_RUNS-th
- * other run, because a report takes several nanoseconds. */
+/* While it loads, a session reports the memory that it holds after each run. Once it serves, it
+ * reports after each run that may write state, but only after one in FOLLOWED_RUNS other runs,
+ * because a report takes several nanoseconds. */
 enum { FOLLOWED_RUNS = 64 };
 
 struct rt_callable {
@@ -39,7 +40,7 @@ struct rt_callable {
     struct rt_mutex mu;
     struct rt_cond built;
     struct rt_plan_box *box; /* reference to the plan; guarded by mu, like all fields below */
-    /* whether a thread is building the plan; the thread signals `built` when it has finished */
+    /* whether a thread is building the plan; that thread signals `built` when it has finished */
     bool is_building;
     /* Feed shapes for which row-wise analysis has succeeded, or NULL if it has not succeeded yet.
      * Plans that replace the current plan are analysed with these shapes. Set once, under mu. */
@@ -136,9 +137,8 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
     return RT_OK;
 }
 
-/* Builds a plan that holds no stale value of a variable. A plan under construction may turn out to
- * write a variable whose value it has already frozen. The plan is then rebuilt. Each rebuild makes
- * one more variable permanently mutable, so the loop ends. */
+/* Builds the plan, and builds it again whenever a variable that it has frozen turns out to be
+ * written. Each time, one more variable becomes permanently mutable, so the loop ends. */
 static enum rt_status box_new(struct rt_callable *c, struct rt_plan_box **out, struct rt_error *err)
 {
     struct rt_session *s = c->session;
@@ -175,7 +175,7 @@ static bool is_current(const struct rt_callable *c)
 static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 {
     struct rt_plan_box *old = c->box;
-    /* A retired plan must not publish the row counts for which it is compiled. */
+    /* A replaced plan must no longer publish the row counts for which it is compiled. */
     rt_mutex_lock(&c->session->spec_mu);
     if (old)
         old->plan->compiled = NULL;
@@ -188,10 +188,10 @@ static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 }
 
 /*
- * Returns the callable's plan. Builds a plan if there is none, or if a frozen variable was written
- * after the existing plan was built. The first thread that needs the plan builds it without a lock,
- * because building can take long and must not delay queries of the callable. Other threads wait for
- * the plan; if building fails, each of them tries to build it.
+ * Returns the callable's plan. Builds it if there is none, or if a frozen variable was written
+ * after it was built. The first thread that needs the plan builds it without holding the lock,
+ * because building can take a long time. Other threads wait; if building fails, each of them tries
+ * to build the plan.
  */
 static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
                                struct rt_error *err)
@@ -276,8 +276,8 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
     return st;
 }
 
-/* Returns whether a run of the plan changes state or may block. Requests of such a plan are not
- * merged with other requests. */
+/* Returns whether a run of the plan changes state or may block. If so, requests that run the plan
+ * are not merged. */
 static bool runs_alone(const struct rt_plan *p)
 {
     return (p->effects & (1u << RT_WRITES | 1u << RT_BLOCKS)) != 0;
@@ -292,9 +292,9 @@ static bool analyse_rows(const struct rt_plan *p, const struct rt_shape *shapes,
     return false;
 }
 
-/* Looks up the result of row-wise analysis for the lengths of `feeds`. Sets *shapes to NULL if no
- * plan of the callable has ever been found to be row-wise. Sets *is_due to whether the plan must be
- * analysed for these lengths. */
+/* Looks up the result of row-wise analysis (row_analyses.h) for the lengths that the unknown
+ * dimensions have in `feeds`. Sets *shapes to NULL if row-wise analysis of the callable has not
+ * succeeded yet. Sets *is_due to whether the plan must be analysed for these lengths. */
 static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan_box *b,
                                      const struct rt_tensor *feeds, const struct rt_shape **shapes,
                                      bool *is_due)
@@ -310,10 +310,10 @@ static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan
     return rows;
 }
 
-/* Analyses the plan for the lengths of `feeds`. The analysis traverses the plan several times and
- * every run takes the callable's lock, so the lock is not held. Concurrent runs may repeat the
- * analysis. If memory runs out, the result is RT_ROWS_NOT_ANALYSED, and the plan is analysed again
- * later. */
+/* Analyses the plan for the lengths that the unknown dimensions have in `feeds`. Runs without the
+ * callable's lock, because the analysis traverses the plan several times, and every run takes the
+ * lock. Concurrent runs may repeat the analysis. If memory runs out, returns RT_ROWS_NOT_ANALYSED,
+ * and a later run repeats the analysis. */
 static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan_box *b,
                                            const struct rt_shape *shapes,
                                            const struct rt_tensor *feeds)
@@ -340,9 +340,9 @@ static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan
     return rows;
 }
 
-/* Checks that requests with the lengths of `feeds` may be merged in this plan. The result of
- * rt_callable_is_rowwise does not suffice, because it may be for other lengths and for an earlier
- * plan. */
+/* Checks whether this plan can run merged requests whose unknown dimensions have the lengths in
+ * `feeds`. The result of rt_callable_is_rowwise does not suffice, because it may be for other
+ * lengths or an earlier plan. */
 static enum rt_status check_rows(struct rt_callable *c, struct rt_plan_box *b,
                                  const struct rt_tensor *feeds, struct rt_error *err)
 {
@@ -466,6 +466,28 @@ bool rt_callable_writes(const struct rt_callable *c)
     return yes;
 }
 
+static bool is_accelerated(const struct rt_plan *p)
+{
+    for (int i = 0; i < p->n_nodes; i++) {
+        const struct rt_plan_step *n = &p->node[i];
+        if (n->on_accelerator)
+            return true;
+        for (int k = 0; k < n->n_sub; k++)
+            if (is_accelerated(n->sub[k]))
+                return true;
+    }
+    return false;
+}
+
+struct rt_device *rt_callable_accelerator(const struct rt_callable *c)
+{
+    struct rt_mutex *mu = (struct rt_mutex *)(uintptr_t)&c->mu;
+    rt_mutex_lock(mu);
+    const bool yes = c->box && is_accelerated(c->box->plan);
+    rt_mutex_unlock(mu);
+    return yes ? c->session->options.accelerator : NULL;
+}
+
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed)
 {
     return (enum rt_dtype)c->feed_dtype[feed];
@@ -492,8 +514,7 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
             memcpy(c->row_shapes, shapes, size);
         else
             yes = rt_fail_memory(why, "a proof", size) == RT_OK;
-        /* Feeds without unknown dimensions always have the same lengths, so they need no further
-         * analysis. */
+        /* If no dimension other than dimension 0 is unknown, no further analysis is needed. */
         if (yes && !rt_count_open(shapes, c->n_feeds))
             (void)rt_row_analyses_put(&b->row_analyses, shapes, NULL, c->n_feeds, true);
     }
@@ -502,9 +523,11 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
     return yes;
 }
 
-/* Loads the constants that some kernel reads unpacked, and the variables that the plan reads. */
+/* Loads the variables that the plan reads, and each constant that is fetched or that a kernel reads
+ * in unpacked form. */
 static enum rt_status load_constants(struct rt_plan *p, struct rt_error *err)
 {
+    const struct rt_check check = rt_session_as_check(p->session);
     enum rt_status st = RT_OK;
     for (int i = 0; i < p->n_nodes && !st; i++) {
         struct rt_plan_step *n = &p->node[i];
@@ -512,7 +535,7 @@ static enum rt_status load_constants(struct rt_plan *p, struct rt_error *err)
             n->kind == PL_CONST && n->value.dtype == RT_RESOURCE ? rt_variable_of(&n->value) : NULL;
         st = rt_session_check(p->session, err);
         if (v && !st)
-            st = rt_variable_load(v, err);
+            st = rt_variable_load(v, &check, err);
         for (int k = 0; k < n->n_sub && !st; k++)
             st = load_constants(n->sub[k], err);
         for (int k = 0; k < n->n_in && !st; k++) {
@@ -521,13 +544,13 @@ static enum rt_status load_constants(struct rt_plan *p, struct rt_error *err)
                 (n->prepared && k < 64 && rt_prepared_uses_pack(n->prepared, k)))
                 continue;
             struct rt_tensor t = from->value;
-            st = rt_tensor_load(&t, err);
+            st = rt_session_load_tensor(p->session, &t, err);
         }
     }
     for (int k = 0; k < p->n_fetches && !st; k++)
         if (p->constant[p->fetch_value[k]]) {
             struct rt_tensor t = *p->constant[p->fetch_value[k]];
-            st = rt_tensor_load(&t, err);
+            st = rt_session_load_tensor(p->session, &t, err);
         }
     return st;
 }
@@ -535,6 +558,7 @@ static enum rt_status load_constants(struct rt_plan *p, struct rt_error *err)
 enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *callables, int n,
                                bool load_all, struct rt_error *err)
 {
+    const struct rt_check check = rt_session_as_check(s);
     enum rt_status st = RT_OK;
     for (int i = 0; i < n && !st; i++) {
         struct rt_plan_box *b = NULL;
@@ -547,7 +571,7 @@ enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *
         struct rt_object *o = s->slots.entry[i].value;
         st = rt_session_check(s, err);
         if (!st && o->type == &rt_variable_type)
-            st = rt_variable_load((struct rt_variable *)o, err);
+            st = rt_variable_load((struct rt_variable *)o, &check, err);
     }
     pl_chooser_seal(s);
     return st;

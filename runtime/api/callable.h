@@ -1,8 +1,9 @@
 /*
- * Declares the internal functions of callables (api/callable.c). The functions that programs call
- * are in session.h.
+ * Declares the internal functions of callables (api/callable.c). Programs use the functions in
+ * session.h.
  *
- * Owner: the session. Threads: the thread that frees the session.
+ * Owner: a callable belongs to its session. Threads: only the thread that frees the session frees
+ * its callables.
  */
 #ifndef RT_CALLABLE_H
 #define RT_CALLABLE_H
@@ -10,5 +11,8 @@
 #include "runtime/session/session.h"
 
 void rt_callable_free(struct rt_callable *c);
+/* Returns the session's accelerator if at least one node of the callable's plan is assigned to it,
+ * and otherwise NULL. */
+struct rt_device *rt_callable_accelerator(const struct rt_callable *c);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Descriptions of nodes and plans, for tools that print them. A description reports which steps
- * were fused into a node, how many operations it does, which kernel runs it and why, and where its
- * outputs are stored.
+ * were fused into a node, how many operations it performs, which kernel runs it and why, and where
+ * its outputs are stored.
  *
  * Owner: some parts of a description are in the given arena and others belong to the plan, so a
  * description is valid while both live.
@@ -13,14 +13,14 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/trace.h"
 
-/* Returns the steps that a fused node does in addition to its op, or instead of it, separated by
- * blanks, such as "mul add relu" or "Sigmoid Mul". Returns "" if there are none, and NULL if out of
- * memory. */
+/* Returns the names of the steps that a fused node performs besides its op or instead of it,
+ * separated by spaces, for example "mul add relu" or "Sigmoid Mul". Returns "" if there are none,
+ * and NULL if memory runs out. */
 const char *rt_node_fused(const struct rt_node *n, struct rt_arena *arena);
 
-/* Returns the number of floating-point operations of the node; a multiplication and an addition are
- * two operations. Returns 0 if the op does not report them (rt_op.flops) or the shapes are not
- * known. Inputs and outputs are described as in a trace. */
+/* Returns the number of floating-point operations of the node. A multiplication and an addition
+ * count as two. Returns 0 if the op does not report them (rt_op.flops) or the shapes are not known.
+ * `in` and `out` describe the inputs and outputs as in a trace. */
 double rt_node_flops(const struct rt_node *n, const struct rt_trace_output *in, int n_in,
                      const struct rt_trace_output *out, int n_out);
 
@@ -37,21 +37,22 @@ int64_t rt_trace_bytes(const struct rt_trace_output *t);
 /* ---- plans ---- */
 
 enum rt_where {
-    /* the location is not known, because the node is not compiled and a run allocates its
-     * outputs */
+    /* location not known, because the node is not compiled and each run allocates its outputs */
     RT_WHERE_UNKNOWN,
-    RT_WHERE_CONSTANT, /* a constant of the plan, or a value evaluated from the shapes */
+    RT_WHERE_CONSTANT, /* a constant of the plan, or a value that follows from the shapes */
     RT_WHERE_FEED,
     RT_WHERE_ACTIVATION, /* stored in the activation buffer, at `offset` */
     /* stored in the activation buffer, in place of an input that has no later reader */
     RT_WHERE_IN_PLACE,
     RT_WHERE_OWN,  /* stored in a tensor with memory of its own */
     RT_WHERE_VIEW, /* a view of another tensor's bytes */
+    /* stored in the block of a region's stream on the accelerator, at `offset` */
+    RT_WHERE_DEVICE,
 };
 
 struct rt_described_value {
-    /* Name of the producer of an input, as "node" or "node:1". If a fusion made a constant, the
-     * name is that of the step that uses the constant, such as "(mul)". */
+    /* Name of the producer of an input, for example "node" or "node:1". For a constant that a
+     * fusion made, this is the name of the step that uses it, for example "(mul)". */
     const char *from;
     enum rt_dtype dtype;
     /* shape of the value; the rank is -1 if the shape is not known before a run */
@@ -63,13 +64,16 @@ struct rt_described_value {
 
 struct rt_described_node {
     const char *name, *op, *fused;
-    int depth;    /* number of loops and branches that enclose the node */
-    int segment;  /* index of the compiled segment that holds the node, or -1 if none does */
-    bool is_step; /* whether running the plan executes code for the node */
+    int depth;           /* number of loops and branches that enclose the node */
+    int segment;         /* index of the node's compiled segment, or -1 if it has none */
+    bool is_step;        /* whether running the plan executes code for the node */
+    bool on_accelerator; /* whether a region of the accelerator runs the node's kernel */
+    /* why the CPU runs the node although the session has an accelerator; otherwise NULL */
+    const char *why_on_cpu;
     /* name of the kernel, or NULL if the node has no kernel or none has been chosen yet */
     const char *kernel;
     const char *why;    /* why this kernel was chosen, or NULL if the reason is not recorded */
-    const char *others; /* names of the other candidate kernels, separated by blanks */
+    const char *others; /* names of the other candidate kernels, separated by spaces */
     int n_in, n_out;
     struct rt_described_value *in, *out;
     /* sizes in bytes of the constants that are packed for the node, before and after packing */
@@ -83,18 +87,18 @@ struct rt_described_plan {
     int n_nodes;
     struct rt_described_node *node;
     int n_segments;
-    size_t activation_bytes; /* size of the largest segment's activation buffer */
+    size_t activation_bytes; /* size in bytes of the largest activation buffer of a segment */
     size_t constant_bytes;
 };
 
 /*
- * Describes the callable's plan, as compiled for the shapes of the last run. Strings belong to the
+ * Describes the callable's plan, as compiled for the shapes of its last run. Strings belong to the
  * plan or the arena, so the callable must outlive the description.
  */
 struct rt_callable;
 enum rt_status rt_callable_describe(struct rt_callable *c, struct rt_arena *arena,
                                     struct rt_described_plan *out, struct rt_error *err);
-/* Describes one plan, as rt_callable_describe does for the plan of a callable. */
+/* Describes a plan in the same way as rt_callable_describe. */
 struct rt_plan;
 enum rt_status rt_plan_describe(struct rt_plan *p, struct rt_arena *arena,
                                 struct rt_described_plan *out, struct rt_error *err);

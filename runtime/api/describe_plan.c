@@ -1,11 +1,12 @@
-/* Describes a plan node by node. A description has the nodes that remain after the passes, and
- * reports where the plan's specialisations store their inputs and outputs. */
+/* Describes a plan node by node. A description lists the nodes that remain after the passes, and
+ * the places where the plan's specialisations store each node's inputs and outputs. */
 #include "runtime/api/describe.h"
 
 #include <string.h>
 
 #include "runtime/plan/specialisation.h"
 #include "runtime/select/prepared.h"
+#include "runtime/session/session_internal.h"
 #include "runtime/core/op.h"
 
 struct description {
@@ -30,7 +31,7 @@ static void set_tensor(struct rt_described_value *v, const struct rt_tensor *t)
         memcpy(v->shape.dim, t->dim, (size_t)t->rank * sizeof *t->dim);
 }
 
-/* Fills in where argument `a` of a specialisation is stored. */
+/* Sets the location at which argument `a` of a specialisation is stored. */
 static void set_arg(struct rt_described_value *v, const struct rt_specialisation *l, int a)
 {
     set_tensor(v, &l->arg[a]);
@@ -85,7 +86,7 @@ static void set_prepared(struct rt_described_node *d, const struct rt_plan *p,
 static void set_step(struct rt_described_node *d, const struct rt_specialisation *l,
                      const struct rt_step *s, const struct rt_plan_step *n)
 {
-    d->is_step = s->kind != RT_STEP_REF;
+    d->is_step = s->kind != RT_STEP_REF && s->kind != RT_STEP_REGION;
     if (s->kind == RT_STEP_REF && n->n_in && n->n_out) {
         d->out[0].where = RT_WHERE_VIEW;
         d->out[0].dtype = d->in[0].dtype;
@@ -108,6 +109,30 @@ static void set_step(struct rt_described_node *d, const struct rt_specialisation
     set_prepared(d, l->plan, n, s->prepared);
 }
 
+/* Describes node i if a region of the accelerator runs its kernel. */
+static void set_region(struct rt_described_node *d, const struct rt_specialisation *l,
+                       const struct rt_plan_step *n, int i)
+{
+    for (int r = 0; r < l->n_regions; r++)
+        for (int k = 0; k < l->region[r].n_kernels; k++) {
+            const struct rt_region *region = &l->region[r];
+            const struct rt_region_kernel *kernel = &region->kernel[k];
+            if (kernel->node != i)
+                continue;
+            d->is_step = d->on_accelerator = true;
+            for (int j = 0; j < n->n_in; j++)
+                set_tensor(&d->in[j], &region->arg[kernel->in + j]);
+            for (int o = 0; o < n->n_out; o++) {
+                const struct rt_tensor *t = &region->arg[kernel->out + o];
+                set_tensor(&d->out[o], t);
+                d->out[o].where = RT_WHERE_DEVICE;
+                d->out[o].offset = l->extent[(uintptr_t)t->data].offset;
+            }
+            set_prepared(d, l->plan, n, kernel->prepared);
+            return;
+        }
+}
+
 static const char *name_of_value(const struct description *t, const struct rt_plan *p,
                                  struct pl_edge e)
 {
@@ -117,9 +142,8 @@ static const char *name_of_value(const struct description *t, const struct rt_pl
     return e.out ? rt_arena_printf(t->arena, "%s:%d", name, e.out) : name;
 }
 
-/* Returns the step that uses constant number `operand` of a node's epilogue. The constants that a
- * fusion makes take the name of the fused node, so their names do not identify the step. The
- * epilogue's operands follow the inputs that the op itself reads. */
+/* Returns the name of the step that uses operand `operand` of a node's epilogue. A constant that a
+ * fusion makes has the name of the fused node, so its own name does not identify the step. */
 static const char *name_of_folded(const struct description *t, const char *fused, int operand)
 {
     static const char *const with_operand[] = {"mul", "add", "residual", "residual_first"};
@@ -194,6 +218,22 @@ static enum rt_dtype feed_dtype(const struct description *t, const struct rt_pla
                                           : (enum rt_dtype)0;
 }
 
+/* Returns the reason why the CPU runs a step although the session has an accelerator, or NULL. */
+static const char *why_on_cpu(const struct rt_plan *p, const struct rt_plan_step *n,
+                              const struct rt_described_node *d, const struct rt_specialisation *l)
+{
+    if (!p->session->options.accelerator || !d->is_step || d->on_accelerator)
+        return NULL;
+    if (n->kind != PL_OP)
+        return "control flow";
+    if (n->effect != RT_PURE)
+        return "the op has state or effects";
+    if (!n->on_accelerator)
+        return "the GPU has no kernel for this op and these types";
+    return l ? "no kernel of the GPU takes these shapes and attributes"
+             : "its shapes are not known before the run";
+}
+
 static enum rt_status describe_node(struct description *t, struct rt_plan *p, int i, int depth,
                                     const struct rt_specialisation *l, const struct rt_step *step,
                                     int *described)
@@ -254,8 +294,11 @@ static enum rt_status describe_node(struct description *t, struct rt_plan *p, in
     }
     if (step)
         set_step(d, l, step, n);
+    if (l && n->on_accelerator)
+        set_region(d, l, n, i);
     if (!d->kernel && d->is_step && n->prepared)
         set_prepared(d, p, n, rt_prepared_last(n->prepared));
+    d->why_on_cpu = why_on_cpu(p, n, d, l);
     d->others = other_kernels(t, n, d->kernel);
     d->flops = flops_of(t, n, d);
     return d->others ? RT_OK : no_memory(t);

@@ -13,8 +13,7 @@ struct rt_dynamic_callables {
     struct rt_mutex mu;
     /* maps feeds, fetches and targets to a struct rt_model_signature; guarded by mu */
     struct rt_map by_key;
-    /* numbers of callables that exist or are being made, indexed by is_client_named; guarded by
-     * mu */
+    /* n[is_client_named] is the number of callables that exist or are being made; guarded by mu */
     int n[2];
     struct rt_arena *arena; /* guarded by mu */
 };
@@ -73,7 +72,7 @@ const struct rt_model_signature *rt_model_find_dynamic(const struct rt_model *m,
     return found;
 }
 
-/* Refuses a tensor that the graph lacks, with TensorFlow's error text. */
+/* Fails with TensorFlow's error message if the graph does not contain the tensor. */
 static enum rt_status check_tensor(const struct rt_graph *g, const char *name, struct rt_error *err)
 {
     const char *colon = strrchr(name, ':');
@@ -93,7 +92,7 @@ static enum rt_status check_tensor(const struct rt_graph *g, const char *name, s
                    name);
 }
 
-/* Checks all tensor and node names of a call, with TensorFlow's error texts. */
+/* Checks all tensor and node names of a call. Errors have TensorFlow's messages. */
 static enum rt_status check_names(const struct rt_model *m, const struct rt_call_spec *spec,
                                   struct rt_error *err)
 {
@@ -184,8 +183,8 @@ static struct rt_model_signature *describe(struct rt_dynamic_callables *a,
     return s;
 }
 
-/* Prepares the call, and sets *rowwise to whether the rows of feeds with these shapes are
- * independent. Runs without the lock, because I/O threads take the lock to look up calls. */
+/* Prepares the call, and sets *rowwise to whether its rows are independent if the feeds have these
+ * shapes. Runs without the lock, because I/O threads take the lock to look up calls. */
 static enum rt_status prepare(struct rt_model *m, const struct rt_call_spec *spec,
                               const struct rt_shape *shapes, struct rt_callable **call,
                               bool *rowwise, struct rt_error *err)
@@ -197,7 +196,8 @@ static enum rt_status prepare(struct rt_model *m, const struct rt_call_spec *spe
     return st;
 }
 
-/* Counts a callable that is about to be made, before the session keeps a plan of it. */
+/* Counts a callable that is about to be made. Fails if RT_MAX_DYNAMIC_CALLABLES have been counted
+ * already. */
 static enum rt_status reserve(struct rt_dynamic_callables *a, const struct rt_call_spec *spec,
                               struct rt_error *err)
 {

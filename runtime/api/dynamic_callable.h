@@ -1,5 +1,5 @@
-/* Dynamic callables are calls of a model that name tensors instead of a signature. The struct is
- * private to the runtime; callers use rt_model_make_dynamic (saved_model.h). */
+/* Dynamic callables are calls of a model that name tensors instead of a signature. The struct below
+ * is private to the runtime; programs use rt_model_make_dynamic (saved_model.h). */
 #ifndef RT_DYNAMIC_CALLABLE_H
 #define RT_DYNAMIC_CALLABLE_H
 

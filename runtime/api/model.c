@@ -4,18 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/api/callable.h"
 #include "runtime/api/dynamic_callable.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/map.h"
 #include "runtime/files/saved_model.h"
+#include "runtime/session/session_internal.h"
 
 enum {
     MAX_LISTED = 20,         /* maximum number of missing ops named in one error message */
     MISSING_BYTES = 1 << 28, /* limit on the memory of a list of missing ops, in bytes */
-    /* The following limits end the load of a model that loops forever. */
-    INIT_S = 600,              /* time limit for restore, and time limit for init, in seconds */
+    /* The following limits ensure that loading ends even if a model loops forever. */
+    INIT_S = 600,              /* time limit for each of restore and init, in seconds */
     WARM_UP_S = 30,            /* time limit for one signature's warm-up, in seconds */
     WARM_UP_ALL_S = 120,       /* time limit for the warm-up of all signatures, in seconds */
     WARM_UP_BYTES = 256 << 20, /* largest input of a warm-up, in bytes */
@@ -100,8 +102,8 @@ static enum rt_status signature_spec(struct rt_arena *arena, const struct rt_sig
     return RT_OK;
 }
 
-/* Finds equal signatures, so that they share one plan. Each distinct signature needs a plan as
- * large as the model's graph, so the number of distinct signatures is limited. */
+/* Finds equal signatures, so that they share one plan. A plan can be as large as the model's graph,
+ * so the number of distinct signatures is limited. */
 static enum rt_status find_equal(struct rt_model *m, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
@@ -152,8 +154,8 @@ static void list_missing(struct rt_bytes *b, const struct rt_missing *missing, i
         rt_bytes_addf(b, "; and %d more", n - MAX_LISTED);
 }
 
-/* Checks that all nodes reachable from init and restore can run. A signature that cannot run is
- * skipped if allow_unsupported is set; otherwise the model is refused. */
+/* Checks that all nodes reachable from init and restore can run. If allow_unsupported is set, skips
+ * signatures that cannot run; otherwise, refuses the model. */
 static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, struct rt_error *err)
 {
     const struct rt_meta_graph *g = m->meta_graph;
@@ -274,9 +276,8 @@ static enum rt_status judge_signatures(struct rt_model *m, struct rt_error *err)
     return RT_OK;
 }
 
-/* Runs the call until no compilation is pending. One run does not suffice, because the shapes of
- * the nodes after a segment, and in loop bodies, are known only after the segment or loop has
- * run. */
+/* Runs the call until no compilation is pending. One run may not suffice, because some shapes, such
+ * as those in a loop's body, are known only after a run. */
 static enum rt_status warm_run(struct rt_session *session, struct rt_callable *call,
                                const struct rt_tensor *in, struct rt_tensor *out, int n_out,
                                int64_t end, struct rt_error *err)
@@ -373,18 +374,31 @@ static enum rt_status restore(struct rt_model *m, const char *prefix, struct rt_
 
 static const char *const default_tags[] = {"serve"};
 
+/* Fails if the load has been cancelled. Used before the session exists. */
+static enum rt_status check_flag(void *arg, struct rt_error *err)
+{
+    const struct rt_session_options *options = arg;
+
+    if (options->cancelled && atomic_load_explicit(options->cancelled, memory_order_relaxed))
+        return rt_fail(err, RT_CANCELLED, "the model is not wanted any more");
+    return RT_OK;
+}
+
 /* Reads the SavedModel and makes a session of its graph. */
 static enum rt_status read_graph(struct rt_model *m, const char *dir,
                                  const struct rt_model_options *options, struct rt_error *err)
 {
+    struct rt_session_options session = options->session;
+    const struct rt_check check = {check_flag, &session};
     struct rt_library *library = NULL;
-    enum rt_status st = rt_saved_model_read(&m->saved_model, dir, err);
+    enum rt_status st = rt_saved_model_read(&m->saved_model, dir, &check, err);
 
     if (!st)
         st = rt_saved_model_choose(m->saved_model, options->n_tags ? options->tags : default_tags,
                                    options->n_tags ? options->n_tags : 1, &m->meta_graph, err);
     if (!st)
-        st = rt_library_import(&library, m->meta_graph->graph_def, options->session.registry, err);
+        st = rt_library_import_checked(&library, m->meta_graph->graph_def, session.registry, &check,
+                                       err);
     if (!st)
         st = rt_session_new(&m->session, library, &options->session, err);
     if (st)
@@ -392,13 +406,8 @@ static enum rt_status read_graph(struct rt_model *m, const char *dir,
     return st;
 }
 
-static enum rt_status check_session(void *arg, struct rt_error *err)
-{
-    return rt_session_check(arg, err);
-}
-
-/* Makes the list of signatures, and raises the session's limit on restored weights by the size of
- * the checkpoint. */
+/* Lists the model's signatures, and raises the session's limit on weights by the size of the
+ * checkpoint. */
 static enum rt_status list_signatures(struct rt_model *m, const char *dir,
                                       const struct rt_model_options *options, struct rt_error *err)
 {
@@ -413,10 +422,10 @@ static enum rt_status list_signatures(struct rt_model *m, const char *dir,
         m->signatures[i].def = &m->meta_graph->signatures[i];
     if (!m->meta_graph->restore_op)
         return RT_OK;
-    /* A model without variables has a restore op too, but no checkpoint. rt_saved_model_is_complete
-     * distinguishes such a model from an incomplete copy. */
+    /* A model without variables has a restore op but no checkpoint. rt_saved_model_is_complete
+     * distinguishes it from an incomplete copy of a model. */
     int64_t weights = 0;
-    const struct rt_check check = {check_session, m->session};
+    const struct rt_check check = rt_session_as_check(m->session);
     const enum rt_status st =
         rt_saved_model_is_complete(dir, options->n_tags ? options->tags : default_tags,
                                    options->n_tags ? options->n_tags : 1, &check, &weights, err);
@@ -442,15 +451,20 @@ static enum rt_status initialise(struct rt_model *m, const char *dir, struct rt_
     return st;
 }
 
-/* Warms up the signatures that do not write, if the options request it. Fails only if the load
- * itself must end; a signature's failure is passed to on_warm_up_failure. */
+/* If the options request it, warms up the signatures that write no state. Reports a signature's
+ * failure to on_warm_up_failure, and fails only if rt_session_check does. */
 static enum rt_status warm_up_all(struct rt_model *m, const struct rt_model_options *options,
                                   struct rt_error *err)
 {
-    const int64_t end = rt_now_ns() + WARM_UP_ALL_S * SECOND;
+    int64_t most = WARM_UP_ALL_S * SECOND;
+    if (options->warm_up_ns && options->warm_up_ns < most)
+        most = options->warm_up_ns;
+    const int64_t end = rt_now_ns() + most;
     enum rt_status st = RT_OK;
 
-    rt_session_set_aside(m->session, true); /* A signature that writes is not warmed up. */
+    /* The states of random generators are set aside during warm-up. Signatures that write other
+     * state are not warmed up. */
+    rt_session_set_aside(m->session, true);
     for (int i = 0; i < m->n_signatures && !st && options->warm_up; i++) {
         struct rt_error why = {.arena = m->arena};
         struct rt_model_signature *s = &m->signatures[i];
@@ -521,6 +535,15 @@ void rt_model_free(struct rt_model *m)
     rt_dynamic_callables_free(m->dynamic_callables);
     rt_arena_free(m->arena);
     free(m);
+}
+
+struct rt_device *rt_model_accelerator(const struct rt_model *m)
+{
+    struct rt_device *found = NULL;
+    for (int i = 0; i < m->n_signatures && !found; i++)
+        if (m->signatures[i].call)
+            found = rt_callable_accelerator(m->signatures[i].call);
+    return found;
 }
 
 const struct rt_model_signature *rt_model_signature(const struct rt_model *m, const char *name)

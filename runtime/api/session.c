@@ -1,6 +1,6 @@
 /*
- * Makes and frees sessions. This file may use every layer that stores data in a session, because it
- * makes and frees all of these data.
+ * Makes and frees sessions. This file may call every layer that stores data in a session, because
+ * it makes and frees these data.
  */
 #include "runtime/session/session.h"
 
@@ -13,18 +13,19 @@
 #include "runtime/session/account.h"
 #include "runtime/select/choose.h"
 #include "runtime/select/prepared.h"
+#include "runtime/select/upload.h"
 #include "runtime/session/session_internal.h"
 #include "runtime/session/compiler.h"
 #include "runtime/session/state.h"
 
-/* limit in bytes on the memory that constant folding leaves in the plans of a session */
+/* maximum memory, in bytes, of the constants that folding adds to the plans of a session */
 enum { FOLDED_BYTES = 1 << 30 };
 #define FOLDS_NS (3 * INT64_C(1000000000))
 
-/* Limits the state of a session to the larger of run_memory_limit and state_memory_limit, because
- * loading a model is a run whose restored values all remain as state. If either is 0 (no limit),
- * the state has no limit. While the session is loaded, the state is also limited to the bytes that
- * its account may occupy. */
+/* During loading, limits the state of a session to the larger of run_memory_limit and
+ * state_memory_limit, because loading is a run, and all values that it restores remain as state. If
+ * either is 0, this limit does not apply. The state is also limited to the bytes that the session's
+ * account may occupy. */
 static bool init_state(struct rt_state *state, const struct rt_session_options *o)
 {
     const size_t a = o->run_memory_limit, b = o->state_memory_limit, most = a > b ? a : b;
@@ -40,7 +41,7 @@ static bool init_state(struct rt_state *state, const struct rt_session_options *
                                        : "the checkpoint's size and --state_memory_limit_bytes");
 }
 
-/* If folding returns weights unchanged, state.weights still counts them. */
+/* Weights that folding returns unchanged remain counted in state.weights. */
 static bool init_folded(struct rt_state *folded, const struct rt_session *s)
 {
     const size_t limit = s->options.run_memory_limit;
@@ -58,27 +59,20 @@ enum rt_status rt_session_new(struct rt_session **out, struct rt_library *librar
     if (!s)
         return rt_fail_memory(err, "a session", sizeof *s);
     s->options = *options;
-    s->n_devices = options->n_devices + 1;
-    struct rt_device **devices = calloc((size_t)s->n_devices, sizeof *devices);
     s->chooser = pl_chooser_new();
     const bool has_state = init_state(&s->state, options) && init_folded(&s->folded, s);
     s->idle_cache = options->idle_cache ? options->idle_cache
                                         : rt_idle_cache_new(RT_IDLE_CACHE_BYTES,
                                                             RT_IDLE_CACHE_SPECIALISATION_BYTES);
-    if (!devices || !s->chooser || !s->idle_cache || !has_state) {
+    if (!s->chooser || !s->idle_cache || !has_state) {
         pl_chooser_free(s->chooser);
         rt_state_clear(&s->state);
         rt_state_clear(&s->folded);
         if (!options->idle_cache)
             rt_idle_cache_free(s->idle_cache);
-        free(devices);
         free(s);
-        return rt_fail_memory(err, "a session", sizeof *devices);
+        return rt_fail_memory(err, "a session", sizeof *s);
     }
-    devices[0] = &rt_cpu;
-    for (int i = 0; i < options->n_devices; i++)
-        devices[i + 1] = options->devices[i];
-    s->devices = devices;
     s->library = library;
     rt_mutex_init(&s->mu);
     rt_mutex_init(&s->spec_mu);
@@ -106,7 +100,8 @@ void rt_session_free(struct rt_session *s)
         rt_callable_free(s->callables.entry[i].value);
     rt_map_clear(&s->callables);
     pl_chooser_free(s->chooser);
-    rt_packs_clear(&s->packs);
+    rt_packs_clear(s);
+    rt_uploads_clear(s);
     for (size_t i = 0; i < s->slots.n; i++)
         rt_object_unref(s->slots.entry[i].value);
     rt_map_clear(&s->slots);
@@ -120,7 +115,6 @@ void rt_session_free(struct rt_session *s)
     rt_library_free(s->library);
     rt_mutex_clear(&s->mu);
     rt_mutex_clear(&s->spec_mu);
-    free((void *)(uintptr_t)s->devices);
     free(s);
 }
 
@@ -132,6 +126,7 @@ void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)
     rt_mutex_unlock(&s->spec_mu);
     *out = (struct rt_session_stats){.held_bytes = rt_session_held(s),
                                      .packed_bytes = atomic_load(&s->packed_bytes),
+                                     .accelerator_bytes = atomic_load(&s->accelerator_bytes),
                                      .n_specialisations = n_specialisations,
                                      .specialisation_bytes = specialisation_bytes,
                                      .idle_bytes =

@@ -16,7 +16,7 @@ struct block {
 struct rt_arena {
     struct block *last, *first;
     size_t cap, total;
-    atomic_size_t *count; /* counter that includes `total`, or NULL if there is none */
+    atomic_size_t *count; /* counter to which `total` is added, or NULL if there is none */
     bool is_full;
 };
 

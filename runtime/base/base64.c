@@ -30,7 +30,7 @@ void rt_base64_write(struct rt_bytes *out, const void *bytes, size_t n)
 
 static const signed char digit64[256] = {
     /* The value of each base64 digit plus 1, or 0 if the character is not a digit. The values 62
-     * and 63 each have a second digit, used in URLs. */
+     * and 63 have two digits each, one of them for base64url. */
     ['A'] = 1,  ['B'] = 2,  ['C'] = 3,  ['D'] = 4,  ['E'] = 5,  ['F'] = 6,  ['G'] = 7,  ['H'] = 8,
     ['I'] = 9,  ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14, ['O'] = 15, ['P'] = 16,
     ['Q'] = 17, ['R'] = 18, ['S'] = 19, ['T'] = 20, ['U'] = 21, ['V'] = 22, ['W'] = 23, ['X'] = 24,

@@ -32,9 +32,9 @@ enum rt_status rt_bytes_fail(const struct rt_bytes *b, const char *what, struct 
 }
 
 /*
- * Chooses the new capacity: `need` bytes plus spare space. The spare space is first as large as the
- * current capacity and is halved as long as may_grow refuses. Each growth thus uses at least half
- * of the memory that is still allowed, so the bytes are moved only a few times.
+ * Chooses the new capacity: `need` bytes plus spare space. The spare space is at first as large as
+ * the current capacity, and is halved each time may_grow refuses. The buffer thus takes at least
+ * half of the spare space that it may have, so the bytes are moved only a few times.
  */
 static bool choose_capacity(const struct rt_bytes *b, size_t need, size_t *capacity)
 {

@@ -15,14 +15,14 @@
 #include "runtime/base/status.h"
 
 struct rt_bytes {
-    /* n bytes, followed by a NUL that n does not include; NULL until something is appended */
+    /* n bytes and a terminating NUL, or NULL until something is appended */
     char *p;
     size_t n, capacity, limit;
     bool failed;
-    bool no_memory; /* whether the failure was caused by a lack of memory, not by the limit */
-    /* This function is called before the buffer grows from `capacity` to `wanted` bytes. If it
-     * returns false, the buffer fails as if out of memory. It may be called again with a smaller
-     * number. May be NULL. */
+    bool no_memory; /* whether a lack of memory, not the limit, caused the failure */
+    /* Unless NULL, this function is called before the buffer grows from `capacity` to `wanted`
+     * bytes, and returns whether it may. After a refusal, it may be called again with a smaller
+     * `wanted`. If all sizes are refused, the buffer fails as if memory had run out. */
     bool (*may_grow)(void *arg, size_t capacity, size_t wanted);
     void *grow_arg;
 };
@@ -35,8 +35,9 @@ static inline void rt_bytes_no_memory(struct rt_bytes *b)
 {
     b->failed = b->no_memory = true;
 }
-/* Reports why a buffer has failed. If memory ran out, the error is RT_RESOURCE_EXHAUSTED and names
- * `what`. If the limit was reached, the error is `code` with the formatted text. */
+/* Sets *err to the reason why a buffer has failed. If memory ran out, the error is
+ * RT_RESOURCE_EXHAUSTED and names `what`. If the limit was reached, the error has the given code
+ * and text. */
 enum rt_status rt_bytes_fail(const struct rt_bytes *b, const char *what, struct rt_error *err,
                              enum rt_status code, const char *fmt, ...) RT_PRINTF(5, 6);
 void rt_bytes_add(struct rt_bytes *b, const void *p, size_t n);
@@ -45,11 +46,11 @@ void rt_bytes_adds(struct rt_bytes *b, const char *s);
 void rt_bytes_addf(struct rt_bytes *b, const char *fmt, ...) RT_PRINTF(2, 3);
 /* Appends the character U+c as UTF-8; c is at most 0x10ffff. */
 void rt_bytes_add_utf8(struct rt_bytes *b, uint32_t c);
-/* Returns the number of bytes of the UTF-8 character at p, in a text that ends in a NUL. Returns 0
- * if the character is invalid. */
+/* Returns the length in bytes of the UTF-8 character at p in a NUL-terminated string, or 0 if the
+ * character is invalid. */
 int rt_utf8_length(const unsigned char *p);
-/* From offset `from` on, replaces each byte that is not part of a valid UTF-8 character with the
- * character U+FFFD. */
+/* Replaces each byte from offset `from` on that is not part of a valid UTF-8 character with
+ * U+FFFD. */
 void rt_bytes_make_utf8(struct rt_bytes *b, size_t from);
 /* Returns the contents of `b` and leaves `b` empty. The caller must free the contents. Returns NULL
  * if `b` was empty or has failed. */

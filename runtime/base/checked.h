@@ -1,7 +1,7 @@
 /*
  * Checked arithmetic on numbers that a model or a request supplies: dimensions, counts, axes,
- * paddings, indices. In C, signed overflow and the conversion of a float that the integer type
- * cannot hold are undefined behaviour. These functions define the results of both.
+ * paddings and indices. In C, signed overflow is undefined behaviour, and so is the conversion of a
+ * float that the integer type cannot hold. These functions define the results of both.
  *
  * Products of the dimensions of one tensor cannot overflow (see rt_count in runtime/core/tensor.h).
  * Sums, paddings, products with attributes, and products of dimensions of several tensors can

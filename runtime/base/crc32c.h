@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the checksum of a sequence of bytes that ends in the n bytes at `p`. `crc` is the
- * checksum of the bytes before these n bytes, or 0 if there are none. */
+/* Extends the checksum `crc` by the n bytes at `p` and returns the result. `crc` is the checksum of
+ * the preceding bytes, or 0 if there are none. */
 uint32_t rt_crc32c(uint32_t crc, const void *p, size_t n);
 
-/* Returns the masked form in which files store a checksum. The masked form is rotated and offset,
- * so that a CRC of data that contains CRCs stays useful. */
+/* Returns the masked form in which files store a checksum. Masking rotates the checksum and adds a
+ * constant, so that a CRC of data that contains CRCs still detects errors. */
 static inline uint32_t rt_crc32c_mask(uint32_t crc)
 {
     return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;

@@ -19,9 +19,9 @@ static inline float rt_float_of_bits(uint32_t bits)
 }
 
 /*
- * Returns the bits of a float that can be rounded a second time without error (round to odd). `d`
- * is truncated, and a nonzero remainder sets the last bit, so that the second rounding sees no
- * false tie.
+ * Returns the bits of `d` as a float, rounded to odd: `d` is truncated, and the last bit is set if
+ * the remainder is not 0. Rounding this float to 16 bits then gives the correctly rounded value of
+ * `d`.
  */
 static inline uint32_t rt_bits_to_round(double d)
 {
@@ -31,14 +31,13 @@ static inline uint32_t rt_bits_to_round(double d)
     if (d != d || (double)f == d)
         return bits;
     double size = d < 0 ? -d : d, got = d < 0 ? -(double)f : (double)f;
-    /* The conversion has rounded away from zero, or to infinity, so the next float toward zero is
-     * returned. */
+    /* The conversion to float rounded away from zero, so the next float toward zero is used. */
     if (got > size)
         bits--;
     return bits | 1;
 }
 
-/* Functions that convert to and from bfloat16, the upper half of a float. */
+/* The following functions convert to and from bfloat16, the upper half of a float. */
 static inline float rt_bfloat_value(uint16_t h)
 {
     return rt_float_of_bits((uint32_t)h << 16);
@@ -52,7 +51,7 @@ static inline uint16_t rt_bfloat_from(double d)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Functions that convert to and from IEEE binary16 (half in TensorFlow). */
+/* The following functions convert to and from IEEE binary16 (half in TensorFlow). */
 static inline float rt_half_value(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;
@@ -78,7 +77,7 @@ static inline uint16_t rt_half_from(double d)
         return (uint16_t)(sign | (h + 0xfff + (h >> 13 & 1)) >> 13);
     }
     uint32_t e = bits >> 23, m = (bits & 0x7fffff) | 0x800000;
-    /* The result is subnormal. In units of `2^-24`, the number `m * 2^(e-150)` is `m / 2^shift`. */
+    /* The result is subnormal. `m * 2^(e-150)` equals `m / 2^shift` units of `2^-24`. */
     uint32_t shift = 126 - e;
     if (e == 0 || shift > 24)
         return (uint16_t)sign;

@@ -37,7 +37,7 @@ static void put(const char *s, size_t n)
     }
 }
 
-/* Returns the length of the UTF-8 character at `s`. Returns 0 if the character is invalid or a
+/* Returns the length in bytes of the UTF-8 character at `s`, or 0 if the character is invalid or a
  * control character. */
 static int printable_length(const unsigned char *s)
 {
@@ -46,8 +46,8 @@ static int printable_length(const unsigned char *s)
     return is_control ? 0 : rt_utf8_length(s);
 }
 
-/* Escapes a text. Names of files, nodes and models are untrusted and must not forge log lines or
- * send control sequences to a terminal. */
+/* Escapes a string, because names of files, nodes and models are untrusted and must not forge log
+ * lines or send control sequences to a terminal. */
 static size_t escape(char *dst, size_t capacity, const char *text, bool json)
 {
     size_t n = 0;
@@ -206,7 +206,7 @@ void rt_log_stop(void)
 }
 
 /* Puts a line into the ring, or writes it directly if the log is not running. Takes ownership of
- * the line. The line may be NULL. */
+ * the line. Does nothing if `line` is NULL. */
 static void queue(char *line)
 {
     if (!line)

@@ -4,8 +4,8 @@
  * is full, lines are dropped, and the log reports how many.
  *
  * Threads: rt_log_write and rt_log_record may be called on any thread; they never block on I/O
- * while the log runs. rt_log_start and rt_log_stop are called on the main thread only. Before start
- * and after stop, lines are written directly. Kernels do not log.
+ * while the log runs. rt_log_start and rt_log_stop are called on the main thread only. Before
+ * rt_log_start and after rt_log_stop, lines are written directly. Kernels do not log.
  */
 #ifndef RT_BASE_LOG_H
 #define RT_BASE_LOG_H
@@ -19,15 +19,15 @@
 enum rt_log_level { RT_LOG_ERROR, RT_LOG_WARNING, RT_LOG_INFO, RT_LOG_DEBUG };
 enum rt_log_format { RT_LOG_TEXT, RT_LOG_JSON };
 
-extern _Atomic int rt_log_level; /* messages above this level are not formatted */
+extern _Atomic int rt_log_level; /* messages above this level are discarded */
 
 void rt_log_start(enum rt_log_format format);
 void rt_log_stop(void); /* writes the remaining lines and stops the log */
 
 /*
- * Logs a text. Newlines, other control characters and invalid UTF-8 are escaped, so that each text
- * is one line. In text format, a line holds the time, the level and the text. In JSON format, it is
- * {"time","level","msg"}.
+ * Logs a message. Newlines, other control characters and invalid UTF-8 are escaped, so that each
+ * message is one line. In text format, a line holds the time, the level and the message. In JSON
+ * format, it is an object with the members "time", "level" and "msg".
  */
 void rt_log_write(enum rt_log_level level, const char *fmt, ...) RT_PRINTF(2, 3);
 
@@ -38,9 +38,9 @@ struct rt_log_field {
     int64_t number;
 };
 /*
- * Logs a record of fields. In text format, the line is "event=EVENT name=value ...", and blanks and
- * bytes that are not printable ASCII become question marks. In JSON format, the line is
- * {"time","level","msg":EVENT,name:value...}.
+ * Logs a record of fields. In text format, the line is "event=EVENT name=value ...", in which a
+ * question mark replaces each space and each byte that is not printable ASCII. In JSON format, the
+ * line is {"time","level","msg":EVENT,name:value...}.
  */
 void rt_log_record(enum rt_log_level level, const char *event, const struct rt_log_field *fields,
                    int n);

@@ -6,17 +6,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns the number of usable cores, at least 1. This is the smaller of two numbers: the cores in
- * the affinity mask, and the cgroup's CPU quota, rounded up. */
+/* Returns the number of usable cores, at least 1. This is the number of cores in the affinity mask
+ * or the cgroup's CPU quota, rounded up, whichever is smaller. */
 int rt_machine_cores(void);
-/* Returns the number of bytes that can still be allocated. This number is the smaller of two
- * values: MemAvailable, and the cgroup's limit minus the cgroup's usage without the page cache.
- * Returns INT64_MAX if neither value can be read. */
+/* Returns the number of bytes that can still be allocated. This is MemAvailable or the cgroup's
+ * limit minus its usage (without the page cache), whichever is smaller. Returns INT64_MAX if
+ * neither can be read. */
 int64_t rt_machine_free_memory(void);
 /* Returns the resident set size of this process in bytes, or 0 if it cannot be read. */
 int64_t rt_machine_resident(void);
-/* Vector instruction sets. A level means that the processor has all instructions of the level's
- * vector width that the kernels use. Each level includes the levels before it. */
+/* Sets of vector instructions. A processor supports a set if it has all instructions of the set's
+ * vector width that the kernels use. Each set includes the previous ones. */
 enum rt_vectors { RT_VECTORS_BASE, RT_VECTORS_AVX2, RT_VECTORS_AVX512 };
 enum rt_vectors rt_machine_vectors(void);
 /* Returns whether the processor has instructions that multiply bfloat16. */

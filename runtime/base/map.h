@@ -1,7 +1,6 @@
 /*
- * A hash map from byte strings to pointers. The map copies the keys. Import and loading look up
- * names in maps; a request looks up each name at most once. The hash key differs between processes
- * (siphash.h), so that nobody can write a file whose names collide.
+ * A hash map from byte strings to pointers. The map copies the keys. The hash function's key
+ * differs between processes (siphash.h), so nobody can construct a file whose names all collide.
  *
  * Threads: any number of readers while no thread writes.
  */
@@ -25,7 +24,7 @@ struct rt_map {
     size_t n, capacity, n_slots, n_live;
 };
 
-/* returns a hash that is equal in all processes and therefore unfit for keys that an attacker may
+/* returns a hash that is equal in all processes, and must not be used for keys that an attacker may
  * choose */
 uint64_t rt_hash(const void *p, size_t n);
 

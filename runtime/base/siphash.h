@@ -1,8 +1,8 @@
 /*
  * SipHash-1-3 (Aumasson and Bernstein), a keyed hash for tables whose keys come from clients or
- * files. Only somebody who knows the hash key can choose table keys that collide. Every process has
- * its own hash key, so hashes must not leave the process, and no response may depend on their
- * order.
+ * files. Only someone who knows the hash key can choose table keys that collide. Every process has
+ * its own hash key, so hashes must not leave the process, and no response may depend on the order
+ * of hashes.
  *
  * Threads: any.
  */
@@ -51,8 +51,8 @@ static inline void rt_siphash_word(struct rt_siphash *h, uint64_t word)
     h->bytes += 8;
 }
 
-/* Finishes the hash. `tail` holds the n_tail bytes (at most 7) after the last word,
- * little-endian. */
+/* Finishes the hash. `tail` holds the n_tail bytes (at most 7) that follow the last word, in
+ * little-endian order. */
 static inline uint64_t rt_siphash_end(struct rt_siphash h, uint64_t tail, size_t n_tail)
 {
     rt_siphash_word(&h, (h.bytes + n_tail) << 56 | tail);

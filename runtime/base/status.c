@@ -6,8 +6,8 @@
 
 #include "runtime/base/arena.h"
 
-/* Cuts a truncated text of n bytes at a character boundary. Drops the last UTF-8 character, which
- * may be incomplete, unless it is a single byte. */
+/* Makes a truncated text of n bytes end at a character boundary. Drops its last UTF-8 character,
+ * which may be incomplete, unless that is a single byte. */
 static void end_at_character(char *text, size_t n)
 {
     size_t last = n;

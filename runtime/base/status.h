@@ -1,10 +1,10 @@
 /*
- * The list of all statuses, and the error struct that carries an error's reason to the client.
+ * The list of all status codes, and the error struct that carries an error's reason to the client.
  *
- * Status numbers are gRPC's canonical codes. The HTTP column has the status with which TensorFlow
- * Serving responds for each code. A function that fails for a reason that the caller should know
- * has a `struct rt_error *` parameter, and writes a sentence that names the offender and the rule.
- * On success it leaves the struct unchanged.
+ * The codes are gRPC's canonical codes. The HTTP column has TensorFlow Serving's HTTP status for
+ * each code. A function that fails for a reason that the caller should know takes a pointer to an
+ * rt_error, and writes a message that names the offending item and the violated rule. On success it
+ * leaves the struct unchanged.
  *
  * Threads: an rt_error is used by one thread at a time.
  */
@@ -48,41 +48,42 @@ enum rt_status {
 struct rt_arena;
 
 /*
- * An error. Zero it before use ({0}). `arena`, if set, holds a text that is longer than `msg`;
- * without an arena a long text is truncated. An rt_error is plain data and may be copied while its
- * arena lives. A text may contain names of any length from models and clients, so it is truncated
- * at RT_MAX_ERROR_BYTES in any case.
+ * An error, which must be zeroed before use ({0}). `arena`, if set, holds a message that is too
+ * long for `msg`; without an arena, this message is truncated. An rt_error is plain data and may be
+ * copied while its arena exists. A message may contain names of any length from models and clients,
+ * so it is always truncated at RT_MAX_ERROR_BYTES.
  */
 enum { RT_MAX_ERROR_BYTES = 64 << 10 };
 struct rt_error {
     enum rt_status code;
     struct rt_arena *arena;
-    const char *long_msg; /* the text if it does not fit into msg; otherwise NULL */
+    const char *long_msg; /* the message if it does not fit into msg; otherwise NULL */
     char msg[480];
 };
 
-/* Writes the code and the formatted text into *err and returns `code`. `err` may be NULL. */
+/* Writes the code and the formatted text into *err, unless `err` is NULL. Returns `code`. */
 enum rt_status rt_fail(struct rt_error *err, enum rt_status code, const char *fmt, ...)
     RT_PRINTF(3, 4);
 enum rt_status rt_vfail(struct rt_error *err, enum rt_status code, const char *fmt, va_list ap)
     RT_PRINTF(3, 0);
-/* Prepends a prefix, like "NAME: ", to the text of `err`, and keeps the error's code. */
+/* Prepends a prefix such as "NAME: " to the error's message, and keeps the error's code. */
 enum rt_status rt_fail_prefix(struct rt_error *err, const char *fmt, ...) RT_PRINTF(2, 3);
-/* Reports a failed allocation as RT_RESOURCE_EXHAUSTED, naming `what` and the bytes. */
+/* Sets the error RT_RESOURCE_EXHAUSTED for a failed allocation. The message names `what` and the
+ * number of bytes. */
 enum rt_status rt_fail_memory(struct rt_error *err, const char *what, size_t bytes);
-/* Copies the code and the text. A text too long for dst->msg goes into dst->arena, or is truncated
- * if there is no arena. */
+/* Copies the code and the message. A message too long for dst->msg is copied into dst->arena, or
+ * truncated if there is no arena. */
 void rt_error_copy(struct rt_error *dst, const struct rt_error *src);
 const char *rt_error_text(const struct rt_error *err);
 /*
- * These functions handle NULs in error texts. A text ends at a NUL, but a client's name may contain
- * NULs. Therefore each NUL is encoded as the two bytes C0 80, which valid UTF-8 never contains.
- * rt_error_decode restores the NULs for a response.
+ * These functions preserve NULs in names from clients, although a NUL ends a message. Each NUL is
+ * encoded as the bytes C0 80, which valid UTF-8 never contains.
  *
- * rt_error_name returns `name` encoded for %.*s in a text of `err`: `name` itself if it has no NUL,
- * otherwise a copy in err->arena. Without an arena, or without memory, the name is returned
- * unchanged, and the text ends at its first NUL. rt_error_decode writes the first `capacity` bytes
- * of the decoded text, and returns the length of the complete decoded text.
+ * rt_error_name returns `name` for use as a %.*s argument of a message of `err`: `name` itself if
+ * it has no NUL, and otherwise an encoded copy in err->arena. If there is no arena, or memory runs
+ * out, it returns `name` unchanged, and the message ends at the first NUL. rt_error_decode restores
+ * the NULs. It writes the first `capacity` bytes of the decoded text, and returns the length of the
+ * complete decoded text.
  */
 struct rt_span rt_error_name(const struct rt_error *err, struct rt_span name);
 size_t rt_error_decode(char *dst, size_t capacity, const char *text);

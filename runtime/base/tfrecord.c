@@ -11,15 +11,15 @@
 
 enum {
     FIRST_CAPACITY = 1 << 16
-}; /* The reader's memory grows with the bytes read, not with the length that a record claims. */
+}; /* The buffer grows with the number of bytes read, not with the length that a record claims. */
 
 struct rt_tfrecord {
     FILE *file;          /* file to read, or NULL if the reader reads bytes in memory (`rest`) */
-    struct rt_span rest; /* bytes in memory that have not been read */
+    struct rt_span rest; /* the unread bytes if the reader reads bytes in memory */
     unsigned char *buf;
     size_t capacity, max_bytes;
     uint64_t offset;
-    enum rt_status ended; /* status that ended reading, or RT_OK if reading has not ended */
+    enum rt_status ended; /* the status with which reading ended, or RT_OK if it has not ended */
     char why[160];
 };
 

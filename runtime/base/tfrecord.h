@@ -40,14 +40,14 @@ struct rt_tfrecord *rt_tfrecord_over(struct rt_span bytes);
  */
 enum rt_status rt_tfrecord_open(struct rt_tfrecord **out, const char *path, size_t max_bytes,
                                 struct rt_error *err);
-void rt_tfrecord_close(struct rt_tfrecord *r); /* `r` may be NULL */
+void rt_tfrecord_close(struct rt_tfrecord *r); /* does nothing if `r` is NULL */
 
 /*
- * Reads the next record. On RT_OK, *record is valid until the next call. Returns RT_OUT_OF_RANGE if
- * there are no more records, and RT_RESOURCE_EXHAUSTED if the record exceeds the limit. If the file
- * is damaged, returns RT_DATA_LOSS with "truncated record at N" or "corrupted record at N", where N
- * is the record's offset. All later records are then lost. After an error or the end, every further
- * call returns the same status.
+ * Reads the next record into *record, which is valid until the next call. Returns RT_OUT_OF_RANGE
+ * if there are no more records, and RT_RESOURCE_EXHAUSTED if the record exceeds the limit. If the
+ * file is damaged, returns RT_DATA_LOSS with "truncated record at N" or "corrupted record at N",
+ * where N is the record's offset. All later records are then lost. After an error or the end, every
+ * further call returns the same status.
  */
 enum rt_status rt_tfrecord_next(struct rt_tfrecord *r, struct rt_span *record,
                                 struct rt_error *err);

@@ -1,5 +1,5 @@
 /*
- * Wrappers of POSIX mutexes, condition variables and threads. They carry the attributes of clang's
+ * Wrappers of POSIX mutexes, condition variables and threads. They have the attributes of clang's
  * thread safety analysis, and their time-outs use CLOCK_MONOTONIC.
  */
 #ifndef RT_BASE_THREAD_H
@@ -32,7 +32,7 @@ struct RT_CAPABILITY("mutex") rt_mutex {
     }
 
 struct rt_cond {
-    pthread_cond_t c; /* waits on CLOCK_MONOTONIC, so only rt_cond_init may initialise it */
+    pthread_cond_t c; /* only rt_cond_init initialises this, because it selects CLOCK_MONOTONIC */
 };
 
 void rt_mutex_init(struct rt_mutex *mu);
@@ -52,8 +52,8 @@ void rt_cond_broadcast(struct rt_cond *c);
 /* Starts a thread that runs fn(arg) with all signals blocked. `name` is truncated to 15 characters.
  * Returns 0 or an errno value. */
 int rt_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
-/* Gives the calling thread a lower priority (nice 10) than the process's other threads. Used for
- * loading, freeing and compiling. */
+/* Lowers the priority of the calling thread (nice 10) below that of the process's other threads.
+ * Background threads, such as those that load or compile, call this function. */
 void rt_thread_low_priority(void);
 
 #endif

@@ -4,8 +4,8 @@
 #include "runtime/exec/context.h"
 #include "runtime/session/session_internal.h"
 
-/* Publishes a specialisation, or its micro-batches if it should be split (rt_micro_batch_rows).
- * Takes over the caller's reference to `l`. */
+/* Publishes a specialisation or, if rt_micro_batch_rows suggests it, its micro-batches. Takes over
+ * the caller's reference to `l`. */
 static void adopt(struct rt_session *s, struct rt_specialisation *l)
 {
     const int64_t rows = rt_micro_batch_rows(l);
@@ -32,8 +32,8 @@ int rt_session_compile(struct rt_session *s)
             adopt(s, l);
         else
             rt_pending_compilation_refuse(s,
-                                          /* Later runs with these shapes report the error in tier
-                                           * 0. */
+                                          /* Runs with these shapes stay in tier 0, which reports
+                                           * any error. */
                                           w);
         rt_pending_compilation_free(w);
     }

@@ -1,9 +1,9 @@
 /*
  * Implements memory planning: assigns each value of a segment an offset in the activation buffer.
  * Extents are placed from the largest to the smallest, each into the smallest sufficient gap
- * between the extents that are in use at the same time. For neural networks the result is close to
- * the minimum size. The time is quadratic in the number of extents. The length of a segment limits
- * this number.
+ * between the extents that are in use at the same time. For neural networks, the result is close to
+ * the minimum size. The time is quadratic in the number of extents, which is limited by the length
+ * of the segment.
  */
 #include "runtime/compile/compile.h"
 
@@ -42,23 +42,27 @@ static size_t find_gap(struct rt_extent *const *placed, int n, const struct rt_e
     return best == SIZE_MAX ? at : best;
 }
 
-size_t rt_memory_plan_place(struct rt_extent *e, int n)
+size_t rt_memory_plan_place(struct rt_extent *e, int n, bool on_device)
 {
     struct rt_extent **order = malloc(((size_t)n + 1) * 2 * sizeof(void *));
     size_t total = 0;
+    int n_order = 0;
     if (!order)
         return SIZE_MAX;
     struct rt_extent **placed = order + n;
     for (int i = 0; i < n; i++) {
+        if (e[i].on_device != on_device)
+            continue;
         if (e[i].bytes > SIZE_MAX / 2 / ((size_t)n + 1) - 64) {
             free(order);
             return SIZE_MAX;
         }
         e[i].bytes = (e[i].bytes + 63) & ~(size_t)63;
-        order[i] = &e[i];
+        order[n_order++] = &e[i];
     }
-    qsort(order, (size_t)n, sizeof *order, by_size);
-    for (int i = 0; i < n; i++) {
+    if (n_order)
+        qsort(order, (size_t)n_order, sizeof *order, by_size);
+    for (int i = 0; i < n_order; i++) {
         struct rt_extent *x = order[i];
         x->offset = find_gap(placed, i, x);
         int at = i;

@@ -1,9 +1,8 @@
 /*
  * Micro-batches. If the activation buffer of a large batch exceeds a core's caches, each node reads
- * from memory what the preceding node has just written there. Therefore such a batch is run a few
- * rows at a time if two conditions are met. Row-wise analysis must show that the rows are
- * independent. The constants, which every micro-batch reads again, must be small compared with the
- * other bytes.
+ * from memory what the preceding node has just written there. Such a batch is therefore run a few
+ * rows at a time, provided that row-wise analysis shows the rows to be independent, and that the
+ * constants, which every micro-batch reads again, are small compared with the other data.
  */
 #include <stdlib.h>
 
@@ -13,13 +12,12 @@
 #include "runtime/select/prepared.h"
 
 enum {
-    /* Activation bytes of a micro-batch. MICRO_BATCH_BYTES is the target, about one core's share of
-     * the caches. A batch that needs SPLIT_BYTES or more is split. */
+    /* MICRO_BATCH_BYTES is the intended size of a micro-batch's activation buffer: about one core's
+     * share of the caches. A batch is split if its activation buffer has SPLIT_BYTES or more. */
     MICRO_BATCH_BYTES = 12 << 20,
     SPLIT_BYTES = 20 << 20,
-    /* Each additional micro-batch reads the constants again. The number of micro-batches is limited
-     * so that the bytes that all nodes read and write are at least this many times the bytes of
-     * these repeated reads. */
+    /* Each additional micro-batch reads the constants again. These repeated reads are limited to
+     * 1/LEAST_TIMES of the other bytes that the nodes read and write. */
     LEAST_TIMES = 4,
 };
 
@@ -54,8 +52,7 @@ static bool has_rows(const struct rt_plan *p, const struct rt_specialisation *l,
     return true;
 }
 
-/* Counts the bytes that all steps read and write, without the bytes of constants. Constants are
- * counted separately. */
+/* Counts the bytes that all steps read and write. The bytes of constants are counted separately. */
 static void count_bytes(const struct rt_specialisation *l, double *all, double *constants)
 {
     *all = *constants = 0;
@@ -98,16 +95,15 @@ int64_t rt_micro_batch_rows(const struct rt_specialisation *l)
     const int64_t rows = l->n_live && l->live[0].shape.rank > 0 ? l->live[0].shape.dim[0] : 0;
     double all, constants;
 
-    if (!p->compiled || l->begin || l->end != p->n_nodes || rows < 2 ||
+    if (!p->compiled || l->begin || l->end != p->n_nodes || rows < 2 || l->n_regions ||
         l->activation_bytes < SPLIT_BYTES ||
-        /* If the plan has effects, a micro-batch could read what another micro-batch has
-         * written. */
+        /* If the plan had effects, a micro-batch could read what another one has written. */
         (p->effects & ~(1u << RT_PURE)) || !has_rows(p, l, rows))
         return 0;
     const double per_row = (double)l->activation_bytes / (double)rows;
     const int64_t width = rt_parallel_width(p->session->options.parallel);
     int64_t some = per_row < MICRO_BATCH_BYTES ? (int64_t)(MICRO_BATCH_BYTES / per_row) : 1;
-    some = some < width ? width : some; /* A micro-batch has at least one row per core. */
+    some = some < width ? width : some; /* at least one row per core of the session */
     count_bytes(l, &all, &constants);
     int64_t n_micro_batches = (rows + some - 1) / some;
     if (all < LEAST_TIMES * constants * (double)(n_micro_batches - 1))

@@ -8,7 +8,7 @@
 
 enum { MAX_FUNC_ATTRS = 1000, MAX_FUNC_DEPTH = 64 };
 
-/* limit in bytes on the expansion of repeated values in tensors (see splat_left) */
+/* maximum number of bytes to which repeated values in tensors may expand (see splat_left) */
 static const size_t splat_max = (size_t)1 << 29;
 
 const char *rt_attr_type_name(int type)
@@ -117,7 +117,7 @@ static int depth_of(const struct rt_attr *a)
     return depth;
 }
 
-struct keyed { /* name of an attribute in a message, and its index in the message */
+struct keyed { /* name of an attribute, and its index in the message */
     const char *key;
     size_t at;
 };
@@ -183,9 +183,9 @@ enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow
 
 /* ---- lists ---- */
 
-/* Returns the element type of a list, and sets *n to the number of elements. The type is that of
- * the member that has elements. If several members have elements, returns the last type that is not
- * `want`, so that the caller reports it as wrong. */
+/* Returns the element type of a list, which is the type of the member that has elements. Sets *n to
+ * the number of elements. If several members have elements, returns the last type that differs from
+ * `want`, so that the caller refuses the list. */
 static int list_type(const Tensorflow__AttrValue__ListValue *l, int want, size_t *n)
 {
     const size_t count[] = {0,         l->n_s,     l->n_i,      l->n_f,   l->n_b,
@@ -290,7 +290,7 @@ static enum rt_status replace_placeholder(const struct rt_attr_reader *r, const 
         if (strcmp(a->name, name) != 0)
             continue;
         *out = a->value;
-        /* An empty list has no element type of its own and gets the type that the schema
+        /* An empty list has no element type of its own, so its type is the one that the schema
          * declares. */
         if (want != RT_ATTR_NONE && out->n == 0 && out->type >= RT_ATTR_LIST &&
             want >= RT_ATTR_LIST)
@@ -431,7 +431,7 @@ static enum rt_status text_one(const struct rt_attr_reader *r, int type, const c
                                struct rt_error *err)
 {
     switch (type) {
-    case RT_ATTR_STRING: { /* the string is a list element, which ends at ';' */
+    case RT_ATTR_STRING: { /* in a list, the string ends at ';' */
         size_t n = strcspn(*s, ";");
         struct rt_span *out = to;
         char *copy = rt_arena_strndup(r->arena, *s, n);

@@ -21,20 +21,20 @@ struct rt_held_tensor {
 struct rt_attr_reader {
     struct rt_arena *arena;
     struct rt_held_tensor **held;
-    /* The counter to which the sizes of the tensors are added, in bytes. */
+    /* counter to which the sizes of the tensors in bytes are added */
     atomic_size_t *bytes;
     /* The function reference whose attributes replace placeholders, or NULL if a placeholder is an
      * error. */
     const struct rt_func_ref *with;
-    /* The number of bytes by which the total size of all tensors may still exceed the size of the
-     * values in their messages. The limit is needed because a message of a few bytes can expand to
-     * gigabytes of one repeated value. */
+    /* The remaining number of bytes by which all tensors together may exceed the values in their
+     * messages. The limit is needed because a message of a few bytes can expand to gigabytes of one
+     * repeated value. */
     size_t *splat_left;
 };
 
 /* Reads an attribute value. `want` is the type that the schema declares (enum rt_attr_type); with
- * RT_ATTR_NONE the message determines the type. The error text is that of TensorFlow, except that
- * TensorFlow appends the attribute's name. */
+ * RT_ATTR_NONE the message determines the type. The error message is that of TensorFlow, without
+ * the attribute's name at the end. */
 enum rt_status rt_attr_read(const struct rt_attr_reader *r, const Tensorflow__AttrValue *v,
                             int want, struct rt_attr *out, struct rt_error *err);
 enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow__NameAttrList *v,
@@ -43,7 +43,7 @@ enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow
 enum rt_status rt_attr_default(const struct rt_attr_reader *r, const struct rt_attr_schema *s,
                                struct rt_attr *out, struct rt_error *err);
 /* Checks a value against the allowed types, allowed strings and minimum of the schema. The error
- * text is TensorFlow's. */
+ * message is TensorFlow's. */
 enum rt_status rt_attr_check(const struct rt_attr_schema *s, const struct rt_attr *a,
                              struct rt_error *err);
 const char *rt_attr_type_name(int type); /* returns a name like "list(int)" */

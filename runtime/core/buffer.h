@@ -14,20 +14,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "runtime/base/status.h"
+#include "runtime/base/check.h"
 #include "runtime/core/types.h"
 
 struct rt_device;
 struct rt_pool;
 
-/* A function that checks whether an allocation or a load should continue. For example, it fails
- * after the request has been cancelled. Strings and objects are zeroed, with 24 bytes for each
- * string, so a request of one byte per string causes 24 bytes of work per byte. The check is
- * therefore called after every RT_ZERO_PIECE bytes. */
-struct rt_check {
-    enum rt_status (*check)(void *arg, struct rt_error *err);
-    void *arg;
-};
+/* While an allocation zeroes strings or objects, it calls its check after every RT_ZERO_PIECE
+ * bytes, because zeroing takes long: a one-byte string in a request becomes an element of 24
+ * bytes. */
 enum { RT_ZERO_PIECE = 2 << 20 };
 
 enum rt_buffer_kind { RT_BUF_HEAP, RT_BUF_FOREIGN, RT_BUF_LAZY };
@@ -35,25 +30,26 @@ enum rt_buffer_kind { RT_BUF_HEAP, RT_BUF_FOREIGN, RT_BUF_LAZY };
 struct rt_buffer {
     atomic_int refs;
     uint8_t kind; /* enum rt_buffer_kind */
-    /* enum rt_dtype of the elements if they must be freed (string, resource or variant), otherwise
-     * RT_NO_DTYPE */
+    /* enum rt_dtype of elements that must be freed (string, resource or variant); RT_NO_DTYPE for
+     * elements of other types */
     uint8_t elem;
     size_t size; /* number of bytes at `data` */
-    /* the bytes, or NULL if the buffer is lazy and not loaded, or has no bytes */
+    /* the bytes; NULL if the buffer has no bytes, or is lazy and not loaded */
     _Atomic(void *) data;
     /* The pool that counts the buffer and to which the buffer returns, or NULL if free() frees the
      * buffer. rt_buffer_move may change the pool while other threads share the buffer. */
     _Atomic(struct rt_pool *) pool;
     struct rt_device *device; /* device that holds the bytes, or NULL for host memory */
-    void *owner;              /* data that `release` and `load` of a foreign or lazy buffer use */
+    void *owner;              /* used by `release` and `load` of a foreign or lazy buffer */
     /* frees `owner` of a foreign or lazy buffer, and the device memory of the buffer */
     void (*release)(struct rt_buffer *b);
     /* Reads the bytes of a lazy buffer into b->data (aligned to 64 bytes) and verifies them. Called
-     * under a lock, and again after a failure. `check` is called between chunks; if it fails, the
-     * load fails. `check` may be NULL. */
+     * under a lock, and may be called again after a failure. Calls `check`, which may be NULL,
+     * between chunks, and fails if the check fails. */
     enum rt_status (*load)(struct rt_buffer *b, const struct rt_check *check, struct rt_error *err);
-    /* Passes all bytes of a lazy buffer to `sink`, in chunks of n bytes at offset `off`, and stores
-     * none of them. The bytes are verified after the last chunk. */
+    /* Passes all bytes of a lazy buffer to `sink` in chunks, without storing them. Each call of
+     * `sink` receives the n bytes that begin at offset `off` of the buffer. The bytes are verified
+     * after the last chunk. */
     enum rt_status (*stream)(struct rt_buffer *b,
                              enum rt_status (*sink)(void *arg, size_t off, const void *p, size_t n,
                                                     struct rt_error *err),
@@ -65,26 +61,26 @@ struct rt_buffer {
  * failure, with the reason in err. */
 struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                 struct rt_error *err);
-/* Allocates a buffer as rt_buffer_new does, but with a check. Returns NULL also if the check fails;
- * err then holds the error of the check. */
+/* Allocates a buffer as rt_buffer_new does, but calls `check` while it zeroes the buffer. If the
+ * check fails, returns NULL, with the error of the check in err. */
 struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                         const struct rt_check *check, struct rt_error *err);
-/* Returns the number of bytes that a pool counts for a heap buffer. */
+/* Returns the number of bytes that a heap buffer adds to its pool's count. */
 size_t rt_buffer_counted_bytes(const struct rt_buffer *b);
-/* Makes a buffer of memory that the buffer does not own. Unless `release` is NULL, `release(b)` is
- * called when the last reference is dropped. Returns NULL if out of memory. */
+/* Makes a foreign buffer, which covers memory that it does not own. Unless `release` is NULL,
+ * `release(b)` is called when the last reference is dropped. Returns NULL if out of memory. */
 struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,
                                     void (*release)(struct rt_buffer *b));
 struct rt_buffer *rt_buffer_ref(struct rt_buffer *b);
-void rt_buffer_unref(struct rt_buffer *b); /* `b` may be NULL */
+void rt_buffer_unref(struct rt_buffer *b); /* does nothing if `b` is NULL */
 
 /*
  * Moves a heap buffer to another pool, so that its bytes are counted in `to` instead of the
- * previous pool. `to` must be a plain pool (rt_pool_new_plain). The caller holds a reference; other
- * threads may hold references and move the buffer at the same time. `credit` is the number of bytes
- * in `to` that the caller is about to free; the limit may be exceeded by that number. On
- * RT_RESOURCE_EXHAUSTED nothing has moved. The bytes of long strings in the buffer are not moved
- * (see rt_text_move).
+ * previous pool. `to` must be a plain pool (rt_pool_new_plain). The caller must hold a reference;
+ * other threads may hold references and move the buffer at the same time. `credit` is the number of
+ * bytes in `to` that the caller is about to free; the limit may be exceeded by that number. If the
+ * call fails with RT_RESOURCE_EXHAUSTED, the buffer has not been moved. The bytes of long strings
+ * in the buffer are never moved (see rt_text_move).
  */
 enum rt_status rt_buffer_move(struct rt_buffer *b, struct rt_pool *to, size_t credit,
                               struct rt_error *err);

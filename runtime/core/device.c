@@ -1,39 +1,27 @@
-#include "runtime/core/device_tensor.h"
+/* Prepares and frees what an accelerator owns (device.h). */
+#include "runtime/core/device.h"
 
-struct rt_device rt_cpu = {.type = "CPU", .index = 0, .is_host = true};
+#include "runtime/core/device_memory.h"
+#include "runtime/core/device_stream.h"
 
-static void free_device_memory(struct rt_buffer *b)
+bool rt_device_begin(struct rt_device *d, size_t limit)
 {
-    void *p = atomic_load(&b->data);
-    if (b->device && p)
-        b->device->free(b->device, b->owner, p);
+    if (!rt_device_budget_begin(d, limit))
+        return false;
+    if (rt_device_streams_begin(d))
+        return true;
+    rt_device_budget_end(d);
+    return false;
 }
 
-enum rt_status rt_device_tensor(struct rt_device *d, struct rt_stream *s, struct rt_tensor *t,
-                                enum rt_dtype dtype, int rank, const int64_t *dim,
-                                struct rt_error *err)
+void rt_device_end(struct rt_device *d)
 {
-    size_t bytes;
-    *t = (struct rt_tensor){0};
-    if (!rt_dtype_is_plain(dtype))
-        return rt_fail(err, RT_UNIMPLEMENTED, "a %s cannot live on %s", rt_dtype_name(dtype),
-                       d->type);
-    const enum rt_status st = rt_shape_check(dtype, rank, dim, &bytes, err);
-    if (st)
-        return st;
-    void *p = d->alloc(d, s, bytes ? bytes : 1);
-    if (!p)
-        return rt_fail_memory(err, d->type, bytes);
-    t->buf = rt_buffer_foreign(p, bytes, s, free_device_memory);
-    if (!t->buf) {
-        d->free(d, s, p);
-        return rt_fail_memory(err, d->type, bytes);
-    }
-    t->buf->device = d;
-    t->dtype = (uint8_t)dtype;
-    t->rank = (int8_t)rank;
-    for (int i = 0; i < rank; i++)
-        t->dim[i] = dim[i];
-    t->data = p;
-    return RT_OK;
+    rt_device_streams_end(d);
+    rt_device_budget_end(d);
+}
+
+void rt_device_fail(struct rt_device *d, const char *reason)
+{
+    if (!atomic_exchange(&d->has_failed, true) && d->on_failure)
+        d->on_failure(d, reason, d->on_failure_arg);
 }

@@ -1,7 +1,9 @@
 /*
- * Tensors in the memory of a device other than the host (core/device.c).
+ * Tensors in the memory of an accelerator. Such a tensor is lazy: code on the host reads its bytes
+ * with rt_tensor_load, which copies them to the host once. A region reads them in the accelerator's
+ * memory.
  *
- * Owner: the tensor's buffer, which returns the memory to the device. Threads: see device.h.
+ * Owner: the tensor's buffer, which returns the memory to the accelerator. Threads: as in tensor.h.
  */
 #ifndef RT_DEVICE_TENSOR_H
 #define RT_DEVICE_TENSOR_H
@@ -9,9 +11,26 @@
 #include "runtime/core/device.h"
 #include "runtime/core/tensor.h"
 
-/* Makes a tensor in the memory of device `d`. The device must not be the host. */
-enum rt_status rt_device_tensor(struct rt_device *d, struct rt_stream *s, struct rt_tensor *t,
+/* Makes a tensor of a plain type in the memory of `d`. Its bytes are undefined. `pool` counts the
+ * bytes of the copy on the host, if one is made, and may be NULL. A tensor without elements is an
+ * ordinary one. Overwrites *t. */
+enum rt_status rt_device_tensor(struct rt_device *d, struct rt_pool *pool, struct rt_tensor *t,
                                 enum rt_dtype dtype, int rank, const int64_t *dim,
                                 struct rt_error *err);
+/* Makes a tensor of the same type and shape as `from`, with a copy of its bytes in the memory of
+ * `d`. The host can still read the bytes of `from` through the tensor. `from` must be loaded and
+ * must have a buffer that covers exactly its elements. Overwrites *t. */
+enum rt_status rt_device_tensor_copy(struct rt_device *d, struct rt_tensor *t,
+                                     const struct rt_tensor *from, struct rt_error *err);
+/* Enqueues a copy of the tensor's bytes to the host on stream `stream`. `from` is the address in
+ * the accelerator's memory of bytes that are equal to the tensor's. The tensor must be one that
+ * rt_device_tensor made in the accelerator's memory, and no other thread may use it yet. After the
+ * stream has been waited for, rt_device_tensor_loaded makes the bytes available to the host. */
+enum rt_status rt_device_tensor_enqueue_load(const struct rt_tensor *t, int stream,
+                                             const void *from, struct rt_error *err);
+void rt_device_tensor_loaded(struct rt_tensor *t);
+/* Returns the address of the tensor's bytes in the memory of `d`. Returns NULL if the tensor has no
+ * bytes there, or is only a part of a tensor that has. */
+void *rt_device_address(const struct rt_device *d, const struct rt_tensor *t);
 
 #endif

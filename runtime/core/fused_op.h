@@ -39,13 +39,13 @@
  *
  *     .op = {.name = "_Scale", .infer = infer, .rows = rows, .internal_schema = &rt_scale_schema}
  *
- * Code that uses a name which the header does not list fails to compile. The registry refuses an op
- * whose name differs from that of its schema. pl_put_fused refuses an op that a kernel has
- * registered with a schema other than that of the pass's header.
+ * Code that uses a name that is not in the header does not compile. The registry refuses an op
+ * whose name differs from that of its schema. pl_put_fused refuses an op if the kernel has
+ * registered it with a schema other than that of the pass's header.
  *
  * Kinds of inputs:
  *     ONE        every node has the input
- *     OPTIONAL   a node may lack the input; the inputs after it then move up
+ *     OPTIONAL   a node may lack the input; the indexes of later inputs are then lower
  *     LIST       any number of inputs, including none; only for the op's last input
  * Kinds of attributes, and the types of their fields:
  *     INT int64_t, FLOAT float, BOOL bool, ENUM int (an enumeration of the same header)
@@ -73,7 +73,7 @@ enum {
 };
 
 /* A fused op that a pass gives to pl_put_fused. The schema's last attribute, "inputs", is a bit set
- * of the op's inputs that the node has. pl_put_fused sets it. */
+ * that tells which of the op's inputs the node has. pl_put_fused sets it. */
 struct rt_fused_op {
     const struct rt_schema *schema;
     struct rt_attr attr[RT_FUSED_MOST_ATTRS]; /* values of the attributes, in the schema's order */
@@ -97,8 +97,8 @@ struct rt_fused_op {
 #define RT_FUSED_TYPE_STRING RT_ATTR_STRING
 #define RT_FUSED_TYPE_INTS   (RT_ATTR_INT | RT_ATTR_LIST)
 
-/* Returns attribute `at` of the node, for the reader that RT_FUSED_OP generates. The assertion on
- * the attribute's name and type holds for every node that pl_put_fused made. */
+/* Returns attribute `at` of the node, for the reader that RT_FUSED_OP generates. Every node that
+ * pl_put_fused has made satisfies the assertion. */
 static inline const struct rt_attr *rt_fused_attr(const struct rt_node *n, int at, const char *name,
                                                   int type)
 {

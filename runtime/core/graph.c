@@ -10,7 +10,7 @@ const struct rt_node *rt_graph_find(const struct rt_graph *g, const char *name)
     return rt_map_get(g->by_name, name);
 }
 
-/* Parses a text of decimal digits. Returns -1 if the text is empty, has other characters, or
+/* Parses a string of decimal digits. Returns -1 if the string is empty, has other characters, or
  * exceeds INT32_MAX. */
 static int parse_index(const char *s)
 {

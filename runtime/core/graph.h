@@ -1,13 +1,13 @@
 /*
- * An imported graph. Its nodes are in the order of the file, are checked against their schemas,
- * have default values for absent attributes, and refer to their inputs by index. A graph never
- * changes after import; plans copy what they need and point to its nodes.
+ * An imported graph. Its nodes are in the order of the file and refer to their inputs by index.
+ * They have been checked against their schemas, and absent attributes have their default values. A
+ * graph never changes after import; plans copy what they need and point to its nodes.
  *
  * The body of a function is a graph too. It is instantiated at first use, once for each set of
  * attributes.
  *
  * Owner: graphs and everything they point to are allocated in the arena of their rt_library.
- * Threads: immutable after import; rt_library_instantiate locks.
+ * Threads: graphs are immutable after import, and rt_library_instantiate takes a lock.
  */
 #ifndef RT_GRAPH_H
 #define RT_GRAPH_H
@@ -18,9 +18,8 @@
 struct rt_op;
 struct rt_graph;
 
-/* A shape that may be partly unknown. A rank of -1 is an unknown rank, and a dim of -1 an unknown
- * dimension. Import refuses a rank above RT_MAX_RANK, except in attributes that nothing reads
- * ("_output_shapes", which is dropped). */
+/* A shape that may be partly unknown. A rank or dimension of -1 is unknown. Import refuses a rank
+ * above RT_MAX_RANK, except in "_output_shapes", which is dropped because nothing reads it. */
 struct rt_shape {
     int rank;
     int64_t dim[RT_MAX_RANK];
@@ -30,13 +29,13 @@ struct rt_func_ref { /* value of an attribute of type func */
     const char *name;
     int n_attr;
     const struct rt_named_attr *attr; /* attributes of the function, sorted by name */
-    int depth; /* 1 plus the largest depth of the functions in `attr`, and at most 64 */
+    int depth; /* 1 plus the largest depth of the functions in `attr`; at most 64 */
 };
 
 struct rt_attr {
     /* enum rt_attr_type, plus RT_ATTR_LIST for a list, or RT_ATTR_NONE if there is no value */
     uint8_t type;
-    size_t n; /* number of elements of a list, or number of bytes of a string */
+    size_t n; /* number of elements of a list, or length of a string in bytes */
     union {
         int64_t i;
         float f;
@@ -70,9 +69,9 @@ struct rt_node {
     const char *name;   /* name, which is unique in the node's graph */
     const char *device; /* device that the graph names, or "" if it names none */
     const struct rt_schema *schema;
-    const struct rt_op *op;     /* NULL if this runtime does not implement the TensorFlow op */
+    const struct rt_op *op;     /* NULL if the runtime does not implement the op */
     const struct rt_attr *attr; /* the node's attributes, in the schema's order */
-    /* Attributes that the runtime uses although the schema lacks them. Their names begin with
+    /* Attributes that the runtime uses although they are not in the schema. Their names begin with
      * '_'. */
     const struct rt_named_attr *extra;
     int n_extra;
@@ -81,10 +80,10 @@ struct rt_node {
     const struct rt_edge *in;
     /* indexes of the control inputs (nodes that must run before this node) */
     const int *ctrl;
-    /* dtypes of the inputs and outputs, without a ref mark even if the edge is a ref */
+    /* dtypes of the inputs and outputs; the dtype of a ref is its base type */
     const uint8_t *in_dtype, *out_dtype;
-    /* `in_first[k]` to `in_first[k + 1] - 1` are the indexes of the inputs that belong to argument
-     * k of the schema; out_first has the same form for outputs */
+    /* argument k of the schema has the inputs `in_first[k]` to `in_first[k + 1] - 1`; likewise,
+     * out_first gives its outputs */
     const int *in_first, *out_first;
     /* bit k is set if input k must be a ref; covers the first 64 inputs only */
     uint64_t in_ref;
@@ -96,7 +95,7 @@ struct rt_graph {
     int n_nodes;
     const struct rt_node *node;
     const void *by_name; /* struct rt_map that maps names to nodes */
-    /* The members below are set only in the body of a function. */
+    /* The members below are set only if the graph is the body of a function. */
     int n_args, n_rets, n_ctrl_rets;
     const int *arg;            /* nodes of op "_Arg", by argument index */
     const struct rt_edge *ret; /* return values of the function, by index */
@@ -112,9 +111,8 @@ enum rt_status rt_graph_tensor(const struct rt_graph *g, const char *text, struc
                                struct rt_error *err);
 
 /* ---- attributes, by their names in the schema ---- */
-/* The typed readers assert that the schema has the attribute, with the reader's type. Import has
- * checked the node against the schema, so requesting a name that the schema lacks is a bug in the
- * caller. */
+/* The typed readers assert that the schema has the attribute and that its type is the reader's.
+ * Import has checked the node against the schema, so a failed assertion is a bug in the caller. */
 /* Returns the attribute with the given name, or NULL if the schema lacks it. */
 const struct rt_attr *rt_attr(const struct rt_node *n, const char *name);
 int64_t rt_attr_int(const struct rt_node *n, const char *name);
@@ -136,13 +134,19 @@ struct rt_library;
 struct rt_registry;
 
 /*
- * Imports a serialized tensorflow.GraphDef. Every node is checked against its schema. Import
- * refuses ops that TensorFlow does not know, edges to missing nodes, attributes of the wrong type,
- * duplicate names and other defects, with an error that names the node. A cycle must pass through
- * NextIteration. The rt_op of each node is looked up in `ops`. `ops` must outlive the library.
+ * Imports a serialized tensorflow.GraphDef. Every node is checked against its schema. Invalid
+ * graphs are refused with an error that names the node: for example, graphs with ops that
+ * TensorFlow does not know, edges to missing nodes, duplicate names, or cycles that do not pass
+ * through NextIteration. The rt_op of each node is looked up in `ops`, which must outlive the
+ * library.
  */
 enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_def,
                                  const struct rt_registry *ops, struct rt_error *err);
+/* Imports a graph as rt_library_import does, but calls `check` during the import, and fails if the
+ * check fails. `check` may be NULL. */
+enum rt_status rt_library_import_checked(struct rt_library **out, struct rt_span graph_def,
+                                         const struct rt_registry *ops,
+                                         const struct rt_check *check, struct rt_error *err);
 void rt_library_free(struct rt_library *l);
 const struct rt_graph *rt_library_main(const struct rt_library *l);
 /* Returns the size in bytes of the library's graphs and of their tensors. The size grows with each
@@ -150,8 +154,8 @@ const struct rt_graph *rt_library_main(const struct rt_library *l);
 size_t rt_library_bytes(const struct rt_library *l);
 /*
  * Sets *out to the body of a function, with its placeholders replaced by the attributes of `f`. A
- * body is made once for each distinct set of attributes. Returns RT_NOT_FOUND if the library has no
- * function of this name. This function does not refuse recursion; the depth limit of inlining does.
+ * body is created once for each distinct set of attributes. Returns RT_NOT_FOUND if the library has
+ * no function of this name. Recursion is not detected here; the depth limit of inlining rejects it.
  */
 enum rt_status rt_library_instantiate(struct rt_library *l, const struct rt_func_ref *f,
                                       const struct rt_graph **out, struct rt_error *err);

@@ -1,7 +1,6 @@
 /*
- * Detects when malloc may hold a large amount of freed memory. When many small blocks are freed
- * together, they stay in malloc's arenas, and the process does not shrink until malloc_trim returns
- * them to the system.
+ * Detects when malloc may hold a large amount of freed memory. Small blocks that are freed together
+ * stay in malloc's arenas until malloc_trim returns them to the system.
  *
  * Threads: any.
  */
@@ -10,8 +9,8 @@
 
 #include <stddef.h>
 
-/* Returns how many times, since the process started, at least 65,536 strings or blocks were freed
- * together. Defined in pool.c. */
+/* Returns the number of times since the process started that 65,536 or more strings or blocks were
+ * freed together. Defined in pool.c. */
 size_t rt_heap_bursts(void);
 
 #endif

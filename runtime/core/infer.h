@@ -1,6 +1,6 @@
 /*
- * The functions of an op that the compiler calls: shape inference, and row rules for batching. Both
- * use only properties of a node's tensors that are known before the node has run.
+ * The functions that the compiler calls for an op: shape inference, and row rules for batching.
+ * Both use only properties of a node's tensors that are known before the node has run.
  *
  * Owner: everything that these structs point to belongs to the caller.
  * Threads: any; infer functions and row rules are pure.
@@ -15,9 +15,9 @@
 struct rt_info {
     enum rt_dtype dtype;
     struct rt_shape shape; /* -1 means an unknown rank or dimension */
-    /* The value, in host memory, of a constant or of a small tensor that the compiler evaluated, or
-     * NULL if the value is not known. For an input in shape_in, `infer` gets a value that is not
-     * lazy. */
+    /* The value, in host memory, if the tensor is a constant or a small tensor that the compiler
+     * has evaluated, or NULL if the value is not known. For an input in shape_in, `infer` receives
+     * a value that is not lazy. */
     const struct rt_tensor *value;
 };
 
@@ -27,11 +27,11 @@ struct rt_infer {
     const struct rt_node *node;
     int n_in, n_out;
     const struct rt_info *in;
-    /* outputs that `infer` fills in; their dtypes are preset to those of the node, and their shapes
-     * to unknown */
+    /* The outputs, which `infer` fills in. Before the call, their dtypes are those of the node, and
+     * their shapes are unknown. */
     struct rt_info *out;
-    /* `alias[o]` is preset to -1, so that output o gets memory of its own. If `infer` sets it to `k
-     * >= 0`, output o may overwrite input k if this is the last use of the input and their sizes
+    /* `alias[o]` is initially -1, and output o then gets memory of its own. If `infer` sets it to
+     * `k >= 0`, output o may overwrite input k if this is the last use of the input and their sizes
      * are equal; `run` must then work with `out.data == in[k].data`. */
     int8_t *alias;
     struct rt_error *err;
@@ -47,9 +47,10 @@ struct rt_infer {
 enum rt_dep_kind {
     RT_DEP_NONE, /* the tensor does not depend on the batch */
     RT_DEP_SIZE, /* integers of the form `a + b * n`, where n is the number of rows */
-    /* the tensor has n slices along `axis`; slice i depends only on row i, and not on n */
+    /* the tensor has n slices along `axis`; slice i depends only on row i, not on other rows or on
+     * n */
     RT_DEP_ROWS,
-    RT_DEP_MIXED, /* rows are mixed, or their independence is not proved */
+    RT_DEP_MIXED, /* rows depend on each other, or have not been shown to be independent */
 };
 struct rt_dep {
     enum rt_dep_kind kind;
@@ -65,10 +66,10 @@ struct rt_rows {
     struct rt_dep *out_dep;
 };
 /*
- * Row rules that many ops share (row_rules.c). The outputs of an op without a rule are
- * RT_DEP_MIXED. A rule must return the same result for every batch size. A rule gets an input of
- * kind RT_DEP_SIZE only if `infer` reads its value (shape_in) and each element is a constant or the
- * number of rows.
+ * Row rules that many ops share (row_rules.c). A rule must return the same result for every batch
+ * size. It receives an input of kind RT_DEP_SIZE only if `infer` reads its value (shape_in) and
+ * each element is a constant or the number of rows. The outputs of an op without a rule are
+ * RT_DEP_MIXED.
  */
 /* Rule for element-wise ops with broadcasting and any number of inputs. */
 void rt_rows_each(struct rt_rows *r);

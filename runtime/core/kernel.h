@@ -1,12 +1,11 @@
 /*
  * The contract of kernels. A kernel computes an op, on one device and for a set of types. `prepare`
- * gets exact shapes; it chooses an algorithm, packs constants and requests scratch memory. `run`
- * computes (run.h).
+ * receives exact shapes; it chooses an algorithm, packs constants and requests scratch memory.
+ * `run` does the computation (run.h).
  *
  * Owner: a kernel is static data. The state that `prepare` makes belongs to the caller's prepared
- * kernel and is freed with it.
- * Threads: `takes`, `can` and `prepare` are pure functions. `run` may be called in many contexts at
- * the same time with one state, and starts no threads.
+ * kernel and is freed with it. Threads: `takes`, `can` and `prepare` are pure functions. `run` may
+ * be called with one state in many contexts at the same time, and starts no threads.
  */
 #ifndef RT_KERNEL_H
 #define RT_KERNEL_H
@@ -15,6 +14,7 @@
 #include "runtime/core/run.h"
 #include "runtime/core/tuning.h"
 
+struct rt_device;
 struct rt_pack;
 struct rt_prepared;
 
@@ -23,17 +23,18 @@ struct rt_prepared;
 struct rt_prep {
     const struct rt_node *node;
     int n_in, n_out;
-    /* Every input has an exact shape. An input has a `value` if it is a constant of the plan, or if
-     * it is in shape_in. A constant may be lazy; only rt_prep_pack may read a lazy value. The
-     * kernel's state may depend on the values of inputs in shape_in, because states are cached by
-     * the shapes and these values. */
+    /* The inputs and outputs. Every input has an exact shape. It has a `value` if it is a constant
+     * of the plan, or if it is in shape_in. A constant may be lazy; only rt_prep_pack may read a
+     * lazy value. The kernel's state may depend on the values of inputs in shape_in, because these
+     * values and the shapes identify a cached state. */
     const struct rt_info *in, *out; /* `out` is the result of rt_op.infer */
-    /* number of bytes of scratch memory that `run` needs; set by `prepare` */
+    /* size, in bytes, of the scratch memory that `run` needs; set by `prepare` */
     size_t scratch_bytes;
-    /* frees the parts of *state that rt_prep_alloc did not allocate. If there are such parts,
-     * `prepare` sets `release`. `release` is called even if `prepare` failed. */
+    /* Frees everything in *state that rt_prep_alloc did not allocate. `prepare` sets `release` if
+     * there is anything to free. `release` is called even if `prepare` failed. */
     void (*release)(void *state);
     const struct rt_tuning *tuning;
+    struct rt_device *device; /* accelerator that is to run the kernel, or NULL for the CPU */
     struct rt_prepared *self; /* private to the runtime */
     struct rt_error *err;
 };
@@ -43,9 +44,8 @@ void *rt_prep_alloc(struct rt_prep *p, size_t n);
 /*
  * Sets *out to the packed form of constant input `input`. A constant is packed once per session and
  * format (the bytes `fmt`), and all plans share the result. `fill` writes `bytes` bytes from the
- * unpacked row-major tensor. This tensor is loaded for the call, and dropped afterwards unless
- * others hold it. *out lives as long as the state. If the input is not a constant, returns RT_OK
- * and sets *out to NULL.
+ * unpacked row-major tensor. The tensor is loaded for the call and released afterwards. *out lives
+ * as long as the state. If the input is not a constant, returns RT_OK and sets *out to NULL.
  */
 enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_t fmt_len,
                             size_t bytes,
@@ -62,8 +62,8 @@ enum {
     RT_K_LAZY = 1,
     /* `run` makes the outputs, mostly as views of inputs; the runtime allocates none */
     RT_K_VIEWS = 2,
-    /* Autotuning may choose among the kernels of an op that have this flag and can run a node
-     * (runtime/select/choose.c). Other kernels are chosen by `can`. */
+    /* Autotuning may choose among the kernels that have this flag and can run the node
+     * (runtime/select/choose.c). Among kernels without the flag, the results of `can` decide. */
     RT_K_TIMED = 4,
 };
 
@@ -71,21 +71,22 @@ struct rt_kernel {
     /* `name`, such as "conv2d.onednn", appears in logs, and tests use it to force a kernel */
     const char *op, *device, *name;
     const char *type_attr; /* type attribute that `types` restricts; NULL means "T" */
-    /* set of types that the kernel accepts for this attribute; 0 means any type */
+    /* set of types that the kernel accepts for type_attr; 0 means any type */
     uint64_t types;
-    /* A second restricted attribute, for a kernel that accepts only certain pairs of types. */
+    /* A second type attribute and its set of types, for a kernel that accepts only certain pairs of
+     * types. */
     const char *and_type_attr;
     uint64_t and_types;
-    /* Returns whether the kernel accepts the node's types. Needed only if two type attributes do
-     * not suffice to describe these types. May be NULL. */
+    /* Returns whether the kernel accepts the node's types. NULL unless two type attributes do not
+     * suffice to describe these types. */
     bool (*takes)(const struct rt_node *n);
     uint64_t host_in, host_out; /* bit k is set if input or output k must be in host memory */
     unsigned flags;
-    /* Returns the kernel's rank for this node, or 0 if the kernel cannot run the node. The kernel
-     * of the highest rank is tried first. If `can` is NULL, the rank is 1. If `prepare` returns
-     * RT_FAILED_PRECONDITION, the next kernel is tried. */
+    /* Returns 0 if the kernel cannot run the node, and otherwise the kernel's rank. The kernel of
+     * the highest rank is tried first. If its `prepare` returns RT_FAILED_PRECONDITION, the next
+     * kernel is tried. If `can` is NULL, the rank is 1. */
     int (*can)(const struct rt_prep *p);
-    enum rt_status (*prepare)(struct rt_prep *p, void **state); /* `prepare` may be NULL */
+    enum rt_status (*prepare)(struct rt_prep *p, void **state); /* NULL if not needed */
     enum rt_status (*run)(struct rt_run *r);
 };
 

@@ -2,16 +2,16 @@
  * Objects are the elements of resource and variant tensors, such as variables, tables and tensor
  * lists.
  *
- * Owner: an object has a reference count; dropping the last reference frees it.
- * Threads: the count is atomic. Each type of object defines how its contents are guarded.
+ * Owner: an object has a reference count; dropping the last reference frees it. Threads: the
+ * reference count is atomic. Each type of object determines how its contents are guarded.
  */
 #ifndef RT_OBJECT_H
 #define RT_OBJECT_H
 
 #include <stdatomic.h>
 
-/* An element of a resource or variant tensor is NULL, or a pointer that holds a reference to an
- * rt_object. Each type of object is a struct whose first member is the rt_object. */
+/* An element of a resource or variant tensor is NULL or a counted reference to an rt_object. Each
+ * type of object is a struct whose first member is the rt_object. */
 struct rt_object;
 struct rt_object_type {
     /* name of the object type, such as "variable", "hash table" or "tensor list" */
@@ -25,7 +25,7 @@ struct rt_object {
 };
 /* makes an object with one reference */
 void rt_object_init(struct rt_object *o, const struct rt_object_type *type);
-struct rt_object *rt_object_ref(struct rt_object *o); /* `o` may be NULL */
-void rt_object_unref(struct rt_object *o);            /* `o` may be NULL */
+struct rt_object *rt_object_ref(struct rt_object *o); /* returns NULL if `o` is NULL */
+void rt_object_unref(struct rt_object *o);            /* does nothing if `o` is NULL */
 
 #endif

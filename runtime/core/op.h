@@ -5,8 +5,8 @@
  *   op      struct rt_op, the device-independent part: effect, check, infer and row rule (infer.h)
  *   kernel  (kernel.h) struct rt_kernel: prepare and run, for one device and a set of types
  *
- * An op and its kernels are in one file under kernels/ and have one row in kernels/table.inc. The
- * file of an op needs all three parts, so this header includes them.
+ * An op and its kernels are in one file under kernels/ and have one row in kernels/table.inc. This
+ * header includes all three parts, because the file of an op needs them.
  *
  * Owner: an op is static data. Threads: `check`, `infer`, `rows` and `epilogue` are pure functions.
  */
@@ -42,30 +42,31 @@ struct rt_op {
     enum rt_effect effect;
     /* bit k is set if `infer` reads the value of input k (small integers in host memory) */
     uint64_t shape_in;
-    /* Refuses combinations of attributes that no run accepts. Called at import. May be NULL. */
+    /* Refuses combinations of attributes that every run would refuse. Called at import, unless
+     * NULL. */
     enum rt_status (*check)(const struct rt_node *n, struct rt_error *err);
     /*
      * Infers output shapes from input shapes and known values. Dimensions that cannot be inferred
-     * stay unknown. If `infer` is NULL, no output shape is known before the node has run. Refuses
-     * only inputs that every run would refuse, with TensorFlow's error text. `infer` is called with
-     * exact shapes before the first run with these shapes. If a shape is still unknown after that,
-     * `run` must allocate the output (rt_out).
+     * stay unknown. Refuses only inputs that every run would refuse, with TensorFlow's error
+     * message. `infer` is called with exact shapes before the first run with these shapes. If a
+     * shape is unknown even then, `run` must allocate the output (rt_out). If `infer` is NULL, no
+     * output shape is known before the node has run.
      */
     enum rt_status (*infer)(struct rt_infer *x);
     void (*rows)(struct rt_rows *r); /* row rule; if NULL, all outputs are RT_DEP_MIXED */
     /*
-     * For ops whose CPU kernels accept an epilogue of output 0 (runtime/fusion/epilogue.h). If this
-     * node accepts an epilogue, returns the length of the output's last axis and sets *rank to the
-     * output's rank; otherwise returns 0. Only constants in `in` have a shape. `epilogue` is NULL
-     * if no node of the op accepts an epilogue.
+     * If this node accepts an epilogue for output 0 (runtime/fusion/epilogue.h), returns the length
+     * of the output's last axis and sets *rank to the output's rank; otherwise returns 0. Only
+     * constants in `in` have a shape. `epilogue` is NULL if the op's CPU kernels cannot apply an
+     * epilogue.
      */
     int64_t (*epilogue)(const struct rt_node *n, const struct rt_info *in, int *rank);
     /*
-     * For ops that make the handle of a resource of the session (VarHandleOp, HashTableV2,
-     * VariableV2). The session calls `make` once for each key (slot_kind, container, shared_name or
-     * node name), and the compiler folds the handle to a constant. These ops have no kernel. `in`
-     * holds the node's inputs, which must be loaded constants. The caller of `make` owns the
-     * reference in *out.
+     * `slot_kind` and `make` are set for ops that make the handle of a session's resource
+     * (VarHandleOp, HashTableV2, VariableV2). The session calls `make` once for each key
+     * (slot_kind, container, shared_name or node name), and the compiler folds the handle to a
+     * constant. These ops have no kernel. `in` holds the node's inputs, which must be loaded
+     * constants. The caller of `make` owns the reference in *out.
      */
     const char *slot_kind;
     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
@@ -80,10 +81,10 @@ struct rt_op {
     /* Whether the op reads only those elements of input 0 that it outputs (GatherV2, Slice). */
     bool is_gather;
     /*
-     * For ops that spend their time in arithmetic. Returns the number of floating-point operations
-     * of a run, or 0 if it is not known; a multiplication and an addition count as two. `in` holds
-     * the shapes of the first n_in inputs, where n_in is at least 2 and at most RT_FLOPS_INPUTS.
-     * `out` is the shape of output 0. A rank may be -1. If `flops` is NULL, tools show no number.
+     * Returns the number of floating-point operations of a run, or 0 if it is not known; a
+     * multiplication and an addition count as two. `in` holds the shapes of the first n_in inputs,
+     * where n_in is at least 2 and at most RT_FLOPS_INPUTS. `out` is the shape of output 0. A rank
+     * may be -1. `flops` is NULL for ops that do not spend their time in arithmetic.
      */
     double (*flops)(const struct rt_node *n, const struct rt_shape *in, int n_in,
                     const struct rt_shape *out);

@@ -1,8 +1,8 @@
 /*
  * Heap buffers and the pools that recycle them. A block is one allocation that holds the buffer's
- * header and its data. Freed blocks, even large ones, are kept in lists by size class, because the
- * cost of new memory lies in page faults, not in malloc. Size classes are a quarter of a power of
- * two apart, so at most a fifth of a block is unused, and unused pages are never touched.
+ * header and its data. Freed blocks, even large ones, are kept in one list per size class, because
+ * page faults, not malloc, make new memory expensive. Size classes are a quarter of a power of two
+ * apart, so at most a fifth of a block is unused, and unused pages are never touched.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +33,8 @@ _Static_assert(HEADER % ALIGN == 0, "data is aligned");
 
 struct idle_list {
     struct rt_mutex mu;
-    /* list of free blocks, guarded by mu; the block freed last is first, because it may still be in
-     * a CPU cache */
+    /* list of free blocks, guarded by mu; the block freed last comes first, because it may still be
+     * in a CPU cache */
     struct block *first;
 };
 
@@ -43,7 +43,7 @@ enum count_status { COUNTED, BEYOND_LIMIT, BEYOND_BUDGET };
 enum { RESERVE_STEP = 4 << 20, RESERVE_MOST = 64 << 20, KEEP_MOST = 256 << 20, RECENT = 4 };
 
 struct rt_pool {
-    atomic_size_t refs;    /* number of references, held by owners and by each block in use */
+    atomic_size_t refs;    /* number of references; each owner and each block in use holds one */
     atomic_size_t in_use;  /* number of bytes of blocks in use, plus charged bytes */
     atomic_size_t charged; /* number of bytes outside blocks, charged by rt_pool_charge */
     atomic_size_t idle;    /* number of bytes of idle blocks */
@@ -52,12 +52,12 @@ struct rt_pool {
     size_t recent[RECENT]; /* memory peaks of the last RECENT runs, in bytes, latest first */
     atomic_size_t keep;    /* upper bound on `idle` */
     atomic_size_t limit;
-    /* name of the flag that sets the limit, for error texts */
+    /* name of the flag that sets the limit, for error messages */
     const char *flag;
-    /* the number to which rt_pool_reserved returns a pointer */
+    /* for the pool's owner; rt_pool_reserved returns its address */
     size_t reserved_by_owner;
-    struct rt_budget *budget; /* the budget that the pool shares, or NULL if it shares none */
-    /* links of the list budget->sharing; guarded by sharing_mu */
+    struct rt_budget *budget; /* the budget that the pool shares, or NULL if there is none */
+    /* links in the list budget->sharing; guarded by sharing_mu */
     struct rt_pool *next_sharing, **at_sharing;
     struct rt_mutex budget_mu;
     /* Number of bytes taken from the budget; changed only under budget_mu. The pool reserves more
@@ -66,7 +66,7 @@ struct rt_pool {
     struct idle_list list[N_CLASSES];
 };
 
-/* Guards the list of pools of every budget. */
+/* Guards the pool lists of all budgets. */
 static struct rt_mutex sharing_mu = RT_MUTEX_INIT;
 
 enum { BURST = 1 << 16 };
@@ -102,8 +102,8 @@ void rt_budget_give(struct rt_budget *b, size_t n)
         atomic_fetch_sub(&b->used, n);
 }
 
-/* Returns the number of bytes that a block of this capacity occupies and that the pool counts for
- * the block. Small blocks need extra bytes because block_new aligns them itself. */
+/* Returns the number of bytes that a block of this capacity occupies, all of which the pool counts.
+ * Small blocks need extra bytes because block_new aligns them itself. */
 static size_t footprint(size_t capacity)
 {
     return HEADER + capacity + (capacity <= N_SMALL * ALIGN ? ALIGN - 1 : 0);
@@ -146,7 +146,7 @@ struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag)
 {
     struct rt_pool *p = rt_pool_new(limit_bytes);
     if (p) {
-        atomic_init(&p->keep, 0); /* A `keep` of 0 makes pool_give free every block. */
+        atomic_init(&p->keep, 0); /* if `keep` is 0, pool_give frees every block */
         p->flag = flag;
     }
     return p;
@@ -193,8 +193,8 @@ static void end_sharing(struct rt_pool *p)
 }
 
 /* Sets has_surplus if the pool has reserved more than it uses. Called after in_use has decreased or
- * `reserved` has increased. reserve() clears has_surplus before it reads in_use and `reserved`.
- * Therefore either reserve() sees a surplus, or this function sets has_surplus again. */
+ * `reserved` has increased. reserve() clears has_surplus before it reads in_use and `reserved`, so
+ * either reserve() sees a surplus, or this function sets has_surplus again. */
 static void note_surplus(struct rt_pool *p)
 {
     if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) &&
@@ -221,8 +221,8 @@ static bool reserve_free(struct rt_pool *p, size_t want)
     return ok;
 }
 
-/* If a reservation exceeds in_use by more than `most` bytes, reduces the excess to RESERVE_STEP or
- * `most` bytes, whichever is less, and returns the other bytes to the budget. */
+/* If the reservation exceeds in_use by more than `most` bytes, reduces the excess to the smaller of
+ * RESERVE_STEP and `most`, and returns the other bytes to the budget. */
 static void release_reserve(struct rt_pool *p, size_t most)
 {
     rt_mutex_lock(&p->budget_mu);
@@ -230,8 +230,8 @@ static void release_reserve(struct rt_pool *p, size_t most)
     if (have > need && have - need > most) {
         need += most < RESERVE_STEP ? most : RESERVE_STEP;
         atomic_store(&p->reserved, need);
-        /* Another thread may have counted a block in the meantime. If it did so before the store to
-         * `reserved`, this load of in_use includes the block. If it did so after the store, it
+        /* Another thread may have counted a block after `need` was read. If it did so before the
+         * store to `reserved`, this load of in_use includes the block. Otherwise, that thread
          * reserves the bytes itself. */
         const size_t now = atomic_load(&p->in_use);
         if (now > need) {
@@ -245,10 +245,9 @@ static void release_reserve(struct rt_pool *p, size_t most)
 
 /*
  * Raises the pool's reservation to at least `want` bytes. If the budget has too few free bytes,
- * takes surplus reservations back from other pools, including idle ones, until it has enough;
- * otherwise idle models could starve all others. If no pool has a surplus (has_surplus), refuses
- * the reservation without visiting the pools, because there are several pools for each model, and
- * all runs share sharing_mu.
+ * takes surplus reservations back from other pools, including those of idle models, which could
+ * otherwise starve all others. If has_surplus is false, fails without visiting the other pools,
+ * because there may be many, and all runs share sharing_mu.
  */
 static bool reserve(struct rt_pool *p, size_t want)
 {
@@ -385,7 +384,7 @@ static void discount(struct rt_pool *p, size_t capacity)
     note_surplus(p);
 }
 
-/* Only the run's own thread calls this function, so no atomic addition is needed. */
+/* Only the run's own thread calls this function, so no atomic read-modify-write is needed. */
 static void set_charged(struct rt_pool *p, size_t bytes)
 {
     atomic_store_explicit(&p->charged, bytes, memory_order_relaxed);
@@ -404,8 +403,8 @@ bool rt_pool_has_capacity(const struct rt_pool *p, size_t bytes)
     return now <= limit && bytes <= limit - now;
 }
 
-/* Formats the counted bytes for an error if more bytes were counted than requested. The requested
- * bytes alone might appear to fit the limit. */
+/* Formats the number of counted bytes for an error message if it exceeds the number of requested
+ * bytes, which alone might appear to be within the limit. */
 static const char *as_counted(char *text, size_t size, size_t capacity, size_t bytes)
 {
     text[0] = '\0';
@@ -414,7 +413,8 @@ static const char *as_counted(char *text, size_t size, size_t capacity, size_t b
     return text;
 }
 
-/* Counts bytes as count() does. On RT_RESOURCE_EXHAUSTED, err names the limit that is reached. */
+/* Counts bytes by count(). If a limit is reached, fails with RT_RESOURCE_EXHAUSTED, and err names
+ * the limit. */
 static enum rt_status count_or_fail(struct rt_pool *p, size_t capacity, size_t credit, size_t bytes,
                                     const char *what, size_t *now, struct rt_error *err)
 {
@@ -514,7 +514,7 @@ static struct block *block_new(size_t capacity)
     return k;
 }
 
-/* Frees idle blocks until in_use plus the idle bytes are within the limit. */
+/* Frees idle blocks until the sum of in_use and the idle bytes is within the limit. */
 static void trim_to_limit(struct rt_pool *p)
 {
     const size_t limit = atomic_load_explicit(&p->limit, memory_order_relaxed);
@@ -638,8 +638,8 @@ void rt_text_unref(struct rt_text *t)
 
 /* ---- memory outside tensors ---- */
 
-/* Header of an allocation by rt_pool_alloc. The caller's bytes follow it, aligned as malloc aligns
- * them. */
+/* Header of an allocation made by rt_pool_alloc. The caller's bytes follow it, aligned as by
+ * malloc. */
 struct memory {
     _Alignas(16) size_t capacity; /* number of bytes that the pool counts for the allocation */
     struct rt_pool *pool;

@@ -2,9 +2,9 @@
  * Memory pools allocate the memory of runs, recycle it, and count it against limits. Pools also
  * count the memory that models retain in variables and tables.
  *
- * Owner: a pool has a reference count and lives until its last block has been returned.
- * Threads: blocks may be freed on any thread. If only one thread at a time may call a function, its
- * comment says so.
+ * Owner: a pool has a reference count and lives until its last block has been returned. Threads:
+ * blocks may be freed on any thread. A function that only one thread at a time may call says so in
+ * its comment.
  */
 #ifndef RT_POOL_H
 #define RT_POOL_H
@@ -16,7 +16,7 @@
 #include "runtime/base/status.h"
 
 /* A limit on the total number of bytes that several pools hold. A budget outlives its pools. Its
- * owner sets `limit`, and the other members to zero. */
+ * owner sets `limit` and zeroes the other members. */
 struct rt_budget {
     atomic_size_t used;
     size_t limit;
@@ -32,32 +32,32 @@ void rt_budget_give(struct rt_budget *b, size_t n);
 
 /*
  * Creates a pool for the tensors that runs allocate. The pool recycles freed blocks and counts
- * blocks against a limit. Blocks may be freed on any thread and return to their pool. The pool
- * lives until the last block has been returned.
+ * blocks against a limit.
  */
-struct rt_pool *rt_pool_new(size_t limit_bytes); /* makes a pool; returns NULL if out of memory */
-/* Makes the pool's blocks count against the budget too. Must be called before the first
+struct rt_pool *rt_pool_new(size_t limit_bytes); /* returns NULL if out of memory */
+/* From now on, the pool's blocks also count against the budget. Must be called before the first
  * allocation. */
 void rt_pool_share(struct rt_pool *p, struct rt_budget *budget);
-struct rt_pool *rt_pool_ref(struct rt_pool *p); /* `p` may be NULL */
+struct rt_pool *rt_pool_ref(struct rt_pool *p); /* returns NULL if `p` is NULL */
 void rt_pool_unref(struct rt_pool *p);
-/* frees idle blocks that exceed keep_bytes */
+/* frees idle blocks until they have at most keep_bytes bytes in total */
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes);
 /*
  * rt_pool_begin and rt_pool_end inform the pool that a run begins or ends. They must not be called
- * from two threads at a time. Between runs the pool keeps idle blocks for the next run: up to twice
- * the second largest peak of the last 4 runs, but at least `least` bytes and at most 256 MiB.
- * Recurring shapes thus find their memory, even in blocks of other sizes, while the memory of a
- * single huge response is freed. rt_pool_end returns the maximum number of bytes that the pool will
- * keep. rt_pool_reserved returns the address of a number, initially 0, that the pool's owner may
- * use.
+ * on two threads at the same time. Between runs, the pool keeps idle blocks for the next run: up to
+ * twice the second largest peak of the last 4 runs, but at least `least` bytes and at most 256 MiB.
+ * Runs with recurring shapes can thus reuse memory, while the memory of a single huge response is
+ * freed. rt_pool_end returns the maximum number of bytes that the pool will keep.
+ *
+ * rt_pool_reserved returns the address of a number, initially 0, that is reserved for the pool's
+ * owner.
  */
 size_t *rt_pool_reserved(struct rt_pool *p);
 void rt_pool_begin(struct rt_pool *p);
 size_t rt_pool_end(struct rt_pool *p, size_t least);
-/* Counts memory that a run holds outside tensors against the limit and the budget. On
- * RT_RESOURCE_EXHAUSTED, `err` names `what` (which includes an article: "a list"), the sizes and
- * the flag that sets the limit. Called by one thread at a time. */
+/* Counts memory that a run holds outside tensors. If the limit or the budget is exceeded, fails
+ * with RT_RESOURCE_EXHAUSTED, and `err` names `what` (which includes an article: "a list"), the
+ * sizes and the flag that sets the limit. Called by one thread at a time. */
 enum rt_status rt_pool_charge(struct rt_pool *p, size_t bytes, const char *what,
                               struct rt_error *err);
 void rt_pool_discharge(struct rt_pool *p, size_t bytes);
@@ -70,7 +70,7 @@ void rt_pool_release(struct rt_pool *p, size_t bytes);
  * thread may free them. Returns NULL on failure; err then names `what` (which includes an article),
  * the sizes and the flag that sets the limit. */
 void *rt_pool_alloc(struct rt_pool *p, size_t n, const char *what, struct rt_error *err);
-void rt_pool_free(void *p); /* `p` may be NULL */
+void rt_pool_free(void *p); /* does nothing if `p` is NULL */
 /*
  * Makes a plain pool. A plain pool counts blocks, but frees returned blocks instead of recycling
  * them. Errors about its limit name `flag`, a string literal. The limit may be set again while no

@@ -1,6 +1,7 @@
 /* Implements the registry of ops and kernels (registry.h). */
 #include "runtime/core/op.h"
 #include "runtime/core/control.h"
+#include "runtime/core/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ struct row { /* an op and the kernels registered under its name */
 struct rt_registry {
     struct rt_map rows;
     struct row *all;
+    rt_accelerators_open *open_accelerators; /* NULL until it is set */
 };
 
 struct rt_registry *rt_registry_new(void)
@@ -43,7 +45,7 @@ void rt_registry_free(struct rt_registry *r)
     free(r);
 }
 
-/* Returns the row of `op`, adding it if it is missing. Returns NULL if out of memory. */
+/* Returns the row for `op`, adding one if there is none. Returns NULL if memory runs out. */
 static struct row *row_of(struct rt_registry *r, const char *op)
 {
     struct row *row = rt_map_get(&r->rows, op);
@@ -57,6 +59,25 @@ static struct row *row_of(struct rt_registry *r, const char *op)
     row->next = r->all;
     r->all = row;
     return row;
+}
+
+void rt_registry_set_accelerators(struct rt_registry *r, rt_accelerators_open *open)
+{
+    r->open_accelerators = open;
+}
+
+enum rt_status rt_registry_open_accelerators(const struct rt_registry *r,
+                                             struct rt_accelerators *out,
+                                             const struct rt_accelerator_options *options,
+                                             struct rt_error *err)
+{
+    const char *which = options->which;
+    *out = (struct rt_accelerators){0};
+    if (r->open_accelerators)
+        return r->open_accelerators(out, options, err);
+    return strcmp(which, "none") == 0 || strcmp(which, "auto") == 0
+               ? RT_OK
+               : rt_fail(err, RT_UNIMPLEMENTED, "there are no kernels for GPUs");
 }
 
 bool rt_registry_add_op(struct rt_registry *r, const struct rt_op *op)
@@ -74,7 +95,8 @@ bool rt_registry_add_op(struct rt_registry *r, const struct rt_op *op)
 bool rt_registry_add_kernel(struct rt_registry *r, const struct rt_kernel *k)
 {
     struct row *row = row_of(r, k->op);
-    if (!row)
+    const bool on_host = strcmp(k->device, RT_CPU) == 0;
+    if (!row || (!on_host && (!row->op || (row->op->shape_in & ~k->host_in))))
         return false;
     if (row->n_kernels == row->capacity) {
         int capacity = row->capacity ? row->capacity * 2 : 4;
@@ -102,7 +124,7 @@ const struct rt_kernel *const *rt_registry_kernels(const struct rt_registry *r, 
     return row ? row->kernel : NULL;
 }
 
-/* Returns the set of types in a node's attribute `type_attr` (NULL means "T"), or 0 if the node
+/* Returns the set of types in attribute `type_attr` of a node ("T" if it is NULL), or 0 if the node
  * lacks the attribute. */
 static uint64_t types_of(const struct rt_node *n, const char *type_attr)
 {
@@ -152,12 +174,12 @@ enum rt_status rt_registry_can_run(const struct rt_registry *r, const struct rt_
     if (row->op->slot_kind)
         return RT_OK;
 
-    /* Types and devices of the op's kernels, collected for the error message if no kernel fits. */
+    /* types and devices of all kernels of the op, for the error message */
     const char *type_attr = NULL;
     uint64_t here = 0, wanted = 0;
     struct rt_bytes devices;
     rt_bytes_init(&devices, 256);
-    const struct rt_kernel *pair = NULL; /* a kernel that rejects only the second type attribute */
+    const struct rt_kernel *pair = NULL; /* a kernel that rejects only the types of and_type_attr */
     bool is_here = false, is_mixed = false;
     for (int i = 0; i < row->n_kernels; i++) {
         const struct rt_kernel *k = row->kernel[i];

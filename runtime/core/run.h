@@ -1,16 +1,14 @@
 /*
- * The interface of a kernel's `run`: inputs, outputs and scratch memory, and functions to make
- * outputs, to allocate counted memory, to shard the work and to check whether the run should end.
+ * The interface of a kernel's `run`: inputs, outputs and scratch memory, and functions that make
+ * outputs, allocate counted memory, shard the work, or check for cancellation and the deadline.
  *
  * Owner: the executor makes the struct. It owns the inputs, and the outputs once `run` has
- * returned.
- * Threads: the thread that runs the kernel. Shards of rt_run_parallel may call rt_run_check on
- * other threads.
+ * returned. Threads: only the thread that runs the kernel, except that shards of rt_run_parallel
+ * may call rt_run_check on other threads.
  */
 #ifndef RT_RUN_H
 #define RT_RUN_H
 
-#include "runtime/core/device.h"
 #include "runtime/core/graph.h"
 #include "runtime/core/tensor.h"
 
@@ -21,70 +19,71 @@ struct rt_run {
     /* the read-only state that `prepare` made, or NULL if the kernel has no `prepare` */
     void *state;
     int n_in, n_out;
-    /* Inputs are loaded, unless the kernel has RT_K_LAZY. A ref is replaced by the variable's
-     * value, unless the node's in_ref marks the input as a ref. */
+    /* Inputs are loaded, unless the kernel has RT_K_LAZY. Instead of a ref, the kernel receives the
+     * variable's value, unless the node's in_ref marks the input as a ref. */
     const struct rt_tensor *in;
-    /* An output is allocated if `infer` determined its shape and the kernel lacks RT_K_VIEWS. Its
-     * strings are empty, its objects are NULL, and its plain bytes are uninitialised. Any other
-     * output is zeroed, and `run` must make it with rt_out, rt_out_view, rt_out_tensor or
-     * rt_out_object. */
+    /* An output is allocated if `infer` determined its shape and the kernel lacks RT_K_VIEWS.
+     * Strings are then empty, objects are NULL, and elements of plain types are uninitialised. Any
+     * other output is a zeroed struct, and `run` must create it with rt_out, rt_out_view,
+     * rt_out_tensor or rt_out_object. */
     struct rt_tensor *out;
-    /* rt_prep.scratch_bytes bytes of scratch memory, aligned to 64 bytes */
+    /* scratch memory of rt_prep.scratch_bytes bytes, aligned to 64 bytes */
     void *scratch;
-    /* stream of the device, or NULL on the CPU. If there is a stream, RT_OK means that the work is
-     * enqueued. */
-    struct rt_stream *stream;
+    /* the stream on which a kernel of an accelerator launches its work; otherwise NULL */
+    void *stream;
     struct rt_context *ctx;
     struct rt_error *err;
     /* bit k is set if this node is the last reader of input k; only the executor uses the bits */
     uint64_t last_use;
-    int64_t left; /* countdown of rt_run_spend for functions that are called once per item */
+    int64_t left; /* passed to rt_run_spend by functions that are called once per item */
 };
 
-/* Allocates output k with this shape and the node's dtype. If a memory limit is reached or the run
- * should end, returns NULL, with the reason in r->err, and `run` must return r->err->code. For an
- * output without elements the pointer is not NULL, but must not be read. */
+/* Allocates output k with this shape and the node's dtype. On failure, returns NULL and sets
+ * r->err, and `run` must return r->err->code. The pointer to an output without elements is not
+ * NULL, but must not be dereferenced. */
 void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim);
-/* Makes output k a view of input `in`. The view has another shape, but as many elements. */
+/* Makes output k a view of input `in`. The view has the same number of elements, and may have
+ * another shape. */
 enum rt_status rt_out_view(struct rt_run *r, int k, int in, int rank, const int64_t *dim);
 /* Makes output k a new reference to `t`. The caller keeps its own reference. */
 void rt_out_tensor(struct rt_run *r, int k, const struct rt_tensor *t);
 /* Makes output k a scalar handle to object `o`. Takes over the caller's reference to `o`. */
 enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o);
-/* Takes over input k if nothing else holds its bytes. Returns true if *out then holds the only
- * reference, so that the kernel may change the bytes. */
+/* Takes over input k if nothing else holds a reference to its bytes. If so, returns true, and the
+ * kernel may change the bytes of *out. */
 bool rt_take(struct rt_run *r, int k, struct rt_tensor *out);
-/* Returns scratch memory whose size was not known in `prepare`. The memory is freed after `run`. If
- * a memory limit is reached, returns NULL, with the reason in r->err. */
+/* Returns scratch memory whose size `prepare` could not know. The memory is freed after `run`. If a
+ * memory limit is reached, returns NULL, with the reason in r->err. */
 void *rt_scratch(struct rt_run *r, size_t bytes);
-/* Returns zeroed memory, for a kernel that needs several allocations or keeps them after `run`;
- * rt_scratch supports neither. The run's pool counts the memory until rt_pool_free. If a memory
- * limit is reached, returns NULL, with the reason in r->err. */
+/* Returns zeroed memory. Unlike rt_scratch, this function may be called several times in a run, and
+ * the memory may be used after `run`. The run's pool counts the memory until rt_pool_free. If a
+ * memory limit is reached, returns NULL, with the reason in r->err. */
 void *rt_run_alloc(struct rt_run *r, size_t bytes);
-/* Loads a tensor as rt_tensor_load does, but fails when the run should end. */
+/* Loads a tensor as rt_tensor_load does, but fails if the run has been cancelled or its deadline
+ * has passed. */
 enum rt_status rt_run_load(struct rt_run *r, struct rt_tensor *t);
 /* returns the pool for tensors that `run` stores outside its outputs */
 struct rt_pool *rt_run_pool(struct rt_run *r);
-/* Returns the state that counts the memory of tensors that `run` stores in a resource
- * (runtime/session/state.h). */
+/* Returns the state (runtime/session/state.h) that counts the tensors that `run` stores in
+ * resources. */
 struct rt_state;
 const struct rt_state *rt_run_state(struct rt_run *r);
-/* Returns RT_CANCELLED or RT_DEADLINE_EXCEEDED once the run should end. Long loops must call it
- * regularly. */
+/* Returns RT_CANCELLED or RT_DEADLINE_EXCEEDED if the run has been cancelled or its deadline has
+ * passed, and otherwise RT_OK. Long loops must call this function regularly. */
 enum rt_status rt_run_check(struct rt_run *r);
 /*
- * A cheap rt_run_check for loops over large amounts of data. `work` is the work since the last
- * call, in elements read or written once; an arithmetic operation counts as one element too.
- * rt_run_check is called after every RT_WORK elements. RT_WORK elements take about 1 ms, or 10 ms
- * if all are in fresh memory: 16 MB of eight-byte elements cause 4,096 page faults, each of which
- * takes a few microseconds on a virtual machine. *left is the countdown, initially RT_WORK. A
- * function that a kernel calls for each of many items uses &r->left: a countdown of its own would
- * restart at every item and, with small items, never end.
+ * A cheap substitute for rt_run_check in loops over large amounts of data. `work` is the work since
+ * the last call: the number of elements read or written plus the number of arithmetic operations.
+ * rt_run_check is called whenever the work has reached RT_WORK, that is, every 1 ms or so, or every
+ * 10 ms if all elements are in fresh memory: 16 MB of eight-byte elements cause 4,096 page faults,
+ * each of which takes a few microseconds on a virtual machine. *left is the countdown, initially
+ * RT_WORK. A function that a kernel calls for each of many items passes &r->left, because a
+ * countdown that restarted for every small item would never reach zero.
  */
 enum { RT_WORK = 1 << 21 };
 static inline enum rt_status rt_run_spend(struct rt_run *r, int64_t *left, int64_t work)
 {
-    /* The 1 in `work + 1` makes items without elements count too. */
+    /* adding 1 makes even items without elements count */
     if (work < RT_WORK && (*left -= work + 1) > 0)
         return RT_OK;
     *left = RT_WORK;
@@ -95,8 +94,8 @@ static inline enum rt_status rt_run_tick(struct rt_run *r, int64_t i)
 {
     return (i & 0x3fff) == 0x3fff ? rt_run_check(r) : RT_OK;
 }
-/* Returns 64 random bits, for an op whose seeds are both 0. Every session draws a new seed when it
- * is made. */
+/* Returns 64 random bits, for an op whose seed attributes are both 0. Every session draws a new
+ * seed when it is made. */
 uint64_t rt_run_entropy(struct rt_run *r);
 /*
  * Calls shard(arg, i) for each i below n, in any order, on this thread and on idle cores that the
@@ -107,9 +106,9 @@ uint64_t rt_run_entropy(struct rt_run *r);
 void rt_run_parallel(struct rt_run *r, int64_t n, void (*shard)(void *arg, int64_t i), void *arg);
 int rt_run_width(const struct rt_run *r);
 /*
- * Returns `bytes` bytes of node state that lives as long as the session, such as the state of a
- * random generator. `init` fills the bytes at first use. All runs of the node share the state, so
- * the kernel must lock it. Returns NULL if out of memory, with the reason in r->err.
+ * Returns the node's state, such as that of a random generator. It has `bytes` bytes and lives as
+ * long as the session. `init` fills the bytes at first use. All runs of the node share the state,
+ * so the kernel must lock it. Returns NULL if out of memory, with the reason in r->err.
  */
 void *rt_run_node_state(struct rt_run *r, size_t bytes,
                         void (*init)(void *state, const struct rt_node *n, uint64_t entropy));

@@ -28,7 +28,7 @@ static bool skip(struct rt_span *s, char c)
     return true;
 }
 
-/* Parses the text `s`, which must be a complete slice like "0,2:-". */
+/* Parses the string `s`, which must be a complete slice such as "0,2:-". */
 static enum rt_status parse_extents(struct rt_span s, struct rt_slice *out, struct rt_error *err)
 {
     const struct rt_span whole = s;
@@ -51,7 +51,7 @@ static enum rt_status parse_extents(struct rt_span s, struct rt_slice *out, stru
             break;
     }
     if (!whole.n)
-        return RT_OK; /* The slice of a scalar has no extents. */
+        return RT_OK; /* a scalar's slice is written as an empty string */
     return rt_fail(err, RT_INVALID_ARGUMENT,
                    "Expected a pair of numbers or '-' but got '%.*s': string = %.*s", (int)s.n,
                    (const char *)s.p, (int)whole.n, (const char *)whole.p);
@@ -140,7 +140,7 @@ static void put_unsigned(struct rt_bytes *out, uint64_t v)
         rt_bytes_addc(out, (char)(v >> (8 * n) & 255));
 }
 
-/* Encodes v in n bytes as n one bits, a zero bit and `7n - 1` bits of the value. A negative v is
+/* Encodes v in n bytes: n one bits, a zero bit, and the value in `7n - 1` bits. A negative v is
  * encoded as the bitwise complement of the code of ~v. */
 static void put_signed(struct rt_bytes *out, int64_t v)
 {
@@ -205,12 +205,38 @@ int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b)
     return n;
 }
 
-int64_t rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
-                      const struct rt_slice *have, size_t elem_size)
+/* Number of bytes that are copied between two checks. Each row counts as ROW_BYTES additional
+ * bytes, because computing its address takes about as long as copying that many. */
+enum { COPY_BYTES = 1 << 20, ROW_BYTES = 64 };
+
+/* Copies n bytes. *n_unchecked is the number of bytes copied since the last check. */
+static enum rt_status copy_row(char *dst, const char *src, size_t n, const struct rt_check *check,
+                               size_t *n_unchecked, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+
+    *n_unchecked += ROW_BYTES;
+    for (size_t at = 0; at < n && !st; at += COPY_BYTES) {
+        const size_t piece = n - at < COPY_BYTES ? n - at : COPY_BYTES;
+        memcpy(dst + at, src + at, piece);
+        *n_unchecked += piece;
+        if (*n_unchecked < COPY_BYTES)
+            continue;
+        *n_unchecked = 0;
+        st = check ? check->check(check->arg, err) : RT_OK;
+    }
+    return st;
+}
+
+enum rt_status rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
+                             const struct rt_slice *have, size_t elem_size,
+                             const struct rt_check *check, int64_t *n_copied, struct rt_error *err)
 {
     int rank = want->rank;
     int64_t first[RT_MAX_RANK], n[RT_MAX_RANK], at[RT_MAX_RANK] = {0}, total = 1;
+    size_t n_unchecked = 0;
 
+    *n_copied = 0;
     for (int i = 0; i < rank; i++) {
         int64_t a = want->start[i] > have->start[i] ? want->start[i] : have->start[i];
         int64_t end_want = want->start[i] + want->length[i];
@@ -218,7 +244,7 @@ int64_t rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
         first[i] = a;
         n[i] = (end_want < end_have ? end_want : end_have) - a;
         if (n[i] <= 0)
-            return 0;
+            return RT_OK;
         total *= n[i];
     }
     size_t row = rank ? (size_t)n[rank - 1] * elem_size : elem_size;
@@ -228,12 +254,17 @@ int64_t rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
             to = to * want->length[i] + first[i] + at[i] - want->start[i];
             from = from * have->length[i] + first[i] + at[i] - have->start[i];
         }
-        memcpy((char *)dst + (size_t)to * elem_size, (const char *)src + (size_t)from * elem_size,
-               row);
+        const enum rt_status st =
+            copy_row((char *)dst + (size_t)to * elem_size,
+                     (const char *)src + (size_t)from * elem_size, row, check, &n_unchecked, err);
+        if (st)
+            return st;
         int i = rank - 2;
         while (i >= 0 && ++at[i] == n[i])
             at[i--] = 0;
         if (i < 0)
-            return total;
+            break;
     }
+    *n_copied = total;
+    return RT_OK;
 }

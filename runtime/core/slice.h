@@ -1,6 +1,6 @@
 /*
  * Slices of tensors. A checkpoint stores a partitioned variable as slices. In each dimension, a
- * slice has a start and a length, or covers the full dimension.
+ * slice has a start and a length, or covers the whole dimension.
  */
 #ifndef RT_SLICE_H
 #define RT_SLICE_H
@@ -17,24 +17,25 @@ struct rt_slice {
 };
 
 /*
- * Parses TensorFlow's text of a slice. "4 8 0,2:-" is the slice "0,2:-" of a tensor of shape [4,8].
- * Stores the dimensions in *rank and dim. Refuses a slice that is not inside the tensor.
+ * Parses a slice as TensorFlow writes it. For example, "4 8 0,2:-" is the slice "0,2:-" of a tensor
+ * of shape [4,8]. Stores the shape in *rank and dim, and the slice in *out. Refuses a slice that is
+ * not inside the tensor.
  */
 enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX_RANK],
                               struct rt_slice *out, struct rt_error *err);
-/* Reads a slice from a checkpoint's message. Returns false if the slice does not have `rank`
+/* Converts a TensorSliceProto to a slice. Returns false if the message does not have `rank`
  * dimensions. */
 bool rt_slice_from_proto(struct rt_slice *out, int rank, const Tensorflow__TensorSliceProto *p);
-/* Writes the slice as text, like "0,2:-", into the buffer of n bytes. Returns the buffer. */
+/* Writes the slice as text, like "0,2:-", to `buffer`, which has n bytes. Returns `buffer`. */
 const char *rt_slice_text(char *buffer, size_t n, const struct rt_slice *s);
 /* Replaces lengths of -1 with the dimensions of the full tensor. Returns false if the slice does
  * not fit the tensor's shape. */
 bool rt_slice_resolve(struct rt_slice *s, int rank, const int64_t *dim);
 
 /*
- * Appends the key that a slice of tensor `name` has in a checkpoint's index. The key is an
- * order-preserving encoding of 0, the name, the rank, and the start and length of each dimension
- * (-1 for the full dimension).
+ * Appends the key of a slice in a checkpoint's index. `name` is the name of the tensor. The key is
+ * an order-preserving encoding of the number 0, the name, the rank, and the start and length of
+ * each dimension (-1 for the full dimension).
  */
 void rt_slice_key(struct rt_bytes *out, struct rt_span name, const struct rt_slice *s);
 
@@ -43,10 +44,12 @@ int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b);
 
 /*
  * Copies the intersection of two resolved slices of one tensor from `src`, which holds slice
- * `have`, to `dst`, which holds slice `want`. Returns the number of elements copied. Supports plain
- * types only.
+ * `have`, to `dst`, which holds slice `want`. Sets *n_copied to the number of elements copied.
+ * Supports plain types only. Calls `check` after each megabyte, and returns the check's status if
+ * the check fails. `check` may be NULL.
  */
-int64_t rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
-                      const struct rt_slice *have, size_t elem_size);
+enum rt_status rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
+                             const struct rt_slice *have, size_t elem_size,
+                             const struct rt_check *check, int64_t *n_copied, struct rt_error *err);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * Strings are the elements of string tensors. A short string is stored in its element, and a longer
- * one is stored in a separate text that copies of the element share.
+ * Strings are the elements of string tensors. A short string is stored in its element. A longer
+ * string is stored in a text (struct rt_text), which copies of the element share.
  *
  * Owner: an element owns its reference to a text; rt_str_clear drops it.
  * Threads: a text's reference count is atomic, and a text is immutable once written. An element
- * itself is plain data, which one thread at a time may change.
+ * itself is plain data, and must not be changed while another thread uses it.
  */
 #ifndef RT_STR_H
 #define RT_STR_H
@@ -19,13 +19,12 @@ struct rt_pool;
 
 /*
  * A text holds the bytes of a string that does not fit into its element. It is immutable once
- * written. Copies of the element share the text, and the text is freed with the last of these
- * elements. The text counts against the limit of `pool`. If `pool` is NULL, the text counts against
- * no limit.
+ * written. Copies of the element share the text, which is freed when no element refers to it any
+ * more. Its size counts against the limit of `pool`, unless `pool` is NULL.
  */
 struct rt_text {
     atomic_size_t refs;
-    size_t capacity; /* number of bytes that the pool counts, for the header and the text */
+    size_t capacity; /* number of bytes that the pool counts, including the header */
     /* pool that counts the text; rt_text_move may change it while other threads share the text */
     _Atomic(struct rt_pool *) pool;
     char p[]; /* the string's bytes, followed by a NUL that the string's length does not include */
@@ -58,8 +57,8 @@ static inline size_t rt_str_counted_bytes(size_t n)
  * empty string, and err names the limit that was reached. */
 bool rt_str_set(struct rt_str *s, struct rt_pool *pool, const void *p, size_t n,
                 struct rt_error *err);
-/* Resizes *s and returns its n uninitialised bytes. The caller must fill in these bytes before *s
- * is copied. Returns NULL if rt_str_set would fail. */
+/* Resizes *s and returns its n uninitialised bytes, which the caller must fill in before *s is
+ * copied. On failure, returns NULL and sets *s and err as rt_str_set does. */
 char *rt_str_resize(struct rt_str *s, struct rt_pool *pool, size_t n, struct rt_error *err);
 /* Makes *dst a copy that shares the text of *src. Allocates nothing. */
 void rt_str_copy(struct rt_str *dst, const struct rt_str *src);
@@ -67,9 +66,9 @@ void rt_str_clear(struct rt_str *s);
 
 /* ---- texts by themselves ---- */
 
-/* Makes a text of n bytes for the caller to fill in. The text has one reference. `pool` counts its
- * memory; if `pool` is NULL, nothing counts the memory. Returns NULL on failure; err names the
- * limit that is reached. */
+/* Makes a text of n bytes, with one reference, for the caller to fill in. `pool` counts its memory;
+ * if `pool` is NULL, the memory is not counted. Returns NULL on failure; err then names the limit
+ * that was reached. */
 struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err);
 void rt_text_unref(struct rt_text *t);
 /* Moves a text to another pool, by the same rules as rt_buffer_move (buffer.h). */

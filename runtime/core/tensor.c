@@ -71,9 +71,9 @@ struct rt_object *rt_object_ref(struct rt_object *o)
 }
 
 /* Drops a reference to an object. The object's `free` may drop the last reference to another
- * object. That object is put into a list of the thread and freed after `free` has returned, so that
- * `free` never recurses. A loop in a graph can nest lists as deep as it has iterations, and 200,000
- * nested calls overflow the stack. */
+ * object. That object is added to a per-thread list and freed after `free` has returned, so that
+ * `free` never recurses. A loop in a graph can create lists nested 200,000 deep, and that many
+ * nested calls would overflow the stack. */
 void rt_object_unref(struct rt_object *o)
 {
     static _Thread_local struct rt_object *dead;
@@ -222,8 +222,8 @@ enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err)
 enum rt_status rt_tensor_load_checked(struct rt_tensor *t, const struct rt_check *check,
                                       struct rt_error *err)
 {
-    /* All buffers share 16 locks, so that no buffer needs memory for a lock. Loads of two buffers
-     * that share a lock merely wait for each other. */
+    /* All buffers share 16 locks, so that no buffer needs memory for a lock. If two buffers share a
+     * lock, a load of one may wait for a load of the other. */
     enum { N_LOCKS = 16 };
     static struct rt_mutex locks[N_LOCKS] = {
         RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT,

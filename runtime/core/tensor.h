@@ -27,10 +27,10 @@ enum { RT_MAX_RANK = 8 };
 struct rt_tensor {
     uint8_t dtype; /* enum rt_dtype; RT_NO_DTYPE means that there is no tensor */
     int8_t rank;
-    /* number of the ref variable that the tensor aliases (runtime/exec/alias.h), or 0 if it aliases
-     * none */
+    /* number of the ref variable with which the tensor shares its buffer (struct rt_aliases), or 0
+     * if there is none */
     uint16_t alias_of;
-    uint32_t storage; /* storage number that the aliased variable had when the tensor was read */
+    uint32_t storage; /* the variable's storage number when the tensor was read from it */
     int64_t dim[RT_MAX_RANK];
     /* the elements, rt_no_elements() if there are none, or NULL if the tensor is lazy */
     void *data;
@@ -41,17 +41,17 @@ struct rt_tensor {
 
 /*
  * Returns the number of elements of a shape, or -1 if a dimension is negative or the product of the
- * non-zero dimensions exceeds INT64_MAX. Zeros are skipped, as in NumPy, so that products of some
- * of the dimensions (strides, prefixes, suffixes, sub-shapes) do not overflow, even if the tensor
- * has no elements. TensorFlow accepts some shapes that this function refuses, but the next kernel
- * then aborts the process or fails with an internal error.
+ * non-zero dimensions exceeds INT64_MAX. This product leaves out zeros, as in NumPy, so that
+ * products of some of the dimensions (strides, prefixes, suffixes, sub-shapes) do not overflow even
+ * if the tensor has no elements. TensorFlow accepts some shapes that this function refuses, but the
+ * next kernel then aborts the process or fails with an internal error.
  */
 int64_t rt_count(int rank, const int64_t *dim);
 /*
- * Refuses shapes of more than RT_MAX_RANK dimensions, and shapes that rt_count refuses. The element
- * size counts as a further dimension, so that byte strides do not overflow either. rt_tensor_new,
- * rt_out_view and shape inference call this function, so the shape of every tensor is checked. Sets
- * *bytes, unless NULL, to the size of all elements.
+ * Refuses shapes with more than RT_MAX_RANK dimensions, and shapes that rt_count refuses. The
+ * element size counts as a further dimension, so that byte strides do not overflow either.
+ * rt_tensor_new, rt_out_view and shape inference call this function, so the shape of every tensor
+ * is checked. If `bytes` is not NULL, sets *bytes to the size of all elements.
  */
 enum rt_status rt_shape_check(enum rt_dtype dtype, int rank, const int64_t *dim, size_t *bytes,
                               struct rt_error *err);
@@ -85,13 +85,14 @@ enum rt_status rt_tensor_new_checked(struct rt_tensor *t, struct rt_pool *pool, 
 /* overwrites *dst, which need not be valid */
 void rt_tensor_ref(struct rt_tensor *dst, const struct rt_tensor *src);
 void rt_tensor_clear(struct rt_tensor *t); /* drops the reference and zeroes *t */
-/* Returns whether *t holds the only reference to plain heap bytes, so that they may be written. */
+/* Returns whether *t may be written, that is, whether its bytes are on the host and not foreign,
+ * and *t holds the only reference to them. */
 bool rt_tensor_is_sole(const struct rt_tensor *t);
 /* Loads a lazy tensor, once for all tensors that share the buffer, and sets t->data. */
 enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err);
 /* Loads a tensor during a run, as rt_tensor_load does. If `check` fails, the load fails, and the
- * next caller restarts it. A thread that waits while another thread loads the tensor does not call
- * its own check. */
+ * next call starts a new one. A thread that waits for another thread's load does not call
+ * `check`. */
 enum rt_status rt_tensor_load_checked(struct rt_tensor *t, const struct rt_check *check,
                                       struct rt_error *err);
 static inline bool rt_tensor_is_lazy(const struct rt_tensor *t)
@@ -105,12 +106,12 @@ void rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n
 enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src,
                               struct rt_pool *pool, struct rt_error *err);
 /* Makes *t a scalar of dtype RT_RESOURCE or RT_VARIANT that holds the caller's reference to `o`.
- * Its memory comes from `pool`, or from malloc if `pool` is NULL. Takes over the reference only on
- * success. */
+ * The memory of the scalar comes from `pool`, or from malloc if `pool` is NULL. On failure, the
+ * caller keeps the reference. */
 enum rt_status rt_tensor_object(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                                 struct rt_object *o, struct rt_error *err);
-/* Writes a shape as TensorFlow prints it, like "[2,3]", with "?" for -1, truncated to n bytes.
- * Returns `buffer`. */
+/* Writes a shape in TensorFlow's format, like "[2,3]" with "?" for -1, to `buffer`, and truncates
+ * the text to n bytes. Returns `buffer`. */
 const char *rt_shape_text(char *buffer, size_t n, int rank, const int64_t *dim);
 
 static inline const struct rt_str *rt_strs(const struct rt_tensor *t)

@@ -1,5 +1,6 @@
 #include "runtime/core/tensor_proto.h"
 
+#include "proto/unpack.h"
 #include "proto/wire.h"
 
 enum rt_status rt_shape_from_proto(const Tensorflow__TensorShapeProto *p, int *rank,
@@ -26,7 +27,7 @@ enum rt_status rt_shape_from_proto(const Tensorflow__TensorShapeProto *p, int *r
     return RT_OK;
 }
 
-/* The typed values of a TensorProto. `form` is the type of the n values at `p`. */
+/* The typed values of a TensorProto: n values at `p`, in the representation `form`. */
 struct values {
     const void *p;
     size_t n;
@@ -88,12 +89,12 @@ static void store(const struct values *v, char *dst, size_t size, int64_t n)
         for (int64_t i = 0; i < n; i++)
             ((uint8_t *)dst)[i] = ((const protobuf_c_boolean *)v->p)[i] != 0;
     } else {
-        /* Values have the same representation in the message and in memory. */
+        /* These values have the same representation in the message and in memory. */
         memcpy(dst, v->p, (size_t)n * size);
     }
 }
 
-/* Fills elements `from` to `n - 1` with copies of element `from - 1`; each memcpy doubles the
+/* Fills elements `from` to `n - 1` with copies of element `from - 1`. Each memcpy doubles the
  * filled part. */
 static void repeat_last(char *dst, size_t size, int64_t from, int64_t n)
 {
@@ -208,8 +209,8 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
                        rt_shape_text(buffer, sizeof buffer, rank, dim));
     if (n && !rt_dtype_is_plain(dtype) && dtype != RT_STRING)
         return rt_fail(err, RT_UNIMPLEMENTED, "a %s tensor as a value", rt_dtype_name(dtype));
-    /* The shape is compared with the number of bytes in the message before memory is allocated for
-     * the tensor. */
+    /* The shape is checked against the number of bytes in the message before memory is allocated
+     * for the tensor. */
     if (content && n) {
         if (dtype != RT_STRING && ((uint64_t)n > SIZE_MAX / size || (size_t)n * size != content))
             return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -239,5 +240,66 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
         rt_tensor_clear(&t);
     else
         *out = t;
+    return st;
+}
+
+/* ---- from bytes ---- */
+
+static enum rt_status check_type(enum rt_dtype found, enum rt_dtype want, struct rt_error *err)
+{
+    if (found == want)
+        return RT_OK;
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "Type mismatch between parsed tensor (%s) and dtype (%s)", rt_dtype_name(found),
+                   rt_dtype_name(want));
+}
+
+static enum rt_status from_message(const Tensorflow__TensorProto *p, enum rt_dtype want,
+                                   size_t limit, struct rt_tensor *out, struct rt_pool *pool,
+                                   struct rt_error *err)
+{
+    const enum rt_dtype dtype = rt_dtype_from_wire((int)p->dtype, NULL);
+    struct rt_error why = {0};
+    enum rt_status st = RT_OK;
+
+    /* rt_tensor_from_proto refuses handles for another reason. */
+    if (dtype == RT_RESOURCE || dtype == RT_VARIANT)
+        st = check_type(dtype, want, err);
+    if (st)
+        return st;
+    st = rt_tensor_from_proto(p, limit, out, pool, &why);
+    if (st)
+        return rt_fail(err, st, "Cannot parse tensor from proto: %s", why.msg);
+    st = check_type((enum rt_dtype)out->dtype, want, err);
+    if (st)
+        rt_tensor_clear(out);
+    return st;
+}
+
+enum rt_status rt_tensor_parse(struct rt_span bytes, enum rt_dtype want, size_t limit,
+                               struct rt_tensor *out, struct rt_pool *pool,
+                               const struct rt_check *check, struct rt_error *err)
+{
+    const ProtobufCMessageDescriptor *type = &tensorflow__tensor_proto__descriptor;
+    struct rt_error why = {0};
+    size_t unpacked = 0;
+    enum rt_status st = pb_unpacked_bytes_checked(type, bytes, check, &unpacked, err);
+
+    *out = (struct rt_tensor){0};
+    if (!st)
+        st = rt_pool_charge(pool, unpacked, "a parsed tensor", err);
+    if (st)
+        return st;
+    Tensorflow__TensorProto *p = pb_unpack_checked(type, bytes, "the message", check, &why);
+    if (!p) {
+        st = pb_unpack_failed(&why, RT_INVALID_ARGUMENT);
+        st = st == RT_INVALID_ARGUMENT
+                 ? rt_fail(err, st, "Could not parse `serialized` as TensorProto: %s", why.msg)
+                 : rt_fail(err, st, "%s", why.msg);
+    } else {
+        st = from_message(p, want, limit, out, pool, err);
+    }
+    pb_free(p);
+    rt_pool_discharge(pool, unpacked);
     return st;
 }

@@ -6,6 +6,7 @@
 #ifndef RT_TENSOR_PROTO_H
 #define RT_TENSOR_PROTO_H
 
+#include "runtime/base/check.h"
 #include "runtime/core/tensor.h"
 #include "tensorflow/core/framework/tensor.pb-c.h"
 
@@ -17,6 +18,14 @@
 enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t limit,
                                     struct rt_tensor *out, struct rt_pool *pool,
                                     struct rt_error *err);
+/*
+ * Parses a serialized TensorProto and makes a tensor as rt_tensor_from_proto does. `pool` also
+ * counts the unpacked message while it exists. Refuses a tensor whose type is not `want`. The
+ * messages are those of TensorFlow's ParseTensor, each followed by the reason.
+ */
+enum rt_status rt_tensor_parse(struct rt_span bytes, enum rt_dtype want, size_t limit,
+                               struct rt_tensor *out, struct rt_pool *pool,
+                               const struct rt_check *check, struct rt_error *err);
 /* Reads a shape. Rank -1 means that the rank is unknown. If `p` is NULL, the shape is that of a
  * scalar. Refuses a rank above RT_MAX_RANK and dimensions below -1. */
 enum rt_status rt_shape_from_proto(const Tensorflow__TensorShapeProto *p, int *rank,

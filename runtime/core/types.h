@@ -1,5 +1,5 @@
 /*
- * Element types. The list has all of TensorFlow's types, with TensorFlow's numbers
+ * Element types. The list contains all types of TensorFlow and uses the same numbers
  * (tensorflow/core/framework/types.proto). In messages, a ref type has the number of its base type
  * plus 100; inside the runtime a ref is a handle (graph.h).
  */

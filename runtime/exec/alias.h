@@ -1,19 +1,18 @@
 /*
  * Aliases are tensors that share a ref variable's own buffer. When a TensorFlow 1 graph reads a ref
- * variable (mostly by one Identity for all readers), TensorFlow returns the variable's buffer, not
- * a copy. Views share that buffer. Assignments that keep the number of elements, additions and
- * scatters write to the buffer, so a node that reads a view after such a write sees the written
- * bytes.
+ * variable, TensorFlow returns the variable's buffer, not a copy. Views share that buffer.
+ * Assignments that keep the number of elements, additions and scatters write to the buffer, so a
+ * node that reads a view after such a write sees the written bytes.
  *
- * Slipway never writes a buffer that others hold, because other runs may be reading it; the
- * variable gets a new buffer instead. A tensor that was read from a ref variable, and each view of
- * it, carries the number of the variable and the variable's storage number at that time
+ * Slipway never writes to a buffer that has other references, because other runs may be reading it;
+ * the variable gets a new buffer instead. A tensor that was read from a ref variable, and each view
+ * of it, carries the number of the variable and the variable's storage number at that time
  * (rt_tensor.alias_of, rt_tensor.storage). Code that reads such a tensor first calls
  * rt_alias_follow to replace the tensor's buffer with the variable's current buffer. An assignment
  * that changes the number of elements gives the variable a new storage number, so tensors that were
  * read before the assignment keep their bytes, as in TensorFlow.
  *
- * Threads: the thread of the run. Owner: the run owns the list.
+ * Threads: the thread of the run. Owner: the run owns its list of ref variables.
  */
 #ifndef RT_ALIAS_H
 #define RT_ALIAS_H
@@ -28,11 +27,13 @@ struct rt_aliases {
     bool is_needed; /* whether the run writes ref variables; if not, the list stays empty */
 };
 
-/* Reads a ref variable as rt_variable_read does. If aliases are needed, *out is an alias. */
+/* Reads a ref variable as rt_variable_read does. If the run writes ref variables, *out is an alias
+ * of the variable. */
 enum rt_status rt_alias_read(struct rt_aliases *a, struct rt_variable *v, struct rt_tensor *out,
                              struct rt_error *err);
 void rt_alias_update(const struct rt_aliases *a, struct rt_tensor *t);
-/* Updates *t to the current bytes of the variable that *t aliases. The caller owns *t. */
+/* If *t is an alias, replaces its buffer with the current buffer of the variable. The caller owns
+ * *t. */
 static inline void rt_alias_follow(const struct rt_aliases *a, struct rt_tensor *t)
 {
     if (t->alias_of)

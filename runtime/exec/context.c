@@ -1,14 +1,13 @@
 /*
- * Implements contexts. The memory that a context holds counts as memory of the run that uses it.
- * Between runs an idle context stays with its plan, if the idle cache has capacity for it
- * (idle_cache.h).
+ * Implements contexts. While a run uses a context, the run's pool counts the context's scratch
+ * memory. An idle context stays with its plan for the next run, if the idle cache has enough free
+ * capacity (idle_cache.h).
  */
 #include <stdlib.h>
 
 #include "runtime/exec/context.h"
 #include "runtime/plan/specialisation.h"
 #include "runtime/session/session_internal.h"
-#include "runtime/core/device.h"
 
 enum { MAX_IDLE_CONTEXTS = 8 };
 
@@ -16,23 +15,17 @@ enum { MAX_IDLE_CONTEXTS = 8 };
 
 static void context_free(struct rt_context *c)
 {
-    const struct rt_session *s = c->plan->session;
-    for (int d = 0; c->stream && d < s->n_devices; d++)
-        if (c->stream[d])
-            s->devices[d]->stream_free(s->devices[d], c->stream[d]);
-    free(c->stream);
     free(c->value);
     free(c->key);
     rt_instances_free(c);
     rt_context_drop_scratch(c);
-    rt_idle_cache_release(s->idle_cache, c->reserved);
+    rt_idle_cache_release(c->plan->session->idle_cache, c->reserved);
     free(c);
 }
 
 static struct rt_context *context_new(const struct rt_plan *p)
 {
     struct rt_context *c = calloc(1, sizeof *c);
-    const struct rt_session *s = p->session;
     size_t n =
         (size_t)p->n_values + (p->loops ? 4 : 2) * (size_t)p->max_in + (size_t)p->max_out + 1;
     if (!c)
@@ -47,16 +40,6 @@ static struct rt_context *context_new(const struct rt_plan *p)
     c->handle = c->in + p->max_in;
     c->out = c->handle + p->max_in;
     c->loop = p->loops ? c->out + p->max_out : NULL;
-    if (s->n_devices > 1) {
-        c->stream = calloc((size_t)s->n_devices, sizeof(void *));
-        if (!c->stream) {
-            context_free(c);
-            return NULL;
-        }
-        for (int d = 1; d < s->n_devices; d++)
-            if (s->devices[d]->stream_new)
-                c->stream[d] = s->devices[d]->stream_new(s->devices[d]);
-    }
     return c;
 }
 
@@ -79,16 +62,16 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
     }
     rt_idle_cache_use(p->session->idle_cache, &c->reserved);
     if (rt_pool_charge(shared->pool, rt_context_held(c), "a run", NULL))
-        /* The charge would exceed a limit, so the context drops its scratch memory, and allocates
-         * it again when a node needs it. */
+        /* If the scratch memory exceeds a limit, the context frees it, and allocates it again when
+         * a node needs it. */
         rt_context_drop_scratch(c);
     c->shared = shared;
     return c;
 }
 
-/* Reserves capacity in the idle cache for everything that the context holds. If the capacity does
- * not suffice, drops the scratch memory and reserves capacity for the execution instances alone.
- * Returns false if even the instances do not fit. */
+/* Reserves capacity in the idle cache for the context's scratch memory and execution instances. If
+ * the capacity does not suffice, drops the scratch memory and reserves capacity only for the
+ * instances. Returns false if even the instances do not fit. */
 static bool reserve_idle(struct rt_plan *p, struct rt_context *c)
 {
     struct rt_idle_cache *idle_cache = p->session->idle_cache;

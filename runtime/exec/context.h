@@ -1,5 +1,5 @@
 /*
- * A context is the memory of one run of one plan. This header also declares the state that all
+ * A context holds the memory for one run of one plan. This header also declares the state that all
  * contexts of one request share. An idle context stays with its plan for the next run
  * (exec/context.c). The scratch memory of a context grows as runs need more
  * (runtime/plan/scratch.c).
@@ -21,21 +21,20 @@ struct rt_trace;
 /* The state that all contexts of one request share. */
 struct rt_run_shared {
     struct rt_session *session;
-    /* The reference to the outermost plan, or NULL if the run requests no compilation. */
+    /* reference to the outermost plan, or NULL if the run requests no compilation */
     struct rt_plan_box *box;
     struct rt_pool *pool;
     int64_t deadline_ns;
-    /* For a run that is `alone`, the deadline on the clock of rt_thread_cpu_ns, or 0 if there is no
-     * deadline. */
+    /* The run's deadline in CPU time of its thread (rt_thread_cpu_ns), or 0 if there is none. Set
+     * only if `alone` is set. */
     int64_t cpu_end_ns;
     const _Atomic bool *cancelled;
     /* cancellation flags of a merged run (rt_run_options) */
     const _Atomic bool *const *all_cancelled;
     int n_all_cancelled;
     int depth;  /* nesting depth of sub-plan calls */
-    bool alone; /* whether the run uses no thread but its own */
-    /* whether only the caller holds the feeds of the next plan, so that the plan may take them
-     * over */
+    bool alone; /* whether the run uses only its own thread */
+    /* whether the plan that runs next takes over the caller's references to its feeds */
     bool moving;
     int64_t nodes_run;
     struct rt_aliases aliases;
@@ -45,12 +44,12 @@ struct rt_run_shared {
 /* The memory of one run of one plan. One thread at a time uses it. */
 struct rt_context {
     struct rt_context *next;      /* next context in the plan's list of idle contexts */
-    const struct rt_plan *plan;   /* plan that the context runs, or NULL for a single kernel */
+    const struct rt_plan *plan;   /* the context's plan, or NULL for a single kernel */
     struct rt_run_shared *shared; /* state of the current request, or NULL if the context is idle */
-    size_t reserved;              /* number of bytes reserved in the session's idle cache */
-    struct rt_tensor *value;      /* array of n_values tensors */
+    size_t reserved;              /* number of bytes reserved for the context in the idle cache */
+    struct rt_tensor *value;      /* the plan's values, an array of n_values tensors */
     struct rt_tensor *in, *out;
-    /* handles of variables; `in` has the variables' values in their place until the node has run */
+    /* while a node runs, `handle[k]` holds the handle of the variable whose value is in `in[k]` */
     struct rt_tensor *handle;
     int64_t *key;
     int key_capacity;
@@ -65,11 +64,11 @@ struct rt_context {
     /* list of the context's execution instances, most recently used first */
     struct rt_instance *instances;
     size_t instance_bytes; /* total size of the execution instances, in bytes */
-    /* the session's retirement count when this context last dropped retired instances */
+    /* the value of the session's `retirements` when this context last dropped retired instances */
     int retirements;
-    struct rt_tensor *loop; /* array of `2 * max_in` tensors, or NULL if the plan has no loop */
-    /* one stream for each device of the session, or NULL for a device without streams */
-    struct rt_stream **stream;
+    /* a loop's values before and after an iteration, in an array of `2 * max_in` tensors, or NULL
+     * if the plan has no loop */
+    struct rt_tensor *loop;
 };
 
 /* ---- contexts of a plan ---- */
@@ -91,9 +90,9 @@ void rt_context_give(struct rt_context *c);
 
 /* ---- scratch memory ---- */
 
-/* Grows buffer *p of the context from *capacity bytes to at least `bytes` bytes, unless it is large
- * enough. A buffer that grows loses its contents. The memory is charged to the run's pool, like the
- * memory of a tensor. */
+/* Makes sure that buffer *p of the context, which has *capacity bytes, has at least `bytes` bytes.
+ * A buffer that grows loses its contents. The memory is charged to the run's pool, like the memory
+ * of a tensor. */
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *capacity, size_t bytes,
                                   const char *what, struct rt_error *err);
 void rt_context_drop_scratch(struct rt_context *c); /* frees all scratch buffers */
@@ -120,10 +119,9 @@ enum rt_status rt_context_tensor(struct rt_context *c, struct rt_tensor *t, enum
 /* ---- the processor's mode ---- */
 
 /*
- * rt_flush_subnormals makes the processor flush subnormal numbers to zero, both results and
- * operands, as TensorFlow does; some loops are ten times slower on subnormals. rt_flush_subnormals
- * returns the previous mode, for rt_restore_subnormals. The mode is changed only for the duration
- * of a run.
+ * rt_flush_subnormals makes the processor flush subnormal operands and results to zero, as
+ * TensorFlow does. Some loops are ten times slower on subnormals. The function returns the previous
+ * mode, for rt_restore_subnormals. The mode is changed only for the duration of a run.
  */
 unsigned rt_flush_subnormals(void);
 void rt_restore_subnormals(unsigned before);

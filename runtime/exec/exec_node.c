@@ -1,27 +1,16 @@
 /* Runs one node. Makes its inputs readable, prepares and runs its kernel, and checks its
  * outputs. */
 #include "runtime/exec/executor.h"
-#include "runtime/core/device_tensor.h"
+#include "runtime/exec/region_run.h"
 #include "runtime/select/prepared.h"
 #include "runtime/session/session_internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/session/resource.h"
 #include "runtime/exec/trace.h"
 #include "runtime/core/op.h"
-
-enum rt_status rt_exec_fail_at(const struct rt_plan_step *n, struct rt_error *err)
-{
-    char tail[300];
-    snprintf(tail, sizeof tail, "\n\t [[{{node %.250s}}]]", n->name);
-    if (strstr(rt_error_text(err), "[[{{node "))
-        return err->code;
-    struct rt_error old = *err;
-    return rt_fail(err, old.code, "%s%s", rt_error_text(&old), tail);
-}
 
 /* Makes an input readable for the kernel: replaces a variable's handle by the variable's value, and
  * loads lazy bytes into memory. A replaced handle is moved to *handle, and *in then holds a
@@ -49,14 +38,16 @@ static enum rt_status make_ready(struct rt_context *c, const struct rt_plan_step
         return rt_fail(err, RT_INVALID_ARGUMENT, "input %d of '%s' is %s, expected %s", k, n->name,
                        rt_dtype_name((enum rt_dtype)in->dtype),
                        rt_dtype_name((enum rt_dtype)n->def->in_dtype[k]));
-    if (!lazy_ok && in->buf && in->buf->kind == RT_BUF_LAZY && !in->data)
+    /* A kernel that accepts a lazy input may store it as state. Because state must not be in
+     * accelerator memory, an input in accelerator memory is always loaded. */
+    if (in->buf && in->buf->kind == RT_BUF_LAZY && !in->data && (!lazy_ok || in->buf->device))
         return rt_context_load(c, in, err);
     return RT_OK;
 }
 
 static bool may_take(const struct rt_tensor *t)
 {
-    return t->buf && t->buf->kind == RT_BUF_HEAP && !t->buf->device && t->data &&
+    return t->buf && t->buf->kind == RT_BUF_HEAP && t->data &&
            rt_dtype_is_plain((enum rt_dtype)t->dtype) && rt_tensor_is_sole(t);
 }
 
@@ -64,7 +55,6 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
                                    const struct rt_prepared *p, struct rt_tensor *in,
                                    uint64_t last_use, struct rt_tensor *out, struct rt_error *err)
 {
-    struct rt_device *device = c->shared->session->devices[n->device];
     for (int o = 0; o < n->n_out; o++) {
         if (p->rank[o] < 0 || (p->kernel->flags & RT_K_VIEWS))
             continue;
@@ -74,8 +64,8 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
         if (a >= 0 && a < n->n_in && a < 64 && (last_use >> a & 1) && may_take(&in[a]) &&
             rt_dtype_is_plain(d) && rt_prepared_bytes(p, o, &bytes) &&
             bytes == rt_tensor_bytes(&in[a])) {
-            /* The output takes over the input's reference to the buffer; the input still points to
-             * the buffer's bytes. */
+            /* The output takes over the input's reference to the buffer. The input's data pointer
+             * stays valid, because the output holds the buffer. */
             out[o] = in[a];
             in[a].buf = NULL;
             out[o].alias_of = 0;
@@ -84,20 +74,16 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
             memcpy(out[o].dim, p->dim[o], sizeof p->dim[o]);
             continue;
         }
-        bool on_device = n->device && !device->is_host;
-        enum rt_status st = on_device && !(p->kernel->host_out >> o & 1)
-                                ? rt_device_tensor(device, c->stream[n->device], &out[o], d,
-                                                   p->rank[o], p->dim[o], err)
-                                : rt_context_tensor(c, &out[o], d, p->rank[o], p->dim[o], err);
+        enum rt_status st = rt_context_tensor(c, &out[o], d, p->rank[o], p->dim[o], err);
         if (st)
             return st;
     }
     return RT_OK;
 }
 
-/* Checks that the kernel has set output o, with the dtype that the node declares. Readers rely on
- * this dtype, but a tensor that a kernel takes out of a stack, list or array may have another
- * dtype. A ref output is a handle and is not checked. */
+/* Checks that the kernel has set output o, and that its dtype is the one that the node declares.
+ * Readers rely on the declared dtype, but a kernel that takes a tensor out of a stack, list or
+ * array may return another dtype. A ref output is a handle and is not checked. */
 static enum rt_status check_output(const struct rt_plan_step *n, const struct rt_kernel *k, int o,
                                    const struct rt_tensor *out, struct rt_error *err)
 {
@@ -131,7 +117,7 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
         if (!handle[k].dtype)
             continue;
         n_handles = k + 1;
-        /* The kernel may not take over the bytes of a variable. */
+        /* The kernel must not take over the bytes of a variable. */
         if (k < 64)
             last_use &= ~(UINT64_C(1) << k);
     }
@@ -157,7 +143,6 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
                            .in = in,
                            .out = out,
                            .scratch = c->scratch,
-                           .stream = c->stream ? c->stream[n->device] : NULL,
                            .ctx = c,
                            .err = err,
                            .last_use = last_use,
@@ -224,8 +209,8 @@ static enum rt_status choose(const struct rt_plan_step *n, const struct rt_tenso
     return st;
 }
 
-/* Runs a loop's condition or body once, in a context that the first iteration takes and later
- * iterations reuse. */
+/* Runs a loop's condition or body once. The first iteration takes a context, which later iterations
+ * reuse. */
 static enum rt_status run_turn(struct rt_context *c, struct rt_plan *p, struct rt_context **own,
                                const struct rt_tensor *in, struct rt_tensor *out,
                                struct rt_error *err)
@@ -253,7 +238,8 @@ static enum rt_status run_turns(struct rt_context *c, const struct rt_plan_step 
         rt_tensor_clear(&more);
         if (st || !yes)
             return st;
-        c->shared->moving = true; /* The body may take over values that only the loop holds. */
+        /* the body may take over the values of the loop, because only the loop holds them */
+        c->shared->moving = true;
         st = run_turn(c, n->sub[1], body, now, next, err);
         c->shared->moving = false;
         for (int k = 0; k < n->n_in; k++) {
@@ -275,8 +261,10 @@ static enum rt_status run_while(struct rt_context *c, const struct rt_plan_step 
         return too_deep(err);
     for (int k = 0; k < n->n_in; k++)
         rt_tensor_ref(&now[k], &in[k]);
+    enum rt_status st = rt_region_copy_invariants(c, n, now, err);
     c->shared->depth++;
-    const enum rt_status st = run_turns(c, n, &check, &body, err);
+    if (!st)
+        st = run_turns(c, n, &check, &body, err);
     c->shared->depth--;
     if (check)
         rt_context_give(check);
@@ -292,50 +280,6 @@ static enum rt_status run_while(struct rt_context *c, const struct rt_plan_step 
     return st;
 }
 
-static enum rt_status run_copy(struct rt_context *c, const struct rt_plan_step *n,
-                               const struct rt_tensor *in, struct rt_tensor *out,
-                               struct rt_error *err)
-{
-    const struct rt_session *s = c->shared->session;
-    struct rt_device *to = s->devices[n->device];
-    struct rt_device *from = in->buf && in->buf->device ? in->buf->device : s->devices[0];
-    struct rt_tensor host = {0};
-    enum rt_status st;
-    if (!rt_dtype_is_plain((enum rt_dtype)in->dtype))
-        return rt_fail(err, RT_UNIMPLEMENTED, "'%s': a %s cannot be copied between devices",
-                       n->name, rt_dtype_name((enum rt_dtype)in->dtype));
-    rt_tensor_ref(&host, in);
-    if (!from->is_host) {
-        rt_tensor_clear(&host);
-        st =
-            rt_tensor_new(&host, c->shared->pool, (enum rt_dtype)in->dtype, in->rank, in->dim, err);
-        int d = 0;
-        while (s->devices[d] != from)
-            d++;
-        if (!st && rt_tensor_bytes(in))
-            st = from->copy_out(from, c->stream[d], host.data, in->data, rt_tensor_bytes(in), err);
-        if (!st && from->sync)
-            st = from->sync(from, c->stream[d], err);
-    } else
-        st = rt_context_load(c, &host, err);
-    if (!st && to->is_host) {
-        *out = host;
-        return RT_OK;
-    }
-    if (!st)
-        st = rt_device_tensor(to, c->stream[n->device], out, (enum rt_dtype)in->dtype, in->rank,
-                              in->dim, err);
-    if (!st && rt_tensor_bytes(&host)) {
-        st = to->copy_in(to, c->stream[n->device], out->data, host.data, rt_tensor_bytes(&host),
-                         err);
-        /* The copy must be complete before the host bytes are freed. */
-        if (!st && to->sync)
-            st = to->sync(to, c->stream[n->device], err);
-    }
-    rt_tensor_clear(&host);
-    return st;
-}
-
 enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
                             struct rt_tensor *out, struct rt_error *err)
 {
@@ -348,7 +292,7 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
     switch ((enum pl_kind)n->kind) {
     case PL_OP:
         if (!n->def)
-            return RT_OK; /* A pivot is a step without an op. It only orders its neighbours. */
+            return RT_OK; /* A pivot is a step without an op, which only orders other steps. */
         st = rt_exec_op(c, n, in, last_use, out, err);
         break;
     case PL_CONST:
@@ -367,9 +311,6 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
         break;
     case PL_WHILE:
         st = run_while(c, n, in, out, err);
-        break;
-    case PL_COPY:
-        st = run_copy(c, n, in, out, err);
         break;
     case PL_FEED:
     case PL_GONE:

@@ -3,11 +3,11 @@
  * signals move along edges as tokens, and a node runs when all of its tokens have arrived.
  *
  * A token from the branch that a Switch does not take is dead. A node with a dead input does not
- * run, and sends dead tokens. Merge takes the first live token. A loop is a frame: Enter moves
- * tokens into the frame, NextIteration moves them to the next iteration, and Exit moves them out of
- * the frame. Iterations run one at a time, so each loop of the plan has a single state, and the
- * state of a run has a fixed size. Dead tokens stop at NextIteration and Exit. An Exit that sent no
- * live token in any iteration sends a dead token when its loop ends.
+ * run, and sends dead tokens. A Merge forwards the first live token that it receives. A loop is a
+ * frame: Enter moves tokens into the frame, NextIteration moves them to the next iteration, and
+ * Exit moves them out of the frame. The iterations of a loop run one at a time, so each frame has a
+ * single state, and the state of a run has a fixed size. Dead tokens stop at NextIteration and
+ * Exit. An Exit that sent no live token in any iteration sends a dead token when its loop ends.
  *
  * Constants without control inputs are not sent as tokens: every frame reads them directly.
  */
@@ -29,14 +29,14 @@ struct token_node {
     uint8_t op;
     /* whether the node is a constant that is read directly, not sent as a token */
     bool is_free;
-    bool is_constant; /* whether an Enter's value is the same in all iterations */
+    bool is_constant; /* for an Enter, whether its value is the same in all iterations */
     /* index of the frame in which the node runs, or -1 if no token reaches the node */
     int frame;
     int out_frame;  /* index of the frame in which the node's outputs are read */
-    int first_slot; /* index of the slot that holds the token of input 0 */
+    int first_slot; /* index of the slot for the node's input 0 */
     /* number of tokens for which the node waits; for a Merge, only control tokens count */
     int pending;
-    /* start of the node's list in ctrl_to; the list ends at the next node's first_ctrl */
+    /* start in ctrl_to of the node's control edges, which end at the next node's first_ctrl */
     int first_ctrl;
 };
 
@@ -94,8 +94,9 @@ static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
         n_edges += (size_t)p->node[i].n_in;
         n_ctrl += (size_t)p->node[i].n_ctrl;
     }
-    /* The entries of list v are counted in element v + 2. After summation, element v + 1 holds
-     * where list v begins. Filling the list moves element v + 1 to the start of the next list. */
+    /* In `ctrl` and `first_to`, element v + 2 first counts the entries of list v. The running sum
+     * then makes element v + 1 the start of list v. Filling list v advances element v + 1 to the
+     * start of list v + 1. */
     int *ctrl = rt_arena_array(p->arena, (size_t)p->n_nodes + 2, sizeof *ctrl);
     t->first_to = rt_arena_array(p->arena, (size_t)p->n_values + 2, sizeof *t->first_to);
     t->to = rt_arena_array(p->arena, n_edges + 1, sizeof *t->to);
@@ -155,14 +156,14 @@ static enum rt_status set_frame(const struct rt_plan *p, struct rt_token_plan *t
     }
     if (n->frame == frame)
         return RT_OK;
-    /* This is an internal error, because pl_resolve_frames has accepted the model's graph and
-     * passes move no edges between frames. */
+    /* A model cannot cause this error: pl_resolve_frames has accepted its graph, and passes move no
+     * edges between frames. */
     return rt_fail(err, RT_INTERNAL, "node '%s' is in frames '%s' and '%s'", p->node[i].name,
                    t->frame[frame].name, t->frame[n->frame].name);
 }
 
-/* Finds the frame of each node. Traverses the graph from the nodes that wait for no token. A node
- * that reads an output gets the frame in which that output is read (out_frame). */
+/* Finds the frame of each node. Traverses the graph, starting at the nodes that wait for no token.
+ * A node that reads an output is in the frame in which that output is read (out_frame). */
 static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan *t,
                                   struct rt_error *err)
 {
@@ -208,7 +209,7 @@ static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan 
     return st;
 }
 
-/* Lists the nodes and Enters of each frame, and numbers the input slots in that order. */
+/* Lists the nodes and Enters of each frame, and numbers the nodes' input slots frame by frame. */
 static bool lay_out_frames(const struct rt_plan *p, struct rt_token_plan *t)
 {
     int *all = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *all);
@@ -288,10 +289,10 @@ struct node_state {
 
 struct frame_state {
     bool active;
-    /* number of queued nodes of the frame, plus the number of active frames inside it */
+    /* number of queued nodes of the frame, plus the number of active frames directly inside it */
     int busy;
     int enters_left; /* number of Enters whose token has not arrived */
-    int n_next;      /* number of tokens kept for the next iteration */
+    int n_next;      /* number of tokens stored for the next iteration */
 };
 
 struct run {
@@ -299,8 +300,8 @@ struct run {
     const struct rt_plan *p;
     const struct rt_token_plan *t;
     struct rt_tensor *slot;
-    /* For each Enter, the tensor that it must send again in every iteration. For each
-     * NextIteration, the tensor that it must send in the next iteration. Indexed by node. */
+    /* Indexed by node. For a constant Enter, the tensor that it sends in every iteration. For a
+     * NextIteration, the tensor that it sends in the next iteration. */
     struct rt_tensor *kept;
     bool *kept_dead;
     struct node_state *node;
@@ -354,7 +355,7 @@ static void arrive(struct run *r, struct edge e, struct rt_tensor *t, bool dead,
         push(r, e.node);
 }
 
-/* Sends output o of node i to all its readers. Takes over the value *t; if `t` is NULL, sends a
+/* Sends output o of node i to all its readers. Takes over the value *t. If `t` is NULL, sends a
  * dead token. */
 static void send_value(struct run *r, int i, int o, struct rt_tensor *t)
 {
@@ -416,9 +417,9 @@ static bool reads_constant(const struct run *r, int i)
 }
 
 /*
- * Begins an iteration of frame f, whose first tokens are those of the constants that a Merge reads.
- * As in TensorFlow, the outermost frame sends constants only in its first iteration. In its later
- * iterations, a node that reads a constant therefore waits forever.
+ * Begins an iteration of frame f, and first sends the constants that a Merge reads. As in
+ * TensorFlow, the outermost frame sends constants only in its first iteration; in later iterations,
+ * a node that reads a constant waits forever.
  */
 static void begin_round(struct run *r, int f)
 {
@@ -458,7 +459,8 @@ static void enter_frame(struct run *r, int f)
     begin_round(r, f);
 }
 
-/* Sends the kept token of node i. If `again` is set, keeps the token for the next iteration too. */
+/* Sends the stored token of node i. If `again` is set, the token remains stored for the next
+ * iteration. */
 static void send_kept(struct run *r, int i, bool again)
 {
     if (r->kept_dead[i]) {
@@ -504,8 +506,8 @@ static void leave_frame(struct run *r, int f)
     r->frame[fr->parent].busy--;
 }
 
-/* While frame f has no work left, begins its next iteration, or ends the frame and continues with
- * its parent. The outermost frame ends when the run ends. */
+/* If frame f has no work left, begins its next iteration or, if there is none, ends the frame and
+ * continues with its parent. The outermost frame ends when the run ends. */
 static void advance(struct run *r, int f)
 {
     while (r->frame[f].active && !r->frame[f].busy && !r->frame[f].enters_left) {
@@ -528,9 +530,9 @@ static enum rt_status fail_at(const struct rt_plan_step *n, struct rt_error *err
     return rt_fail(err, old.code, "%s\n\t [[{{node %s}}]]", rt_error_text(&old), n->name);
 }
 
-/* Replaces a ref with the value of its variable, where the node expects a value. Switch, Merge and
- * the loop nodes need this, because they run no kernel. The ref of any other node is replaced when
- * its kernel runs. */
+/* Replaces a ref with the value of its variable, if the node expects a value. Switch, Merge and the
+ * loop nodes need this, because they run no kernel. For other nodes, rt_exec_node replaces borrowed
+ * refs. */
 static enum rt_status follow_ref(const struct run *r, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *t, struct rt_error *err)
 {
@@ -554,7 +556,7 @@ static enum rt_status run_switch(struct run *r, int i, struct rt_tensor *in, str
     const struct rt_plan_step *n = &r->p->node[i];
     enum rt_status st = follow_ref(r, n, 1, &in[1], err);
     if (!st)
-        st = rt_tensor_load(&in[1], err);
+        st = rt_context_load(r->c, &in[1], err);
     if (st)
         return st;
     if (in[1].dtype != RT_BOOL || in[1].rank != 0)
@@ -586,7 +588,7 @@ static enum rt_status run_merge(struct run *r, int i, struct rt_tensor *in, stru
     return RT_OK;
 }
 
-/* Stores the token of an Enter or NextIteration for later iterations. */
+/* Stores the token of an Enter or NextIteration for send_kept. */
 static void keep(struct run *r, int i, struct rt_tensor *t, bool dead)
 {
     rt_tensor_clear(&r->kept[i]);
@@ -684,8 +686,9 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
             r->frame[t->frame].n_next++;
             break;
         case EXIT:
-            /* An Exit that reads no Switch gets a live token in each iteration. The nodes outside
-             * the frame expect one token, so only the first token is sent. */
+            /* If the input of an Exit does not come from a Switch, the Exit receives a live token
+             * in each iteration. The nodes outside the frame expect one token, so only the first
+             * token is sent. */
             if (r->node[i].fired)
                 break;
             r->node[i].fired = true;
@@ -711,7 +714,7 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
     return st;
 }
 
-/* The error text names the node that TensorFlow adds for each fetch. */
+/* The error message names the node that TensorFlow adds for each fetch. */
 static enum rt_status fail_set_twice(const struct run *r, struct rt_error *err)
 {
     const int k = r->set_twice - 1, v = r->p->fetch_value[k];

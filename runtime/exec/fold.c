@@ -9,8 +9,7 @@
  * its computation may take a long time. */
 enum { LARGE = 1 << 20 };
 
-/* Returns a bit set of the inputs (bit k for input k) whose values never change between runs of the
- * node, like the value of a PL_CONST of a plan. */
+/* Returns a bit set. Bit k is set if the value of input k is the same in all runs of the node. */
 static uint64_t constant_inputs(const struct rt_fold *n, const struct rt_tensor *in)
 {
     uint64_t bits = 0;

@@ -1,8 +1,8 @@
 /*
- * Folds one node with constant inputs by running one kernel on them, without a plan, before any
+ * Folds one node with constant inputs: runs the node's kernel on them, without a plan, before any
  * run.
  *
- * Owner: the caller owns all arguments. Threads: the kernel stays on the caller's thread
+ * Owner: the caller owns all arguments. Threads: the kernel runs only on the caller's thread
  * (`shared->alone`). Errors: those of the kernel or of its preparation; after an error, the caller
  * has nothing to free.
  */
@@ -14,10 +14,10 @@
 
 struct rt_run_shared;
 
-/* The node to fold. It must be an op without sub-plans and handles. */
+/* The node to fold. It must be an op without sub-plans and without handles. */
 struct rt_fold {
     const struct rt_node *def;
-    const char *name; /* name of the node, for error texts */
+    const char *name; /* name of the node, for error messages */
     int n_in, n_out;
 };
 

@@ -1,7 +1,7 @@
 /*
- * Implements the execution instances of a context. Binding fills in every tensor and every rt_run
- * once, so that in the steady state a step is a single call. Only values in slots change owner
- * during a run.
+ * Implements the execution instances of a context. Binding an instance fills in all tensors and
+ * structs rt_run, so that a simple step later needs only one call. During a run, only the values in
+ * slots (RT_ARG_SLOT) change owner.
  */
 #include <stdlib.h>
 #include <string.h>

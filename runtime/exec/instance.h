@@ -3,7 +3,7 @@
  * the instances of a context and binds them; instance_run.c finds the instance of a segment and
  * runs it.
  *
- * Owner and threads: those of the context.
+ * Owner and threads: as for the context.
  */
 #ifndef RT_INSTANCE_H
 #define RT_INSTANCE_H
@@ -14,7 +14,7 @@
 
 struct rt_bound_step {
     enum rt_status (*run)(struct rt_run *r);
-    /* whether the kernel's only output is in the activation buffer, and the step has no patches,
+    /* whether the step's only output is in the activation buffer, and the step has no patches,
      * clears no values and checks no deadline */
     bool simple;
     void *data; /* address of output 0 */
@@ -24,10 +24,10 @@ struct rt_bound_step {
 struct rt_instance {
     /* links of the context's list of instances, most recently used first */
     struct rt_instance *next, *prev;
-    /* The instance that the context used next after the last use of this instance, or NULL if not
-     * known. */
+    /* The instance that the context used directly after its last use of this instance, or NULL if
+     * not known. */
     struct rt_instance *then;
-    int begin; /* first node of the specialisation's segment */
+    int begin; /* index of the first node of the specialisation's segment */
     struct rt_specialisation *spec;
     void *activations; /* the activation buffer to which the tensors are bound */
     size_t bytes;
@@ -35,10 +35,10 @@ struct rt_instance {
     struct rt_tensor arg[];
 };
 
-/* Finds the context's instance for the segment at `begin` and the shapes of its live values, and
- * moves it to the front of the list. Returns NULL if there is none. A plan of many segments runs
- * them in the same order each time, so the instance that came next in the previous run is tried
- * first. */
+/* Returns the context's instance for the segment at `begin` and the shapes of its live values, or
+ * NULL if there is none. Moves the instance to the front of the context's list. Every run of a plan
+ * uses its segments in the same order, so the instance that was used next in the previous run is
+ * tried first. */
 struct rt_instance *rt_instance_take(struct rt_context *c, int begin);
 /* Makes an unbound instance and takes over the caller's reference to the specialisation. If memory
  * runs out, returns NULL, and the caller keeps the reference. When the context has too many

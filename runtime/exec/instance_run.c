@@ -5,6 +5,7 @@
 #include "runtime/exec/instance.h"
 #include "runtime/exec/trace.h"
 #include "runtime/exec/executor.h"
+#include "runtime/exec/region_run.h"
 #include "runtime/session/session_internal.h"
 #include "runtime/select/prepared.h"
 
@@ -12,6 +13,9 @@ enum { USED_STEP = 64 };
 
 struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
 {
+    const struct rt_device *d = c->shared->session->options.accelerator;
+    if (d && atomic_load_explicit(&d->has_failed, memory_order_relaxed))
+        return NULL; /* node by node, all nodes run on the CPU */
     struct rt_instance *f = rt_instance_take(c, begin);
     const int64_t now = atomic_load_explicit(&c->shared->session->runs, memory_order_relaxed);
     if (f && now - atomic_load_explicit(&f->spec->used, memory_order_relaxed) > USED_STEP)
@@ -19,8 +23,12 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
     bool bound = f && f->activations == c->activations;
     if (!f) {
         struct rt_specialisation *l = rt_segment_specialisation(c, begin);
-        if (!l)
+        if (!l || (l->n_regions && c->shared->aliases.is_needed)) {
+            /* The copy of a ref variable's value in a region would not follow later writes to the
+             * variable (alias.h), so a run that writes ref variables does not use regions. */
+            rt_specialisation_unref(l);
             return NULL;
+        }
         f = rt_instance_new(c, l);
         if (!f) {
             rt_specialisation_unref(l);
@@ -31,8 +39,7 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
     if (rt_context_scratch(c, &c->activations, &c->activation_capacity, f->spec->activation_bytes,
                            "a layout", &none) != RT_OK ||
         !rt_pool_has_capacity(c->shared->pool, f->spec->slot_bytes)) {
-        /* Without an instance, the segment runs node by node, which needs less memory at any one
-         * time. */
+        /* Without an instance, the segment runs node by node, which needs less memory at once. */
         rt_context_drop_scratch(c);
         rt_instance_free(c, f);
         return NULL;
@@ -51,7 +58,9 @@ static enum rt_status patch(struct rt_context *c, struct rt_instance *f, int fir
         const struct rt_patch *p = &f->spec->patch[k];
         struct rt_tensor *from = &c->value[p->value], *to = &f->arg[p->arg];
         rt_alias_follow(&c->shared->aliases, from);
-        if (!from->data && from->buf) {
+        /* A tensor in the accelerator's memory is copied to the host only if the step runs on the
+         * host. */
+        if (!from->data && from->buf && (p->loads || !from->buf->device)) {
             enum rt_status st = rt_context_load(c, from, err);
             if (st)
                 return st;
@@ -64,8 +73,8 @@ static enum rt_status patch(struct rt_context *c, struct rt_instance *f, int fir
     return RT_OK;
 }
 
-/* Copies an output's bytes into the activation buffer, if the kernel put a tensor of its own into
- * the output instead of writing into the buffer. */
+/* Copies an output's bytes into the activation buffer if the kernel has replaced the output by a
+ * tensor outside the buffer. */
 static enum rt_status bring_home(struct rt_instance *f, const struct rt_step *s, int o,
                                  struct rt_error *err)
 {
@@ -149,8 +158,8 @@ static enum rt_status run_ref(struct rt_context *c, struct rt_instance *f, const
     return RT_OK;
 }
 
-/* Runs a step of any kind and traces it. Applies the step's patches, clears the values that the
- * step lists, and checks the deadline. */
+/* Runs a step of any kind and traces it. Then applies the step's patches, clears the slots that no
+ * later step reads, and checks the deadline if the step requires it. */
 static enum rt_status run_step(struct rt_context *c, struct rt_instance *f, int k,
                                struct rt_error *err)
 {
@@ -175,6 +184,9 @@ static enum rt_status run_step(struct rt_context *c, struct rt_instance *f, int 
         break;
     case RT_STEP_NODE:
         st = rt_exec_in_place(c, s->node, s->last_use, err);
+        break;
+    case RT_STEP_REGION:
+        st = rt_region_run(c, l, &l->region[s->region], f->arg, err);
         break;
     case RT_STEP_REF:
         st = run_ref(c, f, s);

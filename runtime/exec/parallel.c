@@ -12,7 +12,8 @@ enum {
      * thread. */
     LOOK_NS = 100000,
     LOOKS = 64, /* number of spins between two readings of the clock */
-    /* bit of section.left that is set if the caller sleeps until all other bits are 0 */
+    /* bit of section.left that the caller sets before it sleeps; it sleeps until all other bits are
+     * 0 */
     SLEEPS = 1 << 30,
     MAX_CORES = 4096,
 };
@@ -28,8 +29,8 @@ struct section {
 };
 
 /* Values of helper.job: LOOKING, ASLEEP, BUSY, or the address of the section that the helper is to
- * join. This address has the bit CALLED_UP if the helper was asleep. A helper sets BUSY before it
- * accesses the section. Until then, the caller can cancel the call. */
+ * join. If the helper was asleep, the bit CALLED_UP is set in this address. A helper sets BUSY
+ * before it accesses the section. Until then, the caller can cancel the call. */
 enum { LOOKING = 0, ASLEEP = 2, BUSY = 4, CALLED_UP = 1 };
 
 struct helper {
@@ -46,8 +47,8 @@ struct rt_parallel {
     _Alignas(64) atomic_int free;
     _Alignas(64) atomic_bool stopping;
     struct rt_mutex mu;
-    /* Signalled when a section's `left` has become SLEEPS, that is, when no helper is left and the
-     * caller sleeps. */
+    /* Signalled when a section's `left` becomes SLEEPS: no helper can access the section any more,
+     * and its caller sleeps. */
     struct rt_cond done;
     struct helper helper[];
 };
@@ -114,8 +115,8 @@ static bool do_shard(struct section *s)
     return i < s->n;
 }
 
-/* Runs shards until none is left or the core is needed. Returns whether the helper still has its
- * core token. */
+/* Runs shards until none is left or another run needs the core. Returns whether the helper still
+ * has its core token. */
 static bool help(struct rt_parallel *p, struct section *s, bool has_core)
 {
     for (;;) {
@@ -146,8 +147,8 @@ static bool change_job(struct helper *h, uintptr_t from, uintptr_t to)
                                                    memory_order_relaxed);
 }
 
-/* Spins until a call arrives. Returns false if none arrived within LOOK_NS, or if another run
- * needed the core and got the token. */
+/* Spins until a call arrives. Returns false if none arrives within LOOK_NS, or if the helper has
+ * passed its core token to another run. */
 static bool look(struct helper *h, bool *has_core)
 {
     const int64_t until = rt_now_ns() + LOOK_NS;
@@ -249,8 +250,8 @@ static int call_helpers(struct rt_parallel *p, struct section *s, int pending)
     return n;
 }
 
-/* Cancels the calls to helpers that have not started yet, because other threads occupy the helpers'
- * cores. No shard is left for these helpers. */
+/* Cancels the calls that helpers have not accepted yet. No shard is left for these helpers, and
+ * they may be waiting for cores that other threads occupy. */
 static void call_off(struct rt_parallel *p, struct section *s)
 {
     for (int i = 0; i < p->n_helpers; i++) {

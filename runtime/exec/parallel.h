@@ -3,12 +3,12 @@
  * There is one pool per process, shared by all sessions whose options name it (rt_session_options).
  *
  * Cores are represented by tokens. A run takes one token when it begins, whether or not one is
- * free. A parallel section of the run takes all tokens that are free when the section starts, each
- * with a helper thread, but waits for no token. Thus many concurrent runs have one core each, and a
- * single run has all cores. When a new run needs a helper's core, the helper leaves after its
- * current shard.
+ * free. A parallel section of the run takes all tokens that are free when the section starts, and a
+ * helper thread for each, but does not wait for tokens. Thus many concurrent runs have one core
+ * each, and a single run has all cores. When a new run needs a helper's core, the helper leaves the
+ * section after its current shard.
  *
- * A helper without work spins for about 100 microseconds, because in most runs the next section
+ * A helper without work spins for about 100 microseconds, because a run's next section usually
  * follows immediately. The helper then sleeps, so that a process without runs uses no processor
  * time.
  *
@@ -26,17 +26,17 @@ struct rt_parallel;
  * number of cores that one run may use. Both must be at least 1. Returns NULL if memory runs out or
  * a thread cannot be started. */
 struct rt_parallel *rt_parallel_new(int cores, int width);
-void rt_parallel_free(struct rt_parallel *p); /* `p` may be NULL */
+void rt_parallel_free(struct rt_parallel *p); /* does nothing if `p` is NULL */
 
 /* Returns the maximum number of shards of one section that run at the same time, including the
  * shard of the calling thread. If `p` is NULL, returns 1. */
 int rt_parallel_width(const struct rt_parallel *p);
-/* Returns an estimate of the number of shards of a section that would run at the same time if the
- * section started now. Returns 1 inside a shard. */
+/* Returns an estimate of the number of shards that would run at the same time in a section that
+ * starts now. Returns 1 inside a shard. */
 int rt_parallel_free_width(struct rt_parallel *p);
 
 /* rt_parallel_enter takes a core token for the run of the calling thread; rt_parallel_leave returns
- * the token. `p` may be NULL. */
+ * the token. If `p` is NULL, they do nothing. */
 void rt_parallel_enter(struct rt_parallel *p);
 void rt_parallel_leave(struct rt_parallel *p);
 
@@ -48,7 +48,7 @@ void rt_parallel_leave(struct rt_parallel *p);
 void rt_parallel_run(struct rt_parallel *p, int64_t n, void (*shard)(void *arg, int64_t i),
                      void *arg);
 
-/* Returns rt_parallel_width of the session's pool, for a kernel's `prepare`. */
+/* Returns the width of the session's pool (rt_parallel_width), for a kernel's `prepare`. */
 int rt_prep_width(const struct rt_prep *p);
 
 #endif

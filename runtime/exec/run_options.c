@@ -1,4 +1,4 @@
-/* Checks whether a run must end, according to its options (deadline, cancellation). */
+/* Checks whether a run must end because it was cancelled or its deadline has passed. */
 #include "runtime/session/session.h"
 
 #include "runtime/base/clock.h"

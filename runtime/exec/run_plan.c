@@ -1,8 +1,8 @@
 /*
  * Runs a plan on a context. The order executor runs the nodes one by one and frees each value after
  * its last reader. Where a segment has a specialisation for the current shapes, the executor runs
- * the specialisation instead of the segment's nodes. A plan with TensorFlow 1's control flow runs
- * token by token (exec_token.c).
+ * the specialisation instead of the segment's nodes. A plan with TensorFlow 1's control flow is run
+ * by the token executor (exec_token.c).
  */
 #include "runtime/exec/executor.h"
 #include "runtime/plan/specialisation.h"
@@ -11,7 +11,6 @@
 
 #include "runtime/session/resource.h"
 #include "runtime/session/session_internal.h"
-#include "runtime/core/device.h"
 
 /* Minimum size in bytes of a large output. The deadline is checked after each large output, because
  * its computation may take a long time. */
@@ -118,16 +117,6 @@ enum rt_status rt_context_run(struct rt_context *c, const struct rt_tensor *feed
     st = p->tokens ? rt_exec_token(c, err) : rt_exec_order(c, err);
     for (int k = 0; k < p->n_fetches && !st; k++)
         st = take_fetch(c, k, &fetches[k], err);
-    for (int d = 1; c->stream && d < p->session->n_devices; d++)
-        if (p->session->devices[d]->sync && c->stream[d]) {
-            struct rt_error late = {0};
-            enum rt_status sync =
-                p->session->devices[d]->sync(p->session->devices[d], c->stream[d], &late);
-            if (sync && !st) {
-                st = sync;
-                rt_error_copy(err, &late);
-            }
-        }
     if (st)
         for (int k = 0; k < p->n_fetches; k++)
             rt_tensor_clear(&fetches[k]);

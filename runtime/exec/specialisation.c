@@ -21,6 +21,26 @@ bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context 
     return true;
 }
 
+void rt_region_clear(struct rt_region *r, struct rt_device *d)
+{
+    for (int k = 0; k < RT_MAX_STREAMS; k++) {
+        if (r->bound[k].steps.recorded)
+            d->forget(d, &r->bound[k].steps);
+        free(r->bound[k].steps.step);
+        free(r->bound[k].arg);
+    }
+    for (int k = 0; k < r->n_kernels; k++)
+        rt_prepared_free(r->kernel[k].prepared);
+    for (int k = 0; k < r->n_uploads; k++)
+        rt_device_free(d, RT_DEVICE_WEIGHTS, &r->upload[k]);
+    free(r->kernel);
+    free(r->arg);
+    free(r->arg_kind);
+    free(r->in);
+    free(r->out);
+    free(r->upload);
+}
+
 void rt_specialisation_unref(struct rt_specialisation *l)
 {
     if (!l || atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
@@ -29,6 +49,9 @@ void rt_specialisation_unref(struct rt_specialisation *l)
         rt_prepared_free(l->step[i].prepared);
     for (int i = 0; i < l->n_evaluated; i++)
         rt_tensor_clear(&l->evaluated[i]);
+    for (int i = 0; i < l->n_regions; i++)
+        rt_region_clear(&l->region[i], l->device);
+    free(l->region);
     free(l->live);
     free(l->step);
     free(l->arg);

@@ -1,8 +1,8 @@
 /*
  * The cache of the specialisations of a session's plans, by segment and shapes, and the queue of
- * pending compilations. A segment remembers each miss by a hash of its shapes. The second miss of
- * the same shapes enqueues a compilation for another thread (rt_session_compile). When there are
- * too many specialisations, the least recently used are evicted. A run holds a reference to the
+ * pending compilations. For each miss, the segment stores a hash of the shapes. A second miss with
+ * the same shapes enqueues a compilation (rt_session_compile). When there are too many
+ * specialisations, the least recently used are evicted. A run holds a reference to the
  * specialisation that it uses, until the run ends.
  */
 #include <stdlib.h>
@@ -17,14 +17,14 @@ enum {
     MAX_PER_SEGMENT = 48,
     MAX_SESSION_BYTES = 256 << 20,
     /*
-     * The limit on the number of specialisations of all sessions that share an idle cache. The idle
-     * cache also limits the bytes of these specialisations. A session may exceed these limits as
-     * long as it stays within LEAST_PER_SESSION and LEAST_SESSION_BYTES.
+     * Maximum number of specialisations of all sessions that share an idle cache. The idle cache
+     * also limits their total size. A session may exceed the first limit with up to
+     * LEAST_PER_SESSION specialisations, and the second limit with up to LEAST_SESSION_BYTES bytes.
      */
     MAX_IN_ALL = 2048,
     LEAST_PER_SESSION = 16,
     LEAST_SESSION_BYTES = 4 << 20,
-    /* maximum number of missed combinations of shapes that a segment remembers */
+    /* maximum number of combinations of shapes whose misses a segment remembers */
     MAX_SEEN = 256,
     MAX_PENDING = 64,
     /* A new specialisation may evict an old one only if the session has made more than STILL_USED
@@ -37,7 +37,7 @@ enum sight { SEEN, REQUESTED, REFUSED };
 
 struct rt_segment {
     int begin, n_live;
-    int *live; /* values that exist where the segment begins and are read in or after it */
+    int *live; /* values that exist where the segment begins and are read or fetched later */
     struct rt_specialisation *first;
     int n;
     struct {
@@ -75,7 +75,7 @@ static struct rt_segment *segment_new(struct rt_plan *p, int begin)
     return g;
 }
 
-/* Returns the number of bytes that a segment adds to its session's plan_bytes. */
+/* Returns the number of bytes that the segment adds to its session's plan_bytes. */
 static size_t segment_bytes(const struct rt_segment *g)
 {
     return sizeof *g + ((size_t)g->n_live + 1) * sizeof *g->live;
@@ -88,7 +88,7 @@ static void segment_free(struct rt_segment *g)
 }
 
 /* Returns the segment that begins at a node, or NULL if out of memory. The segment is made on first
- * use. No lock is held meanwhile, because making a segment reads the complete plan. */
+ * use. No lock is held while the segment is made, because this reads the complete plan. */
 static struct rt_segment *segment_at(struct rt_plan *p, int begin)
 {
     struct rt_segment *there = atomic_load_explicit(&p->segment[begin], memory_order_acquire);
@@ -139,8 +139,8 @@ static struct rt_pending_compilation *pending_new(struct rt_context *c, const st
 
 static struct rt_specialisation *least_used(struct rt_session *s, const struct rt_segment *of);
 
-/* Returns whether another `bytes` bytes of specialisations are within the limits. Each session is
- * guaranteed a small share (LEAST_SESSION_BYTES). Called under spec_mu. */
+/* Returns whether the limits allow `bytes` more bytes of specialisations. Each session is
+ * guaranteed LEAST_SESSION_BYTES bytes. Called under spec_mu. */
 static bool has_bytes(const struct rt_session *s, size_t bytes)
 {
     const size_t all = atomic_load(&s->specialisation_bytes) + bytes;
@@ -158,7 +158,8 @@ static bool is_full(const struct rt_session *s, size_t bytes)
              rt_idle_cache_specialisations(s->idle_cache) >= MAX_IN_ALL));
 }
 
-/* Returns whether a new specialisation of this segment would be kept. Called under spec_mu. */
+/* Returns whether the cache would accept a new specialisation of this segment. Called under
+ * spec_mu. */
 static bool has_capacity(struct rt_session *s, const struct rt_segment *g)
 {
     const struct rt_specialisation *l = g->n >= MAX_PER_SEGMENT ? least_used(s, g)
@@ -173,8 +174,8 @@ static void enqueue(struct rt_session *s, struct rt_pending_compilation *w)
     s->pending_end = &w->next;
 }
 
-/* Records a miss. Returns true if a compilation is due. In that case n_pending already includes the
- * compilation, and the caller must call `request` to enqueue it. Called under spec_mu. */
+/* Records a cache miss. If it returns true, a new compilation has been counted in n_pending, and
+ * the caller must call `request` to enqueue it. Called under spec_mu. */
 static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
 {
     int at = 0;
@@ -242,8 +243,8 @@ static struct rt_specialisation *find(struct rt_context *c, int begin, bool *pen
     return l;
 }
 
-/* Wakes the compiler's thread, unless the session's version is being loaded. A compilation in
- * progress at the end of loading would choose and keep kernels after the model is sealed. */
+/* Wakes the compiler's thread, unless the session's version is being loaded: a compilation that is
+ * in progress when loading ends would choose kernels after the model has been sealed. */
 static void wake_compiler(struct rt_session *s)
 {
     rt_mutex_lock(&s->spec_mu);
@@ -283,8 +284,7 @@ struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin)
 
 /* ---- publishing and eviction ---- */
 
-/* Returns the number of rows of the first feed, or -1 if plan->compiled has no bit for this
- * number. */
+/* Returns the number of rows of the first feed if plan->compiled has a bit for it, otherwise -1. */
 static int64_t rows_of(const struct rt_specialisation *l)
 {
     const struct rt_plan *p = l->plan;
@@ -306,8 +306,8 @@ static void publish_rows(const struct rt_specialisation *l, bool compiled)
 }
 
 /*
- * Specialisations and instances that were removed under spec_mu. They are freed after the lock has
- * been released. Runs wait for the lock, and its holder may be a thread of low priority (the
+ * Specialisations and instances that were removed under spec_mu, and are freed after the lock has
+ * been released. Runs wait for this lock, which may be held by a low-priority thread (the
  * compiler's, or one that unloads a version). Such a thread keeps the lock for as long as other
  * threads occupy its core. Therefore the work under the lock is bounded by the limits above and
  * calls no allocator. A mutex with PTHREAD_PRIO_INHERIT would not help: the low priority is a nice
@@ -351,12 +351,12 @@ static void forget(struct rt_session *s, struct rt_specialisation *l, struct for
         publish_rows(l, false);
     atomic_store(&l->retired, true);
     atomic_fetch_add(&s->retirements, 1);
-    /* Shapes count as new if they occur again after their specialisation was evicted. */
+    /* If the shapes of an evicted specialisation occur again, they are treated as new. */
     for (int k = 0; k < MAX_SEEN; k++)
         if (g->seen[k].sight == REQUESTED)
             g->seen[k].hash = 0;
-    /* The retired instances are collected before the lock is released, because the plan may be
-     * freed afterwards. */
+    /* The retired instances are collected here, under the lock, because the plan may be freed once
+     * the lock is released. */
     rt_contexts_take_retired(l->plan, &to->instance);
     l->next = to->spec;
     to->spec = l;
@@ -465,13 +465,13 @@ void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *canc
     if (yes && s->options.compiler)
         rt_compiler_leave(s->options.compiler, s);
     /* No lock is needed, because the compiler's thread no longer serves the session and no other
-     * thread reads the member. */
+     * thread reads s->options.cancelled now. */
     s->options.cancelled = cancelled;
     if (!yes)
         wake_compiler(s);
 }
 
-/* Fills `live` with the feeds, in the order in which a segment's live values are compared. Returns
+/* Fills `live` with the feeds, in the order of the live values of the plan's first segment. Returns
  * their number, or -1 if out of memory. */
 static int live_feeds(struct rt_plan *p, const struct rt_shape *shapes, struct rt_live *live)
 {

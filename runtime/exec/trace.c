@@ -5,8 +5,8 @@
 #include "runtime/plan/plan.h"
 #include "runtime/core/kernel.h"
 
-/* Maximum number of nodes in a trace. The limit is needed because the number of steps of a loop is
- * not bounded. */
+/* Maximum number of nodes in a trace. A limit is needed because a loop may run any number of
+ * nodes. */
 enum { MAX_NODES = 100000 };
 
 int64_t rt_trace_now(const struct rt_trace *t)
@@ -31,8 +31,6 @@ const char *rt_trace_op(const struct rt_plan_step *n)
         return "Case";
     case PL_WHILE:
         return "While";
-    case PL_COPY:
-        return "_Copy";
     default:
         return n->def ? n->def->schema->name : "NoOp";
     }
@@ -82,8 +80,8 @@ void rt_trace_ran(struct rt_trace *t, const struct rt_plan_step *n, const struct
         return;
     }
     x->name = rt_arena_strdup(t->arena, n->name ? n->name : "");
-    x->op = rt_trace_op(n); /* The schema's name lives as long as the process. */
-    x->device = n->device;
+    x->op = rt_trace_op(n); /* The name of an op stays valid until the process exits. */
+    x->device = n->on_accelerator;
     x->start_ns = start_ns;
     x->end_ns = end;
     x->outputs = copy_shapes(t, out, n->n_out, &x->n_outputs);
@@ -105,7 +103,7 @@ static bool copy_node(struct rt_trace *t, const struct rt_plan *p, const struct 
 
     to->name = rt_arena_strdup(t->arena, n->name ? n->name : "");
     to->op = rt_trace_op(n);
-    to->device = n->device;
+    to->device = n->on_accelerator;
     to->inputs = rt_arena_array(t->arena, (size_t)n->n_in + 1, sizeof *to->inputs);
     if (!to->name || !to->inputs)
         return false;

@@ -3,9 +3,8 @@
  * the shapes of its outputs. It also contains the plan's graph after functions have been inlined
  * and constants folded.
  *
- * Owner: the caller of rt_callable_run. The caller makes the arena and zeroes all other members
- * before the call. Everything in a trace is copied into that arena. is_truncated is set when the
- * arena is too small.
+ * Owner: the caller of rt_callable_run, which creates the arena for the trace and zeroes all other
+ * members before the call. is_truncated is set if the arena is too small or too many nodes ran.
  * Threads: a trace belongs to one run, and only that run's thread writes it until rt_callable_run
  * returns.
  */
@@ -22,13 +21,14 @@ struct rt_trace_output {
 struct rt_trace_node {
     struct rt_trace_node *next; /* next node, in the order in which the nodes completed */
     const char *name, *op;
-    int device; /* index into the session's devices; 0 is the CPU */
-    /* times on CLOCK_REALTIME, or CPU times of the thread if wants_cpu is set */
+    int device; /* 0 for the CPU, 1 for the session's accelerator */
+    /* start and end of the node's run, on CLOCK_REALTIME or, if wants_cpu is set, in CPU time of
+     * the thread */
     int64_t start_ns, end_ns;
     int n_outputs;
     struct rt_trace_output *outputs;
-    /* The following members are set only for nodes that have a kernel, and only if wants_kernels is
-     * set. `node` belongs to the plan and is valid as long as the callable lives. */
+    /* The members below are set only for nodes with a kernel, and only if wants_kernels is set.
+     * `node` belongs to the plan and is valid as long as the callable lives. */
     const struct rt_node *node;
     const char *kernel;
     int n_inputs;
@@ -60,7 +60,8 @@ struct rt_plan_step;
 int64_t rt_trace_now(const struct rt_trace *t);
 /* Returns the name of the step's op. The string lives as long as the process. */
 const char *rt_trace_op(const struct rt_plan_step *n);
-/* Records the kernel and inputs of a node before it runs, for the next rt_trace_ran. */
+/* Records the kernel and inputs of a node that is about to run. The next rt_trace_ran adds them to
+ * the node's entry. */
 void rt_trace_kernel(struct rt_trace *t, const struct rt_plan_step *n, const struct rt_kernel *k,
                      const struct rt_tensor *in);
 void rt_trace_ran(struct rt_trace *t, const struct rt_plan_step *n, const struct rt_tensor *out,

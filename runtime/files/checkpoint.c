@@ -11,29 +11,38 @@
 
 enum {
     MAX_INDEX = 1 << 28, /* size limit of an index file, in bytes */
-    /* Size limit of a block of an index, in bytes. TensorFlow ends a block at 256 KiB. A block is
-     * larger only if its last entry is, because that entry's tensor has many slices. */
+    /* Maximum size of a block of an index, in bytes. TensorFlow ends a block at 256 KiB. A block
+     * can be larger only if its last entry describes a tensor with many slices. */
     MAX_INDEX_BLOCK = 1 << 22,
 };
 
-/*
- * The list of open checkpoints. Some graphs have a RestoreV2 for each variable. All of these nodes,
- * and the tensors that they make, share one checkpoint as long as anything refers to it, so that
- * the index is read once and each shard is opened once.
- */
+/* The open checkpoints. Some graphs have a RestoreV2 node for each variable. These nodes, and the
+ * tensors that they produce, share one open checkpoint, so that the index is read once and no
+ * shard is kept open more than once. The checkpoints are spread over many lists, because a server
+ * with thousands of versions has thousands of checkpoints open. */
+enum { LOG_OPEN_LISTS = 12 };
 static struct rt_mutex open_mu = RT_MUTEX_INIT;
-static struct rt_checkpoint *open_list; /* first open checkpoint; guarded by open_mu */
+/* the first checkpoint of each list; guarded by open_mu */
+static struct rt_checkpoint *open_lists[1 << LOG_OPEN_LISTS];
 
-/* Returns a reference to the open checkpoint that was read from this index file into this pool, if
- * the file is unchanged; otherwise NULL. The pool must be the same because a checkpoint must not
- * outlive the session that owns its pool. */
+/* Returns the list that holds any open checkpoint with this pool and index file. */
+static struct rt_checkpoint **list_of(const struct stat *index, const struct rt_pool *pool)
+{
+    /* Fibonacci hashing: multiplies by the fractional part of the golden ratio times 2^64 */
+    const uint64_t key = (uint64_t)index->st_ino ^ (uintptr_t)pool;
+    return &open_lists[key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - LOG_OPEN_LISTS)];
+}
+
+/* Returns a reference to the open checkpoint that uses this pool and was read from this index file,
+ * if the file is unchanged; otherwise returns NULL. The pool must be the same because a checkpoint
+ * must not outlive the session that owns its pool. */
 static struct rt_checkpoint *already_open(const char *prefix, const struct stat *index,
                                           const struct rt_pool *pool)
 {
     struct rt_checkpoint *c;
 
     rt_mutex_lock(&open_mu);
-    for (c = open_list; c; c = c->next) {
+    for (c = *list_of(index, pool); c; c = c->next) {
         int refs = atomic_load(&c->refs);
         if (c->pool != pool || strcmp(c->prefix, prefix) != 0 || !rt_same_file(&c->index, index))
             continue;
@@ -49,17 +58,18 @@ static struct rt_checkpoint *already_open(const char *prefix, const struct stat 
 
 static void list_add(struct rt_checkpoint *c, const struct stat *index)
 {
+    struct rt_checkpoint **list = list_of(index, c->pool);
     rt_mutex_lock(&open_mu);
     c->index = *index;
-    c->next = open_list;
-    open_list = c;
+    c->next = *list;
+    *list = c;
     rt_mutex_unlock(&open_mu);
 }
 
 static void list_remove(struct rt_checkpoint *c)
 {
     rt_mutex_lock(&open_mu);
-    for (struct rt_checkpoint **at = &open_list; *at; at = &(*at)->next)
+    for (struct rt_checkpoint **at = list_of(&c->index, c->pool); *at; at = &(*at)->next)
         if (*at == c) {
             *at = c->next;
             break;
@@ -78,9 +88,7 @@ void rt_checkpoint_unref(struct rt_checkpoint *c)
     if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
         return;
     list_remove(c);
-    for (int i = 0; c->shard && i < c->n_shards; i++)
-        if (c->shard[i].fd >= 0)
-            close(c->shard[i].fd);
+    rt_bundle_close_kept(c);
     free(c->shard);
     free(c->entry);
     free(c->prefix);
@@ -112,7 +120,8 @@ enum rt_status rt_bundle_open_index(const char *path, const struct rt_checkpoint
     return RT_OK;
 }
 
-/* Opens the index of a checkpoint that is to be read. Its errors are those of TensorFlow. */
+/* Opens the index of a checkpoint. If the checkpoint is missing, fails with TensorFlow's error
+ * message. */
 static enum rt_status open_index(const char *prefix, const struct rt_checkpoint_run *run, int *fd,
                                  struct stat *info, struct rt_sstable_source *source,
                                  struct rt_error *err)

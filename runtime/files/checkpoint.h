@@ -1,11 +1,11 @@
 /*
  * Reads and writes TensorFlow's checkpoints ("tensor bundles"). PREFIX.index is a sorted-string
  * table of small protobuf messages, and the files PREFIX.data-NNNNN-of-NNNNN (shards) hold the
- * tensors' bytes. Formats: leveldb's table format; messages of
- * tensorflow/core/protobuf/tensor_bundle.proto. Every length is compared with the bytes present,
- * and every checksum is verified.
+ * tensors' bytes. The table has leveldb's format, and the messages are those of
+ * tensorflow/core/protobuf/tensor_bundle.proto. Every length is checked against the number of bytes
+ * available, and every checksum is verified.
  *
- * Threads: a checkpoint is immutable after open; any thread may look up and load tensors.
+ * Threads: a checkpoint is immutable once open; any thread may look up and load tensors.
  * Owner: a tensor keeps alive the parts of its checkpoint that it needs.
  */
 #ifndef RT_CHECKPOINT_H
@@ -20,14 +20,15 @@ struct rt_sstable_source;
 
 /*
  * Opens a checkpoint. `prefix` is the prefix that RestoreV2 is given, such as
- * "DIR/variables/variables". Reads the complete index, or returns a reference to a checkpoint that
- * was opened with the same pool and is still open, if the file is unchanged. If the check of `run`
- * fails, the read ends. The pool of `run` counts the memory of the index for as long as the
- * checkpoint is referenced. `run` may be NULL.
+ * "DIR/variables/variables". If a checkpoint that was read from the same, unchanged file with the
+ * same pool is still open, returns a reference to it. Otherwise reads the complete index. If the
+ * check of `run` fails, returns its status. The pool of `run` counts the memory of the index for as
+ * long as the checkpoint is referenced. `run` may be NULL.
  */
 enum rt_status rt_checkpoint_open(struct rt_checkpoint **out, const char *prefix,
                                   const struct rt_checkpoint_run *run, struct rt_error *err);
-/* Opens a checkpoint whose index is read from `index`, for the run of `index` (sstable.h). */
+/* Opens a checkpoint whose index is read from the source `index`. The member `run` of `index` is
+ * used as in rt_checkpoint_open. */
 enum rt_status rt_checkpoint_open_index(struct rt_checkpoint **out, const char *prefix,
                                         const struct rt_sstable_source *index,
                                         struct rt_error *err);
@@ -40,28 +41,29 @@ struct rt_checkpoint_entry {
     struct rt_shape shape;
     int64_t bytes; /* size of the tensor in the data files, in bytes */
     int shard;
-    bool is_sliced; /* whether the tensor is stored as slices, each with an entry of its own */
+    bool is_sliced; /* whether the tensor is stored as slices, each with its own entry */
 };
 int rt_checkpoint_count(const struct rt_checkpoint *c);
 const struct rt_checkpoint_entry *rt_checkpoint_at(const struct rt_checkpoint *c, int i);
 /*
  * Checks that a checkpoint is complete: its index is valid, and every shard exists and has at least
- * the size that the index requires. Adds to *weight_bytes the minimum memory that the loaded
- * tensors need. Keeps one entry of the index in memory at a time. If the check of `run` fails, the
- * read ends. `run` may be NULL.
+ * the size that the index requires. Adds the minimum size in bytes of the loaded tensors to
+ * *weight_bytes. Keeps one entry of the index in memory at a time. If the check of `run` fails,
+ * returns the check's status. `run` may be NULL.
  */
 enum rt_status rt_checkpoint_measure(const char *prefix, const struct rt_checkpoint_run *run,
                                      int64_t *weight_bytes, struct rt_error *err);
-/* Checks that the shards that were read have not changed since they were opened. Compares their
- * sizes and times of change. */
+/* Checks, by comparing sizes and modification times, that the shards that were read have not
+ * changed since they were opened. */
 enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_error *err);
 
 /*
- * The run for which an index and tensors are read. `check` is called for each megabyte of a tensor,
- * for every 16,384th string or slice, and for each block and each 128 KiB of entries of an index;
- * if it fails, reading ends. Without a run (NULL), reading never ends early. `pool` counts the
- * memory of the index and the tensors; the memory of a lazy tensor is counted when the tensor is
- * loaded. If `pool` is NULL, the memory is not counted.
+ * The run for which an index and tensors are read or written. `check` is called at least for each
+ * megabyte of a tensor, for every 16,384th string or slice, for each written tensor, for each file
+ * name that is compared with a pattern, and for each 4 MB of a block and each 128 KiB of entries of
+ * an index; if it fails, reading or writing stops. If the run is NULL, there is no check. `pool`
+ * counts the memory of the index and of the tensors that are read; the memory of a lazy tensor is
+ * counted when the tensor is loaded. If `pool` is NULL, the memory is not counted.
  */
 struct rt_checkpoint_run {
     enum rt_status (*check)(void *arg, struct rt_error *err);
@@ -73,18 +75,28 @@ static inline enum rt_status rt_checkpoint_run_check(const struct rt_checkpoint_
 {
     return run ? run->check(run->arg, err) : RT_OK;
 }
+/* Sets *check to the check of `run` and returns `check`, or NULL if `run` is NULL. */
+static inline const struct rt_check *rt_checkpoint_run_as_check(const struct rt_checkpoint_run *run,
+                                                                struct rt_check *check)
+{
+    *check = run ? (struct rt_check){run->check, run->arg} : (struct rt_check){NULL, NULL};
+    return run ? check : NULL;
+}
+/* Zeroes n bytes. If the check of `run` fails, returns the check's status. `run` may be NULL. */
+enum rt_status rt_checkpoint_run_zero(const struct rt_checkpoint_run *run, void *dst, size_t n,
+                                      struct rt_error *err);
 static inline struct rt_pool *rt_checkpoint_run_pool(const struct rt_checkpoint_run *run)
 {
     return run ? run->pool : NULL;
 }
 
 /*
- * Sets *out to the tensor `name`, or to a slice of it. `slice` is TensorFlow's slice text, such as
- * "4 8 0,2:-", or empty for the full tensor. A full tensor of a plain type that is not stored as
- * slices becomes a lazy file range (buffer.h). Its bytes are not read yet. Sliced tensors and
- * strings are read immediately; if the check of `run` fails, the read ends. `run` may be NULL.
- * Returns RT_NOT_FOUND with "Key NAME not found in checkpoint" if the tensor is missing. `want` is
- * the dtype that the tensor must have, or RT_NO_DTYPE for any dtype.
+ * Sets *out to the tensor `name`, or to a slice of it. `slice` is a slice in TensorFlow's text
+ * form, such as "4 8 0,2:-", or empty for the full tensor. A full tensor of a plain type that is
+ * not stored as slices becomes a lazy file range (buffer.h), whose bytes are not read yet. Sliced
+ * tensors and strings are read immediately. If the check of `run` fails, returns its status. `run`
+ * may be NULL. Returns RT_NOT_FOUND with "Key NAME not found in checkpoint" if the tensor is
+ * missing. `want` is the dtype that the tensor must have, or RT_NO_DTYPE for any dtype.
  */
 enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, struct rt_span slice,
                                     enum rt_dtype want, const struct rt_checkpoint_run *run,
@@ -92,17 +104,22 @@ enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, s
 
 /*
  * Writes a checkpoint of one shard, with the tensors' bytes in the given order and the keys sorted.
- * Makes missing directories. Each file appears under its name only when it is complete, and the
- * index appears last. `slices` is NULL, or has a text for each tensor. The text is TensorFlow's
- * slice text if the tensor is a slice of a larger tensor, and empty otherwise.
+ * Creates missing directories. Each file gets its final name only when it is complete, and the
+ * index gets it last. Fails if the file system would not keep its reserve (rt_file_check_space in
+ * file.h). `slices` is NULL or has one span for each tensor. A span is the slice in
+ * TensorFlow's text form if the tensor is a slice of a larger tensor, and empty otherwise. If the
+ * check of `run` fails, returns the check's status. A failed call leaves no temporary files. `run`
+ * may be NULL.
  */
 enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const *names,
                                    const struct rt_tensor *tensors, const struct rt_span *slices,
-                                   struct rt_error *err);
-/* Merges several checkpoints into one by moving their shards. The slices of one tensor are combined
- * under its name. With `delete_dirs`, also removes the directories of the old prefixes, if they are
- * then empty. If the check of `run` fails while the indexes are read, nothing has been moved. The
- * pool of `run` counts the memory of the merged index. `run` may be NULL. */
+                                   const struct rt_checkpoint_run *run, struct rt_error *err);
+/*
+ * Merges several checkpoints into one by moving their shards. The slices of a tensor are combined
+ * under the tensor's name. If `delete_dirs` is true, also removes those directories of the old
+ * prefixes that are then empty. If the check of `run` fails, moves no shard and returns the check's
+ * status. The pool of `run` counts the memory of the merged index. `run` may be NULL.
+ */
 enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const char *destination,
                                    bool delete_dirs, const struct rt_checkpoint_run *run,
                                    struct rt_error *err);

@@ -2,11 +2,33 @@
 #include "runtime/files/checkpoint_internal.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "runtime/base/crc32c.h"
 #include "runtime/files/file.h"
+
+/* Maximum number of shards that all checkpoints together keep open, if RLIMIT_NOFILE is at least
+ * KEPT_SHARE times as large. Otherwise the maximum is RLIMIT_NOFILE / KEPT_SHARE. */
+enum { MAX_KEPT = 1024, KEPT_SHARE = 8 };
+static atomic_int n_kept; /* number of shards that all checkpoints together keep open */
+
+/* Returns whether one more shard may be kept open, and counts the shard if so. */
+static bool take_kept(void)
+{
+    struct rlimit files;
+    int limit = MAX_KEPT;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / KEPT_SHARE < MAX_KEPT)
+        limit = (int)(files.rlim_cur / KEPT_SHARE);
+    if (atomic_fetch_add(&n_kept, 1) < limit)
+        return true;
+    atomic_fetch_sub(&n_kept, 1);
+    return false;
+}
 
 static void shard_path(const struct rt_checkpoint *c, int shard, char *buffer, size_t n)
 {
@@ -44,6 +66,20 @@ enum rt_status rt_bundle_check_file(const struct rt_checkpoint *c, const struct 
     return e->offset + e->pub.bytes > *of_shard ? fail_short(e, path, *of_shard, err) : RT_OK;
 }
 
+/* Unlike rt_same_file, ignores the time of the last status change, which changes when the file is
+ * renamed or gets another link. */
+static bool is_unchanged(const struct stat *was, const struct stat *now)
+{
+    return was->st_dev == now->st_dev && was->st_ino == now->st_ino &&
+           was->st_size == now->st_size && was->st_mtim.tv_sec == now->st_mtim.tv_sec &&
+           was->st_mtim.tv_nsec == now->st_mtim.tv_nsec;
+}
+
+static enum rt_status fail_changed(const char *path, struct rt_error *err)
+{
+    return rt_fail(err, RT_DATA_LOSS, "%s was changed while it was read", path);
+}
+
 enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_error *err)
 {
     char path[4200];
@@ -51,18 +87,38 @@ enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_
 
     for (int i = 0; i < c->n_shards; i++) {
         rt_mutex_lock(&c->mu);
-        int fd = c->shard[i].fd;
+        const int fd = c->shard[i].fd;
+        const bool was_opened = c->shard[i].was_opened;
         rt_mutex_unlock(&c->mu);
-        if (fd < 0)
+        if (!was_opened)
             continue;
-        const struct stat *was = &c->shard[i].s;
         shard_path(c, i, path, sizeof path);
-        if (fstat(fd, &s))
+        if (fd >= 0 ? fstat(fd, &s) : stat(path, &s))
             return rt_fail_errno(err, path, errno);
-        if (s.st_size != was->st_size || s.st_mtim.tv_sec != was->st_mtim.tv_sec ||
-            s.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
-            return rt_fail(err, RT_DATA_LOSS, "%s was changed while it was read", path);
+        if (!is_unchanged(&c->shard[i].s, &s))
+            return fail_changed(path, err);
     }
+    return RT_OK;
+}
+
+/* Opens a shard that is not kept open, and keeps it open if take_kept() permits that. */
+static enum rt_status open_locked(struct rt_bundle_shard *s, const char *path, int *fd,
+                                  struct rt_error *err)
+{
+    struct stat now;
+    const enum rt_status st = rt_open_regular(path, fd, &now, err);
+
+    if (st)
+        return st;
+    if (s->was_opened && !is_unchanged(&s->s, &now)) {
+        close(*fd);
+        return fail_changed(path, err);
+    }
+    if (!s->was_opened)
+        s->s = now;
+    s->was_opened = true;
+    if (take_kept())
+        s->fd = *fd;
     return RT_OK;
 }
 
@@ -75,15 +131,43 @@ enum rt_status rt_bundle_open_shard(struct rt_checkpoint *c, const struct rt_bun
 
     shard_path(c, e->pub.shard, path, sizeof path);
     rt_mutex_lock(&c->mu);
-    if (s->fd < 0)
-        st = rt_open_regular(path, &s->fd, &s->s, err);
-    rt_mutex_unlock(&c->mu);
-    if (st)
-        return st;
-    if (e->offset + e->pub.bytes > s->s.st_size)
-        return fail_short(e, path, s->s.st_size, err);
     *fd = s->fd;
-    return RT_OK;
+    if (*fd < 0)
+        st = open_locked(s, path, fd, err);
+    rt_mutex_unlock(&c->mu);
+    if (st || e->offset + e->pub.bytes <= s->s.st_size)
+        return st;
+    rt_bundle_close_shard(c, e, *fd);
+    return fail_short(e, path, s->s.st_size, err);
+}
+
+void rt_bundle_close_shard(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int fd)
+{
+    rt_mutex_lock(&c->mu);
+    const bool is_kept = c->shard[e->pub.shard].fd == fd;
+    rt_mutex_unlock(&c->mu);
+    if (!is_kept)
+        close(fd);
+}
+
+enum rt_status rt_bundle_check_shard(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                     struct rt_error *err)
+{
+    int fd;
+    const enum rt_status st = rt_bundle_open_shard(c, e, &fd, err);
+
+    if (!st)
+        rt_bundle_close_shard(c, e, fd);
+    return st;
+}
+
+void rt_bundle_close_kept(struct rt_checkpoint *c)
+{
+    for (int i = 0; c->shard && i < c->n_shards; i++)
+        if (c->shard[i].fd >= 0) {
+            close(c->shard[i].fd);
+            atomic_fetch_sub(&n_kept, 1);
+        }
 }
 
 enum rt_status rt_bundle_read(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int fd,
@@ -118,7 +202,9 @@ enum rt_status rt_bundle_check_sum(struct rt_checkpoint *c, const struct rt_bund
                    path, e->pub.name, (long long)e->pub.bytes, rotated >> 17 | rotated << 15, crc);
 }
 
-/* Computes the checksum of each window directly after reading it, while it is in the cache. */
+/* The checksum of each window of RT_BUNDLE_WINDOW bytes is computed directly after the window has
+ * been read, while its bytes are in the CPU's cache. The window is a multiple of the size of an
+ * element. */
 enum rt_status rt_bundle_read_all(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                   const struct rt_checkpoint_run *run, void *dst,
                                   struct rt_error *err)
@@ -128,15 +214,32 @@ enum rt_status rt_bundle_read_all(struct rt_checkpoint *c, const struct rt_bundl
     int fd;
     enum rt_status st = rt_bundle_open_shard(c, e, &fd, err);
 
+    if (st)
+        return st;
     for (size_t off = 0; off < n && !st; off += RT_BUNDLE_WINDOW) {
         size_t k = n - off < RT_BUNDLE_WINDOW ? n - off : RT_BUNDLE_WINDOW;
         st = rt_checkpoint_run_check(run, err);
         if (!st)
             st = rt_bundle_read(c, e, fd, off, (char *)dst + off, k, err);
-        if (!st)
-            crc = rt_crc32c(crc, (char *)dst + off, k);
+        if (st)
+            break;
+        crc = rt_crc32c(crc, (char *)dst + off, k);
+        rt_bundle_make_native(c, e->pub.dtype, (char *)dst + off, k);
     }
+    rt_bundle_close_shard(c, e, fd);
     return st ? st : rt_bundle_check_sum(c, e, crc, err);
+}
+
+enum rt_status rt_checkpoint_run_zero(const struct rt_checkpoint_run *run, void *dst, size_t n,
+                                      struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+
+    for (size_t off = 0; off < n && !st; off += RT_BUNDLE_WINDOW) {
+        memset((char *)dst + off, 0, n - off < RT_BUNDLE_WINDOW ? n - off : RT_BUNDLE_WINDOW);
+        st = rt_checkpoint_run_check(run, err);
+    }
+    return st;
 }
 
 void rt_bundle_make_native(const struct rt_checkpoint *c, enum rt_dtype dtype, void *data,

@@ -12,28 +12,29 @@
 enum {
     MAX_SHARDS = 100000,
     /*
-     * The names of an index may take a megabyte, and 32 bytes for each byte of the entries without
-     * their names. Of an entry, FIXED_BYTES bytes and at most VALUE_BYTES bytes of its message
-     * count, because a message could be a hole in the file. An entry of TensorFlow has 15 to 30
-     * bytes, so that names may have 700 bytes on average. Without this limit, entries of five bytes
-     * could each repeat a name of 64 KiB.
+     * Limit on the total size of the names in an index: FREE_NAME_BYTES plus NAME_BYTES_PER_BYTE
+     * times the size of the entries without their names. The size of an entry is FIXED_BYTES plus
+     * the size of its message. At most VALUE_BYTES bytes of the message are counted, because in a
+     * sparse file a large message may occupy no disk space. TensorFlow's entries have 15 to 30
+     * bytes, which allows names of 700 bytes on average. Without the limit, an entry of five bytes
+     * could have a name of 64 KiB.
      */
     FREE_NAME_BYTES = 1 << 20,
     NAME_BYTES_PER_BYTE = 32,
     FIXED_BYTES = 8,
     VALUE_BYTES = 64,
-    /* number of bytes by which the memory that a pool counts for the index grows at least */
+    /* minimum increase of the pool's charge for the index, in bytes */
     HOLD_STEP = 1 << 16,
 };
 
-/* Reads an index, either to keep its entries or to measure them. */
+/* State of reading an index, whose entries are either added to the checkpoint or only measured. */
 struct reader {
     struct rt_checkpoint *c;
-    size_t name_bytes; /* number of bytes that further names may have */
-    /* The following members are NULL unless the entries are measured. */
+    size_t name_bytes; /* maximum total size of the names of the remaining entries, in bytes */
+    /* The members below are set only if the entries are measured. */
     int64_t *weight_bytes;
-    int64_t *shard_size; /* sizes of the shards (rt_bundle_check_file); made for the header */
-    bool shard_failed;   /* whether the error is about a shard, not about the index */
+    int64_t *shard_size; /* shard sizes (rt_bundle_check_file); allocated by read_header */
+    bool shard_failed;   /* whether the error concerns a shard, not the index */
 };
 
 static size_t index_bytes(const struct rt_checkpoint *c)
@@ -42,8 +43,8 @@ static size_t index_bytes(const struct rt_checkpoint *c)
            (size_t)c->n_shards * sizeof *c->shard;
 }
 
-/* Makes the pool count only the memory that the index has, without the messages from which it was
- * made. */
+/* Reduces the pool's charge to the memory of the index, because the unpacked messages have been
+ * freed. */
 static void release_surplus(struct rt_checkpoint *c)
 {
     const size_t all = index_bytes(c);
@@ -54,7 +55,7 @@ static void release_surplus(struct rt_checkpoint *c)
     c->held = all;
 }
 
-/* Makes the pool count `bytes` bytes more than the memory that the index already has. */
+/* Makes the pool count the memory of the index and `bytes` more bytes. */
 static enum rt_status hold(struct rt_checkpoint *c, size_t bytes, struct rt_error *err)
 {
     size_t all = index_bytes(c) + bytes;
@@ -141,8 +142,8 @@ static enum rt_status fill_entry(struct rt_checkpoint *c, struct rt_bundle_entry
                        (long long)p->offset);
     if (rt_shape_from_proto(p->shape, &e->pub.shape.rank, e->pub.shape.dim, &why) ||
         e->pub.dtype == RT_NO_DTYPE || is_ref) {
-        /* A newer TensorFlow may have written the entry. Therefore opening the checkpoint succeeds,
-         * and only reading this tensor fails. */
+        /* The entry may have been written by a newer TensorFlow, so opening the checkpoint
+         * succeeds, and only reading this tensor fails. */
         e->pub.shape.rank = -1;
         e->why_not = why.code ? rt_arena_strdup(c->arena, why.msg) : "a type that is not known";
         return e->why_not ? RT_OK : rt_fail_memory(err, "an entry", sizeof why.msg);
@@ -162,7 +163,7 @@ static enum rt_status fill_entry(struct rt_checkpoint *c, struct rt_bundle_entry
     return RT_OK;
 }
 
-/* Makes entry *e. The name and the slices are in the arena of the checkpoint. */
+/* Decodes an entry into *e. Its name and slices are allocated in the checkpoint's arena. */
 static enum rt_status read_entry(struct reader *r, struct rt_span key, struct rt_span value,
                                  struct rt_bundle_entry *e, struct rt_error *err)
 {
@@ -174,7 +175,8 @@ static enum rt_status read_entry(struct reader *r, struct rt_span key, struct rt
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "names that are too long; the next has %zu bytes", key.n);
     r->name_bytes -= key.n;
-    /* The message is counted until the complete index has been read. */
+    /* The memory of the unpacked message counts against the pool until the complete index has been
+     * read. */
     enum rt_status st =
         hold(c, key.n + pb_unpacked_bytes(&tensorflow__bundle_entry_proto__descriptor, value), err);
     if (st)
@@ -192,7 +194,6 @@ static enum rt_status read_entry(struct reader *r, struct rt_span key, struct rt
     return st;
 }
 
-/* Appends entry e to the list of entries. */
 static enum rt_status keep_entry(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                  struct rt_error *err)
 {
@@ -207,15 +208,16 @@ static enum rt_status keep_entry(struct rt_checkpoint *c, const struct rt_bundle
         c->entry = more;
         c->capacity = capacity;
     }
-    /* Keys are sorted. Keys of slices begin with 0, so they precede all names. */
+    /* Keys are sorted. Keys of slices begin with a zero byte, so they precede all names. */
     if (!e->pub.name[0])
         c->first_public = c->n_entries + 1;
     c->entry[c->n_entries++] = *e;
     return RT_OK;
 }
 
-/* Checks that entry e lies inside its shard, and adds the minimum memory that the loaded entry
- * needs for its bytes and, if it is a string tensor, for its elements. */
+/* Checks that entry e lies inside its shard. Adds to *r->weight_bytes the minimum number of bytes
+ * that the loaded entry occupies: its stored bytes and, for a string tensor, its array of
+ * strings. */
 static enum rt_status measure_entry(struct reader *r, const struct rt_bundle_entry *e,
                                     struct rt_error *err)
 {
@@ -255,7 +257,8 @@ static enum rt_status on_entry(void *arg, struct rt_span key, struct rt_span val
     return st;
 }
 
-/* Reads all entries of an index into a new checkpoint without shards, or measures the entries. */
+/* Reads all entries of an index into a new checkpoint, without allocating its shards, or measures
+ * the entries. */
 static enum rt_status read_index(struct reader *r, const char *prefix,
                                  const struct rt_sstable_source *index, struct rt_error *err)
 {

@@ -1,5 +1,6 @@
 /*
- * The structs and functions that the source files for reading checkpoints (checkpoint.h) share:
+ * The structs and functions shared by the source files that read checkpoints (checkpoint.h). These
+ * files are:
  *
  *   checkpoint.c         opens index files and lists the open checkpoints
  *   checkpoint_index.c   reads an index
@@ -7,7 +8,7 @@
  *   checkpoint_tensor.c  makes lazy tensors, string tensors, and tensors from slices
  *
  * Owner: an entry belongs to its checkpoint. Threads: a checkpoint is immutable once it is open,
- * except for its shards, each of which is opened once under the checkpoint's lock.
+ * except for its shards, which are opened under the checkpoint's lock.
  */
 #ifndef RT_CHECKPOINT_INTERNAL_H
 #define RT_CHECKPOINT_INTERNAL_H
@@ -31,9 +32,12 @@ struct rt_bundle_entry {
 };
 
 struct rt_bundle_shard {
-    /* descriptor of the file, or -1 if the file is not open; guarded by the checkpoint's mu until
-     * the file is open */
+    /* Descriptor of the file, or -1 if the file is not kept open. Does not change once it is set.
+     * Guarded by the checkpoint's mu. */
     int fd;
+    bool was_opened; /* guarded by the checkpoint's mu */
+    /* The result of fstat when the file was first opened. Set under the checkpoint's mu, and
+     * constant once `was_opened` is true. */
     struct stat s;
 };
 
@@ -45,20 +49,21 @@ struct rt_checkpoint {
     size_t held;
     bool is_swapped; /* whether the data files' byte order is opposite to this machine's */
     int n_shards, n_entries, n_public, capacity;
-    struct rt_bundle_entry *entry; /* entries sorted by key, so that slices precede named tensors */
+    struct rt_bundle_entry *entry; /* entries sorted by key; slices precede named tensors */
     int first_public;
     struct rt_mutex mu;
     struct rt_bundle_shard *shard;
-    struct rt_checkpoint *next; /* link of open_list; guarded by open_mu */
-    /* The result of stat on the index file. It is all zero if the checkpoint is not in
-     * open_list. */
+    struct rt_checkpoint *next; /* next open checkpoint in the list; guarded by open_mu */
+    /* The result of stat on the index file. It is all zero if the checkpoint is not in a list of
+     * open checkpoints. */
     struct stat index;
 };
 
 /* ---- checkpoint.c ---- */
 
-/* Opens the index file `path` as *source, which refers to `fd` and `run`. On RT_OK the caller must
- * close *fd. */
+/* Opens the index file `path`. Sets *info to the file's status, as fstat does, and *source to a
+ * source that reads the file and keeps the pointers `fd` and `run`. On RT_OK, the caller must close
+ * *fd. */
 enum rt_status rt_bundle_open_index(const char *path, const struct rt_checkpoint_run *run, int *fd,
                                     struct stat *info, struct rt_sstable_source *source,
                                     struct rt_error *err);
@@ -73,29 +78,45 @@ enum rt_status rt_bundle_measure(const char *prefix, const struct rt_sstable_sou
 
 /* ---- checkpoint_data.c ---- */
 
-enum { RT_BUNDLE_WINDOW = 1 << 20 }; /* number of bytes read at a time */
+/* size of the windows in which plain tensors are read, in bytes */
+enum { RT_BUNDLE_WINDOW = 1 << 20 };
 
-/* Checks that the entry lies inside its shard. `size` has a number for each shard, which is the
- * size of the file, or -1 until the first entry of the shard is checked. */
+/* Checks that the entry lies inside its shard. `size` holds the file size of each shard, or -1 for
+ * a shard of which no entry has been checked yet. */
 enum rt_status rt_bundle_check_file(const struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                     int64_t *size, struct rt_error *err);
-/* Opens the entry's shard unless it is open already, and checks that the entry lies inside it. */
+/*
+ * Opens the entry's shard unless it is kept open, and checks that the entry lies inside it. On
+ * RT_OK, the caller must pass *fd to rt_bundle_close_shard. All checkpoints together keep at most
+ * 1,024 shards open, and at most an eighth of RLIMIT_NOFILE, because a model may have 100,000
+ * shards and connections need descriptors too. Any other shard is opened for each call. If the path
+ * then names another file, or if the file has been modified, returns RT_DATA_LOSS.
+ */
 enum rt_status rt_bundle_open_shard(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                     int *fd, struct rt_error *err);
+/* Closes a descriptor that rt_bundle_open_shard returned, unless the shard is kept open. */
+void rt_bundle_close_shard(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int fd);
+/* Checks, as rt_bundle_open_shard does, that the entry's shard can be read. */
+enum rt_status rt_bundle_check_shard(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
+                                     struct rt_error *err);
+/* Closes the shards that are kept open. No other thread may use the checkpoint. */
+void rt_bundle_close_kept(struct rt_checkpoint *c);
 /* Reads n bytes of the entry from offset `off`. `fd` is the descriptor of its shard. */
 enum rt_status rt_bundle_read(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int fd,
                               size_t off, void *dst, size_t n, struct rt_error *err);
-/* Compares `crc`, the checksum of all bytes of an entry, with the stored checksum. */
+/* Compares `crc`, the checksum of all bytes of an entry, with the stored checksum. Returns
+ * RT_DATA_LOSS if they differ. */
 enum rt_status rt_bundle_check_sum(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                    uint32_t crc, struct rt_error *err);
-/* Reads and verifies all bytes of a plain entry. If the check of `run` fails, the read ends. `run`
- * may be NULL. */
+/* Reads and verifies all bytes of a plain entry, and converts them as rt_bundle_make_native does.
+ * If the check of `run` fails, returns its status. `run` may be NULL. */
 enum rt_status rt_bundle_read_all(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                   const struct rt_checkpoint_run *run, void *dst,
                                   struct rt_error *err);
 /*
- * Converts verified bytes to the form that kernels rely on. Bools become 0 or 1, and numbers get
- * this machine's byte order. `bytes` must be a multiple of the element size.
+ * Converts stored bytes to the representation that kernels expect: bools become 0 or 1, and
+ * numbers are converted to this machine's byte order. `bytes` must be a multiple of the element
+ * size.
  */
 void rt_bundle_make_native(const struct rt_checkpoint *c, enum rt_dtype dtype, void *data,
                            size_t bytes);

@@ -11,8 +11,9 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/crc32c.h"
 
-/* number of strings or slices between two calls of the run's check */
+/* number of strings or slices after which the run's check is called again */
 enum { CHECK_EVERY = 1 << 14 };
+enum { MAX_VARINT = 10 }; /* maximum size of a varint, in bytes */
 
 /* ---- lazy tensors ---- */
 
@@ -62,7 +63,6 @@ static enum rt_status range_load(struct rt_buffer *b, const struct rt_check *che
         rt_pool_release(r->pool, b->size);
         return st;
     }
-    rt_bundle_make_native(r->c, r->e->pub.dtype, data, b->size);
     atomic_store_explicit(&b->data, data, memory_order_release);
     return RT_OK;
 }
@@ -83,8 +83,10 @@ static enum rt_status range_stream(struct rt_buffer *b,
     st = rt_bundle_open_shard(r->c, r->e, &fd, err);
     if (st)
         return st;
-    if (posix_memalign(&window, 64, RT_BUNDLE_WINDOW))
-        return rt_fail_memory(err, r->e->pub.name, RT_BUNDLE_WINDOW);
+    if (posix_memalign(&window, 64, RT_BUNDLE_WINDOW)) {
+        window = NULL;
+        st = rt_fail_memory(err, r->e->pub.name, RT_BUNDLE_WINDOW);
+    }
     for (size_t off = 0; off < b->size && !st; off += RT_BUNDLE_WINDOW) {
         size_t k = b->size - off < RT_BUNDLE_WINDOW ? b->size - off : RT_BUNDLE_WINDOW;
         st = rt_bundle_read(r->c, r->e, fd, off, window, k, err);
@@ -95,6 +97,7 @@ static enum rt_status range_stream(struct rt_buffer *b,
         st = sink(arg, off, window, k, err);
     }
     free(window);
+    rt_bundle_close_shard(r->c, r->e, fd);
     return st ? st : rt_bundle_check_sum(r->c, r->e, crc, err);
 }
 
@@ -103,8 +106,7 @@ static enum rt_status lazy_tensor(struct rt_checkpoint *c, const struct rt_bundl
 {
     struct range *r = NULL;
     struct rt_buffer *b = NULL;
-    int fd;
-    enum rt_status st = rt_bundle_open_shard(c, e, &fd, err);
+    const enum rt_status st = rt_bundle_check_shard(c, e, err);
 
     if (st)
         return st;
@@ -127,105 +129,179 @@ static enum rt_status lazy_tensor(struct rt_checkpoint *c, const struct rt_bundl
 
 /* ---- strings ---- */
 
-/*
- * Reads a string tensor from its stored bytes. These are the lengths of all strings as varints, the
- * masked checksum of the lengths, and the bytes of all strings. The checksum of the lengths covers
- * each length as 4 bytes (8 if needed) in the writer's byte order. The entry's checksum covers the
- * lengths in this form, the stored checksum of the lengths, and the bytes of all strings.
- */
-static enum rt_status split_strings(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
-                                    const struct rt_checkpoint_run *run, struct rt_span all,
-                                    struct rt_str *dst, int64_t n, struct rt_error *err)
-{
-    struct rt_span rest = all, lengths = all;
-    uint64_t len, left;
-    uint32_t crc = 0, stored;
+/* Reads the stored bytes of an entry in order. They are read in windows, and the check of `run` is
+ * called before each window. */
+struct reader {
+    struct rt_checkpoint *c;
+    const struct rt_bundle_entry *e;
+    const struct rt_checkpoint_run *run;
+    int fd;
+    unsigned char *window;
+    size_t capacity;     /* size of the window in bytes */
+    size_t off;          /* offset in the entry of the first byte behind the window */
+    struct rt_span rest; /* the bytes of the window that have not been taken yet */
+};
 
-    for (int64_t i = 0; i < n; i++) {
-        if (i % CHECK_EVERY == 0 && rt_checkpoint_run_check(run, err))
-            return err->code;
-        if (!pb_varint(&rest, &len) || len > all.n)
-            return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": length %lld of %lld is bad",
-                           e->pub.name, (long long)i, (long long)n);
-        uint32_t small = (uint32_t)len;
-        bool is_small = len <= UINT32_MAX;
-        if (c->is_swapped) {
-            small = __builtin_bswap32(small);
-            len = __builtin_bswap64(len);
-        }
-        crc = is_small ? rt_crc32c(crc, &small, 4) : rt_crc32c(crc, &len, 8);
+static size_t n_left(const struct reader *r)
+{
+    return (size_t)r->e->pub.bytes - r->off + r->rest.n;
+}
+
+/* Moves the rest of the window to its start, and fills the window with the bytes that follow. */
+static enum rt_status refill(struct reader *r, struct rt_error *err)
+{
+    const size_t behind = (size_t)r->e->pub.bytes - r->off, space = r->capacity - r->rest.n;
+    const size_t n = behind < space ? behind : space;
+    enum rt_status st = rt_checkpoint_run_check(r->run, err);
+
+    if (r->rest.n)
+        memmove(r->window, r->rest.p, r->rest.n);
+    if (!st)
+        st = rt_bundle_read(r->c, r->e, r->fd, r->off, r->window + r->rest.n, n, err);
+    if (st)
+        return st;
+    r->off += n;
+    r->rest = rt_span_of(r->window, r->rest.n + n);
+    return RT_OK;
+}
+
+/* Takes n bytes, of which at most n_left() may be requested, and adds them to the checksum. */
+static enum rt_status take(struct reader *r, void *dst, size_t n, uint32_t *crc,
+                           struct rt_error *err)
+{
+    for (size_t done = 0; done < n;) {
+        enum rt_status st = r->rest.n ? RT_OK : refill(r, err);
+        if (st)
+            return st;
+        const size_t k = n - done < r->rest.n ? n - done : r->rest.n;
+        memcpy((char *)dst + done, r->rest.p, k);
+        *crc = rt_crc32c(*crc, r->rest.p, k);
+        r->rest.p += k;
+        r->rest.n -= k;
+        done += k;
     }
-    if (rest.n < 4)
+    return RT_OK;
+}
+
+/* Reads the length of string i of n and makes the string, whose bytes are not initialised. Adds the
+ * length to the checksum of the lengths, as an integer of 4 bytes (8 if needed) in the writer's
+ * byte order, and subtracts it from *unused, the number of bytes that strings may still have. */
+static enum rt_status take_length(struct reader *r, int64_t i, int64_t n, struct rt_str *dst,
+                                  size_t *unused, uint32_t *crc, struct rt_error *err)
+{
+    uint64_t len;
+    enum rt_status st = RT_OK;
+
+    if (r->rest.n < MAX_VARINT && r->rest.n < n_left(r))
+        st = refill(r, err);
+    if (!st && (!pb_varint(&r->rest, &len) || len > *unused))
+        st = rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": length %lld of %lld is bad", r->e->pub.name,
+                     (long long)i, (long long)n);
+    if (st)
+        return st;
+    *unused -= len;
+    if (!rt_str_resize(dst, rt_checkpoint_run_pool(r->run), (size_t)len, err))
+        return err->code;
+    uint32_t small = (uint32_t)len;
+    const bool is_small = len <= UINT32_MAX;
+    if (r->c->is_swapped) {
+        small = __builtin_bswap32(small);
+        len = __builtin_bswap64(len);
+    }
+    *crc = is_small ? rt_crc32c(*crc, &small, 4) : rt_crc32c(*crc, &len, 8);
+    return RT_OK;
+}
+
+/* Reads the checksum of the lengths, and compares it with `crc`. */
+static enum rt_status take_length_checksum(struct reader *r, uint32_t *crc, struct rt_error *err)
+{
+    const uint32_t expected = rt_crc32c_mask(*crc);
+    uint32_t stored;
+
+    if (n_left(r) < sizeof stored)
         return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": its lengths have no checksum",
-                       e->pub.name);
-    memcpy(&stored, rest.p, 4);
-    if (c->is_swapped)
+                       r->e->pub.name);
+    const enum rt_status st = take(r, &stored, sizeof stored, crc, err);
+    if (st)
+        return st;
+    if (r->c->is_swapped)
         stored = __builtin_bswap32(stored);
-    if (stored != rt_crc32c_mask(crc))
+    if (stored != expected)
         return rt_fail(err, RT_DATA_LOSS,
                        "tensor \"%s\": The length checksum does not match: expected %u but actual "
                        "is %u",
-                       e->pub.name, rt_crc32c_mask(crc), stored);
-    crc = rt_crc32c(crc, rest.p, rest.n);
-    rest.p += 4;
-    left = rest.n - 4;
-    for (int64_t i = 0; i < n; i++) {
-        if (i % CHECK_EVERY == 0 && rt_checkpoint_run_check(run, err))
-            return err->code;
-        pb_varint(&lengths, &len);
-        if (len > left)
-            return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": string %lld ends behind its bytes",
-                           e->pub.name, (long long)i);
-        if (!rt_str_set(&dst[i], rt_checkpoint_run_pool(run), rest.p, (size_t)len, err))
-            return err->code;
-        rest.p += len;
-        left -= len;
+                       r->e->pub.name, expected, stored);
+    return RT_OK;
+}
+
+/*
+ * Reads n strings from their stored bytes: the lengths of all strings as varints, the masked
+ * checksum of the lengths, and the bytes of all strings. The entry's checksum covers the lengths in
+ * the form that take_length describes, the stored checksum of the lengths, and the bytes of all
+ * strings.
+ */
+static enum rt_status take_strings(struct reader *r, struct rt_str *dst, int64_t n,
+                                   struct rt_error *err)
+{
+    size_t unused = (size_t)r->e->pub.bytes;
+    uint32_t crc = 0;
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < n && !st; i++) {
+        st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(r->run, err) : RT_OK;
+        if (!st)
+            st = take_length(r, i, n, &dst[i], &unused, &crc, err);
     }
-    if (left)
-        return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": %llu bytes behind the last string",
-                       e->pub.name, (unsigned long long)left);
-    return rt_bundle_check_sum(c, e, crc, err);
+    if (!st)
+        st = take_length_checksum(r, &crc, err);
+    for (int64_t i = 0; i < n && !st; i++) {
+        struct rt_str *s = &dst[i];
+        st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(r->run, err) : RT_OK;
+        if (!st && s->n > n_left(r))
+            st = rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": string %lld ends behind its bytes",
+                         r->e->pub.name, (long long)i);
+        if (!st)
+            st = take(r, s->n < sizeof s->u.in ? s->u.in : s->u.out->p, s->n, &crc, err);
+    }
+    if (!st && n_left(r))
+        st = rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": %zu bytes behind the last string",
+                     r->e->pub.name, n_left(r));
+    return st ? st : rt_bundle_check_sum(r->c, r->e, crc, err);
 }
 
 static enum rt_status string_tensor(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                     const struct rt_checkpoint_run *run, struct rt_tensor *out,
                                     struct rt_error *err)
 {
-    size_t n = (size_t)e->pub.bytes;
-    int64_t count = rt_count(e->pub.shape.rank, e->pub.shape.dim);
-    struct rt_pool *pool = rt_checkpoint_run_pool(run);
+    const size_t n = (size_t)e->pub.bytes;
+    const int64_t count = rt_count(e->pub.shape.rank, e->pub.shape.dim);
+    struct reader r = {.c = c,
+                       .e = e,
+                       .run = run,
+                       .fd = -1,
+                       .capacity = n < RT_BUNDLE_WINDOW ? n : RT_BUNDLE_WINDOW};
     struct rt_tensor t = {0};
-    char *bytes;
-    int fd;
-    enum rt_status st = rt_bundle_open_shard(c, e, &fd, err);
+    struct rt_check check;
+    enum rt_status st = rt_bundle_open_shard(c, e, &r.fd, err);
 
     if (st)
         return st;
     if (count > e->pub.bytes)
-        return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": %lld strings in %zu bytes", e->pub.name,
-                       (long long)count, n);
-    st = hold(pool, n, err);
-    if (st)
-        return st;
-    bytes = malloc(n + 1);
-    if (!bytes) {
-        st = rt_fail_memory(err, e->pub.name, n);
-        goto out;
-    }
-    st = rt_bundle_read(c, e, fd, 0, bytes, n, err);
-    if (st)
-        goto out;
-    st = rt_tensor_new(&t, pool, RT_STRING, e->pub.shape.rank, e->pub.shape.dim, err);
-    if (st)
-        goto out;
-    st = split_strings(c, e, run, rt_span_of(bytes, n), t.data, count, err);
+        st = rt_fail(err, RT_DATA_LOSS, "tensor \"%s\": %lld strings in %zu bytes", e->pub.name,
+                     (long long)count, n);
+    if (!st && !(r.window = malloc(r.capacity + 1)))
+        st = rt_fail_memory(err, e->pub.name, r.capacity);
+    if (!st)
+        st = rt_tensor_new_checked(&t, rt_checkpoint_run_pool(run), RT_STRING, e->pub.shape.rank,
+                                   e->pub.shape.dim, rt_checkpoint_run_as_check(run, &check), err);
+    if (!st)
+        st = take_strings(&r, t.data, count, err);
     if (st)
         rt_tensor_clear(&t);
     else
         *out = t;
-out:
-    free(bytes);
-    rt_pool_release(pool, n);
+    free(r.window);
+    rt_bundle_close_shard(c, e, r.fd);
     return st;
 }
 
@@ -264,15 +340,14 @@ struct stored {
 };
 
 /*
- * Looks up stored slice i of entry e if it overlaps `want`. Sets *n to the number of elements in
- * the overlap. All slices are looked up before memory is allocated, so that an index cannot make
- * the reader allocate more than the files hold.
+ * Sets *n to the number of elements in which stored slice i of entry e overlaps `want`. If *n is
+ * not 0, finds the slice's entry and checks its shard. `assemble` does this for all slices before
+ * it allocates memory, so that an index cannot make it allocate more than the files hold.
  */
 static enum rt_status stored_part(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int i,
                                   const struct rt_slice *want, struct stored *out, int64_t *n,
                                   struct rt_error *err)
 {
-    int fd;
     enum rt_status st;
 
     out->e = e;
@@ -289,7 +364,7 @@ static enum rt_status stored_part(struct rt_checkpoint *c, const struct rt_bundl
         if (st)
             return st;
     }
-    return rt_bundle_open_shard(c, out->e, &fd, err);
+    return rt_bundle_check_shard(c, out->e, err);
 }
 
 /* Copies the overlap of stored slice s and slice `want` into the tensor t, which holds `want`. */
@@ -303,11 +378,14 @@ static enum rt_status copy_part(struct rt_checkpoint *c, const struct stored *s,
 
     if (st)
         return st;
+    struct rt_check check;
+    int64_t n_copied;
     void *bytes = malloc(n + 1);
     st = bytes ? rt_bundle_read_all(c, s->e, run, bytes, err)
                : rt_fail_memory(err, s->e->pub.name, n);
     if (!st)
-        rt_slice_copy(t->data, want, bytes, &s->part, rt_dtype_size((enum rt_dtype)t->dtype));
+        st = rt_slice_copy(t->data, want, bytes, &s->part, rt_dtype_size((enum rt_dtype)t->dtype),
+                           rt_checkpoint_run_as_check(run, &check), &n_copied, err);
     free(bytes);
     rt_pool_release(pool, n);
     return st;
@@ -347,7 +425,7 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct rt_bundle_e
         return st;
     if (n)
         /* The slices of a corrupt index may leave gaps, so the tensor is zeroed first. */
-        memset(t.data, 0, (size_t)n * size);
+        st = rt_checkpoint_run_zero(run, t.data, (size_t)n * size, err);
     for (int i = 0; i < n_parts && n && !st; i++) {
         st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(run, err) : RT_OK;
         if (!st)
@@ -355,17 +433,15 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct rt_bundle_e
         if (!st && k)
             st = copy_part(c, &s, run, want, &t, err);
     }
-    if (st) {
+    if (st)
         rt_tensor_clear(&t);
-        return st;
-    }
-    rt_bundle_make_native(c, e->pub.dtype, t.data, (size_t)n * size);
-    *out = t;
-    return RT_OK;
+    else
+        *out = t;
+    return st;
 }
 
-/* Parses a slice's text and checks it against the entry's shape. An empty text selects the full
- * tensor. */
+/* Parses the text of a slice and checks its shape against the entry's shape. An empty text selects
+ * the full tensor. */
 static enum rt_status wanted_part(const struct rt_bundle_entry *e, struct rt_span text,
                                   struct rt_slice *want, struct rt_error *err)
 {

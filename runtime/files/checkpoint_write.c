@@ -24,17 +24,18 @@ struct index {
     struct rt_arena *arena;
     struct item *item;
     size_t n, capacity;
-    /* maps names to Tensorflow__BundleEntryProto with the slices added so far */
+    /* maps the name of each sliced tensor to its Tensorflow__BundleEntryProto, which has the slices
+     * added so far */
     struct rt_map sliced;
     int n_shards;
-    int source;           /* index of the checkpoint whose items are being added, for a merge */
-    struct rt_pool *pool; /* pool that counts `held` bytes for a merge; may be NULL */
+    int source;           /* when merging, the number of the checkpoint that is being added */
+    struct rt_pool *pool; /* pool that counts `held` bytes; may be NULL */
     size_t held;
 };
 
-static bool index_init(struct index *x)
+static bool index_init(struct index *x, struct rt_pool *pool)
 {
-    *x = (struct index){.arena = rt_arena_new(SIZE_MAX)};
+    *x = (struct index){.arena = rt_arena_new(SIZE_MAX), .pool = pool};
     rt_map_init(&x->sliced);
     return x->arena;
 }
@@ -48,6 +49,23 @@ static void index_clear(struct index *x)
     rt_arena_free(x->arena);
     free(x->item);
     rt_pool_release(x->pool, x->held);
+}
+
+/* Makes the pool count `bytes` more bytes for the index. */
+static enum rt_status hold(struct index *x, size_t bytes, struct rt_error *err)
+{
+    const enum rt_status st = rt_pool_hold(x->pool, bytes, 0, "the index of a checkpoint", err);
+
+    if (!st)
+        x->held += bytes;
+    return st;
+}
+
+/* Charges the pool for an item whose key and value have `bytes` bytes in total. Four times the size
+ * of a struct item is added as an upper bound on the item's share of the array and the arena. */
+static enum rt_status hold_item(struct index *x, size_t bytes, struct rt_error *err)
+{
+    return hold(x, bytes + 4 * sizeof(struct item), err);
 }
 
 static enum rt_status index_add(struct index *x, struct rt_span key, const ProtobufCMessage *m,
@@ -72,10 +90,8 @@ static enum rt_status index_add(struct index *x, struct rt_span key, const Proto
     return RT_OK;
 }
 
-/*
- * Adds the slices in `p` to those of tensor `name`. On success the index owns `p`. The index stores
- * the first entry of each name, and frees later entries after moving their slices.
- */
+/* Adds the slices in `p` to those of tensor `name`. On success the index owns `p`. If the index
+ * already has an entry with this name, moves the slices of `p` to that entry and frees `p`. */
 static enum rt_status index_add_sliced(struct index *x, struct rt_span name,
                                        Tensorflow__BundleEntryProto *p, struct rt_error *err)
 {
@@ -119,8 +135,9 @@ static int by_key(const void *a, const void *b)
     return c ? c : (x->source > y->source) - (x->source < y->source);
 }
 
-/* Sorts the index. Called after all items have been added and before any file is changed. Sets
- * *twice to the second of two items with equal keys, or to NULL if keys are unique. */
+/* Adds the entries of sliced tensors and the header to the index, and sorts it. Called after all
+ * other items have been added and before any file is changed. Sets *twice to the second of two
+ * items with equal keys, or to NULL if keys are unique. */
 static enum rt_status index_finish(struct index *x, const struct item **twice, struct rt_error *err)
 {
     Tensorflow__BundleHeaderProto h = TENSORFLOW__BUNDLE_HEADER_PROTO__INIT;
@@ -158,7 +175,9 @@ static enum rt_status index_write(struct index *x, const char *prefix, struct rt
         rt_sstable_add(&w, x->item[i].key, x->item[i].value);
     if (rt_sstable_end(&w)) {
         snprintf(path, sizeof path, "%s.index", prefix);
-        st = rt_file_write(path, w.file.p, w.file.n, err);
+        st = rt_file_check_space(path, w.file.n, err);
+        if (!st)
+            st = rt_file_write(path, w.file.p, w.file.n, err);
     } else {
         st = rt_fail_memory(err, "an index", w.file.n);
     }
@@ -168,23 +187,49 @@ static enum rt_status index_write(struct index *x, const char *prefix, struct rt
 
 /* ---- data ---- */
 
+/* number of strings after which the run's check is called again */
+enum { CHECK_EVERY = 1 << 14 };
+
 struct data_file {
     int fd;
     int64_t n;
+    int64_t n_checked; /* size of the file up to which the file system has space for it */
+    const struct rt_checkpoint_run *run; /* the run for which the file is written; may be NULL */
     char path[4200], temp[4300];
 };
 
-static enum rt_status put(struct data_file *f, const void *p, size_t n, struct rt_error *err)
+/* Checks that the file system has space for the next n bytes, at most RT_BUNDLE_WINDOW. The system
+ * is asked once for each window, because strings may be short. */
+static enum rt_status check_space(struct data_file *f, size_t n, struct rt_error *err)
+{
+    if (f->n + (int64_t)n <= f->n_checked)
+        return RT_OK;
+    f->n_checked = f->n + RT_BUNDLE_WINDOW;
+    return rt_file_check_space(f->temp, RT_BUNDLE_WINDOW, err);
+}
+
+/* Writes n bytes and adds them to the checksum *crc. Calls the run's check before each write of at
+ * most RT_BUNDLE_WINDOW bytes. */
+static enum rt_status put(struct data_file *f, const void *p, size_t n, uint32_t *crc,
+                          struct rt_error *err)
 {
     for (size_t done = 0; done < n;) {
-        ssize_t k = write(f->fd, (const char *)p + done, n - done);
+        const char *from = (const char *)p + done;
+        const size_t left = n - done, piece = left < RT_BUNDLE_WINDOW ? left : RT_BUNDLE_WINDOW;
+        enum rt_status st = rt_checkpoint_run_check(f->run, err);
+        if (!st)
+            st = check_space(f, piece, err);
+        if (st)
+            return st;
+        ssize_t k = write(f->fd, from, piece);
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
             return rt_fail_errno(err, f->path, errno);
+        *crc = rt_crc32c(*crc, from, (size_t)k);
         done += (size_t)k;
+        f->n += k;
     }
-    f->n += (int64_t)n;
     return RT_OK;
 }
 
@@ -192,12 +237,13 @@ static enum rt_status put_strings(struct data_file *f, const struct rt_str *s, i
                                   uint32_t *crc_out, struct rt_error *err)
 {
     struct rt_bytes head;
-    uint32_t crc = 0, masked;
-    enum rt_status st;
+    uint32_t crc = 0, masked, of_head = 0;
+    enum rt_status st = RT_OK;
 
     rt_bytes_init(&head, SIZE_MAX / 2);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && !st; i++) {
         uint64_t len = s[i].n;
+        st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(f->run, err) : RT_OK;
         uint32_t small = (uint32_t)len;
         crc = len <= UINT32_MAX ? rt_crc32c(crc, &small, 4) : rt_crc32c(crc, &len, 8);
         for (; len > 127; len >>= 7)
@@ -207,11 +253,14 @@ static enum rt_status put_strings(struct data_file *f, const struct rt_str *s, i
     masked = rt_crc32c_mask(crc);
     rt_bytes_add(&head, &masked, 4);
     crc = rt_crc32c(crc, &masked, 4);
-    st = head.failed ? rt_fail_memory(err, "string lengths", head.n) : put(f, head.p, head.n, err);
+    if (!st)
+        st = head.failed ? rt_fail_memory(err, "string lengths", head.n)
+                         : put(f, head.p, head.n, &of_head, err);
     rt_bytes_clear(&head);
     for (int64_t i = 0; i < n && !st; i++) {
-        crc = rt_crc32c(crc, rt_str_data(&s[i]), s[i].n);
-        st = put(f, rt_str_data(&s[i]), s[i].n, err);
+        st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(f->run, err) : RT_OK;
+        if (!st)
+            st = put(f, rt_str_data(&s[i]), s[i].n, &crc, err);
     }
     *crc_out = crc;
     return st;
@@ -220,19 +269,17 @@ static enum rt_status put_strings(struct data_file *f, const struct rt_str *s, i
 static enum rt_status put_tensor(struct data_file *f, const struct rt_tensor *tensor,
                                  uint32_t *masked, struct rt_error *err)
 {
+    const struct rt_check check = {f->run ? f->run->check : NULL, f->run ? f->run->arg : NULL};
     struct rt_tensor t;
     uint32_t crc = 0;
     enum rt_status st;
 
     rt_tensor_ref(&t, tensor);
-    st = rt_tensor_load(&t, err);
-    if (!st && t.dtype == RT_STRING) {
+    st = rt_tensor_load_checked(&t, f->run ? &check : NULL, err);
+    if (!st && t.dtype == RT_STRING)
         st = put_strings(f, t.data, rt_tensor_count(&t), &crc, err);
-    } else if (!st) {
-        size_t n = rt_tensor_bytes(&t);
-        crc = n ? rt_crc32c(0, t.data, n) : 0;
-        st = put(f, t.data, n, err);
-    }
+    else if (!st)
+        st = put(f, t.data, rt_tensor_bytes(&t), &crc, err);
     *masked = rt_crc32c_mask(crc);
     rt_tensor_clear(&t);
     return st;
@@ -257,8 +304,8 @@ static void shape_proto(struct shape_proto *s, int rank, const int64_t *dim)
     }
 }
 
-/* Allocates an entry for a tensor of this dtype and shape. Only slice `part` of the tensor is
- * stored. */
+/* Allocates the entry of a tensor that is stored as slices, with the single slice `part`. `rank`
+ * and `dim` are the shape of the full tensor. */
 static Tensorflow__BundleEntryProto *sliced_entry(enum rt_dtype dtype, int rank, const int64_t *dim,
                                                   const struct rt_slice *part)
 {
@@ -345,14 +392,21 @@ static enum rt_status add_tensor(struct index *x, struct data_file *f, const cha
                     : put_tensor(f, t, &e.crc32c, err);
     e.size = f->n - e.offset;
     if (!st)
+        st = hold_item(x, key.n + protobuf_c_message_get_packed_size(&e.base), err);
+    if (!st)
         st = index_add(x, rt_span_of(key.p, key.n), &e.base, err);
     rt_bytes_clear(&key);
     return st;
 }
 
+/* Creates the directories of the files. Checks the space first, because a prefix may have thousands
+ * of directories, which a save that is then refused leaves behind. */
 static enum rt_status make_parent(const char *prefix, struct rt_error *err)
 {
     char dir[4096];
+    const enum rt_status st = rt_file_check_space(prefix, 0, err);
+    if (st)
+        return st;
     const char *slash = strrchr(prefix, '/');
     if (!slash || slash == prefix)
         return RT_OK;
@@ -366,17 +420,17 @@ static enum rt_status make_parent(const char *prefix, struct rt_error *err)
 
 enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const *names,
                                    const struct rt_tensor *tensors, const struct rt_span *slices,
-                                   struct rt_error *err)
+                                   const struct rt_checkpoint_run *run, struct rt_error *err)
 {
     struct index x;
-    struct data_file f = {.fd = -1};
+    struct data_file f = {.fd = -1, .run = run};
     struct rt_error why = {0};
     const struct item *twice;
     enum rt_status st;
 
     if (strlen(prefix) > 4000)
         return rt_fail_errno(err, prefix, ENAMETOOLONG);
-    if (!index_init(&x))
+    if (!index_init(&x, rt_checkpoint_run_pool(run)))
         return rt_fail_memory(err, "an index", sizeof x);
     x.n_shards = 1;
     st = make_parent(prefix, err);
@@ -389,9 +443,12 @@ enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const 
         st = why.code;
         goto out;
     }
-    for (int i = 0; i < n && !st; i++)
-        st = add_tensor(&x, &f, names[i], &tensors[i], slices ? slices[i] : rt_span_of(NULL, 0),
-                        err);
+    for (int i = 0; i < n && !st; i++) {
+        st = rt_checkpoint_run_check(run, err);
+        if (!st)
+            st = add_tensor(&x, &f, names[i], &tensors[i], slices ? slices[i] : rt_span_of(NULL, 0),
+                            err);
+    }
     if (close(f.fd) && !st)
         st = rt_fail_errno(err, f.path, errno);
     if (!st)
@@ -419,24 +476,13 @@ struct merge {
     int n_shards; /* number of shards of the checkpoint being read */
 };
 
-/* Makes the pool count `bytes` bytes of the index. */
-static enum rt_status hold(struct index *x, size_t bytes, struct rt_error *err)
-{
-    const enum rt_status st = rt_pool_hold(x->pool, bytes, 0, "the index of a checkpoint", err);
-
-    if (!st)
-        x->held += bytes;
-    return st;
-}
-
 static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span value,
                                   struct rt_error *err)
 {
     struct merge *m = arg;
-    /* An item takes up to 4 structs in the list and the arena, with its key and its value. A tensor
-     * in slices keeps the unpacked message. */
+    /* Counts the unpacked message, which stays in memory if the tensor is stored as slices. */
     const size_t unpacked = pb_unpacked_bytes(&tensorflow__bundle_entry_proto__descriptor, value);
-    enum rt_status st = hold(&m->x, key.n + value.n + 4 * sizeof(struct item) + unpacked, err);
+    enum rt_status st = hold_item(&m->x, key.n + value.n + unpacked, err);
 
     if (st)
         return st;
@@ -445,10 +491,12 @@ static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span 
             pb_unpack(&tensorflow__bundle_header_proto__descriptor, value, "header", err);
         if (!h)
             return pb_unpack_failed(err, RT_DATA_LOSS);
-        m->n_shards = h->num_shards;
         if (h->num_shards < 1 || h->num_shards > 10000 || h->endianness)
             st = rt_fail(err, RT_DATA_LOSS, "%d shards, byte order %d", (int)h->num_shards,
                          (int)h->endianness);
+        else if (h->num_shards > INT32_MAX - m->first_shard)
+            st = rt_fail(err, RT_INVALID_ARGUMENT, "more than %d shards in all", INT32_MAX);
+        m->n_shards = st ? 0 : h->num_shards;
         pb_free(h);
         return st;
     }
@@ -465,8 +513,13 @@ static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span 
             pb_free(e);
         return st;
     }
-    e->shard_id += m->first_shard;
-    st = index_add(&m->x, key, &e->base, err);
+    if (e->shard_id < 0 || e->shard_id >= m->n_shards) {
+        st = rt_fail(err, RT_DATA_LOSS, "shard %d of %d", (int)e->shard_id, m->n_shards);
+    } else {
+        e->shard_id += m->first_shard; /* cannot overflow, because the number of shards was checked
+                                        * when the header was read */
+        st = index_add(&m->x, key, &e->base, err);
+    }
     pb_free(e);
     rt_pool_release(m->x.pool, unpacked);
     m->x.held -= unpacked;
@@ -508,11 +561,10 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
     const struct item *twice;
     enum rt_status st;
 
-    if (!n_shards || !index_init(&m.x)) {
+    if (!n_shards || !index_init(&m.x, rt_checkpoint_run_pool(run))) {
         free(n_shards);
         return rt_fail_memory(err, "an index", (size_t)n * sizeof *n_shards);
     }
-    m.x.pool = rt_checkpoint_run_pool(run);
     st = strlen(destination) > 4000 ? rt_fail_errno(err, destination, ENAMETOOLONG)
                                     : make_parent(destination, err);
     for (int i = 0; i < n && !st; i++) {

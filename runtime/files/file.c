@@ -8,14 +8,45 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
+
+/* Reads exactly n bytes from the file's current position. */
+static enum rt_status read_all(int fd, const char *path, const struct rt_check *check, char *dst,
+                               size_t n, struct rt_error *err)
+{
+    enum { PIECE = 1 << 20 };
+
+    for (size_t have = 0; have < n;) {
+        const enum rt_status st = rt_check_call(check, err);
+        if (st) {
+            rt_fail_prefix(err, "%s: ", path);
+            return st;
+        }
+        const ssize_t k = read(fd, dst + have, n - have < PIECE ? n - have : PIECE);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return rt_fail_errno(err, path, errno);
+        if (k == 0)
+            return rt_fail(err, RT_DATA_LOSS, "%s became shorter while it was read", path);
+        have += (size_t)k;
+    }
+    return RT_OK;
+}
 
 enum rt_status rt_file_read(const char *path, size_t limit, char **out, size_t *n,
                             struct rt_error *err)
 {
+    return rt_file_read_checked(path, limit, NULL, out, n, err);
+}
+
+enum rt_status rt_file_read_checked(const char *path, size_t limit, const struct rt_check *check,
+                                    char **out, size_t *n, struct rt_error *err)
+{
     struct stat s;
     char *p = NULL;
-    size_t size, have = 0;
+    size_t size;
     int fd;
     enum rt_status st = rt_open_regular(path, &fd, &s, err);
 
@@ -32,20 +63,9 @@ enum rt_status rt_file_read(const char *path, size_t limit, char **out, size_t *
         st = rt_fail_memory(err, path, size);
         goto out;
     }
-    while (have < size) {
-        ssize_t k = read(fd, p + have, size - have);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0) {
-            st = rt_fail_errno(err, path, errno);
-            goto out;
-        }
-        if (k == 0) {
-            st = rt_fail(err, RT_DATA_LOSS, "%s became shorter while it was read", path);
-            goto out;
-        }
-        have += (size_t)k;
-    }
+    st = read_all(fd, path, check, p, size, err);
+    if (st)
+        goto out;
     p[size] = 0;
     *out = p;
     *n = size;
@@ -128,6 +148,50 @@ enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct r
     if (st)
         unlink(temp);
     return st;
+}
+
+/* Asks for the state of the file system of `path` or of its nearest parent that exists. */
+static enum rt_status find_file_system(const char *path, struct statvfs *v, struct rt_error *err)
+{
+    char at[4300];
+    size_t n = strlen(path);
+
+    if (n >= sizeof at)
+        return rt_fail_errno(err, path, ENAMETOOLONG);
+    memcpy(at, path, n + 1);
+    while (statvfs(at, v)) {
+        char *slash = strrchr(at, '/');
+        if (strcmp(at, "/") == 0 || strcmp(at, ".") == 0)
+            return rt_fail_errno(err, path, errno);
+        if (!slash)
+            memcpy(at, ".", 2);
+        else
+            slash[slash == at] = '\0'; /* keeps the slash of the root */
+    }
+    return RT_OK;
+}
+
+enum rt_status rt_file_check_space(const char *path, size_t n, struct rt_error *err)
+{
+    enum { PART = 20, MOST_BYTES = 1 << 30, MOST_FILES = 10000 };
+    struct statvfs v;
+    const enum rt_status st = find_file_system(path, &v, err);
+
+    if (st)
+        return st;
+    const uint64_t block = v.f_frsize, part = (uint64_t)v.f_blocks / PART * block;
+    const uint64_t reserve = part < MOST_BYTES ? part : MOST_BYTES;
+    const uint64_t is_free = (uint64_t)v.f_bavail * block;
+    if (is_free < reserve || n > is_free - reserve)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "%s: the file system has %llu bytes left, of which %llu are kept free", path,
+                       (unsigned long long)is_free, (unsigned long long)reserve);
+    const uint64_t files = (uint64_t)v.f_files / PART;
+    if (v.f_favail < (files < MOST_FILES ? files : MOST_FILES))
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "%s: the file system has room for %llu more files, which are kept free",
+                       path, (unsigned long long)v.f_favail);
+    return RT_OK;
 }
 
 enum rt_status rt_file_make_dirs(const char *dir, struct rt_error *err)

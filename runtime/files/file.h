@@ -6,29 +6,41 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "runtime/base/check.h"
 #include "runtime/base/regular_file.h"
 
 /*
  * Reads a regular file (rt_open_regular). Sets *out to the file's bytes, followed by a NUL; the
  * caller must free *out. Returns RT_NOT_FOUND ("PATH; No such file or directory") if the file is
- * missing, and RT_RESOURCE_EXHAUSTED if it is larger than `limit`. Other errors have the text of
- * errno.
+ * missing, and RT_RESOURCE_EXHAUSTED if it is larger than `limit`. Any other error has the system's
+ * message for errno.
  */
 enum rt_status rt_file_read(const char *path, size_t limit, char **out, size_t *n,
                             struct rt_error *err);
-/* Reads n bytes from offset `offset`. Returns the number of bytes read, or -1 on an error, with
- * errno set. The number is less than n only at the end of the file. */
+/* Reads a file as rt_file_read does, but calls `check` before each megabyte, and fails if the check
+ * fails. `check` may be NULL. */
+enum rt_status rt_file_read_checked(const char *path, size_t limit, const struct rt_check *check,
+                                    char **out, size_t *n, struct rt_error *err);
+/* Reads n bytes at `offset`. Returns the number of bytes read, which is less than n only at the end
+ * of the file. On an error, returns -1 and sets errno. */
 ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset);
-/* Reads n bytes as the `read` of a rt_sstable_source whose `arg` points to the file's descriptor.
- * Returns RT_DATA_LOSS if the file ends before. */
+/* Reads n bytes at `offset`. Serves as the `read` function of a struct rt_sstable_source whose
+ * `arg` points to the file's descriptor. Returns RT_DATA_LOSS if the file ends too early. */
 enum rt_status rt_file_read_exactly(void *fd, uint64_t offset, void *dst, size_t n,
                                     struct rt_error *err);
-/* Replaces the file PATH by writing a temporary file beside it and renaming that file, so that PATH
- * is never incomplete. */
+/* Writes a temporary file in the directory of `path` and renames it to `path`, so that the file is
+ * never incomplete. */
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err);
-/* Creates a file with a new name in the directory of `path` and opens it for writing. Writes the
- * name into `buffer`. Returns the descriptor, or -1 with the reason in err. */
+/* Creates a file with an unused name in the directory of `path` and opens it for writing. Writes
+ * the name into `buffer`. Returns the descriptor. On failure, returns -1 and sets err. */
 int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err);
-/* Makes the directory and all missing parent directories. */
+/*
+ * Checks that a file system keeps a reserve if n more bytes are written to it: a twentieth of its
+ * space, at most 1 GiB, and room for a twentieth of its files, at most 10,000. If not, returns
+ * RT_RESOURCE_EXHAUSTED. The file system is that of `path`, or of its nearest parent directory that
+ * exists. The space that the system reserves for root counts as in use.
+ */
+enum rt_status rt_file_check_space(const char *path, size_t n, struct rt_error *err);
+/* Creates the directory and all missing parent directories. */
 enum rt_status rt_file_make_dirs(const char *dir, struct rt_error *err);
 #endif

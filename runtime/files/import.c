@@ -1,10 +1,10 @@
 /*
  * Imports GraphDef and FunctionDef messages into rt_graph (the rt_library_ functions of graph.h).
  *
- * A graph is made in three passes. The first pass makes the nodes one by one (schema, attributes,
- * types), and frees each node's message immediately, so that there are never more than two copies
- * of a frozen model's weights in memory. The second pass makes the edges, which requires all names.
- * The third pass searches for cycles.
+ * A graph is built in three passes. The first pass creates the nodes one by one (schema,
+ * attributes, types), and frees each node's message immediately, so that there are never more than
+ * two copies of a frozen model's weights in memory. The second pass creates the edges, which
+ * requires the names of all nodes. The third pass searches for cycles.
  */
 #include "runtime/files/import.h"
 
@@ -19,19 +19,21 @@
 
 #include "tensorflow/core/framework/graph.pb-c.h"
 
-/* graph version of TensorFlow 2.21, compared with a graph's min_consumer */
+/* graph version of TensorFlow 2.21, which a graph's min_consumer must not exceed */
 enum { GRAPH_VERSION = 2474 };
 
 /*
- * Limits on a GraphDef's size in memory, without its tensors, and on the keys of instantiated
- * functions. Each is a fixed number of bytes (FREE_) plus a multiple of the GraphDef's own bytes
- * (GROWTH). Without limits, 300 KB of "Unpack" nodes with 65,000 outputs took gigabytes, and a
- * chain of functions that each call the next one with two different attributes was instantiated
- * 2^30 times.
+ * Limits on the size of a GraphDef in memory, without its tensors (FREE_BYTES, GROWTH), and on the
+ * keys of instantiated functions (FREE_KEY_BYTES, KEY_GROWTH). Each limit is a fixed number of
+ * bytes plus a multiple of the size of the GraphDef message. Without limits, a GraphDef of 300 KB
+ * whose "Unpack" nodes had 65,000 outputs each occupied gigabytes of memory, and a chain of
+ * functions that each call the next one with two different attributes was instantiated 2^30 times.
  */
 enum { FREE_BYTES = 64 << 20, GROWTH = 64, FREE_KEY_BYTES = 16 << 20, KEY_GROWTH = 4 };
 enum { MAX_KEY_BYTES = 1 << 20 };
-enum { FREE_SPLAT_BYTES = 256 << 20, SPLAT_GROWTH = 8 }; /* limits on rt_library.splat_left */
+/* limit on the memory of tensors that repeat one value (rt_library.splat_left), computed in the
+ * same way */
+enum { FREE_SPLAT_BYTES = 256 << 20, SPLAT_GROWTH = 8 };
 
 /* ---- shared by all files of import ---- */
 
@@ -40,10 +42,11 @@ enum rt_status im_no_memory(struct rt_error *err)
     return rt_fail(err, RT_RESOURCE_EXHAUSTED, "out of memory for the graph");
 }
 
-enum rt_status im_unpack(void *out, const ProtobufCMessageDescriptor *type, struct rt_span bytes,
+enum rt_status im_unpack(const struct rt_library *l, void *out,
+                         const ProtobufCMessageDescriptor *type, struct rt_span bytes,
                          const char *what, struct rt_error *err)
 {
-    void *message = pb_unpack(type, bytes, what, err);
+    void *message = pb_unpack_checked(type, bytes, what, l->check, err);
     memcpy(out, &message, sizeof message);
     return message ? RT_OK : pb_unpack_failed(err, RT_INVALID_ARGUMENT);
 }
@@ -116,7 +119,8 @@ enum rt_status im_finish(struct im_build *b, struct rt_error *err)
             uint8_t *types = rt_arena_alloc(b->l->arena, (size_t)b->node[i].n_out);
             if (!types)
                 return im_no_memory(err);
-            b->node[i].out_dtype = types; /* all types in the array are RT_NO_DTYPE */
+            b->node[i].out_dtype = types; /* the arena zeroes the array, so each type is
+                                           * RT_NO_DTYPE */
         }
     enum rt_status st = im_check_cycles(b, err);
     for (int i = 0; i < b->n && !st; i++) {
@@ -205,7 +209,9 @@ static enum rt_status add_functions(struct rt_library *l, struct rt_span library
         if (pb_field_next(&library, &f) < 0)
             return not_parsed(err, "the library of functions");
         if (f.number == 1 && f.type == PB_BYTES) {
-            enum rt_status st = add_function(l, f.bytes, err);
+            enum rt_status st = rt_check_call(l->check, err);
+            if (!st)
+                st = add_function(l, f.bytes, err);
             if (st)
                 return st;
         }
@@ -213,11 +219,12 @@ static enum rt_status add_functions(struct rt_library *l, struct rt_span library
     return RT_OK;
 }
 
-static enum rt_status check_versions(struct rt_span bytes, struct rt_error *err)
+static enum rt_status check_versions(const struct rt_library *l, struct rt_span bytes,
+                                     struct rt_error *err)
 {
     Tensorflow__VersionDef *v;
-    enum rt_status st =
-        im_unpack(&v, &tensorflow__version_def__descriptor, bytes, "the GraphDef's version", err);
+    enum rt_status st = im_unpack(l, &v, &tensorflow__version_def__descriptor, bytes,
+                                  "the GraphDef's version", err);
     if (st)
         return st;
     if (v->min_consumer > GRAPH_VERSION)
@@ -250,15 +257,17 @@ static enum rt_status import_main(struct rt_library *l, struct rt_span graph_def
         if (f.number == 2 && f.type == PB_BYTES)
             st = add_functions(l, f.bytes, err);
         else if (f.number == 4 && f.type == PB_BYTES)
-            st = check_versions(f.bytes, err);
+            st = check_versions(l, f.bytes, err);
     }
     for (struct rt_span rest = graph_def; rest.n && !st;) {
         pb_field_next(&rest, &f);
         if (f.number != 1 || f.type != PB_BYTES)
             continue;
-        Tensorflow__NodeDef *def;
-        st = im_unpack(&def, &tensorflow__node_def__descriptor, f.bytes, "a node of the GraphDef",
-                       err);
+        Tensorflow__NodeDef *def = NULL;
+        st = rt_check_call(l->check, err);
+        if (!st)
+            st = im_unpack(l, &def, &tensorflow__node_def__descriptor, f.bytes,
+                           "a node of the GraphDef", err);
         if (!st)
             st = im_add_node(&b, def, err);
         pb_free(def);
@@ -275,11 +284,19 @@ static enum rt_status import_main(struct rt_library *l, struct rt_span graph_def
 enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_def,
                                  const struct rt_registry *ops, struct rt_error *err)
 {
+    return rt_library_import_checked(out, graph_def, ops, NULL, err);
+}
+
+enum rt_status rt_library_import_checked(struct rt_library **out, struct rt_span graph_def,
+                                         const struct rt_registry *ops,
+                                         const struct rt_check *check, struct rt_error *err)
+{
     struct rt_library *l = calloc(1, sizeof *l);
     if (!l)
         return im_no_memory(err);
     rt_mutex_init(&l->mu);
     l->ops = ops;
+    l->check = check;
     l->splat_left = rt_growth_limit(FREE_SPLAT_BYTES, graph_def.n, SPLAT_GROWTH);
     l->limit = rt_growth_limit(FREE_BYTES, graph_def.n, GROWTH);
     l->key_limit = rt_growth_limit(FREE_KEY_BYTES, graph_def.n, KEY_GROWTH);
@@ -291,6 +308,7 @@ enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_d
         rt_library_free(l);
         return st;
     }
+    l->check = NULL;
     *out = l;
     return RT_OK;
 }
@@ -377,15 +395,15 @@ static void key_attr(struct rt_bytes *key, const struct rt_attr *a)
     case RT_ATTR_LIST:
     case RT_ATTR_NONE:
         break;
-    default: /* The key contains a tensor's address, so a tensor equals only itself. */
+    default: /* The key contains the tensor's address, so keys of two different tensors differ. */
         rt_bytes_add(key, &a->v.tensor, sizeof a->v.tensor);
         break;
     }
 }
 
-/* Appends the key of a function and its attributes. Equal attributes give equal keys, and names and
- * lengths make a key unambiguous. Stops when the key has reached its limit, because the key of
- * nested lists of functions can be exponentially long. */
+/* Appends the key of a function and its attributes. Equal attributes give equal keys, and a key is
+ * unambiguous because it includes names and lengths. Stops when the key reaches its maximum length,
+ * because nested functions in attributes can make a key exponentially long. */
 static void key_of(struct rt_bytes *key, const struct rt_func_ref *f)
 {
     rt_bytes_add(key, f->name, strlen(f->name) + 1);
@@ -404,7 +422,7 @@ static enum rt_status make_body(struct rt_library *l, const struct im_function *
     Tensorflow__FunctionDef *def = NULL;
     enum rt_status st = start(&b, l, f->name, 0, err);
     if (!st)
-        st = im_unpack(&def, &tensorflow__function_def__descriptor, f->def, f->name, err);
+        st = im_unpack(l, &def, &tensorflow__function_def__descriptor, f->def, f->name, err);
     if (!st && !def->signature)
         st = rt_fail(err, RT_INVALID_ARGUMENT, "Function '%s' has no signature", f->name);
     if (!st)

@@ -1,5 +1,5 @@
 /*
- * Internal header of import: the structs and functions that its source files share.
+ * The structs and functions shared by the source files of import. These files are:
  *
  *   import.c             makes the library: main graph, functions by name, instantiated bodies
  *   import_node.c        makes nodes: schema, attributes, types
@@ -21,7 +21,7 @@
 #include "tensorflow/core/framework/function.pb-c.h"
 #include "tensorflow/core/framework/node_def.pb-c.h"
 
-/* maximum number of inputs of one node, and maximum number of outputs of one node */
+/* maximum number of inputs, and of outputs, of a node */
 enum { IM_MAX_ARGS = 1 << 16 };
 
 struct im_function {
@@ -44,6 +44,8 @@ struct im_name_map {
 
 struct rt_library {
     struct rt_arena *arena;
+    /* the check that the import calls; NULL if there is none, and after the import */
+    const struct rt_check *check;
     const struct rt_registry *ops;
     const struct rt_graph *main;
     struct rt_map functions; /* maps names to struct im_function */
@@ -54,17 +56,16 @@ struct rt_library {
     struct rt_held_tensor *held;
     struct im_name_map *names;
     size_t splat_left;
-    /* limit in bytes on the arena, and on the temporary arena of a graph */
+    /* limit on the size of the arena and of the temporary arena of each graph, in bytes */
     size_t limit;
-    /* limit on the total size of the keys of `bodies`, and their current total size, in bytes */
+    /* limit on the total size of the keys of `bodies`, and the current total size, both in bytes */
     size_t key_limit, key_bytes;
 };
 
-/* An output of a function, with the name that it has in the function's signature. */
+/* An output of a function, with its name in the function's signature. */
 struct im_output {
     const char *name;
-    /* index of the output's first tensor among the node's outputs, and number of tensors of the
-     * output */
+    /* the output's tensors are the outputs `first` to `first + n - 1` of the node */
     int first, n;
 };
 
@@ -96,26 +97,27 @@ struct im_arg { /* an argument of a function, with one node of op "_Arg" per ten
     int first, n;
 };
 
-/* the tensors that the text of an input names: outputs `out` to `out + n - 1` of `node` */
+/* the tensors to which the name of an input refers: outputs `out` to `out + n - 1` of `node` */
 struct im_run {
     int node, out, n;
-    /* whether the input names an argument of a function; if so, the tensors are output 0 of nodes
-     * `node` to `node + n - 1` */
+    /* whether the name refers to an argument of a function; if so, the tensors are output 0 of each
+     * of the nodes `node` to `node + n - 1` */
     bool over_nodes;
 };
 
 /* ---- import.c ---- */
 enum rt_status im_no_memory(struct rt_error *err);
-/* Unpacks a message. Sets *out to the message, or to NULL if the message is refused. The caller
- * frees *out with pb_free. */
-enum rt_status im_unpack(void *out, const ProtobufCMessageDescriptor *type, struct rt_span bytes,
+/* Unpacks a message. Sets *out to the message, or to NULL on failure. The caller frees *out with
+ * pb_free. */
+enum rt_status im_unpack(const struct rt_library *l, void *out,
+                         const ProtobufCMessageDescriptor *type, struct rt_span bytes,
                          const char *what, struct rt_error *err);
-/* Appends the node's name, and its op if `s` is not NULL, to the error in *err. Returns the error's
- * code. */
+/* Appends the node's name and, if `s` is not NULL, the name of the node's op to the error message
+ * in *err. Returns the error's code. */
 enum rt_status im_name_node(struct im_build *b, const char *name, const struct rt_schema *s,
                             struct rt_error *err);
-/* Returns RT_INVALID_ARGUMENT. The error text begins with the name of the node, preceded in a
- * function by the name of the function. */
+/* Returns RT_INVALID_ARGUMENT. The error message begins with the name of the function, if the node
+ * is in a function, and the name of the node. */
 enum rt_status im_fail_node(struct im_build *b, const char *node, struct rt_error *err,
                             const char *fmt, ...) RT_PRINTF(4, 5);
 /* Finishes a graph whose edges have been made. Checks for cycles and runs each op's `check`. */
@@ -128,19 +130,20 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def,
                            struct rt_error *err);
 
 /* ---- import_edge.c ---- */
-/* Finds the tensors that the text of an input names. Returns false if there are none. */
+/* Finds the tensors to which `text`, the name of an input, refers. Returns false if there are
+ * none. */
 bool im_resolve(struct im_build *b, const char *text, struct im_run *r);
 struct rt_edge im_run_at(const struct im_run *r, int i); /* returns tensor i of *r */
 enum rt_status im_connect(struct im_build *b, struct rt_error *err);
 enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err);
 
 /* ---- import_func.c ---- */
-/* Finds the types of the tensors of one argument of a signature. `with` holds the attributes of the
- * call. */
+/* Finds the types of the tensors that argument `a` of a signature stands for. `with` holds the
+ * attributes of the call. */
 enum rt_status im_arg_types(struct rt_arena *arena, const char *function,
                             const Tensorflow__OpDef__ArgDef *a, const struct rt_func_ref *with,
                             const uint8_t **types, int *n, struct rt_error *err);
-/* Finds the types of the tensors of all arguments, in order, as a list(type). */
+/* Sets *out to the list(type) of the types of all arguments' tensors, in order. */
 enum rt_status im_all_types(struct rt_arena *arena, const char *function,
                             Tensorflow__OpDef__ArgDef **arg, size_t n_arg,
                             const struct rt_func_ref *with, struct rt_attr *out,

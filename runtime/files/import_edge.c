@@ -5,8 +5,8 @@
 
 #include "runtime/base/bytes.h"
 
-/* Parses a text of decimal digits. Returns -1 if the text is empty, has other characters, or may
- * exceed INT32_MAX. */
+/* Parses a string of decimal digits. Returns -1 if the string is empty or has other characters, or
+ * if the number is near or above INT32_MAX. */
 static int parse_index(const char *s)
 {
     int v = 0;
@@ -20,7 +20,7 @@ static int parse_index(const char *s)
     return v;
 }
 
-/* Resolves the text of an input of the main graph: "name" or "name:k". */
+/* Resolves the name of an input in the main graph: "name" or "name:k". */
 static bool resolve_main(struct im_build *b, const char *text, struct im_run *r)
 {
     const char *colon = strrchr(text, ':');
@@ -33,13 +33,14 @@ static bool resolve_main(struct im_build *b, const char *text, struct im_run *r)
     return true;
 }
 
-/* Returns the number of tensors of the output with this name, and sets *first to the index of its
- * first tensor. Returns -1 if there is no such output. */
+/* Finds the output with this name. Returns the number of its tensors, and sets *first to the index
+ * of the first one. Returns -1 if there is no such output. */
 static int find_output(const struct im_pending *p, const struct rt_node *node, const char *name,
                        size_t len, int *first)
 {
     int low = 0, high = p->n_outputs;
-    while (p->output && low < high) { /* Finds the lower bound of the name by binary search. */
+    /* Finds the first output whose name is not less than `name`, by binary search. */
+    while (p->output && low < high) {
         const int at = low + (high - low) / 2;
         const int before = strncmp(p->output[at].name, name, len);
         if (before < 0)
@@ -64,7 +65,7 @@ static int find_output(const struct im_pending *p, const struct rt_node *node, c
     return -1;
 }
 
-/* Resolves the text of an input in a function's body: "arg", "arg:k", "node:output" or
+/* Resolves the name of an input in a function's body: "arg", "arg:k", "node:output" or
  * "node:output:k". */
 static bool resolve_body(struct im_build *b, const char *text, struct im_run *r)
 {
@@ -220,9 +221,9 @@ static bool is_back_edge(const struct im_build *b, const struct rt_node *n, int 
            is_op(&b->node[n->in[k].node], "NextIteration", "RefNextIteration");
 }
 
-/* Returns a node on a cycle. Follows inputs backwards from `i` over nodes that the topological sort
- * did not reach. `waits[x]` is the number of unsorted inputs of x. This number is above 0 for nodes
- * on a cycle and downstream of a cycle. */
+/* Returns a node on a cycle. Starting at `i`, follows inputs to nodes that the topological sort has
+ * not reached. `waits[x]` is the number of unsorted inputs of x, which is above 0 if x is on a
+ * cycle or depends on one. */
 static int node_on_cycle(const struct im_build *b, const int *waits, int i)
 {
     for (int steps = 0; steps < b->n; steps++) {
@@ -241,9 +242,9 @@ static int node_on_cycle(const struct im_build *b, const int *waits, int i)
     return i;
 }
 
-/* The maximum nesting depth of loops. Graphs with deeper nesting are refused, because code that
- * processes one frame at a time, in import and in the compiler, takes time quadratic in the depth.
- * A graph with 40,000 Enters took 15 s. */
+/* The maximum nesting depth of loops. Graphs with deeper nesting are refused, because import and
+ * the compiler have code that processes one frame at a time and takes time quadratic in the depth.
+ * A graph with 40,000 nested Enter nodes took 15 s. */
 enum { MAX_FRAMES = 64 };
 
 static int frames_behind(const struct rt_node *n, int before)
@@ -266,8 +267,8 @@ enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
         return im_no_memory(err);
 
     /* The consumers of node i are `to[first[i]]` to `to[first[i + 1] - 1]`. The first pass counts
-     * them in first[i + 2]. The second pass fills in `to`, increasing first[i + 1] from the start
-     * to the end of node i's range. */
+     * the consumers in first[i + 2]. A running sum then makes first[i + 1] the start of node i's
+     * range. The second pass fills in `to` and advances first[i + 1] to the end of the range. */
     for (int fill = 0; fill < 2; fill++) {
         for (int i = 0; i < b->n; i++) {
             const struct rt_node *n = &b->node[i];

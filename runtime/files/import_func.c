@@ -1,5 +1,5 @@
-/* Makes a function's body for given attributes. Arguments become nodes, and return values become
- * edges. */
+/* Makes the body of a function for one set of attributes. Arguments become nodes, and return values
+ * become edges. */
 #include "runtime/files/import.h"
 
 #include <string.h>
@@ -16,9 +16,9 @@ static const struct rt_attr *named_attr(const struct rt_func_ref *f, const char 
     return NULL;
 }
 
-/* Finds the types of an argument. If the argument has a type_list_attr, the types are those of this
- * attribute. Otherwise one type (type_attr, or a fixed type) is repeated number_attr times, or used
- * once if there is no number_attr. */
+/* Finds the types of an argument's tensors. If the argument has a type_list_attr, this attribute
+ * lists the types. Otherwise the argument has one type, which is fixed or given by type_attr. The
+ * type is repeated number_attr times, if the argument has a number_attr. */
 enum rt_status im_arg_types(struct rt_arena *arena, const char *function,
                             const Tensorflow__OpDef__ArgDef *a, const struct rt_func_ref *with,
                             const uint8_t **types, int *n, struct rt_error *err)
@@ -95,8 +95,8 @@ enum rt_status im_all_types(struct rt_arena *arena, const char *function,
     return RT_OK;
 }
 
-/* Adds the signature's default values. An attribute without a given or default value stays missing;
- * a placeholder that refers to it fails later. */
+/* Adds the signature's default values. An attribute that has neither a given nor a default value
+ * stays missing, and resolving a placeholder that refers to it fails later. */
 enum rt_status im_add_defaults(struct im_build *b, const Tensorflow__OpDef *sig,
                                const struct rt_func_ref *given, struct rt_func_ref *with,
                                struct rt_error *err)

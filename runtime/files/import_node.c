@@ -22,7 +22,8 @@ static bool is_name(const char *s)
     return true;
 }
 
-/* Computes the range of tensors and the types of each argument from the node's attributes. */
+/* Determines, from the node's attributes, the tensors of each argument and the types of these
+ * tensors. */
 static enum rt_status expand_args(struct im_build *b, const struct rt_node *n,
                                   const struct rt_arg_schema *arg, int n_args, int *n_tensors,
                                   const int **first, const uint8_t **dtype, uint64_t *refs,
@@ -119,7 +120,7 @@ static enum rt_status read_attrs(struct im_build *b, struct rt_node *n,
     return RT_OK;
 }
 
-/* Adds a node. The caller has made sure that b->node has capacity for it. */
+/* Adds a node. b->node must have capacity for it. */
 struct rt_node *im_new_node(struct im_build *b, const char *name, const char *device)
 {
     struct rt_node *n = &b->node[b->n];
@@ -141,9 +142,9 @@ static int by_name_then_place(const void *a, const void *b)
     return by_name ? by_name : (x->first > y->first) - (x->first < y->first);
 }
 
-/* Lists the outputs of a function call, by their names in the function's signature. The list is
- * sorted for binary search, because a function has up to 65,536 outputs and a graph may name all of
- * them. */
+/* Lists the outputs of a function call with their names in the function's signature. The list is
+ * sorted for binary search, because a function may have up to 65,536 outputs, and a graph may refer
+ * to all of them. */
 static enum rt_status name_outputs(struct im_build *b, struct im_pending *p,
                                    const Tensorflow__OpDef *sig, const struct rt_func_ref *with,
                                    struct rt_error *err)
@@ -211,7 +212,7 @@ static enum rt_status call_by_name(struct im_build *b, struct rt_node *n,
     struct rt_func_ref with;
     enum rt_status st = rt_func_ref_read(&b->reader, &list, ref, err);
     if (!st)
-        st = im_unpack(&sig, &tensorflow__op_def__descriptor, f->signature, f->name, err);
+        st = im_unpack(b->l, &sig, &tensorflow__op_def__descriptor, f->signature, f->name, err);
     if (!st)
         st = im_add_defaults(b, sig, ref, &with, err);
     if (!st)
@@ -270,8 +271,8 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def, s
     } else if (n->schema) {
         st = read_attrs(b, n, def, err);
     } else {
-        /* An unknown op is refused only if a plan needs it, because a model may contain training
-         * ops that it never serves. */
+        /* An unknown op is rejected only when a plan needs it, because a model may contain training
+         * ops that are never run in serving. */
         struct rt_schema *s = rt_arena_alloc(b->l->arena, sizeof *s);
         if (!s)
             return im_no_memory(err);
@@ -286,7 +287,7 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def, s
         uint8_t *types = rt_arena_alloc(b->l->arena, (size_t)n->n_in);
         if (!types)
             return im_no_memory(err);
-        n->in_dtype = types; /* all types in the array are RT_NO_DTYPE */
+        n->in_dtype = types; /* the arena zeroes the array, so each type is RT_NO_DTYPE */
         return RT_OK;
     }
     if (st)

@@ -18,32 +18,44 @@
 #include "tensorflow/core/protobuf/saved_model.pb-c.h"
 
 #define MAX_FILE ((size_t)1 << 31)
-/* The values of all SignatureDef.defaults of a file are limited to 64 MiB plus 8 bytes for each
- * byte of the file. A few bytes can repeat one value many times; for example, the defaults of a 3.9
- * KB file expanded to 5.3 GB. */
+/* The values of all SignatureDef.defaults in a file may take 64 MiB plus 8 bytes for each byte of
+ * the file. Without this limit, the defaults in a file of 3.9 KB could expand to 5.3 GB. */
 enum { DEFAULTS_FREE_BYTES = 64 << 20, DEFAULTS_GROWTH = 8 };
-/* Limit on the number of meta graphs in a file. TensorFlow writes one meta graph for each set of
- * tags. A meta graph of two bytes in the file takes about 200 bytes of memory. */
-enum { MAX_META_GRAPHS = 1024 };
+/* Limits on the number of meta graphs in a file and the number of assets in a meta graph. A meta
+ * graph that has two bytes in the file takes about 200 bytes of memory. TensorFlow writes one meta
+ * graph for each set of tags. A version's directory may hold no more than MAX_ASSETS files
+ * (server/versions/source.h). */
+enum { MAX_META_GRAPHS = 1024, MAX_ASSETS = 50000 };
+/* The unpacked meta graphs, without their GraphDefs, may take 64 MiB plus 2 bytes for each byte of
+ * the file. Without this limit, 98 MB of empty fields took 9 s of processor time and 3.4 GB of
+ * memory. */
+enum { META_FREE_BYTES = 64 << 20, META_GROWTH = 2 };
+/* The message that saved_model.pbtxt describes may take 64 MiB plus 8 bytes for each byte of the
+ * text. Keras models of 0.1 to 14 MB of text take 2 bytes for each byte of an indented text and 5
+ * for each byte of a text on one line. Without this limit, 200 MB of empty tags took 5.9 GB of
+ * memory. */
+enum { TEXT_FREE_BYTES = 64 << 20, TEXT_GROWTH = 8 };
+/* number of fields, or of map entries, that are processed between two checks of the load */
+enum { CHECK_EVERY = 1 << 14 };
 
 enum { /* field numbers in TensorFlow's protobuf messages */
        SAVED_MODEL_META_GRAPHS = 2,
        META_GRAPH_GRAPH_DEF = 2,
        META_GRAPH_OBJECT_GRAPH_DEF = 7,
-       GRAPH_DEF_NODE = 1,
-       NODE_DEF_OP = 2,
 };
 
 static const char init_key[] = "__saved_model_init_op";
 
-/* A saved model, with the members that only this file uses. Default tensors are listed for
- * rt_saved_model_free, because their buffers are not in the arena. */
+/* A struct rt_saved_model, followed by members that only this file uses. `defaults` lists the
+ * default tensors, because their buffers are not in the arena and rt_saved_model_free must free
+ * them. */
 struct model {
     struct rt_saved_model pub;
     struct rt_tensor **defaults;
     size_t n_defaults, defaults_capacity;
-    size_t defaults_left; /* number of bytes by which defaults may still grow */
-    const char *empty;    /* path of the file if the file is empty; otherwise NULL */
+    /* numbers of bytes that are left for defaults and for unpacked meta graphs */
+    size_t defaults_left, meta_left;
+    const char *empty; /* path of the file if the file is empty; otherwise NULL */
 };
 
 /* ---- one meta graph ---- */
@@ -51,12 +63,33 @@ struct model {
 struct reading {
     struct model *m;
     struct rt_arena *arena;
+    const struct rt_check *check; /* may be NULL */
     struct rt_error *err;
+    enum rt_status stopped; /* status of the check if it failed, otherwise RT_OK */
+    size_t n_fields;        /* number of calls of next_field */
 };
 
 static enum rt_status no_memory(struct reading *r)
 {
-    return rt_fail_memory(r->err, "a SavedModel", rt_arena_used(r->arena));
+    return r->stopped ? r->stopped
+                      : rt_fail_memory(r->err, "a SavedModel", rt_arena_used(r->arena));
+}
+
+/* Reads the next field as pb_field_next does, but calls the check regularly, because a file may
+ * have a billion fields. Also returns -1 if the check fails. r->stopped then holds the check's
+ * status. */
+static int next_field(struct reading *r, struct rt_span *rest, struct pb_field *f)
+{
+    if (++r->n_fields % CHECK_EVERY == 0)
+        r->stopped = rt_check_call(r->check, r->err);
+    return r->stopped ? -1 : pb_field_next(rest, f);
+}
+
+/* Returns the status for a next_field that returned -1. */
+static enum rt_status no_field(const struct reading *r)
+{
+    return r->stopped ? r->stopped
+                      : rt_fail(r->err, RT_DATA_LOSS, "Can't parse saved_model.pb as binary proto");
 }
 
 /* Copies a string to the arena. Returns NULL for an empty string. Sets *ok to false if out of
@@ -77,7 +110,7 @@ static const char *copy(struct reading *r, const char *s, bool *ok)
     return c ? c : "";
 }
 
-/* Returns the node's name in a text like "name:0" or "^name". */
+/* Extracts the node's name from a string like "name:0" or "^name". */
 static const char *node_name(struct reading *r, const char *s, bool *ok)
 {
     if (s && s[0] == '^')
@@ -115,8 +148,8 @@ static int by_alias(const void *a, const void *b)
                   ((const struct rt_tensor_spec *)b)->alias);
 }
 
-/* The first members of each struct that the protobuf compiler generates for an entry of a map with
- * string keys. */
+/* Each struct that the protobuf compiler generates for an entry of a map with string keys begins
+ * with these members. */
 struct map_entry {
     ProtobufCMessage base;
     char *key;
@@ -129,7 +162,8 @@ _Static_assert(sizeof(struct map_entry) == sizeof(Tensorflow__SignatureDef__Inpu
                "entries of a map");
 
 /* Collects the entries of a protobuf map. If a key occurs more than once, its last entry is used.
- * Returns NULL if out of memory. */
+ * Returns NULL if memory runs out, or if the check fails. After a failed check, r->stopped holds
+ * the check's status. */
 static void **last_of_each_key(struct reading *r, void *entries, size_t n, size_t *n_out)
 {
     struct map_entry **e = entries;
@@ -139,8 +173,10 @@ static void **last_of_each_key(struct reading *r, void *entries, size_t n, size_
 
     rt_map_init(&last);
     *n_out = 0;
-    for (size_t i = 0; i < n && ok; i++)
-        ok = rt_map_put(&last, e[i]->key, e[i]);
+    for (size_t i = 0; i < n && ok; i++) {
+        r->stopped = i % CHECK_EVERY ? RT_OK : rt_check_call(r->check, r->err);
+        ok = !r->stopped && rt_map_put(&last, e[i]->key, e[i]);
+    }
     for (size_t i = 0; i < n && ok; i++)
         if (rt_map_get(&last, e[i]->key) == e[i])
             kept[(*n_out)++] = e[i];
@@ -284,7 +320,7 @@ static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaG
     return ok ? RT_OK : no_memory(r);
 }
 
-/* Reads the init op that an older model stores in a collection. */
+/* Reads the init op from a collection, where older models store it. */
 static enum rt_status read_main_op(struct reading *r, const Tensorflow__MetaGraphDef *g,
                                    const char *key, struct rt_meta_graph *out)
 {
@@ -333,10 +369,12 @@ static enum rt_status read_assets(struct reading *r, const Tensorflow__MetaGraph
     const Tensorflow__CollectionDef__AnyList *packed =
         g->n_asset_file_def ? NULL : packed_assets(g);
     const size_t n = packed ? packed->n_value : g->n_asset_file_def;
-    struct rt_asset *assets = rt_arena_array(r->arena, n + 1, sizeof *assets);
     bool ok = true;
 
-    if (!assets || n > INT32_MAX)
+    if (n > MAX_ASSETS)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "more than %d assets", MAX_ASSETS);
+    struct rt_asset *assets = rt_arena_array(r->arena, n + 1, sizeof *assets);
+    if (!assets)
         return no_memory(r);
     for (size_t i = 0; i < n; i++) {
         if (!packed) {
@@ -382,8 +420,9 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
 
 /*
  * Splits a serialized MetaGraphDef into the GraphDef and the other fields. The GraphDef may be
- * huge, and import unpacks it. The object graph is omitted, because only Python needs it. Several
- * occurrences of a message field are concatenated, which is how protobuf merges messages.
+ * huge, so it is unpacked only when it is imported. The object graph is omitted, because only
+ * Python needs it. If a message field occurs several times, its occurrences are concatenated,
+ * because protobuf merges messages in this way.
  */
 static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_span *graph,
                             struct rt_bytes *rest)
@@ -394,7 +433,7 @@ static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_s
     int more;
 
     *graph = rt_span_of(NULL, 0);
-    while ((more = pb_field_next(&left, &f)) > 0) {
+    while ((more = next_field(r, &left, &f)) > 0) {
         if (f.number == META_GRAPH_GRAPH_DEF && f.type == PB_BYTES) {
             *graph = f.bytes;
             pieces++;
@@ -404,7 +443,7 @@ static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_s
         }
     }
     if (more < 0)
-        return rt_fail(r->err, RT_DATA_LOSS, "Can't parse saved_model.pb as binary proto");
+        return no_field(r);
     if (rest->failed)
         return no_memory(r);
     if (pieces < 2)
@@ -413,12 +452,32 @@ static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_s
     if (!joined)
         return no_memory(r);
     *graph = rt_span_of(joined, total);
-    for (left = bytes; pb_field_next(&left, &f) > 0;)
+    for (left = bytes; next_field(r, &left, &f) > 0;)
         if (f.number == META_GRAPH_GRAPH_DEF && f.type == PB_BYTES && f.bytes.n) {
             memcpy(joined, f.bytes.p, f.bytes.n);
             joined += f.bytes.n;
         }
-    return RT_OK;
+    return r->stopped;
+}
+
+/* Unpacks the fields of a MetaGraphDef from `rest`, which split() has filled. */
+static enum rt_status unpack_rest(struct reading *r, struct rt_span rest,
+                                  Tensorflow__MetaGraphDef **out)
+{
+    size_t unpacked;
+    const enum rt_status st = pb_unpacked_bytes_checked(&tensorflow__meta_graph_def__descriptor,
+                                                        rest, r->check, &unpacked, r->err);
+
+    if (st)
+        return st;
+    if (unpacked > r->m->meta_left)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "the meta graphs without their nodes take more than %zu bytes of memory",
+                       rt_growth_limit(META_FREE_BYTES, r->m->pub.n_bytes, META_GROWTH));
+    r->m->meta_left -= unpacked;
+    *out = pb_unpack_checked(&tensorflow__meta_graph_def__descriptor, rest, "saved_model.pb",
+                             r->check, r->err);
+    return *out ? RT_OK : pb_unpack_failed(r->err, RT_INVALID_ARGUMENT);
 }
 
 static enum rt_status read_meta_graph(struct reading *r, struct rt_span bytes,
@@ -430,22 +489,16 @@ static enum rt_status read_meta_graph(struct reading *r, struct rt_span bytes,
 
     rt_bytes_init(&rest, MAX_FILE);
     st = split(r, bytes, &out->graph_def, &rest);
-    if (st)
-        goto out;
-    g = pb_unpack(&tensorflow__meta_graph_def__descriptor, rt_span_of(rest.p, rest.n),
-                  "saved_model.pb", r->err);
-    if (!g) {
-        st = pb_unpack_failed(r->err, RT_INVALID_ARGUMENT);
-        goto out;
-    }
-    st = read_signatures(r, g, out);
+    if (!st)
+        st = unpack_rest(r, rt_span_of(rest.p, rest.n), &g);
+    if (!st)
+        st = read_signatures(r, g, out);
     if (!st)
         st = read_main_op(r, g, "saved_model_main_op", out);
     if (!st)
         st = read_main_op(r, g, "legacy_init_op", out);
     if (!st)
         st = read_rest(r, g, out);
-out:
     pb_free(g);
     rt_bytes_clear(&rest);
     return st;
@@ -455,7 +508,7 @@ out:
 
 /* Parses a binary SavedModel. Takes ownership of `bytes`, even on failure. */
 static enum rt_status parse_binary(struct rt_saved_model **out, const char *dir, char *bytes,
-                                   size_t n, struct rt_error *err)
+                                   size_t n, const struct rt_check *check, struct rt_error *err)
 {
     struct model *m = calloc(1, sizeof *m);
     struct rt_span left = rt_span_of(bytes, n);
@@ -475,12 +528,13 @@ static enum rt_status parse_binary(struct rt_saved_model **out, const char *dir,
     m->pub.bytes = bytes;
     m->pub.n_bytes = n;
     m->defaults_left = rt_growth_limit(DEFAULTS_FREE_BYTES, n, DEFAULTS_GROWTH);
+    m->meta_left = rt_growth_limit(META_FREE_BYTES, n, META_GROWTH);
     m->pub.dir = rt_arena_strdup(m->pub.arena, dir);
-    struct reading r = {m, m->pub.arena, err};
-    while ((more = pb_field_next(&left, &f)) > 0)
+    struct reading r = {.m = m, .arena = m->pub.arena, .check = check, .err = err};
+    while ((more = next_field(&r, &left, &f)) > 0)
         count += f.number == SAVED_MODEL_META_GRAPHS && f.type == PB_BYTES;
     if (more < 0) {
-        st = rt_fail(err, RT_DATA_LOSS, "Can't parse saved_model.pb as binary proto");
+        st = no_field(&r);
         goto fail;
     }
     if (count > MAX_META_GRAPHS) {
@@ -493,13 +547,13 @@ static enum rt_status parse_binary(struct rt_saved_model **out, const char *dir,
         goto fail;
     }
     m->pub.meta_graphs = graphs;
-    for (left = rt_span_of(bytes, n); pb_field_next(&left, &f) > 0;)
-        if (f.number == SAVED_MODEL_META_GRAPHS && f.type == PB_BYTES) {
-            st = read_meta_graph(&r, f.bytes, &graphs[m->pub.n_meta_graphs]);
-            if (st)
-                goto fail;
-            m->pub.n_meta_graphs++;
-        }
+    for (left = rt_span_of(bytes, n); !st && next_field(&r, &left, &f) > 0;)
+        if (f.number == SAVED_MODEL_META_GRAPHS && f.type == PB_BYTES)
+            st = read_meta_graph(&r, f.bytes, &graphs[m->pub.n_meta_graphs++]);
+    if (!st)
+        st = r.stopped;
+    if (st)
+        goto fail;
     *out = &m->pub;
     return RT_OK;
 
@@ -509,14 +563,15 @@ fail:
 }
 
 static enum rt_status parse(struct rt_saved_model **out, const char *dir, struct rt_span bytes,
-                            bool is_text, struct rt_error *err)
+                            bool is_text, const struct rt_check *check, struct rt_error *err)
 {
     ProtobufCMessage *text = NULL;
     size_t n = bytes.n;
     enum rt_status st;
 
     if (is_text) {
-        st = pb_text_parse(&text, &tensorflow__saved_model__descriptor, bytes, err);
+        st = pb_text_parse_limited(&text, &tensorflow__saved_model__descriptor, bytes,
+                                   rt_growth_limit(TEXT_FREE_BYTES, n, TEXT_GROWTH), check, err);
         if (st)
             return st;
         n = protobuf_c_message_get_packed_size(text);
@@ -532,13 +587,13 @@ static enum rt_status parse(struct rt_saved_model **out, const char *dir, struct
     else if (n)
         memcpy(own, bytes.p, n);
     pb_free(text);
-    return parse_binary(out, dir, own, n, err);
+    return parse_binary(out, dir, own, n, check, err);
 }
 
 enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span bytes, bool is_text,
                                     struct rt_error *err)
 {
-    return parse(out, "", bytes, is_text, err);
+    return parse(out, "", bytes, is_text, NULL, err);
 }
 
 /* Reads the header of the field at offset *at, and sets *at to the offset of the next field.
@@ -546,7 +601,7 @@ enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span 
  */
 static bool skip_field(int fd, int64_t *at, int64_t size)
 {
-    unsigned char head[20]; /* a tag and a value of at most 10 bytes each */
+    unsigned char head[20]; /* a tag and a value, each of at most 10 bytes */
     const ssize_t n = rt_file_read_at(fd, head, sizeof head, *at);
     struct rt_span rest = rt_span_of(head, n > 0 ? (size_t)n : 0);
     uint64_t tag, value = 0;
@@ -567,8 +622,8 @@ static bool skip_field(int fd, int64_t *at, int64_t size)
     return true;
 }
 
-/* Refuses a binary file whose first fields have bad headers. Only the headers are read, so a large
- * file that is not a SavedModel is refused immediately. */
+/* Refuses a binary file whose first fields have invalid headers. Only the headers are read, so a
+ * large file that is not a SavedModel is refused immediately. */
 static enum rt_status check_headers(const char *path, struct rt_error *err)
 {
     struct stat s;
@@ -586,7 +641,7 @@ static enum rt_status check_headers(const char *path, struct rt_error *err)
 }
 
 enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
-                                   struct rt_error *err)
+                                   const struct rt_check *check, struct rt_error *err)
 {
     static const char *const names[] = {"saved_model.pb", "saved_model.pbtxt"};
     char path[4200], *bytes = NULL;
@@ -600,7 +655,7 @@ enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
         snprintf(path, sizeof path, "%s/%s", dir, names[k]);
         st = k == 0 ? check_headers(path, err) : RT_OK;
         if (!st)
-            st = rt_file_read(path, MAX_FILE - 1, &bytes, &n, err);
+            st = rt_file_read_checked(path, MAX_FILE - 1, check, &bytes, &n, err);
     }
     if (st == RT_NOT_FOUND) {
         snprintf(path, sizeof path, "%s/saved_model.cpb", dir);
@@ -615,9 +670,9 @@ enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
     if (st)
         return st;
     if (k == 1) {
-        st = parse_binary(out, dir, bytes, n, err);
+        st = parse_binary(out, dir, bytes, n, check, err);
     } else {
-        st = parse(out, dir, rt_span_of(bytes, n), true, err);
+        st = parse(out, dir, rt_span_of(bytes, n), true, check, err);
         free(bytes);
     }
     if (st)
@@ -691,7 +746,8 @@ enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char 
                    empty ? " is an empty file (was it copied whole?)" : "");
 }
 
-/* Compares `alias` with the alias of a spec, in the order of by_alias. */
+/* Compares an alias, given as a struct rt_span, with the alias of a spec, in the order of
+ * by_alias. */
 static int compare_alias(const void *alias, const void *spec)
 {
     const struct rt_span a = *(const struct rt_span *)alias;
@@ -715,67 +771,4 @@ const struct rt_tensor_spec *rt_signature_input(const struct rt_signature *s, co
 const struct rt_tensor_spec *rt_signature_output(const struct rt_signature *s, const char *alias)
 {
     return rt_tensor_spec_find(s->outputs, s->n_outputs, rt_span_str(alias));
-}
-
-/* ---- completeness ---- */
-
-/* Returns whether a node of the main graph makes a variable. */
-static bool has_variables(struct rt_span graph_def)
-{
-    struct pb_field f, g;
-    while (pb_field_next(&graph_def, &f) > 0) {
-        if (f.number != GRAPH_DEF_NODE || f.type != PB_BYTES)
-            continue;
-        for (struct rt_span node = f.bytes; pb_field_next(&node, &g) > 0;)
-            if (g.number == NODE_DEF_OP && g.type == PB_BYTES &&
-                (rt_span_is(g.bytes, "VarHandleOp") || rt_span_is(g.bytes, "VariableV2") ||
-                 rt_span_is(g.bytes, "Variable")))
-                return true;
-    }
-    return false;
-}
-
-static enum rt_status check_weights(const char *dir, const struct rt_meta_graph *g,
-                                    const struct rt_check *check, int64_t *weight_bytes,
-                                    struct rt_error *err)
-{
-    char prefix[4200], path[4300];
-
-    snprintf(prefix, sizeof prefix, "%s/variables/variables", dir);
-    snprintf(path, sizeof path, "%s.index", prefix);
-    /* A model without variables may lack the checkpoint files, and TensorFlow does not restore such
-     * a model either. */
-    if (access(path, F_OK) && !has_variables(g->graph_def))
-        return RT_OK;
-    if (!check)
-        return rt_checkpoint_measure(prefix, NULL, weight_bytes, err);
-    const struct rt_checkpoint_run run = {.check = check->check, .arg = check->arg};
-    return rt_checkpoint_measure(prefix, &run, weight_bytes, err);
-}
-
-enum rt_status rt_saved_model_is_complete(const char *dir, const char *const *tags, int n_tags,
-                                          const struct rt_check *check, int64_t *weight_bytes,
-                                          struct rt_error *err)
-{
-    struct rt_saved_model *m;
-    const struct rt_meta_graph *g;
-    int64_t bytes = 0;
-    char path[4200];
-    enum rt_status st = rt_saved_model_read(&m, dir, err);
-
-    if (st)
-        return st;
-    st = rt_saved_model_choose(m, tags, n_tags, &g, err);
-    if (!st && g->restore_op)
-        st = check_weights(dir, g, check, &bytes, err);
-    for (int i = 0; !st && i < g->n_assets; i++) {
-        int n = snprintf(path, sizeof path, "%s/assets/%s", dir, g->assets[i].file_name);
-        if (n < 0 || (size_t)n >= sizeof path || access(path, R_OK))
-            st = rt_fail(err, RT_NOT_FOUND, "%s/assets/%s: no such asset", dir,
-                         g->assets[i].file_name);
-    }
-    if (!st && weight_bytes)
-        *weight_bytes = bytes;
-    rt_saved_model_free(m);
-    return st;
 }

@@ -1,14 +1,14 @@
 /*
  * Reads SavedModel directories: saved_model.pb (or .pbtxt), variables/ and assets/. A struct
  * rt_saved_model lists the meta graphs, with their signatures, init and restore ops, assets, and
- * the bytes of their GraphDefs. rt_model_load makes a session of one meta graph.
+ * the bytes of their GraphDefs. rt_model_load makes a session from one meta graph.
  *
  * Source: tensorflow/core/protobuf/{saved_model,meta_graph,saver}.proto and the documented
  * behaviour of TensorFlow's loader.
  *
- * Owner: the caller of each read or load. Threads: a struct rt_saved_model is immutable. A model
- * may be used on any thread (runtime/session/session.h); it may be freed only when no thread uses
- * it any more.
+ * Owner: the caller that reads or loads the model. Threads: a struct rt_saved_model is immutable. A
+ * model may be used on any thread (runtime/session/session.h); it may be freed only when no thread
+ * uses it any more.
  */
 #ifndef RT_SAVED_MODEL_H
 #define RT_SAVED_MODEL_H
@@ -24,8 +24,8 @@ struct rt_tensor_spec { /* an input or output of a signature */
     bool too_many_dims;
     /* default value from SignatureDef.defaults, or NULL if there is none */
     const struct rt_tensor *default_value;
-    /* The default value as a serialized TensorProto with the values that the file has, or an empty
-     * span. A TensorProto of a few bytes may repeat one value millions of times. */
+    /* The default value as a serialized TensorProto, or empty if there is none. Repeated values are
+     * not expanded, because a TensorProto of a few bytes may repeat one value millions of times. */
     struct rt_span default_proto;
 };
 
@@ -44,15 +44,16 @@ struct rt_meta_graph {
     int n_tags;
     const char *const *tags;
     int n_signatures;
-    /* the signatures, sorted by name, without __saved_model_init_op */
+    /* the signatures except __saved_model_init_op, sorted by name */
     const struct rt_signature *signatures;
-    /* signature __saved_model_init_op, or NULL if there is none; listed only in metadata */
+    /* signature __saved_model_init_op, which only the model's metadata lists, or NULL if there is
+     * none */
     const struct rt_signature *init_signature;
-    /* size in bytes of all these signatures in serialized form */
+    /* total serialized size of all signatures, including init_signature, in bytes */
     size_t signature_bytes;
     /* serialized GraphDef, part of rt_saved_model.bytes */
     struct rt_span graph_def;
-    /* name of the node to run after restore, or NULL if there is none */
+    /* name of the node to run after the variables have been restored, or NULL if there is none */
     const char *init_op;
     /* names of the restore op and of its file name tensor, from SaverDef, or NULL if there are
      * none */
@@ -71,17 +72,18 @@ struct rt_saved_model {
     size_t n_bytes;
 };
 
-/* Reads the SavedModel in `dir`. The error for a missing file has TensorFlow's text: "Could not
- * find SavedModel .pb or .pbtxt at supplied export directory path: DIR...". */
+/* Reads the SavedModel in `dir`. If the file is missing, the error message is TensorFlow's: "Could
+ * not find SavedModel .pb or .pbtxt at supplied export directory path: DIR...". Fails if `check`,
+ * which may be NULL, fails. */
 enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
-                                   struct rt_error *err);
-/* Reads a SavedModel from a copy of bytes in memory (for tests and fuzzing). */
+                                   const struct rt_check *check, struct rt_error *err);
+/* Reads a SavedModel from a copy of `bytes` (for tests and fuzzing). */
 enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span bytes, bool is_text,
                                     struct rt_error *err);
 void rt_saved_model_free(struct rt_saved_model *m);
-/* Chooses the meta graph with exactly these tags, or with only "serve" if `tags` is NULL. Returns
- * RT_NOT_FOUND with TensorFlow's text: "Could not find meta graph def matching supplied tags: {
- * serve }. ...". If the file is empty, the text says so. */
+/* Chooses the meta graph with exactly these tags, or with only "serve" if `tags` is NULL. If there
+ * is none, returns RT_NOT_FOUND with TensorFlow's message: "Could not find meta graph def matching
+ * supplied tags: { serve }. ...". If the SavedModel file is empty, the message mentions this. */
 enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char *const *tags,
                                      int n_tags, const struct rt_meta_graph **out,
                                      struct rt_error *err);
@@ -92,11 +94,13 @@ const struct rt_tensor_spec *rt_tensor_spec_find(const struct rt_tensor_spec *sp
 const struct rt_tensor_spec *rt_signature_input(const struct rt_signature *s, const char *alias);
 const struct rt_tensor_spec *rt_signature_output(const struct rt_signature *s, const char *alias);
 
-/* Checks that a version directory is complete: saved_model.pb parses, the assets exist, and, if the
- * graph has a restore op, the checkpoint's index parses and every shard has the length that the
- * index requires. If not, err names what is missing. Reads no weights. Sets *weight_bytes, unless
- * NULL, to the memory that the weights will need. If `check` fails, reading the index ends; `check`
- * may be NULL. */
+/*
+ * Checks that a version directory is complete: saved_model.pb parses, the assets exist, and, if the
+ * graph has a restore op, the checkpoint's index parses and every shard has at least the size that
+ * the index requires. If not, err names what is missing. Reads no weights. If `weight_bytes` is not
+ * NULL, sets *weight_bytes to the minimum size of the loaded weights in bytes. If `check` fails,
+ * returns the check's status. `check` may be NULL.
+ */
 enum rt_status rt_saved_model_is_complete(const char *dir, const char *const *tags, int n_tags,
                                           const struct rt_check *check, int64_t *weight_bytes,
                                           struct rt_error *err);
@@ -107,25 +111,28 @@ struct rt_model_options {
     struct rt_session_options session;
     const char *const *tags; /* tags of the meta graph to load; NULL means only "serve" */
     int n_tags;
-    /* whether to load a model even if some signatures cannot run, and to skip those signatures */
+    /* whether to load a model even if some signatures cannot run; these signatures are skipped */
     bool allow_unsupported_signatures;
-    /* whether to load all variables; set by servers that may run any node for SessionRun */
+    /* whether to load all variables, because SessionRun may run any node */
     bool load_all_variables;
-    /* whether to warm up each signature that does not write, by one run with unknown dimensions set
-     * to 1 */
+    /* whether to warm up each signature that does not change state by running it once, with unknown
+     * dimensions set to 1 */
     bool warm_up;
+    /* time limit for the warm-up of all signatures; 0 means the default, which is also the maximum,
+     * of 120 s */
+    int64_t warm_up_ns;
     void (*on_warm_up_failure)(void *arg, const char *signature, const struct rt_error *err);
     void *arg;
 };
 
 struct rt_model_signature {
     const struct rt_signature *def;
-    struct rt_callable *call; /* feeds and fetches in the order of def's inputs and outputs */
+    struct rt_callable *call; /* has feeds and fetches in the order of def's inputs and outputs */
     /* whether the signature changes state, so that its requests are not batched */
     bool writes;
     /* whether requests of the signature may be merged along dimension 0 */
     bool rowwise;
-    /* reason why the signature is not `rowwise`, allocated in the model's arena */
+    /* reason why the signature is not `rowwise`, valid as long as the model */
     const char *why_not;
     /* reason why the signature cannot run (`call` is then NULL), or NULL if it can run */
     const char *unsupported;
@@ -133,15 +140,18 @@ struct rt_model_signature {
     /* Index of a dynamic signature, below `2 * RT_MAX_DYNAMIC_CALLABLES` and unique in its model.
      */
     int index;
-    /* The first signature with the same tensors and shapes, or NULL if there is no earlier one. The
-     * first signature is checked, planned, analysed and warmed up for all equal signatures. */
+    /* The first signature with the same tensors and shapes, or NULL if this signature is the first.
+     * Only the first signature is checked, planned, analysed and warmed up. */
     const struct rt_model_signature *same;
 };
-/* Maximum number of dynamic callables per model. The limit is needed because clients choose the
- * fetches. Callables that clients name and callables made from signatures are counted separately,
- * so that SessionRun cannot use up the callables of MultiInference. */
+/*
+ * Maximum number of dynamic callables of each kind per model. The limit is needed because clients
+ * can request any number of combinations of fetches. Callables whose feeds and fetches a client
+ * chooses and callables made from signatures are counted separately, so that SessionRun cannot use
+ * up the limit for MultiInference.
+ */
 enum { RT_MAX_DYNAMIC_CALLABLES = 256 };
-/* Maximum number of signatures per model; signatures with the same tensors are counted once. */
+/* Maximum number of signatures per model. Signatures with the same tensors count as one. */
 enum { RT_MAX_SIGNATURES = 256 };
 
 struct rt_dynamic_callables;
@@ -151,29 +161,32 @@ struct rt_model {
     const struct rt_meta_graph *meta_graph;
     struct rt_session *session;
     int n_signatures;
-    /* Signatures in the order of meta_graph->signatures. */
+    /* the signatures, in the order of meta_graph->signatures */
     struct rt_model_signature *signatures;
     int64_t weight_bytes;
     struct rt_arena *arena;
     struct rt_dynamic_callables *dynamic_callables;
 };
 
-/* Loads a model. Reads and imports the model, checks every op that a signature, init or restore
- * needs, restores variables, runs the init op, makes the plans, warms up, and seals the session.
- * With RT_UNIMPLEMENTED, err lists everything that is not implemented. */
+/* Loads a model: reads and imports it, checks every op that a signature, the init op or the restore
+ * op needs, restores variables, runs the init op, makes the plans, warms up the signatures, and
+ * seals the session. If it returns RT_UNIMPLEMENTED, err lists everything that is not
+ * implemented. */
 enum rt_status rt_model_load(struct rt_model **out, const char *dir,
                              const struct rt_model_options *options, struct rt_error *err);
 void rt_model_free(struct rt_model *m);
 const struct rt_model_signature *rt_model_signature(const struct rt_model *m, const char *name);
+/* Returns the accelerator to which at least one node of a signature is assigned, or NULL. */
+struct rt_device *rt_model_accelerator(const struct rt_model *m);
 
 /*
- * Dynamic callables: calls whose feeds and fetches a client chooses (SessionRun). A dynamic
- * callable is a signature without a name. Its inputs and outputs are named after tensors and are in
- * the order of `spec`. It belongs to the model and lives as long as the model. Threads: any.
+ * A dynamic callable has feeds and fetches that a client chooses (SessionRun). It is a signature
+ * without a name. Its inputs and outputs are named after tensors and are in the order of `spec`. It
+ * belongs to the model and lives as long as the model. Threads: any.
  *
  * rt_model_find_dynamic quickly returns a dynamic callable that was made before, or NULL.
- * rt_model_make_dynamic makes a dynamic callable, and is slow. If the graph lacks a tensor, the
- * error text is TensorFlow's. Returns RT_RESOURCE_EXHAUSTED if the model already has
+ * rt_model_make_dynamic makes a dynamic callable, which takes long. If the graph lacks a tensor,
+ * the error message is TensorFlow's. Returns RT_RESOURCE_EXHAUSTED if the model already has
  * RT_MAX_DYNAMIC_CALLABLES callables of the same kind. `shapes` holds the shapes of the feeds, for
  * row-wise analysis; if it is NULL, requests are not merged.
  */

@@ -10,11 +10,15 @@
 
 enum {
     FOOTER = 48,
-    /* number of bytes after each block, which hold the compression type and the checksum */
+    /* number of bytes after each block, for the compression type and the checksum */
     TRAILER = 5,
     RESTART_EVERY = 16,
-    READ_PIECE = 1 << 22, /* number of bytes of a block that are read between two checks */
+    /* number of bytes of a block that are read or checksummed between two checks of the run */
+    PIECE = 1 << 22,
 };
+/* Maximum uncompressed size of a compressed block. libsnappy uncompresses that much in about 0.2 s.
+ * TensorFlow compresses only the blocks of indexes, which are far smaller. */
+#define MAX_SNAPPY ((size_t)128 << 20)
 enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's numbers for the compression types */
 static const uint64_t MAGIC = UINT64_C(0xdb4775248b80fb57);
 
@@ -35,7 +39,8 @@ static bool handle(struct rt_span *s, struct handle *h)
 /* A block of the table, verified and uncompressed. */
 struct block {
     struct rt_span entries; /* entries of the block, without the restart points */
-    /* memory of the entries, freed by block_clear, or NULL if the memory belongs to the source */
+    /* memory of the entries, freed by block_clear; NULL if the entries are in the source's
+     * memory */
     unsigned char *owned;
     size_t n_owned;       /* number of bytes that `pool` counts for `owned` */
     struct rt_pool *pool; /* pool of the run; may be NULL */
@@ -48,7 +53,7 @@ static void block_clear(struct block *b)
     *b = (struct block){.pool = b->pool};
 }
 
-/* Replaces a block's memory by n + 1 uninitialised bytes. The old memory moves to *old. */
+/* Gives a block n + 1 uninitialised bytes of new memory, and moves its old memory to *old. */
 static enum rt_status block_alloc(struct block *b, size_t n, struct block *old,
                                   struct rt_error *err)
 {
@@ -68,23 +73,26 @@ static enum rt_status block_alloc(struct block *b, size_t n, struct block *old,
 }
 
 /*
- * Uncompresses a block. Before memory is allocated, the length that a compressed block announces is
- * compared with the maximum length to which the block's bytes can expand.
+ * Uncompresses a block. The block is refused before memory is allocated, if the length that it
+ * announces exceeds max_block or the maximum length to which its bytes can expand. Because
+ * libsnappy cannot be stopped, the length has a limit of its own.
  */
 static enum rt_status uncompress(const struct rt_sstable_source *source, struct block *out,
                                  struct rt_span *all, struct rt_error *err)
 {
     const struct rt_span from = *all;
+    const size_t max_block =
+        source->max_block && source->max_block < MAX_SNAPPY ? source->max_block : MAX_SNAPPY;
     const char *p = (const char *)from.p;
-    const size_t max_block = source->max_block ? source->max_block : INT32_MAX;
     struct block old;
     size_t n;
 
     if (snappy_uncompressed_length(p, from.n, &n) != SNAPPY_OK)
         return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes is no snappy data", from.n);
     if (n > max_block || n / RT_SSTABLE_EXPANDS > from.n)
-        return rt_fail(err, RT_DATA_LOSS, "a block of %zu bytes of snappy data announces %zu",
-                       from.n, n);
+        return rt_fail(err, RT_DATA_LOSS,
+                       "a block of %zu bytes of snappy data announces %zu; the limit is %zu",
+                       from.n, n, max_block);
     enum rt_status st = block_alloc(out, n, &old, err);
     if (st)
         return st;
@@ -98,8 +106,8 @@ static enum rt_status uncompress(const struct rt_sstable_source *source, struct 
     return st;
 }
 
-/* Gets n bytes of the source, from the source's memory or by reading them into new memory of the
- * block. */
+/* Sets *out to n bytes of the source. If the source is not in memory, reads them into new memory of
+ * the block. */
 static enum rt_status bytes_at(const struct rt_sstable_source *from, uint64_t offset, size_t n,
                                struct block *b, struct rt_span *out, struct rt_error *err)
 {
@@ -113,13 +121,34 @@ static enum rt_status bytes_at(const struct rt_sstable_source *from, uint64_t of
         return RT_OK;
     }
     st = block_alloc(b, n, &none, err);
-    for (size_t at = 0; at < n && !st; at += READ_PIECE) {
-        const size_t piece = n - at < READ_PIECE ? n - at : READ_PIECE;
+    for (size_t at = 0; at < n && !st; at += PIECE) {
+        const size_t piece = n - at < PIECE ? n - at : PIECE;
         st = from->read(from->arg, offset + at, b->owned + at, piece, err);
         if (!st)
             st = rt_checkpoint_run_check(from->run, err);
     }
     *out = rt_span_of(b->owned, n);
+    return st;
+}
+
+/* Verifies the checksum that follows a stored block. The checksum covers the block's n bytes and
+ * its type. */
+static enum rt_status check_sum(const struct rt_sstable_source *from, const unsigned char *p,
+                                size_t n, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+    uint32_t crc = 0;
+
+    for (size_t at = 0; at < n + 1 && !st; at += PIECE) {
+        crc = rt_crc32c(crc, p + at, n + 1 - at < PIECE ? n + 1 - at : PIECE);
+        st = rt_checkpoint_run_check(from->run, err);
+    }
+    if (!st && get32(p + n + 1) != rt_crc32c_mask(crc))
+        st = rt_fail(err, RT_DATA_LOSS, "block checksum mismatch");
+#else
+    (void)from, (void)p, (void)n, (void)err;
+#endif
     return st;
 }
 
@@ -129,14 +158,12 @@ static enum rt_status open_block(const struct rt_sstable_source *from, struct rt
 {
     const unsigned char *p = stored.p;
     size_t n = stored.n - TRAILER;
-    enum rt_status st = RT_OK;
-
-#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-    if (get32(p + n + 1) != rt_crc32c_mask(rt_crc32c(0, p, n + 1)))
-        return rt_fail(err, RT_DATA_LOSS, "block checksum mismatch");
-#endif
     struct rt_span all = rt_span_of(p, n);
-    unsigned type = p[n];
+    const unsigned type = p[n];
+    enum rt_status st = check_sum(from, p, n, err);
+
+    if (st)
+        return st;
     if (type == SNAPPY)
         st = uncompress(from, out, &all, err);
     else if (type != NOT_COMPRESSED)
@@ -184,15 +211,17 @@ static int compare(struct rt_span a, struct rt_span b)
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
-/* A position among the entries of a table, which are in one or several blocks. */
+/* A cursor over the entries of a table, which may be in several blocks. */
 struct cursor {
     const struct rt_checkpoint_run *run;
-    struct rt_span rest;         /* entries of the block that have not been read yet */
-    struct rt_bytes key;         /* key of the last entry, empty before the first entry */
-    size_t n_shared;             /* number of bytes that `key` shares with the key before it */
-    struct rt_span value;        /* value of the last entry */
-    bool is_first, begins_block; /* whether the next entry is the first of the table or block */
-    size_t n_unchecked;          /* number of bytes of entries since the last check of the run */
+    struct rt_span rest;  /* entries of the block that have not been read yet */
+    struct rt_bytes key;  /* key of the last entry read; empty before the first entry */
+    size_t n_shared;      /* number of bytes that `key` shares with the preceding key */
+    struct rt_span value; /* value of the last entry read */
+    /* whether the next entry is the first of the table, and whether it is the first of its block */
+    bool is_first, begins_block;
+    /* total size of the entries read since the last check of the run, in bytes */
+    size_t n_unchecked;
 };
 
 static void cursor_init(struct cursor *c, const struct rt_checkpoint_run *run)
@@ -207,11 +236,9 @@ static void cursor_enter(struct cursor *c, const struct block *b)
     c->begins_block = true;
 }
 
-/*
- * Reads the next entry of the block. Keys must increase. The comparison with the preceding key
- * begins behind the bytes that both keys share, so that the time is proportional to the entry's own
- * bytes. Otherwise a few bytes that repeat a long key could cost a comparison of the complete key.
- */
+/* Reads the next entry of the block. Its key must be greater than the preceding key. Only the bytes
+ * after the prefix that both keys share are compared, so the time is proportional to the size of
+ * the entry in the block, even if the complete key is much longer. */
 static enum rt_status cursor_next(struct cursor *c, struct rt_error *err)
 {
     struct rt_span *rest = &c->rest;
@@ -275,15 +302,16 @@ static enum rt_status next_handle(struct cursor *index, struct handle *h, struct
 }
 
 /*
- * Refuses overlapping blocks by comparing their total size with the file's. Otherwise an index
- * could name one large block many times, and the reader would verify and uncompress it each time.
+ * The total size of the blocks is compared with the size of the file, to refuse overlapping blocks.
+ * Otherwise an index could name one large block many times, and the reader would verify and
+ * uncompress it each time.
  */
 enum rt_status rt_sstable_read(const struct rt_sstable_source *from,
                                enum rt_status (*each)(void *arg, struct rt_span key,
                                                       struct rt_span value, struct rt_error *err),
                                void *arg, struct rt_error *err)
 {
-    uint64_t left = from->size; /* number of bytes of the file outside the blocks read so far */
+    uint64_t left = from->size; /* size of the file minus the size of the blocks read so far */
     struct cursor in_index, at;
     struct block index, block;
     struct handle h;
@@ -318,9 +346,10 @@ enum rt_status rt_sstable_read(const struct rt_sstable_source *from,
 
 /*
  * Finds the first entry of a block whose key is not less than `key`. Sets *same if the keys are
- * equal. Returns RT_NOT_FOUND if there is no such entry. `common` is the number of bytes that the
- * preceding entry's key, which is less, shares with `key`. A key that shares more bytes with the
- * preceding entry's is less for the same reason, and is not compared.
+ * equal. Returns RT_NOT_FOUND if there is no such entry. `common` is the number of leading bytes
+ * that `key` shares with the preceding entry's key. An entry is skipped if its key shares more than
+ * `common` bytes with the preceding key: its key differs from `key` at the same byte as the
+ * preceding key does, so it is also less than `key`.
  */
 static enum rt_status seek(const struct rt_sstable_source *from, const struct block *b,
                            struct rt_span key, bool *same, struct rt_span *value,
@@ -442,8 +471,8 @@ static void shorten(struct rt_bytes *last, struct rt_span next)
     }
 }
 
-/* Ends the data block and adds it to the index. `next` is the next key; it is empty at the end of
- * the table. */
+/* Ends the data block and adds it to the index. `next` is the next key, or empty at the end of the
+ * table. */
 static void end_block(struct rt_sstable_writer *w, struct rt_span next)
 {
     struct rt_bytes value;

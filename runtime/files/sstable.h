@@ -18,12 +18,12 @@
 #include "runtime/base/span.h"
 #include "runtime/base/status.h"
 
-/* The largest ratio of a block's size to its size in the file. Snappy's longest element expands 3
- * bytes of input to 64 bytes. */
+/* The largest ratio of a block's uncompressed size to its compressed size. The Snappy element with
+ * the largest ratio turns 3 bytes of input into 64 bytes. */
 enum { RT_SSTABLE_EXPANDS = 22 };
 
-/* The maximum length of a key, in bytes. The names of variables, which are the keys of checkpoints,
- * have at most a few hundred bytes. */
+/* The maximum length of a key, in bytes. The keys of checkpoints are names of variables, which have
+ * at most a few hundred bytes. */
 enum { RT_SSTABLE_MAX_KEY = 1 << 16 };
 
 struct rt_checkpoint_run;
@@ -34,8 +34,8 @@ struct rt_sstable_source {
     const unsigned char *p; /* bytes of the table, if `read` is NULL */
     enum rt_status (*read)(void *arg, uint64_t offset, void *dst, size_t n, struct rt_error *err);
     void *arg;
-    /* The maximum size of an uncompressed block; 0 means INT32_MAX, which is protobuf's limit for a
-     * message. */
+    /* The maximum size of an uncompressed block, in bytes. 0 means INT32_MAX, which is the maximum
+     * size of a protobuf message. */
     size_t max_block;
     /* The run for which the table is read (checkpoint.h). Its check is called for each block and
      * for each RT_SSTABLE_CHECK_BYTES bytes of entries, and its pool counts the memory of blocks.
@@ -45,11 +45,12 @@ struct rt_sstable_source {
 enum { RT_SSTABLE_CHECK_BYTES = 1 << 17 };
 
 /*
- * Calls `each` for every entry in order. If `each` returns a status other than RT_OK, the read
- * ends. `key` and `value` are valid only during the call. Returns RT_DATA_LOSS if lengths, order,
- * checksums or compression are wrong, or if blocks overlap. Needs memory for the index and one
- * block at a time, each at most RT_SSTABLE_EXPANDS times its size in the file. Time is proportional
- * to the uncompressed bytes, however long the keys are that entries share.
+ * Calls `each` for every entry in order. If `each` returns a status other than RT_OK, stops and
+ * returns that status. `key` and `value` are valid only during the call. Returns RT_DATA_LOSS if a
+ * length, a checksum, the order of the keys or the compressed data is invalid, or if blocks
+ * overlap. Needs memory for the index and one block at a time, each at most RT_SSTABLE_EXPANDS
+ * times its size in the file. The time is proportional to the number of uncompressed bytes, even if
+ * entries share long keys.
  */
 enum rt_status rt_sstable_read(const struct rt_sstable_source *from,
                                enum rt_status (*each)(void *arg, struct rt_span key,
@@ -57,9 +58,9 @@ enum rt_status rt_sstable_read(const struct rt_sstable_source *from,
                                void *arg, struct rt_error *err);
 
 /*
- * Looks up one key by reading the index and one block. Calls `found` with the value. The value is
- * valid only during this call. Returns RT_NOT_FOUND, without a text in *err, if there is no such
- * key. Other errors are those of rt_sstable_read.
+ * Looks up one key by reading the index and one block. Calls `found` with the value, which is valid
+ * only during this call. If there is no such key, returns RT_NOT_FOUND and sets no message in *err.
+ * Other errors are those of rt_sstable_read.
  */
 enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_span key,
                                enum rt_status (*found)(void *arg, struct rt_span value,
@@ -76,8 +77,8 @@ struct rt_sstable_writer {
     int n_entries; /* number of entries in the block under construction */
 };
 
-/* rt_sstable_add must be called in increasing order of keys. A `block_size` of 0 means TensorFlow's
- * block size of 262144 bytes. */
+/* Keys must be added in increasing order. If `block_size` is 0, TensorFlow's block size of 262144
+ * bytes is used. */
 void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size);
 void rt_sstable_add(struct rt_sstable_writer *w, struct rt_span key, struct rt_span value);
 /* Completes the table. w->file then holds the entire file. Returns false if out of memory. */

@@ -1,11 +1,9 @@
-/*
- * The activations of an epilogue (epilogue.h). fuse_activation.c finds them;
- * kernels/fused/epilogue.c computes them. In the formulas, `a` is the epilogue's alpha.
- */
+/* The activations of an epilogue (epilogue.h). fuse_activation.c finds them;
+ * kernels/fused/epilogue.c computes them. In the formulas below, `a` is the epilogue's alpha. */
 #ifndef RT_ACTIVATION_H
 #define RT_ACTIVATION_H
 
-/* X(identifier, name in the epilogue's text) */
+/* X(identifier, name in the text of an epilogue) */
 #define RT_ACTIVATIONS(X)                                                                          \
     X(RELU, relu)                                                                                  \
     X(RELU6, relu6)                                                                                \

@@ -3,9 +3,9 @@
  * kernels/fused/fused_attention.c runs it.
  *
  * Inputs: queries [B,T,N,H], keys [B,S,N,H] and values [B,S,N,D] of N heads, then the operands of
- * the steps. Output: context [B,T,N,D]. For each head, the scores [B,N,T,S] are the matrix product
- * of queries and keys. The steps are applied to the scores one after another, each with an operand
- * that is broadcast. A softmax along S follows, and a matrix product with the values.
+ * the steps. Output: context [B,T,N,D]. The scores [B,N,T,S] are computed for each head by a GEMM
+ * of the queries and the keys. The steps are applied to the scores in order, each with an operand
+ * that is broadcast. They are followed by a softmax along S and a GEMM with the values.
  */
 #ifndef RT_ATTENTION_H
 #define RT_ATTENTION_H
@@ -13,7 +13,7 @@
 #include "runtime/core/fused_op.h"
 
 enum { RT_ATTENTION_MOST = 6 }; /* maximum number of steps of an "_Attention" */
-/* Bits of the attribute `broadcasts`. */
+/* bits of the attribute `broadcasts`, one for each of the two matrix products */
 enum { RT_ATTENTION_SCORES = 1, RT_ATTENTION_CONTEXT = 2 };
 
 enum rt_attention_op {
@@ -27,8 +27,8 @@ enum rt_attention_op {
 };
 
 struct rt_attention_step {
-    /* `op` is an enum rt_attention_op. `a` and `b` are the indexes of the node's inputs that are
-     * the operands; b is -1 for an op with one operand. */
+    /* `op` is an enum rt_attention_op. `a` and `b` are its operands, as indexes of the node's
+     * inputs; `b` is -1 if the op has only one operand. */
     int64_t op, a, b;
 };
 
@@ -40,15 +40,15 @@ struct rt_attention_step {
 #define RT_ATTENTION_OUTPUTS(OUT) OUT(context)
 #define RT_ATTENTION_ATTRS(ATTR)                                                                   \
     ATTR(INTS, steps) /* array of struct rt_attention_step */                                      \
-    /* bit k is set if input k, or the output for RT_ATTENTION_OUT, has the dimensions             \
-     * [B,N,T,H] */                                                                                \
+    /* bit k is set if the axis of heads precedes the axis of rows in input k; bit                 \
+     * RT_ATTENTION_OUT is set if it does so in the output */                                      \
     ATTR(INT, heads_first)                                                                         \
-    /* the matrix products (RT_ATTENTION_SCORES, RT_ATTENTION_CONTEXT) in which B and N may be 1   \
-     * for one operand and larger for the other, as in BatchMatMulV2 but not in Einsum */          \
+    /* bits of the matrix products whose operands may be broadcast along B and N, as in            \
+     * BatchMatMulV2 but not in Einsum */                                                          \
     ATTR(INT, broadcasts)
 RT_FUSED_OP(RT_ATTENTION, rt_attention, "_Attention");
 
-/* bit of heads_first that stands for the output */
+/* bit of heads_first for the output */
 enum { RT_ATTENTION_OUT = RT_ATTENTION_OPERANDS };
 
 static inline const struct rt_attention_step *rt_attention_steps(const struct rt_attention *a,

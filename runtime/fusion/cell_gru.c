@@ -2,7 +2,7 @@
  * Matches the GRU cells of Keras and TensorFlow 1's GRUCell. Keras applies the reset gate before or
  * after the recurrent matrix product, and may store separate weights for each gate
  * (implementation=1). GRUCell applies the reset gate before the product, and multiplies the
- * concatenation of x and the state.
+ * concatenation of x and the state by one matrix.
  */
 #include "runtime/fusion/cell_match.h"
 
@@ -37,8 +37,8 @@ static bool state_of(struct pl_match *m, struct pl_edge h_new, struct pl_edge h,
     return false;
 }
 
-/* Sets the order of the column blocks from the positions of the update and reset gates. One
- * position must be 0, and the other must be 1. */
+/* Sets the order of the column blocks from the positions of the update and reset gates, one of
+ * which must be 0 and the other 1. */
 static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
 {
     if (update > 1 || reset > 1 || update == reset)
@@ -51,8 +51,8 @@ static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
 
 /* ---- Keras: a gate is a column block of x's product plus one of the state's ---- */
 
-/* One operand of a gate's sum, either the product of x and its weights or the product of the state
- * and its weights. */
+/* One operand of a gate's sum: the product of x and its weights, or the product of the state and
+ * its weights. */
 struct side {
     struct pl_edge of;
     struct pl_terms t;
@@ -63,8 +63,8 @@ static bool side_of(struct pl_match *m, struct pl_edge column, struct side *s)
     return pl_columns_of(m, column, &s->of) && pl_terms_of(m, s->of, &s->t) && s->t.n_matmuls == 1;
 }
 
-/* Matches a gate, which is an activation of a sum. The summands, in either order, are column block
- * k of the product of x and its weights, and column block k of the product of the state and its
+/* Matches a gate, which is an activation of a sum. One summand is column block k of the product of
+ * x and its weights, and the other is column block k of the product of the state and its
  * weights. */
 static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
                     const struct side *h, int *k)
@@ -100,8 +100,8 @@ static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h
 }
 
 /* Matches `e = reset * block`, the second term of the candidate's sum. `block` is a column block of
- * the product of the state and its weights. The first term is a column block of the product of x
- * and its weights. */
+ * the GEMM of the state and its weights. The caller has matched the first term, a column block of
+ * the GEMM of x and its weights. */
 static bool reset_after(struct pl_match *m, struct pl_edge e, const struct side *h,
                         struct pl_edge *reset)
 {
@@ -116,7 +116,7 @@ static bool reset_after(struct pl_match *m, struct pl_edge e, const struct side 
     return pl_is_column(m, in[1], h->of, h->t.cols, m->c->units, &k) && k == 2;
 }
 
-/* Matches `e = reset * h`. Sets *reset to the factor of h. */
+/* Matches `e = reset * h`, and sets *reset to the other factor. */
 static bool is_reset_state(struct pl_match *m, struct pl_edge e, struct pl_edge h,
                            struct pl_edge *reset)
 {
@@ -130,8 +130,8 @@ static bool is_reset_state(struct pl_match *m, struct pl_edge e, struct pl_edge 
     return pl_same(in[1], h);
 }
 
-/* Matches `e = (reset * h) R`, the second term of the candidate's sum. The first term is a column
- * block of the product of x and its weights. */
+/* Matches `e = (reset * h) R`, the second term of the candidate's sum. The caller has matched the
+ * first term, a column block of the product of x and its weights. */
 static bool reset_before(struct pl_match *m, struct pl_edge e, struct pl_edge h,
                          const struct side *of_h, struct pl_edge *reset)
 {

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* The gates, in the order of the letters in rt_cell.gates, "ifgo". NEW is the candidate (g), and
- * LET is the output gate (o). */
+/* The gates, in the order of rt_cell.gates, "ifgo". NEW is the candidate (g), and LET is the output
+ * gate (o). */
 enum { IN, FORGET, NEW, LET };
 
 /* The argument of a gate's activation, `sum + bias + peep * of`. `peep` is a vector of peephole
@@ -108,7 +108,7 @@ static bool state_of(struct pl_match *m, struct pl_edge c_new, struct gate *gate
     return false;
 }
 
-/* Matches the sums of the gates. The sums are either column blocks of one sum or separate sums. */
+/* Matches the sums of the gates, which are either column blocks of one sum or separate sums. */
 static bool sums_of(struct pl_match *m, const struct gate *gate, struct pl_edge h)
 {
     struct pl_cell *c = m->c;
@@ -139,8 +139,8 @@ static bool sums_of(struct pl_match *m, const struct gate *gate, struct pl_edge 
     return pl_x_and_state(m, &t, h);
 }
 
-/* Fills in the biases and peepholes of the gates. Returns false if the cell does not support
- * them. */
+/* Copies the forget gate's bias and the peepholes to the cell. Returns false if another gate has a
+ * bias, or if the cell cannot represent one of the peepholes. */
 static bool extras_of(struct pl_match *m, const struct gate *gate)
 {
     static const int peep[4] = {RT_RNN_PEEP_IN, RT_RNN_PEEP_FORGET, -1, RT_RNN_PEEP_LET};
@@ -160,8 +160,8 @@ static bool extras_of(struct pl_match *m, const struct gate *gate)
     return true;
 }
 
-/* Matches the projection `h_new = output * matrix` with a constant matrix, and returns the output.
- * Returns h_new if there is no projection. */
+/* Matches the projection `h_new = output * matrix` with a constant matrix, and returns `output`. If
+ * there is no projection, returns h_new. */
 static struct pl_edge project_of(struct pl_match *m, struct pl_edge h_new, int64_t *units)
 {
     struct pl_terms t;

@@ -30,8 +30,8 @@ bool pl_sum_of(const struct pl_match *m, struct pl_edge e, struct pl_edge in[2])
 
 /* ---- activations ---- */
 
-/* Matches a pair of inputs of which the second is a scalar constant. With `swaps`, the first input
- * may be the constant instead. */
+/* Matches two inputs, the second of which is a scalar constant. With `swaps`, the first input may
+ * be the constant instead. */
 static bool one_number(const struct pl_match *m, struct pl_edge in[2], bool swaps,
                        struct pl_edge *of, float *v)
 {
@@ -124,7 +124,7 @@ enum rt_cell_act pl_act_of(const struct pl_match *m, struct pl_edge e, struct pl
 
 /* ---- sums of matrix products ---- */
 
-/* Matches a constant float matrix and returns its dimensions in *rows and *cols. */
+/* Matches a constant float matrix, and sets *rows and *cols to its dimensions. */
 static bool matrix_of(const struct pl_match *m, struct pl_edge e, int64_t *rows, int64_t *cols)
 {
     const struct rt_tensor *t = pl_matrix_constant(m->g, e);
@@ -157,8 +157,8 @@ static bool add_matmul(const struct pl_match *m, struct pl_edge e, struct pl_ter
            matrix_of(m, in[1], &t->rows[k], &cols) && cols == t->cols;
 }
 
-/* Adds to the terms the matrix products in `e` and at most one bias. The bias must have one element
- * per column of the products. */
+/* Adds the matrix products and the bias of the sum `e` to *t. The bias may be absent; otherwise, it
+ * must have one element for each column of the products. */
 static bool add_terms(const struct pl_match *m, struct pl_edge e, struct pl_terms *t, int depth)
 {
     struct pl_edge in[2];
@@ -186,8 +186,8 @@ static bool add_terms(const struct pl_match *m, struct pl_edge e, struct pl_term
     return add_terms(m, in[0], t, depth + 1) && add_terms(m, in[1], t, depth + 1);
 }
 
-/* Returns the total number of columns of all gates, according to the first constant matrix that is
- * found by following inputs from `e`. Returns 0 if no matrix is found. */
+/* Returns the number of columns of the first constant matrix that is found by following inputs from
+ * `e`, or 0 if none is found. */
 static int64_t columns_below(const struct pl_match *m, struct pl_edge e)
 {
     for (int hops = 0; hops < 8; hops++) {
@@ -224,8 +224,8 @@ bool pl_columns_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *o
     return true;
 }
 
-/* Finds the first column and the width of output `out` of a SplitV. One of the SplitV's sizes may
- * be -1. */
+/* Finds the first column and the width of output `out` of a SplitV. One of the sizes may be -1,
+ * which stands for the remaining columns. */
 static bool part_of(const struct pl_match *m, struct pl_edge sizes, int n, int out, int64_t cols,
                     int64_t *first, int64_t *width)
 {
@@ -244,8 +244,8 @@ static bool part_of(const struct pl_match *m, struct pl_edge sizes, int n, int o
             sum += v[i];
     }
     if (open >= 0 ? sum > cols : sum != cols)
-        /* If the sizes of a SplitV are invalid, the loop is not fused, and reports the error when
-         * it runs. */
+        /* If the sizes of a SplitV are invalid, the loop is not fused, so that the error is
+         * reported when the loop runs. */
         return false;
     if (open >= 0)
         v[open] = cols - sum;
@@ -322,8 +322,8 @@ static bool is_concatenated(struct pl_match *m, const struct pl_terms *t, struct
     return pl_same(c->in[RT_RNN_H], h) && !pl_same(c->in[RT_RNN_X], h);
 }
 
-/* Matches terms that are two products, one of x and one of the state. `h` and the shapes show which
- * product reads the state. */
+/* Matches a sum of two products, one of x and one of the state. `h` and the shapes determine which
+ * product is that of the state. */
 static bool is_separate(struct pl_match *m, const struct pl_terms *t, struct pl_edge h)
 {
     struct pl_cell *c = m->c;
@@ -347,8 +347,8 @@ bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge
     return is_separate(m, t, h) || is_concatenated(m, t, h);
 }
 
-/* Sets the weights and biases of gate g. Product i of `x` multiplies x, and product k of `of_h`
- * multiplies the state. */
+/* Sets the weights and biases of gate g. The operand of product i of `x` is x, and the operand of
+ * product k of `of_h` is the state. */
 static bool set_gate(struct pl_match *m, int g, struct pl_edge h, const struct pl_terms *x, int i,
                      const struct pl_terms *of_h, int k)
 {

@@ -1,7 +1,7 @@
 /*
- * The building blocks of the matchers of recurrent cells (cell_*.c). A matcher follows edges from a
- * new state to its producers, and at each step checks whether the node is the one that the cell
- * requires. A matching function returns whether `e` has the form that the function's comment gives.
+ * Functions that the matchers of recurrent cells (cell_*.c) share. A matcher follows edges from a
+ * new state to its producers, and checks each node that it reaches against the cell. A matching
+ * function returns whether `e` has the form given in the function's comment.
  */
 #ifndef RT_CELL_MATCH_H
 #define RT_CELL_MATCH_H
@@ -17,44 +17,44 @@ struct pl_match {
 bool pl_op_of(const struct pl_match *m, struct pl_edge e, const char *op, struct pl_edge *in,
               int n_in);
 bool pl_sum_of(const struct pl_match *m, struct pl_edge e, struct pl_edge in[2]);
-/* Returns the activation that computes `e`, and sets *of to its argument. If there is none, returns
- * the linear activation, and sets *of to `e`. */
+/* Returns the activation that computes `e`, and sets *of to the activation's argument. If no
+ * activation computes `e`, returns the linear activation, and sets *of to `e`. */
 enum rt_cell_act pl_act_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of);
 
 /* A sum of one or two matrix products with constant matrices, and an optional bias. */
 struct pl_terms {
     int n_matmuls, n_biases;
     int64_t cols;
-    /* operands and matrices of the products, and the bias; bias.node is -1 if there is no bias */
+    /* operand and matrix of each product, and the bias; bias.node is -1 if there is no bias */
     struct pl_edge a[2], matrix[2], bias;
-    int64_t rows[2]; /* numbers of rows of matrix[0] and matrix[1] */
+    int64_t rows[2]; /* number of rows of matrix[0] and of matrix[1] */
 };
 bool pl_terms_of(const struct pl_match *m, struct pl_edge e, struct pl_terms *t);
 
-/* Matches terms of the form `state * matrix + x * matrix`, or the product of the concatenation of x
- * and state with one matrix. Fills in X, H, W, R, BIAS, depth, x_row and h_row of the cell. The
- * cell's units and width must be set. */
+/* Matches the sum of a product of x and a product of the state, or a single product of the
+ * concatenation of x and the state. Fills in X, H, W, R, BIAS, depth, x_row and h_row of the cell.
+ * The cell's units and width must be set. */
 bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge h);
-/* Matches terms that are a single matrix product of a concatenation. Sets *x and *h to the operands
- * of the concatenation; the caller must check that *h is the state. */
+/* Matches a sum with a single product, whose operand is a concatenation. Sets *x and *h to the
+ * operands of the concatenation; the caller must check that *h is the state. */
 bool pl_side_by_side(const struct pl_match *m, const struct pl_terms *t, struct pl_edge *x,
                      struct pl_edge *h);
 
-/* Matches gate g if it has weights of its own. pl_x_and_state matches all gates if they share
- * their weights. */
+/* Matches gate g if it has its own weights. pl_x_and_state matches all gates if they share their
+ * weights. */
 bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g);
-/* Matches gate g if it has weights and biases of its own. The gate is the sum of side[0] and
- * side[1]. One of these is the product of x and its weights, and the other is the product of the
- * state and its weights. */
+/* Matches gate g if it has its own weights and biases. The gate is the sum of side[0] and side[1].
+ * One of these is the product of x and its weights, and the other is the product of the state and
+ * its weights. */
 bool pl_own_sides(struct pl_match *m, const struct pl_edge side[2], struct pl_edge h, int g);
 /* Matches a vector of `units` floats. */
 bool pl_unit_vector(const struct pl_match *m, struct pl_edge e);
 /* Matches `e = clip(*of, -v, v)`. */
 bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *v);
 
-/* Matches a split or slice that selects columns of a tensor. Sets *of to this tensor. */
+/* Matches a split or slice that selects columns of a tensor, and sets *of to the tensor. */
 bool pl_columns_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of);
-/* Matches a column block of `of`, a tensor of `cols` columns. Sets *k to the index of the block.
+/* Matches a column block of `of`, a tensor with `cols` columns. Sets *k to the index of the block.
  * Block k consists of columns `k * units` to `(k + 1) * units - 1`. */
 bool pl_is_column(const struct pl_match *m, struct pl_edge e, struct pl_edge of, int64_t cols,
                   int64_t units, int *k);

@@ -3,12 +3,12 @@
  * over memory.
  *
  * fuse_elementwise.c puts the op into a graph and kernels/fused/fused_elementwise.c runs it; this
- * header defines the steps. An operand of a step is a number: `k < n_in` is input k of the node,
- * and `n_in + j` is the result of the earlier step j. The result of the last step is the output.
+ * header defines the steps. An operand of a step is given by its number: a number k below n_in
+ * means input k of the node, and `n_in + j` means the result of the earlier step j. The result of
+ * the last step is the output.
  *
- * To add an op, add a row to RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY below. The step runs the
- * loop of the op's own float32 kernel. Activations and per-channel multiplications that are not
- * fused into an epilogue become part of a "_Chain" too.
+ * To add an op, add a row to RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY (elementwise_steps.h). A
+ * step runs the loop of its op's own float32 kernel.
  *
  * Between steps, booleans are represented as 0 and 1. Inputs of types other than float32
  * (rt_elementwise_input) are converted to float32 as Cast does.
@@ -17,6 +17,7 @@
 #define RT_ELEMENTWISE_H
 
 #include "runtime/core/fused_op.h"
+#include "runtime/fusion/elementwise_steps.h"
 
 enum {
     RT_ELEMENTWISE_MOST = 32, /* maximum number of steps of a "_Chain" */
@@ -24,78 +25,9 @@ enum {
     RT_ELEMENTWISE_MOST_IN = 60
 };
 
-/* X(TensorFlow op, kernel whose loop computes the step) */
-#define RT_ELEMENTWISE_UNARY(X)                                                                    \
-    X(Abs, abs)                                                                                    \
-    X(Ceil, ceil)                                                                                  \
-    X(Elu, elu)                                                                                    \
-    X(Erf, erf)                                                                                    \
-    X(Erfc, erfc)                                                                                  \
-    X(Exp, exp)                                                                                    \
-    X(Expm1, expm1)                                                                                \
-    X(Floor, floor)                                                                                \
-    X(Inv, reciprocal)                                                                             \
-    X(Log, log)                                                                                    \
-    X(Log1p, log1p)                                                                                \
-    X(Neg, neg)                                                                                    \
-    X(Reciprocal, reciprocal)                                                                      \
-    X(Relu, relu)                                                                                  \
-    X(Relu6, relu6)                                                                                \
-    X(Rint, rint)                                                                                  \
-    X(Round, round)                                                                                \
-    X(Rsqrt, rsqrt)                                                                                \
-    X(Selu, selu)                                                                                  \
-    X(Sigmoid, sigmoid)                                                                            \
-    X(Sign, sign)                                                                                  \
-    X(Softplus, softplus)                                                                          \
-    X(Softsign, softsign)                                                                          \
-    X(Sqrt, sqrt)                                                                                  \
-    X(Square, square)                                                                              \
-    X(Tanh, tanh)
-#define RT_ELEMENTWISE_BINARY(X)                                                                   \
-    X(Add, add_v2)                                                                                 \
-    X(AddV2, add_v2)                                                                               \
-    X(Div, div)                                                                                    \
-    X(DivNoNan, div_no_nan)                                                                        \
-    X(Maximum, maximum)                                                                            \
-    X(Minimum, minimum)                                                                            \
-    X(Mul, mul)                                                                                    \
-    X(MulNoNan, mul_no_nan)                                                                        \
-    X(Pow, pow)                                                                                    \
-    X(RealDiv, div)                                                                                \
-    X(SquaredDifference, squared_difference)                                                       \
-    X(Sub, sub)
-
-/* Comparisons of two numbers, and logical ops on two booleans. X(op, expression in x and y) */
-#define RT_ELEMENTWISE_TRUTH(X)                                                                    \
-    X(Equal, x == y)                                                                               \
-    X(Greater, x > y)                                                                              \
-    X(GreaterEqual, x >= y)                                                                        \
-    X(Less, x < y)                                                                                 \
-    X(LessEqual, x <= y)                                                                           \
-    X(NotEqual, x != y)
-#define RT_ELEMENTWISE_LOGICAL(X)                                                                  \
-    X(LogicalAnd, x != 0 && y != 0)                                                                \
-    X(LogicalOr, x != 0 || y != 0)
-
-enum rt_elementwise_op {
-#define X(op, kernel) RT_ELEMENTWISE_##op,
-    RT_ELEMENTWISE_UNARY(X) RT_ELEMENTWISE_FIRST_BINARY,
-    RT_ELEMENTWISE_BEFORE_BINARY = RT_ELEMENTWISE_FIRST_BINARY - 1,
-    RT_ELEMENTWISE_BINARY(X)
-    /* adds a bias along the last axis, so it is used only for NHWC */
-    RT_ELEMENTWISE_BiasAdd,
-    RT_ELEMENTWISE_TRUTH(X) RT_ELEMENTWISE_LOGICAL(X) RT_ELEMENTWISE_LogicalNot,
-    RT_ELEMENTWISE_Cast,      /* converts bool or another type to float32 */
-    RT_ELEMENTWISE_LeakyRelu, /* operand c is alpha, encoded by rt_elementwise_number */
-    RT_ELEMENTWISE_SelectV2,  /* selects b where a is true, and c elsewhere */
-    RT_ELEMENTWISE_OPS
-#undef X
-};
-
 struct rt_elementwise_step {
-    /* `op` is an enum rt_elementwise_op; `a`, `b` and `c` are its operands, where -1 means that the
-     * op lacks the operand. */
+    /* `op` is an enum rt_elementwise_op; `a`, `b` and `c` are its operands. An operand that the op
+     * does not have is -1. */
     int64_t op, a, b, c;
 };
 
@@ -120,8 +52,8 @@ static inline struct rt_ints rt_elementwise_of_steps(const struct rt_elementwise
                             (const int64_t *)(const void *)step};
 }
 
-/* Encodes a number as an operand below -1, to distinguish the number from the index of a value and
- * from a missing operand. */
+/* Encodes a number as an operand below -1. Operands from 0 on are indexes of values, and -1 is a
+ * missing operand. */
 static inline int64_t rt_elementwise_number(float v)
 {
     uint32_t bits;

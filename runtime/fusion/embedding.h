@@ -1,15 +1,15 @@
 /*
- * Two fused ops for embedding lookups whose rows are summed. fuse_embedding.c puts them into a
- * graph; kernels/fused/embedding_sum.c and kernels/sparse/sparse_segment.c compute them. Neither op
- * materialises the tensor of all rows that are looked up.
+ * Two fused ops that look up rows of an embedding table and sum them. fuse_embedding.c puts them
+ * into a graph; kernels/fused/embedding_sum.c and kernels/sparse/sparse_segment.c compute them.
+ * Neither op materialises the tensor of all rows that are looked up.
  *
- * "_EmbedSum" looks up the table rows that indices name, and computes their sum or mean along one
+ * "_EmbedSum" looks up the table rows given by `indices`, and computes their sum or mean along one
  * axis of the tensor that the lookup would make. Each row may first be multiplied by a weight or
  * excluded by a mask.
  *
- * "_EmbedBag" looks up the table rows that ids name, and sums them per segment.
+ * "_EmbedBag" looks up the table rows given by `ids`, and sums them per segment.
  *
- * The attributes gather, scaled and unique hold the names of the replaced nodes, for error
+ * The attributes `gather`, `scaled` and `unique` hold the names of the replaced nodes, for error
  * messages.
  */
 #ifndef RT_EMBEDDING_HEADER
@@ -17,11 +17,11 @@
 
 #include "runtime/core/fused_op.h"
 
-/* Meaning of the input `by` of "_EmbedSum". */
+/* values of the attribute `how` of "_EmbedSum", which gives the meaning of the input `by` */
 enum rt_embedding_by {
-    RT_EMBEDDING_BY_NOTHING,       /* the node lacks the input `by` */
-    RT_EMBEDDING_BY_WEIGHTS,       /* weights that are the second operand of a Mul with the rows */
-    RT_EMBEDDING_BY_WEIGHTS_FIRST, /* weights that are the first operand of a Mul with the rows */
+    RT_EMBEDDING_BY_NOTHING,       /* the input `by` is absent */
+    RT_EMBEDDING_BY_WEIGHTS,       /* weights, the second operand of the Mul with the rows */
+    RT_EMBEDDING_BY_WEIGHTS_FIRST, /* weights, the first operand of the Mul with the rows */
     RT_EMBEDDING_BY_MASK           /* a bool mask that is true for each row to be summed */
 };
 
@@ -39,7 +39,7 @@ enum rt_embedding_by {
     ATTR(STRING, scaled)
 RT_FUSED_OP(RT_EMBEDDING_SUM, rt_embedding_sum, "_EmbedSum");
 
-/* Divisor of the sum of a segment in "_EmbedBag". */
+/* divisor of a segment's sum in "_EmbedBag" */
 enum rt_embedding_bag_how {
     RT_EMBEDDING_BAG_SUM,
     RT_EMBEDDING_BAG_MEAN,  /* number of rows in the segment */

@@ -20,8 +20,8 @@ struct rt_arena;
 
 #define RT_EPILOGUE "_tail"
 
-/* Operands of an epilogue, in the order in which they are applied and appended to the inputs of the
- * node. X(ID, word) */
+/* X(ID, word) for each operand of an epilogue. The order is that in which operands are applied and
+ * appended to the node's inputs. */
 #define RT_EPILOGUE_OPERANDS(X)                                                                    \
     X(MUL, mul) /* constant vector along the output's last axis, with finite elements only */      \
     X(ADD, add) /* constant vector along the output's last axis, with finite elements only */      \
@@ -44,11 +44,11 @@ struct rt_epilogue {
 };
 
 /* Reads the epilogue of a node. If the node has none, the result is an epilogue without steps.
- * Returns RT_INTERNAL if the text or the inputs lack the form that rt_epilogue_text makes. */
+ * Returns RT_INTERNAL if the RT_EPILOGUE attribute or the inputs of the node are invalid. */
 enum rt_status rt_epilogue_read(const struct rt_node *n, struct rt_epilogue *e,
                                 struct rt_error *err);
-/* Returns the RT_EPILOGUE attribute for an epilogue with the operands whose `in` is not 0. Returns
- * NULL if memory runs out or the epilogue has no steps. */
+/* Returns the RT_EPILOGUE attribute for epilogue *e, whose operands are those with a non-zero `in`.
+ * Returns NULL if memory runs out or the epilogue has no steps. */
 const char *rt_epilogue_text(const struct rt_epilogue *e, struct rt_arena *arena);
 
 #endif

@@ -3,11 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * Removes targets that need not run. A function's stateful nodes must run, even if no node reads
- * them. But a lookup in a frozen variable is pure, so the lookup needs to run only if a node that
- * runs reads its value.
- */
+/* Removes targets that are pure and have readers. The stateful nodes of a function are targets,
+ * because they must run even if no node reads them. Lookups in frozen variables are among them, but
+ * are pure: they need to run only if a node that runs reads their value. */
 enum rt_status pl_drop_targets(struct pl_graph *g, struct rt_error *err)
 {
     bool *is_read = calloc((size_t)g->n + 1, sizeof *is_read);

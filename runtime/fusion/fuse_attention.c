@@ -29,8 +29,7 @@ struct attention {
     int scaled; /* node that scales the transposed queries, or -1 if there is none */
 };
 
-/* Adds node i to the pattern. The node makes the context, or is between the context and the
- * scores. */
+/* Adds node i to the nodes of the pattern. */
 static void take(struct attention *m, int i)
 {
     pl_cluster_take(&m->nodes, (struct pl_edge){i, 0});
@@ -73,8 +72,8 @@ static bool is_transposed(const struct pl_graph *g, struct pl_edge e, int second
     return true;
 }
 
-/* Returns whether node e multiplies or divides x by a scalar constant, and sets *which to the index
- * of the input x. */
+/* Returns whether node e multiplies or divides a value by a scalar constant, and sets *which to the
+ * index of the input that is the value. */
 static bool is_scaling(const struct pl_graph *g, struct pl_edge e, int *which)
 {
     const struct pl_node *n = pl_float_by(g, e, "Mul", 2);
@@ -88,7 +87,7 @@ static bool is_scaling(const struct pl_graph *g, struct pl_edge e, int *which)
     return n && pl_float_constant(g, n->in[1 - *which], &factor);
 }
 
-/* Returns whether the graph shows that e has four axes. Skips nodes that only scale a value. */
+/* Returns whether e is known to have four axes. Skips nodes that only scale a value. */
 static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
 {
     int64_t v[RT_MAX_RANK];
@@ -107,8 +106,8 @@ static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
     return pl_some_ints(g, n->in[1], v) == 4 || pl_made_by(g, n->in[1], "Pack", 4);
 }
 
-/* Sets input k of the attention to e, or to the input of a Transpose that makes e. The shape of e
- * is [B,N,T,H]. */
+/* Sets input k of the attention to e, whose shape is [B,N,T,H], or to the input of the Transpose
+ * that makes e. */
 static bool take_heads(struct attention *m, int k, struct pl_edge e)
 {
     struct pl_edge of;
@@ -118,7 +117,7 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
         return true;
     if (!has_four_axes(m->nodes.g, e))
         return false;
-    /* Scaling by a scalar gives the same values before and after the Transpose. */
+    /* Scaling by a scalar gives the same values before the Transpose as after it. */
     if (k == RT_ATTENTION_QUERIES && m->nodes.uses->n[e.node] == 1 &&
         is_scaling(m->nodes.g, e, &which) &&
         is_transposed(m->nodes.g, m->nodes.g->node[e.node].in[which], 2, 1, 3, &of))
@@ -129,7 +128,7 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
     return true;
 }
 
-/* A batched matrix product of float32 tensors, batched over the axes before the last two. */
+/* A matrix product of float32 tensors, batched over all axes but the last two. */
 struct matmul {
     const struct pl_node *node;
     bool transposes_second, broadcasts;
@@ -152,7 +151,8 @@ static bool is_matmul(const struct pl_graph *g, struct pl_edge e, struct matmul 
 
 /* ---- scores ---- */
 
-/* Returns whether the four letters are [B,T,N,H] or [B,N,T,H]. Sets *first for [B,N,T,H]. */
+/* Returns whether the four letters are [B,T,N,H] or [B,N,T,H], and sets *first to whether they are
+ * [B,N,T,H]. */
 static bool is_heads(const char *letter, char b, char heads, char rows, char h, bool *first)
 {
     *first = is_labels(letter, b, heads, rows, h);
@@ -187,7 +187,7 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
     return false;
 }
 
-/* Matches `e` of shape [B,N,H,S] that a Transpose makes from keys [B,N,S,H]. */
+/* Matches `e` if it has shape [B,N,H,S] and a Transpose makes it from keys of shape [B,N,S,H]. */
 static bool take_transposed(struct attention *m, struct pl_edge e)
 {
     if (!is_transposed(m->nodes.g, e, 1, 3, 2, &m->in[RT_ATTENTION_KEYS]))
@@ -232,8 +232,8 @@ static bool is_scalar(const struct attention *m, struct pl_edge e)
 
 static bool walk(struct attention *m, struct pl_edge e);
 
-/* Adds the step that node n makes, and follows the node's input `from` towards the scores. Returns
- * false, and leaves *m unchanged, if the scores are not reached. */
+/* Adds node n as a step, and follows the node's input `from` towards the scores. Returns false, and
+ * leaves *m unchanged, if the scores are not reached. */
 static bool step(struct attention *m, struct pl_edge e, const struct pl_node *n, int from,
                  enum rt_attention_op op, int a, int b)
 {
@@ -319,9 +319,9 @@ static bool is_einsum_context(struct attention *m, int i)
     return false;
 }
 
-/* Matches a context that is a matrix product followed by a Transpose. The Transpose moves the axis
- * of rows back in front of the axis of heads, and shows that no mask gave the scores a fifth axis.
- */
+/* Matches a context that is a matrix product followed by a Transpose, which moves the axis of rows
+ * back before the axis of heads. The Transpose has four axes, so no mask has given the scores a
+ * fifth axis. */
 static bool is_matmul_context(struct attention *m, int i)
 {
     struct pl_edge of;
@@ -388,7 +388,7 @@ enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        /* removes the Transposes that moved the axis of heads and have lost their readers */
+        /* Removes the Transposes that moved the axis of heads and have lost their readers. */
         pl_prune(g);
     return st;
 }

@@ -4,8 +4,8 @@
  *
  * In a DenseNet, the output of every layer is concatenated with the outputs of all earlier layers,
  * normalised and convolved. Without this pass, layer n copies n tensors to concatenate them, and
- * copies them once more to normalise them. If an operand of a concatenation is a removed
- * concatenation along the same axis, the operands of the latter take its place.
+ * copies them once more to normalise them. If an operand of a concatenation is itself a removed
+ * concatenation along the same axis, it is replaced with its own operands.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -22,7 +22,7 @@ enum {
 struct pass {
     struct pl_graph *g;
     bool *can;  /* for each node, whether it is a concatenation that can be removed */
-    int *stack; /* concatenations that must stay and whose operands have not been marked yet */
+    int *stack; /* concatenations that must stay and whose operands still have to be marked */
     int n_stack;
 };
 
@@ -61,9 +61,9 @@ static void propagate(struct pass *p)
     }
 }
 
-/* Marks each concatenation whose result some reader needs in one tensor. Two kinds of readers need
- * no such tensor: a fused element-wise op that has no other concatenation among its earlier
- * inputs, and a concatenation along the same axis. */
+/* Marks each concatenation that must stay because a reader needs its result in one tensor. Only two
+ * kinds of readers do not need this: a fused element-wise op that has no other concatenation among
+ * its earlier inputs, and a concatenation along the same axis. */
 static void query_readers(struct pass *p)
 {
     const struct pl_graph *g = p->g;
@@ -103,7 +103,7 @@ static int operands_of(const struct pass *p, int i, struct pl_edge operand[MOST_
     int n_todo = 1, n = 0;
 
     todo[0] = (struct pl_edge){i, 0};
-    while (n_todo) { /* the next operand is the last in `todo` */
+    while (n_todo) { /* the last operand in `todo` comes next */
         const struct pl_edge e = todo[--n_todo];
         const struct pl_node *from = &p->g->node[e.node];
         if (!p->can[e.node]) {
@@ -129,8 +129,8 @@ static int concat_input(const struct pass *p, int i)
     return -1;
 }
 
-/* Returns the new number of an operand when n operands replace input `at` of the op. The new
- * operands come first. */
+/* Returns the number that `operand` has after n operands have replaced input `at` of the op. The n
+ * operands become the first inputs. */
 static int64_t moved(int64_t operand, int at, int n)
 {
     if (operand < 0) /* a negative operand is an encoded number, or -1 if the operand is absent */

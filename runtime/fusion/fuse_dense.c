@@ -1,6 +1,6 @@
 /*
  * Replaces dense layers on more than two axes with one matrix multiplication. Frameworks write such
- * a layer as several nodes:
+ * a layer as several nodes. Two patterns are handled:
  *
  *   Keras' Tensordot transposes x by the identity permutation, reshapes x to a matrix, multiplies,
  *   and reshapes the product back. The Reshapes compute their shapes from the shape of x, so
@@ -34,7 +34,7 @@ static bool is_zero(const struct pl_graph *g, struct pl_edge e)
 
 /* ---- Tensordot ---- */
 
-/* Returns whether e holds the lengths of axes `first` to `end - 1` of x. */
+/* Returns whether e is a vector of the lengths of axes `first` to `end - 1` of x. */
 static bool is_part_of_shape(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
                              int first, int end)
 {
@@ -94,7 +94,7 @@ enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct
 
 /* ---- biases after a Reshape ---- */
 
-/* Returns the number of columns of e if it is a matrix product with a constant matrix; otherwise
+/* If e is a matrix product with a constant matrix, returns its number of columns. Otherwise returns
  * 0. */
 static int64_t matmul_columns(const struct pl_graph *g, struct pl_edge e)
 {
@@ -107,9 +107,10 @@ static int64_t matmul_columns(const struct pl_graph *g, struct pl_edge e)
 }
 
 /*
- * Returns whether node i adds a constant to a matrix product whose last axis a Reshape has split.
- * Sets *which to the index of the input that is the product. The constant's axes are the last axes
- * of the new shape, and the product of their lengths is the length of the axis that was split.
+ * Returns whether node i adds a constant to the result of a GEMM whose last axis a Reshape has
+ * split. Sets *which to the index of the Reshape among the node's inputs. The axes of the constant
+ * must be the last axes of the new shape, and the product of their lengths must be the length of
+ * the axis that was split.
  */
 static bool is_split_bias(const struct pl_graph *g, const struct pl_uses *uses, int i, int *which)
 {
@@ -185,8 +186,8 @@ enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err)
         }
     }
     if (changed)
-        /* Removes nodes that computed shapes only for the fused nodes. Otherwise they would be
-         * counted as readers. */
+        /* Removes nodes that computed shapes only for the fused nodes, so that they do not count as
+         * readers below. */
         pl_prune(g);
     if (!st)
         st = pl_uses_count(&uses, g, err);

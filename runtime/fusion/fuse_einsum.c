@@ -1,14 +1,14 @@
 /*
- * Makes matrix multiplications from dense layers that a framework expressed as Einsum (Keras'
- * EinsumDense, the projections of Keras 2's attention):
+ * Turns dense layers that a framework expresses as Einsum (Keras' EinsumDense, the projections of
+ * Keras 2's attention) into matrix multiplications:
  *
  *   Einsum(x, w) "abc,cd->abd"       BatchMatMulV2(x, w)
- *                "abc,cde->abde"     its last axis split by a Reshape
- *                "abcd,cde->abe"     x with its last axes merged by a Reshape
+ *                "abc,cde->abde"     BatchMatMulV2, then a Reshape that splits the last axis
+ *                "abcd,cde->abe"     a Reshape that merges the last axes of x, then BatchMatMulV2
  *
  * w is constant, so it is packed, and additions after the multiplication become its epilogue. Any
- * letters may be used. Axes that are kept must come first; axes that are summed over must come last
- * in x and first in w, in the same order.
+ * letters may be used. In x and in the result, the axes that only x has must come first. In w, the
+ * axes that are summed over must come first, in the same order as in x.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -21,8 +21,8 @@ struct dense {
     /* `n_kept` is the number of axes that only x has, `n_summed` the number of axes that both x and
      * w have, and `n_new` the number of axes that only w has. */
     int n_kept, n_summed, n_new;
-    /* `summed` is the product of the lengths of the summed axes. `made` is the product of the
-     * lengths of the axes that only w has. */
+    /* `summed` is the product of the lengths of the axes that both x and w have, and `made` is the
+     * product of the lengths of the axes that only w has. */
     int64_t summed, made;
 };
 
@@ -68,7 +68,7 @@ static bool is_dense(const struct pl_graph *g, int i, struct dense *d)
         memcmp(part[0].p + d->n_kept, part[1].p, (size_t)d->n_summed) != 0 ||
         memcmp(part[2].p + d->n_kept, part[1].p + d->n_summed, (size_t)d->n_new) != 0)
         return false;
-    for (int k = 0; k < d->n_kept; k++) /* a letter must not denote two axes */
+    for (int k = 0; k < d->n_kept; k++) /* each axis must have its own letter */
         if (memchr(part[1].p, part[0].p[k], part[1].n))
             return false;
     for (int k = 0; k < w->rank; k++)
@@ -96,8 +96,8 @@ static struct pl_edge add_matrix(struct pl_graph *g, const struct dense *d, stru
     return matrix;
 }
 
-/* Makes node `at` reshape the last axes of `x`, which has `rank` axes, from the lengths `from` to
- * the lengths `to`. */
+/* Turns node `at` into a reshape of `x`, which has `rank` axes. The lengths `from` of the last axes
+ * become the lengths `to`. */
 static enum rt_status put_axes(struct pl_graph *g, int at, struct pl_edge x, int rank,
                                const int64_t *from, int n_from, const int64_t *to, int n_to,
                                struct rt_error *err)

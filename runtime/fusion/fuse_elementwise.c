@@ -1,12 +1,11 @@
 /*
  * Implements element-wise fusion, which merges element-wise float32 nodes into one "_Chain"
- * (elementwise.h). A node is merged with the producers that only it reads, with the producers that
- * only these nodes read, and so on. Only the last value is visible outside, so the fused op takes
- * the place of the last node. Comparisons, selections (TensorFlow 1's only if all operands have one
- * shape) and casts to float32 are fused too.
+ * (elementwise.h). A node is merged with the producers that only it reads, then with the producers
+ * that only merged nodes read, and so on. The fused op takes the place of the last node, the only
+ * one whose value other nodes read. Comparisons, selections (those of TensorFlow 1 only if all
+ * operands have the same shape) and casts to float32 are fused too.
  *
- * A swish, a GELU, a batch normalisation that is not fused into a convolution, squeeze-and-excite's
- * multiplication, and residual additions with their activations become one pass over memory.
+ * Typical groups of fused nodes are a swish, a GELU, and a residual addition with its activation.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -62,8 +61,8 @@ static bool has_attributes(const struct rt_node *n, int op)
 
 static int step_of(const struct pl_graph *g, const struct pl_node *n);
 
-/* Follows e back through element-wise ops on one tensor, or on one tensor and a scalar. Returns the
- * first value of this chain. It has the shape of e. */
+/* Follows e back through element-wise ops that read one tensor and at most one scalar constant.
+ * Returns the first value of this chain, which has the same shape as e. */
 static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
 {
     for (int hops = 0; hops < 16; hops++) {
@@ -85,8 +84,8 @@ static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
 }
 
 /* Returns whether all inputs of a Select have the same shape. If the shapes differ, Select may
- * behave differently from SelectV2, because Select selects rows if its condition is a vector, and
- * refuses operands that SelectV2 would broadcast. */
+ * behave differently from SelectV2: it selects rows if its condition is a vector, and it refuses
+ * operands that SelectV2 would broadcast. */
 static bool is_of_one_shape(const struct pl_graph *g, const struct pl_node *n)
 {
     const struct pl_edge e = shape_of(g, n->in[0]);
@@ -113,16 +112,16 @@ struct pass {
     struct pl_graph *g;
     struct pl_uses uses;
     int n;
-    /* for each node, its enum rt_elementwise_op, or -1 if it has none or has been fused */
+    /* for each node, its enum rt_elementwise_op, or -1 if it has none or has already been fused */
     int8_t *step;
-    int *taken;   /* for each node, the number of current members' inputs that read the node */
-    int *order;   /* indexes of nodes, each after all its readers */
-    int *touched; /* nodes whose entry in `taken` must be reset */
+    int *taken;   /* for each node, number of times that the nodes collected so far read it */
+    int *order;   /* indexes of the nodes, ordered so that each node follows all its readers */
+    int *touched; /* nodes whose element of `taken` must be reset */
     int n_touched;
 };
 
-/* Orders the nodes so that each comes after all its readers (after most of them, in loops). The
- * traversal does not recurse, because a run of element-wise nodes may be as long as the graph. */
+/* Orders the nodes so that each node follows all its readers (in loops, most of its readers). The
+ * traversal does not recurse, because a chain of nodes may be as long as the graph. */
 static enum rt_status set_order(struct pass *p, struct rt_error *err)
 {
     const struct pl_graph *g = p->g;
@@ -203,7 +202,8 @@ static int collect(struct pass *p, int root, int member[RT_ELEMENTWISE_MOST])
             if (!p->taken[from]++)
                 p->touched[p->n_touched++] = from;
             if (p->taken[from] == p->uses.n[from] && p->step[from] >= 0 &&
-                p->g->node[from].n_ctrl == 0 && n < RT_ELEMENTWISE_MOST)
+                p->g->node[from].n_ctrl == 0 && n < RT_ELEMENTWISE_MOST &&
+                p->g->node[from].on_accelerator == m->on_accelerator)
                 member[n++] = from;
         }
     }
@@ -246,8 +246,8 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
     in.n = 0;
     if (!step)
         return rt_fail_memory(err, "a plan", (size_t)n * sizeof *step);
-    /* The results of steps are numbered after the inputs. The number of inputs is known only in the
-     * second pass. */
+    /* Step results are numbered after the inputs, and the number of inputs is known only at the end
+     * of the first pass. The second pass therefore sets the operands again. */
     for (int pass = 0; pass < 2; pass++)
         for (int j = n - 1; j >= 0; j--) {
             const struct pl_node *m = &p->g->node[member[j]];

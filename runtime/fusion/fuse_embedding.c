@@ -1,6 +1,6 @@
 /*
- * Finds embeddings that are looked up only to be summed, and replaces them with one "_EmbedSum",
- * which never materialises the tensor of all rows that are looked up:
+ * Finds embedding lookups whose rows are only summed, and replaces them with one "_EmbedSum", which
+ * never materialises the tensor of all rows that are looked up:
  *
  *   Sum or Mean over one axis of     GatherV2(table, indices, 0)    or    ResourceGather
  *   of rows with weights             rows * weights                 Keras 2's masked average
@@ -126,8 +126,8 @@ static const char *const segments[] = {[RT_EMBEDDING_BAG_SUM] = "SparseSegmentSu
                                        [RT_EMBEDDING_BAG_SQRT_N] = "SparseSegmentSqrtN"};
 enum { N_SEGMENTS = sizeof segments / sizeof *segments };
 
-/* Returns the kind of segment sum (enum rt_embedding_bag_how) that node i makes of rows of unique
- * ids, or -1 for any other node. */
+/* If node i sums looked-up rows of unique ids, returns the kind of segment sum (enum
+ * rt_embedding_bag_how). Otherwise returns -1. */
 static int which_bag(struct embed *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
 {
     const struct pl_node *n = NULL;

@@ -5,13 +5,14 @@
  *
  * Steps are fused only if no other node reads the values between them. Multiplications and
  * additions of constant vectors along the last axis, including batch normalisation, become one
- * scale and one shift, accumulated in double. One addition of another tensor (the residual) may
- * follow, and then an activation. If the residual proves to be broadcast when the model runs, the
- * kernels compute what the addition would have computed.
+ * scale and one shift, accumulated in double. They may be followed by one addition of another
+ * tensor (the residual), and then by an activation. If the addition broadcasts one of its operands,
+ * the kernels still compute the same result.
  *
- * Frameworks write a product of three-dimensional tensors as Reshape, MatMul, Reshape, addition.
- * Therefore a Reshape between the steps moves after the steps if it is known to keep rows together,
- * that is, if its last dimensions are constants whose product is the length of a row.
+ * Frameworks write a dense layer on a three-dimensional tensor as Reshape, MatMul, Reshape,
+ * addition. Therefore, a Reshape between the steps moves after the steps if it is known to keep
+ * rows together, that is, if its last dimensions are constants whose product is the length of a
+ * row.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -34,7 +35,7 @@ struct epilogue {
     /* node of a Reshape that moves after the epilogue (`rank` is then 0), or -1 if no Reshape
      * moves */
     int reshape;
-    int n_row; /* number of the Reshape's last dimensions into which a row is split */
+    int n_row; /* number of dimensions into which the Reshape splits each row */
     int64_t row[RT_MAX_RANK];
 };
 
@@ -51,15 +52,16 @@ static bool is_float_op(const struct pl_node *n)
            n->effect == RT_PURE && n->def->n_out >= 1 && n->def->out_dtype[0] == RT_F32;
 }
 
-/* Returns the number of channels of the output of a node that can have an epilogue, and sets *rank.
- * Returns 0 for any other node. */
+/* If a node can have an epilogue, returns the number of channels of its output, and sets *rank.
+ * Otherwise returns 0. */
 static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, int *rank)
 {
     struct rt_info in[8];
 
     if (!is_float_op(n) || !n->def->op->epilogue || n->n_in != n->def->schema->n_in || n->n_in > 8)
         return 0;
-    /* An epilogue that consists only of an activation has no input. */
+    /* The node may already have an epilogue that consists only of an activation and adds no
+     * input. */
     for (int k = 0; k < n->def->n_extra; k++)
         if (strcmp(n->def->extra[k].name, RT_EPILOGUE) == 0)
             return 0;
@@ -69,7 +71,7 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
         if (!t)
             continue;
         if (rt_tensor_count(t) == 0)
-            /* A node with an empty filter gets no epilogue, because memory is allocated for each
+            /* A node with an empty filter cannot have an epilogue: memory is allocated for each
              * channel, and the size of an empty tensor does not bound its number of channels. */
             return 0;
         in[k].value = t;
@@ -79,8 +81,8 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
     return n->def->op->epilogue(n->def, in, rank);
 }
 
-/* Returns whether e is a constant float vector along the last axis of an output of this rank, or a
- * scalar. */
+/* Returns whether e is a constant float vector along the last axis of an output of rank `rank`, or
+ * a scalar float constant. */
 static bool is_vector(const struct pl_graph *g, struct pl_edge e, int64_t channels, int rank)
 {
     const struct rt_tensor *t = pl_constant(g, e);
@@ -96,15 +98,15 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
 {
     *t = (struct rt_tensor){0};
     rt_tensor_ref(t, &g->node[e.node].value);
-    const enum rt_status st = rt_tensor_load(t, err);
+    const enum rt_status st = rt_session_load_tensor(g->session, t, err);
     if (st)
         rt_tensor_clear(t);
     return st;
 }
 
-/* Returns whether e is a float constant of the shape of one row of the epilogue's current value, or
- * a scalar constant. The result differs from that of is_vector only if the epilogue was extended
- * past a Reshape (t->reshape). */
+/* Returns whether e is a float constant with the shape of one row of the epilogue's current value,
+ * or a scalar constant. The result differs from that of is_vector only if a Reshape moves after the
+ * epilogue. */
 static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct epilogue *t)
 {
     if (t->reshape < 0)
@@ -117,8 +119,8 @@ static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct e
 
 /* ---- scale and shift ---- */
 
-/* Returns whether the factors can be multiplied into the weights. They can if the products of the
- * factors with weights of usual magnitudes are normal numbers. */
+/* Returns whether the factors can be multiplied into the weights, that is, whether their products
+ * with weights of typical magnitude are normal numbers. */
 static bool is_fit(const struct epilogue *t)
 {
     for (int64_t c = 0; c < t->channels; c++) {
@@ -129,8 +131,9 @@ static bool is_fit(const struct epilogue *t)
     return true;
 }
 
-/* Appends `y = x * mul + sign * add`, where NULL means 1 for `mul` and 0 for `add`. Returns false,
- * and leaves the epilogue unchanged, if is_fit would not hold for the result. */
+/* Appends `y = x * mul + sign * add` to the epilogue. If `mul` is NULL, the factor is 1; if `add`
+ * is NULL, nothing is added. Returns false and leaves the epilogue unchanged if the result would
+ * not satisfy is_fit. */
 static bool add_vectors(struct epilogue *t, const struct rt_tensor *mul,
                         const struct rt_tensor *add, double sign)
 {
@@ -273,8 +276,8 @@ static bool take_residual(const struct pl_graph *g, const struct pl_node *n, str
 
 /* ---- a Reshape between the steps ---- */
 
-/* Prepends the integers of the constant `e` to the *n integers at the end of `dim`, an array of
- * `capacity` elements. Returns false if `e` is not a constant of integers. */
+/* Copies the integers of the constant `e` to `dim`, in front of the *n integers at the end of this
+ * array of `capacity` elements. Returns false if `e` is not an integer constant. */
 static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *dim, int *n,
                           int capacity)
 {
@@ -303,8 +306,8 @@ static bool take_axes(const struct pl_node *n, int i, struct epilogue *t)
     return true;
 }
 
-/* Fuses node i, the only reader of the epilogue's value, if it only changes the dimensions of the
- * rows. */
+/* Fuses node i, the only reader of the epilogue's value, if it is a reshape that keeps each row
+ * together. */
 static bool take_reshape(const struct pl_graph *g, int i, struct epilogue *t)
 {
     const struct pl_node *n = &g->node[i];
@@ -359,7 +362,7 @@ static struct pl_edge add_constant(struct pl_graph *g, int like, const double *v
     return pl_add_constant(g, like, &t, err);
 }
 
-/* Replaces the last fused node with a Reshape of the new value of node `head`. */
+/* Replaces the last fused node with a Reshape that reads the new value of node `head`. */
 static enum rt_status put_reshape(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -403,8 +406,8 @@ static enum rt_status add_operands(struct pass *p, int head, const struct epilog
     return RT_OK;
 }
 
-/* Replaces the last fused node with node `head`, that is, with the matrix multiplication or
- * convolution and its epilogue. */
+/* Replaces the last fused node with node `head` (the matrix multiplication or convolution) and its
+ * epilogue. If a Reshape moves, it replaces the last fused node instead. */
 static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -452,14 +455,20 @@ static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
     return st || t->reshape < 0 ? st : put_reshape(p, head, t);
 }
 
-/* Fuses nodes, starting at node `head` and going from each node to its only reader. All fused nodes
- * except the last node become PL_GONE. */
+static bool is_same_device(const struct pl_graph *g, int a, int b)
+{
+    return g->node[a].on_accelerator == g->node[b].on_accelerator;
+}
+
+/* Fuses nodes, starting at node `head` and continuing with the only reader of each fused node. All
+ * fused nodes except the last node become PL_GONE. */
 static enum rt_status follow(struct pass *p, int head, struct epilogue *t)
 {
     struct pl_graph *g = p->g;
 
     for (t->last = head;;) {
-        if (pl_find_activation(g, &p->uses, p->readers, t->last, &t->act)) {
+        if (pl_find_activation(g, &p->uses, p->readers, t->last, &t->act) &&
+            is_same_device(g, head, t->act.node[0])) {
             g->node[t->last].kind = PL_GONE;
             for (int k = 0; k < t->act.n - 1; k++)
                 g->node[t->act.node[k]].kind = PL_GONE;
@@ -467,9 +476,9 @@ static enum rt_status follow(struct pass *p, int head, struct epilogue *t)
             return RT_OK;
         }
         t->act.n = 0;
-        if (p->uses.n[t->last] != 1)
-            return RT_OK;
         const int next = p->uses.user[t->last];
+        if (p->uses.n[t->last] != 1 || !is_same_device(g, head, next))
+            return RT_OK;
         bool taken = false;
         enum rt_status st = take_normalisation(p, next, t, &taken);
         if (!st && !taken)
@@ -499,7 +508,7 @@ static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
     enum rt_status st = follow(p, head, &t);
     if (!st && (t.has_scale || t.has_shift || t.residual.node >= 0 || t.act.n))
         st = put(p, head, &t);
-    else if (t.reshape >= 0) /* only the Reshape could be fused, so nothing changes */
+    else if (t.reshape >= 0) /* no step was fused, so the Reshape stays where it is */
         g->node[head].kind = g->node[t.reshape].kind = PL_OP;
     free(t.scale);
     return st;

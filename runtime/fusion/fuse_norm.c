@@ -20,7 +20,7 @@
 
 struct norm {
     struct pl_cluster nodes;
-    struct pl_edge x, mean, scale, offset; /* an edge is pl_no_edge until it is found */
+    struct pl_edge x, mean, scale, offset; /* edges are pl_no_edge until they are found */
     struct rt_layer_norm op;
 };
 
@@ -53,7 +53,7 @@ static bool is_centred(struct norm *m, struct pl_edge e)
     return true;
 }
 
-/* Returns whether e is the mean of the squares of `x - mean`. Sets x, mean and axis. */
+/* Returns whether e is the mean of the squares of `x - mean`. Sets x, mean and axis of *m. */
 static bool is_variance(struct norm *m, struct pl_edge e)
 {
     struct pl_edge squares;
@@ -197,8 +197,8 @@ static bool is_folded(struct norm *m, const struct pl_node *root)
 
 enum { SHAPE_OPEN = -1 };
 
-/* Returns whether e holds elements *first to *end - 1 of x's shape, or all elements from *first on.
- * If `shrinks` is set, e must be the length of a single axis. */
+/* Returns whether e holds elements *first to *end - 1 of x's shape. If *end is SHAPE_OPEN, e holds
+ * all elements from *first on. If `shrinks` is set, e must be the length of a single axis. */
 static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, bool shrinks,
                      int64_t *first, int64_t *end)
 {
@@ -219,8 +219,8 @@ static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge 
            *end <= RT_MAX_RANK && !(shrinks && from_0);
 }
 
-/* Returns whether e is the product of the lengths of single axes of x, each at most once. Sets
- * *axes to one bit per axis. */
+/* Returns whether e is a product of the lengths of different axes of x, and sets the bit of each of
+ * these axes in *axes. */
 static bool is_product_of_axes(const struct pl_graph *g, struct pl_edge e, struct pl_edge x,
                                unsigned *axes)
 {
@@ -242,8 +242,9 @@ static bool is_product_of_axes(const struct pl_graph *g, struct pl_edge e, struc
     return false;
 }
 
-/* Returns whether `before * behind` is the size of x, where `behind` is the product of the lengths
- * of the axes from *axis on. */
+/* Returns whether `before` is the product of the lengths of some leading axes of x, and `behind` is
+ * the product of the lengths of all other axes. Sets *axis to the first of the other axes. Sets
+ * *rank to the rank of x, or to 0 if it is not known. */
 static bool splits(const struct pl_graph *g, struct pl_edge before, struct pl_edge behind,
                    struct pl_edge x, int64_t *axis, int64_t *rank)
 {
@@ -286,8 +287,8 @@ static bool is_empty(const struct pl_graph *g, struct pl_edge e)
     return t && t->dtype == RT_F32 && t->rank == 1 && t->dim[0] == 0;
 }
 
-/* Returns whether e is x reshaped to [1, before, behind, 1], normalised over `behind` for each
- * index of `before`, and reshaped to the shape of x. */
+/* Returns whether e is x reshaped to [1, before, behind, 1], normalised over the axis of length
+ * `behind`, and reshaped to the shape of x. */
 static bool is_batch_normed(struct norm *m, struct pl_edge e)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -358,7 +359,7 @@ static bool is_root(struct norm *m, struct pl_edge e, bool divides, struct pl_ed
     return true;
 }
 
-/* Returns whether `x * by` or, with `divides`, `x / by` is RMS-normalised x. */
+/* Returns whether `x * by` or, with `divides`, `x / by` is the RMS normalisation of x. */
 static bool is_rms_normed_by(struct norm *m, struct pl_edge x, struct pl_edge by, bool divides)
 {
     struct pl_edge safe, squares, of;
@@ -402,7 +403,7 @@ static bool is_rms_normed(struct norm *m, struct pl_edge e)
 
 /* ---- the complete pattern ---- */
 
-/* Returns whether e is `(x - mean) * factor` or `(x - mean) / sqrt(variance + epsilon)`; the factor
+/* Returns whether e is `(x - mean) * factor` or `(x - mean) / sqrt(variance + epsilon)`. The factor
  * may include the scale. */
 static bool is_centred_normed(struct norm *m, struct pl_edge e)
 {
@@ -425,8 +426,8 @@ static bool is_centred_normed(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* Returns whether e is a normalisation of x without an offset, with or without a scale. The RMS
- * form is tried last, because it also matches if its operand is `x - mean`. */
+/* Returns whether e is a normalisation of x without an offset. It may have a scale. The RMS form is
+ * tried last, because it also matches if its operand is `x - mean`. */
 static bool is_straight(struct norm *m, struct pl_edge e)
 {
     const struct norm before = *m;
@@ -440,8 +441,8 @@ static bool is_straight(struct norm *m, struct pl_edge e)
     return is_rms_normed(m, e);
 }
 
-/* Returns whether e is a normalisation that is_straight matches, or the product of a scale and a
- * normalisation that is_straight matches without a scale. */
+/* Returns whether e is a normalisation that is_straight matches, or the product of a scale and such
+ * a normalisation without a scale. */
 static bool is_scaled(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
@@ -468,7 +469,7 @@ static void start(struct norm *m, const struct pl_graph *g, int root, const stru
                        .offset = pl_no_edge};
 }
 
-/* Matches a normalisation whose last node is the addition i. */
+/* Matches a normalisation that ends in the addition i. */
 static bool ends_in_sum(struct norm *m, const struct pl_graph *g, int i, const struct pl_uses *uses)
 {
     start(m, g, i, uses);
@@ -515,9 +516,9 @@ enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
     if (!rt_registry_op(g->session->options.registry, "_LayerNorm"))
         return RT_OK;
     enum rt_status st = pl_uses_count(&uses, g, err);
-    /* Forms with an offset are matched first, because a part of such a form looks like a form
-     * without an offset. A fused node reads only values that the replaced nodes read, so the counts
-     * of uses remain correct for later matches. */
+    /* Forms with an offset are matched first, because they contain a form without an offset. A
+     * fused node reads only values that the replaced nodes read, so the counts of readers remain
+     * correct for later matches. */
     for (int products = 0; products < 2; products++)
         for (int i = 0; i < g->n && !st; i++) {
             struct norm m;

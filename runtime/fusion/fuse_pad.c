@@ -1,13 +1,12 @@
 /*
  * Fuses constant padding with zeros into the convolution or MaxPool that reads the padded image, so
  * that this image is neither written nor read again. The reader gets the padding "EXPLICIT". A
- * MaxPool normally ignores the pixels around the image. Its extra attribute "_zeros" makes it treat
- * the padded pixels as zeros.
+ * MaxPool normally ignores padded pixels. Its extra attribute "_zeros" makes it treat them as
+ * zeros.
  *
  * Padding is fused only if it pads the rows and columns of [batch, height, width, channels], and
- * only if the reader's own padding is VALID or EXPLICIT. The padding must also be less than the
- * length of the window, so that every window that covered a pixel of the image still covers at
- * least one pixel.
+ * only if the reader's own padding is VALID or EXPLICIT. The padding must also be shorter than the
+ * window, so that every window that covered a pixel of the image still covers at least one pixel.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -52,7 +51,8 @@ static bool is_pad(const struct pl_graph *g, const struct pl_node *n, int64_t pa
     return read_paddings(g, n->in[1], pad);
 }
 
-/* Adds the reader's own padding to `pad`. Returns false if the padding cannot be fused. */
+/* Adds the reader's own padding to `pad`. Returns false if the reader cannot apply the combined
+ * padding. */
 static bool add_own(const struct pl_graph *g, const struct pl_node *n, int64_t pad[4])
 {
     const int64_t *own = NULL, *dilation;
@@ -78,7 +78,7 @@ static bool add_own(const struct pl_graph *g, const struct pl_node *n, int64_t p
     return true;
 }
 
-/* Returns whether pool n has no padding of its own and its windows are longer than `pad`. */
+/* Returns whether pool n has no padding and has windows longer than `pad`. */
 static bool fits_pool(const struct pl_node *n, const int64_t pad[4])
 {
     const int64_t *k, *s;

@@ -1,6 +1,6 @@
 /*
- * Moves an average pool that follows a 1x1 convolution before the convolution (DenseNet's
- * transitions). The average of a 1x1 convolution equals the 1x1 convolution of the average, but the
+ * Moves an average pool that follows a 1x1 convolution (as in DenseNet's transitions) before the
+ * convolution. The average of a 1x1 convolution equals the 1x1 convolution of the average, but the
  * latter needs only a fraction of the multiplications. The weights of an average sum to 1 with any
  * padding, because TensorFlow does not count padded pixels.
  */
@@ -30,7 +30,8 @@ static bool is_pointwise(const struct pl_graph *g, const struct pl_node *n)
            filter->dim[1] == 1 && !rt_span_is(rt_attr_str(n->def, "padding"), "EXPLICIT");
 }
 
-/* Returns whether the pool averages only over pixels and reduces their number to at most half. */
+/* Returns whether the pool averages only over height and width, and has at most half as many output
+ * pixels as input pixels. */
 static bool thins_out(const struct pl_node *n)
 {
     const int64_t *k, *s;

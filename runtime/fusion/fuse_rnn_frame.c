@@ -1,7 +1,7 @@
 /*
- * Finds recurrent layers of TensorFlow 1. Such a layer is a loop of Enter, Merge, Switch,
- * NextIteration and Exit. The loop reads one TensorArray and writes another, and its body is a
- * cell. The pass copies the body into a separate graph, with the loop's variables as feeds, and
+ * Finds recurrent layers of TensorFlow 1. Such a layer is a loop made of Enter, Merge, Switch,
+ * NextIteration and Exit nodes. The loop reads one TensorArray and writes another, and its body is
+ * a cell. The pass copies the body into a separate graph, with the loop's variables as feeds, and
  * matches this graph like the body of a While (fuse_rnn_while.c).
  *
  * A TensorArray that was only partly written cannot be gathered. Therefore a loop is fused only if
@@ -13,21 +13,20 @@
 #include "runtime/fusion/fuse.h"
 #include "runtime/fusion/rnn_loop.h"
 
-/* MAX_SCANS limits the total number of nodes that the search for loops visits, because the search
- * scans the complete graph once for each frame. When the limit is reached, the remaining frames are
- * not fused. */
+/* The search for loops scans the complete graph once for each frame. MAX_SCANS limits the total
+ * number of nodes that it visits. When the limit is reached, the remaining frames are not fused. */
 enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16, MAX_SCANS = 1 << 23 };
 
 struct frame {
     struct pl_rnn_loop l;
     int cond; /* the LoopCond of the loop */
-    /* Variables with indexes `n_variables` to `l.n - 1` are constant Enters. */
+    /* The variables with indexes `n_variables` to `l.n - 1` are those of constant Enters. */
     int n_variables;
     int enter[PL_RNN_LOOP_VARIABLES]; /* the Enter node of each variable */
     int merge[PL_RNN_LOOP_VARIABLES], next[PL_RNN_LOOP_VARIABLES], choice[PL_RNN_LOOP_VARIABLES];
     struct pl_graph check; /* the loop's condition as a graph */
     int *copy;    /* for each node of the plan, its index in the graph that is being made, or -1 */
-    bool in_cond; /* whether loop variables are read from Merge, not from Switch */
+    bool in_cond; /* whether the condition is copied, which reads variables from Merge */
     int n_before; /* number of nodes of the plan before the layers are added */
 };
 
@@ -117,7 +116,7 @@ static int variable_of(const struct frame *f, struct pl_edge e)
     return -1;
 }
 
-/* Returns whether a control edge from node i expresses only that the current iteration runs. */
+/* Returns whether a control edge from node i means only that the current iteration runs. */
 static bool is_pivot(const struct frame *f, int i)
 {
     const struct pl_edge e = pl_origin(f->l.g, (struct pl_edge){i, 0});
@@ -252,10 +251,10 @@ static bool copy_condition(struct frame *f)
 /* ---- the nodes around the loop ---- */
 
 /*
- * Returns whether e is the number of items. dynamic_rnn writes this number as `Minimum(n,
- * Maximum(1, n))`. In the Maximum, the length of the longest row may take the place of n. This does
- * not change the result of the loop, because no row takes a step after the last step of the longest
- * row, and unwritten elements are zero.
+ * Returns whether e is the number of items n, or a limit with the same effect. dynamic_rnn writes
+ * the limit as `Minimum(n, Maximum(1, n))`. The second n may be replaced with the length of the
+ * longest row. This does not change the result of the loop, because no row takes a step after the
+ * last step of the longest row, and unwritten elements are zero.
  */
 static bool is_whole_length(const struct frame *f, struct pl_edge e)
 {
@@ -285,7 +284,7 @@ static bool takes_shape(const struct rt_shape *s, int64_t cols, int64_t *rows)
     return s->rank < 0 || (s->rank == 2 && pl_takes_rows(s->dim[0], s->dim[1], cols, rows));
 }
 
-/* Returns whether e is a TensorArray with one element for each item of the loop. */
+/* Returns whether e is a TensorArray with as many elements as the loop has items. */
 static bool is_array(const struct frame *f, struct pl_edge e, int64_t cols, int64_t *rows)
 {
     const struct pl_graph *g = f->l.g;
@@ -293,8 +292,7 @@ static bool is_array(const struct frame *f, struct pl_edge e, int64_t cols, int6
     const struct rt_shape *s = n ? rt_attr_shape(n->def, "element_shape") : NULL;
 
     return s && pl_is_length(g, n->in[0], f->l.items) &&
-           /* An element that was not written can be read only if all elements have the same
-            * shape. */
+           /* Unwritten elements can be read only if all elements have the same shape. */
            (f->l.mask.kind == RT_RNN_ALL || rt_attr_bool(n->def, "identical_element_shapes")) &&
            takes_shape(s, cols, rows);
 }
@@ -328,7 +326,7 @@ static bool is_inside(const struct frame *f, int i)
     return i == f->cond;
 }
 
-/* The kinds of values that a node may pass out of the loop. */
+/* kinds of values that a node may pass out of the loop */
 enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* the new nodes do not compute FOREIGN values */
 
 /* Returns the kind of value that `node` passes out of the loop. For STATE, sets *k to the variable
@@ -350,8 +348,8 @@ static int leaves(const struct frame *f, int node, int *k)
     return NOT_OF_LOOP;
 }
 
-/* Finds the readers of the loop's values and arrays. Returns whether the new nodes make all values
- * that these readers need. */
+/* Checks the readers of the loop's values and arrays. Returns whether the new nodes compute every
+ * value that is read. */
 static bool find_readers(struct frame *f, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
@@ -387,8 +385,8 @@ static bool find_readers(struct frame *f, struct pl_edge array)
 
 /* ---- the new node ---- */
 
-/* Returns the edge that replaces output 0 of node i. The edge's node is a new node, or -1 if no new
- * node makes this value. */
+/* Returns the edge that replaces output 0 of node i. The edge begins at a new node, or at node -1
+ * if no new node computes this value. */
 static struct pl_edge instead_of(const struct frame *f, int i)
 {
     int k;
@@ -403,8 +401,8 @@ static struct pl_edge instead_of(const struct frame *f, int i)
     }
 }
 
-/* Returns whether pl_rewire leaves the inputs of node i unchanged. A gather must read the loop's
- * Exit until the gather's readers have been rewired. */
+/* Returns whether pl_rewire must leave the inputs of node i unchanged. A gather must read the
+ * loop's Exit until the gather's own readers have been rewired. */
 static bool stays_wired(const void *arg, int i)
 {
     return instead_of(arg, i).node >= 0;

@@ -1,12 +1,12 @@
 /*
  * Finds recurrent layers of TensorFlow 2. Such a layer is a While whose body is a recurrent cell or
  * a stack of cells. In each step, the body reads one element of a list and writes one element. Each
- * cell becomes a node (_RNN). The node multiplies the inputs of all steps by its weights in one
- * product, and keeps only the state from step to step.
+ * cell becomes a node (_RNN). The node multiplies the inputs of all steps by its weights at once,
+ * and passes only the state from step to step.
  *
  * Each function of the loop is first built as the graph from which its plan would be made. The pass
- * matches this graph and frees it. The loop's bounds and the list's length remain inputs of the
- * node. Therefore the node counts its steps and fails where the loop would fail.
+ * matches this graph and frees it. The loop's bounds and the list's length become inputs of the
+ * node, so that the node runs the same number of steps and fails where the loop would fail.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
            pl_ints_constant(g, n->in[1], 3, perm) && perm[0] == 1 && perm[1] == 0 && perm[2] == 2;
 }
 
-/* Readers of the list that the loop writes. Only TensorListStack nodes may read the list. */
+/* the readers of the list that the loop writes, which must be TensorListStack nodes */
 struct readers {
     bool transposed;     /* whether all readers of the stacked list transpose it to [batch, time] */
     bool any;            /* whether some node stacks the list */
@@ -33,8 +33,8 @@ struct readers {
 };
 enum { MARK_STACK = 1, MARK_TRANSPOSE };
 
-/* Returns whether node n stacks the list. `length` is the length of the list, or -1 if it is not
- * constant. */
+/* Returns whether node n stacks the elements of the loop's output list. `length` is the length of
+ * the list, or -1 if it is not constant. */
 static bool is_stack(struct pl_rnn_loop *l, const struct pl_node *n, int64_t length)
 {
     const int64_t want = pl_is(n, "TensorListStack") ? rt_attr_int(n->def, "num_elements") : 0;
@@ -44,7 +44,7 @@ static bool is_stack(struct pl_rnn_loop *l, const struct pl_node *n, int64_t len
            pl_list_shape(l->g, n->in[1], pl_last_cell(l)->width, &l->y_rows);
 }
 
-/* Returns whether the edge is a loop output that the replacement node lacks. */
+/* Returns whether the edge is a loop output that the new node does not compute. */
 static bool is_foreign(const struct pl_rnn_loop *l, struct pl_edge e)
 {
     return e.node == l->at && (e.out >= l->n || l->role[e.out] != ROLE_STATE);
@@ -104,8 +104,8 @@ struct redirection {
     const struct readers *r;
 };
 
-/* Returns whether pl_rewire leaves the inputs of node i unchanged, because the node is the new
- * node, or a stack or Transpose that is removed. */
+/* Returns whether node i is the new node, or a stack or Transpose that is removed. pl_rewire leaves
+ * the inputs of these nodes unchanged. */
 static bool stays_wired(const void *arg, int i)
 {
     const struct redirection *d = arg;
@@ -114,7 +114,7 @@ static bool stays_wired(const void *arg, int i)
 }
 
 /* Returns the edge that replaces `e`. An edge from the loop, or from a removed stack or Transpose,
- * is replaced with an edge from a new node; any other edge stays unchanged. */
+ * is replaced by an edge from a new node. Any other edge is returned unchanged. */
 static struct pl_edge redirected(const void *arg, struct pl_edge e)
 {
     const struct redirection *d = arg;
@@ -127,8 +127,8 @@ static struct pl_edge redirected(const void *arg, struct pl_edge e)
 
 /* ---- the pass ---- */
 
-/* Returns whether the written list was reserved for the loop. Sets *length to the edge that carries
- * the list's length. Sets *n to the length if it is constant, otherwise to -1. */
+/* Returns whether a TensorListReserve makes the list that the loop writes. Sets *length to the edge
+ * that carries the list's length, and *n to the length if it is constant, otherwise to -1. */
 static bool find_length(struct pl_rnn_loop *l, struct pl_edge *length, int64_t *n)
 {
     const struct pl_node *list =

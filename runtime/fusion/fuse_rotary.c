@@ -9,8 +9,8 @@
  *   r = Reshape(Pack(-b, a, -1), Shape(x))  a, b = x[..., ::2], x[..., 1::2]    GPT-J, RoFormer
  *
  * Factors and terms may come in either order. The shape may be that of the Pack except for its last
- * axes, and lengths in the shape may be constants. If they are constants, an x with other lengths
- * is refused; exporters never produce such an x.
+ * axes, and lengths in the shape may be constants. In this case, an x with other lengths is
+ * refused, but exporters never produce such an x.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -22,7 +22,7 @@ struct rotary {
     struct pl_cluster nodes;
     struct pl_edge x;
     struct rt_rotary op;
-    int64_t dims[RT_MAX_RANK]; /* op.dims becomes a copy of this array */
+    int64_t dims[RT_MAX_RANK]; /* op.dims is set to a copy of this array in the arena */
 };
 
 static void take(struct rotary *m, struct pl_edge e)
@@ -44,7 +44,7 @@ static bool needs_rank(struct rotary *m, int rank)
 /* ---- the two parts of x ---- */
 
 /* Returns whether e holds the elements first:end:step of x's last axis; *end is -1 for all elements
- * from *first on. The form x[:, :, first:] also shows how many axes x has. */
+ * from *first on. The form x[:, :, first:] also determines x's number of axes. */
 static bool is_part(struct rotary *m, struct pl_edge e, int64_t *first, int64_t *end, int64_t *step)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -116,8 +116,8 @@ static bool are_interleaved(struct rotary *m, struct pl_edge a, struct pl_edge b
 
 /* ---- the shape that a Pack is reshaped to ---- */
 
-/* Returns whether e is the length of axis `axis` of x or, unless `pack` is pl_no_edge, of the
- * Pack. */
+/* Returns whether e is the length of axis `axis` of x. Unless `pack` is pl_no_edge, e may also be
+ * the length of this axis of the Pack. */
 static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int64_t axis)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -135,15 +135,14 @@ static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int
         return true;
     if (!pl_same(shape->in[0], pack))
         return false;
-    /* These nodes read the Pack. They belong to the pattern, because the pattern removes the Pack.
-     */
+    /* e and its Shape read the Pack, which is removed. Therefore they belong to the pattern too. */
     take(m, e);
     take(m, n->in[0]);
     return true;
 }
 
-/* Returns whether `shape` is the shape of x. All axes of the Pack except the last two have the
- * lengths of x's axes, so the lengths in `shape` may be read from x or from the Pack. */
+/* Returns whether `shape` is the shape of x. The Pack and x have the same lengths in all axes
+ * except the last two of the Pack, so the lengths in `shape` may be read from either of them. */
 static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge pack)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -169,7 +168,7 @@ static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge
         if (!is_constant && !is_axis(m, n->in[k], k < rank - 1 ? pack : pl_no_edge, k))
             return false;
     }
-    /* If the Pack has another reader, that reader computes a length in `shape`, so `shape` is part
+    /* If the Pack has a second reader, this reader computes a length in `shape`, so `shape` is part
      * of the pattern. */
     if (m->nodes.uses->n[pack.node] > 1)
         take(m, shape);

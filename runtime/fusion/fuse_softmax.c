@@ -1,13 +1,13 @@
 /*
- * Finds a softmax over the last axis that a model writes as several nodes (by hand, or because the
- * tensor has three or more axes). Replaces these nodes with the op Softmax, which the attention
- * pass recognises too:
+ * Finds a softmax over the last axis that a model writes as several nodes, either by hand or
+ * because the tensor has three or more axes. Replaces these nodes with the op Softmax, which the
+ * attention pass recognises too:
  *
  *   e = Exp(x - Max(x, -1)), y = e / Sum(e, -1)        both reductions keep their axis
  *
- * The axis must be given as -1, because the meaning of a non-negative index depends on the rank. In
- * both forms, a row becomes all NaN if it contains a NaN or if its largest value is infinite. Both
- * forms refuse scalars, but the error text becomes that of Softmax.
+ * The axis must be -1, because the meaning of a non-negative index depends on the rank. In both
+ * forms, a row becomes all NaN if it contains a NaN or if its largest value is infinite. Both forms
+ * refuse scalars, but the error message becomes that of Softmax.
  */
 #include "runtime/fusion/fuse.h"
 

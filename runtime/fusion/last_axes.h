@@ -12,7 +12,7 @@
 #define RT_LAST_AXES_ATTRS(ATTR)                                                                   \
     ATTR(INT, rank)  /* number of axes of x */                                                     \
     ATTR(INTS, from) /* lengths of the last axes of x */                                           \
-    ATTR(INTS, to)   /* lengths that replace the lengths in `from`; their product is the same */
+    ATTR(INTS, to)   /* new lengths of these axes, with the same product */
 RT_FUSED_OP(RT_LAST_AXES, rt_last_axes, "_LastAxes");
 
 #endif

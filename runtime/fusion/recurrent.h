@@ -24,8 +24,8 @@
  * Cells of recurrent layers. X(name, gates, n_reset_before, n_reset_after, n_states)
  *   gates           one letter for each gate, in the order in which the step reads them; the gate
  *                   'f' gets the forget bias
- *   n_reset_before  number of gates, at the end of `gates`, that multiply reset * state instead of
- *                   the state, with weights r_reset_before
+ *   n_reset_before  number of gates, at the end of `gates`, whose weights r_reset_before multiply
+ *                   reset * state instead of the state
  *   n_reset_after   number of gates, at the end of `gates`, that multiply the recurrent sum (the
  *                   product of weights and state, plus its bias) by the reset gate before adding it
  *   n_states        1 if the only state is h, which is also the output; 2 if the states are h and c
@@ -74,7 +74,7 @@ enum rt_cell_act {
 #undef X
         RT_N_CELL_ACTS
 };
-/* Inputs of _RNN. An input that is absent is an empty vector. */
+/* Inputs of _RNN. An absent input is an empty vector. */
 #define RT_RNN_INPUTS(IN, op)                                                                      \
     IN(op, X, x, ONE)                                                                              \
     IN(op, H, h, ONE)                                                                              \
@@ -90,13 +90,13 @@ enum rt_cell_act {
     IN(op, PEEP_FORGET, peep_forget, ONE) /* LSTM peephole weights that multiply c in gate f */    \
     IN(op, PEEP_LET, peep_let, ONE) /* LSTM peephole weights that multiply the new c in gate o */  \
     IN(op, PROJECT, project, ONE)   /* matrix that projects the output */                          \
-    /* limits of the loop's counter, and length of the written list; INT64_MAX stands for the      \
-     * number of steps in x */                                                                     \
+    /* `limit` and `limit_too` are limits of the loop's counter, and `length` is the length of the \
+     * written list. INT64_MAX stands for the number of steps in x. */                             \
     IN(op, LIMIT, limit, ONE)                                                                      \
     IN(op, LIMIT_TOO, limit_too, ONE)                                                              \
     IN(op, LENGTH, length, ONE)                                                                    \
     IN(op, MASK, mask, ONE)     /* selects the rows that take a step (enum rt_rnn_mask) */         \
-    IN(op, BEFORE, before, ONE) /* value that is written for rows that take no step */
+    IN(op, BEFORE, before, ONE) /* values that are written for rows that take no step */
 
 #define RT_RNN_OUTPUTS(OUT)                                                                        \
     OUT(y)                                                                                         \
@@ -113,33 +113,35 @@ enum rt_cell_act {
     ATTR(INT, depth)     /* number of columns of x */                                              \
     ATTR(INT, x_rows)    /* number of rows that x must have, or -1 for any number */               \
     ATTR(BOOL, x_listed) /* whether x must have x_rows rows even if no step runs */                \
-    /* number of rows that y must have, or -1 for any number; unless the value is -1, unwritten    \
-     * rows are 0 */                                                                               \
+    /* number of rows that y must have, or -1 for any number */                                    \
     ATTR(INT, y_rows)                                                                              \
     ATTR(INT, x_row)    /* first row, in w and w_reset_before, that multiplies x */                \
     ATTR(INT, h_row)    /* first row, in r and r_reset_before, that multiplies the state */        \
-    ATTR(STRING, order) /* letters of the gates in the order of the columns */                     \
+    ATTR(STRING, order) /* letters of the gates in the order of their columns in w */              \
     ATTR(FLOAT, forget_bias)                                                                       \
     ATTR(BOOL, x_by_time) /* whether x is [time, batch, depth] instead of [batch, time, depth] */  \
     ATTR(BOOL, y_by_time)                                                                          \
     ATTR(ENUM, keep)   /* enum rt_rnn_keep */                                                      \
     ATTR(ENUM, read)   /* enum rt_rnn_read */                                                      \
     ATTR(ENUM, masked) /* enum rt_rnn_mask */                                                      \
-    ATTR(BOOL, holds)  /* whether each written value replaces the row's value in `before` */
+    /* whether a row that takes no step repeats its previous output, instead of writing its value  \
+     * in `before` */                                                                              \
+    ATTR(BOOL, holds)
 RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
 
 /* The list element that a step writes. With EACH, step t writes element t. With LAST, every step
  * writes the first element. */
 enum rt_rnn_keep { RT_RNN_KEEP_EACH, RT_RNN_KEEP_LAST };
 enum rt_rnn_read {
-    RT_RNN_UNREAD, /* no node reads y, but _RNN fails where the loop would fail */
-    RT_RNN_READ,   /* y is read as a stack of the list, and stacking an empty list fails */
-    RT_RNN_INNER,  /* the next layer of the same loop reads y */
+    RT_RNN_UNREAD, /* no node reads y, but _RNN returns the errors that the loop would return */
+    /* y is the stack of the list's elements; _RNN fails if no step runs and y_rows is -1 */
+    RT_RNN_READ,
+    RT_RNN_INNER, /* the next layer of the same loop reads y */
 };
 enum rt_rnn_mask {
     RT_RNN_ALL,
     RT_RNN_BY_STEP, /* the mask is bool [time, batch, 1] */
-    /* The mask is the number of steps of each row: one integer for all rows, or integers of shape
+    /* The mask is the number of steps of each row: a scalar for all rows, or integers of shape
      * [batch]. */
     RT_RNN_BY_LENGTH,
 };

@@ -1,5 +1,5 @@
-/* Finds the roles of a loop's variables and its layers, and adds the nodes that replace the loop
- * (rnn_loop.h). */
+/* Finds the layers of a loop and the roles of the loop's variables, and adds the nodes that replace
+ * the loop (rnn_loop.h). */
 #include "runtime/fusion/rnn_loop.h"
 
 #include <string.h>
@@ -35,8 +35,8 @@ void pl_rnn_loop_init(struct pl_rnn_loop *l, struct pl_graph *g, int at)
 
 /* ---- the body ---- */
 
-/* Returns whether the node accesses a TensorArray. Frames use TensorArrays instead of lists. Each
- * of these nodes is checked when it is matched. */
+/* Returns whether the node reads or writes a TensorArray. Frames use TensorArrays instead of lists.
+ * A TensorArray op is checked later, when it is matched. */
 static bool is_array_op(const struct pl_node *n)
 {
     return pl_is(n, "TensorArrayReadV3") || pl_is(n, "TensorArrayWriteV3");
@@ -111,8 +111,8 @@ bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge ite
 }
 
 /*
- * Returns the index of the variable that e reads if the loop passes the variable on unchanged;
- * otherwise -1.
+ * Returns the index of the variable that e reads, or -1 if e reads none or the loop changes the
+ * variable.
  */
 static int kept(const struct pl_rnn_loop *l, struct pl_edge e)
 {
@@ -127,8 +127,8 @@ static bool is_float_array(const struct pl_graph *g, struct pl_edge e)
     return n && rt_attr_dtype(n->def, "dtype") == RT_F32 && n->n_ctrl == 0;
 }
 
-/* Finds the node `TensorArrayWriteV3(kept, counter, new state, variable)` of the loop. `variable`
- * is the array's flow. */
+/* Finds the TensorArray that the loop writes with `TensorArrayWriteV3(handle, counter, new state,
+ * variable)`, where `variable` is the TensorArray's flow. */
 static bool find_array(struct pl_rnn_loop *l)
 {
     for (int k = 0; k < l->n; k++) {
@@ -147,8 +147,8 @@ static bool find_array(struct pl_rnn_loop *l)
     return true;
 }
 
-/* Finds the list that the loop writes with `TensorListSetItem(variable, counter or 0, new
- * state)`. */
+/* Finds the list that the loop writes with `TensorListSetItem(variable, index, state)`, where the
+ * index is the counter or 0, and the state is the new state. */
 static bool find_list(struct pl_rnn_loop *l)
 {
     l->list = -1;
@@ -182,8 +182,8 @@ static bool is_fixed(const struct pl_rnn_loop *l, struct pl_edge e)
 
 /* ---- masks ---- */
 
-/* Returns whether node `tile` is the Tile by which Keras repeats a mask along the columns of the
- * masked values. */
+/* Returns whether the Tile node `tile` repeats a mask along the columns of the masked values, as
+ * Keras does. */
 static bool is_tile(const struct pl_rnn_loop *l, const struct pl_node *tile, int64_t units)
 {
     int64_t times[2];
@@ -193,9 +193,9 @@ static bool is_tile(const struct pl_rnn_loop *l, const struct pl_node *tile, int
 }
 
 /*
- * Returns whether e selects between a new and an old value for each row, as `SelectV2(on, *fresh,
- * *old)` or, in TensorFlow 1, as `Select(counter >= lengths, *old, *fresh)`. If `units` is 0, any
- * width matches.
+ * Returns whether e selects a new or an old value for each row, as `SelectV2(mask, *fresh, *old)`
+ * or, in TensorFlow 1, as `Select(counter >= lengths, *old, *fresh)`. `units` is the number of
+ * columns of the values, or 0 if any number is accepted.
  */
 static bool mask_of(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                     struct pl_rnn_mask *mask, struct pl_edge *fresh, struct pl_edge *old)
@@ -231,9 +231,9 @@ static void find_mask(struct pl_rnn_loop *l)
     l->mask.kind = RT_RNN_ALL;
 }
 
-/* Sets *fresh to the value of e without its mask and *old to the value of masked rows. Returns
- * false unless e has the mask of the loop. Either all values of a loop have one mask, or none has a
- * mask. */
+/* Sets *fresh to the value of e in rows that are not masked, and *old to its value in masked rows.
+ * Returns false if the loop has a mask that e does not use. If the loop has no mask, *old has node
+ * -1. */
 static bool unmask(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                    struct pl_edge *fresh, struct pl_edge *old)
 {
@@ -245,8 +245,8 @@ static bool unmask(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                                           own.kind == l->mask.kind && pl_same(own.on, l->mask.on));
 }
 
-/* Returns whether the new value of variable k is `fresh` or, where a step is masked, the old
- * value. */
+/* Returns whether the new value of variable k is `fresh` and, in masked rows, the old value of the
+ * variable. */
 static bool is_state(const struct pl_rnn_loop *l, int k, int64_t units, struct pl_edge fresh)
 {
     struct pl_edge e, old;
@@ -283,8 +283,8 @@ static bool find_layer(struct pl_rnn_loop *l, int k, struct pl_rnn_layer *y)
     return true;
 }
 
-/* Sorts the layers so that each layer reads the layer before it. Returns false if they do not form
- * a sequence without branches. */
+/* Sorts the layers so that each layer reads the output of the layer before it. Returns false if no
+ * such order exists. */
 static bool sort_layers(struct pl_rnn_loop *l)
 {
     for (int at = 0; at < l->n_layers; at++) {
@@ -337,7 +337,7 @@ static bool find_output(struct pl_rnn_loop *l)
 
     if (!unmask(l, item, c->width, &fresh, &old) || !pl_same(fresh, c->made[0]))
         return false;
-    /* Keras passes on the last written value even if no node reads it. */
+    /* Keras passes the last written value to the next iteration even if no node reads it. */
     for (int k = 0; k < l->n; k++)
         if (!l->role[k] && l->body.node[k].kind == PL_FEED && pl_same(l->body.fetch[k], item)) {
             l->output = k;
@@ -368,8 +368,8 @@ static bool find_layers(struct pl_rnn_loop *l)
 
 /* ---- items ---- */
 
-/* Returns whether e is `Range(0, length, 1)`, where `length` is the length of `items`, so that e
- * holds all indexes of an array. */
+/* Returns whether e is `Range(0, length, 1)`, where `length` is the length of `items`. Then e holds
+ * the index of every item. */
 static bool is_every_index(const struct pl_graph *g, struct pl_edge e, struct pl_edge items)
 {
     const struct pl_node *n = pl_op_node(g, e, "Range", 3);
@@ -379,8 +379,8 @@ static bool is_every_index(const struct pl_graph *g, struct pl_edge e, struct pl
            pl_int_constant(g, n->in[2], &step) && step == 1 && pl_is_length(g, n->in[1], items);
 }
 
-/* Returns whether x is element `counter` of a TensorArray that was filled with the rows of a tensor
- * before the loop. */
+/* Returns whether the first layer reads element `counter` of a TensorArray that was filled with the
+ * rows of a tensor before the loop. Sets l->items to this tensor. */
 static bool find_array_items(struct pl_rnn_loop *l)
 {
     const struct pl_node *n =
@@ -408,8 +408,8 @@ static bool list_items(const struct pl_rnn_loop *l, struct pl_edge e, enum rt_dt
 {
     const struct pl_node *n = pl_op_node(&l->body, e, "TensorListGetItem", 3);
 
-    /* The element shape matters only for elements that have no value, and every element of this
-     * list has one. */
+    /* The element shape matters only for elements without a value, and every element of this list
+     * has a value. */
     if (!n || rt_attr_dtype(n->def, "element_dtype") != dtype || !is_counter(l, n->in[1]) ||
         !pl_is_constant(&l->body, n->in[2]))
         return false;
@@ -445,8 +445,8 @@ static int n_columns(const struct pl_cell *c, int input)
     return c->kind->n_gates - (is_early ? c->kind->n_reset_before : 0);
 }
 
-/* Returns whether the weights of all gates are loaded, so that they can be concatenated, and either
- * all gates have a bias or none has. */
+/* Returns whether the weights and biases of all gates are in memory, so that they can be
+ * concatenated. Either all gates or none must have a bias. */
 static bool is_loaded(const struct pl_rnn_loop *l, const struct pl_cell *c)
 {
     for (int k = 0; k < PL_BY_GATE; k++)
@@ -574,7 +574,7 @@ static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt
     n->kind = PL_CONST;
     n->frozen = from->frozen;
     n->def = from->frozen ? from->def : NULL;
-    /* The name is in the body's arena and is freed with the body. */
+    /* The name is copied, because the body's arena is freed with the body. */
     n->name = from->name ? rt_arena_printf(l->g->arena, "%s", from->name) : NULL;
     n->n_out = 1;
     rt_tensor_ref(&n->value, &from->value);

@@ -2,7 +2,7 @@
  * Loops that are recurrent layers. fuse_rnn_while.c finds them in While nodes, and fuse_rnn_frame.c
  * finds them in frames (Enter, Merge, Switch, NextIteration, Exit). rnn_loop.c has the functions
  * that both passes share. The passes match one iteration as a graph and add the nodes that replace
- * the loop. passes/functionalise_loop.c handles all other loops.
+ * the loop. passes/functionalise_loop.c handles the frames that do not match.
  *
  * Threads: only the thread that makes the plan. Owner: a pl_rnn_loop belongs to its pass, which
  * clears `body` (pl_graph_clear); nodes that a pass adds to the plan's graph belong to that graph.
@@ -21,10 +21,10 @@ enum pl_rnn_role {
     ROLE_COUNTER, /* the variable starts at 0 and is incremented by 1 */
     ROLE_LIST,    /* the variable is a list to which the new state is written */
     ROLE_STATE,   /* the variable is the state of a layer */
-    ROLE_OUTPUT,  /* the variable is the previous output; a masked step may write it again */
+    ROLE_OUTPUT,  /* the variable is the previous output, which a masked step may write again */
 };
 
-/* A cell of the loop. The first layer reads the items; every other layer reads the output of the
+/* A layer of the loop. The first layer reads the items; every other layer reads the output of the
  * layer before it. */
 struct pl_rnn_layer {
     struct pl_cell cell;
@@ -32,19 +32,19 @@ struct pl_rnn_layer {
     int state[2]; /* variables that hold h and c, or -1 for a state that the cell lacks */
 };
 
-/* The mask that selects the rows which take a step. */
+/* The mask that selects the rows that take a step. */
 struct pl_rnn_mask {
     enum rt_rnn_mask kind;
-    /* mask in the body; holds the bools of the current step, or the number of steps of each row */
+    /* mask in the body: the bools of the current step, or the number of steps of each row */
     struct pl_edge on;
-    /* Mask in the plan. Holds the bools of all steps, or the number of steps of each row. */
+    /* mask in the plan: the bools of all steps, or the number of steps of each row */
     struct pl_edge rows;
-    struct pl_edge before; /* value in the body that a masked row writes */
+    struct pl_edge before; /* edge in the body with the value that masked rows write */
     bool holds;            /* whether `before` is the variable pl_rnn_loop.output */
 };
 
 struct pl_rnn_loop {
-    /* graph that contains the loop; the last layer replaces this graph's node `at` */
+    /* Graph that contains the loop. The last layer replaces node `at` of this graph. */
     struct pl_graph *g;
     int at, n;     /* `n` is the number of loop variables */
     bool is_frame; /* whether the loop reads and writes TensorArrays instead of lists */
@@ -66,8 +66,8 @@ struct pl_rnn_loop {
     struct pl_edge arrays;
     struct pl_edge limit[2];
     int n_limits;
-    /* Number of rows that each element must have, in the list that the loop reads (x_rows) and in
-     * the list that it writes (y_rows). -1 allows any number. */
+    /* Number of rows that each element must have: x_rows for the list that the loop reads, and
+     * y_rows for the list that it writes. -1 allows any number. */
     int64_t x_rows, y_rows;
 };
 
@@ -78,11 +78,12 @@ bool pl_rnn_loop_find(struct pl_rnn_loop *l);
 /* Finds the limits of the counter in `e`, the loop's condition. `e` is an edge of `g`, and the
  * first nodes of `g` are the loop variables. */
 bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e);
-/* Returns whether e is the number of steps of the longest row, `Max(lengths, [0])`, where the
- * lengths mask the steps. */
+/* Returns whether the mask is RT_RNN_BY_LENGTH and e is the number of steps of the longest row,
+ * `Max(lengths, [0])`. */
 bool pl_is_longest(const struct pl_rnn_loop *l, struct pl_edge e);
-/* Returns false if lengths mask the steps but their maximum is not a limit of the loop. If the
- * maximum is a limit, it is a scalar, so the lengths have one axis. */
+/* Returns false if the mask is RT_RNN_BY_LENGTH but no limit of the loop has the form `Minimum(n,
+ * Maximum(k, longest))`, where `longest` is the number of steps of the longest row (pl_is_longest).
+ * A limit is a scalar, so a limit of this form shows that the lengths have one axis. */
 bool pl_bounds_lengths(const struct pl_rnn_loop *l);
 static inline const struct pl_cell *pl_first_cell(const struct pl_rnn_loop *l)
 {
@@ -92,8 +93,8 @@ static inline const struct pl_cell *pl_last_cell(const struct pl_rnn_loop *l)
 {
     return &l->layer[l->n_layers - 1].cell;
 }
-/* Returns the edge that replaces the final value of variable k. The edge's node is a new node, or
- * -1 if no new node makes this value. */
+/* Returns the edge that replaces the final value of variable k: an output of a new node, or {-1, 0}
+ * if the variable is not the state of a layer. */
 struct pl_edge pl_rnn_loop_state(const struct pl_rnn_loop *l, int k);
 
 /* Returns whether the elements of the list that node `n` makes, reads or writes are float32. */
@@ -101,30 +102,29 @@ static inline bool pl_is_float_list(const struct pl_node *n)
 {
     return rt_attr_dtype(n->def, "element_dtype") == RT_F32;
 }
-/* Returns whether no node of the graph has an effect. Targets must have become constants before the
- * call. */
+/* Returns whether no node of the graph has an effect or a control input, and every target is a
+ * constant or a NoOp. If is_frame is true, nodes may also read and write TensorArrays. */
 bool pl_is_pure(const struct pl_graph *g, bool is_frame);
-/* Returns whether `e` is the scalar length of `items`, `StridedSlice(Shape(items), [0], [1],
+/* Returns whether `e` is the length of `items` as a scalar, `StridedSlice(Shape(items), [0], [1],
  * [1])`. */
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items);
-/* Returns whether a matrix of `given` rows and `cols_given` columns can have `cols` columns. -1
- * means that a number is unknown. If `given` is known, `cols_given` must equal `cols`, and *rows
- * must be -1 or equal to `given`; *rows is then set to `given`. */
+/* Returns whether the shape [given, cols_given] allows a matrix with *rows rows and `cols` columns,
+ * where -1 stands for an unknown number. If `given` is known, `cols_given` must equal `cols`, and
+ * *rows is set to `given`. */
 bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *rows);
-/* Returns whether a list of the constant element shape `e` may hold matrices of `cols` columns. An
- * unknown element shape allows any matrix; pl_takes_rows checks a shape of two numbers. */
+/* Returns whether the constant `e`, as the element shape of a list, allows matrices with `cols`
+ * columns. It must be -1, which allows any matrix, or a shape that pl_takes_rows accepts. */
 bool pl_list_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols, int64_t *rows);
-/* Adds the constant INT64_MAX as a limit, so that the loop makes one step for each item. The
+/* Adds the constant INT64_MAX. As a limit or a length, it stands for the number of items. The
  * result's node is -1 if memory runs out. */
 struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err);
 
 struct pl_rnn_loop_put {
     struct pl_edge items, length;
-    /* `by_time` is set if x is [time, batch, ..] instead of [batch, time, ..]; `y_by_time` has the
-     * same meaning for y */
+    /* whether x and y, respectively, are [time, batch, ..] instead of [batch, time, ..] */
     bool by_time, y_by_time;
-    /* Whether some node reads the written list. Even if none does, the loop fails if the list is
-     * too short. */
+    /* Whether some node reads the written list. The loop fails if the list is too short, even if no
+     * node reads it. */
     bool is_read;
     enum rt_rnn_keep keep;
 };

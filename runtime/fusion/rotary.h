@@ -20,10 +20,10 @@
 #define RT_ROTARY_OUTPUTS(OUT) OUT(y)
 #define RT_ROTARY_ATTRS(ATTR)                                                                      \
     ATTR(BOOL, interleaved)                                                                        \
-    /* index in x's last axis at which the axis is divided into halves; 0 means the middle of an   \
-     * axis of even length */                                                                      \
+    /* index in x's last axis at which the second half begins; 0 means the middle of an axis with  \
+     * an even length */                                                                           \
     ATTR(INT, half)                                                                                \
-    /* required lengths of the axes of x, with -1 for any length; if empty, any x is accepted */   \
+    /* required length of each axis of x, or -1 for any length; an empty array accepts any x */    \
     ATTR(INTS, dims)
 RT_FUSED_OP(RT_ROTARY, rt_rotary, "_Rotary");
 

@@ -1,8 +1,8 @@
 /*
- * Implements algebraic simplification: removes multiplications and divisions by a constant 1 (a
- * swish's beta, a layer's scale). These operations change no float32 value except a signalling NaN.
- * The readers of such an operation read its other operand instead, so that other passes recognise
- * their patterns.
+ * Algebraic simplification: removes multiplications and divisions by a constant 1, such as the beta
+ * of a swish or the scale of a layer. These operations change no float32 value except a signalling
+ * NaN. Their readers then read the other operand directly, so that the patterns of other passes
+ * match.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -14,7 +14,7 @@ static bool is_one(const struct pl_graph *g, struct pl_edge e)
     return pl_float_constant(g, e, &v) && v == 1;
 }
 
-/* Returns the input that the node passes on unchanged, or -1 if the node changes its input. */
+/* Returns the index of the input that the node passes on unchanged, or -1 if there is none. */
 static int source_of(const struct pl_graph *g, const struct pl_node *n)
 {
     if (!(pl_is(n, "Mul") || pl_is(n, "RealDiv")) || !n->def || n->call || n->n_in != 2 ||
@@ -25,8 +25,8 @@ static int source_of(const struct pl_graph *g, const struct pl_node *n)
     return pl_is(n, "Mul") && is_one(g, n->in[0]) ? 1 : -1;
 }
 
-/* Returns the edge that replaces e when multiplications and divisions by 1 are skipped. Each
- * removed node on the path is set to skip the next removed node (path compression). */
+/* Returns the edge that replaces e when multiplications and divisions by 1 are skipped. Shortens
+ * the path through these nodes for later calls (path compression). */
 static struct pl_edge resolve(struct pl_graph *g, const int *source, struct pl_edge e)
 {
     while (e.out == 0 && source[e.node] >= 0) {

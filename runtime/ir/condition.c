@@ -38,8 +38,8 @@ bool pl_is_switch(const struct pl_node *n)
     return pl_is_either(n, "Switch", "RefSwitch") && n->n_in == 2 && n->n_out == 2;
 }
 
-/* Returns whether the node is a Switch of a branch, not of a loop. Sets *by to the origin of its
- * predicate. */
+/* Returns whether the node is a Switch that belongs to a branch, not to a loop. Sets *by to the
+ * origin of its predicate. */
 bool pl_is_choice(const struct pl_graph *g, const struct pl_node *n, struct pl_edge *by)
 {
     if (!pl_is_switch(n))
@@ -97,8 +97,8 @@ static bool find_order(struct pl_conditions *w)
 
 /* ---- conditions ---- */
 
-/* Returns the index of the first predicate, from index `at` on, that is not less than `by`. Returns
- * c->n if there is none. */
+/* Returns the index of the first predicate, at or after index `at`, that is not less than `by`.
+ * Returns c->n if there is none. */
 static int seek(const struct pl_condition *c, int at, struct pl_edge by)
 {
     while (at < c->n && pl_compare_edges(c->on[at].by, by) < 0)
@@ -111,8 +111,8 @@ static bool is_at(const struct pl_condition *c, int at, struct pl_edge by)
     return at < c->n && pl_compare_edges(c->on[at].by, by) == 0;
 }
 
-/* Inserts `s` at the index that `seek` found. Returns false if the condition contains the predicate
- * with the opposite side, or has too many predicates. */
+/* Inserts `s` at the index that `seek` found, unless the condition already contains it. Returns
+ * false if the condition contains the predicate with the opposite side or is full. */
 static bool add_side(struct pl_condition *to, int at, struct pl_side s)
 {
     if (is_at(to, at, s.by))
@@ -200,8 +200,8 @@ bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl
     return false;
 }
 
-/* Sets the frame of a node. Returns false unless all its inputs and control inputs are in one
- * frame. */
+/* Sets the frame of node i. Returns false if the node's inputs and control inputs, except constants
+ * and back edges, are in different frames. */
 static bool set_frame(struct pl_conditions *w, int i)
 {
     const struct pl_node *n = node_of(w, i);

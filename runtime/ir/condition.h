@@ -1,8 +1,8 @@
 /*
- * Conditions in a TensorFlow 1 graph. The condition of a node is a set of predicates, each with the
- * side (true or false) that it must have. If a predicate has the other side, the node is dead. The
- * condition is the union of the conditions of the node's inputs; a Switch adds one predicate, and a
- * Merge removes one.
+ * Conditions in a TensorFlow 1 graph. The condition of a node is a set of predicates, each with a
+ * side, which is the value (true or false) that the predicate must have. If a predicate has the
+ * other value, the node is dead. The condition is the union of the conditions of the node's inputs;
+ * a Switch adds one predicate, and a Merge removes one.
  *
  * Threads: only the thread that makes the plan. Owner: the caller clears a pl_conditions; a
  * pl_condition is plain data. A pl_conditions describes the graph at the time of
@@ -20,8 +20,8 @@ bool pl_is_switch(const struct pl_node *n);
 bool pl_is_merge(const struct pl_node *n);
 bool pl_is_back(const struct pl_node *n); /* returns whether the node is a NextIteration */
 bool pl_is_loop_merge(const struct pl_graph *g, const struct pl_node *n);
-/* Returns whether the node is a Switch of a branch, not of a loop. Sets *by to the origin of its
- * predicate (pl_origin). */
+/* Returns whether the node is a Switch that belongs to a branch, not to a loop. Sets *by to the
+ * origin of its predicate (pl_origin). */
 bool pl_is_choice(const struct pl_graph *g, const struct pl_node *n, struct pl_edge *by);
 /* Returns whether the node is a constant without control inputs. Such a constant is available in
  * every frame. */
@@ -33,8 +33,8 @@ static inline int pl_compare_edges(struct pl_edge a, struct pl_edge b)
 
 /* ---- conditions ---- */
 
-/* The maximum number of predicates in a condition. A tf.case of n branches makes conditions of up
- * to n predicates. */
+/* The maximum number of predicates in a condition. A tf.case with n branches makes conditions with
+ * up to n predicates. */
 enum { PL_MAX_CONDITION = 48 };
 
 struct pl_side {
@@ -44,7 +44,7 @@ struct pl_side {
 
 struct pl_condition {
     int n;
-    /* predicates with the sides that they must have, sorted by predicate */
+    /* the predicates with their sides, sorted by predicate */
     struct pl_side on[PL_MAX_CONDITION];
 };
 
@@ -75,8 +75,8 @@ bool pl_conditions_find(struct pl_conditions *w, const struct pl_graph *g);
 void pl_conditions_clear(struct pl_conditions *w);
 /* Sets *out to the condition of the value that the edge carries. */
 bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct pl_condition *out);
-/* Finds the predicate that Merge `n` removes. Sets *of to the predicate with the side that input 0
- * has. Sets *rest to the remaining condition. Both inputs share *rest. */
+/* Finds the predicate that Merge `n` removes. Sets *of to this predicate, with the side on which
+ * input 0 is alive. Sets *rest to the remaining condition, which is the same for both inputs. */
 bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl_side *of,
                struct pl_condition *rest);
 

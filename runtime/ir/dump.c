@@ -9,8 +9,6 @@ static const char *op_of(const struct pl_node *n)
         return n->frozen ? "(frozen variable)" : "(constant)";
     case PL_FEED:
         return "(feed)";
-    case PL_COPY:
-        return "(copy)";
     default:
         return n->def && n->def->schema ? n->def->schema->name : "(pivot)";
     }
@@ -28,9 +26,8 @@ static void add_types(const struct pl_graph *g, int i, struct rt_bytes *out)
     char text[256];
 
     for (int o = 0; o < n->n_out; o++, before = ", ") {
-        const uint8_t d = n->kind == PL_FEED   ? n->feed_dtype
-                          : n->kind == PL_COPY ? n->copy_dtype
-                                               : (uint8_t)pl_edge_dtype(g, (struct pl_edge){i, o});
+        const uint8_t d =
+            n->kind == PL_FEED ? n->feed_dtype : (uint8_t)pl_edge_dtype(g, (struct pl_edge){i, o});
         rt_bytes_addf(out, "%s%s", before, d ? rt_dtype_name((enum rt_dtype)d) : "?");
         if (n->kind == PL_CONST)
             rt_bytes_addf(out, " %s",
@@ -43,7 +40,8 @@ static void add_node(const struct pl_graph *g, int i, struct rt_bytes *out)
     const struct pl_node *n = &g->node[i];
     const char *before = "";
 
-    rt_bytes_addf(out, "%5d %s: %s(", i, n->name ? n->name : "", op_of(n));
+    rt_bytes_addf(out, "%5d %s: %s%s(", i, n->name ? n->name : "", op_of(n),
+                  n->on_accelerator ? "@accelerator" : "");
     for (int k = 0; k < n->n_in; k++, before = ", ")
         add_edge(out, n->in[k], before);
     for (int k = 0; k < n->n_ctrl; k++, before = ", ")

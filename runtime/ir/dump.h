@@ -1,5 +1,5 @@
 /*
- * Text dumps of compiler graphs, for people to read. A dump has one line per node, with the node's
+ * Human-readable text dumps of compiler graphs. A dump has one line per node, with the node's
  * index, name, op, inputs and output types. Removed nodes are omitted.
  *
  *   7 dense/BiasAdd: BiasAdd(4:0, 6:0, ^2) -> float32
@@ -14,9 +14,9 @@
 #include "runtime/base/bytes.h"
 #include "runtime/ir/ir.h"
 
-/* Appends a dump of the graph to `out`. Its first line names the pass that has just run and the
- * roots of the graph. The roots are the fetches and the targets; targets are written like "^2". A
- * dump that exceeds the buffer's capacity is truncated (rt_bytes.failed). */
+/* Appends a dump of the graph to `out`. The first line names the pass that has just run and the
+ * roots of the graph, which are its fetches and targets. A target is written like "^2". A dump that
+ * exceeds the buffer's capacity is truncated (rt_bytes.failed). */
 void pl_dump(const struct pl_graph *g, const char *pass, struct rt_bytes *out);
 
 #endif

@@ -18,41 +18,41 @@ struct pl_graph;
 struct pl_node {
     uint8_t kind;
     uint8_t effect; /* enum rt_effect of the op */
-    /* bit k is set if the sub-plans of the node contain an op of effect k */
+    /* bit k is set if the sub-plans of the node contain an op whose effect is k */
     uint8_t effects;
-    uint8_t device;  /* index into the session's devices; 0 is the CPU */
-    bool frozen;     /* whether the node is a PL_CONST that replaced a frozen variable */
+    bool on_accelerator; /* whether the node is assigned to the session's accelerator */
+    bool frozen;         /* whether the node is a PL_CONST that replaced a frozen variable */
     bool unfoldable; /* whether folding the node has failed once, so that it is not tried again */
-    /* The node's attributes and types. NULL for a PL_COPY, and for a node that has no op and only
-     * orders other nodes. */
+    /* The node's attributes and types, or NULL for a node that has no op and only orders other
+     * nodes. */
     const struct rt_node *def;
     const char *name; /* name of the node, prefixed by the names of the calls that enclose it */
     int depth;        /* number of calls that enclose the node */
     int n_in, n_out, n_ctrl;
     struct pl_edge *in;
     int *ctrl;
-    const struct rt_func_ref *call; /* the function of a call that has not been inlined */
-    /* Index of the first input that is an argument of `call` (1 if the node was a branch). */
+    const struct rt_func_ref *call; /* the function that the node calls, if it is not inlined */
+    /* Index of the first input that is an argument of `call`: 1 if the node was an If, whose first
+     * input is its condition; otherwise 0. */
     int call_skip;
     /* The two graphs from which the sub-plans of a functionalised PL_IF or PL_WHILE are made. */
     struct pl_graph *subgraph;
     struct rt_tensor value;
     int feed;
-    uint8_t feed_dtype; /* enum rt_dtype of the feed if the node is a PL_FEED */
-    uint8_t copy_dtype; /* type of the tensor if the node is a PL_COPY */
+    uint8_t feed_dtype; /* type of the feed (enum rt_dtype) if the node is a PL_FEED */
     struct rt_plan **sub;
     int n_sub;
 };
 
 /*
- * Services that the pipeline offers to passes that work on graphs of their own. passes/pipeline.c
- * registers them in each graph that it makes, and passes copy them to the graphs that they make.
+ * Functions of the pipeline for passes that make their own graphs. passes/pipeline.c sets them in
+ * each graph that it makes, and passes copy them to the graphs that they make.
  */
 struct pl_pipeline {
-    /* pl_simplify, which runs one simplification pass */
+    /* pl_simplify, which runs the simplification pass once */
     enum rt_status (*simplify)(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
-    /* Makes the graph from which the plan of function `f` of node `node` would be made. Unless the
-     * function fails, the caller clears *out with pl_graph_clear. */
+    /* Makes the graph from which the plan of function `f`, which node `node` calls, would be made.
+     * On RT_OK the caller clears *out with pl_graph_clear. */
     enum rt_status (*look_inside)(const struct pl_graph *g, int node, const struct rt_func_ref *f,
                                   bool is_body, struct pl_graph *out, struct rt_error *err);
 };
@@ -69,8 +69,8 @@ struct pl_graph {
     int *target; /* nodes that must run even if nothing reads them */
     int n_targets, target_capacity;
     bool serving; /* whether the session has run init, so that variables may be frozen */
-    /* Whether some edges of the model have types that their readers do not expect; the readers
-     * report this error when they run. */
+    /* Whether the model has edges whose types differ from those that their readers expect. These
+     * readers fail when they run. */
     bool mistyped;
     /* pl_mark_written sets the next two members. */
     bool writes_fed; /* whether the plan may write a variable whose handle is fed */
@@ -88,9 +88,9 @@ int pl_add(struct pl_graph *g, struct rt_error *err);
 /*
  * Makes node `at` an internal op of the runtime (rt_op.internal_schema), or one of TensorFlow's ops
  * whose inputs are single tensors. Sets kind, def, effect, inputs and outputs; keeps name, depth
- * and control inputs. `attr` has all attributes, in the order of the schema, and is copied (but not
- * what the attributes point to). Types and edges are copied. Returns RT_NOT_FOUND if the op is not
- * registered.
+ * and control inputs. `attr` holds all attributes, in the order of the schema. The attributes,
+ * types and edges are copied, but not the data that attributes point to. Returns RT_NOT_FOUND if
+ * the op is not registered.
  */
 struct pl_internal_op {
     const char *op;
@@ -101,7 +101,7 @@ struct pl_internal_op {
 };
 enum rt_status pl_make_internal_op(struct pl_graph *g, int at, const struct pl_internal_op *o,
                                    struct rt_error *err);
-/* Makes node `at` an Identity of `from`, by calling pl_make_internal_op. */
+/* Makes node `at` an Identity of `from` (pl_make_internal_op). */
 enum rt_status pl_make_identity(struct pl_graph *g, int at, enum rt_dtype dtype,
                                 struct pl_edge from, struct rt_error *err);
 /* Replaces the n nodes with the op `by`. node[0] becomes this op; the other nodes are removed. */
@@ -110,7 +110,7 @@ enum rt_status pl_replace(struct pl_graph *g, const int *node, int n,
 bool pl_add_target(struct pl_graph *g, int node);
 /* Removes the nodes on which no fetch or target depends, except feeds. */
 void pl_prune(struct pl_graph *g);
-/* Returns whether the node is a PL_OP of this name. */
+/* Returns whether the node is a PL_OP whose op has the name `op`. */
 bool pl_is(const struct pl_node *n, const char *op);
 void pl_graph_clear(struct pl_graph *g);
 /* Clears a graph whose arena belongs to another graph. Clears the tensors, plans and subgraphs of

@@ -98,7 +98,7 @@ bool pl_float_constant(const struct pl_graph *g, struct pl_edge e, float *v)
 
     if (!t || t->rank != 0 || t->dtype != RT_F32)
         return false;
-    rt_tensor_ref(&held, t); /* the value of a variable might not have been loaded yet */
+    rt_tensor_ref(&held, t); /* the value of a variable might not be loaded yet */
     const bool is_there = rt_tensor_load(&held, &err) == RT_OK && held.data;
     if (is_there)
         memcpy(v, held.data, sizeof *v);
@@ -213,9 +213,9 @@ struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct r
         rt_fail_memory(err, "a plan", edges * sizeof *r->of);
         return NULL;
     }
-    /* The readers of node i are counted in first[i + 2]. After summation, first[i + 1] holds where
-     * the list of node i begins. Filling the list advances first[i + 1] to the start of the next
-     * list. */
+    /* The readers of node i are counted in first[i + 2]. The summation makes first[i + 1] the index
+     * in `of` at which the readers of node i begin. While `of` is filled, first[i + 1] advances to
+     * the index at which the readers of node i + 1 begin. */
     for (int i = 0; i < g->n; i++)
         for (int k = 0; k < n_sources(&g->node[i], waits); k++)
             r->first[source_of(&g->node[i], k) + 2]++;
@@ -240,6 +240,8 @@ bool pl_is_closed(const struct pl_graph *g, const struct pl_uses *u, const int *
 {
     for (int i = 1; i < n; i++) {
         int reads = 0;
+        if (g->node[node[i]].on_accelerator != g->node[node[0]].on_accelerator)
+            return false;
         for (int j = 0; j < n; j++) {
             const struct pl_node *reader = &g->node[node[j]];
             for (int k = 0; k < reader->n_in; k++)

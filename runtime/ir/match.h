@@ -1,11 +1,11 @@
 /*
- * Pattern matching for passes. These functions find the op that makes a value, the constant that a
- * value is, and the nodes that read a value. None of these functions changes the graph; rewrite.h
- * declares those that do.
+ * Pattern matching for passes. These functions find the op or the constant that makes a value, and
+ * the nodes that read a value. None of them changes the graph; rewrite.h declares functions that
+ * do.
  *
- * A model can combine any op with any constant, so nothing to which an edge leads is trusted. Every
- * function checks types, ranks and lengths, and returns false or NULL for a value that it cannot
- * determine.
+ * A model can combine any op with any constant, so nothing is assumed about the source of an edge.
+ * Every function checks types, ranks and lengths, and returns false or NULL for a value that it
+ * cannot determine.
  *
  * Threads: only the thread that makes the plan; no other thread has access to its graph. Owner:
  * pointers to nodes and tensors belong to the graph and are valid until the next pl_add; the caller
@@ -23,9 +23,11 @@ static inline bool pl_same(struct pl_edge a, struct pl_edge b)
 
 /* ---- nodes ---- */
 
-/* pl_op_node, pl_made_by and pl_float_by return the node whose output 0 is e, or NULL if its op is
- * not `op` or it does not have n_in inputs. For pl_made_by and pl_float_by the node must have no
- * control inputs. For pl_float_by its output must also be float32. */
+/*
+ * pl_op_node, pl_made_by and pl_float_by return the node whose output 0 is e, or NULL if that
+ * node's op is not `op` or its number of inputs is not n_in. pl_made_by and pl_float_by also
+ * require that the node has no control inputs. pl_float_by also requires that output 0 is float32.
+ */
 const struct pl_node *pl_op_node(const struct pl_graph *g, struct pl_edge e, const char *op,
                                  int n_in);
 const struct pl_node *pl_made_by(const struct pl_graph *g, struct pl_edge e, const char *op,
@@ -42,12 +44,12 @@ const struct pl_node *pl_float_sum(const struct pl_graph *g, struct pl_edge e);
 
 /* Returns whether the edge carries a reference to a variable. The edge's readers dereference it. */
 bool pl_is_ref(const struct pl_graph *g, struct pl_edge e);
-/* Returns the edge where the value of e originates, by skipping all identities before e, including
- * those with control inputs. */
+/* Skips all identities before e, including those with control inputs, and returns the edge where
+ * the value of e originates. */
 struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e);
-/* Returns an edge that may be read instead of e, by skipping the identities before e that have no
- * control inputs. (simplify.c replaces e with such an edge, and also skips other ops that pass
- * their input on.) */
+/* Skips the identities before e that have no control inputs, and returns an edge that may be read
+ * instead of e. (simplify.c replaces e with such an edge, and also skips other ops that pass their
+ * input on.) */
 struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
 
 /* ---- constants ---- */
@@ -58,8 +60,8 @@ struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
  * handle points to is not constant. */
 bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);
 const struct rt_tensor *pl_constant(const struct pl_graph *g, struct pl_edge e);
-/* pl_float_constant and pl_int_constant read constant scalars of rank 0. pl_int_constant accepts
- * integers of 32 or 64 bits. */
+/* pl_float_constant and pl_int_constant read constants of rank 0. pl_int_constant accepts 32-bit
+ * and 64-bit integers. */
 bool pl_float_constant(const struct pl_graph *g, struct pl_edge e, float *v);
 bool pl_int_constant(const struct pl_graph *g, struct pl_edge e, int64_t *v);
 /* Reads a constant vector of exactly n integers. */
@@ -74,20 +76,21 @@ const struct rt_tensor *pl_row_constant(const struct pl_graph *g, struct pl_edge
 
 /* ---- readers ---- */
 
-/* For each node that existed when pl_uses_count was called, the number of its readers. */
+/* The number of uses of each node when pl_uses_count was called. */
 struct pl_uses {
-    /* For each node, the number of times that its outputs are read. Fetches, targets and control
-     * edges are counted twice, so that 1 means that exactly one edge of a node reads the value. */
+    /* For each node, the number of inputs of other nodes that read its outputs. A fetch, a target
+     * and a control edge each count as two, so 1 means that exactly one input reads the node. */
     int *n;
     int *user; /* for each node, the reader with the greatest index */
 };
 enum rt_status pl_uses_count(struct pl_uses *u, const struct pl_graph *g, struct rt_error *err);
 void pl_uses_free(struct pl_uses *u);
 
-/* For each node that existed when pl_readers was made, the readers of the node. The readers of node
- * i are `of[first[i]]` to `of[first[i + 1] - 1]`, in node order, one entry per edge. With `waits`,
- * control edges are listed too, after a node's inputs. pl_readers_new returns NULL if memory runs
- * out. */
+/*
+ * The readers of each node at the time of pl_readers_new. The readers of node i are `of[first[i]]`
+ * to `of[first[i + 1] - 1]`, in node order, one entry per edge. With `waits`, control edges are
+ * listed too, after a node's inputs. pl_readers_new returns NULL if memory runs out.
+ */
 struct pl_reader {
     /* `k` is the index of the reader's input, or `n_in` plus the index of its control edge */
     int node, k;
@@ -99,26 +102,25 @@ struct pl_readers {
 struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct rt_error *err);
 void pl_readers_free(struct pl_readers *r);
 
-/* Returns whether nodes outside the array `node` read no outputs of its n nodes except those of the
- * first node. */
+/* Returns whether one node may replace the n nodes in the array `node`: nodes outside the array
+ * read only outputs of node[0], and all n nodes are assigned to the same device. */
 bool pl_is_closed(const struct pl_graph *g, const struct pl_uses *u, const int *node, int n);
 
 /* ---- clusters ---- */
 
-/* A cluster holds the nodes of a pattern that have been matched so far. Its first node makes the
- * value of the entire pattern. A pass's record of a match begins with a cluster. To try several
- * ways to match a pattern, a pass copies the record and restores the copy. */
+/* A cluster holds the nodes of a pattern that have been matched so far. Its first node computes the
+ * value of the entire pattern. The struct in which a pass records a match begins with a cluster. To
+ * try several ways to match a pattern, a pass copies this struct and restores the copy. */
 enum { PL_CLUSTER_MOST = 16 };
 struct pl_cluster {
     const struct pl_graph *g;
     const struct pl_uses *uses;
-    int node[PL_CLUSTER_MOST], n; /* `n` is PL_CLUSTER_MOST + 1 for a pattern that is too large */
+    int node[PL_CLUSTER_MOST], n; /* `n` is PL_CLUSTER_MOST + 1 if the pattern is too large */
 };
 struct pl_cluster pl_cluster_from(const struct pl_graph *g, const struct pl_uses *uses, int root);
 /* Adds the node that makes e to the cluster, unless the cluster contains it already. */
 void pl_cluster_take(struct pl_cluster *c, struct pl_edge e);
-/* Returns whether nodes outside the cluster read only outputs of the cluster's first node, so that
- * the cluster may be replaced. */
+/* Returns whether one node may replace the nodes of the cluster (pl_is_closed). */
 bool pl_cluster_is_closed(const struct pl_cluster *c);
 
 #endif

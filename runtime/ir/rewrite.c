@@ -118,6 +118,7 @@ int pl_add_like(struct pl_graph *g, int like, struct rt_error *err)
     if (like >= 0) {
         g->node[i].name = g->node[like].name;
         g->node[i].depth = g->node[like].depth;
+        g->node[i].on_accelerator = g->node[like].on_accelerator;
     }
     return i;
 }

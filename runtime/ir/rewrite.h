@@ -24,8 +24,8 @@ static const struct pl_edge pl_no_edge = {-1, 0};
  */
 enum rt_status pl_put_fused(struct pl_graph *g, const int *node, int n, struct rt_fused_op op,
                             const struct pl_edge *in, int n_in, struct rt_error *err);
-/* Makes node[0] a TensorFlow op whose inputs, type attributes and only output have the same type.
- * All other attributes are 0, false or empty. */
+/* Replaces the n nodes with a TensorFlow op. Its inputs, its only output and its type attributes
+ * have type `dtype`. All other attributes are 0, false or empty. */
 enum rt_status pl_put_op(struct pl_graph *g, const int *node, int n, const char *op,
                          enum rt_dtype dtype, const struct pl_edge *in, int n_in,
                          struct rt_error *err);
@@ -38,8 +38,8 @@ const char *pl_keep_text(struct pl_graph *g, const char *text, struct rt_error *
 
 /* ---- additional nodes and constants ---- */
 
-/* Adds a node with one output, and with the name and depth of node `like` (none if `like` is -1).
- * Returns -1 if memory runs out. */
+/* Adds a node with one output and with the name and depth of node `like`, or without a name if
+ * `like` is -1. Returns -1 if memory runs out. */
 int pl_add_like(struct pl_graph *g, int like, struct rt_error *err);
 /* Adds a constant with the name and depth of node `like`. Takes ownership of *value, even on
  * failure. The result's node is -1 if memory runs out. */
@@ -52,8 +52,8 @@ struct pl_edge pl_add_constant(struct pl_graph *g, int like, struct rt_tensor *v
  * feed. */
 uint8_t pl_type_of(const struct pl_graph *g, struct pl_edge e);
 
-/* Describes how edges are replaced. `instead` returns the new edge for each edge that nodes [0, n)
- * and fetches read. */
+/* Describes how edges are replaced. `instead` returns the edge that replaces `e`. pl_rewire
+ * replaces the inputs of nodes [0, n) and the fetches. */
 struct pl_rewiring {
     const void *arg;
     /* returns whether pl_rewire must leave the node's inputs unchanged */

@@ -13,7 +13,7 @@ struct frame {
 
 struct walk {
     const struct pl_graph *g;
-    unsigned char *mark; /* for each node, its mark (enum mark) */
+    unsigned char *mark; /* mark of each node (enum mark) */
     struct frame *stack;
     bool types;
     struct rt_error *err;
@@ -29,7 +29,7 @@ static struct pl_edge edge_at(const struct pl_node *n, int k)
     return k < n->n_in ? n->in[k] : (struct pl_edge){n->ctrl[k - n->n_in], -1};
 }
 
-/* Checks edge number k of the reader that `who` names. e.out is -1 for control edges. */
+/* Checks edge k of the reader with the name `who`. e.out is -1 for a control edge. */
 static enum rt_status check_edge(const struct walk *w, struct pl_edge e, const char *who, int k)
 {
     if (e.node < 0 || e.node >= w->g->n)
@@ -52,8 +52,6 @@ static uint8_t type_of(const struct pl_graph *g, struct pl_edge e)
     switch ((enum pl_kind)n->kind) {
     case PL_FEED:
         return n->feed_dtype;
-    case PL_COPY:
-        return n->copy_dtype;
     default:
         return (uint8_t)pl_edge_dtype(g, e);
     }

@@ -1,6 +1,6 @@
 /*
- * The verifier checks the invariants of a compiler graph that every pass relies on. It checks these
- * rules for the nodes that fetches, targets and control edges reach:
+ * The verifier checks invariants on which every pass relies. It checks these rules for all nodes of
+ * a compiler graph on which fetches and targets depend:
  *
  *   - an edge names an output of a node that is in the graph and has not been removed;
  *   - a value has the type that its reader declares, or is the handle of a variable whose value
@@ -9,8 +9,8 @@
  *   - every feed has an index below the number of feeds, and every node has its sub-plans.
  *
  * Owner: the graph remains the caller's. Threads: only the thread that makes the plan. Errors:
- * RT_INTERNAL with the node and the violation. A violation is a compiler bug. If there is no memory
- * for the traversal, violations are not found.
+ * RT_INTERNAL, with a message that names the node and the violation. A violation is a compiler bug.
+ * If there is no memory for the traversal, violations are not found.
  */
 #ifndef RT_VERIFY_H
 #define RT_VERIFY_H

@@ -13,9 +13,9 @@
 
 /*
  * Computes output k_out of a node from constants, while a plan is built. `in` is borrowed. After a
- * failure, the node is computed in each run instead. Returns RT_DEADLINE_EXCEEDED if the fold, or
- * the total over all folds of the session, took too long (constant_evaluation.c), or RT_CANCELLED
- * if rt_session_check returns it.
+ * failure, the node is computed in each run instead. Returns RT_DEADLINE_EXCEEDED if this
+ * evaluation, or all evaluations of the session together, took too long (constant_evaluation.c).
+ * Returns RT_CANCELLED if rt_session_check returns RT_CANCELLED.
  */
 enum rt_status rt_plan_fold(struct rt_session *s, const struct pl_node *n,
                             const struct rt_tensor *in, int k_out, struct rt_tensor *out,
@@ -24,9 +24,9 @@ enum rt_status rt_plan_fold(struct rt_session *s, const struct pl_node *n,
 /* Sets *x to the tensor's type, shape and value. */
 void rt_info_of(struct rt_info *x, const struct rt_tensor *t);
 bool rt_shape_is_exact(const struct rt_shape *s);
-/* Evaluates a pure step that has one small output, if its inputs are constant or only their shapes
- * matter. If an allocation is refused, sets *no_memory, and the value stays unknown. *no_memory is
- * never cleared. */
+/* Evaluates a pure step with one small output. Every input must be constant or, if the step reads
+ * only shapes, have a known shape. Returns false if the value stays unknown. Sets *no_memory if an
+ * allocation is refused, and never clears it. */
 bool rt_plan_evaluate(struct rt_session *s, const struct rt_plan_step *n, const struct rt_info *in,
                       const struct rt_info *out, struct rt_tensor *result, bool *no_memory);
 

@@ -1,9 +1,9 @@
 /*
  * Removes branches of TensorFlow 1 that no run executes. If the predicate of a Switch is a
  * constant, one output of the Switch is dead in every run. The pass removes all nodes that depend
- * on this output, up to the Merge that joins the other side. The Switch and the Merge become
- * identities. Often no control flow is left, because a `training` flag has a default and a serving
- * signature does not feed it.
+ * on this output, up to the Merge that joins the two sides of the branch. The Switch and the Merge
+ * become identities. Often no control flow is left, because a `training` flag has a default value
+ * that a serving signature does not override.
  *
  * A node is dead in this pass only if it is dead in every run, by the rules of the token executor
  * (exec/exec_token.c). If the edges of the graph alone do not show which nodes are dead (a dead
@@ -26,7 +26,7 @@ struct work {
     int8_t *taken;
     bool *dead; /* for each node, whether all its outputs are dead */
     bool *busy; /* for each node, whether the node or one of its ancestors has an effect */
-    /* for each node, the number of leading inputs of a Merge that are known to be dead */
+    /* for each Merge, the number of its leading inputs that are known to be dead */
     int *n_dead;
     struct pl_readers *readers;
     int *stack;
@@ -81,9 +81,10 @@ static void free_work(struct work *w)
     free(w->stack);
 }
 
-/* Returns whether the reader `r` is dead because of the node that it reads or waits for, as far as
- * dead nodes are known. Called once per edge. A Merge is dead if its Enter or all its inputs are
- * dead. The search for a live input continues where the previous call for the Merge ended. */
+/* Returns whether the reader `r` is known to be dead because of the node that it reads or waits
+ * for. Must be called once per edge. A Merge is dead if its input from an Enter is dead, or if all
+ * its inputs are. The search for a live input of a Merge continues where the previous call for the
+ * same Merge ended. */
 static bool dies(const struct work *w, struct pl_reader r)
 {
     const struct pl_node *n = &w->g->node[r.node];
@@ -145,7 +146,7 @@ static void find_busy(struct work *w)
 
 /* ---- checking that the dead nodes can be removed ---- */
 
-/* Returns the only live input of a Merge, or -1 if several inputs are live. */
+/* Returns the only live input of a Merge, or -1 if it has none or several. */
 static int only_live(const struct work *w, const struct pl_node *n)
 {
     int live = -1;
@@ -175,9 +176,9 @@ static bool is_waited_for(const struct work *w, int i)
     return false;
 }
 
-/* Returns whether node i, which outputs a reference to a variable, has no control edges. Such a
- * node is replaced by the node that created the reference. An Identity node in its place would read
- * the variable. */
+/* Returns whether node i, which outputs a reference to a variable, has no control inputs and no
+ * node waits for it. Then the node that created the reference replaces node i. It cannot become an
+ * Identity, because an Identity would read the variable. */
 static bool is_plain_ref(const struct work *w, int i)
 {
     const struct pl_node *n = &w->g->node[i];
@@ -221,8 +222,9 @@ static bool is_possible(const struct work *w)
 
 /* ---- removing the dead nodes ---- */
 
-/* Adds a constant that replaces output 1 of Merge i, the index of the live input. A control edge
- * makes the constant alive in the same runs as the Merge. Returns -1 if memory runs out. */
+/* Adds a constant, the index of the live input, which replaces output 1 of Merge i. A control edge
+ * from the Merge makes the constant alive in the same runs as the Merge. Returns -1 if memory runs
+ * out. */
 static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
 {
     struct rt_tensor t = {0};
@@ -249,14 +251,14 @@ static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
 
 /* The edges that replace the outputs of a Switch or Merge. */
 struct place {
-    /* For a Switch or Merge of handles, the edge that replaces the handle. The node number is -1 if
-     * readers keep output 0 of the node, because the node has become an identity. */
+    /* For a Switch or Merge of handles, the edge that replaces the handle. For any other Switch or
+     * Merge, {-1, 0}: it becomes an identity, whose output 0 is read instead. */
     struct pl_edge value;
     int index; /* node of the constant that add_index made for a Merge, or -1 if it made none */
 };
 
-/* Returns the edge that replaces `e`. A handle may be replaced several times in turn. Each
- * replacement on its path is set to skip the next one (path compression). */
+/* Returns the edge that replaces `e`. The replacement may itself be replaced, and so on. The chain
+ * of replacements is shortened for later calls (path compression). */
 static struct pl_edge now_at(const struct work *w, struct place *p, struct pl_edge e)
 {
     struct pl_edge *before = NULL;
@@ -291,8 +293,8 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
             return RT_RESOURCE_EXHAUSTED;
         if (is_ref(&g->node[i])) {
             p[i].value = from;
-            /* A Merge of handles is kept if a control edge leads to it, so its dead inputs are
-             * replaced by the live one. */
+            /* The constant that replaces output 1 may keep this Merge in the graph, so the Merge's
+             * dead inputs are replaced by the live one. */
             for (int k = 0; merges && k < g->node[i].n_in; k++)
                 if (w->dead[g->node[i].in[k].node])
                     g->node[i].in[k] = from;
@@ -307,8 +309,9 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
     return st;
 }
 
-/* If a dead node reads or waits for a live node, and the live node or one of its ancestors has an
- * effect, makes the live node a target, so that it still runs. */
+/* Keeps the effects of live nodes on which dead nodes depended. If a dead node reads or waits for a
+ * live node, and the live node or one of its ancestors has an effect, the live node becomes a
+ * target, so that it still runs. */
 static bool keep_effects(struct work *w)
 {
     struct pl_graph *g = w->g;

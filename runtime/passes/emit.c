@@ -13,7 +13,7 @@ static void take_node(struct rt_plan_step *to, struct pl_node *from)
     *to = (struct rt_plan_step){.kind = from->kind,
                                 .effect = from->effect,
                                 .effects = from->effects,
-                                .device = from->device,
+                                .on_accelerator = from->on_accelerator,
                                 .was_switch = from->subgraph != NULL,
                                 .def = from->def,
                                 .name = from->name,
@@ -74,7 +74,7 @@ static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *
         }
         for (int k = 0; k < n->n_ctrl; k++)
             n->ctrl[k] = place[n->ctrl[k]];
-        /* A constant that waits for control inputs may be dead. */
+        /* A constant with control inputs may be dead. */
         if (n->kind == PL_CONST && !(p->tokens && n->n_ctrl))
             p->constant[n->first_value] = &n->value;
     }

@@ -1,10 +1,11 @@
 /*
- * Finds the frame of each node of an extracted graph, and refuses graphs whose frames TensorFlow
- * refuses. All inputs and control inputs of a node must be in the same frame. A constant without
- * control inputs is in the outermost frame, so only an Enter can bring its value into a loop.
+ * Finds the frame of each node of an extracted graph, and refuses graphs with invalid frames, as
+ * TensorFlow does. All inputs and control inputs of a node must be in the same frame. A constant
+ * without control inputs is in the outermost frame, so only an Enter can bring its value into a
+ * loop.
  *
- * Frames are found before any pass, because folding removes the edges that tie a constant to its
- * frame.
+ * Frames are found before any pass runs, because folding removes the edges that tie a constant to
+ * its frame.
  */
 #include <stdlib.h>
 
@@ -16,8 +17,8 @@ enum { OUTERMOST = -1, UNKNOWN = -2 };
 
 struct frames {
     const struct pl_graph *g;
-    /* For each node, the first Enter found that leads into the node's frame, or OUTERMOST, or
-     * UNKNOWN. */
+    /* For each node, the first Enter found that leads into the node's frame. OUTERMOST if no Enter
+     * does, and UNKNOWN until the frame is found. */
     int *of;
     int *by; /* for each node, the input that determined its frame */
     int *queue, n_queue;

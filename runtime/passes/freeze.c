@@ -1,9 +1,9 @@
 /*
  * Freezes variables. Once loading has finished, reads of a variable become constants if the
  * variable has a value and no served signature writes it. Before a plan runs, pl_mark_written finds
- * the variables that the plan may write, because a run that writes a variable would otherwise
- * continue with the frozen value. If another plan has frozen one of these variables, the session's
- * generation is incremented and callables rebuild their plans.
+ * the variables that the plan may write, because a frozen value is wrong after a run has written
+ * the variable. If another plan has frozen one of these variables, the session's generation is
+ * incremented and callables rebuild their plans.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -14,7 +14,8 @@
 #include "runtime/ir/subgraph.h"
 #include "runtime/session/resource.h"
 
-/* Returns the variable of a constant handle if the variable may be frozen, and otherwise NULL. */
+/* Returns the variable to which the constant handle `e` refers. Returns NULL if `e` is not a
+ * constant handle or if the variable cannot be frozen. */
 static struct rt_variable *frozen_variable(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *from = &g->node[e.node];
@@ -97,9 +98,10 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
 
 /*
  * The state of a search that follows handles backwards, from their uses to the constants and feeds
- * from which they may come. The search goes through all inputs of a node and into the plans inside
- * the node. Every op that stores tensors between nodes (lists, TensorArrays, stacks, tables,
- * variables) refuses handles, so a handle has no other path from one node to another.
+ * from which they may come. The search follows all inputs of a node, and includes the handles that
+ * the plans inside a node, such as a loop's body, may return. Every op that stores tensors between
+ * nodes (lists, TensorArrays, stacks, tables, variables) refuses handles, so handles pass from node
+ * to node only along edges.
  */
 struct walk {
     struct pl_graph *g;
@@ -165,7 +167,8 @@ static void follow_written(struct walk *w, int node)
 
     for (int k = 0; k < n->n_sub; k++)
         writes_inputs |= n->sub[k]->writes_fed;
-    /* An iteration of a loop may be given a handle that the previous iteration made. */
+    /* The search includes the plans inside the node, because an iteration of a loop may receive a
+     * handle that the previous iteration made. */
     if (writes_inputs && !w->seen[node])
         push(w, node);
     if (n->kind == PL_OP && n->def && n->def->op && n->def->op->effect == RT_WRITES)
@@ -175,7 +178,7 @@ static void follow_written(struct walk *w, int node)
     follow_all(w);
 }
 
-/* Finds the variables whose handles this plan, which is inside another plan, may return. */
+/* Finds the variables whose handles this sub-plan may return. */
 static enum rt_status find_handed_out(struct walk *w, struct rt_error *err)
 {
     struct pl_graph *g = w->g;
@@ -198,7 +201,7 @@ static enum rt_status find_handed_out(struct walk *w, struct rt_error *err)
     return RT_OK;
 }
 
-/* Makes all variables mutable, because a caller may feed any handle that it has fetched. */
+/* Makes all variables mutable. Needed because a caller may feed any handle that it has fetched. */
 static void mark_all_mutable(struct rt_session *s)
 {
     rt_mutex_lock(&s->mu);

@@ -1,12 +1,12 @@
 /*
  * Functionalises the branches of TensorFlow 1. The nodes between the Switches of one predicate and
- * the Merges that join its sides are moved into two subgraphs, and one node (PL_IF) replaces them.
- * The subgraphs have no tokens; each is simplified, fused and compiled, and only the side that is
- * chosen runs.
+ * the Merges of its two sides are moved into two subgraphs, and one node (PL_IF) replaces them. The
+ * subgraphs have no tokens; each is simplified, fused and compiled, and only the chosen side runs.
  *
- * Branches are functionalised from the innermost outwards, one depth per round. The depth is the
- * number of conditions (ir/condition.h). The token executor runs graphs without this nesting, for
- * example graphs with a dead fetch or with an edge that leaves a branch without a Merge.
+ * Branches are functionalised from the innermost outwards, one depth per round. A branch's depth is
+ * the number of predicates in its condition (ir/condition.h). The token executor runs graphs that
+ * cannot be functionalised, such as those with a dead fetch or an edge that leaves a branch without
+ * a Merge.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_EDGES is the maximum number of edges that enter one branch from outside. MAX_VISITS,
- * multiplied by the number of nodes and edges in the graph, is the maximum number of visits to
- * these edges in a round. */
+/* MAX_EDGES is the maximum number of edges that enter one branch from outside. In each round of
+ * the pass, the number of visits to these edges is at most MAX_VISITS times the number of nodes and
+ * edges in the graph. */
 enum { MAX_EDGES = 4096, MAX_VISITS = 64, NONE = -1 };
 
 struct edges {
@@ -27,7 +27,7 @@ struct edges {
 
 /* A branch, or several branches that are functionalised together because edges connect them. */
 struct component {
-    struct pl_side of;        /* the origin of the predicate, with `taken` unused */
+    struct pl_side of;        /* the origin of the predicate; `taken` is unused */
     struct pl_edge by;        /* the predicate, as the edge that a Switch reads */
     struct pl_condition rest; /* the conditions under which the entire component is alive */
     int frame;
@@ -43,13 +43,13 @@ struct work {
     struct pl_graph *g;
     int n; /* number of nodes at the start of the pass's current round */
     struct pl_conditions all;
-    bool *index_read; /* for each node, whether output 1 (the index) of a Merge is read */
-    /* Union-find over the nodes in the branches of the maximum depth and over the Merges of these
+    bool *index_read; /* for each Merge, whether its output 1 (the index) is read */
+    /* Union-find over the nodes in the branches of the maximum depth and the Merges of these
      * branches. */
     int *join;
     /* for each union-find root, the component's index in w->c, or -1 if it contains no Merge */
     int *component;
-    int *moved; /* for each node, its index in the subgraph, or -1 before it is moved */
+    int *moved; /* for each node, its index in the subgraph, or -1 if it has not been moved */
     /* For each constant without control inputs (pl_is_free), the subgraph to which the constant was
      * last copied, as `2 * component + side`. */
     int *side_of;
@@ -97,7 +97,7 @@ static void join_nodes(struct work *w, int a, int b)
     w->join[root_of(w, a)] = root_of(w, b);
 }
 
-/* Finds the maximum depth of branches, and the connected components of the nodes at this depth. */
+/* Finds the greatest depth of branches, and the connected components of the nodes at this depth. */
 static bool find_components(struct work *w)
 {
     struct pl_condition rest;
@@ -227,7 +227,7 @@ static bool wait_for(struct work *w, struct component *c, int node)
            put(w, &c->ctrl, (struct pl_edge){node, 0});
 }
 
-/* Finds the outer edge that has the value of edge `e` when side `taken` of the branch runs. */
+/* Finds the edge outside the branch that has the value of edge `e` when side `taken` runs. */
 static bool source(const struct work *w, const struct component *c, int taken, struct pl_edge e,
                    struct pl_edge *out)
 {
@@ -238,8 +238,8 @@ static bool source(const struct work *w, const struct component *c, int taken, s
         if (e.out != taken)
             return false;
         *out = n->in[0];
-        /* A Switch of a ref reads the variable at its own position in the graph. Only a RefSwitch
-         * of a constant without control inputs passes the ref on. */
+        /* A Switch of a ref reads the variable when the Switch runs. Only a RefSwitch of a constant
+         * without control inputs passes the ref on. */
         if (pl_is_ref(w->g, *out) && (!pl_is(n, "RefSwitch") || !pl_is_free(node_of(w, out->node))))
             return false;
     }
@@ -261,8 +261,8 @@ static struct component *component_of(struct work *w, int i)
     return at < 0 ? NULL : &w->c[at];
 }
 
-/* Captures the edge `e`, which a node on side `taken` reads. If a Switch of the branch makes the
- * edge, the branch also waits for the control inputs of the Switch. */
+/* Captures the edge `e`, which a node on side `taken` reads. If the edge comes from a Switch of the
+ * branch, the control inputs of the Switch become control inputs of the branch. */
 static bool reads(struct work *w, struct component *c, int taken, struct pl_edge e)
 {
     const struct pl_node *n = node_of(w, e.node);
@@ -288,7 +288,7 @@ static bool wait_outside(struct work *w, struct component *c, int i)
     struct pl_edge by;
     if (!pl_is_switch(from))
         return wait_for(w, c, i);
-    /* The Switch does not belong to a branch, but to a loop around the branch. */
+    /* The Switch belongs to a loop around the branch. */
     if (!pl_is_choice(w->g, from, &by))
         return false;
     for (int j = 0; j < from->n_in; j++)
@@ -300,7 +300,7 @@ static bool wait_outside(struct work *w, struct component *c, int i)
     return true;
 }
 
-/* Captures the inputs of node i inside a branch. */
+/* Captures the inputs of node i, which is inside a branch. */
 static bool capture_node(struct work *w, int i)
 {
     const struct pl_node *n = node_of(w, i);
@@ -382,7 +382,7 @@ static bool is_replaced(const struct work *w, int i)
            (pl_is_merge(n) && !pl_is_loop_merge(w->g, n) && w->all.on[i].n + 1 == w->depth);
 }
 
-/* The graph as it will be when every component is one node. Component k is node w->n + k. */
+/* The graph in which one node replaces each component. Node w->n + k replaces component k. */
 struct outline {
     int *waits; /* for each node, the number of its incoming edges */
     /* `to[first[i]]` to `to[first[i + 1] - 1]` are the nodes to which the edges of node i lead */
@@ -432,7 +432,7 @@ static void outline_edges(struct work *w, struct outline *o)
     }
 }
 
-/* Returns whether all n nodes have a topological order. `ready` has capacity for all of them. */
+/* Returns whether all n nodes can be sorted topologically. `ready` has capacity for n nodes. */
 static bool has_order(struct work *w, struct outline *o, int n, int *ready)
 {
     int n_ready = 0, n_done = 0, n_all = 0;
@@ -499,8 +499,8 @@ static enum rt_status out_of_memory(struct work *w)
     return rt_fail_memory(w->err, "a plan", 0);
 }
 
-/* Sets *out to the edge that replaces edge `e` of the outer graph in the subgraph for side `taken`
- * of component `of`. */
+/* Finds the edge of a subgraph that replaces edge `e` of the outer graph. The subgraph is the one
+ * for side `taken` of component `of`. */
 static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
                             struct pl_edge *out)
 {
@@ -601,7 +601,7 @@ static enum rt_status move_nodes(struct work *w)
             !pl_add_target(to, w->moved[i]))
             return out_of_memory(w);
     }
-    /* Nodes of a loop may read nodes that come later in the order. */
+    /* Nodes of a loop may read nodes that come later in the topological order. */
     for (int k = 0; k < w->all.n_order; k++) {
         const int i = w->all.order[k];
         if (!is_inside(w, i))

@@ -3,14 +3,13 @@
  * The condition and the body of a frame are copied into subgraphs whose feeds are the loop's
  * variables, and one node (PL_WHILE) replaces the frame. Inner loops are functionalised before
  * outer loops, and branches before loops (functionalise.c). A frame is left unchanged if its body
- * still has tokens, or if nodes other than those of tf.while_loop enter it, leave it or wait for
- * it.
+ * still has tokens, or if it is entered, left or waited for in a way that tf.while_loop does not
+ * produce.
  *
- * A round functionalises the loops that have no loops inside them. Loops are copied into subgraphs,
- * new nodes are appended, and readers are rewired only at the end of the round. The time per loop
- * is therefore proportional to the size of the loop, not of the graph. If frames that cannot be
- * functionalised read many of each other's nodes, MAX_VISITS ends the pass and leaves them
- * unchanged.
+ * A round functionalises the loops that contain no other loops. During the round, loops are copied
+ * into subgraphs and new nodes are appended. Readers are rewired only at the end of the round. The
+ * time per loop is therefore proportional to the size of the loop, not of the graph. MAX_VISITS
+ * limits the time that is spent on frames that share nodes and cannot be functionalised.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,13 +22,13 @@
  * visits to nodes and edges in a round. */
 enum { NONE = -1, MAX_VARIABLES = 1024, MAX_VISITS = 64, MAX_ROUNDS = 32 };
 
-/* Marks that say where a node of the frame is needed. A node with the mark LIVES runs only in
- * iterations that run the body. */
+/* Marks of a node: the condition depends on it, the body depends on it, it is part of the loop's
+ * control flow, or it does not run in the iteration that ends the loop (LIVES). */
 enum { IN_CONDITION = 1, IN_BODY = 2, OF_FRAME = 4, LIVES = 8 };
 
 struct variable {
-    /* If the variable is a constant of the loop, all fields except `enter` are NONE. `choice` is
-     * the Switch, or NONE if no node reads it. */
+    /* For a constant of the loop, all fields except `enter` are NONE. `choice` is the variable's
+     * Switch, or NONE if it has none. */
     int enter, merge, next, choice;
 };
 
@@ -56,12 +55,15 @@ struct loop {
     /* The loop that is being examined. */
     int cond, at;
     struct variable v[MAX_VARIABLES];
-    /* number of variables of the loop, and number of those that change; the latter come first */
+    /* `n_variables` is the number of variables of the loop. The loop changes the first `n_changing`
+     * of them. */
     int n_variables, n_changing;
-    uint8_t *mark;    /* for each node, bits IN_CONDITION, IN_BODY, OF_FRAME and LIVES */
-    int *own, n_own;  /* nodes that have a mark */
-    int *variable_of; /* for each node, the variable of a Merge, a Switch or a constant Enter */
-    int *copy;        /* for each node, its index in the subgraph that is being made */
+    uint8_t *mark;   /* for each node, bits IN_CONDITION, IN_BODY, OF_FRAME and LIVES */
+    int *own, n_own; /* nodes that have a mark */
+    /* for each Merge and Switch of the loop, and for each Enter of a constant, the index of its
+     * variable */
+    int *variable_of;
+    int *copy; /* for each node, its index in the subgraph that is being made */
     /* constants without control inputs (pl_is_free) of which the current subgraph has a copy */
     int *used, n_used;
     int *stack;
@@ -125,8 +127,8 @@ static bool parts_of(const struct loop *l, int i, struct variable *v)
     return pl_is(node_of(l, v->enter), "Enter") && pl_is(node_of(l, v->next), "NextIteration");
 }
 
-/* Adds the loop variable of Merge i. Other nodes that read the Enter or the NextIteration of the
- * Merge are found later. */
+/* Adds the loop variable of Merge i. is_read_inside later checks which other nodes read its Enter
+ * and NextIteration. */
 static bool add_merge(struct loop *l, int i)
 {
     struct variable v;
@@ -142,8 +144,8 @@ static bool is_entered_well(const struct loop *l, const struct pl_node *enter, b
                                                    : !pl_is_ref(l->g, enter->in[0]);
 }
 
-/* Returns the first member of the frame whose loop the condition l->cond ends, or n_members if
- * there is none. */
+/* Returns the index in l->member of the first member of the frame whose LoopCond is l->cond.
+ * Returns n_members if there is none. */
 static int find_frame(const struct loop *l)
 {
     struct member sought = {.node = NONE};
@@ -221,7 +223,7 @@ static bool may_move(const struct pl_node *n)
            (n->kind == PL_OP && (!n->def || !pl_is_token(n->def)));
 }
 
-/* Sets mark `as` on those nodes inside the frame on which `from` depends. */
+/* Sets mark `as` on `from` and on the nodes inside the frame on which it depends. */
 static bool walk(struct loop *l, int from, uint8_t as)
 {
     int depth = 0;
@@ -255,7 +257,7 @@ static bool walk(struct loop *l, int from, uint8_t as)
     return true;
 }
 
-/* Returns whether a node with the given mark may read edge e of its frame. */
+/* Returns whether a node of the loop with the given mark may read edge e. */
 static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
 {
     const int k = l->variable_of[e.node];
@@ -268,9 +270,9 @@ static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
     return e.out == 1 && !(mark & IN_CONDITION);
 }
 
-/* Returns whether a node of the loop may wait for `ctrl`. Waiting for a Merge, a Switch or an Enter
- * of a variable only means waiting for the iteration to begin or for the variable to have a
- * value. */
+/* Returns whether a node of the loop may wait for `ctrl`. A wait for the Merge, Switch or Enter of
+ * a variable needs no control edge in a subgraph, because a subgraph runs only when its variables
+ * have values. */
 static bool waits_well(const struct loop *l, int ctrl)
 {
     return !(l->mark[ctrl] & OF_FRAME) || l->variable_of[ctrl] >= 0;
@@ -311,9 +313,11 @@ static bool has_effect(const struct pl_node *n)
     return (n->kind == PL_OP || n->subgraph) && n->effect != RT_PURE;
 }
 
-/* Returns whether node i may be copied into the condition, the body or both, as its marks require.
- * Only a pure node may be copied into both. In the body, a node with an effect must run only in
- * iterations that run the body, unless the effect is reading variables or random numbers. */
+/*
+ * Returns whether node i may be copied into each subgraph that its marks require. Only a pure node
+ * without subgraphs may be copied into both the condition and the body. A node with an effect may
+ * be copied into the body only if it is marked LIVES or only reads variables or random numbers.
+ */
 static bool is_on_one_side(const struct loop *l, int i)
 {
     const struct pl_node *n = node_of(l, i);
@@ -334,8 +338,7 @@ static bool is_exit(const struct loop *l, const struct pl_node *n)
            n->n_ctrl == 0;
 }
 
-/* Returns whether only nodes of the loop read node i, apart from the Exits that read the
- * Switches. */
+/* Returns whether only nodes of the loop, including its Exits, read node i. */
 static bool is_read_inside(struct loop *l, int i)
 {
     if (l->kept[i] || l->functionalised[i] ||
@@ -377,8 +380,9 @@ static bool is_closed(struct loop *l)
     return true;
 }
 
-/* Returns whether NextIteration `next` runs only if the body runs. Any other NextIteration begins
- * iterations even after the condition has become false, so that the loop never ends. */
+/* Returns whether NextIteration `next` runs only if the body runs. Any other NextIteration would
+ * begin another iteration even after the condition has become false, and the loop would never
+ * end. */
 static bool is_of_body(const struct loop *l, const struct pl_node *next)
 {
     const int in = next->in[0].node, v = l->variable_of[in];
@@ -432,7 +436,8 @@ static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge 
     return l->copy[e.node] < 0 ? RT_RESOURCE_EXHAUSTED : RT_OK;
 }
 
-/* Copies the nodes that have mark `as`. A subgraph of a node moves to one of its two copies. */
+/* Copies the nodes that have mark `as`. A node with subgraphs is copied only once, so the subgraphs
+ * move to the copy. */
 static enum rt_status copy_nodes(struct loop *l, struct pl_graph *to, uint8_t as)
 {
     enum rt_status st = RT_OK;
@@ -656,8 +661,8 @@ static void free_loop(struct loop *l)
     free(l);
 }
 
-/* Indexes the nodes of all loops. Returns false if a Merge does not have the form that
- * tf.while_loop makes. */
+/* Indexes the nodes of all loops. Returns false if the Merge of a loop does not have the form that
+ * tf.while_loop gives it. */
 static bool index_graph(struct loop *l)
 {
     const struct pl_graph *g = l->g;
@@ -731,7 +736,7 @@ enum rt_status pl_functionalise_loops(struct pl_graph *g, bool *changed, struct 
 {
     enum rt_status st = RT_OK;
     *changed = false;
-    /* An outer loop is functionalised in a round after its inner loops. */
+    /* A round functionalises loops whose inner loops were functionalised in earlier rounds. */
     bool again = has_only_loops(g);
     for (int round = 0; again && !st && round < MAX_ROUNDS; round++) {
         again = false;

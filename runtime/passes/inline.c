@@ -1,13 +1,12 @@
 /*
- * Inlines function calls. The call of a function must run its returns, its control returns and
- * every node with an effect. A node without an op (the entry) passes the call's control inputs on
- * to the nodes with effects and to the outputs. A second node without an op (the exit) represents
- * the end of the call. The exit waits for the call's inputs and for all nodes that the body must
- * run, and nodes that waited for the call wait for the exit.
+ * Inlines function calls. A call must run the function's returns, its control returns and every
+ * node with an effect. The entry is a node without an op that takes over the call's control inputs.
+ * The nodes with effects and the outputs wait for the entry. The exit is a second node without an
+ * op, which represents the end of the call. The exit waits for the call's inputs and for all nodes
+ * that the body must run. Nodes that waited for the call wait for the exit instead.
  *
  * A call becomes a sub-plan instead if the body or the calling graph has TensorFlow 1's control
- * flow. In such a graph the call may be dead, and an inlined node without inputs would run
- * nevertheless.
+ * flow. In such a graph the call may be dead, but an inlined node without inputs would run.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -59,10 +58,12 @@ static bool writes_refs(const struct pl_graph *g)
     return false;
 }
 
-/* Inserts reads of inputs of call `at`, after the call's control inputs. An input that is a
- * variable is read because a function's arguments are values, never refs. An input that may share a
- * variable's own buffer (runtime/exec/alias.h) is read because the buffer may change in the
- * meantime. The function's nodes without effects wait for no control inputs. */
+/*
+ * Inserts nodes that read inputs of call `at` and wait for the call's control inputs. An input that
+ * is a variable is read because a function's arguments are values, never refs. An input that may
+ * share a variable's own buffer (runtime/exec/alias.h) is read because the function's nodes without
+ * effects do not wait for the call's control inputs, and the buffer may change before they run.
+ */
 static enum rt_status read_arguments(struct pl_graph *g, int at, struct rt_error *err)
 {
     const bool waits = g->node[at].n_ctrl && writes_refs(g);
@@ -112,9 +113,8 @@ static int add_pivot(struct pl_graph *g, const char *name, int n_ctrl, struct rt
     return i;
 }
 
-/* Makes the readers of *out, an output of an inlined call, wait for `entry`. They then read *out
- * through an identity with a control edge from `entry`. Used for an output that a pure node makes,
- * and for an output that is an argument of the call. */
+/* Replaces *out, an output of an inlined call, with an Identity that waits for `entry`. Used for an
+ * output that a pure node makes, and for an output that is an argument of the call. */
 static enum rt_status wait_for(struct pl_graph *g, int entry, const char *name, int depth,
                                enum rt_dtype dtype, struct pl_edge *out, struct rt_error *err)
 {
@@ -133,7 +133,7 @@ static enum rt_status wait_for(struct pl_graph *g, int entry, const char *name, 
 struct inlining {
     struct pl_graph *g;
     struct pl_node call;
-    struct pl_graph body; /* the function's body, whose feeds are the call's arguments */
+    struct pl_graph body; /* graph of the function's body, with the call's arguments as feeds */
     int n_args;
     int base;  /* node k of the body, unless it is a feed, becomes node base + k of `g` */
     int entry; /* the entry node, or -1 if the call has no control inputs */
@@ -177,7 +177,7 @@ static enum rt_status add_entry(struct inlining *x, struct rt_error *err)
     return RT_OK;
 }
 
-/* Returns the edge of `g` that an edge of the body becomes. */
+/* Returns the edge of `g` that corresponds to edge `e` of the body. */
 static struct pl_edge inlined_edge(const struct inlining *x, struct pl_edge e)
 {
     return e.node < x->n_args ? x->call.in[e.node + x->call.call_skip]
@@ -205,7 +205,7 @@ static enum rt_status move_node(struct inlining *x, int k, struct rt_error *err)
         return RT_RESOURCE_EXHAUSTED;
     struct pl_node *n = &x->g->node[i];
     *n = x->body.node[k];
-    x->body.node[k] = (struct pl_node){0}; /* `g` now owns what the node held */
+    x->body.node[k] = (struct pl_node){0}; /* `g` now owns the node's contents */
     n->depth = x->call.depth + 1;
     n->name = rt_arena_printf(x->g->arena, "%s/%s", x->call.name, n->name);
     if (!n->name)

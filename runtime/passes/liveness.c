@@ -1,4 +1,4 @@
-/* The liveness analysis finds the last step that reads each value, so that the order executor frees
+/* The liveness analysis finds the last step that reads each value. The order executor can then free
  * the value's memory after that step. */
 #include <stdlib.h>
 

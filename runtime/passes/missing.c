@@ -1,4 +1,4 @@
-/* Finds the ops that the plan of a request, with its functions, would need and that cannot be
+/* Finds the ops that a request needs, itself or in the functions that it calls, and that cannot be
  * run. */
 #include <stdlib.h>
 #include <string.h>
@@ -39,14 +39,13 @@ static enum rt_status add(struct rt_session *s, struct rt_missing_list *list,
     return RT_OK;
 }
 
-/* An entry, allocated in the report's arena, in the list of function bodies that have not been
- * examined yet. */
+/* A function body, in a linked list of the bodies that have not been examined yet. */
 struct missing_body {
     const struct rt_graph *graph;
     struct missing_body *next;
 };
 
-/* Adds the body of `f` to the list, unless it was added before. */
+/* Adds the body of `f` to the list, unless it has been added before. */
 static enum rt_status note_body(struct rt_session *s, const struct rt_func_ref *f,
                                 struct rt_missing_list *list, struct missing_body **todo,
                                 struct rt_error *err)
@@ -65,8 +64,8 @@ static enum rt_status note_body(struct rt_session *s, const struct rt_func_ref *
     return RT_OK;
 }
 
-/* Adds the functions that node n runs. Only the runtime's own calls, branches and loops run
- * functions. */
+/* Adds the bodies of the functions that node n runs. Only the runtime's own calls, branches and
+ * loops run functions. */
 static enum rt_status note_bodies(struct rt_session *s, const struct rt_node *n,
                                   struct rt_missing_list *list, struct missing_body **todo,
                                   struct rt_error *err)
@@ -126,9 +125,9 @@ static enum rt_status look_through_body(struct rt_session *s, const struct rt_gr
     return st;
 }
 
-/* Lists the missing ops. Functions may call each other to any depth, so their bodies are kept in a
- * list, not on the stack. The number of bodies is at most the number of functions in the
- * library. */
+/* Lists the missing ops. Functions may call each other to any depth, so the bodies that have not
+ * been examined yet are kept in a list, not on the stack. The number of bodies is at most the
+ * number of functions in the library. */
 enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
                                struct rt_missing_list *list, struct rt_error *err)
 {

@@ -1,7 +1,7 @@
 /*
- * The topological order in which a plan runs a graph's nodes. The traversal is depth first from
- * targets and fetches, so that nodes that depend on each other run close together. Import allows
- * only cycles that contain a NextIteration, and the token executor runs them.
+ * The topological order in which a plan runs a graph's nodes. The traversal from targets and
+ * fetches is depth first, so that a node runs soon after the nodes on which it depends. Import
+ * allows only cycles that contain a NextIteration, and the token executor runs them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@ struct walk {
     int *order, n;   /* the DONE nodes in topological order */
 };
 
-/* Returns the node of input k, where control inputs are counted after the data inputs. */
+/* Returns the node at the other end of input k of `n`. Control inputs are numbered after the data
+ * inputs. */
 static int input_node(const struct pl_node *n, int k)
 {
     return k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
@@ -66,9 +67,9 @@ static enum rt_status walk_from(struct walk *w, int root, bool follows_back, str
     return RT_OK;
 }
 
-/* Appends the nodes that other nodes wait for only through back edges (data or control edges).
- * These are NextIteration nodes and their ancestors. The order then contains every node that a node
- * in the plan waits for. */
+/* Appends the nodes that are reachable only through back edges, which are data or control edges
+ * from NextIteration nodes. The order then contains every node that a node in the plan reads or
+ * waits for. */
 static enum rt_status walk_back_edges(struct walk *w, struct rt_error *err)
 {
     for (bool again = true; again;) {
@@ -91,6 +92,70 @@ static enum rt_status walk_back_edges(struct walk *w, struct rt_error *err)
     return RT_OK;
 }
 
+/* ---- devices ---- */
+
+/* Returns whether the node runs nothing on a device, so that it does not end a region of the
+ * accelerator. */
+static bool is_transparent(const struct pl_node *n)
+{
+    return n->kind == PL_CONST || n->kind == PL_FEED ||
+           (n->kind == PL_OP && n->def && n->def->op && n->def->op->is_view);
+}
+
+static bool has_tokens(const struct pl_graph *g)
+{
+    for (int i = 0; i < g->n; i++)
+        if (g->node[i].kind == PL_OP && g->node[i].def && pl_is_token(g->node[i].def))
+            return true;
+    return false;
+}
+
+/*
+ * Sets level[i] for each node, and returns the number of levels. A level is even for nodes of the
+ * host and odd for nodes of the accelerator. A node's level is the lowest of its parity that is not
+ * below the levels of its inputs, so data is moved between the devices only when the level
+ * increases. A transparent node has the highest level of its inputs.
+ */
+static int set_levels(const struct pl_graph *g, const int *order, int n, int *level)
+{
+    int n_levels = 0;
+    for (int at = 0; at < n; at++) {
+        const struct pl_node *node = &g->node[order[at]];
+        int l = 0;
+        for (int k = 0; k < node->n_in + node->n_ctrl; k++)
+            l = level[input_node(node, k)] > l ? level[input_node(node, k)] : l;
+        if (!is_transparent(node) && l % 2 != node->on_accelerator)
+            l++;
+        level[order[at]] = l;
+        n_levels = l + 1 > n_levels ? l + 1 : n_levels;
+    }
+    return n_levels;
+}
+
+/* Sorts the nodes by level, so that the accelerator's nodes form a few long regions. Nodes of the
+ * same level keep their order. */
+static enum rt_status group_by_device(const struct pl_graph *g, int *order, int n,
+                                      struct rt_error *err)
+{
+    int *level = malloc(((size_t)g->n + 1) * sizeof *level);
+    int *sorted = malloc(((size_t)n + 1) * sizeof *sorted);
+    const int n_levels = level && sorted ? set_levels(g, order, n, level) : 0;
+    int *first = calloc((size_t)n_levels + 2, sizeof *first);
+    const bool ok = level && sorted && first;
+    for (int at = 0; at < n && ok; at++)
+        first[level[order[at]] + 1]++;
+    for (int l = 1; l <= n_levels && ok; l++)
+        first[l] += first[l - 1];
+    for (int at = 0; at < n && ok; at++)
+        sorted[first[level[order[at]]]++] = order[at];
+    if (ok)
+        memcpy(order, sorted, (size_t)n * sizeof *order);
+    free(level);
+    free(sorted);
+    free(first);
+    return ok ? RT_OK : rt_fail_memory(err, "a plan", (size_t)g->n * 2 * sizeof *order);
+}
+
 enum rt_status pl_order(const struct pl_graph *g, int *order, int *n_order, struct rt_error *err)
 {
     struct walk w = {.g = g, .order = order};
@@ -110,6 +175,8 @@ enum rt_status pl_order(const struct pl_graph *g, int *order, int *n_order, stru
     if (!st)
         st = walk_back_edges(&w, err);
     *n_order = w.n;
+    if (!st && g->session->options.accelerator && !has_tokens(g))
+        st = group_by_device(g, order, w.n, err);
     free(w.mark);
     free(w.stack);
     return st;

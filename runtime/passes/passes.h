@@ -4,7 +4,7 @@
  *
  * Owner: a pass edits the graph that it is given; nodes that it adds are allocated in the graph's
  * arena. Threads: only the thread that makes the plan. Errors: after a pass has failed, the graph
- * may only be cleared.
+ * must be cleared.
  */
 #ifndef RT_PASSES_H
 #define RT_PASSES_H
@@ -17,19 +17,19 @@ struct pl_request {
     const struct rt_edge *feeds, *fetches;
     const int *targets;
     int n_feeds, n_fetches, n_targets;
-    /* Whether the graph is a function's body, whose nodes with effects run even if no fetch or
+    /* Whether the graph is a function's body, whose nodes with side effects run even if no fetch or
      * target depends on them. */
     bool is_body;
     /* For each feed, the value that it has in every run of the plan, or NULL if its value is not
      * constant. The array may be NULL. */
     const struct rt_tensor *const *constant_feed;
-    /* The number of nodes that this plan and all plans inside it may still have, or NULL for the
-     * outermost plan. */
+    /* Number of nodes that this plan and all plans inside it may still have; NULL for the outermost
+     * plan. */
     int64_t *nodes_left;
     bool is_load; /* whether the plan is for restore or init ops (rt_call_spec.is_load) */
 };
 
-/* Copies into `g` the nodes on which the fetches and targets of the request depend. Calls
+/* Copies into `g` the nodes on which the fetches and targets of the request depend, and calls
  * pl_resolve_frames. */
 enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct rt_error *err);
 /* Refuses a graph in which a node has inputs from different frames, or in which an Exit is in the
@@ -43,7 +43,8 @@ enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
  * RT_PURE. Called after inputs have changed. */
 void pl_mark_reads(struct pl_graph *g);
 enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
-/* Removes each Switch and Merge whose predicate is a constant, and the nodes of dead branches. */
+/* Removes the branches that are dead because the predicate of a Switch is a constant, together with
+ * their Switches and Merges. */
 enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
 /* Marks as mutable the variables that a served plan may write, so that no plan freezes them. If the
@@ -51,12 +52,15 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
  * handle is known only when the plan runs, all variables to which it may refer become mutable. Runs
  * after pl_sub_plans. */
 enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err);
-/* Functionalises each Switch and Merge whose predicate is known only when a run computes it. */
+/* Functionalises the branches whose predicates are known only when the plan runs. */
 enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
-/* Functionalises the loops that consist of frames. Runs only when no Switch of a branch is left. */
+/* Functionalises the loops that Enter and Exit nodes delimit. Runs only when the graph has no
+ * branches left to functionalise. */
 enum rt_status pl_functionalise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
-enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
+/* Assigns to the session's accelerator the nodes that may run there. Runs before the fusion passes,
+ * which fuse only nodes of the same device. */
+enum rt_status pl_assign(struct pl_graph *g, struct rt_error *err);
 
 /* ---- from a graph to a plan ---- */
 
@@ -64,9 +68,9 @@ enum rt_status pl_place(struct pl_graph *g, struct rt_error *err);
  * Returns RT_INVALID_ARGUMENT if there is a cycle without a NextIteration. Cycles with a
  * NextIteration are accepted, because the token executor runs them. */
 enum rt_status pl_order(const struct pl_graph *g, int *order, int *n_order, struct rt_error *err);
-/* Sets last_use and release of the steps by a liveness analysis. */
+/* Runs the liveness analysis, which sets `last_use` and `release` of each step. */
 enum rt_status pl_find_last_uses(struct rt_plan *p, struct rt_error *err);
-/* Makes the plan from a graph that all passes have run on. Orders the steps, numbers the values,
+/* Makes the plan from a graph on which all passes have run. Orders the steps, numbers the values,
  * finds their last uses, and moves the graph's nodes into the plan. */
 enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_error *err);
 
@@ -80,8 +84,8 @@ struct pl_sub_request {
     const struct rt_tensor **constant_feed;
 };
 /* Fills in the request for function `f` of node `n`. The arguments of `f` are the node's inputs,
- * starting at index `skip`. With `is_body`, nodes with effects run even if no fetch depends on
- * them. */
+ * starting at index `skip`. With `is_body`, nodes with side effects run even if no fetch depends
+ * on them. */
 enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,
                               const struct rt_func_ref *f, int skip, bool is_body,
                               struct pl_sub_request *r, struct rt_error *err);
@@ -103,9 +107,9 @@ struct rt_missing_list {
 };
 enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
                                struct rt_missing_list *list, struct rt_error *err);
-/* Fails with INVALID_ARGUMENT, because inlining or planning `body` at `node` would nest calls,
- * branches and loops more than `most` deep. The message says whether `body` calls itself. `body` is
- * NULL for nested branches and loops, which are subgraphs rather than functions. */
+/* Fails with INVALID_ARGUMENT: inlining or planning `body` at `node` would nest calls, branches and
+ * loops more than `most` levels deep. The message says whether `body` calls itself. `body` is NULL
+ * for nested branches and loops, because they are subgraphs, not functions. */
 enum rt_status pl_fail_too_deep(struct rt_session *s, const struct rt_graph *body, const char *node,
                                 int most, struct rt_error *err);
 

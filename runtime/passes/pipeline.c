@@ -10,17 +10,15 @@
 #include "runtime/ir/verify.h"
 
 /*
- * PLAN_NODES accounts for the memory of a plan apart from its nodes, as a number of nodes. Without
- * PLAN_NODES, a model made 60,000 plans of 12 KB before it reached the limit of 300,000 nodes. The
- * functions of the model had one branch each and doubled in number from one nesting level to the
- * next.
+ * Each plan counts as PLAN_NODES nodes in addition to its own nodes, to account for the memory that
+ * even a small plan takes. Otherwise 60,000 plans of 12 KB could be made before the limit of
+ * 300,000 nodes was reached, for a model with one branch per function in which the number of
+ * functions doubles at each nesting level.
  */
 enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32, MAX_DUMP_BYTES = 1 << 28 };
-/*
- * Limit in bytes on the memory of all plans of a session, without their constants. Before this
- * limit, a model with 130 signatures in a saved_model.pb of 21 KB held 5.2 GB, because all
- * functions were inlined into the plan of each signature.
- */
+/* Limit on the memory of all plans of a session, in bytes, not counting their constants. Without
+ * this limit, a model with 130 signatures in a saved_model.pb of 21 KB occupied 5.2 GB, because all
+ * functions were inlined into the plan of each signature. */
 enum { MAX_PLAN_BYTES = 1 << 30 };
 
 static enum rt_status count_nodes(struct pl_graph *g, struct rt_error *err)
@@ -54,10 +52,10 @@ static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
  * functionalisation, because a graph without tokens can be simplified further, and more of its
  * values may be constant.
  *
- * Fusions match patterns of many nodes before patterns of few, because a node of a large pattern
- * may also fit a small one, such as an epilogue. First come rewrites that enable other patterns,
- * then attention, norms and rotary embeddings, then epilogues, then the fusion of all element-wise
- * nodes that are left. Concatenations that only fused element-wise ops read are found last.
+ * Fusions match large patterns before small ones, because a node of a large pattern may also fit a
+ * small pattern, such as an epilogue. First come rewrites that enable other patterns, then
+ * attention, norms and rotary embeddings, then epilogues, then the fusion of all element-wise nodes
+ * that are left. The last fusion is that of concatenations that only fused element-wise ops read.
  */
 static const struct pl_pass passes[] = {
     {"inline", pl_inline, NULL, PL_EXTRACT, PL_TO_FIXED_POINT, 0, true},
@@ -77,6 +75,7 @@ static const struct pl_pass passes[] = {
     {"sub-plans", pl_sub_plans, NULL, "count-nodes", PL_ONCE, 0, false},
     {"prune", prune, NULL, "sub-plans", PL_ONCE, 0, false},
     {"mark-written", pl_mark_written, NULL, "sub-plans", PL_ONCE, PL_ON_SERVED, false},
+    {"assign", pl_assign, NULL, "prune", PL_ONCE, 0, false},
     {"drop-targets", pl_drop_targets, NULL, "sub-plans", PL_ONCE, PL_ON_FUSED, false},
     {"simplify-algebra", pl_simplify_algebra, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-embeddings", pl_fuse_embeddings, NULL, "drop-targets", PL_ONCE, PL_ON_FUSED, false},
@@ -93,7 +92,6 @@ static const struct pl_pass passes[] = {
     {"fuse-elementwise", pl_fuse_elementwise, NULL, "fuse-epilogues", PL_ONCE, PL_ON_FUSED, false},
     {"fuse-concats", pl_fuse_concats, NULL, "fuse-elementwise", PL_ONCE, PL_ON_FUSED, false},
     {"mark-reads", mark_reads, NULL, "sub-plans", PL_ONCE, 0, false},
-    {"place", pl_place, NULL, "mark-reads", PL_ONCE, 0, false},
 };
 enum { N_PASSES = sizeof passes / sizeof *passes };
 
@@ -110,19 +108,14 @@ const struct pl_pass *pl_passes(int *n)
 
 /* ---- running passes ---- */
 
-static bool fuses(const struct rt_session *s)
-{
-    return s->n_devices <= 1 && !s->options.tuning.no_fusion;
-}
-
 static bool is_for(const struct pl_pass *p, const struct pl_graph *g)
 {
-    return !((p->graphs & PL_ON_FUSED) && !fuses(g->session)) &&
+    return !((p->graphs & PL_ON_FUSED) && g->session->options.tuning.no_fusion) &&
            !((p->graphs & PL_ON_SERVED) && g->is_load);
 }
 
-/* Verifies the graph. An invalid graph is a bug of the compiler. Only a wrong type in a graph whose
- * nodes have just been imported is an error of the model. */
+/* Verifies the graph. An invalid graph is a bug in the compiler. The exception is a type error in a
+ * graph whose nodes have just been imported, which is an error in the model. */
 static void verify(struct pl_graph *g, const char *pass, bool imports)
 {
     struct rt_error err = {.arena = NULL}, other = {.arena = NULL};
@@ -135,7 +128,7 @@ static void verify(struct pl_graph *g, const char *pass, bool imports)
     assert(!"a pass left a broken graph");
 }
 
-/* Verifies the graph after each pass, and dumps it on request. */
+/* Verifies the graph after a pass, and dumps it on request. */
 static void look_at(struct pl_graph *g, const char *pass, bool imports)
 {
     const struct rt_pass_dump *dump = g->session->options.pass_dump;
@@ -175,8 +168,8 @@ static enum rt_status run_pass(struct pl_graph *g, const struct pl_pass *p, bool
     return st;
 }
 
-/* Returns the index after the last of the consecutive passes that begin at `first` and are repeated
- * as one group. */
+/* Returns the index after the last pass of a group. The group is pass `first` and the passes
+ * directly after it that have the same `repeat`. */
 static int end_of(int first)
 {
     int end = first + 1;
@@ -281,10 +274,8 @@ enum rt_status pl_build_graph(struct pl_graph *g, struct rt_plan **out, struct r
         (*out)->handed_out = g->handed_out;
         (*out)->n_handed_out = g->n_handed_out;
     }
-    /* Plans with copies between devices, and plans that run once, are run by tier 0 only. Their
-     * `segment` stays NULL. */
-    if (!st && !(*out)->tokens && s->n_devices <= 1 && !g->is_load &&
-        !s->options.tuning.no_specialise)
+    /* A plan that runs once is run by tier 0 only. Its `segment` stays NULL. */
+    if (!st && !(*out)->tokens && !g->is_load && !s->options.tuning.no_specialise)
         (*out)->segment =
             rt_arena_array(g->arena, (size_t)(*out)->n_nodes + 1, sizeof *(*out)->segment);
     pl_nodes_clear(g);

@@ -3,8 +3,8 @@
  * them.
  *
  * Owner: the caller frees a plan with rt_plan_free. Threads: any; a build stays on its thread and
- * holds no lock. Errors: the reason why no plan can be made, with the node's name; after an error
- * there is nothing to free.
+ * holds no lock. Errors: the message names the node and says why no plan can be made; after an
+ * error there is nothing to free.
  */
 #ifndef RT_PIPELINE_H
 #define RT_PIPELINE_H
@@ -22,11 +22,10 @@ enum pl_repeat {
     PL_FUNCTIONALISE,
 };
 
-/* The graphs that a pass works on, or 0 for all graphs. */
+/* Restrictions on the graphs that a pass works on; 0 means all graphs. */
 enum {
-    /* the graphs of sessions that enable fusion and have no device except the CPU */
-    PL_ON_FUSED = 1,
-    PL_ON_SERVED = 2, /* all graphs except those of restore and init (rt_call_spec.is_load) */
+    PL_ON_FUSED = 1,  /* the graphs of sessions that enable fusion */
+    PL_ON_SERVED = 2, /* all graphs except those of restore and init ops (rt_call_spec.is_load) */
 };
 
 struct pl_pass {
@@ -39,8 +38,8 @@ struct pl_pass {
     const char *after;
     enum pl_repeat repeat;
     unsigned graphs;
-    /* Whether the pass adds nodes of the model to the graph. The edges of these nodes may have
-     * other types than their readers expect. */
+    /* Whether the pass adds nodes of the model to the graph. These nodes may have edges with types
+     * that their readers do not expect. */
     bool imports;
 };
 

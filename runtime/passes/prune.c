@@ -23,7 +23,7 @@ static int add_def(struct pl_graph *g, const struct rt_node *def, struct rt_erro
             ? rt_attr(def, "value")
             : NULL;
     if (value && value->type == RT_ATTR_TENSOR) {
-        /* Control inputs are kept, because in a frame they bind a constant to an iteration. */
+        /* Control inputs are kept, because they tie a constant in a frame to an iteration. */
         n->kind = PL_CONST;
         rt_tensor_ref(&n->value, value->v.tensor);
     }
@@ -50,8 +50,8 @@ struct extraction {
     int *made;  /* for each node of the request's graph, 1 + the index of its copy */
     int *stack; /* nodes whose edges are to be filled in */
     int n_stack;
-    /* fed[i] is 1 + the index of the first feed of an output of node i, and next_fed[f] leads from
-     * feed f to the next feed of the same node. */
+    /* fed[i] is 1 + the index of a feed of node i, or 0 if no output of node i is fed. next_fed[f]
+     * is 1 + the index of the next feed of the same node as feed f, or 0 if there is none. */
     int *fed, *next_fed;
     struct rt_error *err;
 };
@@ -148,7 +148,7 @@ static enum rt_status follow(struct extraction *c, int id)
     }
     int n_ctrl = 0;
     for (int k = 0; k < def->n_ctrl && !st; k++) {
-        /* A control input from a node whose only output is fed is already satisfied. */
+        /* A node whose only output is fed does not run, so no node waits for it. */
         const struct rt_node *src = &node[def->ctrl[k]];
         if (c->fed[src->id] && src->n_out == 1)
             continue;

@@ -1,7 +1,7 @@
 /*
  * Turns two kinds of values that are equal in every run into constants: the value of a Const, and
- * the handle of a session's resource. Handles with equal keys are handles of one resource. If an op
- * expects a tensor and gets a constant handle, its node reads the variable.
+ * the handle of a session's resource. Handles with equal keys refer to the same resource. If an op
+ * expects a tensor but receives a constant handle, its node reads the variable.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -27,8 +27,8 @@ void pl_mark_reads(struct pl_graph *g)
     }
 }
 
-/* Finds the inputs from which a resource is made. A resource lives as long as the session, so these
- * inputs must not depend on a run. */
+/* Finds the inputs of a node that makes a resource. A resource lives as long as the session, so
+ * these inputs must be constants. */
 static enum rt_status constant_inputs(const struct pl_graph *g, const struct pl_node *n,
                                       struct rt_tensor **out, struct rt_error *err)
 {
@@ -41,7 +41,7 @@ static enum rt_status constant_inputs(const struct pl_graph *g, const struct pl_
             return rt_fail(err, RT_UNIMPLEMENTED, "'%s': input %d of %s must be a constant",
                            n->name, k, n->def->op->name);
         in[k] = from->value;
-        enum rt_status st = rt_tensor_load(&in[k], err);
+        enum rt_status st = rt_session_load_tensor(g->session, &in[k], err);
         if (st)
             return st;
     }

@@ -1,4 +1,5 @@
-/* Determines extremes over the parts of a batch from the names of the ops. */
+/* Determines, from the names of ops, which values are extremes over the parts of a batch
+ * (row_extremes.h). */
 #include <string.h>
 
 #include "runtime/passes/row_extremes.h"
@@ -20,8 +21,8 @@ static enum rt_extreme opposite(enum rt_extreme e)
     return e == RT_NO_EXTREME ? e : e == RT_LEAST ? RT_MOST : RT_LEAST;
 }
 
-/* Returns `own` for a reduction over rows, or over a value whose extreme is already `own`, and
- * otherwise RT_NO_EXTREME. The axes must be constant. */
+/* Returns `own`, the extreme that a reduction computes, if the reduced value has rows or is already
+ * such an extreme. Returns RT_NO_EXTREME otherwise, or if the axes are not constant. */
 static enum rt_extreme reduce(const struct rt_info *in, const struct rt_dep *dep,
                               const enum rt_extreme *of, enum rt_extreme own)
 {
@@ -30,9 +31,9 @@ static enum rt_extreme reduce(const struct rt_info *in, const struct rt_dep *dep
     return dep[0].kind == RT_DEP_ROWS || of[0] == own ? own : RT_NO_EXTREME;
 }
 
-/* Returns the extreme of a logical operation. The And of least values is a least value, and the Or
- * of greatest values is a greatest value. A constant operand does not change the other operand's
- * extreme. */
+/* Returns which extreme the result of a logical operation is. The And of least values is a least
+ * value, and the Or of greatest values is a greatest value. If one operand is constant, the result
+ * is the same extreme as the other operand. */
 static enum rt_extreme join(const struct rt_dep *dep, const enum rt_extreme *of,
                             enum rt_extreme own)
 {
@@ -62,8 +63,8 @@ enum rt_extreme rt_extreme_of_output(const struct rt_op *op, int n_in, const str
     static const struct {
         const char *name;
         enum kind kind;
-        /* For COMPARES, RT_LEAST marks an op that is true if its first operand is less than the
-         * second, and RT_MOST an op that is true if it is greater. */
+        /* For COMPARES, RT_LEAST means that the op is true if its first operand is less than the
+         * second, and RT_MOST that it is true if the first operand is greater. */
         enum rt_extreme own;
     } ops[] = {
         {"All", REDUCES, RT_LEAST},      {"Min", REDUCES, RT_LEAST},

@@ -1,7 +1,7 @@
 /*
- * Extremes over the rows of a batch, a part of the row-wise analysis (rows.c). An element of a
- * value that mixes rows can be an extreme: the least or the greatest of the values that the element
- * has when each part of the batch is run alone. (For bool, false is less than true.) An assertion
+ * Extremes over the parts of a batch, for the row-wise analysis (rows.c). An element of a value
+ * that mixes rows can be an extreme: the least or the greatest of the values that the element would
+ * have if each part of the batch were run alone. (For bool, false is less than true.) An assertion
  * about a least value fails for a batch exactly when it fails for one of the parts. Merged requests
  * may therefore assert All(x >= 0) and Max(x) < 10, but not Max(x) > 0.
  */
@@ -13,10 +13,9 @@
 enum rt_extreme { RT_NO_EXTREME, RT_LEAST, RT_MOST };
 
 /*
- * Returns RT_LEAST if the only output of `op` is the least of the values that the output has when
- * each part of the batch is run alone, and RT_MOST if the output is the greatest of these values.
- * Returns RT_NO_EXTREME otherwise, or if `op` has a row rule for these inputs. of[k] is the extreme
- * of input k.
+ * Returns RT_LEAST if the only output of `op` is the least of the values that it would have if each
+ * part of the batch were run alone, RT_MOST if it is the greatest, and RT_NO_EXTREME if neither is
+ * known. The output must be RT_DEP_MIXED. of[k] is the extreme of input k.
  */
 enum rt_extreme rt_extreme_of_output(const struct rt_op *op, int n_in, const struct rt_info *in,
                                      const struct rt_dep *in_dep, const enum rt_extreme *of);

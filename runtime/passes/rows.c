@@ -1,16 +1,15 @@
 /*
  * Row-wise analysis, which proves that requests may be merged along dimension 0. By induction over
- * the plan, each value gets a dependence (enum rt_dep_kind) that holds for every batch size. The
- * analysis visits the steps with several batch sizes side by side, with exact shapes. It calls each
- * op's row rule with the shapes of each size, and the rule must return the same result for all
- * sizes.
+ * the plan, each value is assigned a dependence (enum rt_dep_kind) that holds for every batch size.
+ * The analysis infers exact shapes for several batch sizes and calls each op's row rule with the
+ * shapes for each size. A result is used only if it is the same for all sizes.
  *
  * An argument of an op (a shape, an axis, a bound) may depend on the batch size, so its value is
  * evaluated for each size. A few sizes cannot distinguish min(n, 100) from n, but they do
- * distinguish polynomials: a polynomial of a degree below the number of sizes that equals
- * `a + b * n` for each of these sizes does so for every n. Hence a result is RT_DEP_SIZE only if
- * its op computes polynomials of integers (makes_polynomials) and no step of the computation
- * overflows. A value that any other op computes from the batch size is not proved.
+ * distinguish polynomials: a polynomial of a degree below the number of sizes that equals `a + b *
+ * n` for each of these sizes does so for every n. Hence a result is RT_DEP_SIZE only if its op
+ * computes polynomials of integers (makes_polynomials) and no step of the computation overflows.
+ * Nothing is proved about a value that any other op computes from the batch size.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -25,9 +24,9 @@
 
 /*
  * The first batch size serves only to check shapes, because ops that broadcast or squeeze a
- * dimension of 1 treat a request of one row differently from a request of many. Row rules identify
- * rows by the length of a dimension, and many dimensions have length 1. The rules are therefore
- * called only with the other sizes, which are unlikely to be lengths of other dimensions.
+ * dimension of 1 treat a request with one row differently from a request with several. Row rules
+ * identify rows by the length of a dimension, and many dimensions have length 1. The rules are
+ * therefore called only with the other sizes, which are unlikely to be lengths of other dimensions.
  */
 enum { N_SIZES = 4 };
 static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};
@@ -39,9 +38,9 @@ struct walk {
     /* For each value, the tensor that `info` points to, if this analysis evaluated the value. */
     struct rt_tensor *value[N_SIZES];
     struct rt_dep *dep;       /* for each value, a dependence that holds for all batch sizes */
-    enum rt_extreme *extreme; /* for each value, whether it is an extreme over the rows */
+    enum rt_extreme *extreme; /* for each value, which extreme it is (row_extremes.h) */
     struct rt_error *why;
-    bool *is_refused; /* whether a node refuses its inputs for every batch size */
+    bool *is_refused; /* whether some node refuses its inputs at every batch size */
     /* set if the proof failed because memory ran out; a later attempt may succeed */
     bool *no_memory;
 };
@@ -96,7 +95,7 @@ static bool has_one_shape(const struct walk *w, int v)
 }
 
 /* Returns whether axis `axis` is the only axis that has the length of the batch. A shape of unknown
- * rank cannot be checked, so the claim of the row rule is trusted (has_unknown_rows). */
+ * rank cannot be checked, so the result of the row rule is trusted (has_unknown_rows). */
 static bool has_rows(const struct walk *w, int v, int axis)
 {
     for (int s = 0; s < N_SIZES; s++) {
@@ -141,7 +140,7 @@ static int64_t count_elements(const struct walk *w, int v)
     return rt_tensor_count(w->info[0][v].value);
 }
 
-/* Returns the number of elements that depend on the batch size. */
+/* Returns the number of elements of value v that depend on the batch size. */
 static int64_t count_varying(const struct walk *w, int v)
 {
     int64_t n = 0;
@@ -150,8 +149,8 @@ static int64_t count_varying(const struct walk *w, int v)
     return n;
 }
 
-/* Returns whether all values are known integers for every batch size n, and have the form
- * `a + b * n` with integers a and b. */
+/* Returns whether all elements of value v are known integers at every batch size n, and have the
+ * form `a + b * n` with integers a and b. */
 static bool is_linear(const struct walk *w, int v)
 {
     for (int s = 0; s < N_SIZES; s++) {
@@ -173,8 +172,8 @@ static bool is_linear(const struct walk *w, int v)
     return true;
 }
 
-/* Returns whether `q * b = a` for every batch size, element by element (a single element is
- * broadcast). */
+/* Returns whether `q * b = a` holds element by element at every batch size. A value with a single
+ * element is broadcast. */
 static bool is_exact_quotient(const struct walk *w, int q, int a, int b)
 {
     const int64_t n = count_elements(w, q), n_a = count_elements(w, a), n_b = count_elements(w, b);
@@ -197,7 +196,7 @@ struct visit {
     struct rt_dep *in_dep, *out_dep, *answer;
     enum rt_extreme *in_extreme;
     bool varies;      /* whether an input depends on the batch */
-    bool has_content; /* whether an input depends on more of the batch than its size */
+    bool has_content; /* whether an input depends on the batch's contents, not only on its size */
 };
 
 static bool open_visit(struct walk *w, struct rt_plan_step *n, struct visit *x)
@@ -255,8 +254,8 @@ static bool infer(struct walk *w, struct visit *x, int s)
                          .err = &err};
     if (!x->op->infer)
         return true;
-    /* At this point, unlike at other calls of the infer function, an input may be of unknown rank.
-     * The infer function does not accept such an input. */
+    /* An input may be of unknown rank here, but not in other calls of the infer function, so the
+     * infer function is not called with such an input. */
     for (int k = 0; k < n->n_in; k++)
         if (x->in[s][k].shape.rank < 0 && x->in[s][k].dtype != RT_RESOURCE &&
             x->in[s][k].dtype != RT_VARIANT)
@@ -357,9 +356,9 @@ static bool is_within_type(const struct walk *w, const struct visit *x)
     return true;
 }
 
-/* Returns whether all inputs that depend only on the batch size are arguments of the op's infer
- * function, and have only elements that are constants or the batch size itself. The op's row rule
- * then returns the same result for all sizes. */
+/* Returns whether each input that depends only on the batch size is an argument of the op's infer
+ * function, and each of its elements is a constant or the batch size itself. The op's row rule then
+ * returns the same result for all sizes. */
 static bool takes_sizes(const struct walk *w, const struct visit *x)
 {
     for (int k = 0; k < x->n->n_in; k++) {
@@ -376,9 +375,10 @@ static bool takes_sizes(const struct walk *w, const struct visit *x)
 }
 
 /*
- * Returns whether an input has rows but is of unknown rank, such as the result of a gather from a
- * variable that is assigned. Row rules count axes from the last one, so none is called for such an
- * input. The exception is the rule of element-wise ops with one operand. This rule needs no rank.
+ * Returns whether an input has rows but an unknown rank, such as the result of a gather from a
+ * variable that is assigned. No row rule is called for such an input, because row rules count axes
+ * from the last one. The exception is the rule of element-wise ops with one operand, which needs no
+ * rank.
  */
 static bool has_unknown_rows(const struct visit *x)
 {
@@ -413,8 +413,8 @@ static void query_rule(struct visit *x)
     }
 }
 
-/* Replaces the dependence claimed for output o with RT_DEP_MIXED, unless the output's shapes and
- * values agree with it at every batch size. */
+/* Replaces the dependence of output o with RT_DEP_MIXED, unless the output's shapes and values
+ * agree with it at every batch size. */
 static void check(const struct walk *w, struct visit *x, int o)
 {
     const int v = x->n->first_value + o, *in = x->n->in_value;
@@ -464,8 +464,8 @@ static bool has_one_order(const struct walk *w, int a, int b)
     return true;
 }
 
-/* Returns whether the op compares lengths and the result is the same for all batch sizes, as with
- * `n > 0`. */
+/* Returns whether the op compares lengths and its result is the same for all batch sizes, like that
+ * of `n > 0`. */
 static bool compares_sizes(const struct walk *w, const struct visit *x)
 {
     static const char *const comparisons[] = {"Equal",   "NotEqual",     "Less", "LessEqual",
@@ -585,7 +585,8 @@ static void take_results(struct walk *w, const struct rt_plan_step *n, const str
             w->extreme[to] = RT_NO_EXTREME;
         }
         if (d->kind != e->kind || d->axis != e->axis || d->kind == RT_DEP_SIZE)
-            /* The values of RT_DEP_SIZE results are not compared, so they may differ. */
+            /* The contents of two RT_DEP_SIZE results are not compared, so they are assumed to
+             * differ. */
             d->kind = RT_DEP_MIXED;
     }
 }
@@ -663,12 +664,6 @@ static bool walk_plan(struct walk *w)
             if (n->def && !walk_op(w, n))
                 return false;
             break;
-        case PL_COPY:
-            for (int s = 0; s < N_SIZES; s++)
-                w->info[s][n->first_value] = w->info[s][n->in_value[0]];
-            w->dep[n->first_value] = w->dep[n->in_value[0]];
-            w->extreme[n->first_value] = w->extreme[n->in_value[0]];
-            break;
         case PL_CALL:
             if (!walk_sub(w, n, 0, n->call_skip))
                 return false;
@@ -744,10 +739,10 @@ static bool is_rowwise_for(const struct rt_plan *p, const struct rt_shape *shape
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why)
 {
-    /* Lengths to try, one after another, for the feeds' unknown dimensions except dimension 0. A
-     * length that every run of the plan refuses, whatever the batch size, is ignored. The result is
-     * proved only for the lengths tried. A caller that relies on another length must have the plan
-     * analysed for that length. */
+    /* Lengths to try in turn for the unknown dimensions of the feeds, except dimension 0. A length
+     * that the plan refuses at every batch size is ignored. The result is proved only for the
+     * lengths tried. A caller that relies on another length must have the plan analysed for that
+     * length. */
     static const int64_t others[] = {4, 1, 2, 3, 5, 9, 1008};
     bool has_others = false, is_rowwise = false;
     why->code = RT_OK;

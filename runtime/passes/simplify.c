@@ -1,9 +1,9 @@
 /*
- * Makes the graph smaller without changing its results: a node reads the input of an identity
- * instead of its output, nodes whose inputs are all constants are folded by their own kernels,
- * equal nodes are merged, and branches with a constant condition become calls. Only pure nodes
- * without control inputs change. In a graph with TensorFlow 1's control flow only nodes that are
- * alive in every run are folded, and nothing else changes.
+ * Makes the graph smaller without changing its results: readers of an identity read the identity's
+ * input instead, nodes whose inputs are all constants are folded by their own kernels, equal nodes
+ * are merged, and branches with a constant condition become calls. Only pure nodes without control
+ * inputs change. In a graph with TensorFlow 1's control flow, only nodes that are alive in every
+ * run are folded, and nothing else changes.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -24,8 +24,8 @@ static bool is_pure_op(const struct pl_node *n)
  * IDLE. */
 enum mark { NEW, OPEN, IDLE, BUSY };
 
-/* Returns whether the graph writes a variable. In such a graph a Snapshot of a ref variable's value
- * is a copy (exec/alias.h), not an identity. */
+/* Returns whether the graph writes a variable. In a graph that does, a Snapshot of the value of a
+ * ref variable is a copy (exec/alias.h), not an identity. */
 static bool may_write(const struct pl_graph *g)
 {
     for (int i = 0; i < g->n; i++)
@@ -46,9 +46,9 @@ static bool is_identity(const struct pl_graph *g, int i, const unsigned char *ma
             (pl_is(n, "IdentityN") && (n->n_in == 1 || (mark && mark[i] == IDLE))));
 }
 
-/* Works like pl_pure_origin, but also skips other ops that pass their input on. An identity of a
- * ref is skipped only if its input is a plain value, because otherwise the identity reads the
- * variable. */
+/* Works like pl_pure_origin, but also skips other ops that pass their input on unchanged. An
+ * identity of a ref is skipped only if its input is a plain value, because otherwise the identity
+ * reads the variable. */
 static struct pl_edge through_identities(struct pl_graph *g, const unsigned char *mark,
                                          const struct pl_edge from)
 {
@@ -60,7 +60,7 @@ static struct pl_edge through_identities(struct pl_graph *g, const unsigned char
             break;
         e = n->in[e.out];
     }
-    /* path compression, by which later readers of this path follow it in one hop */
+    /* path compression: later calls that follow this path need only one hop */
     while (hops-- > 0) {
         struct pl_edge *in = &g->node[at.node].in[at.out];
         at = *in;
@@ -154,7 +154,7 @@ static bool all_constant(const struct pl_graph *g, const struct pl_node *n)
     return bytes <= MAX_FOLDED_BYTES;
 }
 
-/* Computes output k of the node from its constants. Returns false if the output could not be
+/* Computes output k of the node from its constant inputs. Returns false if the output could not be
  * computed and must be computed in each run instead. */
 static bool fold(struct pl_graph *g, int i, int k, struct rt_tensor *out)
 {
@@ -247,8 +247,8 @@ static bool fold_all(struct pl_graph *g)
     return any;
 }
 
-/* Adds control edges from the nodes that make the node's inputs, because the body that replaces the
- * node may not read these inputs. */
+/* Adds control edges from the nodes that make the node's inputs, because the function body that
+ * replaces the node might not read all of them. */
 static enum rt_status wait_for_inputs(struct pl_graph *g, struct pl_node *n, struct rt_error *err)
 {
     int *ctrl = rt_arena_array(g->arena, (size_t)n->n_ctrl + (size_t)n->n_in + 1, sizeof *ctrl);
@@ -263,7 +263,7 @@ static enum rt_status wait_for_inputs(struct pl_graph *g, struct pl_node *n, str
     return RT_OK;
 }
 
-/* Turns each branch with a constant condition into a call of the function that it chooses. */
+/* Turns each branch with a constant condition into a call of the function of the chosen side. */
 static enum rt_status take_branches(struct pl_graph *g, bool *any, struct rt_error *err)
 {
     enum rt_status st = RT_OK;

@@ -120,7 +120,7 @@ static enum rt_status build_subgraphs(struct pl_graph *g, struct pl_node *n, str
             rt_tensor_ref(&r->node[k].value, &g->node[n->in[k + skip].node].value);
         }
         r->nodes_left = g->nodes_left;
-        /* At this point the subgraph has the depth of the graph from which it was made. */
+        /* The subgraph's depth was set when its node was made, possibly in another graph. */
         r->depth = g->depth + 1;
         struct pl_graph own = *r;
         *r = (struct pl_graph){0};

@@ -1,13 +1,13 @@
 /*
  * The runtime's plans. A plan computes one set of fetches from one set of feeds. It has steps in
- * topological order, values that are named by indexes, and its constants. The table of passes in
+ * topological order, values that are identified by indexes, and constants. The table of passes in
  * passes/pipeline.c makes a plan from a compiler graph (ir/ir.h). exec/run_plan.c runs a plan,
- * either node by node (exec/exec_node.c, with the kernels of select/prepared.c and select/choose.c)
- * or by specialisations for exact shapes (specialisation.h).
+ * either one node at a time (exec/exec_node.c, with kernels from select/prepared.c and
+ * select/choose.c) or with specialisations for exact shapes (specialisation.h).
  *
  * Owner: the caller that builds a plan frees it (rt_plan_free), or holds its rt_plan_box. Threads:
- * a plan is immutable and shared by any number of contexts, except its caches of prepared kernels
- * (select/prepared.c) and of idle contexts, which have locks.
+ * a plan is immutable and shared by any number of contexts. Only its caches of prepared kernels
+ * (select/prepared.c) and of idle contexts change, and they have locks.
  */
 #ifndef RT_PLAN_H
 #define RT_PLAN_H
@@ -35,12 +35,11 @@ enum pl_kind {
     PL_OP,
     PL_CONST, /* a constant, whose tensor is `value` */
     PL_FEED,  /* a feed, whose index is `feed` */
-    PL_CALL,  /* calls sub[0], a function that is too large to inline */
+    PL_CALL,  /* calls sub[0], a function that was not inlined */
     PL_IF,    /* runs sub[0] if input 0, the condition, is true, and sub[1] otherwise */
     /* Runs the sub-plan that input 0 indexes, or the last one if the index is out of range. */
     PL_CASE,
     PL_WHILE, /* runs a loop with the condition sub[0] and the body sub[1] */
-    PL_COPY,  /* copies input 0 to another device */
 };
 
 /* An output of a graph's node, or of a plan's step. */
@@ -55,15 +54,15 @@ bool pl_truth(const struct rt_tensor *t, bool *truth);
 /* Returns whether the node is a Switch, Merge, Enter, Exit, NextIteration or LoopCond, or the Ref
  * form of one. */
 bool pl_is_token(const struct rt_node *n);
-/* If input k of `n` is a ref, returns whether the kernel needs the value to which the ref
- * points. */
+/* Returns whether the kernel of `n` receives the value of a variable, not a ref, if input k is a
+ * ref. */
 static inline bool pl_follows_refs(const struct rt_node *n, int k)
 {
     return n->in_dtype[k] != RT_RESOURCE && !(k < 64 && (n->in_ref >> k & 1));
 }
 /* Returns whether input k of `n`, of type `dtype`, is the handle of a variable whose value `n`
- * reads when it runs. Data that outlives a run must hold neither the value nor its shape, because
- * they are unknown before the run. */
+ * reads when it runs. Data that outlives a run must not hold the value or its shape, because both
+ * are unknown before the run. */
 static inline bool pl_reads_variable(const struct rt_node *n, int k, uint8_t dtype)
 {
     return dtype == RT_RESOURCE && pl_follows_refs(n, k);
@@ -85,13 +84,15 @@ static inline bool pl_takes_value(const struct rt_node *n, int k)
 struct rt_plan_step {
     uint8_t kind;   /* an enum pl_kind */
     uint8_t effect; /* the op's effect, an enum rt_effect */
-    /* bit k is set if the step has sub-plans that contain an op of effect k */
+    /* bit k is set if a sub-plan of the step contains an op whose effect is k */
     uint8_t effects;
-    uint8_t device; /* index into the session's devices, where 0 is the CPU */
+    /* Whether a specialisation runs the step on the session's accelerator if it can. A run without
+     * a specialisation runs every step on the CPU. */
+    bool on_accelerator;
     /* Whether the step is a PL_IF or PL_WHILE that was functionalised from Switch or loop nodes. */
     bool was_switch;
-    /* Attributes and types of the node. NULL for a PL_COPY, and for a step without an op, which
-     * only orders other steps. */
+    /* Attributes and types of the node, or NULL for a step without an op, which only orders other
+     * steps. */
     const struct rt_node *def;
     const char *name; /* name of the node, prefixed by the names of the calls around it */
     int n_in, n_out, n_ctrl;
@@ -104,13 +105,16 @@ struct rt_plan_step {
     struct rt_plan **sub;
     int n_sub;
     int first_value;   /* index of the value of output 0 */
-    int *in_value;     /* index of the value of each input */
-    uint64_t last_use; /* for the order executor, bit k is set if no later step reads input k */
+    int *in_value;     /* for each input, the index of its value */
+    uint64_t last_use; /* bit k is set if no later step reads input k; for the order executor */
     int n_release;     /* number of values that no step reads after this one */
     int *release;
-    const struct rt_kernel **kernels; /* candidate kernels for the step's device and types */
+    const struct rt_kernel **kernels; /* candidate kernels on the CPU for the step's types */
     int n_kernels;
-    bool lazy; /* whether every candidate kernel accepts lazy inputs without loading them */
+    /* candidate kernels on the accelerator; at least one exists if on_accelerator is set */
+    const struct rt_kernel **device_kernels;
+    int n_device_kernels;
+    bool lazy; /* whether every kernel in `kernels` accepts lazy inputs without loading them */
     /* Bit k is set if input k is the same in every run, because it is a PL_CONST and not the handle
      * of a variable that the step reads. */
     uint64_t const_in;
@@ -120,28 +124,29 @@ struct rt_plan_step {
 struct rt_plan {
     struct rt_session *session;
     struct rt_arena *arena;
-    int n_nodes; /* steps in topological order (in any order if `tokens` is set) */
+    int n_nodes; /* number of steps; the steps are in topological order unless `tokens` is set */
     struct rt_plan_step *node;
     int n_values;
     /* for each value, its constant tensor, or NULL if it is not constant */
     const struct rt_tensor **constant;
     int n_feeds, n_fetches;
-    int *feed_value;  /* index of the value of each feed, or -1 if no step reads the feed */
-    int *fetch_value; /* index of the value of each fetch */
+    /* for each feed, the index of its value, or -1 if the feed was replaced by a constant */
+    int *feed_value;
+    int *fetch_value; /* for each fetch, the index of its value */
     uint8_t *feed_dtype, *fetch_dtype;
     /* bit k is set if a step of the plan, or of a plan inside it, has effect k (enum rt_effect) */
     uint8_t effects;
-    /* Whether the plan contains a Switch, Merge, Enter, Exit or NextIteration, so that exec_token.c
-     * runs it. */
+    /* Whether the plan contains a Switch, Merge, Enter, Exit or NextIteration. exec_token.c runs
+     * plans that do. */
     bool tokens;
-    /* data of the token executor (exec_token.c), or NULL unless `tokens` is set */
+    /* data of the token executor (exec_token.c) if `tokens` is set; otherwise NULL */
     struct rt_token_plan *token;
     int max_in, max_out;
-    /* n_nodes + 1 pointers, where element i is the segment that begins at step i, or NULL
-     * (exec/specialisation_cache.c). The array is NULL if no segment of this plan is ever compiled.
+    /* An array of n_nodes + 1 pointers. Element i is the segment that begins at step i, or NULL
+     * (exec/specialisation_cache.c). The array is NULL if segments of this plan are never compiled.
      * Each pointer is set once, atomically. The session's spec_mu guards the segments. */
     _Atomic(struct rt_segment *) *segment;
-    /* In a callable's plan, one bit for each number of rows for which the plan is compiled. */
+    /* In a callable's plan, bit n is set if the plan is compiled for n rows. */
     _Atomic uint64_t *compiled;
     bool loops;      /* whether the plan, or a plan inside it, has a PL_WHILE */
     bool writes_fed; /* writes_fed, handed_out and n_handed_out are copied from pl_graph */
@@ -150,18 +155,18 @@ struct rt_plan {
     struct rt_mutex mu;
     /* Idle contexts, the most recently used first; guarded by mu. */
     struct rt_context *idle;
-    struct rt_cache_owner cache_owner; /* owner of the idle contexts in the session's idle cache */
+    /* owner of the contexts in `idle`, for the session's idle cache */
+    struct rt_cache_owner cache_owner;
 };
 
-/* Reference to a plan that is in use. The plan is freed when it has been retired and no run uses
- * it. */
+/* A plan and its reference count. The plan is freed when it has been retired and no run uses it. */
 struct rt_plan_box {
     struct rt_plan *plan;
     int generation;
     /* The callable's mu guards row_analyses and analyse_again_ns. */
     struct rt_row_analyses row_analyses;
-    /* The earliest time of the next row-wise analysis after one that ran out of memory, or 0 if an
-     * analysis may start immediately. */
+    /* The earliest time of the next row-wise analysis, if the last one ran out of memory; otherwise
+     * 0. */
     int64_t analyse_again_ns;
     atomic_int refs;
 };

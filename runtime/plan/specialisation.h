@@ -2,10 +2,10 @@
  * Tier 1: segments of a plan, compiled for exact shapes.
  *
  *   compile/specialise.c         finds shapes, values and kernels, and decides which values need a
- *                                tensor of their own
+ *                                separate tensor
  *   compile/memory_plan.c        places all tensors in one activation buffer
  *   compile/micro_batch.c        decides which specialisations run a few rows at a time
- *   compile/compile.c            runs the pending compilations in turn; the only entry point
+ *   compile/compile.c            runs every pending compilation, one at a time
  *   exec/specialisation_cache.c  keeps a limited number of specialisations of a plan, and a list of
  *                                the pending ones
  *   exec/instance.c              binds a specialisation to the memory of a context
@@ -20,7 +20,7 @@
  * offset, and its tensors have no rt_buffer. Values whose lifetimes do not overlap may share bytes.
  * A value in a slot is a separate tensor in rt_context.value, as all values are in tier 0. A value
  * is in a slot if it is fetched, is live after the segment, is read by a node that the segment does
- * not run itself, or might be kept by a view. A constant belongs to the plan, or to the
+ * not run itself, or might be kept alive by a view. A constant belongs to the plan, or to the
  * specialisation if it follows from the shapes.
  *
  * Threads: a specialisation is immutable once made, and shared by reference counting. An execution
@@ -30,6 +30,7 @@
 #define RT_SPECIALISATION_H
 
 #include "runtime/plan/plan.h"
+#include "runtime/plan/device_region.h"
 
 /* ---- memory in the activation buffer ---- */
 
@@ -37,6 +38,8 @@
 struct rt_extent {
     size_t bytes;
     int first, last;
+    /* whether the range is in the block of a region's stream, not in the activation buffer */
+    bool on_device;
     /* offset in the activation buffer, a multiple of 64; set by rt_memory_plan_place */
     size_t offset;
 };
@@ -45,53 +48,57 @@ struct rt_extent {
 
 enum rt_step_kind {
     RT_STEP_KERNEL, /* runs a kernel on tensors whose shapes are known */
-    RT_STEP_NODE,   /* runs a node by rt_exec_node, as tier 0 does */
-    RT_STEP_REF,    /* makes a slot refer to the step's only input, for a view or a constant */
+    RT_STEP_NODE,   /* runs a node with rt_exec_node, as tier 0 does */
+    RT_STEP_REGION, /* runs a region on the accelerator */
+    /* makes a slot refer to the step's only input, which is a constant or the input of a view */
+    RT_STEP_REF,
 };
 
 enum { RT_MICRO_BATCH_ARGS = 16 };
 enum rt_arg_kind { RT_ARG_CONST, RT_ARG_ACTIVATION, RT_ARG_SLOT };
 
-/* Argument `arg` gets the data, buffer and alias of the slot of `value` as soon as the value
- * exists. */
+/* As soon as `value` exists, argument `arg` is set to the data, buffer and alias in the value's
+ * slot. */
 struct rt_patch {
     int value, arg;
+    bool loads; /* whether the bytes must be on the host when a step reads the argument */
 };
 
 struct rt_step {
     uint8_t kind;
-    /* Whether to check the deadline after this step, because the steps since the last check
-     * performed much work. */
+    /* Whether to check the deadline after this step. Checks are made only after a certain amount of
+     * work. */
     bool check;
     bool is_view; /* whether the kernel creates its own outputs (RT_K_VIEWS) */
     int node;
     struct rt_prepared *prepared;
     int in, out;       /* indexes of the first input argument and the first output argument */
-    int scratch;       /* index of the scratch memory's extent, or -1 for no scratch memory */
-    uint64_t last_use; /* for an RT_STEP_NODE, bit k is set if no later step reads input k */
+    int scratch;       /* index of the scratch memory's extent, or -1 if there is none */
+    int region;        /* index of the region of an RT_STEP_REGION */
+    uint64_t last_use; /* for an RT_STEP_NODE: bit k is set if no later step reads input k */
     /* patches [patch, patch + n_patch) pass the step's outputs to arguments */
     int patch, n_patch;
-    /* rt_specialisation.clear holds, starting at index `clear`, the n_clear slots that no later
-     * step reads */
+    /* Elements [clear, clear + n_clear) of rt_specialisation.clear are the slots that no later step
+     * reads. */
     int clear, n_clear;
 };
 
 struct rt_live {
     int value;
     uint8_t dtype;
-    struct rt_shape shape; /* shape of the value; the rank is -1 if its type has no shape */
+    struct rt_shape shape; /* shape of the value; the rank is -1 if the value's type has no shape */
     int patch, n_patch;
 };
 
 struct rt_specialisation {
-    /* The next specialisation of the segment. spec_mu guards this member until the specialisation
-     * that contains the member is removed from the list. */
+    /* The next specialisation of the segment. Guarded by spec_mu while this specialisation is in
+     * the list. */
     struct rt_specialisation *next;
     struct rt_plan *plan;
     int begin, end;
-    /* If positive, this specialisation has no steps of its own, and another specialisation runs the
-     * batch, micro_batch rows at a time. The plan then has at most RT_MICRO_BATCH_ARGS feeds and
-     * fetches. */
+    /* The number of rows in a micro-batch. If it is positive, this specialisation has no steps of
+     * its own, and another specialisation runs the batch in micro-batches. The plan then has at
+     * most RT_MICRO_BATCH_ARGS feeds and fetches. */
     int64_t micro_batch;
     atomic_int refs;
     atomic_bool retired;
@@ -114,6 +121,12 @@ struct rt_specialisation {
     int n_extents;
     struct rt_extent *extent;
     size_t activation_bytes;
+    /* The regions, and the size in bytes of the block that they need. Every extent with on_device
+     * set is in this block. */
+    int n_regions;
+    struct rt_region *region;
+    struct rt_device *device; /* accelerator of the session, or NULL */
+    size_t device_bytes;
     size_t slot_bytes; /* total size of the slot tensors that are allocated for kernels, in bytes */
     int n_evaluated;
     struct rt_tensor *evaluated; /* constants that follow from the shapes */
@@ -140,15 +153,15 @@ void rt_instances_free_list(struct rt_instance *list);
 /* ---- the specialisations of a plan ---- */
 
 /* Returns a reference to the specialisation of the segment at `begin` that fits the live values of
- * the context, or NULL if there is none. A second miss for the same shapes requests their
- * compilation. */
+ * the context, or NULL if there is none. The second miss for the same shapes requests a compilation
+ * for them. */
 struct rt_specialisation *rt_segment_specialisation(struct rt_context *c, int begin);
-/* Returns a reference to the most recently used specialisation with steps, or NULL if there is
- * none. */
+/* Returns a reference to the most recently used specialisation that has steps of its own, or NULL
+ * if there is none. */
 struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin);
 bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context *c);
 
-/* rt_plan.compiled records only numbers of rows below this number */
+/* rt_plan.compiled has bits only for numbers of rows below this limit */
 enum { RT_COMPILED_ROWS = 1024 };
 /* Implements rt_callable_request_compilation for a plan by requesting a specialisation of its first
  * segment. */
@@ -170,7 +183,7 @@ struct rt_pending_compilation *
 rt_pending_compilation_take(struct rt_session *s); /* returns NULL if the queue is empty */
 void rt_pending_compilation_free(struct rt_pending_compilation *w);
 void rt_pending_compilations_free(struct rt_session *s); /* empties the queue */
-/* Prevents runs with the shapes of `w` from requesting the compilation of `w` again. */
+/* Prevents runs with the shapes of `w` from requesting their compilation again. */
 void rt_pending_compilation_refuse(struct rt_session *s, const struct rt_pending_compilation *w);
 /* Makes the specialisation available to runs, unless an equal one was published before or the cache
  * is full. Takes over the caller's reference. */

@@ -19,14 +19,14 @@
 
 #define FIRST_LINE "slipway autotune 1\n"
 
-/* The wait for the file's lock ends after 2 s, because other processes hold the lock only for one
- * write. */
+/* The program waits for the file's lock for at most 2 s. Other processes hold the lock only during
+ * one write. */
 enum { LOCK_TRIES = 200, LOCK_NS = 10000000 };
 
 struct rt_autotune {
     char *path; /* path of the file, or NULL if the cache has no file */
     struct rt_mutex mu;
-    /* maps keys to kernel names, which are allocated by malloc; guarded by mu */
+    /* maps keys to kernel names, which were allocated with malloc; guarded by mu */
     struct rt_map known;
     bool changed; /* whether entries were added since the last save; guarded by mu */
     int64_t (*clock)(void *arg, const struct rt_kernel *k, int64_t batch);
@@ -35,8 +35,8 @@ struct rt_autotune {
 
 /* ---- entries ---- */
 
-/* Returns whether the text is printable and contains no separator of a line (blank, tab,
- * newline). */
+/* Returns whether the text is a word: it has 1 to most - 1 characters, all of them printable, and
+ * no blank, tab or newline, which would separate words or lines. */
 static bool is_word(const char *p, size_t n, size_t most)
 {
     if (!n || n >= most)
@@ -54,7 +54,7 @@ static void clear(struct rt_map *m)
     rt_map_clear(m);
 }
 
-/* Drops all entries except the newest `most`. The map keeps the order of insertion. */
+/* Drops all but the newest `most` entries. The map keeps the order of insertion. */
 static void forget(struct rt_map *m, size_t most)
 {
     struct rt_map left;
@@ -73,7 +73,7 @@ static void forget(struct rt_map *m, size_t most)
     *m = left;
 }
 
-/* Sets an entry. Returns false if the map has the entry already, or if memory runs out. */
+/* Sets an entry. Returns false if the map has the same entry already, or if memory runs out. */
 static bool put(struct rt_map *m, const char *key, size_t n_key, const char *name, size_t n_name)
 {
     char *old = rt_map_getn(m, key, n_key);
@@ -82,7 +82,7 @@ static bool put(struct rt_map *m, const char *key, size_t n_key, const char *nam
         return false;
     if (!old && m->n_live >= RT_AUTOTUNE_MOST)
         forget(m, RT_AUTOTUNE_MOST - RT_AUTOTUNE_MOST / 8);
-    char *copy = malloc(n_name + 1); /* `name` need not end with a NUL */
+    char *copy = malloc(n_name + 1); /* `name` need not be NUL-terminated */
     if (copy) {
         memcpy(copy, name, n_name);
         copy[n_name] = '\0';
@@ -112,8 +112,8 @@ void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOT
 
 /* ---- the file ---- */
 
-/* Merges the known entries into those read from a file. The known entries are treated as newer, so
- * they come after those of the file and replace equal keys. */
+/* Merges the entries of the cache into those that were read from a file. The entries of the cache
+ * count as newer, so they follow those of the file and replace entries with equal keys. */
 static void add_known(struct rt_map *file, struct rt_map *known)
 {
     for (size_t i = 0; i < known->n; i++) {
@@ -130,8 +130,8 @@ static void add_known(struct rt_map *file, struct rt_map *known)
     forget(known, RT_AUTOTUNE_MOST);
 }
 
-/* Works like rt_autotune_read. Entries that are already in the cache are kept, because they are
- * newer than those in the file. */
+/* Works like rt_autotune_read, except that entries that are already in the cache are kept, because
+ * they are newer than those in the file. */
 static int read_locked(struct rt_autotune *a, struct rt_span text, int *bad) RT_REQUIRES(a->mu)
 {
     const size_t n_first = sizeof FIRST_LINE - 1;
@@ -228,7 +228,8 @@ void rt_autotune_free(struct rt_autotune *a)
     free(a);
 }
 
-/* Locks PATH.lock until *fd is closed. On a file system without locks, succeeds without a lock. */
+/* Locks PATH.lock. The lock is held until *fd is closed. On a file system that does not support
+ * locks, succeeds without a lock. */
 static enum rt_status lock_file(const char *path, int *fd, struct rt_error *err)
 {
     char name[4200];
@@ -281,7 +282,7 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err)
         return RT_OK;
     rt_mutex_lock(&a->mu);
     if (a->changed) {
-        /* Fails if the file is not an autotune cache or is not writable. */
+        /* fails if the file is not an autotune cache or is not writable */
         st = rt_autotune_check_file(a->path, err);
         if (!st)
             st = save_locked(a, err);
@@ -408,8 +409,8 @@ bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_na
         for (int d = 0; d < p->in[i].shape.rank; d++)
             add_int(&k, d ? 'x' : ':', p->in[i].shape.dim[d]);
     }
-    /* The kernels' names are part of the key, so that a release with other kernels measures the
-     * node again. */
+    /* The kernels' names are part of the key, so that a release with other kernels times the node
+     * again. */
     for (int i = 0; i < n_names; i++)
         hash = hash * 31 + rt_hash(names[i], strlen(names[i]));
     add_int(&k, ';', (int64_t)(hash & 0xffffff));

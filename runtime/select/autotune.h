@@ -1,11 +1,11 @@
 /*
- * The autotune cache stores the fastest kernel of a node, found by timing, for each key of
- * processor, op, attributes, types and shapes. The cache lives as long as the process, or longer if
- * it has a file, which several servers may share.
+ * The autotune cache stores the fastest kernel of a node, as found by timing. The key of an entry
+ * is made from the processor and from the op, attributes, types and shapes of the node. The cache
+ * lives as long as the process, or longer if it has a file, which several servers may share.
  *
  * The file is text. Its first line has the version of the format, and each following line has a
- * key, a tab and a kernel's name. The file is untrusted input, so invalid lines are skipped, a name
- * that no kernel of the node has is ignored, and sizes are bounded.
+ * key, a tab and the name of a kernel. The file is untrusted input, so invalid lines are skipped, a
+ * name that no kernel of the node has is ignored, and sizes are bounded.
  *
  * Owner: the caller of rt_autotune_new or rt_autotune_open; the cache outlives the sessions that
  * use it. Threads: any.
@@ -30,42 +30,43 @@ struct rt_autotune;
  * Returns NULL if memory runs out. */
 struct rt_autotune *rt_autotune_new(const char *path);
 void rt_autotune_free(struct rt_autotune *a); /* does nothing if `a` is NULL */
-/* Works like rt_autotune_new, but the file is named by a user and is therefore checked first
- * (rt_autotune_check_file). Returns RT_INVALID_ARGUMENT or RT_FAILED_PRECONDITION if the file is of
- * another kind. Logs a warning if the file cannot be written. */
+/* Works like rt_autotune_new, but first checks the file (rt_autotune_check_file), because a user
+ * chose its path. Returns RT_INVALID_ARGUMENT or RT_FAILED_PRECONDITION if the file is not an
+ * autotune cache. Logs a warning if the file cannot be written. */
 enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, struct rt_error *err);
 /*
- * Checks that the file `path` can be written now. Returns RT_OK if `path` is NULL or empty. Returns
+ * Checks that the file `path` can be written. Returns RT_OK if `path` is NULL or empty. Returns
  * RT_INVALID_ARGUMENT if the file exists and is neither empty nor an autotune cache of any version,
  * RT_FAILED_PRECONDITION if `path` is not a regular file, and other errors if the file cannot be
- * written or read. After any error rt_autotune_save does not write.
+ * written or read. rt_autotune_save does not write a file that fails this check.
  */
 enum rt_status rt_autotune_check_file(const char *path, struct rt_error *err);
 
 /*
- * Makes the key of a node. The key is printable and has no blanks. `names` are the kernels to
- * choose from. Returns false if the node has attributes of types that keys cannot represent, or if
- * the key would be too long.
+ * Makes the key of a node. The key is printable and has no blanks. `names` are the names of the
+ * candidate kernels. Returns false if the node has attributes of types that keys cannot represent,
+ * or if the key would be too long.
  */
 bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_names,
                      char key[RT_AUTOTUNE_KEY]);
 /* Sets `name` to the name of the kernel that the cache has for the key, or to an empty string if it
  * has none. */
 void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOTUNE_NAME]);
-/* Adds or replaces an entry. A full cache first drops the oldest eighth of its entries. */
+/* Adds or replaces an entry. Before an entry is added to a full cache, the oldest eighth of the
+ * entries is dropped. */
 void rt_autotune_put(struct rt_autotune *a, const char *key, const char *name);
-/* Merges the current entries of the file with those of the cache, and writes the file. Does nothing
- * if the cache has no new entries since the last save. The file PATH.lock is locked during the
- * call, so that servers which share the file lose no entries. */
+/* Merges the cache's entries with those that the file PATH contains now, and writes the file. Does
+ * nothing if the cache has no new entries since the last save. The file PATH.lock is locked during
+ * the call, so that no entries are lost if several servers share the file. */
 enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err);
 
-/* Adds the entries in the text of a file, and returns the number of valid lines. Sets *bad to the
- * number of invalid lines, or to -1 if the text is not an autotune file of this version. */
+/* Adds the entries of a file that has been read into `text`, and returns the number of valid lines.
+ * Sets *bad to the number of invalid lines, or to -1 if the text is not an autotune file of this
+ * version. */
 int rt_autotune_read(struct rt_autotune *a, struct rt_span text, int *bad);
 
-/* Statistics of a session: the number of nodes whose kernels were timed, the number of nodes whose
- * kernels were found in the cache, the number of nodes for which no time was left, and the time
- * spent on timing. */
+/* Statistics of a session: the number of nodes whose kernels were timed, were found in the cache,
+ * or were not timed because no time was left; and the time that timing took, in ns. */
 struct rt_session;
 struct rt_autotune_stats {
     int timed, remembered, untimed;
@@ -74,7 +75,7 @@ struct rt_autotune_stats {
 struct rt_autotune_stats rt_autotune_stats(struct rt_session *s);
 
 /* rt_autotune_inject sets a clock for tests. While a clock is set, rt_autotune_time returns the
- * clock's time instead of the measured `ns`. */
+ * time that this clock gives instead of the measured `ns`. */
 
 void rt_autotune_inject(struct rt_autotune *a,
                         int64_t (*clock)(void *arg, const struct rt_kernel *k, int64_t batch),

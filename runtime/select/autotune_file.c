@@ -1,4 +1,5 @@
-/* Checks files for the autotune cache, so that a mistyped path never overwrites a user's file. */
+/* Checks files for the autotune cache, so that a mistyped path never causes a user's file to be
+ * overwritten. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,8 +15,8 @@
 /* The beginning of the first line of an autotune file of any version. */
 #define FIRST_WORDS "slipway autotune "
 
-/* Fails with the system's message for the errno `number`. The status is the one that rt_fail_errno
- * returns. */
+/* Fails with the system's message for the errno `number`, and with the status that rt_fail_errno
+ * returns for it. */
 static enum rt_status fail(struct rt_error *err, const char *path, const char *what, int number)
 {
     char words[128];
@@ -23,8 +24,8 @@ static enum rt_status fail(struct rt_error *err, const char *path, const char *w
     return rt_fail(err, st, "%s %s: %s", path, what, strerror_r(number, words, sizeof words));
 }
 
-/* Checks that the directory of the file is writable, because saving makes a new file beside PATH
- * and renames it. */
+/* Checks that the directory of the file is writable, because saving makes a new file in this
+ * directory and renames it. */
 static enum rt_status check_folder(const char *path, struct rt_error *err)
 {
     const char *slash = strrchr(path, '/');

@@ -6,12 +6,12 @@
  *
  * Before each run the constants are flushed from the caches, because a model reads the constants of
  * all other nodes between two runs of a node. Activations stay in the caches. (With constants in
- * the caches, half of ResNet50's 1x1 convolutions would get a kernel that takes a fifth longer in
- * the model than another kernel.)
+ * the caches, half of ResNet50's 1x1 convolutions would get a kernel that is a fifth slower in the
+ * model than the best one.)
  *
- * The choice of the rule stands unless another kernel is clearly faster, because most small
- * differences are noise. Candidates run in rounds, and a candidate that cannot be chosen any more
- * is dropped.
+ * The kernel that the rule chose is kept unless another kernel is clearly faster, because most
+ * small differences are noise. Candidates run in rounds, and a candidate is dropped when it can no
+ * longer be chosen.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +29,13 @@
 #include "runtime/core/op.h"
 
 enum {
-    /* batch size of the second benchmark; the first benchmark has the given batch size */
+    /* batch size of the second benchmark; the first benchmark uses the node's own batch size */
     ROWS = 4,
     ROUNDS = 4, /* maximum number of runs of each candidate */
     MOST_BYTES = 256 << 20,
 };
-/* If the first round takes longer than long_ns, no larger batch is timed. After the second and each
- * later round, the timing ends if all rounds together took longer than long_ns. */
+/* If the first round takes longer than long_ns, no larger batch is timed. From the second round on,
+ * timing ends when all rounds together have taken longer than long_ns. */
 static const int64_t long_ns = 10000000;
 /* ratio of times above which a difference is not considered noise */
 static const double clearly = 1.25;
@@ -65,8 +65,8 @@ struct tensors {
 
 /* ---- generated data ---- */
 
-/* Fills memory with numbers of both signs and moderate size, whether they are read as float, double
- * or 16-bit floats. None of them is a denormal, an infinity or a NaN. */
+/* Fills memory with numbers of both signs and moderate size. Read as float, double or 16-bit
+ * floats, none of them is a denormal, an infinity or a NaN. */
 static void make_up(void *data, size_t bytes)
 {
     uint32_t *p = data;
@@ -127,7 +127,7 @@ __attribute__((target("clflushopt"))) static void forget(const void *data, size_
     __builtin_ia32_mfence();
 }
 #else
-/* Returns false, because constants are flushed from the caches only on x86-64. */
+/* Returns false, because constants can be flushed from the caches only on x86-64. */
 static bool can_forget(void)
 {
     return false;
@@ -259,12 +259,13 @@ static bool prepare(const struct rt_prep *from, struct candidate *c, const struc
         return false;
     c->packed = benchmark->requested_bytes;
     for (int k = 0; k < t->n_in; k++)
-        if (is_constant(from, k) && !(p->packed >> k & 1) && rt_tensor_load(&t->in[k], err))
+        if (is_constant(from, k) && !(p->packed >> k & 1) &&
+            rt_session_load_tensor(p->session, &t->in[k], err))
             return false;
     return true;
 }
 
-/* Returns the time of one run in ns, or -1 if it failed. */
+/* Returns the time of one run in ns, or -1 if the run failed. */
 static int64_t run_once(const struct rt_prep *prep, const struct candidate *c, struct tensors *t,
                         struct pl_benchmark *benchmark)
 {
@@ -350,7 +351,7 @@ static void drop_slow(struct candidate *c, int n, int round)
 }
 
 /* Times the candidates with `rows` rows and adds the results to their scores. Returns the time of
- * the first round, or -1 if they cannot be timed. */
+ * the first round, or -1 if the candidates cannot be timed. */
 static int64_t benchmark_rows(const struct rt_prep *prep, struct candidate *c, int n, int64_t rows,
                               struct pl_benchmark *benchmark)
 {
@@ -385,9 +386,9 @@ static int64_t benchmark_rows(const struct rt_prep *prep, struct candidate *c, i
     return n_left ? first : -1;
 }
 
-/* Returns whether to time a larger batch too. All rows of a batch share each read of the weights,
- * so a candidate whose packed weights are at least an eighth smaller than those of the rule's
- * choice may be faster only for a single row. */
+/* Returns whether to time a larger batch too, because a candidate has packed weights that are more
+ * than an eighth smaller than those of the rule's choice. All rows of a batch share each read of
+ * the weights, so smaller weights may make a candidate faster for a single row only. */
 static bool wants_rows(const struct candidate *c, int n)
 {
     for (int k = 1; k < n; k++)

@@ -2,8 +2,8 @@
  * Benchmarks of kernels (select/benchmark.c). A benchmark times the kernels that can run a node, on
  * generated inputs with the node's shapes.
  *
- * Owner: the caller keeps the generated constants from one benchmark to the next.
- * Threads: any; the list of generated constants serves one benchmark at a time.
+ * Owner: the caller keeps the generated constants between benchmarks. Threads: any; only one
+ * benchmark at a time may use the list of generated constants.
  */
 #ifndef RT_BENCHMARK_H
 #define RT_BENCHMARK_H
@@ -15,9 +15,9 @@ struct rt_pack;
 /*
  * Benchmarks the kernels of a node and returns the index of the best, or -1 if the node cannot be
  * benchmarked. The first kernel is the one that the rule chose. The time used is subtracted from
- * *left_ns. `ns` is set to the time of each kernel for the given batch, or -1 for a kernel that did
- * not run. *packs holds the generated constants, which later benchmarks reuse. *packs is NULL
- * before the first benchmark.
+ * *left_ns. ns[i] is set to the time of kernel i in nanoseconds for the node's own batch size, or
+ * to -1 if the kernel did not run. *packs holds the generated constants, which later benchmarks
+ * reuse. *packs is NULL before the first benchmark.
  */
 int pl_benchmark(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
                  struct rt_pack **packs, int64_t *left_ns, int64_t *ns);

@@ -1,13 +1,13 @@
 /*
  * Kernel selection, which chooses the kernel that runs a node with given shapes. The rule chooses
  * the kernel whose `can` returns the highest rank. If this kernel and others are RT_K_TIMED, the
- * autotune cache (autotune.h) chooses instead or, if the cache has no entry and the session has
- * time for benchmarks left, a benchmark (benchmark.c). Both choose only until pl_chooser_seal is
- * called.
+ * autotune cache (autotune.h) chooses instead. If the cache has no entry and the session has time
+ * left for benchmarks, a benchmark (benchmark.c) chooses. After pl_chooser_seal, neither the cache
+ * nor benchmarks are used.
  *
- * A choice before pl_chooser_seal holds for all later shapes of the same constant, so that the
- * constant is packed in one form. Every later choice is made by the rule alone and holds for one
- * shape, so that it does not depend on the order of requests.
+ * A choice made before pl_chooser_seal holds for all later shapes with the same op and constant, so
+ * that the constant is packed in only one form. Every later choice is made by the rule alone and
+ * holds for one shape, so that it does not depend on the order of requests.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -34,12 +34,11 @@ struct pl_chooser {
     /* Generated constants for benchmarks, or NULL while a benchmark uses them. Guarded by mu. */
     struct rt_pack *packs;
     bool sealed;      /* whether pl_chooser_seal was called; guarded by mu */
-    int64_t left_ns;  /* time left for benchmarks; guarded by mu */
+    int64_t left_ns;  /* time left for benchmarks, in ns; guarded by mu */
     int n_benchmarks; /* number of nodes whose kernels were timed; guarded by mu */
     /* number of nodes whose kernel was found in the autotune cache; guarded by mu */
     int remembered;
-    /* number of nodes that were not timed because the time for benchmarks was used up; guarded by
-     * mu */
+    /* number of nodes that were not timed because no time was left for benchmarks; guarded by mu */
     int untimed;
 };
 
@@ -51,7 +50,7 @@ struct pl_chooser *pl_chooser_new(void)
     rt_mutex_init(&c->mu);
     rt_map_init(&c->held);
     rt_map_init(&c->reason);
-    /* without an arena, the reasons for choices are less detailed */
+    /* if there is no arena, the reasons for choices are less detailed */
     c->arena = rt_arena_new(REASON_BYTES);
     c->left_ns = BENCHMARK_MS * INT64_C(1000000);
     return c;
@@ -99,7 +98,9 @@ struct rt_autotune_stats rt_autotune_stats(struct rt_session *s)
 /* ---- candidates ---- */
 
 struct candidates {
-    int n, n_timed; /* if the best kernel is RT_K_TIMED, so are the first n_timed kernels */
+    /* `n_timed` is the number of RT_K_TIMED kernels, which come first; 0 if the best is not
+     * RT_K_TIMED */
+    int n, n_timed;
     const struct rt_kernel *kernel[PL_MOST_KERNELS];
     int rank[PL_MOST_KERNELS];
 };
@@ -146,8 +147,8 @@ static void put_first(struct candidates *c, int k)
     c->kernel[0] = best;
 }
 
-/* Moves the timed candidate that is `kernel`, or is named `name`, to the front. Returns false if
- * there is none. */
+/* Moves the timed candidate that is `kernel`, or whose name is `name`, to the front of the list.
+ * Returns false if there is none. */
 static bool prefer(struct candidates *c, const struct rt_kernel *kernel, const char *name)
 {
     for (int k = 0; k < c->n_timed; k++)
@@ -195,7 +196,7 @@ static const char *benchmarked_shape(const struct rt_prep *prep, char *buffer, s
     return "";
 }
 
-/* Returns the times of a benchmark as text, the best kernel first. Called under mu. */
+/* Returns a text with the times of a benchmark, the best kernel first. The caller holds mu. */
 static const char *benchmark_text(struct pl_chooser *chooser, const struct rt_prep *prep,
                                   const struct candidates *c, int best, const int64_t *ns)
 {
@@ -310,7 +311,8 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
                        prep->node->op->name,
                        prep->n_in ? rt_dtype_name(prep->in[0].dtype) : "none");
     prep->self->why = c.n > 1 ? "by rule" : "the only one";
-    if (c.n_timed > 1) {
+    /* Benchmarks time kernels on the CPU only. */
+    if (c.n_timed > 1 && !prep->self->device) {
         holds = held_key(prep, &key);
         rt_mutex_lock(&chooser->mu);
         const bool sealed = chooser->sealed;
@@ -327,9 +329,9 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
     }
     for (int k = 0; k < c.n; k++) {
         st = pl_prepare_candidate(prep, c.kernel[k]);
-        /* A kernel may refuse a node because its sums are not accurate enough with this constant,
-         * or because its library does not support the shape. In that case the next candidate is
-         * tried. */
+        /* A kernel may refuse a node because the kernel's sums would not be accurate enough with
+         * this constant, or because its library does not support the shape. The next candidate is
+         * then tried. */
         if (st != RT_FAILED_PRECONDITION || k + 1 >= c.n)
             break;
         prep->self->why = "another refuses";

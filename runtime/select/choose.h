@@ -14,8 +14,10 @@
 struct rt_session;
 
 /* Finds the candidate kernels of step `n`, which has an op, and allocates the step's empty cache of
- * prepared kernels in `arena`. Sets n->kernels, n_kernels, lazy and prepared, which must be zero.
- * Returns RT_UNIMPLEMENTED if no kernel can run the step. */
+ * prepared kernels in `arena`. Sets `kernels`, `n_kernels`, `device_kernels`, `n_device_kernels`,
+ * `lazy` and `prepared`, which must be zero before the call. Clears on_accelerator if the
+ * accelerator has no kernel for the step. Returns RT_UNIMPLEMENTED if no kernel on the CPU can run
+ * the step. */
 enum rt_status pl_find_kernels(const struct rt_session *s, struct rt_arena *arena,
                                struct rt_plan_step *n, struct rt_error *err);
 /* Chooses among the n candidates and prepares the chosen kernel. Sets kernel, state, release and
@@ -27,8 +29,8 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
 struct pl_chooser;
 struct pl_chooser *pl_chooser_new(void); /* makes a chooser, or returns NULL if memory runs out */
 void pl_chooser_free(struct pl_chooser *c);
-/* After this call, a kernel is chosen by an earlier choice for the same constant, if there is one,
- * and otherwise by the rule. */
+/* After this call, the kernel that was chosen earlier for the same constant is chosen again. If
+ * there is none, the rule chooses. */
 void pl_chooser_seal(struct rt_session *s);
 
 #endif

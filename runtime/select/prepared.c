@@ -9,15 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/core/device_memory.h"
 #include "runtime/core/op.h"
 #include "runtime/exec/context.h"
 #include "runtime/select/benchmark.h"
 #include "runtime/select/choose.h"
 #include "runtime/select/prepared.h"
+#include "runtime/select/upload.h"
 #include "runtime/session/session_internal.h"
 
 enum {
-    MAX_KEPT = 8, /* maximum number of prepared kernels that a node keeps */
+    MAX_KEPT = 8, /* maximum number of prepared kernels in the cache of a node */
     MAX_KEPT_BYTES = 1 << 20,
     /* maximum total size of the prepared kernels of a session, in bytes */
     MAX_SESSION_BYTES = 128 << 20,
@@ -34,6 +36,7 @@ struct rt_prepared_cache {
 
 struct block {
     struct block *next;
+    size_t n; /* number of bytes in `data` */
     _Alignas(16) unsigned char data[];
 };
 
@@ -45,16 +48,29 @@ struct rt_prepared_cache *rt_prepared_cache_new(struct rt_arena *arena)
     return c;
 }
 
-void rt_prepared_free(struct rt_prepared *p)
+void rt_prepared_reset(struct rt_prepared *p)
 {
-    if (!p)
-        return;
     if (p->release)
         p->release(p->state);
     for (struct block *b = p->blocks, *next; b; b = next) {
         next = b->next;
+        p->bytes -= b->n;
         free(b);
     }
+    p->blocks = NULL;
+    p->release = NULL;
+    p->state = NULL;
+    p->kernel = NULL;
+    p->device = NULL;
+    p->packed = 0;
+    p->packed_bytes = p->scratch_bytes = 0;
+}
+
+void rt_prepared_free(struct rt_prepared *p)
+{
+    if (!p)
+        return;
+    rt_prepared_reset(p);
     free(p);
 }
 
@@ -77,7 +93,9 @@ static void *add_block(struct rt_prepared *p, size_t n)
     if (!b)
         return NULL;
     b->next = p->blocks;
+    b->n = n;
     p->blocks = b;
+    p->bytes += n;
     return b->data;
 }
 
@@ -87,9 +105,7 @@ void *rt_prep_alloc(struct rt_prep *p, size_t n)
     void *m = NULL;
     if (!limit || (n <= limit && p->self->bytes <= limit - n))
         m = add_block(p->self, n);
-    if (m)
-        p->self->bytes += n;
-    else
+    if (!m)
         rt_fail_memory(p->err, p->node->name, n);
     return m;
 }
@@ -99,44 +115,112 @@ const void *rt_pack_data(const struct rt_pack *k)
     return k->data;
 }
 
-struct copy_sink {
-    const struct rt_session *session;
-    char *dst;
-    size_t n;
-};
-
-static enum rt_status copy_window(void *arg, size_t off, const void *p, size_t n,
-                                  struct rt_error *err)
-{
-    struct copy_sink *s = arg;
-    if (off > s->n || n > s->n - off)
-        return rt_fail(err, RT_INTERNAL, "a weight is longer than it says");
-    memcpy(s->dst + off, p, n);
-    return rt_session_check(s->session, err);
-}
-
-/* Sets *out to the plain bytes of a constant, for packing. A lazy constant is streamed into a
- * temporary tensor and is not loaded. */
-static enum rt_status plain_bytes(const struct rt_session *s, const struct rt_tensor *src,
+/* Sets *out to the unpacked bytes of a constant. A lazy constant is streamed into a temporary
+ * tensor and is not loaded. */
+static enum rt_status plain_bytes(struct rt_session *s, const struct rt_tensor *src,
                                   struct rt_tensor *out, struct rt_error *err)
 {
     if (!rt_tensor_is_lazy(src) || !src->buf->stream) {
         rt_tensor_ref(out, src);
-        return rt_tensor_load(out, err);
+        return rt_session_load_tensor(s, out, err);
     }
     enum rt_status st =
         rt_tensor_new(out, NULL, (enum rt_dtype)src->dtype, src->rank, src->dim, err);
+    return st ? st : rt_stream_constant(s, NULL, src, out->data, err);
+}
+
+/* The key of a pack consists of the address of the constant's buffer, the address of the constant's
+ * data, the accelerator, and `fmt`. A reference to the buffer keeps its address valid. */
+enum { KEY_BUFFER, KEY_DATA, KEY_DEVICE, KEY_POINTERS };
+
+static char *pack_key(const struct rt_tensor *src, const struct rt_device *device, const void *fmt,
+                      size_t fmt_len)
+{
+    const void *pointer[KEY_POINTERS] = {src->buf, src->data, device};
+    char *key = malloc(sizeof pointer + fmt_len);
+    if (!key)
+        return NULL;
+    if (src->buf->kind == RT_BUF_LAZY)
+        pointer[KEY_DATA] = NULL; /* loading a lazy constant changes the address of its data */
+    memcpy(key, pointer, sizeof pointer);
+    memcpy(key + sizeof pointer, fmt, fmt_len);
+    return key;
+}
+
+static void pack_free(struct rt_pack *k)
+{
+    if (k && k->device)
+        rt_device_free(k->device, RT_DEVICE_WEIGHTS, &k->memory);
+    else if (k)
+        free(k->data);
+    free(k);
+}
+
+/* Moves the bytes of a pack from the host to the accelerator. */
+static enum rt_status move_to(struct rt_device *d, struct rt_pack *k, struct rt_error *err)
+{
+    void *host = k->data;
+    enum rt_status st =
+        rt_device_alloc(d, RT_DEVICE_WEIGHTS, k->bytes, "a packed weight", &k->memory, err);
+    k->device = d;
+    k->data = k->memory.address;
+    if (!st && k->bytes)
+        st = d->copy(d, RT_COPY_IN, k->data, host, k->bytes, err);
+    free(host);
+    return st;
+}
+
+typedef enum rt_status fill_pack(const struct rt_tensor *src, void *dst, const void *fmt,
+                                 struct rt_error *err);
+
+static enum rt_status pack_new(struct rt_prep *p, const struct rt_tensor *src, const void *fmt,
+                               size_t bytes, fill_pack *fill, struct rt_pack **out)
+{
+    struct rt_tensor plain = {0};
+    struct rt_pack *k = calloc(1, sizeof *k);
+    if (!k || bytes > SIZE_MAX - 128 || !(k->data = rt_large_alloc((bytes + 127) & ~(size_t)63))) {
+        free(k);
+        return rt_fail_memory(p->err, "a packed weight", bytes);
+    }
+    k->bytes = bytes;
+    enum rt_status st = plain_bytes(p->self->session, src, &plain, p->err);
+    if (!st)
+        st = fill(&plain, k->data, fmt, p->err);
+    rt_tensor_clear(&plain);
+    if (!st && p->self->device)
+        st = move_to(p->self->device, k, p->err);
     if (st)
-        return st;
-    struct copy_sink sink = {s, out->data, rt_tensor_bytes(out)};
-    return src->buf->stream(src->buf, copy_window, &sink, err);
+        pack_free(k);
+    else
+        *out = k;
+    return st;
+}
+
+/* Adds a pack to the session, which takes it over. If another thread has added an equal pack, frees
+ * *k and sets *k to the pack that the other thread added. */
+static enum rt_status keep_pack(struct rt_session *s, const char *key, size_t key_len,
+                                struct rt_buffer *of, struct rt_pack **k, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+    rt_mutex_lock(&s->mu);
+    struct rt_pack *other = rt_map_getn(&s->packs, key, key_len);
+    if (!other && !rt_map_putn(&s->packs, key, key_len, *k))
+        st = rt_fail_memory(err, "a packed weight", key_len);
+    if (!st && !other) {
+        atomic_fetch_add((*k)->device ? &s->accelerator_bytes : &s->packed_bytes,
+                         (int64_t)(*k)->bytes);
+        rt_buffer_ref(of); /* the buffer's address is in the key */
+    }
+    rt_mutex_unlock(&s->mu);
+    if (st || other) {
+        pack_free(*k);
+        *k = other;
+    }
+    return st;
 }
 
 enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_t fmt_len,
-                            size_t bytes,
-                            enum rt_status (*fill)(const struct rt_tensor *src, void *dst,
-                                                   const void *fmt, struct rt_error *err),
-                            const struct rt_pack **out)
+                            size_t bytes, fill_pack *fill, const struct rt_pack **out)
 {
     *out = NULL;
     struct rt_plan_step *n = p->self->node;
@@ -148,53 +232,18 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
         return RT_OK;
     if (p->self->benchmark)
         return pl_benchmark_pack(p, input, bytes, out);
-    enum rt_status st = RT_OK;
-    /* The key consists of the address of the buffer, which a reference keeps alive, the address of
-     * the data, and fmt. */
-    size_t key_len = 2 * sizeof(void *) + fmt_len;
-    char *key = malloc(key_len);
+    const size_t key_len = KEY_POINTERS * sizeof(void *) + fmt_len;
+    char *key = pack_key(src, p->self->device, fmt, fmt_len);
     if (!key)
         return rt_fail_memory(p->err, "a packed weight", key_len);
-    memcpy(key, &src->buf, sizeof(void *));
-    memcpy(key + sizeof(void *), &src->data, sizeof(void *));
-    if (rt_tensor_is_lazy(src) || src->buf->kind == RT_BUF_LAZY)
-        /* clears the address of the data in the key, because the address may change */
-        memset(key + sizeof(void *), 0, sizeof(void *));
-    memcpy(key + 2 * sizeof(void *), fmt, fmt_len);
     rt_mutex_lock(&s->mu);
     struct rt_pack *k = rt_map_getn(&s->packs, key, key_len);
     rt_mutex_unlock(&s->mu);
+    enum rt_status st = RT_OK;
     if (!k) {
-        struct rt_tensor plain = {0};
-        k = calloc(1, sizeof *k);
-        if (!k || bytes > SIZE_MAX - 128 ||
-            !(k->data = rt_large_alloc((bytes + 127) & ~(size_t)63))) {
-            free(k);
-            free(key);
-            return rt_fail_memory(p->err, "a packed weight", bytes);
-        }
-        st = plain_bytes(s, src, &plain, p->err);
+        st = pack_new(p, src, fmt, bytes, fill, &k);
         if (!st)
-            st = fill(&plain, k->data, fmt, p->err);
-        rt_tensor_clear(&plain);
-        struct rt_pack *other = NULL;
-        if (!st) {
-            rt_mutex_lock(&s->mu);
-            other = rt_map_getn(&s->packs, key, key_len);
-            if (!other && !rt_map_putn(&s->packs, key, key_len, k))
-                st = rt_fail_memory(p->err, "a packed weight", key_len);
-            if (!st && !other) {
-                atomic_fetch_add(&s->packed_bytes, (int64_t)bytes);
-                /* The session holds the buffer, because the buffer's address is in the key. */
-                rt_buffer_ref(src->buf);
-            }
-            rt_mutex_unlock(&s->mu);
-        }
-        if (st || other) {
-            free(k->data);
-            free(k);
-            k = other;
-        }
+            st = keep_pack(s, key, key_len, src->buf, &k, p->err);
     }
     free(key);
     if (!st) {
@@ -205,18 +254,15 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     return st;
 }
 
-/* Frees the packs of a session that ends, and drops the references to the buffers in their keys. */
-void rt_packs_clear(struct rt_map *packs)
+void rt_packs_clear(struct rt_session *s)
 {
-    for (size_t i = 0; i < packs->n; i++) {
-        struct rt_pack *k = packs->entry[i].value;
+    for (size_t i = 0; i < s->packs.n; i++) {
         struct rt_buffer *b;
-        memcpy(&b, packs->entry[i].key, sizeof b);
+        memcpy(&b, s->packs.entry[i].key, sizeof b);
         rt_buffer_unref(b);
-        free(k->data);
-        free(k);
+        pack_free(s->packs.entry[i].value);
     }
-    rt_map_clear(packs);
+    rt_map_clear(&s->packs);
 }
 
 /* ---- keys: ranks, dimensions, and values that determine output shapes ---- */
@@ -233,8 +279,9 @@ static bool key_capacity(struct rt_context *c, int n)
     return true;
 }
 
-/* Makes the key and returns its number of words. Returns -1 if the prepared kernel is not kept,
- * because a value that the key must contain is too large, and -2 if memory runs out. */
+/* Makes the key of a prepared kernel and returns its number of words. Returns -1 if the prepared
+ * kernel cannot be cached, because a value that the key must contain is too large, and -2 if memory
+ * runs out. */
 static int make_key(struct rt_context *c, const struct rt_plan_step *n, const struct rt_tensor *in)
 {
     int at = 0;
@@ -348,12 +395,14 @@ enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *i
                            .in = info,
                            .out = info + n->n_in,
                            .tuning = &p->session->options.tuning,
+                           .device = p->device,
                            .self = p,
                            .err = err};
     enum rt_status st = rt_session_check(p->session, err);
     if (!st)
-        st = rt_choose_kernel(&prep, n->kernels, n->n_kernels);
-    if (!st && p->packed)
+        st = p->device ? rt_choose_kernel(&prep, n->device_kernels, n->n_device_kernels)
+                       : rt_choose_kernel(&prep, n->kernels, n->n_kernels);
+    if (!st && p->packed && !p->device)
         atomic_fetch_or_explicit(&n->prepared->packed, p->packed, memory_order_relaxed);
     return st;
 }
@@ -384,8 +433,8 @@ static enum rt_status prepare(struct rt_context *c, struct rt_plan_step *n,
     return st;
 }
 
-/* Charges p's bytes to its session. Returns false, and charges nothing, if MAX_SESSION_BYTES would
- * be exceeded. */
+/* Charges p->bytes to p's session. If MAX_SESSION_BYTES would be exceeded, returns false and
+ * charges nothing. */
 static bool has_capacity(const struct rt_prepared *p)
 {
     atomic_size_t *all = &p->session->prepared_bytes;

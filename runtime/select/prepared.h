@@ -1,7 +1,7 @@
 /*
- * A prepared kernel is the chosen kernel of a step with its state, for given shapes of the inputs
- * (select/prepared.c). Tier 0 finds prepared kernels in the step's cache, and the compilation of a
- * specialisation makes its own.
+ * A prepared kernel consists of the kernel chosen for a step and given input shapes, and of this
+ * kernel's state (select/prepared.c). Tier 0 finds prepared kernels in the step's cache. The
+ * compilation of a specialisation makes separate prepared kernels.
  *
  * Owner: the step's cache, or the caller of rt_prepared_get if the kernel is not cached. Packed
  * constants belong to the session. Threads: any thread may look up and add prepared kernels; a
@@ -10,21 +10,25 @@
 #ifndef RT_PREPARED_H
 #define RT_PREPARED_H
 
+#include "runtime/core/device_memory.h"
 #include "runtime/core/kernel.h"
 #include "runtime/plan/plan.h"
 
 struct pl_benchmark;
 struct rt_context;
-struct rt_map;
 struct rt_session;
 
 /* A constant in the packed form that a kernel reads. */
 struct rt_pack {
-    void *data;
+    void *data;                     /* address in the memory of `device` */
+    struct rt_device *device;       /* accelerator that holds the pack, or NULL for the host */
+    struct rt_device_memory memory; /* memory that holds the pack if `device` is set */
     size_t bytes;
     struct rt_pack *next; /* next pack in the list of a benchmark */
 };
-void rt_packs_clear(struct rt_map *packs);
+/* Frees the packs of a session, and drops its references to the constants' buffers. Called when the
+ * session ends. */
+void rt_packs_clear(struct rt_session *s);
 
 struct rt_prepared {
     struct rt_prepared *next;
@@ -38,6 +42,8 @@ struct rt_prepared {
     /* The benchmark that times the kernel on generated packed constants, or NULL if the kernel is
      * not prepared for a benchmark. */
     struct pl_benchmark *benchmark;
+    /* accelerator that runs the kernel, or NULL for the CPU; set before rt_prepared_choose */
+    struct rt_device *device;
     size_t packed_bytes;
     int n_key;
     int64_t *key;
@@ -53,8 +59,8 @@ struct rt_prepared {
 struct rt_prepared_cache;
 struct rt_prepared_cache *rt_prepared_cache_new(struct rt_arena *arena);
 void rt_prepared_cache_clear(struct rt_prepared_cache *c);
-/* Finds or makes the prepared kernel of step `n` for the inputs `in`. If is_cached of the prepared
- * kernel is false, the caller must free it with rt_prepared_free. */
+/* Finds or makes the prepared kernel of step `n` for the inputs `in`. If the prepared kernel is not
+ * in a cache (is_cached), the caller must free it with rt_prepared_free. */
 enum rt_status rt_prepared_get(struct rt_context *c, struct rt_plan_step *n,
                                const struct rt_tensor *in, struct rt_prepared **out,
                                struct rt_error *err);
@@ -62,23 +68,25 @@ void rt_prepared_free(struct rt_prepared *p);
 /* Sets *bytes to the size of output o, whose shape is known. Returns false if the size
  * overflows. */
 bool rt_prepared_bytes(const struct rt_prepared *p, int o, size_t *bytes);
-/* Calls the infer function of the op, which must have one. The inferred shapes must pass
- * rt_shape_check, as far as their dimensions are known, so that the infer function of the next op
- * may multiply the dimensions. */
+/* Calls the infer function of the op, which must have one. The known dimensions of the inferred
+ * shapes must pass rt_shape_check, so that the infer function of the next op may multiply them. */
 enum rt_status rt_infer_shapes(struct rt_infer *x);
 /*
  * These functions prepare a kernel in two steps. rt_prepared_infer finds the shapes, and
- * rt_prepared_choose the kernel. `info` has n_in inputs, followed by n_out outputs that the
- * functions fill in. In the first step, the inputs have the values that rt_infer.in may hold, and
- * in the second step those that rt_prep.in may hold.
+ * rt_prepared_choose chooses the kernel. `info` has n_in inputs, followed by n_out outputs that the
+ * functions fill in. In the first step, inputs may have only the values that rt_infer.in allows,
+ * and in the second step those that rt_prep.in allows.
  */
 enum rt_status rt_prepared_infer(struct rt_session *session, struct rt_plan_step *n, int n_key,
                                  const int64_t *key, struct rt_info *info, struct rt_prepared **out,
                                  struct rt_error *err);
 enum rt_status rt_prepared_choose(struct rt_prepared *p, const struct rt_info *info,
                                   struct rt_error *err);
+/* Undoes rt_prepared_choose, so that a kernel on the CPU can be chosen instead of one on the
+ * accelerator. */
+void rt_prepared_reset(struct rt_prepared *p);
 bool rt_prepared_uses_pack(struct rt_prepared_cache *c, int input);
-/* Returns the prepared kernel that was added last, or NULL if there is none. */
+/* Returns the prepared kernel that was added to the cache last, or NULL if the cache is empty. */
 const struct rt_prepared *rt_prepared_last(const struct rt_prepared_cache *c);
 
 #endif

@@ -5,8 +5,8 @@
  * session holds.
  *
  * While a model is being loaded, its account may not exceed the budget. Once the model is served,
- * its account may, because separate limits apply to what requests leave in a model. The additional
- * bytes reduce what models loaded later may occupy.
+ * its account may exceed the budget, because separate limits apply to the memory that requests
+ * leave in a model. The additional bytes reduce the memory that models loaded later may occupy.
  *
  * Owner: the loader of a model, which frees the account after the session. Threads: any.
  */
@@ -22,7 +22,7 @@ struct rt_account;
 struct rt_budget;
 
 /* Makes an account of `estimate` bytes, which the caller must have taken from the budget. Returns
- * NULL if memory runs out. In that case the caller must return the bytes to the budget. */
+ * NULL if memory runs out; the caller must then return the bytes to the budget. */
 struct rt_account *rt_account_new(struct rt_budget *budget, size_t estimate);
 /* Returns the account's bytes to the budget. `a` may be NULL. */
 void rt_account_free(struct rt_account *a);

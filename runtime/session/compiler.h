@@ -1,11 +1,11 @@
 /*
- * The background compiler is one low-priority thread that makes specialisations
- * (runtime/plan/specialisation.h) of the plans of any number of sessions, for shapes that recur. No
- * run waits for it. A session names its compiler in rt_session_options.compiler.
+ * The background compiler is one low-priority thread. For any number of sessions, it makes
+ * specialisations (runtime/plan/specialisation.h) of plans for shapes that recur. No run waits for
+ * it. A session names its compiler in rt_session_options.compiler.
  *
- * Owner: the caller of rt_compiler_new. A compiler outlives the sessions that name it.
- * Threads: every function may be called on any thread, except rt_compiler_free, which must be the
- * last call and must not overlap another. The caller must hold no lock of a session.
+ * Owner: the caller of rt_compiler_new. A compiler outlives the sessions that name it. Threads:
+ * every function may be called on any thread, except rt_compiler_free, which must be the last call
+ * and must not overlap another call. Callers must hold no lock of a session.
  */
 #ifndef RT_COMPILER_H
 #define RT_COMPILER_H

@@ -1,24 +1,24 @@
 /*
- * The idle cache is a bound, shared by any number of sessions, on the memory that they keep between
- * runs. This memory consists of idle contexts, idle pools, and specialisations
- * (runtime/plan/specialisation.h). An idle context or pool spares the next run the page faults of
- * fresh memory.
+ * The idle cache sets a bound on the memory that sessions keep between runs. Any number of sessions
+ * may share it. The memory consists of idle contexts, idle pools, and specialisations
+ * (runtime/plan/specialisation.h). A run that gets an idle context or pool avoids the page faults
+ * of fresh memory.
  *
  * Idle contexts and pools belong to cache owners: each plan is the owner of its contexts, and each
  * session is the owner of its pools. The bytes of an item are reserved in the idle cache from the
- * time when a run returns the item until its next use. If the bound does not admit the bytes,
- * owners that have not been used for a while evict items, beginning with the owner that has been
- * unused longest. If that is not enough, and the returned item is the only idle item of its owner,
- * an owner with two or more idle items evicts one. Every owner in use thus keeps one item, as long
- * as one item of each fits. If nothing can be evicted, the returned item is freed, which only makes
- * the next run slower.
+ * time when a run returns the item until its next use. If the bytes would exceed the bound, owners
+ * that have not been used for a while evict items, beginning with the owner that has been unused
+ * for the longest time. If that is not enough, and the returned item is the only idle item of its
+ * owner, an owner with two or more idle items evicts one. Every owner in use thus keeps one item,
+ * as long as the bound allows one item for each. If nothing can be evicted, the returned item is
+ * freed, which only makes the next run slower.
  *
  * Specialisations are only counted in the idle cache. Their sessions decide which of them to evict
  * (runtime/exec/specialisation_cache.c), each under its own lock (spec_mu).
  *
- * Owner: the caller of rt_idle_cache_new. A cache outlives the sessions that use it.
- * Threads: any. Locks: mu is acquired before the lock of a cache owner, never after it. The counts
- * of specialisations are atomic and need no lock.
+ * Owner: the caller of rt_idle_cache_new. A cache outlives the sessions that use it. Threads: any.
+ * Locks: mu is acquired before the lock of a cache owner, never after it. The counts of
+ * specialisations are atomic and need no lock.
  */
 #ifndef RT_IDLE_CACHE_H
 #define RT_IDLE_CACHE_H
@@ -31,7 +31,8 @@ enum {
     RT_IDLE_CACHE_BYTES = 256 << 20,
     /* default limit on the total size of specialisations, in bytes */
     RT_IDLE_CACHE_SPECIALISATION_BYTES = 1 << 30,
-    /* The maximum size, in bytes, of an item whose reservation is kept while the item is used. */
+    /* Maximum size, in bytes, of a small item. A small item keeps its reservation while it is
+     * used. */
     RT_IDLE_CACHE_SMALL = 64 << 10,
 };
 
@@ -50,12 +51,12 @@ struct rt_cache_owner {
     /* Number of times that a run has returned an item. Changed under the owner's own lock. */
     atomic_uint uses;
     unsigned seen_uses; /* value of `uses` at the last search for a victim; guarded by mu */
-    /* Time of the first search that saw the current seen_uses; guarded by mu. */
+    /* Time of the first search that found the current value of seen_uses; guarded by mu. */
     int64_t seen_ns;
 };
 
 struct rt_idle_cache {
-    /* Budgets in bytes. `idle` is the budget of idle contexts and pools. */
+    /* Budgets in bytes. `idle` is the budget for idle contexts and pools. */
     struct rt_budget idle, specialisations;
     atomic_int n_specialisations;
     struct rt_mutex mu;
@@ -69,7 +70,7 @@ struct rt_idle_cache *rt_idle_cache_new(size_t idle_bytes, size_t specialisation
 void rt_idle_cache_free(struct rt_idle_cache *k); /* does nothing if `k` is NULL */
 
 void rt_idle_cache_add_owner(struct rt_idle_cache *k, struct rt_cache_owner *who);
-/* Removes `who` from the list of owners. The owner releases its items itself. */
+/* Removes `who` from the list of owners. The reservations of the owner's items are not released. */
 void rt_idle_cache_remove_owner(struct rt_idle_cache *k, struct rt_cache_owner *who);
 /* Reserves `bytes` for an item that a run returns to owner `who`, and evicts other owners' items if
  * necessary. Before the call, *reserved must be the number of bytes still reserved for the item.
@@ -87,26 +88,26 @@ static inline void rt_idle_cache_use(struct rt_idle_cache *k, size_t *reserved)
     rt_idle_cache_release(k, *reserved);
     *reserved = 0;
 }
-/* Returns the total size in bytes of the idle contexts and pools of one session, which is
- * identified by rt_cache_owner.of_session. Locks mu, and visits only the owners of the session. */
+/* Returns the total size, in bytes, of the idle contexts and pools of the session whose own cache
+ * owner is `of_session`. Locks mu, and visits only the owners of the session. */
 size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_cache_owner *of_session);
 
 /* ---- specialisations ---- */
 
-/* Returns whether adding `bytes` bytes would stay within the bound on specialisations. Nothing is
+/* Returns whether `bytes` more bytes would stay within the bound on specialisations. Nothing is
  * reserved, so concurrent calls may all return true. */
 bool rt_idle_cache_fits_specialisation(const struct rt_idle_cache *k, size_t bytes);
 /* Returns the number of specialisations of all sessions. */
 int rt_idle_cache_specialisations(const struct rt_idle_cache *k);
-/* Add a specialisation to the counts, or remove one. Adding never fails, so each session may
- * slightly exceed the bound. */
+/* These functions add a specialisation to the counts and remove it from them. Adding never fails,
+ * so all sessions together may slightly exceed the bound. */
 void rt_idle_cache_add_specialisation(struct rt_idle_cache *k, size_t bytes);
 void rt_idle_cache_remove_specialisation(struct rt_idle_cache *k, size_t bytes);
 
 /* ---- a cache owner ---- */
 
-/* Adds n idle items, of `bytes` in total, to the owner's counts. Negative numbers subtract from the
- * counts. Called under the owner's own lock. */
+/* Adds n idle items, with a total size of `bytes`, to the owner's counts. If both numbers are
+ * negative, removes items. Called under the owner's own lock. */
 static inline void rt_cache_owner_count(struct rt_cache_owner *k, int n, int64_t bytes)
 {
     atomic_store_explicit(&k->n, atomic_load_explicit(&k->n, memory_order_relaxed) + n,

@@ -1,5 +1,6 @@
 #include "runtime/session/resource.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,8 @@ struct rt_variable {
     /* The dtype is RT_NO_DTYPE if the variable has no value. mu guards this member and all members
      * after it. */
     struct rt_tensor value;
-    /* number of the value's storage; incremented when TensorFlow would allocate a new buffer */
+    /* number that identifies the value's storage; incremented when TensorFlow would allocate a new
+     * buffer */
     uint32_t storage;
     bool is_mutable, is_frozen;
     void (*on_write)(void *arg);
@@ -116,7 +118,7 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
     if (now->dtype && v->storage == t->storage && now->buf != t->buf && now->buf && t->buf) {
         const size_t bytes = rt_tensor_bytes(t), all = rt_tensor_bytes(now);
         const char *first = atomic_load(&t->buf->data);
-        /* A view of the entire value has offset 0. Its pointers are not compared, because a lazy
+        /* A view of the entire value has offset 0. Its data pointer is not used, because a lazy
          * value has none. */
         const size_t at = bytes == all ? 0 : (size_t)((const char *)t->data - first);
         if (at <= all && bytes <= all - at) {
@@ -129,8 +131,8 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
     rt_buffer_unref(old);
 }
 
-/* Records a write. Returns true if the caller must call on_write, because a plan has frozen the
- * value. A variable may be both mutable and frozen, because a thread that gets false from
+/* Records a write. Returns whether a plan has frozen the value. If so, the caller must call
+ * on_write. A variable may be both mutable and frozen, because a thread that has read false from
  * rt_variable_is_mutable may freeze the variable after another thread has made it mutable. */
 static bool note_write(struct rt_variable *v)
 {
@@ -151,8 +153,8 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
                        rt_dtype_name(v->dtype), rt_dtype_name((enum rt_dtype)t->dtype));
     enum rt_status st = rt_state_keep(state, &next, t, NULL, &why);
     rt_mutex_lock(&v->mu);
-    /* if the limit was reached, the second call takes into account that the old value will be
-     * freed */
+    /* If the limit was reached, a second attempt takes into account that the old value will be
+     * freed. */
     if (st == RT_RESOURCE_EXHAUSTED) {
         why = (struct rt_error){0};
         st = rt_state_keep(state, &next, t, &v->value, &why);
@@ -175,34 +177,99 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
     return RT_OK;
 }
 
+/* Makes the value of a locked variable writable: loads it if it is lazy, and copies it if it is
+ * shared. */
+static enum rt_status own_value(struct rt_variable *v, bool is_ref, const struct rt_check *check,
+                                const struct rt_state *state, struct rt_error *err)
+{
+    struct rt_tensor own;
+    enum rt_status st = RT_OK;
+
+    if (!v->value.dtype)
+        return fail_uninitialized(v, is_ref, err);
+    st = rt_tensor_load_checked(&v->value, check, err);
+    if (st || rt_tensor_is_sole(&v->value))
+        return st;
+    st = rt_tensor_copy(&own, &v->value, state ? state->pool : NULL, err);
+    if (st)
+        return st;
+    rt_tensor_clear(&v->value);
+    v->value = own;
+    return RT_OK;
+}
+
+/* Copies the n variables at v to `out`, sorted by address and each only once. Returns how many
+ * there are. */
+static int sort_variables(struct rt_variable *const *v, int n, struct rt_variable **out)
+{
+    int count = 0;
+
+    for (int i = 0; i < n; i++) {
+        int at = 0;
+        while (at < count && (uintptr_t)out[at] < (uintptr_t)v[i])
+            at++;
+        if (at < count && out[at] == v[i])
+            continue;
+        memmove(out + at + 1, out + at, (size_t)(count - at) * sizeof(*out));
+        out[at] = v[i];
+        count++;
+    }
+    return count;
+}
+
+/* clang's analysis of locks cannot follow locks in a loop. */
+RT_NO_ANALYSIS
+enum rt_status rt_variables_update(
+    struct rt_variable *const *v, int n, bool is_ref,
+    enum rt_status (*change)(void *arg, struct rt_tensor *const *values, struct rt_error *err),
+    void *arg, const struct rt_check *check, const struct rt_state *state, struct rt_error *err)
+{
+    struct rt_variable *locked[RT_UPDATED_TOGETHER];
+    struct rt_tensor *values[RT_UPDATED_TOGETHER] = {NULL};
+    bool notify[RT_UPDATED_TOGETHER] = {false};
+    enum rt_status st = RT_OK;
+
+    assert(n <= RT_UPDATED_TOGETHER);
+    const int n_locked = sort_variables(v, n, locked);
+    for (int i = 0; i < n_locked; i++)
+        rt_mutex_lock(&locked[i]->mu);
+    for (int i = 0; i < n && !st; i++) {
+        st = own_value(v[i], is_ref, check, state, err);
+        values[i] = &v[i]->value;
+    }
+    if (!st) {
+        for (int i = 0; i < n_locked; i++)
+            notify[i] = note_write(locked[i]);
+        st = change(arg, values, err);
+    }
+    for (int i = 0; i < n_locked; i++)
+        rt_mutex_unlock(&locked[i]->mu);
+    for (int i = 0; i < n_locked; i++)
+        if (notify[i] && locked[i]->on_write)
+            locked[i]->on_write(locked[i]->on_write_arg);
+    return st;
+}
+
+struct single { /* a change of one variable */
+    enum rt_status (*change)(void *arg, struct rt_tensor *value, struct rt_error *err);
+    void *arg;
+};
+
+static enum rt_status change_single(void *arg, struct rt_tensor *const *values,
+                                    struct rt_error *err)
+{
+    const struct single *s = arg;
+    return s->change(s->arg, values[0], err);
+}
+
 enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
                                   enum rt_status (*change)(void *arg, struct rt_tensor *value,
                                                            struct rt_error *err),
-                                  void *arg, const struct rt_state *state, struct rt_error *err)
+                                  void *arg, const struct rt_check *check,
+                                  const struct rt_state *state, struct rt_error *err)
 {
-    enum rt_status st = RT_OK;
-    bool notify = false;
-    rt_mutex_lock(&v->mu);
-    if (!v->value.dtype)
-        st = fail_uninitialized(v, is_ref, err);
-    if (!st)
-        st = rt_tensor_load(&v->value, err);
-    if (!st && !rt_tensor_is_sole(&v->value)) {
-        struct rt_tensor own;
-        st = rt_tensor_copy(&own, &v->value, state ? state->pool : NULL, err);
-        if (!st) {
-            rt_tensor_clear(&v->value);
-            v->value = own;
-        }
-    }
-    if (!st) {
-        notify = note_write(v);
-        st = change(arg, &v->value, err);
-    }
-    rt_mutex_unlock(&v->mu);
-    if (notify && v->on_write)
-        v->on_write(v->on_write_arg);
-    return st;
+    struct single s = {change, arg};
+    return rt_variables_update(&v, 1, is_ref, change_single, &s, check, state, err);
 }
 
 bool rt_variable_is_mutable(struct rt_variable *v)
@@ -245,12 +312,13 @@ void rt_variable_on_write(struct rt_variable *v, void (*fn)(void *arg), void *ar
     v->on_write_arg = arg;
 }
 
-enum rt_status rt_variable_load(struct rt_variable *v, struct rt_error *err)
+enum rt_status rt_variable_load(struct rt_variable *v, const struct rt_check *check,
+                                struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     rt_mutex_lock(&v->mu);
     if (v->value.dtype)
-        st = rt_tensor_load(&v->value, err);
+        st = rt_tensor_load_checked(&v->value, check, err);
     rt_mutex_unlock(&v->mu);
     return st;
 }

@@ -1,13 +1,13 @@
 /*
  * Resources of a session. This header defines variables; tables, stacks and other resources are
- * objects of the kernels that make them. A session finds a resource by its key (kind, container,
+ * defined by the kernels that make them. A session finds a resource by its key (kind, container,
  * and shared name or node name): handles with equal keys point to the same object.
  *
  * Threads: any. Owner: resources are reference-counted (rt_object_ref). The session holds one
  * reference, and every handle holds one. Locks: each variable has a lock, which is never held
  * between two calls. The lock is held while a lazy value is loaded and while `change` runs, so
- * neither the loader nor `change` may call a function of a variable. on_write is called without the
- * lock, and is set before a second thread can reach the variable.
+ * neither the loader nor `change` may call a function that locks a variable. on_write is called
+ * without the lock, and is set before a second thread can access the variable.
  */
 #ifndef RT_RESOURCE_H
 #define RT_RESOURCE_H
@@ -17,8 +17,8 @@
 
 struct rt_state; /* defined in runtime/session/state.h */
 
-/* A variable is a tensor under a lock. Readers share the tensor's buffer. A writer therefore
- * replaces the tensor, or writes in place if the variable holds the only reference to the
+/* A variable is a tensor that is guarded by a lock. Readers share the tensor's buffer. A writer
+ * therefore replaces the tensor, or writes in place if the variable holds the only reference to the
  * buffer. */
 struct rt_variable;
 extern const struct rt_object_type rt_variable_type;
@@ -41,8 +41,9 @@ bool rt_variable_is_initialized(struct rt_variable *v);
  * find variable NAME. ..."). */
 enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
                                 struct rt_error *err);
-/* *t is a view of an earlier value of the variable. Makes *t a view of the current value at the
- * same offset, unless the value's number of elements has changed since *t was made. */
+/* Changes *t from a view of an earlier value of the variable to a view of the current value at the
+ * same offset. Leaves *t unchanged if the variable has lost its value, or if the number of elements
+ * has changed since *t was made. */
 void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t);
 /*
  * Sets the value to a reference to `t` or to a copy of `t`, as rt_state_keep does. The call is a
@@ -53,28 +54,39 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t);
 enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor *t,
                                   const struct rt_state *state, struct rt_error *err);
 /*
- * Changes the value under the variable's lock. `change` gets a tensor whose bytes it may write. A
- * lazy value is loaded first, and a shared one is copied into memory of `state`. If `change` fails,
- * the value may be partly changed. Strings that `change` stores must already be counted in the
- * state (rt_state_keep_strings).
+ * Changes the value under the variable's lock. `change` receives a tensor whose bytes it may write.
+ * A lazy value is loaded first (rt_tensor_load_checked with `check`, which may be NULL), and a
+ * shared one is copied into memory of `state`. If `change`
+ * fails, the value may be partly changed. Strings that `change` stores must already be counted in
+ * the state (rt_state_keep_strings).
  */
 enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
                                   enum rt_status (*change)(void *arg, struct rt_tensor *value,
                                                            struct rt_error *err),
-                                  void *arg, const struct rt_state *state, struct rt_error *err);
+                                  void *arg, const struct rt_check *check,
+                                  const struct rt_state *state, struct rt_error *err);
+/* Changes n variables, at most RT_UPDATED_TOGETHER, as rt_variable_update changes one, while all of
+ * them are locked. values[i] belongs to v[i]. A variable may occur several times. */
+enum { RT_UPDATED_TOGETHER = 4 };
+enum rt_status rt_variables_update(
+    struct rt_variable *const *v, int n, bool is_ref,
+    enum rt_status (*change)(void *arg, struct rt_tensor *const *values, struct rt_error *err),
+    void *arg, const struct rt_check *check, const struct rt_state *state, struct rt_error *err);
 /*
- * The compiler calls these functions. A variable is mutable if a served signature writes it, so
- * that no plan may use its value as a constant. rt_variable_freeze reads the value and marks the
- * variable as frozen, which means that a plan holds the value as a constant. The next write to a
- * frozen variable makes the variable mutable and calls on_write once.
+ * The compiler calls these functions. A variable is mutable if a served signature writes it. No
+ * plan may use the value of a mutable variable as a constant. rt_variable_freeze reads the value
+ * and marks the variable as frozen, which means that a plan holds the value as a constant. The next
+ * write to a frozen variable makes the variable mutable and calls on_write once.
  */
 bool rt_variable_is_mutable(struct rt_variable *v);
 void rt_variable_set_mutable(struct rt_variable *v);
 enum rt_status rt_variable_freeze(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
                                   struct rt_error *err);
 void rt_variable_on_write(struct rt_variable *v, void (*fn)(void *arg), void *arg);
-/* Loads a lazy value into memory. Returns RT_OK also if the variable has no value. */
-enum rt_status rt_variable_load(struct rt_variable *v, struct rt_error *err);
+/* Loads a lazy value into memory (rt_tensor_load_checked). Returns RT_OK even if the variable has
+ * no value. */
+enum rt_status rt_variable_load(struct rt_variable *v, const struct rt_check *check,
+                                struct rt_error *err);
 /* Drops the value, as DestroyResourceOp does. The call is a write. If the variable has no value,
  * returns RT_NOT_FOUND with TensorFlow's message unless `may_lack_value`. */
 enum rt_status rt_variable_destroy(struct rt_variable *v, bool may_lack_value,

@@ -1,4 +1,5 @@
-/* The resources (slots) and idle pools of a session, and its change from loading to serving. */
+/* Manages the resources (slots) and idle pools of a session, and changes the session from loading
+ * to serving. */
 #include "runtime/session/session_internal.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "runtime/core/op.h"
 
 enum { LEAST_POOL_BYTES = 1 << 20 };
-/* limit in bytes on the arena of one plan */
+/* limit on the size of one plan's arena, in bytes */
 #define PLAN_ARENA_BYTES ((size_t)1 << 31)
 
 const struct rt_graph *rt_session_graph(const struct rt_session *s)
@@ -54,6 +55,23 @@ enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err
         (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed)))
         return rt_fail(err, RT_CANCELLED, "the model is not wanted any more");
     return rt_session_follow(s, err);
+}
+
+static enum rt_status check_session(void *arg, struct rt_error *err)
+{
+    return rt_session_check(arg, err);
+}
+
+struct rt_check rt_session_as_check(struct rt_session *s)
+{
+    return (struct rt_check){check_session, s};
+}
+
+enum rt_status rt_session_load_tensor(struct rt_session *s, struct rt_tensor *t,
+                                      struct rt_error *err)
+{
+    const struct rt_check check = rt_session_as_check(s);
+    return rt_tensor_load_checked(t, &check, err);
 }
 
 void rt_session_end(struct rt_session *s)
@@ -133,8 +151,8 @@ static void end_pool(struct rt_session *s, struct rt_pool *p)
 
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p)
 {
-    /* Many blocks of the run are still in use and are returned to the pool later, so `waits` is
-     * only an upper bound on the bytes that the pool will keep. */
+    /* Many blocks of the run are still in use and will be returned to the pool later. `waits` is an
+     * upper bound on the bytes that the pool will keep. */
     const size_t waits = rt_pool_end(p, LEAST_POOL_BYTES);
     bool fits = rt_idle_cache_reserve(s->idle_cache, &s->cache_owner, rt_pool_reserved(p), waits);
     rt_mutex_lock(&s->pool_mu);

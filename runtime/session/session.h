@@ -3,9 +3,9 @@
  * each set of feeds and fetches. A callable runs a plan (runtime/plan/plan.h).
  *
  * Owner: callables belong to their session and are freed with it. Tensors that a run returns hold
- * references of their own and may outlive the session. Threads: any number of threads may run
- * callables at the same time. rt_session_prepare acquires a lock. rt_session_free may be called
- * only when no run is active or will follow.
+ * their own references to their memory and may outlive the session. Threads: any number of threads
+ * may prepare and run callables at the same time. rt_session_free may be called only if no run is
+ * active and none will follow.
  */
 #ifndef RT_SESSION_H
 #define RT_SESSION_H
@@ -22,31 +22,32 @@ struct rt_parallel;
 struct rt_autotune;
 struct rt_idle_cache;
 
-/* A tool's function that receives the compiler's graph as text (runtime/ir/dump.h) after each pass,
- * or after the passes of one name (rt_pass_name). `put` is called on the thread that makes a plan;
- * several threads may call it at the same time. */
+/* A function of a tool that receives the compiler's graph as text (runtime/ir/dump.h) after every
+ * pass, or only after the pass `pass`. `put` is called on the thread that makes a plan; several
+ * threads may call it at the same time. */
 struct rt_pass_dump {
     void (*put)(void *arg, const char *text, size_t n);
     void *arg;
-    const char *pass; /* name of the passes to dump, or NULL for all passes */
+    /* one of the names that rt_pass_name returns, or NULL to dump the graph after every pass */
+    const char *pass;
 };
 /* Returns the name of the i-th pass, or NULL if i is past the last. */
 const char *rt_pass_name(int i);
 
 struct rt_session_options {
     const struct rt_registry *registry; /* op registry, which must outlive the session */
-    /* number of bytes that one run may hold at any time, or 0 for no limit */
+    /* maximum number of bytes that one run may hold, or 0 for no limit */
     size_t run_memory_limit;
     /* number of bytes that runs may leave in variables and tables, or 0 for no limit */
     size_t state_memory_limit;
-    /* The memory budget, which bounds the total memory of all runs of all sessions that share it,
-     * or NULL for no bound. */
+    /* Budget for the total memory of all runs of all sessions that share it, or NULL for no
+     * limit. */
     struct rt_budget *budget;
-    /* The account to which the session reports the bytes that it holds (runtime/session/account.h),
-     * or NULL. The account must outlive the session. */
+    /* The account (runtime/session/account.h) to which the session reports the number of bytes that
+     * it holds, or NULL for none. The account must outlive the session. */
     struct rt_account *account;
-    /* The bound on idle memory (runtime/session/idle_cache.h). It must outlive the session. If
-     * NULL, the session has its own bound. */
+    /* The idle cache, which limits idle memory (runtime/session/idle_cache.h). It must outlive the
+     * session. If NULL, the session has its own idle cache. */
     struct rt_idle_cache *idle_cache;
     /* The cores that a run may use besides the core of its own thread (runtime/exec/parallel.h).
      * Sessions may share the rt_parallel, which must outlive them. If NULL, every run stays on its
@@ -54,16 +55,18 @@ struct rt_session_options {
     struct rt_parallel *parallel;
     bool log_device_placement;
     struct rt_tuning tuning;
-    /* Background compiler, or NULL if only rt_session_compile compiles. */
-    struct rt_compiler *compiler;
-    /* Whether a run compiles its shapes at their first occurrence, on its own thread. Used by tools
-     * and tests. */
+    struct rt_compiler *compiler; /* NULL if only rt_session_compile compiles */
+    /* Whether the thread of a run makes the specialisation for new shapes when they first occur.
+     * Used by tools and tests. */
     bool compiles_inline;
     /* Cache of autotuning results, or NULL for no cache. The cache must outlive the session. */
     struct rt_autotune *autotune;
-    /* all devices except the CPU; the devices must outlive the session */
-    struct rt_device *const *devices;
-    int n_devices;
+    /* The accelerator (runtime/core/device.h), or NULL for none. It must outlive the tensors of all
+     * runs. */
+    struct rt_device *accelerator;
+    /* whether all nodes that the accelerator can run are assigned to it, not only those with a
+     * device string that names it */
+    bool accelerates_all;
     /* When the flag is true, loading, compiling and runs end with RT_CANCELLED. rt_session_loading
      * replaces the flag. The pointer may be NULL. */
     const _Atomic bool *cancelled;
@@ -87,12 +90,13 @@ const struct rt_graph *rt_session_graph(const struct rt_session *s);
  * files.
  */
 size_t rt_session_held(const struct rt_session *s);
-/* Adds to rt_session_held the bytes that the session's owner holds while the session exists. */
+/* Adds `bytes`, which the session's owner holds while the session exists, to the number that
+ * rt_session_held returns. */
 void rt_session_add_model_bytes(struct rt_session *s, size_t bytes);
 /* Returns RT_CANCELLED if options.cancelled is true or the session is about to be freed. Returns
  * RT_RESOURCE_EXHAUSTED if options.account refuses the bytes that the session holds. Code that
- * loads or compiles calls this function between passes, between the nodes that it prepares, and
- * between the constants, or chunks of constants, that it reads. */
+ * loads or compiles calls this function between passes, between prepared nodes, and between the
+ * constants (or chunks of them) that it reads. */
 enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err);
 
 /*
@@ -106,11 +110,11 @@ struct rt_call_spec {
     const char *const *fetches;
     const char *const *targets;
     int n_feeds, n_fetches, n_targets;
-    /* True for restore and init ops. Variables that this callable writes do not become mutable, so
-     * they may still be constants of plans. */
+    /* True if the callable runs restore or init ops. Variables that it writes do not become
+     * mutable, so they may still be constants of plans. */
     bool is_load;
-    /* Whether a client, rather than a signature, named the tensors and nodes. The two cases differ
-     * only in the limits for dynamic callables (saved_model.h). */
+    /* Whether the names of the tensors and nodes come from a client and not from a signature. The
+     * two cases differ only in the limits for dynamic callables (saved_model.h). */
     bool is_client_named;
 };
 enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spec *spec,
@@ -118,7 +122,7 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
 
 struct rt_trace;
 struct rt_run_options {
-    int64_t deadline_ns; /* deadline by CLOCK_MONOTONIC, or 0 or RT_NEVER for no deadline */
+    int64_t deadline_ns; /* deadline on CLOCK_MONOTONIC in ns, or 0 or RT_NEVER for no deadline */
     /* The run ends with RT_CANCELLED when this flag is true. If the pointer is NULL, the session's
      * flag applies. */
     const _Atomic bool *cancelled;
@@ -128,22 +132,22 @@ struct rt_run_options {
     int n_all_cancelled;
     /* trace that the run records (runtime/exec/trace.h), or NULL for none */
     struct rt_trace *trace;
-    /* The feeds hold the rows of several calls, which were merged because rt_callable_is_rowwise
-     * allowed it. The current plan, which may have been rebuilt since, must pass row-wise analysis
-     * for the feeds' lengths. Otherwise nothing runs. The status is then RT_UNAVAILABLE if a later
-     * run may pass, with other lengths or with more memory for the analysis, and RT_ABORTED if
-     * not. */
+    /* Whether the feeds hold the rows of several calls, which were merged because
+     * rt_callable_is_rowwise allowed it. The plan may have been rebuilt since then, so the run
+     * fails if row-wise analysis does not succeed for the current plan and the lengths of the
+     * feeds. The status is RT_UNAVAILABLE if the analysis might succeed for other lengths or with
+     * more memory, and otherwise RT_ABORTED. */
     bool is_merged;
 };
-/* Returns RT_CANCELLED or RT_DEADLINE_EXCEEDED if a run with these options should end. Code that
- * prepares the feeds of a run calls this function (runtime/exec/run_options.c). */
+/* Returns RT_CANCELLED if the run has been cancelled, and RT_DEADLINE_EXCEEDED if its deadline has
+ * passed. Called by code that prepares the feeds of a run (runtime/exec/run_options.c). */
 enum rt_status rt_run_options_check(const struct rt_run_options *options, struct rt_error *err);
 
 /*
  * Runs the callable's plan. `feeds` has one tensor per feed, in the order of the spec, and is
- * borrowed for the call. A feed whose dtype is not the placeholder's is refused. `fetches` is
- * filled in the order of the spec, and the caller clears its tensors. On failure, all tensors of
- * `fetches` are zero. Errors carry TensorFlow's messages.
+ * borrowed for the call. A feed whose dtype differs from that of its placeholder is refused.
+ * `fetches` is filled in the order of the spec, and the caller clears its tensors. On failure, all
+ * tensors of `fetches` are zero. The error messages are those of TensorFlow.
  */
 enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
                                struct rt_tensor *fetches, const struct rt_run_options *options,
@@ -151,51 +155,51 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
 
 /*
  * Compilation for exact shapes. Plans are specialised for shapes that recur; until a specialisation
- * exists, a run computes the same results more slowly. Every run queues its shapes, and
- * rt_callable_request_compilation queues shapes that are expected (all dimensions known). The
- * thread that takes pending compilations from the queue depends on the phase:
+ * exists, a run computes the same results more slowly. Runs queue shapes that recur, and
+ * rt_callable_request_compilation queues shapes that are expected (all dimensions known). Pending
+ * compilations are taken from the queue by one of these threads:
  *
- *   while a version is loaded    the loader's thread, by rt_session_compile between its runs
- *   while it is served           the background compiler's (compiler.h), which the queue wakes
- *   options.compiles_inline      the thread of the run
+ *   while a version is being loaded    the loader's thread, which calls rt_session_compile
+ *   while the version is served        the thread of the background compiler (compiler.h)
+ *   with options.compiles_inline       the thread of the run
  */
 void rt_callable_request_compilation(struct rt_callable *c, const struct rt_shape *shapes);
-/* Compiles the shapes in the queue and returns the number of compilations. The call is slow, and
- * runs may continue in the meantime. */
+/* Performs the pending compilations and returns their number. The call is slow, and runs may
+ * continue in the meantime. */
 int rt_session_compile(struct rt_session *s);
-/* The loader calls this function with `yes` true before warm-up runs and with `yes` false after
- * them. In between, a shape is compiled at its first occurrence, the background compiler does not
- * compile for the session, and nothing else uses the session. `cancelled` replaces
- * options.cancelled. It may be NULL, and is NULL in the second call. */
+/* The loader calls this function before warm-up runs, with `yes` set to true, and after them, with
+ * `yes` set to false. Between these calls, shapes are queued for compilation when they first occur,
+ * the background compiler does not compile for the session, and nothing else uses the session.
+ * `cancelled` replaces options.cancelled. It may be NULL in the first call, and must be NULL in the
+ * second. */
 void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled);
 /* Returns whether the plan, or at least its first segment, is compiled for feeds with `rows` rows,
- * whatever their other dimensions. Never waits, so the result may be out of date. */
+ * regardless of their other dimensions. Never waits, so the result may be out of date. */
 bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);
 
 /* Returns whether the callable changes state or may block, and therefore runs alone. */
 bool rt_callable_writes(const struct rt_callable *c);
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed);
-/* Performs the first check of a run. Returns RT_INVALID_ARGUMENT, with TensorFlow's message, unless
- * each feed has its placeholder's dtype. May be called on any thread. */
+/* Performs the first check of a run, which is whether each feed has the dtype of its placeholder.
+ * If not, returns RT_INVALID_ARGUMENT with TensorFlow's message. May be called on any thread. */
 enum rt_status rt_callable_check_feeds(const struct rt_callable *c, const struct rt_tensor *feeds,
                                        struct rt_error *err);
 enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
 
 /*
  * Returns whether requests may be merged along dimension 0 of every feed, because row-wise analysis
- * proves that each output row depends on no input rows but those with its own index. `shapes` has
- * the signature's shapes, one per feed. For unknown dimensions other than 0 the analysis tries only
- * some lengths. For other lengths the result is a guess, so a merged run is analysed for its own
- * lengths (rt_run_options.is_merged). The result holds for the current values of the variables. If
- * the result is false, `why` names the node and the op that prevent merging. If memory ran out, and
- * the analysis might succeed later, why->code is RT_RESOURCE_EXHAUSTED.
+ * proves that each output row depends only on the input rows with the same index. `shapes` has the
+ * signature's shapes, one per feed. The analysis tries only some lengths of unknown inner
+ * dimensions, so a merged run is analysed again for its own lengths (rt_run_options.is_merged). The
+ * result holds for the current values of the variables. If the result is false, `why` names the
+ * node and the op that prevent merging. If the analysis ran out of memory and might succeed later,
+ * why->code is RT_RESOURCE_EXHAUSTED.
  */
 bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes,
                             struct rt_error *why);
 
-/* Admits the weights of a checkpoint that holds `bytes` bytes of weights. Restored weights may then
- * occupy state_memory_limit bytes in addition to `bytes` (runtime/session/state.h). Called once,
- * before the first run. */
+/* Raises the limit on restored weights so that a checkpoint with `bytes` bytes of weights can be
+ * loaded (runtime/session/state.h). Called once, before the first run. */
 void rt_session_admit_weights(struct rt_session *s, int64_t bytes);
 /*
  * Changes the session from loading to serving, after restore and init. Every callable prepared
@@ -206,26 +210,26 @@ void rt_session_admit_weights(struct rt_session *s, int64_t bytes);
 void rt_session_serve(struct rt_session *s);
 /*
  * The loader calls this function before and after runs that must not affect later results. If `yes`
- * is true, the states of nodes (random generators) are stored, and runs make new states. If `yes`
- * is false, the new states are freed and the stored ones are restored. No run may be active during
- * either call.
+ * is true, the states of nodes, such as random generators, are saved, and runs make new states. If
+ * `yes` is false, the new states are freed and the saved ones are restored. No run may be active
+ * during either call.
  */
 void rt_session_set_aside(struct rt_session *s, bool yes);
 
 /*
  * Ends loading, and reads the constants of all `callables` into memory. With `load_all`, also reads
- * the variables that none of the callables uses. Without it, a callable that is made later reads
- * these variables from the files, and verifies their checksums.
+ * the variables that none of the callables uses. Without `load_all`, a callable that is made later
+ * reads the variables that it uses from the files, and verifies their checksums.
  */
 enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *callables, int n,
                                bool load_all, struct rt_error *err);
 
 /* A node that cannot be run because of its op, a dtype or an attribute. */
 struct rt_missing {
-    const char *node, *op, *reason; /* strings in the arena that rt_session_missing was given */
+    const char *node, *op, *reason; /* strings in the arena passed to rt_session_missing */
 };
-/* Lists the nodes that the plan for `spec` would need and that cannot be run, including those in
- * functions. Sets *out to an array of *n entries in `arena`. */
+/* Lists the nodes that `spec` needs, itself or in the functions that it calls, and that cannot be
+ * run. Sets *out to an array of *n entries in `arena`. */
 enum rt_status rt_session_missing(struct rt_session *s, const struct rt_call_spec *spec,
                                   struct rt_arena *arena, struct rt_missing **out, int *n,
                                   struct rt_error *err);
@@ -236,10 +240,9 @@ struct rt_session_stats {
     int64_t runs, nodes_run;
     int n_specialisations;
     size_t specialisation_bytes;
-    size_t idle_bytes; /* total size of idle contexts and pools, in bytes */
-    /* Number of bytes in variables and tables, except weights from files
-     * (runtime/session/state.h). */
-    size_t state_bytes;
+    size_t idle_bytes;  /* total size of idle contexts and pools, in bytes */
+    size_t state_bytes; /* bytes in variables and tables, except weights from files (state.h) */
+    int64_t accelerator_bytes; /* bytes of the constants in the accelerator's memory */
 };
 void rt_session_stats(struct rt_session *s, struct rt_session_stats *out);
 

@@ -1,9 +1,9 @@
 /*
- * The members of a session, for the folders of the runtime above this one: slots, idle pools,
- * packed constants, specialisations and pending compilations. The types of the objects that those
- * folders store in a session are opaque in this header.
+ * Declares the members of a session, because higher layers of the runtime use them: slots, idle
+ * pools, packed constants, specialisations and pending compilations. The types of the objects that
+ * those layers store in a session are opaque in this header.
  *
- * This folder calls a folder above it only through the member `compile`, which rt_session_new
+ * This folder calls a higher layer only through the member `compile`, which rt_session_new
  * (runtime/api) sets. The background compiler calls this member, and so do runs of a session that
  * compiles inline.
  *
@@ -28,22 +28,24 @@ enum { RT_SESSION_SPECIALISATIONS = 256 };
 struct rt_session {
     struct rt_session_options options;
     struct rt_library *library;
-    struct rt_device *const *devices; /* devices[0] is the CPU */
-    int n_devices;
     struct rt_mutex mu;
     struct rt_map slots;       /* maps keys to struct rt_object; guarded by mu */
     struct rt_map node_states; /* the states that rt_run_node_state returns; guarded by mu */
     struct rt_map aside;       /* node_states saved by rt_session_set_aside; guarded by mu */
     struct rt_map packs;       /* maps keys to struct rt_pack; guarded by mu */
-    struct rt_map callables;   /* maps keys to struct rt_callable; guarded by mu */
-    /* whether the session serves; guarded by mu, and changed only while nothing else runs */
+    /* maps keys to addresses in the accelerator's memory (runtime/select/upload.h); guarded by mu
+     */
+    struct rt_map uploads;
+    struct rt_map callables; /* maps keys to struct rt_callable; guarded by mu */
+    /* whether the session has changed from loading to serving; guarded by mu, and changed only
+     * while nothing else runs */
     bool serving;
     /* Generation of the plans. A write to a frozen variable increments it. */
     _Atomic int generation;
-    _Atomic int64_t runs, nodes_run, packed_bytes;
+    _Atomic int64_t runs, nodes_run, packed_bytes, accelerator_bytes;
     /* total size of the prepared kernels that nodes cache for tier 0, in bytes */
     atomic_size_t prepared_bytes;
-    atomic_size_t plan_bytes; /* total size of plans, without their constants, in bytes */
+    atomic_size_t plan_bytes; /* total size of plans in bytes, not counting their constants */
     /* number of bytes that rt_session_add_model_bytes has added */
     atomic_size_t model_bytes;
     struct pl_chooser *chooser;
@@ -54,13 +56,14 @@ struct rt_session {
     int n_pools;
     struct rt_cache_owner cache_owner; /* owner of `pools` in the idle cache */
     struct rt_state state;             /* accounts for the memory that runs have left in `slots` */
-    struct rt_state folded;            /* accounts for the memory of constants that folding made */
-    _Atomic int64_t fold_ns;           /* total time that is left for all folds of the session */
+    struct rt_state folded;            /* accounts for the memory of constants created by folding */
+    /* time in ns that the session may still spend on folding constants */
+    _Atomic int64_t fold_ns;
     uint64_t entropy;
     /* Pointer to rt_session_compile, which is in a folder above this one. rt_session_new sets the
      * pointer. */
     int (*compile)(struct rt_session *s);
-    /* Guards the members down to is_loading, and the segments of all plans. */
+    /* Guards the members from `spec` to `is_loading`, and the segments of all plans. */
     struct rt_mutex spec_mu;
     struct rt_specialisation *spec[RT_SESSION_SPECIALISATIONS];
     int n_specialisations;
@@ -68,36 +71,43 @@ struct rt_session {
     struct rt_pending_compilation *pending, **pending_end;
     /* number of compilations that are in the list `pending` or about to be added to it */
     int n_pending;
-    /* True between the calls of rt_session_loading, or if options.compiles_inline is set. */
+    /* True between the two calls of rt_session_loading, and always if options.compiles_inline is
+     * set. */
     bool is_loading;
     atomic_bool ends; /* whether the session is about to be freed, so that compiling stops */
     /* Links of the compiler's queue; guarded by the compiler's mu. */
     struct rt_session *next_pending;
     bool is_enqueued;
-    /* Number of specialisations retired so far. When this number has changed, a context drops its
-     * execution instances of retired specialisations. */
+    /* Number of specialisations that have been retired. If this number has changed, a context drops
+     * its execution instances of retired specialisations. */
     atomic_int retirements;
 };
 
-/* Each run gets a pool from rt_session_pool, which returns an idle pool or a new one, or NULL if
- * memory runs out. After the run, rt_session_pool_back returns the pool to the session. */
+/* rt_session_pool returns the pool for a run, which is an idle pool or a new one. It returns NULL
+ * if memory runs out. After the run, rt_session_pool_back returns the pool to the session. */
 struct rt_pool *rt_session_pool(struct rt_session *s);
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
-/* These functions set up the list of idle pools of a new session, and free the list with its
- * pools. */
+/* rt_session_pools_begin sets up the list of idle pools of a new session, and rt_session_pools_end
+ * frees the pools. */
 void rt_session_pools_begin(struct rt_session *s);
 void rt_session_pools_end(struct rt_session *s);
-/* Reports the bytes that the session holds to options.account. Fails only during loading, with
- * RT_RESOURCE_EXHAUSTED if the account refuses the bytes. */
+/* Reports to options.account the number of bytes that the session holds. Fails only during loading,
+ * with RT_RESOURCE_EXHAUSTED if the account refuses the bytes. */
 enum rt_status rt_session_follow(const struct rt_session *s, struct rt_error *err);
+/* Returns a check (runtime/base/check.h) that calls rt_session_check. */
+struct rt_check rt_session_as_check(struct rt_session *s);
+/* Loads a tensor with the session's check (rt_tensor_load_checked). Code that loads or compiles
+ * calls this function for each tensor that may be lazy, because a tensor may have gigabytes. */
+enum rt_status rt_session_load_tensor(struct rt_session *s, struct rt_tensor *t,
+                                      struct rt_error *err);
 /* Makes an arena for a plan. The session includes the arena's bytes in plan_bytes until the arena
  * is freed. Returns NULL if memory runs out. */
 struct rt_arena *rt_session_plan_arena(struct rt_session *s);
 /* frees the states of nodes and empties the map */
 void rt_session_free_states(struct rt_map *states);
 
-/* Sets *out to a reference to the resource of node `n`, whose op makes handles and has a `make`
- * function. On first use the resource is made from the node's inputs `in`. */
+/* Sets *out to a reference to the resource of node `n`, whose op must have a `make` function. If
+ * the resource does not exist yet, it is made from the node's inputs `in`. */
 enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
                                const struct rt_tensor *in, struct rt_object **out,
                                struct rt_error *err);

@@ -16,9 +16,9 @@ void rt_state_admit_weights(struct rt_state *s, int64_t bytes)
 {
     if (bytes <= 0)
         return;
-    /* The limit rises by 2.25 times `bytes`. A pool rounds blocks up by a quarter at most. Tensors
-     * that are stored in slices or as strings are read completely before they are copied to their
-     * destination, so two copies exist at a time. */
+    /* The limit rises by 2.25 times `bytes`. A pool rounds a block up by at most a quarter of its
+     * size. Moreover, two copies of a tensor that is stored in slices or as strings exist at the
+     * same time, because the tensor is read completely before it is copied to its destination. */
     const size_t n = (size_t)bytes;
     rt_pool_raise_limit(s->weights, n + n / 4);
     rt_pool_raise_limit(s->weights, n);
@@ -52,8 +52,8 @@ static struct rt_text *text_of(const struct rt_str *s)
     return s->n < sizeof s->u.in ? NULL : s->u.out;
 }
 
-/* Returns the total size of the texts in `pool` that only these n strings reference. A text that
- * several of these strings share counts only if these strings are adjacent. */
+/* Returns the total size, in bytes, of the texts in `pool` that only these n strings reference. A
+ * text that several of these strings share is counted only if these strings are adjacent. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *s, int64_t n)
 {
     size_t bytes = 0;
@@ -108,16 +108,16 @@ enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *
     return st;
 }
 
-/* Returns whether no run allocated the buffer. In that case, the buffer belongs to no pool, or to
- * the pool of weights. */
+/* Returns whether no run allocated the buffer. The buffer then belongs to no pool or to the pool of
+ * weights. */
 static bool is_foreign(const struct rt_state *s, const struct rt_buffer *b)
 {
     const struct rt_pool *pool = b->kind == RT_BUF_HEAP ? atomic_load(&b->pool) : NULL;
     return !pool || (s && pool == s->weights);
 }
 
-/* Returns whether the buffer belongs to the model, because no run allocated it and the session is
- * being loaded. */
+/* Returns whether the buffer belongs to the model: no run allocated it, and loading has not
+ * ended. */
 static bool is_of_model(const struct rt_state *s, const struct rt_buffer *b)
 {
     return !s || (!s->is_serving && is_foreign(s, b));
@@ -146,7 +146,7 @@ static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
     if (t->buf && may_move(s, t)) {
         rt_tensor_ref(out, t);
         out->alias_of = 0;
-    } else /* If `credit` is not 0, rt_buffer_move charges the copy. */
+    } else /* if `credit` is not 0, rt_buffer_move charges the copy to the pool */
         st = rt_tensor_copy(out, t, s && !credit ? s->pool : NULL, err);
     if (!st && s && out->buf)
         st = rt_buffer_move(out->buf, s->pool, credit, err);
@@ -158,10 +158,10 @@ static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
 }
 
 /*
- * Refuses tensors of objects, which variables must not hold. A variable that held its own handle
- * would never be freed. Stacks, TensorArrays and lists are charged to the run that makes them, but
- * in a variable they could grow from run to run. TensorFlow does store handles, but the objects
- * behind them end with the run.
+ * Refuses tensors that hold objects, which must not be stored in variables. A variable that held
+ * its own handle would never be freed. Stacks, TensorArrays and lists are charged to the run that
+ * makes them, but in a variable they could grow from run to run. TensorFlow stores handles of these
+ * objects, but destroys the objects at the end of the run.
  */
 static enum rt_status refuse_objects(const struct rt_tensor *t, struct rt_error *err)
 {

@@ -5,9 +5,9 @@
  * is charged until it is freed, even while others hold references to it. Weights that are restored
  * from files are charged to a second pool.
  *
- * While a session is loaded, its state has the limit with which the session was made.
- * rt_state_serve sets the limit to the bytes in use at that time plus an allowance. Weights may
- * occupy the bytes that rt_state_admit_weights admitted, plus the session's limit. This limit holds
+ * While a session is being loaded, its state has the limit with which the session was made.
+ * rt_state_serve sets the limit to the bytes in use at that time plus an allowance. Weights have
+ * the limit with which the session was made, raised by rt_state_admit_weights. This limit applies
  * for the life of the session, because a lazy weight may be read at any time.
  *
  * Threads: any, except for rt_state_serve. A state belongs to its session; a resource that may
@@ -26,7 +26,7 @@ struct rt_state {
 };
 
 bool rt_state_init(struct rt_state *s, size_t limit_bytes, const char *flag);
-/* Makes the pool of weights with the limit limit_bytes, which rt_state_admit_weights raises.
+/* Makes the pool of weights. Its limit is limit_bytes until rt_state_admit_weights raises it.
  * Returns false if memory runs out. */
 bool rt_state_init_weights(struct rt_state *s, size_t limit_bytes, const char *flag);
 /* Raises the limit of weights so that a checkpoint with `bytes` bytes of weights can be loaded
@@ -38,30 +38,31 @@ void rt_state_clear(struct rt_state *s);
 void rt_state_serve(struct rt_state *s, size_t more);
 
 /*
- * If the state or the pool is NULL, the functions below charge nothing. `old`, which may be NULL,
- * is the value that the caller frees after the call has succeeded. The limit may therefore be
- * exceeded by the bytes that only `old` references. On RT_RESOURCE_EXHAUSTED, err names the flag
- * that sets the limit, and the sizes. Memory that moved into the state before the failure stays
- * charged until it is freed.
+ * If the state or the pool is NULL, the functions below charge nothing. `old` is the value that the
+ * caller frees after the call has succeeded, or NULL; the limit may be exceeded by the bytes that
+ * only `old` references. On RT_RESOURCE_EXHAUSTED, the error message names the sizes and the flag
+ * that sets the limit. Memory that moved into the state before the failure stays charged until it
+ * is freed.
  */
 
 /* Sets *out to a reference to `t`, and moves the memory of `t` into the state. Sets *out to a copy
- * instead if no run allocated the memory (borrowed, foreign, lazy, a constant) or if `t` is a small
- * part of its buffer. While a session is loaded, memory that belongs to the model is shared and
- * does not move. Returns RT_UNIMPLEMENTED if `t` holds objects (see state.c). */
+ * instead if no run allocated the memory (it is borrowed, foreign, lazy or constant), or if `t` is
+ * a small part of its buffer. While a session is being loaded, memory that belongs to the model is
+ * shared and does not move. Returns RT_UNIMPLEMENTED if `t` holds objects (see state.c). */
 enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
                              const struct rt_tensor *t, const struct rt_tensor *old,
                              struct rt_error *err);
 /* Moves the contents of n strings into the state's pool. The strings replace the n strings at
- * `old`. The limit may be exceeded by `credit` more bytes, which the caller frees later. */
+ * `old`. The pool's limit may be exceeded by the size of the old strings plus `credit` bytes,
+ * because the caller frees both later. */
 enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *str, int64_t n,
                                      const struct rt_str *old, size_t credit, struct rt_error *err);
-/* Returns the number of bytes that clearing these n strings would free in the state. Only contents
- * that no other string shares count. */
+/* Returns the number of bytes that the state would free if these n strings were cleared. Contents
+ * that are shared with other strings are not counted. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *str, int64_t n);
-/* Records that `old` was replaced in a variable and is about to lose its last reference. A lazy
- * weight of a file is not charged to the state. If `old` is such a weight, the state's limit rises
- * by the size of `old`, so that a new value as large as the restored one is never refused. */
+/* Records that `old` was replaced in a variable and will be cleared. If `old` holds the last
+ * reference to a lazy weight, which is not charged to the state, the state's limit rises by the
+ * size of `old`, so that a new value as large as the restored one is never refused. */
 void rt_state_replaced(const struct rt_state *s, const struct rt_tensor *old);
 
 #endif

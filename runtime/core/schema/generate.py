@@ -33,8 +33,8 @@ def op_list():
 
 
 def quote(data):
-    """Returns data as a C string literal. Octal escapes always have three digits, so they cannot absorb a digit
-    that follows."""
+    """Returns data as a C string literal. Octal escapes always have three digits, so that a following digit cannot
+    become a part of them."""
     if isinstance(data, str):
         data = data.encode()
     out = ""
@@ -78,9 +78,9 @@ def float_text(value):
 
 
 def default_text(kind, value):
-    """Returns the text of a default value. A string is its own text; an int or type is decimal; a bool is 0 or 1; a
-    float is its 32 bits in hexadecimal; a shape is "?", or its dimensions separated by commas; a tensor is type ':'
-    shape ':' integers separated by commas; in a list, each element is followed by ';'."""
+    """Returns the text of a default value. A string is written as it is, an int or type in decimal, a bool as 0 or 1, a
+    float as its 32 bits in hexadecimal, a shape as "?" or as its dimensions separated by commas, and a tensor as type
+    ':' shape ':' integers separated by commas. In a list, each element is followed by ';'."""
     if kind.startswith("list("):
         inner = kind[5:-1]
         field = {"string": "s", "int": "i", "float": "f", "bool": "b"}.get(inner, inner)
@@ -112,8 +112,8 @@ def scalar_text(kind, value):
 
 
 def arg_row(arg, attrs):
-    """Returns the macro call for an argument. IS is for one tensor of a fixed type. OF is for one tensor whose type
-    is given by an attribute. ARG, for all other arguments, sets all members of the schema's struct."""
+    """Returns the macro call for an argument: IS for one tensor of a fixed type, OF for one tensor whose type is given
+    by an attribute, and ARG for all other arguments. ARG sets all members of the schema's struct."""
     fixed = int(arg.type) % 100
     if not (arg.number_attr or arg.type_list_attr or arg.is_ref):
         if fixed:
@@ -134,9 +134,8 @@ def arg_row(arg, attrs):
 
 
 def attr_row(attr):
-    """Returns the macro call for an attribute. MUST is for an attribute with no default and no restrictions. HAS is
-    for an attribute with a default and no restrictions. ATTR, for all other attributes, sets all members of the
-    schema's struct."""
+    """Returns the macro call for an attribute: MUST if it has no default and no restrictions, HAS if it has a default
+    and no restrictions, and ATTR for all other attributes. ATTR sets all members of the schema's struct."""
     types = 0
     for number in attr.allowed_values.list.type:
         types |= 1 << number
@@ -161,7 +160,7 @@ def attr_row(attr):
 
 
 def wrap(text, indent):
-    """Breaks a row of the table into lines, at the blanks between strings and arguments."""
+    """Breaks a row of the table into lines at the spaces between strings and arguments."""
     pieces = re.findall(r'(?:"(?:[^"\\]|\\.)*"|[^" ])+', text)
     lines, line = [], indent
     for piece in pieces:
