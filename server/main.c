@@ -1,6 +1,7 @@
 /*
- * The main file of the only program. Only this file combines the server, the kernels and the
- * clients, because functions that run models receive the op registry as a parameter.
+ * The main program. It is the only file that depends on the server, the kernels and the clients
+ * together. The server does not depend on the kernels, because its functions receive the op
+ * registry as a parameter.
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -14,7 +15,8 @@
 #include "server/config/entrypoint.h"
 #include "server/server.h"
 
-/* The exit status -1 of a server that does not start. Scripts for TensorFlow Serving expect it. */
+/* Exit status if the server does not start. Scripts for TensorFlow Serving expect this status, the
+ * low 8 bits of -1. */
 enum { EXIT_NOT_STARTED = 255 };
 
 static int serve(bool as_tensorflow, int argc, const char *const *argv,
@@ -22,8 +24,8 @@ static int serve(bool as_tensorflow, int argc, const char *const *argv,
 {
     struct srv_options options;
     const enum srv_parse parsed = srv_options_parse(&options, as_tensorflow, argc, argv, stdout);
-    /* The log may go to the same file, so usage and help are flushed before the first line of the
-     * log. */
+    /* Usage and help are flushed to standard output here, because the log may go to the same
+     * file. */
     fflush(stdout);
     switch (parsed) {
     case SRV_PARSE_RUN:
@@ -68,7 +70,7 @@ static int serve_image(int argc, const char *const *argv, const struct rt_regist
 static const struct command {
     const char *name, *help;
     int (*run)(int argc, const char *const *argv, const struct rt_registry *registry);
-    /* set instead of `run` for a command that queries a server and needs no op registry */
+    /* set instead of `run` if the command queries a server and needs no op registry */
     int (*run_query)(int argc, const char *const *argv);
 } commands[] = {
     {"serve", "serve models over REST and gRPC", serve_own, NULL},
@@ -106,8 +108,8 @@ static const struct command *find_command(const char *name)
 
 int main(int argc, char **argv)
 {
-    /* Larger blocks are mapped individually, so that the memory of freed models returns to the
-     * system. */
+    /* Blocks of 64 KiB or more are mapped individually, so that the memory of unloaded models is
+     * returned to the operating system. */
     mallopt(M_MMAP_THRESHOLD, 65536);
     const char *slash = argc ? strrchr(argv[0], '/') : NULL;
     const char *name = slash ? slash + 1 : argc ? argv[0] : "";

@@ -1,6 +1,8 @@
-/* Implements the functions with which the manager loads and frees versions in the real server:
- * models of the runtime, model queues, metrics and request logs. */
+/* Implements the functions that the manager of model versions calls to load, publish and free
+ * versions. They operate on the runtime's models, the model queues, the metrics and the request
+ * logs. */
 #include "runtime/base/machine.h"
+#include "server/gpus.h"
 #include "server/inference/golden.h"
 #include "server/versions/loader.h"
 #include "server/metrics/metrics.h"
@@ -70,6 +72,7 @@ static void configure(struct srv_server *s, const struct srv_config *config)
 const struct srv_model_calls srv_model_calls = {
     .is_complete = rt_saved_model_is_complete,
     .load = rt_model_load,
+    .choose_gpu = srv_gpus_choose,
     .has_warmup = srv_warmup_is_there,
     .validate = validate,
     .free = rt_model_free,

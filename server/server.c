@@ -1,3 +1,4 @@
+#include "server/gpus.h"
 #include "server/server.h"
 
 #include <errno.h>
@@ -30,13 +31,14 @@
 #include "server/config/settings.h"
 
 enum {
-    LONGEST_HINT = 1000, /* maximum size in bytes of an example request that is printed */
+    LONGEST_HINT = 1000, /* maximum size in bytes of the example request that the server prints */
     /* A signal within SAME_SIGNAL_NS nanoseconds after the first signal does not count as a second
      * signal. */
     SAME_SIGNAL_NS = 100000000,
-    REFUSED_WAIT_MS = 1000, /* maximum time to send the responses of refused requests */
-    /* Time limit for stopping the parts of the server. When it has passed, the process ends even if
-     * threads are still running. */
+    /* maximum time in milliseconds for sending the responses to refused requests */
+    REFUSED_WAIT_MS = 1000,
+    /* Time limit in milliseconds for stopping the components of the server. When it has passed, the
+     * process ends even if threads are still running. */
     STOP_LIMIT_MS = 8000,
     EXIT_START_FAILED = 255,
     LOG_QUEUE_BYTES = 64 << 20,
@@ -58,9 +60,8 @@ static int signals_fd(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Returns the signal that was received, or 0 if none was received within `wait_ms` or before the
- * descriptor `other` became readable. There is no time limit if `wait_ms` is -1, and no descriptor
- * if `other` is -1. */
+/* Waits for a signal for at most `wait_ms` milliseconds (-1: without a limit), or until the
+ * descriptor `other` (-1: none) becomes readable. Returns the signal, or 0 if none was received. */
 static int wait_signal(int fd, int other, int wait_ms)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
@@ -75,10 +76,10 @@ struct stop {
     int64_t begun_ns;
 };
 
-/* Returns whether a second signal was received within `wait_ms`; a second signal ends the process
- * immediately. SIGHUP is ignored, because the config file is no longer read. Signals shortly after
- * the first one are ignored too, because tools such as timeout(1) signal the process and then its
- * group. */
+/* Returns whether a second signal is received within `wait_ms` milliseconds. A second signal ends
+ * the process immediately. SIGHUP is ignored, because the config file is no longer read. Signals
+ * shortly after the first one are also ignored, because tools such as timeout(1) signal first the
+ * process and then its process group. */
 static bool wait_second(const struct stop *stop, int wait_ms)
 {
     int64_t end = rt_now_ns() + (int64_t)wait_ms * 1000000;
@@ -101,8 +102,8 @@ static void raise_open_files(void)
     }
 }
 
-/* Returns half of the free memory as the memory limit of all runs. The other half is for weights
- * and for the tensors and messages of requests. */
+/* Returns the memory limit of all runs: --run_memory_total_bytes or, if it is not set, half of the
+ * free memory. The other half is for weights and for the tensors and messages of requests. */
 static size_t run_memory(const struct srv_options *o)
 {
     int64_t free_bytes = rt_machine_free_memory();
@@ -111,7 +112,7 @@ static size_t run_memory(const struct srv_options *o)
     return free_bytes == INT64_MAX ? SIZE_MAX : (size_t)(free_bytes / 2);
 }
 
-/* Resolves flags and files to final settings, and logs the flags that have no effect. */
+/* Determines the final settings from flags and files, and logs the flags that have no effect. */
 static enum rt_status resolve_settings(struct srv_server *s, struct rt_error *err)
 {
     const char *name, *reason;
@@ -132,8 +133,8 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
     if (o->rest_api_port != 0 && o->rest_api_port == o->port)
         RT_LOG(RT_LOG_ERROR, "server_options.http_port cannot be same as grpc_port. Please use a "
                              "different port for HTTP/REST API. Skipped exporting HTTP/REST API.");
-    s->metrics =
-        srv_metrics_new((int)(o->num_rest_threads + o->num_grpc_threads), (int)o->num_workers + 1);
+    s->metrics = srv_metrics_new((int)(o->num_rest_threads + o->num_grpc_threads),
+                                 srv_scheduler_n_workers(s));
     if (!s->metrics)
         return rt_fail_memory(err, "the server", sizeof *s);
     const struct srv_request_log_limits limits = {.queue_bytes = LOG_QUEUE_BYTES,
@@ -154,7 +155,7 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
     s->compiler = o->specialise ? rt_compiler_new() : NULL;
     if (o->specialise && !s->compiler)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the compiling thread could not be started");
-    enum rt_status st = srv_scheduler_new(s, (int)o->num_workers, &s->scheduler, err);
+    enum rt_status st = srv_scheduler_new(s, &s->scheduler, err);
     if (!st && srv_settings_wants_rest(o))
         st = srv_rest_start(s, srv_rest_route, &s->rest, err);
     if (!st && srv_settings_wants_grpc(o))
@@ -209,7 +210,7 @@ static enum rt_status listen_all(struct srv_server *s, int *grpc_port, int *rest
     return st;
 }
 
-/* A thread that waits for the initial models, so that the main thread can receive signals. */
+/* A thread that waits for the initial models. Meanwhile, the main thread can receive signals. */
 struct initial {
     struct srv_server *server;
     int event_fd;
@@ -228,7 +229,7 @@ static void *wait_initial_thread(void *arg)
 }
 
 /* Waits until the initial models are loaded. Returns false if a signal that ends the process
- * came first. */
+ * arrives first. */
 static bool wait_initial(struct srv_server *s, int signals, enum rt_status *status,
                          struct rt_error *err)
 {
@@ -263,8 +264,8 @@ struct hint {
     int port;
 };
 
-/* Builds an example request for one version. If the command line of the example is short enough,
- * returns true to end the search for a version. */
+/* Writes a curl command with an example request for one version. Returns true, which ends the
+ * search for a version, if the command is short enough. */
 static bool make_hint(void *arg, const struct srv_version *v)
 {
     struct hint *h = arg;
@@ -299,8 +300,8 @@ static void print_where(const struct srv_server *s, int grpc_port, int rest_port
     fflush(stdout);
 }
 
-/* Serves requests until a signal ends it. As soon as the server is ready, prints an example request
- * for the first model. */
+/* Serves requests until the process receives a signal that ends it. As soon as the server is ready,
+ * prints an example request for the first model. */
 static void serve(struct srv_server *s, int signals, int rest_port)
 {
     bool is_announced = s->options.as_tensorflow || !rest_port;
@@ -379,8 +380,8 @@ static void drain(struct srv_server *s, int signals)
     if (n) {
         RT_LOG(RT_LOG_WARNING, "%d requests were not answered in %lld ms and are refused", n,
                (long long)o->drain_timeout_ms);
-        /* The time limit for running requests and stalled peers has passed, so the server now waits
-         * only until the refusals are sent. */
+        /* The time limit has passed, so queued jobs are refused, and the server waits only until
+         * the refusals have been sent. */
         int left = requests_in_flight(s);
         left -= srv_scheduler_refuse_all(s->scheduler, RT_UNAVAILABLE, "the server is stopping");
         wait_for_few(s, requests_in_flight, left > 0 ? left : 0, &stop, REFUSED_WAIT_MS);
@@ -422,6 +423,7 @@ static void stop_parts(struct srv_server *s)
     rt_compiler_free(s->compiler);
     rt_idle_cache_free(s->idle_cache);
     rt_parallel_free(s->parallel);
+    srv_gpus_close(s);
 }
 
 static int start_failed(enum rt_status st, const struct rt_error *err)
@@ -450,6 +452,8 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     enum rt_status st = resolve_settings(s, &err);
     if (!st)
         st = rt_autotune_open(&s->autotune, options->autotune_cache, &err);
+    if (!st)
+        st = srv_gpus_open(s, &err);
     s->in_flight.limit = s->options.max_bytes_in_flight;
     if (!st)
         st = start_parts(s, &err);
@@ -466,12 +470,17 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
         serve(s, signals, rest_port);
         drain(s, signals);
     }
+    if (atomic_load(&s->gpu_failed)) {
+        RT_LOG(RT_LOG_ERROR, "stopped because a GPU has failed");
+        /* without cleanup, because calls of the GPU's driver may not return */
+        exit_now(SRV_EXIT_GPU_FAILED);
+    }
     pthread_t limit;
     int stopped = eventfd(0, EFD_CLOEXEC);
     bool limited = stopped >= 0 && rt_thread_start(&limit, "stop", stop_limit, &stopped) == 0;
     if (!limited)
-        /* alarm() also limits the duration of the shutdown, but less gracefully, because its signal
-         * kills the process */
+        /* Without the thread, alarm() limits the duration of the shutdown: its signal kills the
+         * process. */
         alarm(STOP_LIMIT_MS / 1000);
     stop_parts(s);
     alarm(0);

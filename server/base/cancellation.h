@@ -1,7 +1,7 @@
 /*
- * Ends the writing of a response when its deadline has passed or its client has disconnected.
- * Writers report how many bytes they have written; both conditions are checked after every
- * SRV_CANCELLATION_CHECK_BYTES bytes, which take about ten milliseconds to write. A cancelled
+ * Stops the writing of a response when its deadline has passed or its client has disconnected.
+ * Writers report the number of bytes that they have written; both conditions are checked after
+ * every SRV_CANCELLATION_CHECK_BYTES bytes, which take about ten milliseconds to write. A cancelled
  * response stays cancelled, and the bytes already written must be discarded.
  *
  * Threads: only the writer's thread uses a cancellation.
@@ -27,9 +27,9 @@ struct srv_cancellation {
     enum rt_status over; /* why the response is cancelled, or RT_OK if it is not cancelled */
 };
 
-/* Reports that a writer has written `bytes` more bytes. Work that costs more than a copy is
- * reported as more bytes. Returns whether the writer should continue. Always returns true if `w` is
- * NULL. */
+/* Records that a writer has written `bytes` more bytes. Work that takes longer than copying is
+ * reported as a larger number of bytes. Returns whether the writer should continue. Always returns
+ * true if `w` is NULL. */
 static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
 {
     if (!w || (!w->over && (w->spent += bytes) < SRV_CANCELLATION_CHECK_BYTES))

@@ -1,9 +1,9 @@
 /*
- * Intrusive doubly linked lists: the first member of a list element is the link. The head of a list
- * is a link that points to itself while the list is empty. Each link is in at most one list at a
- * time; a link that is in no list is zero.
+ * Intrusive doubly linked lists: each element contains the link by which it is in a list. The head
+ * of a list is a link that points to itself while the list is empty. Each link is in at most one
+ * list at a time; the members of a link that is in no list are NULL.
  *
- * Threads: these functions do not lock.
+ * Threads: these functions acquire no lock.
  */
 #ifndef SRV_LIST_H
 #define SRV_LIST_H

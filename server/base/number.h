@@ -11,8 +11,8 @@
  * text and for values that do not fit into an int64_t. */
 bool srv_parse_int64(const char *text, size_t n, int64_t *out);
 
-/* Parses a number of seconds, with an optional fraction, into milliseconds. Digits beyond
- * milliseconds are ignored. */
+/* Parses a number of seconds, with an optional fraction, into milliseconds. Digits after the third
+ * decimal place are ignored. */
 bool srv_parse_seconds(const char *text, int64_t *out_ms);
 
 #endif

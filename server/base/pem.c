@@ -12,7 +12,7 @@ struct block {
     const char *label;
     int n_label;
     const char *body; /* the text after the label line */
-    bool is_complete; /* whether an "-----END" line follows */
+    bool is_complete; /* whether `body` contains an "-----END" line */
 };
 
 /* Finds the next block at or after `at`. Returns false if there is none. */
@@ -38,8 +38,8 @@ static bool is_a(const struct block *b, const char *what)
     return (size_t)b->n_label >= n && memcmp(b->label + b->n_label - n, what, n) == 0;
 }
 
-/* Returns whether the key in the block can be read only with a passphrase. PKCS #8 states this in
- * the label, and the older format states it in a header. */
+/* Returns whether the key in the block is encrypted with a passphrase. PKCS #8 states this in the
+ * label, and OpenSSL's traditional format states it in a header. */
 static bool is_encrypted(const struct block *b)
 {
     static const char label[] = "ENCRYPTED ", header[] = "Proc-Type: 4,ENCRYPTED";

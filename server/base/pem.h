@@ -1,6 +1,7 @@
 /*
- * Checks the texts of certificates and keys before a TLS library reads them, so that an error names
- * the flag and states what the text contains instead. Error texts never show the contents.
+ * Checks certificates and keys in PEM format before a TLS library reads them, so that the error
+ * message can name the flag and the kind of PEM block found. Error messages never show the contents
+ * of a block.
  *
  * Threads: the functions are pure, so any thread may call them.
  */

@@ -13,8 +13,8 @@ struct srv_handles *srv_handles_new(int n_io_loops)
     return handles ? memset(handles, 0, bytes) : NULL;
 }
 
-/* Compares two names in the order of strcmp. A name that contains a NUL is not equal to any
- * string. */
+/* Compares a name with the C string `s` in the order of strcmp. A name that contains a NUL is never
+ * equal to `s`. */
 static int compare(struct rt_span name, const char *s)
 {
     size_t n = strlen(s), common = name.n < n ? name.n : n;

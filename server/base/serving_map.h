@@ -1,11 +1,11 @@
 /*
  * The serving map contains the model versions that currently serve requests. A map is immutable.
- * The manager publishes a new map through an atomic pointer, and each I/O loop reads this pointer
- * once per turn.
+ * The manager publishes a new map through an atomic pointer, and each I/O loop (io_loop.h) reads
+ * this pointer at the start of each turn.
  *
  * To retire a version, the manager publishes a map without the version and posts a message to each
- * I/O loop. A loop confirms the retirement as soon as it uses the new map and holds no handle of
- * the version. Finally the manager frees the version.
+ * I/O loop. An I/O loop confirms the retirement as soon as it uses the new map and holds no handle
+ * to the version. When all I/O loops have confirmed the retirement, the manager frees the version.
  */
 #ifndef SRV_SERVING_MAP_H
 #define SRV_SERVING_MAP_H
@@ -17,13 +17,13 @@
 #include "runtime/files/saved_model.h"
 
 struct rt_account;
-struct srv_model_queue; /* the version's queues of jobs */
+struct srv_model_queue; /* the queued jobs of a version */
 struct srv_version_metrics;
 struct srv_model_log;
 struct srv_model_spec; /* struct srv_model_spec is defined in model_spec.h */
 
-/* The number of handles to a version that one I/O loop holds. Only the thread of that I/O loop uses
- * the number. Each number has a cache line of its own, to avoid false sharing. */
+/* Number of handles to a version that one I/O loop holds. Only the thread of that I/O loop accesses
+ * the number. Each number has its own cache line, to avoid false sharing. */
 struct srv_handles {
     _Alignas(64) uint32_t n;
 };
@@ -36,12 +36,12 @@ struct srv_version {
     struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
     struct srv_model_log *log; /* request log of the version's model */
-    /* the version's account in the memory budget of all models (srv_load.account) */
+    /* the version's account in the memory budget of all models, the same as srv_load.account */
     struct rt_account *account;
 };
 
-/* Returns an array of n handle counts, one for each I/O loop and all 0, or NULL if memory runs out.
- * The caller must free() the array. */
+/* Returns an array that has a handle count for each of the I/O loops, or NULL if memory runs out.
+ * All counts are 0. The caller must free() the array. */
 struct srv_handles *srv_handles_new(int n_io_loops);
 
 struct srv_label {
@@ -68,11 +68,11 @@ struct srv_map {
  * has an available version or a label. */
 const struct srv_map_model *srv_map_model(const struct srv_map *map, struct rt_span name);
 /*
- * Finds the version that `spec` names. Errors have TensorFlow Serving's texts: "Servable not found
- * for request: Latest(m)" or "Servable not found for request: Specific(m, 5)" with NOT_FOUND, and
- * "Unrecognized servable version label: L" with INVALID_ARGUMENT. The version is returned without a
- * handle, so the caller must call srv_hold in the same turn. Both inference and metadata requests
- * use this function; srv_inference_find is used only by inference.
+ * Finds the version that `spec` names. The error messages are TensorFlow Serving's: "Servable not
+ * found for request: Latest(m)" or "Servable not found for request: Specific(m, 5)" with NOT_FOUND,
+ * and "Unrecognized servable version label: L" with INVALID_ARGUMENT. The function does not acquire
+ * a handle to the version, so the caller must call srv_hold before the current turn of the I/O loop
+ * ends.
  */
 enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_spec *spec,
                             struct srv_version **out, struct rt_error *err);

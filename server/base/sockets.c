@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -34,6 +35,30 @@ int srv_files_left(int n)
 {
     enum { KEPT = 64 };
     return n > 2 * KEPT ? n - KEPT : n / 2;
+}
+
+/* accept4 also returns the network errors that are pending on the new socket (accept(2)). */
+enum srv_accept_next srv_accept_failed(int error)
+{
+    switch (error) {
+    case EAGAIN:
+        return SRV_ACCEPT_WAIT;
+    case EINTR:
+    case ECONNABORTED:
+    case EPERM: /* a firewall rule forbids the connection */
+    case EPROTO:
+    case ENOPROTOOPT:
+    case EOPNOTSUPP:
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENONET:
+    case ETIMEDOUT:
+        return SRV_ACCEPT_AGAIN;
+    default:
+        return SRV_ACCEPT_PAUSE;
+    }
 }
 
 int srv_sockets(int *fds, int capacity)
@@ -75,6 +100,11 @@ bool srv_socket_acked(int fd, uint64_t *bytes)
         return false;
     *bytes = info.tcpi_bytes_acked;
     return true;
+}
+
+void srv_socket_limit_unsent(int fd, int bytes)
+{
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
 void srv_socket_peer(int fd, char *out, size_t capacity)

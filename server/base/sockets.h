@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Lists the process's connected stream sockets, at most `capacity` of them (if `fds` is NULL,
- * only counts them). Returns the number of sockets, or -1 if they cannot be listed for lack of
+/* Stores up to `capacity` connected stream sockets of the process in `fds`, or only counts them if
+ * `fds` is NULL. Returns the number of sockets, or -1 if they cannot be listed for lack of
  * descriptors or memory. */
 int srv_sockets(int *fds, int capacity);
 /* Returns whether the socket has received bytes that have not been read. */
@@ -19,13 +19,26 @@ bool srv_socket_has_unread(int fd);
 /* Reads how many bytes the peer has acknowledged since the connection began. Returns false if
  * the number is unknown because the socket is not a TCP socket. */
 bool srv_socket_acked(int fd, uint64_t *bytes);
+/* Limits the number of bytes that the kernel accepts from the process before it has sent them to
+ * the peer. Without a limit, the kernel may accept 4 MiB for a peer that does not read. */
+void srv_socket_limit_unsent(int fd, int bytes);
 /* Returns RLIMIT_NOFILE. */
 int srv_files_limit(void);
-/* Returns how many of `n` file descriptors may be used for connections. The others (64, or half of
- * n if n is small) are reserved, so that models can be loaded regardless of how many clients are
- * connected. For REST connections `n` is the process's limit. gRPC itself does not limit its
- * connections; for them `n` is the number of descriptors that REST may use. */
+/* Returns how many of `n` file descriptors connections may use. The others (64, or half of n if n
+ * is small) are reserved, so that models can be loaded regardless of how many clients are
+ * connected. REST connections may use srv_files_left(srv_files_limit()) descriptors, and plaintext
+ * gRPC connections may use srv_files_left() of that number. */
 int srv_files_left(int n);
+/* What a listener must do after accept4 has failed. */
+enum srv_accept_next {
+    SRV_ACCEPT_WAIT,  /* no connection waits; poll reports the next one */
+    SRV_ACCEPT_AGAIN, /* the error concerns a single connection; others may wait */
+    /* Descriptors or memory have run out. No event reports when they are available again, so the
+     * listener must try again after some time. */
+    SRV_ACCEPT_PAUSE,
+};
+/* `error` is the value of errno after accept4 has failed. */
+enum srv_accept_next srv_accept_failed(int error);
 /* Writes the peer's address in gRPC's format: "ipv4:ADDRESS:PORT", "ipv6:[ADDRESS]:PORT" or
  * "unix:". Writes "" if the socket is not connected. */
 void srv_socket_peer(int fd, char *out, size_t capacity);

@@ -32,8 +32,8 @@ static bool is_of(const struct rt_tensor_spec *spec, const struct rt_tensor *t)
     return same;
 }
 
-/* If a job failed with INVALID_ARGUMENT, appends to its error text the first input whose shape does
- * not match the signature. The graph's error texts name nodes, but a client only knows the
+/* If a job failed with INVALID_ARGUMENT, appends to its error message the first input whose shape
+ * does not match the signature. The graph's error messages name nodes, but a client only knows the
  * signature's inputs. */
 static void name_input(struct srv_job *job)
 {
@@ -73,6 +73,31 @@ void srv_batch_run_job(struct srv_job *job, int64_t end_ns)
     name_input(job);
 }
 
+/* ---- size of the outputs ---- */
+
+bool srv_batch_has_large_outputs(const struct srv_job *job)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < job->n_fetches; i++) {
+        const struct rt_tensor *t = &job->fetches[i];
+        size_t n = 1;
+        /* In JSON even an empty row takes a pair of brackets, so empty rows are counted too. */
+        for (int d = 0; d < t->rank && t->dim[d]; d++)
+            n *= (size_t)t->dim[d];
+        bytes += n * rt_dtype_size((enum rt_dtype)t->dtype);
+        if (bytes > job->max_inline_bytes)
+            return true;
+        if (t->dtype != RT_STRING || !rt_tensor_count(t))
+            continue;
+        if (!t->data) /* the strings are not loaded yet, and their lengths are unknown */
+            return true;
+        for (size_t k = 0; k < n && bytes <= job->max_inline_bytes; k++)
+            bytes += rt_strs(t)[k].n;
+    }
+    return bytes > job->max_inline_bytes;
+}
+
 /* ---- merging ---- */
 
 bool srv_batch_can_pad(const struct rt_tensor *t)
@@ -85,7 +110,7 @@ bool srv_batch_can_pad(const struct rt_tensor *t)
 struct merging {
     enum rt_dtype dtype;
     struct rt_check check;
-    size_t written; /* number of bytes written since the last check */
+    size_t written; /* number of bytes written since `check` was last called */
     struct rt_error *err;
 };
 enum { CHUNK_BYTES = 4 << 20 };
@@ -146,9 +171,8 @@ static enum rt_status fill(struct merging *m, char *dst, const void *value, int6
     return st;
 }
 
-/* Copies t into the region of dst that begins at index 0 in each dimension. Each inner dimension
- * of dst, dim[1...], is at least as long as that of t. The caller has already filled the
- * padding. */
+/* Copies t into dst, beginning at index 0 in each dimension. Each inner dimension dim[1...] of dst
+ * is at least as long as the same dimension of t. The caller has already filled the padding. */
 static enum rt_status copy_corner(struct merging *m, const struct rt_tensor *t, char *dst,
                                   const int64_t *dim)
 {
@@ -213,7 +237,8 @@ static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_run
         if (!st)
             st = copy_corner(&m, t, to, dim);
     }
-    for (; at < b->run_rows && !st; at++) /* pads with copies of the first row of the last job */
+    /* appends copies of the first row of the last job as padding */
+    for (; at < b->run_rows && !st; at++)
         st = copy(&m, (char *)out->data + (size_t)at * row_bytes,
                   (char *)out->data + (size_t)last * row_bytes, inner);
     return st;
@@ -238,13 +263,13 @@ static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
     }
 }
 
-/* Result of running a merged batch. NOT_ROW_WISE means that row-wise analysis could not show that
- * the output rows are independent for these shapes, or that memory ran out. A later attempt, or one
- * with other shapes, may succeed. */
+/* Result of running a merged batch. NOT_ROW_WISE means that row-wise analysis could not prove that
+ * each output row depends only on its own input row, either because of the shapes or for lack of
+ * memory. The analysis may succeed later or for other shapes. */
 enum outcome { RAN, FAILED, NOT_ROW_WISE, DOES_NOT_FOLLOW_ROWS };
 
-/* Runs the jobs of the batch merged. If the result is FAILED, *err has the reason and no job was
- * modified. */
+/* Runs the jobs of the batch as one merged run. If the result is FAILED, *err has the reason, and
+ * no job was modified. */
 static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
 {
     const struct rt_model_signature *sig = b->first->signature;
@@ -260,8 +285,8 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
         rt_fail_memory(err, "a batch", 0);
         return FAILED;
     }
-    /* The merged run has the latest of the deadlines of its jobs, and is cancelled before this
-     * deadline only if the clients of all jobs have disconnected. */
+    /* The deadline of the merged run is the latest deadline of any of its jobs. Before that
+     * deadline, the run is cancelled only if the clients of all jobs have disconnected. */
     options.all_cancelled = gone;
     for (const struct srv_job *j = b->first; j; j = j->next) {
         if (j->deadline_ns > options.deadline_ns)
@@ -329,7 +354,7 @@ static void bisect(const struct srv_batch *b)
     at = &half[0].first;
     for (int i = 0; i < half[0].n_jobs; i++)
         at = &(*at)->next;
-    *at = NULL; /* the list of the first half ends here until the second half is appended again */
+    *at = NULL; /* ends the first list; the two lists are joined again below */
     for (int i = 0; i < 2; i++) {
         struct srv_batch *h = &half[i];
         struct rt_error err = {.arena = b->arena};
@@ -364,11 +389,15 @@ struct srv_batch_verdict srv_batch_run(struct srv_batch *b)
 
     if (b->n_jobs == 1 && b->run_rows == b->rows) {
         srv_batch_run_job(b->first, b->end_ns);
-        return (struct srv_batch_verdict){.learn = b->first->status == RT_OK};
+        if (b->first->status)
+            return (struct srv_batch_verdict){0};
+        return (struct srv_batch_verdict){
+            .learn = true, .has_large_outputs = srv_batch_has_large_outputs(b->first)};
     }
     switch (run_merged(b, &err)) {
     case RAN:
-        return (struct srv_batch_verdict){.learn = true};
+        return (struct srv_batch_verdict){
+            .learn = true, .has_large_outputs = srv_batch_has_large_outputs(b->first)};
     case NOT_ROW_WISE:
         run_singly(b);
         return (struct srv_batch_verdict){0};

@@ -19,20 +19,24 @@ struct srv_batch {
     /* number of rows including the padding rows, which are copies of the first row of the last
      * job */
     int64_t run_rows;
-    /* whether the jobs are merged because row-wise analysis permits it; the run repeats the
-     * analysis for its own shapes */
+    /* whether the jobs may be merged only if row-wise analysis permits it; the merged run repeats
+     * the analysis for its own shapes */
     bool needs_row_wise;
     /* arena of the worker, or NULL if the batch has only one job and nothing is merged */
     struct rt_arena *arena;
     struct rt_pool *pool; /* pool from which the merged inputs are allocated */
-    /* Time at which the run of a batch of one job must end even if the job's deadline is later; 0
-     * means no such time. */
+    /* Time at which the run of a single job is stopped even if the job's deadline is later. 0 means
+     * that only the deadline applies. */
     int64_t end_ns;
 };
 
 struct srv_batch_verdict {
+    /* the run succeeded, and the outputs of the batch's first job are larger than the job's
+     * max_inline_bytes */
+    bool has_large_outputs;
     bool learn; /* whether the duration of the run may be added to the cost model */
-    /* an output does not have one row per input row, or the callable is no longer row-wise */
+    /* an output does not have one row per input row, or the analysis found that rows depend on each
+     * other */
     bool never_merge;
     /* the run failed for lack of memory, so the bucket's row limit should be halved */
     bool halve_limit;
@@ -40,14 +44,18 @@ struct srv_batch_verdict {
 
 /* Runs the batch. Afterwards every job has its status and, if that is RT_OK, its outputs. */
 struct srv_batch_verdict srv_batch_run(struct srv_batch *b);
-/* Runs one job by itself, without merging it with others. The run fails with DEADLINE_EXCEEDED at
- * end_ns, unless end_ns is 0 or later than the job's deadline. */
+/* Runs one job by itself, without merging it with others. If end_ns is not 0 and is earlier than
+ * the job's deadline, the run fails with DEADLINE_EXCEEDED at end_ns. */
 void srv_batch_run_job(struct srv_job *job, int64_t end_ns);
 
+/* Returns whether the outputs of a completed run are larger than max_inline_bytes. Strings that
+ * share memory are counted separately, because the job's `done` encodes each of them. */
+bool srv_batch_has_large_outputs(const struct srv_job *job);
+
 /*
- * Returns whether tensors that differ only in dimensions >= 1 can be merged by padding. Padding
- * extends every dimension to the largest in the batch, and fills the new elements with the tensor's
- * first element. The maximum rank and size are those of TensorFlow Serving.
+ * Returns whether `t` can be padded, and so merged with tensors that differ from it only in
+ * dimensions >= 1. Padding extends every dimension to the largest in the batch, and fills the new
+ * elements with the tensor's first element. As in TensorFlow Serving, the rank is limited.
  */
 bool srv_batch_can_pad(const struct rt_tensor *t);
 

@@ -19,7 +19,7 @@ static bool may_merge(const struct srv_model_queue *l, const struct srv_call_que
            (l->policy.max_rows > 1 || l->policy.n_sizes);
 }
 
-/* Returns whether the spare worker may run the job, provided that runs of the bucket are short. */
+/* Returns whether the job is small enough to run on the scheduler's spare worker. */
 static bool is_small(const struct srv_job *job)
 {
     return !job->prepare && job->body_bytes < SMALL_BYTES;
@@ -96,8 +96,7 @@ static void forget_oldest(struct srv_model_queue *l)
     free(oldest);
 }
 
-/* Returns whether a specialisation for `rows` rows has been compiled for the callable of a
- * bucket. */
+/* Returns whether a specialisation of the callable `call` for `rows` rows has been compiled. */
 static bool is_compiled(const void *call, int64_t rows)
 {
     return rt_callable_is_compiled(call, rows);

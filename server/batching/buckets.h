@@ -1,8 +1,7 @@
 /*
  * Buckets determine which jobs may be merged with each other. A bucket holds jobs that run the same
  * callable on inputs with the same data types, and with the same shapes apart from the batch
- * dimension. Jobs whose signatures write variables share one bucket, and that bucket merges
- * nothing.
+ * dimension. Jobs whose signatures write variables share one bucket and are never merged.
  *
  * Locking: the scheduler's lock guards everything in a model queue; the caller of every function
  * here holds that lock. A model queue with many buckets frees the least recently used bucket that
@@ -23,10 +22,11 @@ struct srv_feed_key { /* the data type and shape that one feed has in all jobs o
 /* Queue of the waiting batches of one callable. Signatures with the same callable share it. */
 struct srv_call_queue {
     struct srv_core_queue core;
-    struct srv_call_queue *next; /* next of the queues that belong to the same model queue */
+    struct srv_call_queue *next; /* next queue of the same model queue */
     const struct rt_callable *call;
     bool rowwise;
-    /* an output did not have one row per input row, or the callable is no longer row-wise */
+    /* an output did not have one row per input row, or the analysis found that rows depend on each
+     * other */
     bool never_merge;
 };
 
@@ -34,10 +34,10 @@ struct srv_bucket {
     /* must be the first member, because a pointer to it is converted to struct srv_bucket */
     struct srv_core_bucket core;
     uint64_t hash;
-    /* queue of the callable, or NULL in the bucket of the signatures that write variables */
+    /* queue of the callable, or NULL in the bucket for signatures that write variables */
     struct srv_call_queue *queue;
     bool has_rows;
-    int since_halved; /* number of successful runs since core.max_rows was set */
+    int since_halved; /* number of successful runs since core.max_rows was last changed */
     int n_feeds;
     struct srv_feed_key feeds[];
 };
@@ -45,9 +45,12 @@ struct srv_bucket {
 struct srv_model_queue {
     struct srv_core_model_queue core;
     struct srv_scheduler *scheduler;
+    struct srv_core *pool; /* the scheduler core that the model queue belongs to */
     struct srv_version *version;
-    int n_buckets;                 /* number of buckets; guarded by the scheduler's mu */
-    struct srv_call_queue *queues; /* list of the queues; guarded by the scheduler's mu */
+    /* number of buckets in core.buckets; guarded by the scheduler's mu */
+    int n_buckets;
+    /* list of the callables' queues; guarded by the scheduler's mu */
+    struct srv_call_queue *queues;
     struct srv_batching batching;
     struct srv_core_policy policy;
 };
@@ -55,11 +58,11 @@ struct srv_model_queue {
 /* Returns the bucket for a job, and creates it if it does not exist. Returns NULL if memory runs
  * out. */
 struct srv_bucket *srv_bucket_of(const struct srv_job *job);
-/* Returns the queue of a signature's callable, and creates it if it does not exist. Returns NULL if
- * memory runs out. */
+/* Returns the queue for the callable of a signature, and creates it if it does not exist. Returns
+ * NULL if memory runs out. */
 struct srv_call_queue *srv_call_queue_of(struct srv_model_queue *l,
                                          const struct rt_model_signature *sig);
-/* Stops merging in all present and future buckets of the queue `q`. */
+/* Stops merging in all buckets of the queue `q`, including those that are created later. */
 void srv_buckets_stop_merging(struct srv_model_queue *l, struct srv_call_queue *q);
 /* Frees the buckets and queues of a model queue that has no jobs. */
 void srv_buckets_clear(struct srv_model_queue *l);

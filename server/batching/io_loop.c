@@ -14,8 +14,8 @@ void srv_io_loop_init(struct srv_io_loop *io_loop, struct srv_server *server,
 
 void srv_message_post(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    /* The receiver may already have freed `message` after the atomic exchange, so only `head` is
-     * examined. No receiver frees the I/O loop itself. */
+    /* After the atomic exchange the receiver may free `message`, so only `head` may be used from
+     * then on. `io_loop` remains valid, because no receiver frees it. */
     struct srv_message *head = atomic_load_explicit(&io_loop->mailbox, memory_order_relaxed);
     do
         message->next = head;
@@ -42,8 +42,8 @@ void srv_io_loop_begin_turn(struct srv_io_loop *io_loop)
         oldest->receive(io_loop, oldest);
         oldest = next;
     }
-    /* A retirement message is posted only after the publication of a map without the retired
-     * version. So the map is loaded after the messages were received. */
+    /* A retirement message is posted only after a map without the retired version was published.
+     * Therefore the map must be loaded after the messages are received. */
     io_loop->map = atomic_load_explicit(&io_loop->server->map, memory_order_acquire);
     io_loop->inline_ns = io_loop->decode_ns = 0;
 }

@@ -1,14 +1,15 @@
 /*
- * An I/O loop is the part of a network thread that REST and gRPC share: a mailbox, a view of the
- * serving map, and the number of its handles to each version.
+ * An I/O loop is the state of a network thread that REST and gRPC have in common: a mailbox, the
+ * current serving map, and the jobs of the current turn. The I/O loop can hold handles to versions.
  *
  * Threads: an I/O loop is used only by its network thread. Other threads may only post messages to
  * its mailbox and wake it.
  *
- * A loop works in turns. In each turn it waits, and then calls srv_io_loop_begin_turn to receive
- * the messages and load the newest serving map. It reads everything that is ready, and admits each
- * request as a job. Finally it calls srv_io_loop_end_turn to submit the jobs of the turn and
- * confirm retirements. No network thread waits for a request.
+ * An I/O loop works in turns. In each turn the thread waits for events, and then calls
+ * srv_io_loop_begin_turn to receive the messages and load the newest serving map. It reads
+ * everything that is ready, and admits each request as a job. Finally it calls srv_io_loop_end_turn
+ * to submit the jobs of the turn and confirm retirements. A network thread never waits for a
+ * request to complete.
  */
 #ifndef SRV_IO_LOOP_H
 #define SRV_IO_LOOP_H
@@ -33,12 +34,13 @@ struct srv_message {
 };
 
 /*
- * A query from the manager to one I/O loop, asking whether the loop still uses `version`. If
- * `version` is NULL, the query asks only whether the loop still uses an older serving map. The
- * manager posts the query as a message. srv_retirement_receive, the `receive` of this message,
- * links the query into the list io_loop->retiring (by message.next). srv_io_loop_end_turn calls
- * `confirm` once the loop uses a map published after the message was posted and holds no handle to
- * the version. From the call of `confirm` on, the manager owns the retirement again.
+ * A request from the manager to one I/O loop to confirm that the loop no longer uses `version`. If
+ * `version` is NULL, the loop only confirms that it no longer uses an older serving map. The
+ * manager publishes a new map, and then posts the retirement as a message. The message's `receive`
+ * function, srv_retirement_receive, adds the retirement to the list io_loop->retiring, which is
+ * linked by message.next. srv_io_loop_end_turn calls `confirm` once the loop holds no handle to the
+ * version; the loop uses the new map by then. The call returns ownership of the retirement to the
+ * manager.
  */
 struct srv_retirement {
     struct srv_message message;
@@ -51,15 +53,15 @@ void srv_retirement_receive(struct srv_io_loop *io_loop, struct srv_message *mes
 
 struct srv_io_loop {
     struct srv_server *server;
-    const char *entrypoint; /* entrypoint of the requests, "REST" or "GRPC" */
-    /* index of the loop among all network threads; selects the thread's counters */
+    const char *entrypoint; /* value of the metric label "entrypoint": "REST" or "GRPC" */
+    /* index among the I/O loops of the server; selects the thread's counters */
     int index;
     _Atomic(struct srv_message *) mailbox;
     /* wakes the I/O loop so that it receives its messages soon; may be called on any thread */
     void (*wake)(struct srv_io_loop *io_loop);
     void *loop; /* the transport's own data (REST or gRPC) */
 
-    /* The members below are used only by the thread of the I/O loop. */
+    /* Only the thread of the I/O loop uses the members below. */
     /* the serving map of the current turn, valid until srv_io_loop_end_turn */
     const struct srv_map *map;
     struct srv_job *turn, **turn_end; /* list of the jobs admitted in the current turn */
@@ -78,12 +80,13 @@ void srv_message_post(struct srv_io_loop *io_loop, struct srv_message *message);
 /* Begins a turn on the thread of the I/O loop: receives the messages in the order of posting, then
  * loads the newest serving map. */
 void srv_io_loop_begin_turn(struct srv_io_loop *io_loop);
-/* Ends a turn on the thread of the I/O loop: submits the jobs of the turn (locking once and
- * waking at most one worker) and confirms the retirements that are due. */
+/* Ends a turn on the thread of the I/O loop: submits the jobs of the turn (locking once and waking
+ * at most one worker) and confirms the retirements of versions to which the loop holds no
+ * handle. */
 void srv_io_loop_end_turn(struct srv_io_loop *io_loop);
 
-/* These functions acquire and release a handle to a version. They must be called on the thread of
- * the I/O loop. A version is not freed while a handle to it exists. */
+/* srv_hold acquires and srv_release releases a handle to a version. They must be called on the
+ * thread of the I/O loop. A version is not freed while a handle to it exists. */
 static inline void srv_hold(struct srv_io_loop *io_loop, struct srv_version *v)
 {
     v->handles[io_loop->index].n++;

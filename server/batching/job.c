@@ -5,9 +5,8 @@
 #include "server/batching/io_loop.h"
 #include "server/batching/scheduler.h"
 
-/* Returns dimension 0 of the feeds if all feeds share it, otherwise 0. No signature describes a
- * dynamic callable, so the function also returns 0 for a dynamic callable unless row-wise analysis
- * has shown that row i of its outputs depends only on row i of its inputs. */
+/* Returns dimension 0 of the feeds if it is the same for all feeds, otherwise 0. Also returns 0 for
+ * a job with a trace, and for a dynamic callable that did not pass row-wise analysis. */
 static int64_t rows_of(const struct srv_job *job)
 {
     if (job->trace || (job->signature->is_dynamic && !job->signature->rowwise))
@@ -20,8 +19,8 @@ static int64_t rows_of(const struct srv_job *job)
     return job->feeds[0].dim[0];
 }
 
-/* Completes a job whose signature and feeds are known: sets the number of rows, allocates the
- * fetches, and checks admission. */
+/* Prepares a job for queuing once its signature and feeds are known: sets the number of rows,
+ * allocates the fetches, and checks admission. */
 static enum rt_status make_ready(struct srv_job *job)
 {
     job->n_rows = rows_of(job);
@@ -37,7 +36,7 @@ static enum rt_status make_ready(struct srv_job *job)
                                       : srv_scheduler_admit(job->io_loop->server->scheduler, job);
 }
 
-/* Continues a job after a worker has called its `prepare`, whether this succeeded or failed. */
+/* Continues a job after a worker has called its `prepare`, which may have failed. */
 static void prepared(struct srv_job *job)
 {
     job->done = job->then;

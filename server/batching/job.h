@@ -1,9 +1,9 @@
 /*
- * A job is one inference request inside the server: decoded input tensors and, after its run,
- * output tensors.
+ * A job is one inference request inside the server. It has the decoded input tensors and, after its
+ * run, the output tensors.
  *
- * Owner: the transport that created the job; between srv_job_submit and the call of `done` the
- * scheduler owns it. A job holds a reference to everything outside its arena that it points to.
+ * Owner: the transport that created the job. The scheduler owns the job between srv_job_submit and
+ * the call of `done`. A job holds a reference to everything outside its arena that it points to.
  */
 #ifndef SRV_JOB_H
 #define SRV_JOB_H
@@ -26,36 +26,40 @@ struct srv_job {
     struct srv_version *version; /* io_loop holds a handle to the version until the job has ended */
     const struct rt_model_signature *signature;
     /* Slow work that a worker performs before the job can be queued, or NULL if there is none. The
-     * work is either decoding a long body, which yields `signature` and `feeds`, or building the
-     * plan of a dynamic callable, which sets `signature->call`. The function sets `prepare` to
-     * NULL. Afterwards the job is submitted again, with the transport's callback `then` as the new
-     * `done`. */
+     * function either decodes a long body, which yields `signature` and `feeds`, or builds the plan
+     * of a dynamic callable, which sets `signature->call`. It must set `prepare` to NULL.
+     * Afterwards the job is submitted again. `then` keeps the transport's `done` while the worker
+     * prepares the job. */
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
     const struct rt_call_spec *dynamic_spec;
-    const struct rt_shape *dynamic_shapes; /* shapes of the feeds, as in rt_model_make_dynamic */
-    struct rt_arena *arena;                /* the request's arena */
-    /* number of bytes charged to the budget of bytes in flight */
+    /* shapes of the feeds, passed to rt_model_make_dynamic */
+    const struct rt_shape *dynamic_shapes;
+    struct rt_arena *arena; /* the request's arena */
+    /* number of bytes charged to the limit --max_bytes_in_flight */
     size_t body_bytes;
 
     /* feeds[i] is input i of the signature. srv_job_clear releases the feeds. */
     int n_feeds;
     struct rt_tensor *feeds;
-    /* fetches[i] is output i of the signature, and zero unless `status` is RT_OK. The transport may
-     * provide the array; otherwise srv_job_submit allocates it in the arena. */
+    /* fetches[i] is output i of the signature, and is a zeroed struct unless `status` is RT_OK. The
+     * transport may provide the array; otherwise srv_job_submit allocates it in the arena. */
     int n_fetches;
     struct rt_tensor *fetches;
-    /* dimension 0 if all feeds share it; otherwise 0, and the job is never merged */
+    /* Maximum size in bytes of the outputs of an inline run. The transport sets the limit so that
+     * `done` can encode the outputs quickly on the I/O loop's thread. */
+    size_t max_inline_bytes;
+    /* dimension 0 of the feeds if all feeds share it; otherwise 0, and the job is never merged */
     int64_t n_rows;
 
     /* trace of the run, or NULL; a job with a trace is never merged */
     struct rt_trace *trace;
 
     int64_t deadline_ns; /* on CLOCK_MONOTONIC; RT_NEVER means no deadline */
-    /* whether srv_job_submit has set deadline_ns from --default_deadline_seconds */
+    /* whether srv_job_submit set deadline_ns to the default of --default_deadline_seconds */
     bool has_default_deadline;
     _Atomic bool cancelled; /* the client has disconnected, so the job must not be started */
-    /* the request that this sub-request is part of (sub_requests.h), or NULL if the job is not a
+    /* the request of which this job is a sub-request (sub_requests.h), or NULL if the job is not a
      * sub-request */
     struct srv_job *parent;
 
@@ -66,7 +70,8 @@ struct srv_job {
     struct rt_error err; /* err.arena must be the same as the job's arena */
 
     /* Called exactly once, either on a worker or, if the job ran inline or was refused, on the
-     * thread of the I/O loop. Work that needs the thread of the I/O loop must be posted to it. */
+     * thread of the I/O loop. Work that needs the I/O loop's thread must be posted to the I/O
+     * loop. */
     void (*done)(struct srv_job *job);
     void *owner; /* the transport's own data (REST or gRPC) */
 
@@ -79,8 +84,8 @@ static inline const _Atomic bool *srv_job_cancelled(const struct srv_job *job)
     return job->parent ? &job->parent->cancelled : &job->cancelled;
 }
 
-/* Returns the conditions that cancel the response of a job: its deadline, and the disconnection of
- * its client. */
+/* Returns the deadline of a job and the flag that is set when its client has disconnected. Either
+ * of them cancels the response. */
 static inline struct srv_cancellation srv_job_cancellation(const struct srv_job *job)
 {
     return (struct srv_cancellation){.deadline_ns = job->deadline_ns,
@@ -88,11 +93,11 @@ static inline struct srv_cancellation srv_job_cancellation(const struct srv_job 
 }
 
 /*
- * Submits a decoded request as a job, on the thread of the I/O loop during a turn. Sets n_rows, and
- * the default deadline if the job has none, and adds the job to the turn. A cheap job whose bucket
- * is empty runs immediately on this thread, and `done` is called before the function returns. If
- * the queue is full, the job is refused with UNAVAILABLE at the end of the turn. If the job is
- * refused for another reason, `done` is called before the function returns.
+ * Submits a request as a job. Must be called on the I/O loop's thread, during a turn. If the job
+ * has no deadline, sets the default deadline. If the request is refused, calls `done` with an
+ * error. If the job is cheap and its bucket is empty, runs it immediately on this thread and calls
+ * `done`, unless the run takes long or its outputs are large. Otherwise adds the job to the turn.
+ * At the end of the turn the job is queued, or is refused with UNAVAILABLE if the queue is full.
  */
 void srv_job_submit(struct srv_job *job);
 /* Clears the job's feeds and fetches. */

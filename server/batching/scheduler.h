@@ -1,8 +1,8 @@
 /*
- * Batching and scheduling. scheduler_core.h contains the pure decisions, which use no clock and no
- * threads; batch.h merges, runs and splits a batch; sub_requests.h splits a request that is too
- * large for one batch; and buckets.h decides which jobs may be merged. The scheduler combines these
- * modules with threads, and has the model queues of the versions, the workers and one lock.
+ * Batches and schedules jobs. scheduler_core.h makes the decisions, without a clock or threads;
+ * batch.h merges, runs and splits a batch; sub_requests.h splits a request that is too large for
+ * one batch; and buckets.h decides which jobs may be merged. The scheduler combines these modules.
+ * It owns the model queues of the versions, the workers and one lock.
  *
  * Threads: network threads submit jobs (through srv_job_submit); the manager creates and frees
  * model queues.
@@ -13,10 +13,13 @@
 #include "server/batching/job.h"
 #include "server/server.h"
 
-/* Creates the scheduler and its workers, and reads the batching parameters that the options
- * name. */
-enum rt_status srv_scheduler_new(struct srv_server *server, int n_workers,
-                                 struct srv_scheduler **out, struct rt_error *err);
+/* Returns the number of threads that run batches: --num_workers for the CPU, one for each stream of
+ * a GPU, and the spare worker. */
+int srv_scheduler_n_workers(const struct srv_server *server);
+/* Creates the scheduler and its workers, and reads the batching parameters from the sources that
+ * the options specify. */
+enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler **out,
+                                 struct rt_error *err);
 /* Completes with UNAVAILABLE the jobs that are still queued, and joins the workers. */
 void srv_scheduler_free(struct srv_scheduler *s);
 
@@ -29,20 +32,20 @@ enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *
 void srv_model_queue_free(struct srv_model_queue *l);
 
 /* Checks a request by the rules of --enable_batching=true, with TensorFlow Serving's error
- * texts. */
+ * messages. */
 enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job);
 /* Runs a job immediately on the network thread if its cost is known to be small, its bucket is
- * empty and a core is free; `done` is called before the function returns. If the job did not run,
- * or its run was stopped because it took too long for the network thread, returns false, and the
- * caller still owns the job. */
+ * empty and a worker is free. `done` is called before the function returns. Returns false if the
+ * job did not run, or if a worker must repeat the run because it took too long or its outputs are
+ * too large to be encoded on the network thread. In both cases, the caller still owns the job. */
 bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job);
-/* Submits the jobs of a turn on behalf of srv_io_loop_end_turn. Takes the lock once and wakes at
- * most one worker. */
+/* Submits a list of jobs, linked by `next`, such as the jobs of a turn. Takes the lock once and
+ * wakes at most one worker. */
 void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first);
 /* Makes batches run without waiting for more jobs. Called when no more requests will arrive. */
 void srv_scheduler_hurry(struct srv_scheduler *s);
-/* Completes all queued jobs with `code` and `text` at the end of a drain. Returns the number of
- * jobs. */
+/* Completes all queued jobs with the status `code` and the error message `text`. Called at the end
+ * of a drain. Returns the number of these jobs. */
 int srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text);
 /* returns the number of queued and running jobs of all versions */
 int srv_scheduler_jobs(struct srv_scheduler *s);

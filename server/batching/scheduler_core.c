@@ -5,7 +5,8 @@
 enum {
     /* Minimum time between two searches for jobs whose deadlines have expired. */
     SWEEP_NS = 1000000,
-    SMALL_NS = 20000000, /* maximum expected duration of the run of a small batch */
+    SMALL_NS = 20000000,    /* maximum expected duration of a short run */
+    RECENT_NS = 1000000000, /* how far back settings.long_ns considers runs of other model queues */
 };
 
 static int64_t min64(int64_t a, int64_t b)
@@ -42,8 +43,8 @@ void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns)
     c->runs++;
 }
 
-/* Fits the line `a + b * n` to the weighted measurements by least squares; neither a nor b becomes
- * negative. */
+/* Fits the line `a + b * n` to the weighted measurements by least squares, with the constraint that
+ * a and b are not negative. */
 static void fit_line(const struct srv_cost *c, double *a, double *b)
 {
     double variance = c->w * c->xx - c->x * c->x;
@@ -77,7 +78,8 @@ void srv_core_init(struct srv_core *c, const struct srv_core_settings *settings)
 void srv_core_model_queue_init(struct srv_core *c, struct srv_core_model_queue *l,
                                const struct srv_core_policy *policy)
 {
-    *l = (struct srv_core_model_queue){.policy = policy, .virtual_ns = c->virtual_ns};
+    *l = (struct srv_core_model_queue){
+        .policy = policy, .groups = UINT32_MAX, .virtual_ns = c->virtual_ns};
 }
 
 void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_model_queue *l,
@@ -101,7 +103,7 @@ void srv_core_bucket_remove(struct srv_core_bucket *b)
 
 static void activate(struct srv_core *c, struct srv_core_model_queue *l)
 {
-    /* A model queue must gain no priority from the time in which it was idle. */
+    /* a model queue that was idle must not have priority over the others */
     l->virtual_ns = max64(l->virtual_ns, c->virtual_ns);
     l->prev = NULL;
     l->next = c->active;
@@ -158,8 +160,8 @@ static bool needs_another_batch(const struct srv_core_bucket *b, int64_t rows)
     return !b->n_batches || rows > srv_core_row_limit(b) - b->open_rows;
 }
 
-/* Counts a queued job in its bucket. In buckets that do not merge, batches are not counted, because
- * only the number and bytes of their jobs are limited. */
+/* Counts a queued job in its bucket. In a bucket that does not merge, batches are not counted,
+ * because only the number and the total size of the queued jobs are limited. */
 static void count_in(struct srv_core_bucket *b, int64_t rows)
 {
     if (!b->merges)
@@ -234,8 +236,8 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
 
     if (j->deadline_ns <= now)
         return SRV_CORE_EXPIRED;
-    /* An empty queue accepts one job of any size, because a job that exceeds the limit would
-     * otherwise be refused forever. */
+    /* An empty queue accepts one job of any size, because otherwise a job that is larger than the
+     * limit could never run. */
     if ((l->n_jobs &&
          (l->n_jobs >= s->max_model_queue_jobs || j->bytes > s->max_model_queue_bytes ||
           l->n_bytes > s->max_model_queue_bytes - j->bytes)) ||
@@ -265,7 +267,7 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
 
 /* ---- choosing a batch ---- */
 
-/* Returns the time from which a batch of bucket `b` may start. The bucket must have jobs. */
+/* Returns the earliest time at which a batch of bucket `b` may start. The bucket must have jobs. */
 static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *b)
 {
     const struct srv_core_policy *p = b->model_queue->policy;
@@ -279,11 +281,12 @@ static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *
     return later(oldest, p->timeout_ns);
 }
 
-/* The buckets that a worker may take. SMALL selects only small buckets, that is, buckets with short
- * runs. SMALL_OR_IDLE also selects the buckets of model queues that have no running batch. */
+/* The buckets from which a worker may take a batch. SMALL permits only buckets whose runs are
+ * expected to be short. SMALL_OR_IDLE also permits the buckets of model queues that have no running
+ * batch. */
 enum choice { ALL, SMALL, SMALL_OR_IDLE };
 
-/* Returns whether a batch of the bucket is expected to run for a short time. */
+/* Returns whether the bucket is small and a run of `rows` rows is expected to be short. */
 static bool is_short(const struct srv_core_bucket *b, int64_t rows)
 {
     return b->is_small && b->cost.runs && srv_cost_of(&b->cost, rows) <= SMALL_NS;
@@ -295,11 +298,26 @@ static bool may_take(const struct srv_core_bucket *b, enum choice which)
            (!b->model_queue->small_running && is_short(b, b->head->rows));
 }
 
-/* Returns the ready bucket of `l` whose first job is due first. Returns NULL if no bucket is ready,
- * or if a run of this model queue must end first. */
+/* Returns whether settings.long_ns keeps the bucket from the worker. */
+static bool is_kept(const struct srv_core *c, const struct srv_core_bucket *b, int64_t now,
+                    const struct srv_core_worker *w)
+{
+    const struct srv_core_recent *recent = c->recent[w->group];
+    if (!c->settings.long_ns || !w->is_last ||
+        srv_cost_of(&b->cost, b->merges ? min64(b->n_rows, srv_core_row_limit(b))
+                                        : b->head->rows) <= c->settings.long_ns)
+        return false;
+    if (recent->model_queue == b->model_queue)
+        recent++;
+    return recent->model_queue && recent->ns > now - RECENT_NS;
+}
+
+/* Of the buckets of model queue `l` that are ready and that the worker may run, returns the one
+ * whose first job is due earliest. Returns NULL if no bucket is ready, or if a running batch of `l`
+ * must end first. */
 static struct srv_core_bucket *choose(const struct srv_core *c,
                                       const struct srv_core_model_queue *l, int64_t now,
-                                      enum choice which)
+                                      enum choice which, const struct srv_core_worker *w)
 {
     struct srv_core_bucket *best = NULL;
 
@@ -307,15 +325,15 @@ static struct srv_core_bucket *choose(const struct srv_core *c,
         return NULL;
     for (struct srv_core_bucket *b = l->buckets; b; b = b->next)
         if (b->head && (!best || b->head->due_ns < best->head->due_ns) && may_take(b, which) &&
-            ready_at(c, b) <= now)
+            ready_at(c, b) <= now && !is_kept(c, b, now, w))
             best = b;
     return best && best->alone && l->running ? NULL : best;
 }
 
-/* Returns whether a job cannot meet its deadline, that is, whether the deadline has passed or is
- * too near even for the fastest run. Each job that is dropped for the second reason reduces the
- * stored fastest time by 10 %. Otherwise a bucket whose estimate is too high could drop its jobs
- * forever. */
+/* Returns whether a job will miss its deadline, because the deadline has passed or because even a
+ * run as fast as the fastest recorded run would end too late. In the second case, the recorded
+ * duration of the fastest run is reduced by 10 %, because a bucket whose recorded duration is too
+ * high could otherwise drop all its jobs forever. */
 static bool misses_deadline(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
 {
     if (j->deadline_ns <= now)
@@ -335,6 +353,16 @@ static int64_t padded(const struct srv_core_policy *p, int64_t rows)
     return rows;
 }
 
+/* Notes that a batch of the model queue begins on the group. */
+static void note_recent(struct srv_core *c, int group, const struct srv_core_model_queue *l,
+                        int64_t now)
+{
+    struct srv_core_recent *recent = c->recent[group];
+    if (recent[0].model_queue != l)
+        recent[1] = recent[0];
+    recent[0] = (struct srv_core_recent){l, now};
+}
+
 static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_batch *out)
 {
     struct srv_core_model_queue *l = b->model_queue;
@@ -352,7 +380,7 @@ static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core
     l->virtual_ns = later(l->virtual_ns, out->charged_ns);
 }
 
-/* If deferring at most a quarter of the rows to the next batch yields a preferred batch size,
+/* If leaving at most a quarter of the rows for the next batch yields a preferred batch size,
  * returns this size as the row limit. Otherwise returns `limit`. */
 static int64_t preferred(const struct srv_core_bucket *b, int64_t limit)
 {
@@ -412,50 +440,66 @@ static bool may_start(const struct srv_core *c)
     return !c->settings.max_running || c->running < c->settings.max_running;
 }
 
-static bool next(struct srv_core *c, int64_t now, int free_workers, enum choice which,
-                 struct srv_core_batch *out, struct srv_core_job **expired)
+static bool is_for(const struct srv_core_model_queue *l, int group)
+{
+    return l->groups >> group & 1;
+}
+
+static bool next(struct srv_core *c, int64_t now, const struct srv_core_worker *w,
+                 enum choice which, struct srv_core_batch *out, struct srv_core_job **expired)
 {
     for (;;) {
         struct srv_core_bucket *best = NULL;
         for (struct srv_core_model_queue *l = c->active; l; l = l->next) {
-            if (best && best->model_queue->virtual_ns <= l->virtual_ns)
+            if (!is_for(l, w->group) || (best && best->model_queue->virtual_ns <= l->virtual_ns))
                 continue;
-            struct srv_core_bucket *b = choose(c, l, now, which);
+            struct srv_core_bucket *b = choose(c, l, now, which, w);
             if (b)
                 best = b;
         }
         if (!best)
             return false;
-        take(c, best, now, free_workers, out, expired);
+        take(c, best, now, w->n_free, out, expired);
         if (out->n_jobs) {
             begin(c, best, out);
+            note_recent(c, w->group, best->model_queue, now);
             return true;
         }
     }
 }
 
-bool srv_core_next(struct srv_core *c, int64_t now, int free_workers, struct srv_core_batch *out,
-                   struct srv_core_job **expired)
+bool srv_core_next(struct srv_core *c, int64_t now, const struct srv_core_worker *worker,
+                   struct srv_core_batch *out, struct srv_core_job **expired)
 {
     *out = (struct srv_core_batch){0};
-    return may_start(c) && next(c, now, free_workers, ALL, out, expired);
+    return may_start(c) && next(c, now, worker, ALL, out, expired);
 }
 
 bool srv_core_next_spare(struct srv_core *c, int64_t now, bool is_stalled,
                          struct srv_core_batch *out, struct srv_core_job **expired)
 {
+    const struct srv_core_worker spare = {.n_free = 1};
     *out = (struct srv_core_batch){0};
-    return next(c, now, 1, is_stalled ? SMALL_OR_IDLE : SMALL, out, expired);
+    return next(c, now, &spare, is_stalled ? SMALL_OR_IDLE : SMALL, out, expired);
 }
 
-bool srv_core_is_ready(const struct srv_core *c, int64_t now)
+bool srv_core_is_ready(const struct srv_core *c, int64_t now, const struct srv_core_worker *worker)
 {
     if (!may_start(c))
         return false;
     for (const struct srv_core_model_queue *l = c->active; l; l = l->next)
-        if (choose(c, l, now, ALL))
+        if (is_for(l, worker->group) && choose(c, l, now, ALL, worker))
             return true;
     return false;
+}
+
+int64_t srv_core_long_at(const struct srv_core *c)
+{
+    int64_t at = RT_NEVER;
+    for (int k = 0; k < SRV_CORE_GROUPS && c->settings.long_ns && c->active; k++)
+        if (c->recent[k][0].model_queue)
+            at = min64(at, later(c->recent[k][0].ns, RECENT_NS));
+    return at;
 }
 
 void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64_t run_ns,
@@ -478,15 +522,17 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
                            int n_workers, int64_t max_ns, struct srv_core_batch *out)
 {
-    /* minimum number of measured runs, because the first runs of a shape are not representative */
+    /* minimum number of measured runs before a job runs inline, because the first runs of a shape
+     * are not representative */
     enum { ENOUGH_RUNS = 3 };
     struct srv_core_model_queue *l = b->model_queue;
 
-    if (b->head || b->alone || c->running >= n_workers || !may_start(c) || l->alone_running ||
-        b->cost.runs < ENOUGH_RUNS || srv_cost_of(&b->cost, j->rows) > max_ns ||
+    if (b->head || b->alone || b->has_large_outputs || c->running >= n_workers || !may_start(c) ||
+        l->alone_running || b->cost.runs < ENOUGH_RUNS || srv_cost_of(&b->cost, j->rows) > max_ns ||
         (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
         return false;
-    /* If a job that writes variables waits in the same model queue, it must run first. */
+    /* A job of the same model queue that writes variables and is waiting must run before job
+     * `j`. */
     for (const struct srv_core_bucket *o = l->buckets; o; o = o->next)
         if (o->alone && o->head)
             return false;

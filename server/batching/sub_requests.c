@@ -14,8 +14,9 @@ struct sub_requests {
 
 /* ---- concatenating outputs ---- */
 
-/* Returns whether output i can be concatenated from those of the sub-requests, that is, whether
- * each of these has one row per input row and all have equal inner dimensions. */
+/* Returns whether output i of the sub-requests can be concatenated to form output i of the parent.
+ * In each sub-request, output i must have one row per input row, and its inner dimensions must be
+ * the same in all sub-requests. */
 static bool follows_rows(const struct sub_requests *p, int i)
 {
     const struct rt_tensor *like = &p->job[0].fetches[i];
@@ -139,6 +140,7 @@ enum rt_status srv_sub_requests_split(
             .feeds = rt_arena_array(arena, (size_t)parent->n_feeds + 1, sizeof *job->feeds),
             .n_fetches = parent->n_fetches,
             .fetches = rt_arena_array(arena, (size_t)parent->n_fetches + 1, sizeof *job->fetches),
+            .max_inline_bytes = parent->max_inline_bytes,
             .n_rows = want < left ? want : left,
             .deadline_ns = parent->deadline_ns,
             .received_ns = parent->received_ns,

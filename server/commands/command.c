@@ -1,11 +1,16 @@
 #include "server/commands/command.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include "server/base/number.h"
 #include "server/versions/source.h"
+
+enum { MAX_TIMEOUT_MS = 86400000 };
 
 bool srv_args_is(const struct srv_args *a, const char *name)
 {
@@ -40,8 +45,8 @@ static bool has_model(const char *dir)
     return false;
 }
 
-/* Fails if saved_model.pb is empty. An empty file would parse as a SavedModel without graphs, and
- * the error would be about missing tags. */
+/* Fails if saved_model.pb is empty. Without this check, an empty file would be parsed as a
+ * SavedModel without graphs, and the error message would be about missing tags. */
 static enum rt_status check_model(const char *dir, struct rt_error *err)
 {
     char path[4096];
@@ -71,7 +76,7 @@ enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const c
                        "%s is not a directory: give a version's directory, which holds a "
                        "saved_model.pb, or a model's",
                        dir);
-    enum rt_status st = srv_source_scan(&config, arena, &scan, err);
+    enum rt_status st = srv_source_scan(&config, SRV_SCAN_MAX_NAMES, arena, &scan, err);
     if (st)
         return st;
     if (!scan.n)
@@ -79,6 +84,30 @@ enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const c
                        "%s holds neither a saved_model.pb nor a numeric version directory", dir);
     *out = rt_arena_printf(arena, "%s/%s", dir, scan.found[0].name);
     return *out ? check_model(*out, err) : rt_fail_memory(err, "a path", 0);
+}
+
+bool srv_parse_timeout(const char *text, int64_t *out_ms)
+{
+    return srv_parse_seconds(text, out_ms) && *out_ms <= MAX_TIMEOUT_MS;
+}
+
+static _Atomic bool is_time_over;
+
+static void end_time(int signal)
+{
+    (void)signal;
+    atomic_store_explicit(&is_time_over, true, memory_order_relaxed);
+}
+
+const _Atomic bool *srv_limit_time(int64_t ms)
+{
+    struct sigaction action = {.sa_handler = end_time, .sa_flags = SA_RESTART};
+    const struct itimerval timer = {
+        .it_value = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000 * 1000)}};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &timer, NULL);
+    return &is_time_over;
 }
 
 int srv_command_failed(const char *command, const struct rt_error *err)

@@ -6,6 +6,7 @@
 #ifndef SRV_COMMAND_H
 #define SRV_COMMAND_H
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "runtime/core/registry.h"
@@ -19,11 +20,12 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
 
 /* ---- for the test of health ---- */
 
-/* The ports that a server's command line names. The command line consists of NUL-separated strings,
- * as in /proc/PID/cmdline. A port that it does not name has the default of the container image. */
+/* The ports on which a server listens, according to its command line. The command line consists of
+ * NUL-separated strings, as in /proc/PID/cmdline. A port that the command line does not set has the
+ * default of the container image. */
 struct srv_health_ports {
-    int64_t rest, grpc; /* port number, or 0 if the port is not served */
-    bool tls, grpc_tls; /* whether the REST port and the gRPC port use TLS */
+    int64_t rest, grpc; /* port numbers; 0 means that the server does not open the port */
+    bool tls, grpc_tls; /* whether the REST port uses TLS, and whether the gRPC port does */
 };
 struct srv_health_ports srv_health_ports(const char *cmdline, size_t n);
 
@@ -34,7 +36,7 @@ enum { SRV_EXIT_OK = 0, SRV_EXIT_FAILED = 1, SRV_EXIT_USAGE = 2 };
 struct srv_args {
     int argc, i; /* argc is the number of arguments, and i is the index of the current one */
     const char *const *argv;
-    const char *missing; /* the name of a flag that was given without its value */
+    const char *missing; /* name of a flag that was given without a value, or NULL */
 };
 /* Returns whether the current argument is equal to `name`. */
 bool srv_args_is(const struct srv_args *a, const char *name);
@@ -48,6 +50,12 @@ const char *srv_args_value(struct srv_args *a, const char *name);
  * is empty. */
 enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const char **out,
                                 struct rt_error *err);
+/* Parses the value of --timeout, a number of seconds from 0 to 86400, into milliseconds. */
+bool srv_parse_timeout(const char *text, int64_t *out_ms);
+/* Starts the time limit of this process. Returns a flag that becomes true after `ms` milliseconds,
+ * or never if `ms` is 0. The flag is passed to the functions that load or run a model. Called at
+ * most once, because the process has one timer, whose signal is SIGALRM. */
+const _Atomic bool *srv_limit_time(int64_t ms);
 /* Prints "slipway COMMAND: CODE: text" to standard error and returns SRV_EXIT_FAILED. */
 int srv_command_failed(const char *command, const struct rt_error *err);
 

@@ -16,7 +16,8 @@ static const char usage[] =
     "exit status: 0 it is fine, 1 it is not, 2 wrong arguments\n";
 
 static const struct kind {
-    /* `more` names another flag, without which the server ignores the file */
+    /* `more` is another flag without which the server ignores the file, or NULL if the server never
+     * ignores it */
     const char *name, *flag, *more;
 } kinds[] = {
     {"models", "model_config_file", NULL},
@@ -49,8 +50,8 @@ static int parse_args(struct check *c, int argc, const char *const *argv)
     struct srv_args a = {.argc = argc, .argv = argv};
     const char **flags = rt_arena_array(c->arena, (size_t)argc + 3, sizeof(*flags));
     const char *file = NULL, *name = "models", *v;
-    /* whether the previous argument was "--flag", so that the current argument may be the flag's
-     * value */
+    /* whether the previous argument was "--flag", in which case the current argument may be the
+     * value of that flag */
     bool wants_value = false;
     int n = 0;
     if (!flags)
@@ -133,7 +134,7 @@ static void print_model(struct check *c, const struct srv_model_config *m)
 {
     struct srv_scan scan;
     struct rt_error err = {.arena = c->arena};
-    bool readable = !srv_source_scan(m, c->arena, &scan, &err);
+    bool readable = !srv_source_scan(m, SRV_SCAN_MAX_NAMES, c->arena, &scan, &err);
     printf("model %s\n  path      %s\n  policy    ", m->name, m->base_path);
     print_policy(m);
     printf("\n  versions  ");
@@ -158,8 +159,8 @@ static void print_model(struct check *c, const struct srv_model_config *m)
         printf("  warning   %s\n", scan.warning);
 }
 
-/* Checks the version labels as the server does when it starts. Because no version is available at
- * that time, either all labels are accepted or none. */
+/* Checks the version labels as the server does when it starts. No version is available then, so
+ * labels are accepted only if allow_version_labels_for_unavailable_models is set. */
 static enum rt_status check_labels(const struct srv_options *o, const struct srv_config *config,
                                    struct rt_error *err)
 {
@@ -202,8 +203,8 @@ static enum rt_status check_models(struct check *c, struct rt_error *err)
 
 /* ---- transports, autotune cache, batching ---- */
 
-/* Checks the options that a transport might refuse: certificates and keys, tokens, addresses,
- * and channel arguments. */
+/* Checks the options that the REST or gRPC transport might reject: certificates, keys, token files,
+ * addresses, and channel arguments. */
 static enum rt_status check_transports(const struct srv_options *o, struct rt_error *err)
 {
     struct srv_rest_tls tls = {0};

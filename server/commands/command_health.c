@@ -13,8 +13,8 @@
 #include "server/commands/command.h"
 #include "server/commands/health_grpc.h"
 
-/* Returns the value of --NAME=VALUE or --NAME VALUE, or NULL if `arg` is another flag or `next` is
- * NULL. */
+/* Returns VALUE if `arg` is NAME=VALUE, and `next` if `arg` is NAME. Otherwise returns NULL. `next`
+ * may be NULL. */
 static const char *value_of(const char *name, const char *arg, const char *next)
 {
     const size_t n = strlen(name);
@@ -23,8 +23,8 @@ static const char *value_of(const char *name, const char *arg, const char *next)
     return arg[n] == '=' ? arg + n + 1 : arg[n] == '\0' ? next : NULL;
 }
 
-/* Parses a flag into *port if it is --NAME with a port number. If the flag occurs several times,
- * the last value wins. */
+/* If `arg` is the flag `name` with a valid port number, sets *port to this number and returns true.
+ * Otherwise returns false. A later flag overrides an earlier one. */
 static bool take_port(int64_t *port, const char *name, const char *arg, const char *next)
 {
     const char *value = value_of(name, arg, next);
@@ -36,7 +36,8 @@ static bool take_port(int64_t *port, const char *name, const char *arg, const ch
     return true;
 }
 
-/* Parses a flag if it is --NAME with a path. A port uses TLS if the path is not empty. */
+/* If `arg` is the flag `name` with a path, sets *tls to true if the path is not empty and to false
+ * otherwise, and returns true. If `arg` is another argument, returns false. */
 static bool take_tls(bool *tls, const char *name, const char *arg, const char *next)
 {
     const char *value = value_of(name, arg, next);
@@ -45,8 +46,9 @@ static bool take_tls(bool *tls, const char *name, const char *arg, const char *n
     return value != NULL;
 }
 
-/* Parses one argument of the command line of a server or of this command. `next` is the argument
- * after it, or NULL if a value can only follow "=". Returns whether the argument was used. */
+/* Parses one argument of a server's command line or of `slipway health`. `next` is the following
+ * argument, or NULL if a value must follow "=" in `arg`. Returns whether the argument was
+ * recognised. */
 static bool take(struct srv_health_ports *p, const char *arg, const char *next)
 {
     return take_port(&p->rest, "--rest_api_port", arg, next) ||
@@ -126,7 +128,7 @@ static int talk_tls(gnutls_session_t s)
     char response[64];
     size_t n = 0;
     ssize_t got;
-    /* a non-fatal error is a timeout, or a TLS message that arrived between records of data */
+    /* non-fatal errors are timeouts and TLS messages that carry no application data */
     int tries = 3;
 
     do
@@ -142,15 +144,15 @@ static int talk_tls(gnutls_session_t s)
             n += (size_t)got;
     }
     response[n] = '\0';
-    /* A server that requires a client certificate sends no response without one, but the server is
-     * running. */
+    /* A server that requires a client certificate sends no response without one. It is running, so
+     * it counts as ready. */
     if (!n && gnutls_certificate_client_get_request_status(s))
         return 200;
     return status_code(response);
 }
 
-/* Queries readiness over TLS. The return value is that of query_plain. The server's certificate
- * is not verified, because nothing secret is sent. */
+/* Queries readiness over TLS. Returns the same values as query_plain. The server's certificate is
+ * not verified, because nothing secret is sent. */
 static int query_tls(int fd)
 {
     gnutls_certificate_credentials_t none;
@@ -200,9 +202,9 @@ static bool by_rest(const struct srv_health_ports *p)
     return code == 200;
 }
 
-/* Queries readiness over gRPC. A complete handshake with the gRPC core would require the
- * certificate authority's certificate, and possibly a client certificate. So for a TLS port it is
- * sufficient that the port is open. */
+/* Queries readiness over gRPC. A TLS port counts as ready if it is open, because a complete
+ * handshake by the gRPC core would require the certificate of the certificate authority, and
+ * possibly a client certificate. */
 static bool by_grpc(const struct srv_health_ports *p)
 {
     struct rt_error err = {0};

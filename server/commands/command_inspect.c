@@ -18,7 +18,8 @@ enum {
     NODE_OP = 2,
     FUNCTION_SIGNATURE = 1,
     SIGNATURE_NAME = 1,
-    MAX_TAGS = 16
+    MAX_TAGS = 16,
+    TIMEOUT_MS = 120000 /* default of --timeout */
 };
 
 static const char usage[] =
@@ -33,6 +34,8 @@ static const char usage[] =
     "a\n"
     "                    line, with index, name, op, inputs and types\n"
     "  --variables       each tensor of the checkpoint, too; --json always has them\n"
+    "  --timeout S       give up loading the model after S seconds, and print the rest (120); 0: "
+    "never\n"
     "  --tags, --json, --help, --version\n";
 
 struct op_count {
@@ -51,20 +54,43 @@ struct inspected {
     /* the checkpoint with the variables, or NULL if there is none */
     struct rt_checkpoint *checkpoint;
     struct rt_model *model; /* the loaded model, or NULL if loading failed */
-    const char *trouble;    /* error text if the model did not load */
-    /* array of objects with the keys op, node, reason, needed_by */
+    const char *trouble;    /* error message if the model did not load */
+    /* JSON array of objects with the keys op, node, reason and needed_by */
     json_t *unsupported;
+    /* whether the time limit passed before all signatures were searched for unsupported ops */
+    bool is_search_cut;
+    int64_t timeout_ms;            /* time limit of the command, or 0 for no limit */
+    const _Atomic bool *cancelled; /* becomes true when the time limit has passed */
+    size_t n_fields;               /* number of protobuf fields that were read to count ops */
     /* selects the passes whose graphs are printed; NULL if no dump was requested */
     const struct rt_pass_dump *dump;
 };
 
+/* Fails if the time limit has passed. `arg` is the struct inspected. */
+static enum rt_status check_time(void *arg, struct rt_error *err)
+{
+    const struct inspected *in = arg;
+    if (!atomic_load_explicit(in->cancelled, memory_order_relaxed))
+        return RT_OK;
+    return rt_fail(err, RT_DEADLINE_EXCEEDED,
+                   "reading the graph was given up after %g s (--timeout)",
+                   (double)in->timeout_ms / 1000);
+}
+
 /* ---- ops ---- */
+
+/* Reads a field as pb_field_next does, and returns -1 if the time limit has passed. */
+static int next_field(struct inspected *in, struct rt_span *rest, struct pb_field *f)
+{
+    const bool is_due = (++in->n_fields & 0x3fff) == 0;
+    return is_due && check_time(in, NULL) ? -1 : pb_field_next(rest, f);
+}
 
 static bool count_node(struct inspected *in, struct rt_span node)
 {
     struct pb_field f;
     int r;
-    while ((r = pb_field_next(&node, &f)) == 1) {
+    while ((r = next_field(in, &node, &f)) == 1) {
         if (f.number != NODE_OP || f.type != PB_BYTES)
             continue;
         const char *name = (const char *)f.bytes.p;
@@ -84,13 +110,13 @@ static bool count_function(struct inspected *in, struct rt_span function)
 {
     struct pb_field f, g;
     bool ok = true;
-    while (ok && pb_field_next(&function, &f) == 1) {
+    while (ok && next_field(in, &function, &f) == 1) {
         if (f.type != PB_BYTES)
             continue;
         if (f.number == FUNCTION_NODE)
             ok = count_node(in, f.bytes);
         struct rt_span signature = f.bytes;
-        while (f.number == FUNCTION_SIGNATURE && pb_field_next(&signature, &g) == 1)
+        while (f.number == FUNCTION_SIGNATURE && next_field(in, &signature, &g) == 1)
             if (g.number == SIGNATURE_NAME && g.type == PB_BYTES)
                 ok = rt_map_putn(&in->functions, (const char *)g.bytes.p, g.bytes.n, in);
     }
@@ -102,13 +128,13 @@ static bool count_ops(struct inspected *in)
     struct rt_span rest = in->graph->graph_def;
     struct pb_field f, g;
     bool ok = true;
-    while (ok && pb_field_next(&rest, &f) == 1) {
+    while (ok && next_field(in, &rest, &f) == 1) {
         if (f.type != PB_BYTES)
             continue;
         if (f.number == GRAPH_NODE)
             ok = count_node(in, f.bytes);
         struct rt_span library = f.bytes;
-        while (ok && f.number == GRAPH_LIBRARY && pb_field_next(&library, &g) == 1)
+        while (ok && f.number == GRAPH_LIBRARY && next_field(in, &library, &g) == 1)
             if (g.number == LIBRARY_FUNCTION && g.type == PB_BYTES)
                 ok = count_function(in, g.bytes);
     }
@@ -155,7 +181,14 @@ static void find_missing(struct inspected *in, struct rt_session *s,
     struct rt_error err = {.arena = in->arena};
     struct rt_missing *missing;
     int n;
-    if (rt_session_missing(s, spec, in->arena, &missing, &n, &err)) {
+    enum rt_status st = RT_CANCELLED;
+    if (!atomic_load_explicit(in->cancelled, memory_order_relaxed))
+        st = rt_session_missing(s, spec, in->arena, &missing, &n, &err);
+    if (st == RT_CANCELLED) {
+        in->is_search_cut = true;
+        return;
+    }
+    if (st) {
         add_unsupported(in, "", "", rt_error_text(&err), needed_by);
         return;
     }
@@ -176,7 +209,7 @@ static void find_all_missing(struct inspected *in, struct rt_session *s)
         struct rt_call_spec spec = {.targets = &g->init_op, .n_targets = 1};
         find_missing(in, s, &spec, "init");
     }
-    for (int i = 0; i < g->n_signatures; i++) {
+    for (int i = 0; i < g->n_signatures && !in->is_search_cut; i++) {
         const struct rt_signature *sig = &g->signatures[i];
         const char **names =
             rt_arena_array(in->arena, (size_t)(sig->n_inputs + sig->n_outputs) + 1, sizeof *names);
@@ -198,18 +231,24 @@ static void find_all_missing(struct inspected *in, struct rt_session *s)
 static void check_ops(struct inspected *in)
 {
     struct rt_error err = {.arena = in->arena};
-    struct rt_session_options options = {.registry = in->registry};
+    struct rt_session_options options = {.registry = in->registry, .cancelled = in->cancelled};
     struct rt_library *library = NULL;
     struct rt_session *session = NULL;
-    enum rt_status st = rt_library_import(&library, in->graph->graph_def, in->registry, &err);
+    const struct rt_check check = {check_time, in};
+    enum rt_status st =
+        rt_library_import_checked(&library, in->graph->graph_def, in->registry, &check, &err);
     if (!st) {
         st = rt_session_new(&session, library, &options, &err);
         if (st)
             rt_library_free(library);
     }
+    if (check_time(in, NULL)) {
+        in->is_search_cut = true;
+        rt_session_free(session);
+        return;
+    }
     if (st) {
-        /* The import of a graph fails if the graph contains an op that even TensorFlow does not
-         * have. */
+        /* the import may have failed because of an op that does not exist in TensorFlow */
         size_t n;
         const struct op_count **ops = sorted_ops(in, &n);
         for (size_t i = 0; ops && i < n; i++)
@@ -225,8 +264,8 @@ static void check_ops(struct inspected *in)
 
 /* ---- reading ---- */
 
-/* Fails with an error text that lists the tag sets of all graphs, because no graph has the
- * requested tags. */
+/* Reports that no graph has the requested tags, in an error message that lists the tag sets of all
+ * graphs. */
 static enum rt_status no_such_tags(const struct inspected *in, const char *const *tags, int n_tags,
                                    struct rt_error *err)
 {
@@ -251,28 +290,39 @@ static enum rt_status no_such_tags(const struct inspected *in, const char *const
 static enum rt_status inspect(struct inspected *in, const char *dir, const char *const *tags,
                               int n_tags, struct rt_error *err)
 {
+    const struct rt_check check = {check_time, in};
+    const struct rt_checkpoint_run run = {.check = check_time, .arg = in};
     enum rt_status st = srv_find_version(dir, in->arena, &in->dir, err);
     if (!st)
-        st = rt_saved_model_read(&in->saved, in->dir, err);
+        st = rt_saved_model_read(&in->saved, in->dir, &check, err);
     if (st)
         return st;
     if (rt_saved_model_choose(in->saved, tags, n_tags, &in->graph, err))
         return no_such_tags(in, tags, n_tags, err);
-    if (!count_ops(in))
+    const bool is_whole = count_ops(in);
+    st = check_time(in, err);
+    if (st)
+        return st;
+    if (!is_whole)
         return rt_fail(err, RT_INVALID_ARGUMENT, "%s: the graph is not a whole GraphDef", in->dir);
     char *prefix = rt_arena_printf(in->arena, "%s/variables/variables", in->dir);
     struct rt_error no_checkpoint = {.arena = in->arena};
-    if (prefix && rt_checkpoint_open(&in->checkpoint, prefix, NULL, &no_checkpoint))
+    if (prefix && rt_checkpoint_open(&in->checkpoint, prefix, &run, &no_checkpoint))
         in->checkpoint = NULL;
     check_ops(in);
     /* Row-wise analysis requires plans, and plans require a loaded model. */
-    struct rt_model_options options = {.session = {.registry = in->registry, .pass_dump = in->dump},
-                                       .tags = tags,
-                                       .n_tags = n_tags,
-                                       .allow_unsupported_signatures = true};
+    struct rt_model_options options = {
+        .session = {.registry = in->registry, .pass_dump = in->dump, .cancelled = in->cancelled},
+        .tags = tags,
+        .n_tags = n_tags,
+        .allow_unsupported_signatures = true};
     struct rt_error trouble = {.arena = in->arena};
     if (rt_model_load(&in->model, in->dir, &options, &trouble))
-        in->trouble = rt_arena_strdup(in->arena, rt_error_text(&trouble));
+        in->trouble =
+            trouble.code == RT_CANCELLED
+                ? rt_arena_printf(in->arena, "loading was given up after %g s (--timeout)",
+                                  (double)in->timeout_ms / 1000)
+                : rt_arena_strdup(in->arena, rt_error_text(&trouble));
     return RT_OK;
 }
 
@@ -283,8 +333,8 @@ static const char *shape_text(char *buffer, size_t n, const struct rt_tensor_spe
     return rt_shape_text(buffer, n, t->shape.rank, t->shape.dim);
 }
 
-/* Returns "yes", "no" or "unknown" according to whether a signature may be batched, and sets
- * *why to the reason. */
+/* Returns whether a signature may be batched, as "yes", "no" or "unknown", and sets *why to the
+ * reason for "no" or "unknown". */
 static const char *verdict(const struct inspected *in, const char *signature, const char **why)
 {
     const struct rt_model_signature *s =
@@ -350,7 +400,9 @@ static void print_text(const struct inspected *in, bool variables)
                (long long)e->bytes);
     }
     size_t n_unsupported = json_array_size(in->unsupported);
-    if (!n_unsupported)
+    if (in->is_search_cut)
+        printf("  not all signatures were searched for ops that cannot run (--timeout)\n");
+    else if (!n_unsupported)
         printf("  everything that is needed can run\n");
     for (size_t i = 0; i < n_unsupported; i++) {
         json_t *o = json_array_get(in->unsupported, i);
@@ -476,10 +528,11 @@ struct options {
     /* the only pass whose graph is printed, or NULL to print the graphs of all passes */
     const char *pass;
     bool json, variables, dumps;
+    int64_t timeout_ms;
 };
 
-/* Parses the command line. *done is set if --help or --version was printed. Returns the exit
- * status of the process. */
+/* Parses the command line. Returns the exit status of the process. If --help or --version was
+ * printed, sets *done. */
 static int read_options(int argc, const char *const *argv, struct options *o, bool *done)
 {
     static const char one_pass[] = "--dump_passes=";
@@ -508,6 +561,8 @@ static int read_options(int argc, const char *const *argv, struct options *o, bo
             o->pass = argv[a.i] + sizeof one_pass - 1;
         } else if ((v = srv_args_value(&a, "--tags")))
             o->tags = v;
+        else if ((v = srv_args_value(&a, "--timeout")))
+            wrong = srv_parse_timeout(v, &o->timeout_ms) ? NULL : argv[a.i];
         else if (!a.missing && argv[a.i][0] != '-' && !o->dir)
             o->dir = argv[a.i];
         else
@@ -520,7 +575,7 @@ static int read_options(int argc, const char *const *argv, struct options *o, bo
     else if (wrong)
         fprintf(stderr,
                 "slipway inspect: cannot use argument %s: it takes one DIR, --json, "
-                "--variables, --tags, --plan or --dump_passes\n",
+                "--variables, --tags, --timeout, --plan or --dump_passes\n",
                 wrong);
     else
         fputs("slipway inspect: no directory given\n", stderr);
@@ -541,7 +596,7 @@ static int print_inspected(const struct inspected *in, const struct options *o)
 
 int srv_command_inspect(int argc, const char *const *argv, const struct rt_registry *registry)
 {
-    struct options o = {.tags = "serve"};
+    struct options o = {.tags = "serve", .timeout_ms = TIMEOUT_MS};
     bool done = false;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--plan") == 0)
@@ -550,8 +605,11 @@ int srv_command_inspect(int argc, const char *const *argv, const struct rt_regis
     if (code != SRV_EXIT_OK || done)
         return code;
     struct rt_pass_dump dump = {.put = put_dump, .pass = o.pass};
-    struct inspected in = {
-        .arena = rt_arena_new(SIZE_MAX), .registry = registry, .dump = o.dumps ? &dump : NULL};
+    struct inspected in = {.arena = rt_arena_new(SIZE_MAX),
+                           .registry = registry,
+                           .timeout_ms = o.timeout_ms,
+                           .cancelled = srv_limit_time(o.timeout_ms),
+                           .dump = o.dumps ? &dump : NULL};
     struct rt_error err = {.arena = in.arena};
     const char *tags[MAX_TAGS];
     char *copy = in.arena ? rt_arena_strdup(in.arena, o.tags) : NULL;

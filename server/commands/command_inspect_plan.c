@@ -6,8 +6,8 @@
 #include "runtime/api/describe.h"
 #include "server/commands/command_run.h"
 
-/* the first run records the shapes, and the second run uses the specialisation compiled for these
- * shapes */
+/* the first run records the input shapes, and the second run uses the specialisation compiled for
+ * these shapes */
 enum { RUNS = 2 };
 
 struct plan_report {
@@ -31,6 +31,8 @@ static const char *where_name(enum rt_where w)
         return "own";
     case RT_WHERE_VIEW:
         return "view";
+    case RT_WHERE_DEVICE:
+        return "accelerator";
     case RT_WHERE_UNKNOWN:
         break;
     }
@@ -60,7 +62,7 @@ static void print_values(const struct rt_described_value *v, int n, bool is_out)
     }
 }
 
-/* Prints the kernels in d->others for which the text d->why contains no measured time. */
+/* Prints the kernels in d->others for which d->why contains no measured time. */
 static void print_others(const struct rt_described_node *d)
 {
     const char *before = "; not ";
@@ -103,6 +105,8 @@ static void print_node(const struct rt_described_node *d)
         print_flops(d->flops);
         printf("\n");
     }
+    if (d->why_on_cpu)
+        printf("%*son the processor: %s\n", indent + 4, "", d->why_on_cpu);
     if (d->n_in) {
         printf("%*sfrom ", indent + 4, "");
         print_values(d->in, d->n_in, false);
@@ -115,7 +119,7 @@ static void print_node(const struct rt_described_node *d)
     }
 }
 
-/* Numbers of nodes by kind. Each node is counted in exactly one member. */
+/* Number of nodes of each kind in a plan. Each node is counted in exactly one member. */
 struct counts {
     int steps, inputs, constants, views, rest;
 };
@@ -128,7 +132,8 @@ static struct counts count(const struct plan_report *t)
         const enum rt_where where = d->n_out ? d->out[0].where : RT_WHERE_UNKNOWN;
         if (d->is_step)
             c.steps++;
-        /* a feed at a depth greater than 0 is an input of a branch or a loop, not of the plan */
+        /* a feed whose d->depth is greater than 0 is an input of a branch or a loop, not of the
+         * plan */
         else if (where == RT_WHERE_FEED && d->depth == 0)
             c.inputs++;
         else if (where == RT_WHERE_CONSTANT)
@@ -139,6 +144,33 @@ static struct counts count(const struct plan_report *t)
             c.rest++;
     }
     return c;
+}
+
+/* What runs on the accelerator. */
+struct accelerated {
+    int steps;
+    double flops, all_flops;
+};
+
+static struct accelerated count_accelerated(const struct plan_report *t)
+{
+    struct accelerated a = {0};
+    for (int i = 0; i < t->plan.n_nodes; i++) {
+        const struct rt_described_node *d = &t->plan.node[i];
+        if (!d->is_step)
+            continue;
+        a.all_flops += d->flops;
+        a.steps += d->on_accelerator;
+        a.flops += d->on_accelerator ? d->flops : 0;
+    }
+    return a;
+}
+
+static void print_accelerated(const struct plan_report *t, int steps)
+{
+    const struct accelerated a = count_accelerated(t);
+    printf("  %d of %d step%s on the GPU, with %.1f %% of the FLOP\n", a.steps, steps,
+           plural(steps), a.all_flops > 0 ? 100 * a.flops / a.all_flops : 0);
 }
 
 static void print_text(const struct plan_report *t)
@@ -163,6 +195,8 @@ static void print_text(const struct plan_report *t)
                t->plan.n_segments, plural(t->plan.n_segments), t->plan.activation_bytes);
     else
         printf("  nothing is compiled\n");
+    if (t->run->gpu)
+        print_accelerated(t, c.steps);
     printf("  FLOP: of a run at the shapes beside them; ms: of a benchmark, at the shape it "
            "names\n\n");
     for (int i = 0; i < t->plan.n_nodes; i++)
@@ -191,12 +225,13 @@ static json_t *json_values(const struct rt_described_value *v, int n, bool is_ou
 static json_t *json_node(const struct rt_described_node *d)
 {
     return json_pack(
-        "{s:s, s:s, s:s, s:i, s:i, s:b, s:s?, s:s?, s:s, s:o, s:o, s:I, s:I, s:I, s:f}", "name",
-        d->name, "op", d->op, "fused", d->fused, "depth", d->depth, "segment", d->segment, "runs",
-        d->is_step, "kernel", d->kernel, "why", d->why, "others", d->others, "inputs",
-        json_values(d->in, d->n_in, false), "outputs", json_values(d->out, d->n_out, true),
-        "plain_bytes", (json_int_t)d->plain_bytes, "packed_bytes", (json_int_t)d->packed_bytes,
-        "scratch_bytes", (json_int_t)d->scratch_bytes, "flops", d->flops);
+        "{s:s, s:s, s:s, s:i, s:i, s:b, s:b, s:s?, s:s?, s:s?, s:s, s:o, s:o, s:I, s:I, s:I, s:f}",
+        "name", d->name, "op", d->op, "fused", d->fused, "depth", d->depth, "segment", d->segment,
+        "runs", d->is_step, "on_gpu", d->on_accelerator, "why_on_cpu", d->why_on_cpu, "kernel",
+        d->kernel, "why", d->why, "others", d->others, "inputs", json_values(d->in, d->n_in, false),
+        "outputs", json_values(d->out, d->n_out, true), "plain_bytes", (json_int_t)d->plain_bytes,
+        "packed_bytes", (json_int_t)d->packed_bytes, "scratch_bytes", (json_int_t)d->scratch_bytes,
+        "flops", d->flops);
 }
 
 static enum rt_status print_json(const struct plan_report *t, struct rt_error *err)
@@ -217,8 +252,8 @@ static enum rt_status print_json(const struct plan_report *t, struct rt_error *e
     return RT_OK;
 }
 
-/* Sets the shapes of the signature's inputs. The plan does not know these shapes, but they are
- * fixed in this run. */
+/* In the report, sets the types and shapes of the signature's inputs to those of the inputs that
+ * t->run passed, because the plan leaves them unknown. */
 static void name_feeds(struct plan_report *t)
 {
     for (int i = 0; i < t->plan.n_nodes; i++) {
@@ -244,18 +279,23 @@ enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err)
     struct rt_tensor *fetches = rt_arena_array(r->arena, (size_t)n_out + 1, sizeof *fetches);
     enum rt_status st = fetches ? RT_OK : rt_fail_memory(err, "fetches", 0);
     for (int i = 0; i < RUNS && !st; i++) {
-        st = rt_callable_run(r->s->call, r->feeds, fetches, NULL, err);
+        st = srv_run_call(r, r->s->call, fetches, NULL, err);
         for (int k = 0; k < n_out; k++)
             rt_tensor_clear(&fetches[k]);
     }
-    if (!st)
-        st = rt_callable_describe(r->s->call, r->arena, &t.plan, err);
+    const bool is_cut_off = st == RT_DEADLINE_EXCEEDED;
+    if (is_cut_off)
+        rt_fail_prefix(err, "the plan shows what was known when it was cut off: ");
+    struct rt_error *why = is_cut_off ? &(struct rt_error){0} : err; /* *err already has an error */
+    if (!st || is_cut_off)
+        st = rt_callable_describe(r->s->call, r->arena, &t.plan, why);
     if (st)
-        return st;
+        return is_cut_off ? RT_DEADLINE_EXCEEDED : st;
     name_feeds(&t);
     rt_session_stats(r->model->session, &t.stats);
     if (r->json)
-        return print_json(&t, err);
-    print_text(&t);
-    return RT_OK;
+        st = print_json(&t, why);
+    else
+        print_text(&t);
+    return is_cut_off ? RT_DEADLINE_EXCEEDED : st;
 }

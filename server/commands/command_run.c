@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "runtime/select/autotune.h"
 #include "runtime/base/arena.h"
@@ -15,7 +16,12 @@
 #include "server/versions/loader.h"
 #include "server/base/number.h"
 
-enum { MAX_THREADS = 256, MAX_PROFILED = 10000 };
+enum {
+    MAX_THREADS = 256,
+    MAX_PROFILED = 10000,
+    RUN_TIMEOUT_MS = 600000, /* default of --timeout, which is the server's default deadline */
+    PLAN_TIMEOUT_MS = 120000 /* default of --timeout with --plan */
+};
 #define MAX_INPUT_BYTES ((size_t)4 << 30)
 
 static const char usage[] =
@@ -59,7 +65,11 @@ static const char usage[] =
     "  --winograd on|off 3x3, 1xN and Nx1 convolutions by tiles (on)\n"
     "  --autotune on|off time kernels that could do the same and take the fastest (on)\n"
     "  --autotune_cache FILE  keep what timing found\n"
+    "  --timeout S       end the load, or a run, that takes longer than S seconds (600); 0: never\n"
     "  --precision P     float32, or bf16: constant weights in bfloat16 (float32)\n"
+    "  --device D        cpu, gpu (the first), or gpu:N or a UUID as of `slipway serve --gpus` "
+    "(cpu)\n"
+    "  --gpu_precision P tf32, or float32: do not round the inputs of products on a GPU (tf32)\n"
     "  --json            with --bench {\"median_ms\": ..., \"p99_ms\": ..., \"cpu_ms\": ...,\n"
     "                    \"runs\": ..., \"runs_per_s\": ..., \"load_s\": ...}, cpu_ms being of a "
     "run;\n"
@@ -80,15 +90,18 @@ static const char plan_usage[] =
     "warm-up's one row, and A was taken (of near equals the rule's is; times of four rows count\n"
     "as well).\n"
     "  As of `slipway run`: --batch, --shape, --inputs, --signature, --threads, --fusion,\n"
-    "  --specialise, --winograd, --autotune, --autotune_cache, --precision\n"
+    "  --specialise, --winograd, --autotune, --autotune_cache, --precision, --device,\n"
+    "  --gpu_precision. With a GPU, what runs on the processor has the reason beside it.\n"
+    "  --timeout S       print what is known after S seconds (120), with exit status 1 and what "
+    "was\n"
+    "                    cut off; 0: never\n"
     "  --json, --help, --version\n";
 
 /* ---- arguments ---- */
 
 enum { ONCE = 1, BENCH = 2, PROFILE = 4, COMPARE = 8, PLAN = 16, ANY = 31 };
 
-/* The flags of `slipway run`, with the modes that permit each flag and the values that it
- * accepts. */
+/* The flags of `slipway run`, each with the modes that permit it and the values that it accepts. */
 static const struct flag {
     const char *name;
     unsigned with;
@@ -109,6 +122,9 @@ static const struct flag {
     {"--winograd", ANY, "on or off"},
     {"--autotune", ANY, "on or off"},
     {"--precision", ANY, "float32 or bf16"},
+    {"--device", ANY, "cpu, gpu, gpu:N or GPU-UUID"},
+    {"--gpu_precision", ANY, "tf32 or float32"},
+    {"--timeout", ANY, "a number from 0 to 86400"},
 };
 enum { N_FLAGS = sizeof flags / sizeof *flags };
 
@@ -135,8 +151,8 @@ static const char *mode_name(unsigned mode)
                              : "a single run";
 }
 
-/* Returns whether the mode permits all given flags, and prints the first flag that it does not
- * permit. Bit i of `given` is set if flags[i] was given. */
+/* Returns whether the mode permits all given flags, and prints an error about the first flag that
+ * it does not permit. Bit i of `given` is set if flags[i] was given. */
 static bool fits(const struct srv_run *r, unsigned given)
 {
     const unsigned mode = mode_of(r);
@@ -182,7 +198,13 @@ static bool parse_count(const char *text, int64_t max, int64_t *out)
     return srv_parse_int64(text, strlen(text), out) && *out >= 1 && *out <= max;
 }
 
-/* Parses "on" or "off". *off is set to true for "off". */
+/* Parses the value of --seconds into milliseconds. */
+static bool parse_duration(const char *text, int64_t *out_ms)
+{
+    return srv_parse_seconds(text, out_ms) && *out_ms >= 1 && *out_ms <= 3600000;
+}
+
+/* Sets *off to false for "on" and to true for "off". Returns false for any other text. */
 static bool parse_switch(const char *text, bool *off)
 {
     *off = strcmp(text, "off") == 0;
@@ -201,12 +223,48 @@ static bool parse_precision(const char *text, bool *bf16)
     return *bf16 || strcmp(text, "float32") == 0;
 }
 
-/* Describes a wrong argument. All members are NULL if the arguments are correct. */
+static bool parse_gpu_precision(const char *text, bool *full)
+{
+    *full = strcmp(text, "float32") == 0;
+    return *full || strcmp(text, "tf32") == 0;
+}
+
+/* If the current argument is a switch of the tuning, returns its value and sets *off to the member
+ * that is true if the switch is off. Otherwise returns NULL. */
+static const char *switch_value(struct srv_args *a, struct srv_run *r, bool **off)
+{
+    const struct {
+        const char *name;
+        bool *off;
+    } switches[] = {{"--fusion", &r->tuning.no_fusion},
+                    {"--specialise", &r->tuning.no_specialise},
+                    {"--winograd", &r->tuning.no_winograd},
+                    {"--autotune", &r->tuning.no_autotune}};
+    const char *value = NULL;
+    for (size_t k = 0; k < sizeof switches / sizeof *switches && !value; k++) {
+        value = srv_args_value(a, switches[k].name);
+        *off = switches[k].off;
+    }
+    return value;
+}
+
+/* Sets *gpu to the GPU in the form of --gpus, or to NULL for the CPU. */
+static bool parse_device(const char *text, const char **gpu)
+{
+    *gpu = strcmp(text, "gpu") == 0            ? "0"
+           : strncmp(text, "gpu:", 4) == 0     ? text + 4
+           : strncasecmp(text, "GPU-", 4) == 0 ? text
+                                               : NULL;
+    return *gpu ? **gpu && !strchr(*gpu, ',') : strcmp(text, "cpu") == 0;
+}
+
+/* Describes the first invalid argument. `missing` and `argument` are NULL if all arguments are
+ * valid. */
 struct refusal {
-    const char *missing; /* the flag whose value is missing */
-    /* `argument` is the invalid argument; `value` is its value, or NULL if it has none */
+    const char *missing; /* the flag that has no value */
+    /* `argument` is the invalid argument, and `value` is its value or NULL */
     const char *argument, *value;
-    const struct flag *flag; /* the flag named in the wrong argument */
+    const struct flag *flag; /* the entry of flags[] for the argument, or NULL if it has none */
 };
 
 /* Returns -1 if the arguments are correct; otherwise prints an error and returns the exit status
@@ -248,8 +306,10 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
     const char *wrong = NULL, *wrong_value = NULL, *v = NULL;
     const struct flag *flag = NULL;
     unsigned given = 0;
+    bool *off = NULL;
     r->batch = r->n_threads = r->n_callers = 1;
     r->seconds_ms = 3000;
+    r->timeout_ms = r->plan ? PLAN_TIMEOUT_MS : RUN_TIMEOUT_MS;
     r->n_runs = 20;
     for (a.i = 1; a.i < argc && !wrong && !a.missing; a.i++) {
         const char *arg = argv[a.i];
@@ -292,24 +352,22 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
         else if ((v = srv_args_value(&a, "--profile_trace"))) {
             r->profile_trace = v;
             r->profile = true;
-        } else if ((v = srv_args_value(&a, "--seconds"))) {
-            const bool ok = srv_parse_seconds(v, &r->seconds_ms) && r->seconds_ms >= 1 &&
-                            r->seconds_ms <= 3600000;
-            wrong = ok ? NULL : arg;
-        } else if ((v = srv_args_value(&a, "--fusion")))
-            wrong = parse_switch(v, &r->tuning.no_fusion) ? NULL : arg;
-        else if ((v = srv_args_value(&a, "--specialise")))
-            wrong = parse_switch(v, &r->tuning.no_specialise) ? NULL : arg;
-        else if ((v = srv_args_value(&a, "--winograd")))
-            wrong = parse_switch(v, &r->tuning.no_winograd) ? NULL : arg;
-        else if ((v = srv_args_value(&a, "--autotune")))
-            wrong = parse_switch(v, &r->tuning.no_autotune) ? NULL : arg;
+        } else if ((v = srv_args_value(&a, "--seconds")))
+            wrong = parse_duration(v, &r->seconds_ms) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--timeout")))
+            wrong = srv_parse_timeout(v, &r->timeout_ms) ? NULL : arg;
+        else if ((v = switch_value(&a, r, &off)))
+            wrong = parse_switch(v, off) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--autotune_cache")))
             r->autotune_cache = v;
         else if ((v = srv_args_value(&a, "--profile_clock")))
             wrong = parse_clock(v, &r->cpu_clock) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--precision")))
             wrong = parse_precision(v, &r->tuning.bf16) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--device")))
+            wrong = parse_device(v, &r->gpu) ? NULL : arg;
+        else if ((v = srv_args_value(&a, "--gpu_precision")))
+            wrong = parse_gpu_precision(v, &r->gpu_full_precision) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--shape")))
             wrong = parse_shape(r, v) ? NULL : arg;
         else if (!a.missing && *arg != '-' && !r->dir)
@@ -519,7 +577,7 @@ static enum rt_status run_once(const struct srv_run *r, struct rt_error *err)
         rt_arena_array(r->arena, (size_t)def->n_outputs + 1, sizeof *fetches);
     if (!fetches)
         return rt_fail_memory(err, "fetches", 0);
-    enum rt_status st = rt_callable_run(r->s->call, r->feeds, fetches, NULL, err);
+    enum rt_status st = srv_run_call(r, r->s->call, fetches, NULL, err);
     struct rt_bytes out;
     rt_bytes_init(&out, SIZE_MAX / 2);
     if (!st)
@@ -536,6 +594,41 @@ static enum rt_status run_once(const struct srv_run *r, struct rt_error *err)
     return st;
 }
 
+/* Loads the model within the time limit. The warm-up may take half of that time: with --plan, the
+ * runs with the requested shapes have the rest, and an endless run ends the warm-up, not the load.
+ * Once the model is loaded, the session's flag has no effect. */
+static enum rt_status load(struct srv_run *r, const char *dir, struct rt_model_options *options,
+                           struct rt_error *err)
+{
+    const int64_t start = rt_now_ns();
+    options->warm_up_ns = r->timeout_ms * 500000;
+    r->end_ns = start + r->timeout_ms * 1000000;
+    if (r->timeout_ms)
+        options->session.cancelled = srv_limit_time(r->timeout_ms);
+    enum rt_status st = rt_model_load(&r->model, dir, options, err);
+    if (st == RT_CANCELLED)
+        st = rt_fail(err, RT_DEADLINE_EXCEEDED, "loading was given up after %g s (--timeout)",
+                     (double)r->timeout_ms / 1000);
+    r->load_ns = rt_now_ns() - start;
+    return st;
+}
+
+/* Opens the GPU that --device names, if any, and makes the session use it. */
+static enum rt_status open_gpu(const struct srv_run *r, struct rt_accelerators *gpus,
+                               struct rt_session_options *session, struct rt_error *err)
+{
+    const struct rt_accelerator_options options = {
+        .which = r->gpu, .n_streams = 2, .full_precision = r->gpu_full_precision};
+    if (!r->gpu)
+        return RT_OK;
+    const enum rt_status st = rt_registry_open_accelerators(session->registry, gpus, &options, err);
+    if (st || !gpus->n)
+        return st ? st : rt_fail(err, RT_NOT_FOUND, "there is no GPU %s", r->gpu);
+    session->accelerator = gpus->device[0];
+    session->accelerates_all = true;
+    return RT_OK;
+}
+
 int srv_command_run(int argc, const char *const *argv, const struct rt_registry *registry)
 {
     struct srv_run r = {.command = argv[0], .plan = strcmp(argv[0], "inspect") == 0};
@@ -547,13 +640,14 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     const char *dir = NULL;
     struct rt_parallel *parallel = rt_parallel_new((int)r.n_threads, (int)r.n_threads);
     struct rt_autotune *autotune = NULL;
+    struct rt_accelerators gpus = {0};
     struct rt_model_options options = {
-        /* The measurement should show the speed of a server that has already compiled
-         * specialisations for these shapes. */
+        /* Specialisations are compiled inline, so that the measurement shows the speed of a server
+         * that has already compiled them. */
         .session = {.registry = registry,
                     .parallel = parallel,
                     .tuning = r.tuning,
-                    .compiles_inline = r.bench || r.profile || r.compare || r.plan},
+                    .compiles_inline = r.bench || r.profile || r.compare || r.plan || r.gpu},
         .allow_unsupported_signatures = true,
         .warm_up = r.bench || r.profile || r.plan};
     enum rt_status st = r.arena && parallel ? srv_find_version(r.dir, r.arena, &dir, &err)
@@ -561,16 +655,16 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     if (!st)
         st = rt_autotune_open(&autotune, r.autotune_cache, &err);
     options.session.autotune = autotune;
+    if (!st)
+        st = open_gpu(&r, &gpus, &options.session, &err);
     if (!st && r.tuning.bf16 && !rt_machine_has_bf16())
         fprintf(stderr, "slipway %s: warning: " SRV_NO_BF16 "\n", r.command);
     if (!st && r.n_threads > rt_machine_cores())
         fprintf(stderr, "slipway %s: warning: --threads %lld, and %d core%s to run them\n",
                 r.command, (long long)r.n_threads, rt_machine_cores(),
                 rt_machine_cores() == 1 ? "" : "s");
-    int64_t start = rt_now_ns();
     if (!st)
-        st = rt_model_load(&r.model, dir, &options, &err);
-    r.load_ns = rt_now_ns() - start;
+        st = load(&r, dir, &options, &err);
     if (!st)
         st = r.inputs ? feeds_from_file(&r, &err) : random_feeds(&r, &err);
     if (!st)
@@ -584,6 +678,8 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     for (int i = 0; r.feeds && i < r.s->def->n_inputs; i++)
         rt_tensor_clear(&r.feeds[i]);
     rt_model_free(r.model);
+    if (gpus.close)
+        gpus.close(&gpus);
     rt_autotune_free(autotune);
     rt_parallel_free(parallel);
     rt_arena_free(r.arena);

@@ -9,9 +9,9 @@
 
 enum {
     WARM_RUNS = 3,
-    /* Minimum number of runs of each thread, even if the measuring time has passed. */
+    /* Each thread makes at least this number of runs, even if the measuring time has passed. */
     MIN_RUNS = 3,
-    MAX_RUNS = 1000000, /* maximum total number of runs of all threads */
+    MAX_RUNS = 1000000, /* maximum number of runs of all threads together */
     MAX_LINE_MS = 3600000,
 };
 
@@ -42,7 +42,7 @@ static void *bench_thread(void *arg)
             end = start + t->min_ns;
         if (start >= end && t->n >= MIN_RUNS)
             break;
-        t->status = rt_callable_run(r->s->call, r->feeds, fetches, NULL, &t->err);
+        t->status = srv_run_call(r, r->s->call, fetches, NULL, &t->err);
         int64_t took = rt_now_ns() - start;
         if (i >= 0 && !t->status)
             t->ns[t->n++] = took;
@@ -62,7 +62,7 @@ static int by_size(const void *a, const void *b)
 struct bench_times {
     int64_t *ns; /* duration of each measured run */
     int64_t n, wall_ns;
-    double cpu_ns; /* CPU time that the process used, divided by the number of runs */
+    double cpu_ns; /* mean CPU time of the process per run, in nanoseconds */
     double per_s;  /* runs per second, including warm-up runs */
 };
 

@@ -63,9 +63,9 @@ enum rt_status srv_run_compare(const struct srv_run *r, const char *dir,
     if (!st && r->json && !(rows = json_array()))
         st = rt_fail_memory(err, "the comparison", 0);
     if (!st)
-        st = rt_callable_run(rt_model_signature(model, def->name)->call, r->feeds, want, NULL, err);
+        st = srv_run_call(r, rt_model_signature(model, def->name)->call, want, NULL, err);
     if (!st)
-        st = rt_callable_run(r->s->call, r->feeds, got, NULL, err);
+        st = srv_run_call(r, r->s->call, got, NULL, err);
     if (!st && !r->json)
         printf("precision: %s\n", !r->tuning.bf16         ? "float32"
                                   : rt_machine_has_bf16() ? "bf16"

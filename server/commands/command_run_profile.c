@@ -1,8 +1,8 @@
 /*
- * Implements `slipway run --profile`: prints how the time of a run is divided among its nodes, and
- * also the sum for each op. Runs are traced one after another. All printed times are means over the
- * faster half of the runs. This half is chosen once, for the nodes and the total, so that the times
- * of the nodes and the time between nodes add up to the total.
+ * Implements `slipway run --profile`: prints how the time of a run is divided among its nodes and
+ * ops. Runs are traced one after another. The times of the nodes and the total are means over the
+ * same runs, namely the faster half of the traced runs, so that the times of the nodes and the time
+ * between nodes add up to the total.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -20,12 +20,12 @@ enum { WARM_RUNS = 3, MAX_SHOWN = 40 };
 struct row {
     /* In the row of an op, `name` and `shapes` are NULL. */
     const char *name, *op, *fused, *kernel, *shapes;
-    /* for a node, its own time in each run, without the time of the nodes that it calls */
+    /* for a node, its time in each run in nanoseconds, excluding the nodes that it calls */
     int64_t *ns;
-    struct row *sum; /* for a node, the row of its op in the table of ops */
-    int64_t calls;   /* number of times that the node, or nodes with the op, ran in the last run */
-    double flops, bytes; /* total number of FLOPs and bytes in the last run */
-    double mean_ns;      /* mean time over the runs in profile.chosen */
+    struct row *sum; /* for a node, the row of the table of ops that includes it */
+    int64_t calls;   /* number of calls of the node, or of all nodes with the op, in the last run */
+    double flops, bytes; /* number of FLOPs and number of bytes accessed in these calls */
+    double mean_ns;      /* mean time in nanoseconds over the runs that profile.chosen marks */
 };
 
 struct table {
@@ -38,13 +38,13 @@ struct profile {
     const struct srv_run *run;
     struct rt_arena *arena;
     int n_runs;
-    /* run_ns has the duration of each run with tracing, and plain_ns that of each run without
+    /* run_ns has the durations of the runs with tracing, and plain_ns has those of the runs without
      * tracing */
     int64_t *run_ns, *plain_ns;
-    bool *chosen; /* marks the faster half of the traced runs */
+    bool *chosen; /* chosen[i] is set if traced run i is in the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;
-    /* activation_bytes is the size of the activations of the largest segment, and scratch_bytes is
-     * the size of the scratch memory of the node that needs the most */
+    /* activation_bytes is the memory for the activations of the largest segment, and scratch_bytes
+     * is the largest scratch memory of any node */
     size_t activation_bytes, scratch_bytes;
     struct table nodes, ops;
     struct rt_arena *trace_arena;
@@ -150,9 +150,9 @@ static bool add_node(struct profile *p, int run, const struct rt_trace_node *n, 
     return true;
 }
 
-/* Adds a traced run to the table. Nodes are in the order in which they ended. A node contains the
- * nodes that started after it but ended before it. The time of the contained nodes is subtracted
- * from that of the node. */
+/* Adds a traced run to the table. The trace lists the nodes in the order in which they ended. A
+ * node that started before and ended after other nodes contains them, so their time is subtracted
+ * from its own. */
 static enum rt_status add_run(struct profile *p, int run, struct rt_error *err)
 {
     const struct rt_trace_node **open =
@@ -190,12 +190,11 @@ static enum rt_status run_once(struct profile *p, struct rt_trace *trace, int64_
 {
     const struct srv_run *r = p->run;
     const int n_out = r->s->def->n_outputs;
-    const struct rt_run_options options = {.trace = trace};
     struct rt_tensor *fetches = calloc((size_t)n_out + 1, sizeof *fetches);
     if (!fetches)
         return rt_fail_memory(err, "fetches", 0);
     const int64_t start = now_ns(r);
-    enum rt_status st = rt_callable_run(r->s->call, r->feeds, fetches, &options, err);
+    enum rt_status st = srv_run_call(r, r->s->call, fetches, trace, err);
     *ns = now_ns(r) - start;
     for (int k = 0; k < n_out; k++)
         rt_tensor_clear(&fetches[k]);
@@ -256,7 +255,7 @@ static int n_chosen(const struct profile *p)
     return (p->n_runs + 1) / 2;
 }
 
-/* Returns the mean over the faster half of the runs. Sorts the array `ns`. */
+/* Sorts the run times `ns`, and returns the mean of the faster half. */
 static double mean_of_faster(const struct profile *p, int64_t *ns)
 {
     double sum = 0;

@@ -1,5 +1,5 @@
-/* Implements `slipway health` for servers without a REST port: requests the health of the whole
- * server from the service grpc.health.v1. */
+/* Implements `slipway health` for servers without a REST port: queries the health of the whole
+ * server through the service grpc.health.v1. */
 #ifndef SRV_COMMANDS_HEALTH_GRPC_H
 #define SRV_COMMANDS_HEALTH_GRPC_H
 
@@ -7,8 +7,9 @@
 
 #include "runtime/base/status.h"
 
-/* Queries the gRPC port of this machine, without TLS and with a timeout of four seconds. Fails with
- * UNAVAILABLE if the server is not ready. A failed call returns its own status and text. */
+/* Queries the gRPC port of this machine, without TLS and with a timeout of four seconds. If the
+ * call fails, returns its status and error message. If the server is not ready, returns
+ * UNAVAILABLE. */
 enum rt_status srv_health_by_grpc(int64_t port, struct rt_error *err);
 
 #endif

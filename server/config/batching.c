@@ -96,7 +96,7 @@ enum rt_status srv_batching_from_message(struct srv_batching *b, const batching_
     if (b->splits_large)
         take(&b->max_execution_batch_size, m->max_execution_batch_size);
     enum rt_status st = check(b, err);
-    /* At least one batch may wait, as in TensorFlow Serving. */
+    /* As in TensorFlow Serving, one batch may wait even if max_enqueued_batches is 0. */
     if (b->max_enqueued_batches == 0)
         b->max_enqueued_batches = 1;
     return st;

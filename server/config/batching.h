@@ -1,7 +1,7 @@
 /*
- * The parameters that control the merging of requests. They come from the flags --enable_batching
- * and --max_batch_rows, and from --batching_parameters_file (a text BatchingParameters) or a
- * version's own batching_params.pbtxt.
+ * The parameters that control how requests are merged. Their sources are the flags
+ * --enable_batching and --max_batch_rows, a BatchingParameters message in
+ * --batching_parameters_file or --platform_config_file, and a version's own batching_params.pbtxt.
  *
  * The parameters are read when the server starts or a version is loaded, and do not change
  * afterwards.
@@ -15,7 +15,7 @@
 
 enum srv_batching_mode {
     SRV_BATCHING_OFF, /* nothing is merged */
-    /* requests of signatures that pass row-wise analysis are merged, depending on the load */
+    /* requests that wait for a worker are merged if their signature passes row-wise analysis */
     SRV_BATCHING_ROW_WISE,
     /* requests of every signature that writes no variables are merged, as in
      * tensorflow_model_server */
@@ -26,9 +26,9 @@ struct srv_batching {
     enum srv_batching_mode mode;
     /* maximum number of rows of a batch, and also of a request unless splits_large is set */
     int64_t max_batch_size;
-    /* Time for which the first request of a batch waits for other requests. */
+    /* Time in microseconds for which the first request of a batch waits for other requests. */
     int64_t batch_timeout_micros;
-    int64_t max_enqueued_batches; /* maximum number of waiting batches per queue */
+    int64_t max_enqueued_batches; /* maximum number of waiting batches per callable */
     /* maximum number of running batches of all models; 0 means no limit */
     int64_t num_batch_threads;
     int n_sizes; /* number of allowed_batch_sizes; 0 means that any size is allowed */
@@ -43,10 +43,10 @@ struct srv_batching {
 struct Tensorflow__Serving__BatchingParameters;
 
 /*
- * Reads a BatchingParameters message. Fails with INVALID_ARGUMENT if a parameter is invalid; the
- * error text is TensorFlow Serving's if TensorFlow Serving reports the error too. thread_pool_name
- * is accepted but has no effect, because batches run on the workers. The metrics label
- * thread_pool_name is always "", in Slipway as in tensorflow_model_server.
+ * Reads a BatchingParameters message. If a parameter is invalid, fails with INVALID_ARGUMENT and,
+ * if TensorFlow Serving reports the same error, with its message. thread_pool_name is accepted but
+ * has no effect, because batches run on the workers. The metrics label thread_pool_name is always
+ * "", in Slipway as in tensorflow_model_server.
  */
 enum rt_status srv_batching_from_message(struct srv_batching *out,
                                          const struct Tensorflow__Serving__BatchingParameters *m,
@@ -54,13 +54,14 @@ enum rt_status srv_batching_from_message(struct srv_batching *out,
 /* Parses a BatchingParameters message in protobuf's text format. `path` is used only in errors. */
 enum rt_status srv_batching_parse(struct srv_batching *out, struct rt_span text, const char *path,
                                   struct rt_error *err);
-/* Determines the server's batching parameters from the flags and the file that they name. */
+/* Determines the server's batching parameters from the flags and the files that the flags name. */
 enum rt_status srv_batching_of_server(struct srv_batching *out, const struct srv_options *o,
                                       struct rt_error *err);
 /*
  * Determines the batching parameters of a model version: those of the server or, with
- * --enable_per_model_batching_parameters, those in the file in the version's directory `dir`. If
- * the flag is set and a version has no file, its requests are not merged.
+ * --enable_batching=true and --enable_per_model_batching_parameters, those in batching_params.pbtxt
+ * in the version's directory `dir`. If both flags are set and this file does not exist, the
+ * version's requests are not merged.
  */
 enum rt_status srv_batching_of_version(struct srv_batching *out, const struct srv_batching *server,
                                        const struct srv_options *o, const char *dir,

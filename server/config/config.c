@@ -50,7 +50,7 @@ static enum rt_status no_memory(struct rt_error *err)
     return rt_fail_memory(err, "the model configuration", 0);
 }
 
-/* Appends the model's position in the config file to the error text. */
+/* Appends the model's position in the config file to the error message. */
 static enum rt_status at_place(const struct srv_config *c, const struct srv_model_config *m,
                                struct rt_error *err)
 {
@@ -211,7 +211,7 @@ typedef Tensorflow__Serving__FileSystemStoragePathSourceConfig__ServableVersionP
 
 static int model_type_of(const model_message *m)
 {
-    /* The field is deprecated in configs but must still be read. */
+    /* model_type is deprecated, but configs may still set it */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
     return (int)m->model_type;
@@ -283,8 +283,8 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
     out->n_latest = 1;
     if (!p)
         return RT_OK;
-    /* The field numbers of the oneof policy_choice get short names here, because the generated
-     * names are longer than a line. */
+    /* Short names for the field numbers of the oneof policy_choice, because the generated names do
+     * not fit into a line. */
     enum { LATEST = 100, ALL = 101, SPECIFIC = 102 };
     int choice = (int)p->policy_choice_case;
     if (choice == ALL) {
@@ -310,7 +310,7 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
 
 struct label_entry {
     const char *key;
-    /* Index of the entry in the message, by which entries with the same key are ordered. */
+    /* Index of the entry in the message. Entries with the same key are sorted by this index. */
     size_t at;
 };
 
@@ -321,9 +321,9 @@ static int by_key(const void *a, const void *b)
     return order ? order : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Reads the version labels. As in any protobuf map, the last of several entries with the same key
- * wins; it is placed at the position of the first of them. The entries are sorted, so that n labels
- * take O(n log n) time. */
+/* Reads the version labels. If several entries have the same key, the value of the last one counts,
+ * as in any protobuf map, and the label takes the position of the first one. The entries are sorted
+ * first, so that reading n labels takes O(n log n) time. */
 static enum rt_status read_labels(struct srv_config *c, struct srv_model_config *out,
                                   const model_message *m, struct rt_error *err)
 {
@@ -377,8 +377,8 @@ static enum rt_status read_model(struct srv_config *c, struct srv_model_config *
     return read_labels(c, out, m, err);
 }
 
-/* Converts a ModelServerConfig message. `places` are the positions of the models in `file`; both
- * may be NULL. */
+/* Converts a ModelServerConfig message. `places` has the positions of the models in `file`. Both
+ * are NULL if the message was not read from a file. */
 static enum rt_status from_message(const void *message, const struct pb_text_places *places,
                                    const char *file, struct srv_config **out, struct rt_error *err)
 {
@@ -442,7 +442,7 @@ enum rt_status srv_config_from_text(struct rt_span text, const char *name, struc
 {
     ProtobufCMessage *message = NULL;
     struct pb_text_places places = {.type = &tensorflow__serving__model_config__descriptor};
-    /* the text of a model consists of at least the two bytes "{}" */
+    /* each model in the text takes at least two bytes ("{}") */
     places.max = text.n / 2 < MAX_MODELS ? text.n / 2 + 1 : MAX_MODELS;
     places.at = calloc(places.max, sizeof *places.at);
     if (!places.at)
@@ -506,9 +506,9 @@ enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_c
     return st;
 }
 
-/* Returns whether a directory entry is a model. Entries whose names are hidden or contain
- * control characters (which would break log lines) are not models. A directory whose status
- * temporarily cannot be read remains a model, so that its served versions are not unloaded. */
+/* Returns whether a directory entry is a model. Entries whose names are hidden or contain control
+ * characters (which would break log lines) are not models. A directory remains a model while its
+ * status temporarily cannot be read, so that its served versions are not unloaded. */
 static bool is_model_folder(const char *dir, const struct dirent *entry)
 {
     const char *name = entry->d_name;
@@ -523,7 +523,7 @@ static bool is_model_folder(const char *dir, const struct dirent *entry)
                                 : entry->d_type != DT_REG && !rt_errno_is_absence(errno));
 }
 
-/* Returns a warning that lists the dangling links in `dir` that are not hidden, or NULL if there
+/* Returns a warning that lists the dangling links in `dir`, except hidden ones, or NULL if there
  * are none. */
 static const char *dangling_warning(struct rt_arena *arena, const char *dir,
                                     struct dirent *const *names, int n)

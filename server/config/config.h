@@ -1,6 +1,6 @@
 /*
- * The configuration of the models to serve, from flags, a config file or a reload request. It is
- * checked by TensorFlow Serving's rules, and errors have TensorFlow Serving's texts.
+ * The configuration of the models to serve, which comes from flags, a config file or a reload
+ * request. The checks and the error messages are those of TensorFlow Serving.
  *
  * Owner: a config lives in its own arena. Threads: a config is immutable once it is created.
  */
@@ -11,7 +11,8 @@
 #include "server/base/serving_map.h"
 #include "server/config/options.h"
 
-/* Format of TensorFlow Serving's error text; the arguments are a version and a model's name. */
+/* Format of TensorFlow Serving's error message for a label whose version is not available. The
+ * format takes a version number and a model name. */
 #define SRV_LABEL_UNAVAILABLE                                                                      \
     "Request to assign label to version %lld of model %s, which is not currently available for "   \
     "inference"
@@ -38,25 +39,27 @@ struct srv_model_config {
     int n_labels;
     const struct srv_label *labels;
     const struct srv_logging_config *logging; /* how requests are logged, or NULL if they are not */
-    enum srv_maybe bf16;  /* whether to use bf16; SRV_UNSAID if --precision decides */
+    enum srv_maybe bf16;  /* whether to use bf16; SRV_UNSAID leaves this to --precision */
     int64_t line, column; /* position of the model in srv_config.file */
 };
 
 struct srv_config {
     struct rt_arena *arena;
-    /* path of the config file, named in errors about a model, or NULL if the config has no file */
+    /* path of the config file, used only in errors, or NULL if the config was not read from a
+     * file */
     const char *file;
-    /* whether the config has a list of models; false if the file was empty and defines nothing */
+    /* whether the config has a list of models; false if the config is empty */
     bool is_list;
     int n_models;
     struct srv_model_config *models; /* sorted by name, without duplicate names */
-    const char *warning;             /* warning text from srv_config_from_folder, or NULL */
+    const char *warning;             /* warning from srv_config_from_folder, or NULL */
 };
 
-void srv_config_free(struct srv_config *c); /* `c` may be NULL */
+void srv_config_free(struct srv_config *c); /* frees `c`, which may be NULL */
 
-/* Reads the model configuration that the flags select: --model_config_file, otherwise --model_name
- * and --model_base_path, otherwise no models. */
+/* Reads the config from the file given by --model_config_file. If this flag is not set, the config
+ * has the model given by --model_name and --model_base_path. If --model_base_path is not set
+ * either, the config has no models. */
 enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_config **out,
                                        struct rt_error *err);
 /* Parses a ModelServerConfig in protobuf's text format. `name` is the file's name, used only in
@@ -67,9 +70,9 @@ enum rt_status srv_config_from_text(struct rt_span text, const char *name, struc
 enum rt_status srv_config_from_message(const void *message, struct srv_config **out,
                                        struct rt_error *err);
 /*
- * Checks that the platform of each model is "tensorflow", the only one that can be served, and does
- * not differ between `old` (which may be NULL) and `config`. The check is a separate function so
- * that errors are reported in TensorFlow Serving's order.
+ * Checks that the platform of each model in `config` is "tensorflow", the only supported platform,
+ * and is the same as in `old`. `old` may be NULL. The check is a separate function so that errors
+ * are reported in TensorFlow Serving's order.
  */
 enum rt_status srv_config_check_platforms(const struct srv_config *old,
                                           const struct srv_config *config, struct rt_error *err);
@@ -82,8 +85,8 @@ const struct srv_model_config *srv_config_find(const struct srv_config *c, const
 /* Returns the model's entry for a label, or NULL if there is none. `c` may be NULL. */
 const struct srv_label *srv_config_find_label(const struct srv_model_config *c, const char *label);
 /* Creates a config with a model for every sub-directory of `dir` that is not hidden. If `dir`
- * cannot be read, the function fails instead of returning an empty config. Dangling links are not
- * models; `warning` lists them. */
+ * cannot be read, the function fails instead of returning an empty config. A dangling symbolic link
+ * does not become a model, but is listed in the config's `warning`. */
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
                                       struct rt_error *err);
 

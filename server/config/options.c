@@ -1,3 +1,4 @@
+#include "runtime/core/device.h"
 #include "server/config/options.h"
 
 #include <inttypes.h>
@@ -14,7 +15,7 @@ enum kind {
     MAYBE,  /* a boolean that may also be unset, stored as enum srv_maybe */
     INTEGER,
     BYTES,   /* an integer with an optional suffix K, M or G */
-    SECONDS, /* a number that may have a fraction; stored as milliseconds */
+    SECONDS, /* a number of seconds that may have a fraction; stored in milliseconds */
     TEXT,
     FLOAT, /* a non-negative number */
 };
@@ -31,12 +32,12 @@ struct row {
     enum meaning meaning;
     /* Offset of the value in struct srv_options; unused for TFS_IGNORED. */
     size_t offset;
-    /* default value when the program is called as tensorflow_model_server */
+    /* default value when the program is invoked as tensorflow_model_server */
     const char *as_tensorflow;
-    /* default value when the program is called as `slipway serve`; NULL if as_tensorflow is the
-     * default there too */
+    /* default value when the program is invoked as `slipway serve`; NULL stands for
+     * as_tensorflow */
     const char *own;
-    /* range of the value of an INTEGER or BYTES flag, and of a SECONDS flag in milliseconds */
+    /* range of the value of an INTEGER, BYTES or SECONDS flag; for SECONDS, in milliseconds */
     int64_t min, max;
     const char *help;
 };
@@ -81,7 +82,8 @@ static const struct row rows[] = {
      "directory that holds the model's numeric version directories; absolute"},
     {"num_load_threads", INTEGER, TFS, AT(num_load_threads), "0", NULL, 0, 256,
      "loads that may go on at once, but for those that take long: when one has waited for ten "
-     "seconds, it need not wait for the oldest any more; 0: two"},
+     "seconds, it need not wait for the oldest any more; of two or more, one is kept for versions "
+     "of models whose last load took at most a second of processor time, or that are new; 0: two"},
     {"num_unload_threads", INTEGER, TFS, AT(num_unload_threads), "0", NULL, 0, 256,
      "versions that may be freed at once, on threads of low priority; 0: one"},
     {"max_num_load_retries", INTEGER, TFS, AT(max_num_load_retries), "5", NULL, ANY,
@@ -226,7 +228,8 @@ static const struct row rows[] = {
      "version that does not fit, or is found not to fit while it is loaded, is refused, one that "
      "waits for an unload is not; 0: what the machine has"},
     {"run_memory_limit_bytes", BYTES, OURS, AT(run_memory_limit_bytes), "4G", NULL, SIZE,
-     "memory that one run may hold; 0: no limit"},
+     "memory that one run may hold, and bytes that one SaveV2 may write more than once; 0: no "
+     "limit"},
     {"run_memory_total_bytes", BYTES, OURS, AT(run_memory_total_bytes), "0", NULL, SIZE,
      "memory that all runs together may hold; 0: half of what the machine has free at the start"},
     {"run_memory_idle_bytes", BYTES, OURS, AT(run_memory_idle_bytes), "256M", NULL, SIZE,
@@ -262,6 +265,24 @@ static const struct row rows[] = {
      "float32, or bf16: where the processor multiplies bfloat16, constant matrices and filters of "
      "float32 models are kept and multiplied in it, elsewhere only matrices of more than 8 "
      "million weights are kept in it; sums and results stay float32"},
+    {"gpus", TEXT, OURS, AT(gpus), "none", NULL, ANY,
+     "GPUs that run the ops which have kernels for GPUs: none; auto: all that can be used, if any; "
+     "all: likewise, but one is needed; or a list of numbers or UUIDs, such as 0,2"},
+    {"gpu_slots", INTEGER, OURS, AT(gpu_slots), "2", NULL, 1, RT_MAX_STREAMS,
+     "batches that may be on a GPU at a time; each has memory of its own for its activations"},
+    {"per_process_gpu_memory_fraction", FLOAT, TFS, AT(gpu_memory_fraction), "0.0", NULL, ANY,
+     "the part of each GPU's memory that may be used, at most 1; 0: all. Memory is never taken "
+     "ahead of its use"},
+    {"gpu_precision", TEXT, OURS, AT(gpu_precision), "tf32", NULL, ANY,
+     "how GPUs multiply and convolve float32 tensors: tf32: with inputs rounded to 11 significant "
+     "bits, as TensorFlow does, where the GPU has TF32; float32: without that rounding"},
+    {"gpu_on_fault", TEXT, OURS, AT(gpu_on_fault), "exit", NULL, ANY,
+     "what to do when a GPU fails: exit: be not ready, answer what can be answered, and end the "
+     "process with status 70, so that it is started anew; stop: go on, with its models on the "
+     "processor"},
+    {"gpu_hang_seconds", SECONDS, OURS, AT(gpu_hang_ms), "60", NULL, 0, INT32_MAX,
+     "a GPU has failed when a batch runs on it for so long, and for 20 times as long as the "
+     "longest before; 0: never"},
     {"autotune", SWITCH, OURS, AT(autotune), "on", NULL, ANY,
      "time kernels that could do the same while a version is loaded, and take the fastest; off: by "
      "a rule, so that replicas round alike"},
@@ -276,8 +297,6 @@ static const struct row rows[] = {
 
     {"flush_filesystem_caches", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY,
      "weights are read once; what the kernel keeps of their files it gives up by itself"},
-    {"per_process_gpu_memory_fraction", FLOAT, TFS_IGNORED, 0, "0.0", NULL, ANY,
-     "no device memory is taken ahead of its use"},
     {"remove_unused_fields_from_bundle_metagraph", BOOLEAN, TFS_IGNORED, 0, "true", NULL, ANY,
      "of a meta graph only what is served is ever kept"},
     {"prefer_tflite_model", BOOLEAN, TFS_IGNORED, 0, "false", NULL, ANY,
@@ -333,9 +352,9 @@ static bool looks_like_float(const char *text)
     return *text && strspn(text, "+-0123456789.eE") == strlen(text);
 }
 
-/* Stores the value of a flag in the options. `text` is NULL if the flag was given without a value;
- * this is permitted only for booleans. Returns false if the text does not match the row's kind and
- * range. */
+/* Stores the value of a flag in the options. `text` is NULL if the flag was given without a value,
+ * which is permitted only for booleans. Returns false if the text does not match the flag's kind
+ * and range. */
 static bool set_value(struct srv_options *o, const struct row *row, const char *text)
 {
     char *field = (char *)o + (has_field(row) ? row->offset : 0);
@@ -383,7 +402,7 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
         return true;
     }
     case INTEGER:
-        /* TensorFlow Serving uses scanf, which skips white space */
+        /* TensorFlow Serving parses integers with scanf, which skips leading white space. */
         text += strspn(text, " \t\n\v\f\r");
         if (!srv_parse_int64(text, strlen(text), &number))
             return false;
@@ -469,8 +488,8 @@ static void print_version(FILE *out)
             SLIPWAY_VERSION, SLIPWAY_VERSION);
 }
 
-/* Prints how to use the program. tensorflow_model_server lists all flags; slipway prints one line,
- * so that the error above it stays visible. */
+/* Prints the usage. tensorflow_model_server prints all flags. `slipway serve` prints only one line,
+ * so that the error message printed before it stays visible. */
 static void print_usage(FILE *out, bool as_tensorflow)
 {
     if (as_tensorflow)
@@ -484,7 +503,7 @@ static void print_bad_value(FILE *out, const char *value, const char *name)
     fprintf(out, "Couldn't interpret value %s for flag %s.\n", value, name);
 }
 
-/* Prints the range of a number in the unit in which the flag is given. */
+/* Prints the permitted range of a numeric flag, in the unit in which its value is given. */
 static void print_range(FILE *out, const struct row *row)
 {
     const double unit = row->kind == SECONDS ? 1000 : 1;
@@ -531,7 +550,7 @@ static enum taken take_value(struct srv_options *o, const struct row *row, const
                              FILE *out)
 {
     if (!set_value(o, row, text)) {
-        /* for booleans, tensorflow_model_server prints the bad value with its "=" */
+        /* for a boolean, tensorflow_model_server prints a "=" before the invalid value */
         bool equals = o->as_tensorflow && is_boolean(row);
         char shown[512];
         snprintf(shown, sizeof shown, "%s%s", equals ? "=" : "", text ? text : "(none)");
@@ -544,8 +563,8 @@ static enum taken take_value(struct srv_options *o, const struct row *row, const
     return TAKEN;
 }
 
-/* Finds a boolean flag whose name is a prefix of the argument. tensorflow_model_server treats the
- * rest of the argument as a bad value, and does not report an unknown flag. */
+/* Finds a boolean flag whose name is a prefix of the argument. tensorflow_model_server reports the
+ * rest of the argument as an invalid value, and does not report an unknown flag. */
 static const struct row *boolean_before(const char *arg)
 {
     for (const struct row *r = rows; r < rows + N_ROWS; r++)
@@ -640,6 +659,8 @@ static bool check_words(const struct srv_options *o, FILE *out)
     } words[] = {
         {"log_format", o->log_format, "text", "json"},
         {"precision", o->precision, "float32", "bf16"},
+        {"gpu_precision", o->gpu_precision, "tf32", "float32"},
+        {"gpu_on_fault", o->gpu_on_fault, "exit", "stop"},
         {"version_transition", o->version_transition, "availability_preserving",
          "resource_preserving"},
     };

@@ -1,7 +1,7 @@
 /*
  * The command-line options. One table defines the names, types, defaults, limits and help texts of
- * the flags, and FLAGS.md is generated from it. main.c reads the options, and srv_settings_resolve
- * (settings.h) completes them. Afterwards they do not change.
+ * the flags, and FLAGS.md is generated from it. main.c parses the command line, and
+ * srv_settings_resolve (settings.h) completes the options. Afterwards they do not change.
  */
 #ifndef SRV_OPTIONS_H
 #define SRV_OPTIONS_H
@@ -20,13 +20,13 @@ enum { SRV_MAX_BATCH_ROWS = 1 << 20 };
 enum srv_maybe { SRV_UNSAID, SRV_NO, SRV_YES };
 
 struct srv_options {
-    bool as_tensorflow; /* whether the program was called as tensorflow_model_server */
+    bool as_tensorflow; /* whether the program was invoked as tensorflow_model_server */
 
     /* The flags of TensorFlow Serving, with its names and defaults. */
     int64_t port, rest_api_port, rest_api_num_threads, rest_api_timeout_in_ms;
     bool rest_api_enable_cors_support;
-    /* SRV_UNSAID means that the flag was not given, so requests of signatures that pass row-wise
-     * analysis are merged, depending on the load */
+    /* SRV_UNSAID if the flag was not given; requests that wait for a worker are then merged if
+     * their signature passes row-wise analysis */
     enum srv_maybe enable_batching;
     bool enable_per_model_batching_parameters;
     bool allow_version_labels_for_unavailable_models;
@@ -50,54 +50,67 @@ struct srv_options {
 
     /* Slipway's own flags */
     const char *models; /* directory given by --models; every sub-directory is a model */
-    /* addresses at which admin actions (reload requests) are accepted, and the file that contains
-     * the token for them */
+    /* TCP address and UNIX socket that accept reload requests, and the file with the token for
+     * these requests */
     const char *admin_address, *admin_socket, *admin_token_file;
-    /* directory that must contain reloaded models; "" allows any directory */
+    /* directory in which the models of a reload request must lie; "" permits any directory */
     const char *model_root;
     bool enable_grpc_reflection;
-    /* address to which the ports are bound; 127.0.0.1 by default if called as `slipway serve` */
+    /* address to which the ports are bound; if invoked as `slipway serve`, 127.0.0.1 by default */
     const char *bind_address;
     int64_t max_body_bytes; /* maximum size of a request body, 256 MiB by default */
     int64_t max_bytes_in_flight;
     int64_t max_grpc_calls;
     int64_t max_header_bytes;
-    /* maximum number and total size of queued jobs per version */
+    /* maximum number of queued jobs per version, and maximum total size of these jobs in bytes */
     int64_t max_queue_jobs, max_queue_bytes;
     int64_t max_batch_rows;
-    /* time limit for running a job inline, 40 us by default; 0 means that no job runs inline */
+    /* maximum expected run time in microseconds of a job that may run inline, 40 by default; 0
+     * means that no job runs inline */
     int64_t inline_max_us;
-    int64_t num_workers;      /* number of workers; 0 means one per usable core */
-    int64_t cores_per_run;    /* 0 means num_workers */
-    int64_t num_rest_threads; /* number of REST threads; 0 means one per four cores, at least one */
-    int64_t num_grpc_threads; /* number of gRPC threads; 0 means one per four cores, at least one */
-    int64_t default_deadline_ms; /* value of --default_deadline_seconds; 0 means no deadline */
-    int64_t drain_timeout_ms;    /* value of --drain_timeout, converted from seconds */
-    /* delay before the drain; -1 means 5 s if the server is process 1, and otherwise 0 */
+    int64_t num_workers;   /* number of workers; 0 means one per usable core */
+    int64_t cores_per_run; /* 0 means num_workers */
+    /* number of REST threads; 0 means one per four cores, but at least one */
+    int64_t num_rest_threads;
+    /* number of gRPC threads; 0 means one per four cores, but at least one */
+    int64_t num_grpc_threads;
+    /* value of --default_deadline_seconds, in milliseconds; 0 means no deadline */
+    int64_t default_deadline_ms;
+    int64_t drain_timeout_ms; /* value of --drain_timeout, in milliseconds */
+    /* delay in milliseconds before the drain; -1 means 5000 if the server is process 1, and 0
+     * otherwise */
     int64_t drain_delay_ms;
-    /* Maximum time in seconds for which a model that serves no version delays readiness; 0 means no
-     * limit. If the program was called as tensorflow_model_server, startup fails after this time
-     * unless the model is being loaded. */
+    /* Maximum time in seconds for which a model without an available version delays readiness; 0
+     * means no limit. If the program was invoked as tensorflow_model_server, startup fails after
+     * this time unless the model is being loaded. */
     int64_t model_wait_seconds;
     int64_t run_memory_limit_bytes;
     /* memory limit of all models together; 0 means no limit */
     int64_t total_model_memory_limit_bytes;
-    /* maximum memory of all runs together; 0 means half of the free memory (server.c) */
+    /* maximum memory of all runs together; 0 means half of the memory that is free at startup */
     int64_t run_memory_total_bytes;
     int64_t run_memory_idle_bytes;
     int64_t state_memory_limit_bytes;
     int64_t max_connections;
-    int64_t request_read_timeout_ms; /* time within which a complete request must arrive */
+    /* time limit in milliseconds for a complete request to arrive */
+    int64_t request_read_timeout_ms;
     /* paths of the PEM files of the REST port */
     const char *rest_tls_cert_file, *rest_tls_key_file, *rest_tls_client_ca_file;
     bool rest_api_enable_compression; /* whether to compress responses if the client accepts gzip */
     int64_t num_model_warmup_threads;
     int64_t request_log_file_bytes, request_log_file_ms;
-    /* tolerance for comparing the responses of golden requests, for versions without a tolerance
+    /* tolerance for comparing responses with golden responses, used if a version has no tolerance
      * file */
     double golden_tolerance;
     bool allow_unsupported_signatures;
-    const char *precision; /* precision of the computation, "float32" or "bf16" */
+    const char *precision;      /* precision of the computation, "float32" or "bf16" */
+    const char *gpus;           /* GPUs to use (runtime/core/device.h), "none" by default */
+    int64_t gpu_slots;          /* number of streams of each GPU */
+    double gpu_memory_fraction; /* part of each GPU's memory that may be used, or 0 for all */
+    const char *gpu_precision;  /* precision on GPUs, "tf32" or "float32" */
+    const char *gpu_on_fault;   /* reaction to the failure of a GPU, "exit" or "stop" */
+    /* minimum time in milliseconds after which a run on a GPU counts as hanging, or 0 for never */
+    int64_t gpu_hang_ms;
     bool fusion, winograd, autotune, specialise;
     const char *autotune_cache;
     bool log_device_placement;
@@ -108,12 +121,12 @@ struct srv_options {
     /* order of loading and unloading, "availability_preserving" or "resource_preserving" */
     const char *version_transition;
 
-    /* The members below are set by srv_settings_resolve. */
+    /* srv_settings_resolve sets the members below. */
     const char *prometheus_path; /* path of the Prometheus page, or "" if there is none */
     /* the batching parameters in platform_config_file, or NULL */
     const struct srv_batching *platform_batching;
 
-    /* The last value given for each flag, in the order of the flag table; NULL for a flag that was
+    /* For each flag, in the order of the flag table, the last value given, or NULL if the flag was
      * not given. */
     const char *given[SRV_MAX_FLAGS];
 };
@@ -124,20 +137,20 @@ enum srv_parse { SRV_PARSE_RUN, SRV_PARSE_EXIT_0, SRV_PARSE_EXIT_USAGE };
  * Sets the defaults, which depend on as_tensorflow, and then parses argv[1..].
  *
  * If as_tensorflow is set, arguments are parsed as tensorflow_model_server parses them. A value
- * must follow "="; a boolean is --name, --name=true or --name=false. After a bad value has been
- * reported, the other flags are still parsed. The program then prints the usage and exits. The
- * program also exits if the first unknown argument is --help. Any other unknown argument is
- * reported with the usage, and the server starts unless --strict_flags is set.
+ * must follow "="; a boolean is --name, --name=true or --name=false. An invalid value is reported,
+ * and the program parses the other flags before it prints the usage and exits. The program also
+ * exits if the first unknown argument is --help. If any other argument is unknown, the program
+ * reports it and prints the usage, and then starts the server unless --strict_flags is set.
  *
  * If as_tensorflow is not set, "--name value" is accepted too, and the program exits when it finds
- * the first bad value.
+ * the first invalid value.
  */
 enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
                                  const char *const *argv, FILE *out);
 /* Returns whether the flag `name` was given on the command line. */
 bool srv_options_is_given(const struct srv_options *o, const char *name);
-/* Iterates over the flags that were given but have no effect, with the reason for each. *i must be
- * 0 before the first call. Returns false at the end. */
+/* Finds the next flag that was given but has no effect, and the reason. *i must be 0 before the
+ * first call. Returns false if no such flag remains. */
 bool srv_options_next_note(const struct srv_options *o, int *i, const char **name,
                            const char **reason);
 void srv_options_help(FILE *out, bool as_tensorflow);

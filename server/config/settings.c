@@ -30,8 +30,8 @@ static int64_t larger(int64_t a, int64_t b)
 
 /* ---- fields without effect ---- */
 
-/* Logs one line that lists the fields of message `m` that are set but have no effect. `known` lists
- * the fields that have an effect and ends in NULL. */
+/* Logs, in one line, the fields of message `m` that are set but have no effect. `known` is a
+ * NULL-terminated list of the fields that have an effect. */
 static void log_without_effect(const char *where, const ProtobufCMessage *m,
                                const char *const *known)
 {
@@ -52,11 +52,11 @@ static void log_without_effect(const char *where, const ProtobufCMessage *m,
 
 /* ---- sessions ---- */
 
-/* Thread counts from TensorFlow's settings, used if Slipway's own flags are not set. 0 means that a
- * count is not set. */
+/* Thread counts from TensorFlow's settings, used if Slipway's own flags are not set. A count that
+ * is not set is 0. */
 struct threads {
-    int64_t all; /* number of threads that run models */
-    int64_t run; /* number of threads for one run */
+    int64_t all; /* number of worker threads */
+    int64_t run; /* number of cores per run */
 };
 
 static void use_threads(struct srv_options *o, const struct threads *t)
@@ -238,7 +238,7 @@ static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *are
                    name);
     }
     log_flags_of_platform(o);
-    /* ignored if --platform_config_file is set, even if the path is invalid */
+    /* with --platform_config_file, this flag has no effect and its file is not read */
     o->batching_parameters_file = "";
     st = tensorflow ? read_adapter(o, tensorflow->source_adapter_config, arena, err)
                     : rt_fail(err, RT_FAILED_PRECONDITION,
@@ -368,7 +368,8 @@ bool srv_settings_wants_grpc(const struct srv_options *o)
     return o->port != 0 || *o->grpc_socket_path || *o->admin_address || *o->admin_socket;
 }
 
-/* Returns the smaller of `n` and `wanted`, or n if `wanted` is not set (0). */
+/* Returns the smaller of `n` and `wanted`. If `wanted` is 0, it is not set, and the function
+ * returns `n`. */
 static int64_t at_most(int64_t n, int64_t wanted)
 {
     return wanted > 0 && wanted < n ? wanted : n;

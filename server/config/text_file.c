@@ -11,9 +11,9 @@
 enum { MAX_BYTES = 64 << 20 };
 
 /*
- * Logs a parse error as protobuf writes it to stderr, because scripts search the log for such a
- * line. A line equal to the previous one is omitted, so that a file that is read repeatedly has its
- * error logged once.
+ * Logs a parse error in the format in which protobuf writes it to stderr, because scripts search
+ * the log for this format. An error that equals the previous one is not logged again, because the
+ * same file may be read repeatedly.
  */
 static void log_parse_error(const ProtobufCMessageDescriptor *d, const char *reason)
 {

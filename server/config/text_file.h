@@ -9,15 +9,17 @@
 #include "proto/text.h"
 
 /*
- * Reads and parses the file at `path`. The caller must free *out with pb_free. The text of
- * NOT_FOUND is "PATH; No such file or directory", and that of INVALID_ARGUMENT is "Invalid protobuf
- * file: 'PATH': LINE:COLUMN: reason".
+ * Reads and parses the file at `path`. The caller must free *out with pb_free. If the file does not
+ * exist, fails with NOT_FOUND and the message "PATH; No such file or directory". If the file is not
+ * valid, fails with INVALID_ARGUMENT and the message "Invalid protobuf file: 'PATH': LINE:COLUMN:
+ * reason".
  */
 enum rt_status srv_text_file_read(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                                   const char *path, struct rt_error *err);
-/* Parses a text read from the file `path`. The path is used only in errors. Errors are also logged,
- * in protobuf's format: "Error parsing text-format TYPE: LINE:COLUMN: reason". `places` may be
- * NULL. */
+/* Parses `text`, the contents of the file at `path`. `path` is used only in error messages. Errors
+ * are also logged, in protobuf's format: "Error parsing text-format TYPE: LINE:COLUMN: reason". If
+ * `places` is not NULL, it receives the positions of the messages of one type, as in
+ * pb_text_parse_placed. */
 enum rt_status srv_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                               struct rt_span text, const char *path, struct pb_text_places *places,
                               struct rt_error *err);

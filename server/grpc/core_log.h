@@ -1,7 +1,7 @@
 /*
  * Writes the gRPC core's log messages to the server's log. Most of the core's errors are failed
  * connections, which a client can cause without limit. Therefore at most SRV_CORE_LOG_LINES errors
- * are logged per second, as warnings, and the next line reports how many errors were omitted. The
+ * are logged per second, as warnings, and the number of omitted errors is logged afterwards. The
  * core's other messages are logged at debug level.
  *
  * Threads: any thread may call these functions.
@@ -16,14 +16,14 @@
 enum { SRV_CORE_LOG_LINES = 20 };
 
 struct srv_core_log {
-    _Atomic int64_t second; /* the second during which n_lines lines were logged */
+    _Atomic int64_t second; /* the second in which n_lines errors occurred */
     _Atomic int64_t n_lines;
-    /* number of messages omitted since the last line that reported omitted messages */
+    /* number of messages omitted since the number was last logged */
     _Atomic int64_t n_left_out;
 };
 
-/* Returns whether a message may be logged at the time now_ns. If so, *left_out receives the number
- * of messages omitted before this one; the caller should log this number too. */
+/* Returns whether a message may be logged at the time now_ns. If so, sets *left_out to the number
+ * of messages omitted before this one. The caller should log this number too. */
 bool srv_core_log_admits(struct srv_core_log *log, int64_t now_ns, int64_t *left_out);
 
 /* Redirects the core's log messages to the server's log. */

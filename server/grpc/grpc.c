@@ -20,14 +20,16 @@
 #include "server/base/number.h"
 
 enum {
-    /* Number of calls of each kind that each I/O loop requests from the core in advance. */
+    /* Number of calls that an I/O loop requests from the core in advance, for each registered
+     * method and for the other methods of each port. */
     POSTED = 16,
     EVENTS_PER_TURN = 256,
-    /* memory quota for connections; a quota for the messages of these connections is added to it */
+    /* memory quota for connections, in addition to the quota for the messages on these
+     * connections */
     QUOTA_EXTRA = 256 << 20,
-    /* interval between checks of stalled calls and of streams with a `look` function */
+    /* interval at which stalled calls are cut off and the `look` functions of streams are called */
     WATCH_NS = 500000000,
-    CLOSING_NS = 2000000, /* maximum duration of a turn of an I/O loop that is closing */
+    CLOSING_NS = 2000000, /* maximum time for which a closing I/O loop waits for events */
 };
 
 /* ---- the loop ---- */
@@ -47,8 +49,8 @@ static void post_calls(struct srv_io_loop *io_loop, struct srv_message *loop_mes
     }
 }
 
-/* Called during a turn. If watch_ns have passed since the last check, or if no more calls are
- * accepted, cuts off stalled calls and calls the `look` functions of streams. */
+/* Called in each turn. Cuts off stalled calls and calls the `look` functions of streams, if this
+ * was last done at least watch_ns nanoseconds ago or the server no longer accepts calls. */
 static void look_around(struct srv_grpc_loop *loop)
 {
     bool ending = atomic_load(&loop->grpc->quiesced);
@@ -65,9 +67,10 @@ static void look_around(struct srv_grpc_loop *loop)
 }
 
 /*
- * Wakes an I/O loop from any thread. The core has no function that enqueues an application's event.
- * As a substitute, this function watches a channel that never connects, with a deadline in the
- * past. Only messages to the I/O loop need this function, so calls are rare.
+ * Wakes an I/O loop. May be called on any thread. The core has no function that posts an
+ * application's event to a completion queue. Instead, this function watches the state of a channel
+ * that never connects, with a deadline in the past, so that the core posts the result immediately.
+ * Only messages to the I/O loop need this function, so calls are rare.
  */
 static void wake(struct srv_io_loop *io_loop)
 {
@@ -76,7 +79,8 @@ static void wake(struct srv_io_loop *io_loop)
                                           gpr_now(GPR_CLOCK_MONOTONIC), loop->cq, &loop->on_wake);
 }
 
-/* Handles the events in the list `at_once`; handling an event may append other events. */
+/* Handles the events in the list loop->at_once. Handling an event may append other events to the
+ * list. */
 static void take_at_once(struct srv_grpc_loop *loop)
 {
     for (int i = 0; i < loop->n_at_once; i++)
@@ -125,11 +129,11 @@ static void *run_loop(void *arg)
 /* ---- start and stop ---- */
 
 /*
- * Switches off abseil's search for lock cycles. The core's mutexes are abseil's, and Debian builds
- * abseil with this search. If it is on, locking a second mutex updates a process-wide graph, and
- * these updates account for a sixth of the instructions of a small call. A C++ function can switch
- * off this debugging aid at run time. This module calls that function by the mangled name that it
- * has in Debian's build. In other builds the function does not exist, or the search is already off.
+ * Switches off the deadlock detection of abseil's mutexes, which the core uses. Debian enables it
+ * when building abseil. Every lock of a second mutex then updates a process-wide graph, which
+ * accounts for a sixth of the instructions of a small call. The C++ function that switches the
+ * detection off is called by the mangled name that it has in Debian's build. In other builds this
+ * name does not exist, or the detection is already off.
  */
 static void stop_lock_graph(void)
 {
@@ -143,14 +147,29 @@ static void stop_lock_graph(void)
         set_mode(IGNORE);
 }
 
-/* Returns the limit for the bytes of incomplete requests on all connections. One connection may
- * hold half of this limit. The largest permitted request must fit into this half, so that a client
- * whose request is too large receives an error that says so. */
+/* Returns the limit on the total number of bytes of incomplete requests on all connections. One
+ * connection may use half of this limit. The largest permitted request must fit into this half, so
+ * that a client whose request is too large receives an error that says so. A sixteenth is added for
+ * the frames and slices of the request, which are counted as well. */
 static int64_t max_arriving(const struct srv_options *o)
 {
-    const int64_t bodies = o->max_body_bytes < INT32_MAX ? 2 * o->max_body_bytes : UINT32_MAX;
+    const int64_t most = o->max_body_bytes < INT32_MAX ? o->max_body_bytes : INT32_MAX;
+    const int64_t bodies = 2 * (most + most / 16);
 
     return o->max_bytes_in_flight > bodies ? o->max_bytes_in_flight : bodies;
+}
+
+static grpc_server *make_server(struct srv_grpc_port *port, const grpc_channel_args *args,
+                                struct rt_arena *arena)
+{
+    grpc_channel_args all = {.num_args = args->num_args + 1};
+
+    all.args = rt_arena_array(arena, all.num_args, sizeof *all.args);
+    if (!all.args)
+        return NULL;
+    memcpy(all.args, args->args, args->num_args * sizeof *all.args);
+    all.args[args->num_args] = srv_grpc_secure_argument(port);
+    return grpc_server_create(&all, NULL);
 }
 
 static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
@@ -162,8 +181,8 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
     enum rt_status st = arena ? srv_grpc_arguments(o, quota, arena, &args, err)
                               : rt_fail_memory(err, "the arguments of gRPC", 0);
 
-    /* The quota is so large that the core never fails a stream for exceeding it. The bytes of
-     * incomplete messages are not counted in server->in_flight; grpc_frames.c limits them. */
+    /* The quota is so large that it never causes the core to fail a stream. The bytes of incomplete
+     * messages are not counted in server->in_flight; grpc_frames.c limits them. */
     grpc_resource_quota_resize(quota,
                                (size_t)(o->max_bytes_in_flight + max_arriving(o)) + QUOTA_EXTRA);
     g->n_ports = srv_grpc_has_admin(o) ? 2 : 1;
@@ -171,7 +190,7 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
         struct srv_grpc_port *port = &g->ports[i];
         port->is_admin = i == 1;
         port->on_shutdown.kind = SRV_EV_SHUTDOWN;
-        port->core = grpc_server_create(&args, NULL);
+        port->core = make_server(port, &args, arena);
         if (!port->core)
             st = rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a server");
     }
@@ -188,7 +207,7 @@ static enum rt_status register_methods(struct srv_grpc *g, struct rt_error *err)
 {
     for (int i = 0; i < g->methods->n; i++) {
         const struct srv_grpc_method *m = &g->methods->row[i];
-        /* Calls of a disabled method are recognised by their path and refused. */
+        /* Disabled methods are not registered; their calls are refused according to their path. */
         if (m->kind != SRV_GRPC_REGISTERED || (m->off && m->off(&g->server->options)))
             continue;
         g->registered[i] =
@@ -207,6 +226,8 @@ static enum rt_status make_core(struct srv_grpc *g, struct rt_error *err)
         st = register_methods(g, err);
     if (!st)
         st = srv_grpc_credentials(&g->server->options, &g->credentials, err);
+    for (int i = 0; i < g->n_ports && !st && srv_grpc_is_secure(&g->server->options); i++)
+        st = srv_grpc_listen_secure(&g->ports[i], g->credentials, err);
     if (!st)
         st = srv_grpc_start_admin(&g->server->options, err);
     if (st)
@@ -242,7 +263,7 @@ enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_m
     grpc_init();
     st = make_core(g, err);
     if (!st)
-        st = srv_grpc_aside_start(&g->aside, err);
+        st = srv_grpc_background_start(&g->background, err);
     for (int i = 0; i < n && !st; i++) {
         struct srv_grpc_loop *loop = &g->loops[i];
         loop->grpc = g;
@@ -272,19 +293,11 @@ enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_m
     return st;
 }
 
-static enum rt_status listen_tcp(struct srv_grpc *g, grpc_server *core, const char *address,
-                                 int port, int *bound, struct rt_error *err)
+static enum rt_status listen_tcp(struct srv_grpc *g, struct srv_grpc_port *port,
+                                 const char *address, int number, int *bound, struct rt_error *err)
 {
-    const struct srv_options *o = &g->server->options;
-    char at[300];
-
-    if (!srv_grpc_is_secure(o))
-        return srv_listen_tcp(&g->listener, core, address, port, bound, err);
-    snprintf(at, sizeof at, strchr(address, ':') ? "[%s]:%d" : "%s:%d", address, port);
-    *bound = grpc_server_add_http2_port(core, at, g->credentials);
-    if (*bound)
-        return RT_OK;
-    return rt_fail(err, RT_UNAVAILABLE, "cannot listen on %s for gRPC: is it in use?", at);
+    return srv_listen_tcp(&g->listener, port, srv_grpc_is_secure(&g->server->options), address,
+                          number, bound, err);
 }
 
 /* Splits the HOST:PORT of --admin_address; IPv6 addresses are enclosed in brackets. */
@@ -318,7 +331,7 @@ static enum rt_status listen_admin(struct srv_grpc *g, struct rt_error *err)
         return RT_OK;
     enum rt_status st = parse_admin_address(given, host, sizeof host, &port, err);
     if (!st)
-        st = listen_tcp(g, g->ports[1].core, host, (int)port, &bound, err);
+        st = listen_tcp(g, &g->ports[1], host, (int)port, &bound, err);
     if (!st)
         RT_LOG(RT_LOG_INFO, "admin actions at %s:%d", host, bound);
     return st;
@@ -355,13 +368,13 @@ static enum rt_status listen_sockets(struct srv_grpc *g, struct rt_error *err)
     enum rt_status st = RT_OK;
 
     if (*o->grpc_socket_path)
-        st = srv_listen_unix(&g->listener, g->ports[0].core, o->grpc_socket_path, 0,
-                             "grpc_socket_path", err);
+        st = srv_listen_unix(&g->listener, &g->ports[0], o->grpc_socket_path, 0, "grpc_socket_path",
+                             err);
     if (!st && *o->grpc_socket_path)
         RT_LOG(RT_LOG_INFO, "Running gRPC ModelServer at UNIX socket %s ...", o->grpc_socket_path);
     if (!st && *o->admin_socket)
-        st = srv_listen_unix(&g->listener, g->ports[1].core, o->admin_socket, 0600, "admin_socket",
-                             err);
+        st =
+            srv_listen_unix(&g->listener, &g->ports[1], o->admin_socket, 0600, "admin_socket", err);
     return st ? st : srv_listener_start(&g->listener, err);
 }
 
@@ -372,7 +385,7 @@ enum rt_status srv_grpc_listen(struct srv_grpc *g, const char *address, int port
 
     *bound = 0;
     if (port)
-        st = listen_tcp(g, g->ports[0].core, address, port, bound, err);
+        st = listen_tcp(g, &g->ports[0], address, port, bound, err);
     if (!st && g->n_ports > 1)
         st = listen_admin(g, err);
     if (st)
@@ -407,8 +420,8 @@ void srv_grpc_shut_down(struct srv_grpc *g)
     }
 }
 
-/* Stops accepting calls. The message that is posted to each I/O loop also wakes the loop, so
- * that it ends streams of the method Watch. */
+/* Stops accepting calls. The message that is posted to each I/O loop also wakes the loop, so that
+ * it ends its Watch streams. */
 void srv_grpc_quiesce(struct srv_grpc *g)
 {
     if (atomic_exchange(&g->quiesced, true))
@@ -422,8 +435,8 @@ void srv_grpc_quiesce(struct srv_grpc *g)
 
 int srv_grpc_in_flight(struct srv_grpc *g)
 {
-    /* From srv_grpc_quiesce until the core is shut down, sockets may still have unread bytes. All
-     * of these bytes together are counted as one request. */
+    /* From srv_grpc_quiesce until the shutdown of the core, sockets may still have unread requests.
+     * Together they are counted as one request. */
     bool receive = atomic_load(&g->quiesced) && !atomic_load(&g->is_shut_down);
     return receive + atomic_load(&g->server->grpc_requests);
 }
@@ -444,11 +457,11 @@ void srv_grpc_stop(struct srv_grpc *g)
         srv_grpc_shut_down(g);
         srv_grpc_cancel_all(g);
     }
-    /* Waits until all calls have ended. The job of a call may still be running on a worker, and the
-     * call ends only after its response was sent. */
+    /* Waits until all calls have ended. A call whose job is still running on a worker ends only
+     * after its response has been sent. */
     while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
         usleep(1000);
-    srv_grpc_aside_stop(&g->aside);
+    srv_grpc_background_stop(&g->background);
     srv_turns_stop();
     for (int i = 0; i < g->n_loops; i++)
         grpc_completion_queue_shutdown(g->loops[i].cq);

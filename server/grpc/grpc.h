@@ -1,7 +1,7 @@
 /*
- * Functions by which the server starts and stops the gRPC transport, which is built on gRPC's C
- * core. grpc_call.h is the interface for the handlers of the services; grpc_internal.h lists the
- * transport's files and their purposes.
+ * Starts and stops the gRPC transport, which is built on gRPC's C core. grpc_call.h is the
+ * interface for the handlers of the services. grpc_internal.h lists the transport's files and their
+ * purposes.
  */
 #ifndef SRV_GRPC_H
 #define SRV_GRPC_H
@@ -13,14 +13,14 @@ struct srv_grpc_methods; /* grpc_methods.h */
 /* Creates the gRPC transport. `methods` must outlive *out. */
 enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_methods *methods,
                               struct srv_grpc **out, struct rt_error *err);
-/* Binds the addresses, starts the core's servers and begins to accept connections. May be called
- * only once, because the core can start a server only once. */
+/* Binds the addresses, starts the core's server objects, and begins to accept connections. May be
+ * called only once, because the core can start a server only once. */
 enum rt_status srv_grpc_listen(struct srv_grpc *g, const char *address, int port, int *bound,
                                struct rt_error *err);
-/* Reports each error that srv_grpc_start and srv_grpc_listen would detect before binding an
- * address. Starts nothing. */
+/* Returns any error that srv_grpc_start or srv_grpc_listen would find before it binds an address.
+ * Starts nothing. */
 enum rt_status srv_grpc_check(const struct srv_options *o, struct rt_error *err);
-/* Stops accepting calls; calls that have begun continue. */
+/* Stops accepting calls. Calls that have already begun continue. */
 void srv_grpc_quiesce(struct srv_grpc *g);
 int srv_grpc_in_flight(struct srv_grpc *g);
 void srv_grpc_cancel_all(struct srv_grpc *g);

@@ -1,4 +1,5 @@
-/* Checks the permission for admin actions: --admin_address, --admin_socket, --admin_token_file. */
+/* Checks whether a call may perform admin actions (--admin_address, --admin_socket,
+ * --admin_token_file). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ static enum rt_status read_token(const char *path, char *buffer, struct rt_span 
     return RT_OK;
 }
 
-/* Compares two tokens in a time that does not depend on where they differ. */
+/* Compares two tokens. The comparison takes the same time wherever the tokens differ. */
 static bool same_token(struct rt_span a, struct rt_span b)
 {
     unsigned differ = a.n != b.n;

@@ -7,8 +7,8 @@
 enum {
     MAX_ARGS = 100,
     /* Maximum number of concurrent calls on one connection. The client must delay additional calls.
-     * When a connection ends, the core ends all its calls in succession, at 30 microseconds each.
-     * Meanwhile the thread handles no other events. */
+     * When a connection ends, a thread of the core ends its calls one after another, taking 30
+     * microseconds per call, and handles no other events in the meantime. */
     MAX_STREAMS = 1024,
     /* A connection that does not complete its handshake (TLS and HTTP/2 settings) within
      * HANDSHAKE_MS is closed. */
@@ -16,8 +16,8 @@ enum {
     /* Keepalive pings detect and close connections whose clients vanished without closing them. */
     KEEPALIVE_MS = 60000,
     KEEPALIVE_TIMEOUT_MS = 20000,
-    /* Minimum interval that a client must keep between its pings, even while it has no calls. The
-     * core's default of five minutes makes it disconnect many legitimate clients with
+    /* Minimum interval between the pings of a client, even while the client has no calls. With the
+     * core's default of five minutes, many legitimate clients would be disconnected with
      * "too_many_pings". */
     PING_INTERVAL_MS = 5000,
     PING_STRIKES = 2, /* number of premature pings after which the client is disconnected */
@@ -69,9 +69,13 @@ enum rt_status srv_grpc_arguments(const struct srv_options *o, grpc_resource_quo
         integer(GRPC_ARG_ALLOW_REUSEPORT, 0),
         integer(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)limit),
         integer(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1),
-        /* The core would inflate a complete message before checking its size, so the server
-         * inflates messages itself. */
+        /* The server inflates messages itself, because the core would inflate a complete message
+         * before checking its size. */
         integer(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
+        /* The core's timer would cancel a call at its deadline. If the response is being sent at
+         * this moment, the call would end with the status CANCELLED. So the server enforces
+         * deadlines itself. */
+        integer(GRPC_ARG_ENABLE_DEADLINE_CHECKS, 0),
         integer(GRPC_ARG_MAX_CONCURRENT_STREAMS, MAX_STREAMS),
         integer(GRPC_ARG_MAX_METADATA_SIZE,
                 (int)(o->max_header_bytes < INT32_MAX ? o->max_header_bytes : INT32_MAX)),

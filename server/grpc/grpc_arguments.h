@@ -1,7 +1,7 @@
 /*
- * The channel arguments of the gRPC server: first Slipway's own, among them limits against hostile
- * clients, then those of --grpc_channel_arguments. If a key occurs twice, the core uses the last
- * value, so the flag overrides Slipway's values.
+ * The channel arguments of the gRPC server: first Slipway's own, which include limits against
+ * hostile clients, and then those of --grpc_channel_arguments. If a key occurs twice, the core uses
+ * the last value, so the flag overrides Slipway's values.
  *
  * Threads: the functions are pure.
  */
@@ -13,7 +13,7 @@
 #include "runtime/base/arena.h"
 #include "server/config/options.h"
 
-/* Parses "key=value,...". A value that is an integer becomes an integer argument, any other value a
+/* Parses "key=value,...". If a value is an integer, the argument is an integer; otherwise it is a
  * string. Fails with INVALID_ARGUMENT if an entry has no "=" or no key, or if the list has more
  * than `capacity` entries. Keys and strings are allocated in the arena. */
 enum rt_status srv_grpc_parse_arguments(const char *text, struct rt_arena *arena, grpc_arg *args,

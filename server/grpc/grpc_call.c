@@ -11,27 +11,29 @@
 #include "runtime/base/log.h"
 #include "server/telemetry/access_log.h"
 #include "server/grpc/grpc_internal.h"
-#include "server/grpc/grpc_tls.h"
-#include "server/versions/manager.h"
 #include "server/metrics/metrics.h"
 #include "server/base/sockets.h"
 
 _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
 
 enum {
-    /* maximum size of an error text in bytes; a longer text is truncated, as in TensorFlow
+    /* maximum size of an error message in bytes; a longer message is truncated, as in TensorFlow
      * Serving */
     ERROR_TEXT = 1024,
     CALL_ARENA = 16 << 20,
     /* maximum number of calls in the free list of an I/O loop; each call occupies 6 KiB */
     MAX_FREE_CALLS = 512,
-    /* Maximum size of a compressed message that is inflated on the I/O loop thread. The inflated
-     * message is at most 0.5 MB, and inflating it takes less than a millisecond. */
+    /* Compressed messages of up to INFLATE_HERE_BYTES bytes are inflated on the I/O loop thread.
+     * The inflated message has at most 0.5 MB, and inflating it takes less than a millisecond. */
     INFLATE_HERE_BYTES = 512,
-    /* Maximum size of the messages that the aside thread for small messages handles. A compressed
-     * message of this size is at most about 64 MB when inflated, and inflating it takes 60 ms. */
-    ASIDE_SMALL_BYTES = 64 << 10,
-    CLOCK_STEP_NS = 1000000, /* resolution of the clock of the core's timers */
+    /* maximum compressed size, in bytes, of the messages that the background thread for small
+     * messages inflates */
+    BACKGROUND_SMALL_BYTES = 64 << 10,
+    /* Messages of at least this size are freed on a background thread. Returning memory of this
+     * size to the system takes up to 0.5 ms, and freeing 400 MB would block the I/O loop for 0.2 s.
+     */
+    FREE_IN_BACKGROUND_BYTES = 1 << 20,
+    CLOCK_STEP_NS = 1000000, /* resolution of deadlines in the core, in nanoseconds */
 };
 
 /* ---- calls ---- */
@@ -161,6 +163,41 @@ static void log_access(struct srv_call *c)
     srv_access_log(&a);
 }
 
+/* Frees the messages of a call that the core has forgotten. Then releases the bytes that the call
+ * has charged to the budget, and stops counting the call as open. */
+static void release_messages(struct srv_call *c)
+{
+    if (c->has_large)
+        grpc_slice_unref(c->large);
+    c->has_large = false;
+    srv_call_drop_payload(c);
+    srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
+    uncount(c);
+    if (c->call)
+        srv_call_close_share(c);
+    c->call = NULL;
+}
+
+static void free_call(struct srv_call *c)
+{
+    atomic_fetch_add_explicit(&c->server->n_calls_freed, 1, memory_order_relaxed);
+    srv_grpc_free_call(c);
+}
+
+/* Runs on a background thread. */
+static bool free_with_messages(struct srv_call *c)
+{
+    release_messages(c);
+    free_call(c);
+    return false;
+}
+
+static bool has_large_messages(const struct srv_call *c)
+{
+    const size_t n = c->payload ? c->payload->data.raw.slice_buffer.length : 0;
+    return c->has_large || n + c->n_inflated >= FREE_IN_BACKGROUND_BYTES;
+}
+
 /* Ends a call for which no more events can arrive. */
 static void end_call(struct srv_call *c)
 {
@@ -169,8 +206,8 @@ static void end_call(struct srv_call *c)
     srv_list_remove(&c->link);
     srv_call_forget_socket(c);
     if (c->call) {
-        /* Only at the end of the call is it certain whether the client cancelled it or sent no
-         * message. */
+        /* only at the end of a call without a message is it known whether the client cancelled the
+         * call */
         if (c->came_empty && c->cancelled && c->code != RT_DEADLINE_EXCEEDED)
             c->code = RT_CANCELLED;
         report_to_metrics(c);
@@ -184,20 +221,18 @@ static void end_call(struct srv_call *c)
         srv_release(c->io_loop, c->job.version);
     }
     c->job = (struct srv_job){.next = NULL};
-    srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
-    uncount(c);
-    srv_call_drop_payload(c);
     grpc_metadata_array_destroy(&c->metadata);
     if (!c->posted_as)
         grpc_call_details_destroy(&c->details);
-    if (c->call) {
+    if (c->call)
         grpc_call_unref(c->call);
-        srv_call_close_share(c);
+    if (has_large_messages(c)) {
+        srv_call_in_background(c, SRV_BACKGROUND_FREE, free_with_messages);
+        return;
     }
-    c->call = NULL;
+    release_messages(c);
     if (loop->n_free >= MAX_FREE_CALLS) {
-        srv_grpc_free_call(c);
-        atomic_fetch_add_explicit(&loop->io_loop.server->n_calls_freed, 1, memory_order_relaxed);
+        free_call(c);
         return;
     }
     c->err = (struct rt_error){.arena = NULL};
@@ -228,8 +263,8 @@ static void start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
     grpc_call_error e = grpc_call_start_batch(call, ops, n, event, NULL);
     if (here && grpc_completion_queue_thread_local_cache_flush(loop->cq, &done.tag, &done.success))
         loop->at_once[loop->n_at_once++] = done;
-    /* The core refuses a batch only if it is used incorrectly. No event of the refused batch would
-     * ever arrive. */
+    /* The core refuses a batch only if the core is used incorrectly. The event of a refused batch
+     * would never arrive. */
     if (e != GRPC_CALL_OK) {
         RT_LOG(RT_LOG_ERROR, "gRPC: a batch was refused: %s", grpc_call_error_to_string(e));
         abort();
@@ -245,8 +280,8 @@ static grpc_op op_close(struct srv_call *c)
                      .data.recv_close_on_server.cancelled = &c->cancelled};
 }
 
-/* Starts RECV_CLOSE, with which the core reports whether the client disconnects during the call.
- * Called on the I/O loop thread. */
+/* Starts RECV_CLOSE, through which the core reports whether the client disconnected during the
+ * call. Called on the I/O loop thread. */
 static void start_close(struct srv_call *c)
 {
     grpc_op op = op_close(c);
@@ -255,8 +290,8 @@ static void start_close(struct srv_call *c)
     start_batch(c, &op, 1, &c->on_close);
 }
 
-/* Converts an error text to a slice; a text that is too long to send is truncated, and `cut` is
- * appended to it. */
+/* Converts an error message to a slice. If the message is too long to be sent, it is truncated, and
+ * the string `cut` is appended. */
 static grpc_slice details_of(const char *text)
 {
     static const char cut[] = "...TRUNCATED";
@@ -287,10 +322,7 @@ static grpc_byte_buffer *message_of(void *p, size_t n)
     return message;
 }
 
-/* Returns whether the deadline that the client sent has passed. The core's timer may end a call up
- * to CLOCK_STEP_NS before its deadline. If a call ended before its first message, a deadline that
- * is at most CLOCK_STEP_NS ahead therefore counts as passed. */
-static bool is_late(const struct srv_call *c)
+bool srv_call_is_late(const struct srv_call *c)
 {
     const gpr_timespec ahead = gpr_time_from_nanos(c->came_empty ? CLOCK_STEP_NS : 0, GPR_TIMESPAN);
 
@@ -298,36 +330,23 @@ static bool is_late(const struct srv_call *c)
            gpr_time_cmp(c->deadline, gpr_time_add(gpr_now(c->deadline.clock_type), ahead)) <= 0;
 }
 
-/* Returns the status code of a late call. An error in `code` other than RT_CANCELLED is kept,
- * unless the call ended before its first message. */
+/* Returns the status code of a call whose deadline has passed. If the call's first message has
+ * arrived and `code` is an error other than RT_CANCELLED, returns `code`. Otherwise returns
+ * RT_DEADLINE_EXCEEDED. */
 static enum rt_status late_code(const struct srv_call *c, enum rt_status code)
 {
     return !code || code == RT_CANCELLED || c->came_empty ? RT_DEADLINE_EXCEEDED : code;
 }
 
-/* Sets the status of a late call by cancelling the call, because the first cancellation determines
- * the status. Without the cancellation, if the core's timer reported the deadline while the
- * response was being sent, the core would fail the response and cancel the call as CANCELLED. */
-static void decide_status(struct srv_call *c, enum rt_status code, const char *text)
-{
-    grpc_slice details = details_of(text);
-    char *plain = grpc_slice_to_c_string(details);
-
-    grpc_call_cancel_with_status(c->call, (grpc_status_code)code, plain, NULL);
-    gpr_free(plain);
-    grpc_slice_unref(details);
-}
-
-/* Sends a response from any thread. Takes ownership of `p`, which is the message if `code` is
- * RT_OK. If `late` is set, the call ends with the result of late_code instead of `code`. The caller
- * must count the SRV_EV_SENT event in `pending`. */
+/* Sends a response. May be called on any thread. Takes ownership of `p`, which is the message if
+ * `code` is RT_OK. If `late` is set, the call ends with the status code late_code(c, code). The
+ * caller must count the SRV_EV_SENT event in `pending`. */
 static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_status code,
                           const char *text, bool late)
 {
     if (late) {
         text = code == late_code(c, code) ? text : "Deadline Exceeded";
         code = late_code(c, code);
-        decide_status(c, code, text);
     }
     grpc_op ops[4] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
     grpc_byte_buffer *message = code ? NULL : message_of(p, n_bytes);
@@ -336,6 +355,9 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
 
     c->code = code;
     c->n_out = code ? 0 : n_bytes;
+    c->has_large = c->n_out >= FREE_IN_BACKGROUND_BYTES;
+    if (c->has_large)
+        c->large = grpc_slice_ref(message->data.raw.slice_buffer.slices[0]);
     if (message)
         ops[n++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message};
     else
@@ -355,7 +377,7 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
 static void respond_here(struct srv_call *c, void *p, size_t n, enum rt_status code,
                          const char *text)
 {
-    const bool late = is_late(c);
+    const bool late = srv_call_is_late(c);
 
     c->code = late ? late_code(c, code) : code;
     if (!c->job.version && !c->came_empty)
@@ -400,7 +422,7 @@ void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
         job->deadline_ns = own;
     /* An inline job sends its response and starts RECV_CLOSE in one batch instead of two. */
     c->may_send_close = !c->close_started;
-    c->pending++; /* counts the event SRV_EV_SENT */
+    c->pending++; /* for the SRV_EV_SENT event of the response */
     struct srv_job **end = c->io_loop->turn_end;
     srv_job_submit(job);
     if (c->io_loop->turn_end != end) { /* the job was queued and did not run inline */
@@ -422,7 +444,7 @@ void srv_call_expect(struct srv_call *c, bool patient)
 void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
                                const char *text)
 {
-    send_response(c, p, n, code, text, is_late(c));
+    send_response(c, p, n, code, text, srv_call_is_late(c));
 }
 
 /* ---- streams ---- */
@@ -543,7 +565,7 @@ static void note_peer(struct srv_call *c)
     gpr_free(peer);
 }
 
-/* Refuses a call before any operation was started on it. The core sends the status and forgets the
+/* Refuses a call on which no operation has been started. The core sends the status and forgets the
  * stream. */
 static void refuse(struct srv_call *c)
 {
@@ -580,7 +602,7 @@ static void on_call(struct srv_call *c, bool ok)
     struct srv_grpc_loop *loop = c->loop;
     struct srv_grpc *g = loop->grpc;
 
-    if (!ok) { /* the core reports failure when it is shutting down; no call has arrived */
+    if (!ok) { /* the core is shutting down, and no call has arrived */
         c->call = NULL;
         end_call(c);
         return;
@@ -607,10 +629,6 @@ static void on_call(struct srv_call *c, bool ok)
     c->received_ns = rt_now_ns();
     if (c->server->options.access_log)
         note_peer(c);
-    /* The core itself accepts TLS connections, so srv_manager_expect_close was not called when
-     * this connection was accepted. */
-    if (srv_grpc_is_secure(&c->server->options))
-        srv_manager_expect_close(c->server);
     c->method = c->posted_as ? c->posted_as : find_method(g->methods, c->details.method);
     if (!has_share) {
         refuse(c);
@@ -629,9 +647,9 @@ static void on_call(struct srv_call *c, bool ok)
     start_close(c);
 }
 
-/* Handles a call whose message is complete. No work is done for a client that has disconnected,
- * because such a client may have queued thousands of calls before it disconnected. The handler of a
- * stream is called nevertheless, because it owns the stream's state. */
+/* Handles a call whose message is complete. If the client has disconnected, no work is done for it,
+ * because it may have queued thousands of calls before it disconnected. The handler of a stream is
+ * called in any case, because the handler owns the stream's state. */
 static void handle(struct srv_call *c, void (*handler)(struct srv_call *c))
 {
     if (c->is_closed && c->cancelled && !c->stream.has_begun)
@@ -650,14 +668,15 @@ static void return_from_detour(struct srv_io_loop *io_loop, struct srv_message *
     handle(c, c->detour.next);
 }
 
-static void run_detour(struct srv_call *c)
+static bool run_detour(struct srv_call *c)
 {
-    if (!atomic_load_explicit(&c->job.cancelled, memory_order_relaxed))
-        c->detour.work(c);
+    if (!atomic_load_explicit(&c->job.cancelled, memory_order_relaxed) && c->detour.work(c))
+        return true;
     srv_message_post(c->io_loop, &c->detour.back);
+    return false;
 }
 
-void srv_call_detour(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c),
+void srv_call_detour(struct srv_call *c, enum srv_background kind, bool (*work)(struct srv_call *c),
                      void (*next)(struct srv_call *c))
 {
     c->pending++; /* for return_from_detour */
@@ -666,13 +685,16 @@ void srv_call_detour(struct srv_call *c, enum srv_aside kind, void (*work)(struc
     c->detour.work = work;
     c->detour.next = next;
     c->detour.back.receive = return_from_detour;
-    srv_call_aside(c, kind, run_detour);
+    srv_call_in_background(c, kind, run_detour);
 }
 
-enum srv_aside srv_call_aside_of(const struct srv_call *c)
+/* Chooses the thread that inflates the call's message by the compressed size of the message, so
+ * that a client with large messages does not delay one with small messages. */
+static enum srv_background inflating_thread(const struct srv_call *c)
 {
-    return c->payload->data.raw.slice_buffer.length <= ASIDE_SMALL_BYTES ? SRV_ASIDE_SMALL
-                                                                         : SRV_ASIDE_LARGE;
+    return c->payload->data.raw.slice_buffer.length <= BACKGROUND_SMALL_BYTES
+               ? SRV_BACKGROUND_SMALL
+               : SRV_BACKGROUND_LARGE;
 }
 
 static void on_message(struct srv_call *c)
@@ -683,9 +705,12 @@ static void on_message(struct srv_call *c)
     }
     srv_call_awaits(c, SRV_AWAITS_NOTHING);
     c->came_empty = !c->payload && !c->stream.has_begun;
-    if (c->payload && c->payload->data.raw.compression != GRPC_COMPRESS_NONE &&
+    if (c->payload)
+        srv_call_receive(c);
+    if (c->payload && !c->payload_status &&
+        c->payload->data.raw.compression != GRPC_COMPRESS_NONE &&
         c->payload->data.raw.slice_buffer.length > INFLATE_HERE_BYTES) {
-        srv_call_detour(c, srv_call_aside_of(c), srv_call_inflate, c->method->handle);
+        srv_call_detour(c, inflating_thread(c), srv_call_inflate, c->method->handle);
         unpend(c);
         return;
     }

@@ -1,10 +1,10 @@
 /*
  * A gRPC call, as used by the handlers of the services. The table of all methods is in
- * grpc_methods.h. The files of the transport, listed in grpc_internal.h, begin and end calls.
+ * grpc_methods.h. The transport, whose files are listed in grpc_internal.h, begins and ends calls.
  *
- * Threads: a call is used by the thread of its I/O loop, during a turn. Every handler runs on this
- * thread. Other threads may call only the functions marked "any thread", and only between
- * srv_call_expect or srv_call_submit and the response.
+ * Threads: a call belongs to the thread of its I/O loop, which runs the handler and uses the call
+ * in the turns of the loop. Other threads may call only the functions whose comments permit any
+ * thread, and only between srv_call_expect or srv_call_submit and the response.
  *
  * A handler responds exactly once, in one of three ways:
  *   - immediately, by srv_call_respond or srv_call_fail;
@@ -48,15 +48,16 @@ struct srv_stream {
     /* a message is being sent, so no other message may be sent until `sent` is called */
     bool is_sending;
     bool is_ended;
-    bool has_begun; /* the stream counts against the I/O loop's limit for streams */
-    bool has_sent;  /* the initial metadata of the response has been sent */
-    /* called when a message has been sent; `sent`, `closed` and `look` may be NULL */
+    /* the stream counts towards the limits on streams (grpc_share.c) until the call ends */
+    bool has_begun;
+    bool has_sent; /* the initial metadata of the response has been sent */
+    /* Called when a message has been sent. Each of `sent`, `closed` and `look` may be NULL. */
     void (*sent)(struct srv_call *c);
     void (*closed)(struct srv_call *c); /* called when the client disconnects or the stream ends */
     void (*look)(struct srv_call *c, bool ending); /* set by srv_stream_watch */
 };
 
-/* Events for which a call waits. They depend on the peer and may never occur. */
+/* Events for which a call waits. They depend on the peer, which may never cause them. */
 enum srv_awaited {
     SRV_AWAITS_NOTHING,
     SRV_AWAITS_MESSAGE, /* the complete first message of the call */
@@ -66,99 +67,114 @@ enum srv_awaited {
 };
 
 struct srv_call {
-    struct srv_link link; /* link in loop->calls */
-    /* next call in the free list, in the list loop->watchers, or in the queue of an aside thread */
+    struct srv_link link; /* entry in the list loop->calls */
+    /* next call in the free list, in the list loop->watchers, or in the same connection's queue for
+     * a background thread */
     struct srv_call *next;
+    /* next call in the list that begins at srv_background_queue.first */
+    struct srv_call *next_turn;
     struct srv_grpc_loop *loop;
     struct srv_io_loop *io_loop;
     struct srv_server *server;
     const struct srv_grpc_method *method; /* the called method, or NULL if no method has the path */
 
-    /* The members below are used by the handler. */
+    /* The handler uses the members below. */
     struct rt_arena *arena; /* arena for the data of the request, reset when the call ends */
-    struct rt_error err;    /* the text of the error is allocated in `arena` */
+    struct rt_error err;    /* the error message is allocated in `arena` */
     void *state;            /* the handler's state, allocated in `arena` */
-    struct rt_span model;   /* model name in the request, for metrics and access log */
+    struct rt_span model;   /* name of the requested model, for metrics and access log */
     struct srv_job job;     /* the handle to job.version is released when the call ends */
     int64_t received_ns;
     gpr_timespec deadline;
     grpc_metadata_array metadata;
     struct srv_stream stream;
 
-    /* The members below are used by the transport. */
+    /* The transport uses the members below. */
     struct srv_grpc_event on_call, on_close, on_message, on_sent;
     struct srv_grpc_port *port;
     /* requested method, or NULL for unregistered methods */
     const struct srv_grpc_method *posted_as;
-    /* number of events still expected after SRV_EV_CALL; used by the I/O loop thread */
-    int pending;
-    /* Orders the start of a batch on one thread before its completion on another. The core's queue
-     * already ensures this order, but the thread sanitizer cannot see it. */
+    int pending; /* number of expected events other than SRV_EV_CALL; used by the I/O loop thread */
+    /* Orders the start of a batch on one thread before the completion of the batch on another
+     * thread. The core's queue already ensures this order, but the thread sanitizer cannot see
+     * it. */
     _Atomic int handed;
-    bool counted;        /* whether the call is counted in server->grpc_requests */
-    unsigned connection; /* index of the connection's counter in grpc_share.c */
-    /* the connection's descriptor, or -1 if unknown because the core accepted the connection */
+    bool counted; /* whether the call is counted in server->grpc_requests */
+    /* index of the connection in the arrays of grpc_share.c and grpc_background.c */
+    unsigned connection;
+    /* the connection's descriptor, or -1 if unknown because the connection is encrypted */
     int socket;
-    bool is_in_metrics; /* whether the call was reported to the metrics */
+    bool is_in_metrics; /* whether the metrics include the call */
     grpc_call *call;
     grpc_call_details details;
     grpc_byte_buffer *payload;
     int cancelled;
     char peer[80];      /* the peer's address if the access log is enabled, otherwise "" */
-    size_t charged;     /* number of bytes charged to the budget server->in_flight */
+    size_t charged;     /* number of bytes charged to server->in_flight */
     size_t n_in, n_out; /* sizes in bytes of the messages received and sent */
+    enum rt_status payload_status; /* status of charging `payload`; the error is in c->err */
     unsigned char *inflated;
     size_t n_inflated;
-    /* result of inflating the message; its error text is in c->err */
+    /* status of inflating the message; the error message, if any, is in c->err */
     enum rt_status inflate_status;
-    bool is_inflated;
-    /* value of enum srv_awaited in the low bits, and number of waits begun so far in the other bits
-     */
+    bool is_inflated; /* whether the inflation of the message has ended */
+    /* state of the inflation between two of its steps, otherwise NULL (grpc_payload.c) */
+    struct srv_inflation *inflation;
+    /* The low bits contain a value of enum srv_awaited, and the other bits contain the number of
+     * waits begun so far. */
     _Atomic uint32_t awaited;
-    /* `awaited`, the time, and the number of bytes that the peer had received, as of the last stall
-     * check that found a new wait or progress */
+    /* State at the last stall check that found a new wait or progress: the value of `awaited`, the
+     * time, and the number of bytes that the peer had received. */
     uint32_t seen_awaited;
     int64_t seen_ns;
     uint64_t seen_taken;
-    /* whether the response is large and therefore counted in n_large of its socket */
+    /* whether the response is large, and is therefore counted in loop->n_large[socket] */
     bool is_large;
-    bool was_cut;                      /* whether the call was cut off before its message arrived */
-    void (*aside)(struct srv_call *c); /* the work requested by srv_call_aside */
-    /* the two functions of srv_call_detour, and the message that returns the call to the I/O
-     * loop */
+    bool was_cut; /* whether the call was cut off before its message arrived */
+    bool (*background)(struct srv_call *c); /* the work requested by srv_call_in_background */
+    /* the two functions passed to srv_call_detour, and the message that returns the call to the
+     * I/O loop */
     struct {
-        void (*work)(struct srv_call *c);
+        bool (*work)(struct srv_call *c);
         void (*next)(struct srv_call *c);
         struct srv_message back;
     } detour;
+    /* If has_large is set, `large` is a reference to the message of a large response, held until
+     * the core has forgotten the call, so that the core does not free the message on its own
+     * thread. */
+    grpc_slice large;
+    bool has_large;
     bool close_started;  /* RECV_CLOSE was started */
     bool is_closed;      /* RECV_CLOSE has completed */
-    bool came_empty;     /* the call ended before its first message */
+    bool came_empty;     /* the call ended before its first message had arrived */
     bool may_send_close; /* whether a response sent on the I/O loop thread also starts RECV_CLOSE */
     enum rt_status code; /* status code of the response */
 };
 
 /* ---- the message ---- */
 
-/* Inflates the message if it is compressed, charges its bytes to the budget of bytes in flight, and
- * opens the message as a cursor over its slices. The cursor is valid until srv_call_drop_payload or
- * the response. */
+/* Charges the message that has arrived to the budget of bytes in flight: its bytes, and the memory
+ * for its slices, of which each byte may have one. srv_call_open returns the status. */
+void srv_call_receive(struct srv_call *c);
+/* Inflates the message if it is compressed, and sets *out to a cursor over its slices. The cursor
+ * is valid until srv_call_drop_payload is called or the response is sent. */
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out);
 void srv_call_drop_payload(struct srv_call *c);
-/* Charges `bytes` to the budget of bytes in flight. `what` names the bytes in the error texts (see
- * server/base/budget.h). */
+/* Charges `bytes` to the budget of bytes in flight. `what` describes these bytes in an error
+ * message, as in server/base/budget.h. */
 enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *what);
 /* Returns the call's deadline on CLOCK_MONOTONIC, or RT_NEVER. */
 int64_t srv_call_deadline_ns(const struct srv_call *c);
-/* Copies a text from the core into the arena. Returns a span whose p is NULL if memory runs out.
- * The text is copied because a thread of the core wrote it, in a way that the thread sanitizer
- * cannot follow. */
+/* Copies a string of the core into the arena. The copy is needed because a thread of the core wrote
+ * the string in a way that the thread sanitizer cannot follow. Returns a span whose p is NULL if
+ * memory runs out. */
 struct rt_span srv_call_text(struct srv_call *c, grpc_slice slice);
-/* Inflates the message if it is compressed. May be called on any thread. srv_call_open returns the
- * resulting status. */
-void srv_call_inflate(struct srv_call *c);
-/* Returns the value of the metadata with the key `key`. The key must be in lower case. If the
- * client did not send it, p of the value is NULL. */
+/* If the message is compressed, inflates the next part of it, which takes a few milliseconds at
+ * most. Returns whether more calls are needed to inflate the whole message. May be called on any
+ * thread. srv_call_open returns the resulting status. */
+bool srv_call_inflate(struct srv_call *c);
+/* Returns the value of the metadata with the key `key`, which must be in lower case. If the client
+ * did not send such metadata, returns a span whose p is NULL. */
 struct rt_span srv_call_metadata(struct srv_call *c, const char *key);
 
 /* Returns RT_OK if the call may perform admin actions, otherwise PERMISSION_DENIED,
@@ -169,10 +185,11 @@ enum rt_status srv_grpc_check_admin(struct srv_call *c);
 
 /* Sends the message as the response, and takes ownership of its bytes. */
 void srv_call_respond(struct srv_call *c, struct rt_bytes *message);
-/* Sends the status `code` with the error text of c->err. */
+/* Sends the status `code` with the error message of c->err. */
 void srv_call_fail(struct srv_call *c, enum rt_status code);
-/* Submits c->job to the scheduler. The caller has set all members except io_loop, arena, owner,
- * done and the times. job.deadline_ns may be set to a time before the call's deadline. */
+/* Submits c->job to the scheduler. The caller must set all members except io_loop, arena, owner,
+ * done, received_ns, queued_ns, started_ns and finished_ns. A job.deadline_ns other than 0 has an
+ * effect only if it is earlier than the call's deadline. */
 void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
 /* Announces that another thread will respond. The call delays the drain unless `patient` is set. */
 void srv_call_expect(struct srv_call *c, bool patient);
@@ -182,23 +199,32 @@ void srv_call_expect(struct srv_call *c, bool patient);
 void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
                                const char *text);
 
-/* Kinds of slow work. Each kind has its own thread, so that no kind waits for another. */
-enum srv_aside { SRV_ASIDE_SMALL, SRV_ASIDE_LARGE, SRV_ASIDE_ADMIN, SRV_N_ASIDES };
+/* Kinds of slow work. Each has its own thread. */
+enum srv_background {
+    SRV_BACKGROUND_SMALL,  /* inflating small messages */
+    SRV_BACKGROUND_LARGE,  /* inflating large messages, and writing large responses */
+    SRV_BACKGROUND_FIELDS, /* reading messages with many fields */
+    SRV_BACKGROUND_FREE,   /* freeing large messages */
+    SRV_BACKGROUND_ADMIN,
+    SRV_N_BACKGROUND_KINDS
+};
 
-/* Runs `work` on the thread for `kind`, after all work queued earlier. May be called only between
- * srv_call_expect and the response, or by srv_call_detour, because both functions count a pending
- * event of the call. */
-void srv_call_aside(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c));
+/* Runs `work` on the thread for `kind`, after all work that the same connection queued earlier. If
+ * `work` returns true, `work` runs again, so that long work can be divided into steps. Before each
+ * step for a connection, at most one step for each other connection runs. May be called only
+ * between srv_call_expect and the response, or by srv_call_detour, because srv_call_expect and
+ * srv_call_detour count a pending event of the call, or to free a call that has ended. After the
+ * response, and when it has freed the call, `work` must return false. */
+void srv_call_in_background(struct srv_call *c, enum srv_background kind,
+                            bool (*work)(struct srv_call *c));
 /*
- * Runs `work` on the thread for `kind` and then `next` on the I/O loop thread. A handler calls this
- * function on the I/O loop thread instead of responding, and `next` continues as a handler does. If
- * the client disconnects meanwhile, `work` may be skipped, and `next` is called only for a stream.
+ * Runs `work` on the thread for `kind`, repeatedly until it returns false, and then `next` on the
+ * I/O loop thread. A handler calls this function on the I/O loop thread instead of responding, and
+ * `next` takes over the duties of the handler. If the client disconnects in the meantime, `work`
+ * may be skipped, and `next` is called only for a stream.
  */
-void srv_call_detour(struct srv_call *c, enum srv_aside kind, void (*work)(struct srv_call *c),
+void srv_call_detour(struct srv_call *c, enum srv_background kind, bool (*work)(struct srv_call *c),
                      void (*next)(struct srv_call *c));
-/* Chooses the thread for work on the call's message by the size of the message before it is
- * inflated, so that a client with large messages does not delay one with small messages. */
-enum srv_aside srv_call_aside_of(const struct srv_call *c);
 
 /* ---- streams ---- */
 
@@ -207,15 +233,16 @@ enum srv_aside srv_call_aside_of(const struct srv_call *c);
 bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
                       void (*closed)(struct srv_call *c));
 /* Sends one message on the stream and takes ownership of its bytes. If memory ran out while the
- * message was built, the stream ends with that error. Must not be called if is_sending is set. */
+ * message was built, ends the stream with an error instead. Must not be called if is_sending is
+ * set. */
 void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
 bool srv_call_is_ending(const struct srv_call *c); /* returns whether streams should end */
-/* Resets the arena, reads the next message of the stream, and passes the message to `handle`. A
- * stream whose next message is not complete within --request_read_timeout_ms ends with an error. */
+/* Resets the arena, reads the next message of the stream, and passes the message to `handle`. If
+ * the message is not complete within --request_read_timeout_ms, the stream ends with an error. */
 void srv_stream_read(struct srv_call *c);
 /* Makes the I/O loop call `look` at intervals while the stream is open, so that `look` can send
- * messages without a request. `ending` is set if the server is stopping and the stream should
- * end. Uses the call's member `next`. */
+ * messages without a request. If `ending` is set, the server is stopping and the stream should end.
+ * The list of watched streams uses c->next. */
 void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending));
 /* Ends the stream with a status. Must not be called while is_sending is set. */
 void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);

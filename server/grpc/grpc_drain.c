@@ -1,7 +1,7 @@
 /*
- * Closes an I/O loop before the core's servers are told to shut down. After the shutdown has begun,
- * the core refuses each call that it has not delivered yet. It refuses even a call whose bytes have
- * long been in a socket's buffer because the process got no CPU time to read them. So a closing I/O
+ * Closes an I/O loop before the core's servers are shut down. Once the shutdown has begun, the core
+ * refuses each call that it has not delivered yet, even if the call's bytes have been in a socket's
+ * buffer for a long time because the process got no CPU time to read them. Therefore a closing I/O
  * loop continues as usual until everything that had arrived before the close has been read and
  * delivered.
  */
@@ -9,15 +9,15 @@
 #include "server/base/sockets.h"
 
 enum {
-    /* If this number of turns has passed without a new call, the core has delivered everything that
-     * it has read. */
+    /* after this number of turns without a new call, the core is assumed to have delivered every
+     * call that it has read */
     QUIET_TURNS = 3,
-    /* number of turns after which the loop closes even if clients still send new calls */
+    /* after this number of turns, the loop closes even if new calls still arrive */
     MOST_TURNS = 1000,
 };
 
-/* Records the process's connections with unread bytes. The core does not reveal which connections
- * are its own, so all are recorded. */
+/* Records the process's connections with unread bytes. All such connections are recorded, because
+ * the core does not reveal which connections are its own. */
 static void note_unread(struct srv_grpc_closing *closing)
 {
     int n = srv_sockets(closing->unread, SRV_GRPC_MAX_UNREAD);
@@ -28,8 +28,8 @@ static void note_unread(struct srv_grpc_closing *closing)
             closing->unread[closing->n_unread++] = closing->unread[i];
 }
 
-/* Returns whether all bytes that had arrived before the I/O loop began to close have been read. For
- * a connection this is certain once its receive buffer has been found empty. */
+/* Returns whether all bytes that had arrived before the I/O loop began to close have been read. All
+ * bytes of a connection have been read once its receive buffer has been found empty. */
 static bool all_read(struct srv_grpc_closing *closing)
 {
     while (closing->n_unread && !srv_socket_has_unread(closing->unread[closing->n_unread - 1]))

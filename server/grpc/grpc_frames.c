@@ -17,33 +17,30 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sanitizer.h"
 #include "runtime/base/thread.h"
+#include "server/base/sockets.h"
 #include "server/grpc/h2_frames.h"
 #include "server/grpc/read_turns.h"
 #include "server/metrics/metrics.h"
 #include "server/grpc/send_hook.h"
 
 enum {
-    /* Number of bytes that a header block may have for padding, priority and table size updates, in
+    /* Maximum number of bytes for padding, priority and table size updates in a header block, in
      * addition to its headers. */
     BLOCK_EXTRA = 1024,
     LARGEST_LIST = 1 << 30,
     LOG_EVERY_MS = 1000,
-    /* Number of bytes that a connection may always hold, regardless of how many bytes other
+    /* Number of bytes that each connection may hold regardless of how many bytes the other
      * connections hold. */
     HELD_ANYWAY = 64 << 10,
     IS_CUT_OFF = -2,
 };
 
-/* recvmsg and accept4 replace the sanitizer's interceptors, so they must call those interceptors */
+/* recvmsg replaces the sanitizer's interceptor, and must call the interceptor in turn */
 #if RT_HAS_SANITIZER
 ssize_t __interceptor_recvmsg(int fd, struct msghdr *message, int flags);
-int __interceptor_accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags);
-#define REAL_RECVMSG(fd, message, flags)    __interceptor_recvmsg(fd, message, flags)
-#define REAL_ACCEPT4(fd, address, n, flags) __interceptor_accept4(fd, address, n, flags)
+#define REAL_RECVMSG(fd, message, flags) __interceptor_recvmsg(fd, message, flags)
 #else
 #define REAL_RECVMSG(fd, message, flags) syscall(SYS_recvmsg, fd, message, flags)
-#define REAL_ACCEPT4(fd, address, n, flags)                                                        \
-    (int)syscall(SYS_accept4, fd, (address).__sockaddr__, n, flags)
 #endif
 
 #if RT_HAS_TSAN
@@ -61,8 +58,8 @@ static struct {
 } watch;
 
 /* An inspected connection. Threads of the core read from it one after another; the atomic
- * is_watched makes this order visible to the thread sanitizer. Other threads may write to the
- * connection at the same time. */
+ * is_watched shows this order to the thread sanitizer. Other threads may write to the connection at
+ * the same time. */
 struct watched {
     _Atomic bool is_watched;
     struct rt_mutex mu;
@@ -90,14 +87,14 @@ void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args 
         list = LARGEST_LIST;
     watch.metrics = metrics;
     watch.max_held = max_held;
-    /* Each header adds 32 bytes to the size of a header list, so the header block is never
-     * larger than the list. If a list exceeds the limit, but not twice the limit, the core
-     * refuses the call with a reason before it ends the connection. */
+    /* A header block is never larger than its header list, whose size includes 32 extra bytes for
+     * each header. The limit for blocks is twice the limit for lists, so that a list of up to twice
+     * its limit is refused by the core, with an error message. */
     watch.max_block = 2 * (uint32_t)list + BLOCK_EXTRA;
 }
 
-/* Logs why a connection was cut off, at most once per second, because the client may reconnect
- * immediately. */
+/* Logs why a connection was cut off. Logs at most one message per second, because the client may
+ * reconnect immediately. */
 static void report(enum srv_h2_verdict v)
 {
     static const struct {
@@ -123,10 +120,10 @@ static void report(enum srv_h2_verdict v)
 
 /* ---- incomplete bodies ---- */
 
-/* Returns whether a connection holds too many bytes. It may hold as many bytes as remain unused in
- * the limit for all connections. So a single connection may hold half of the limit, and each of n
- * connections with equal numbers of bytes may hold `1 / (n + 1)` of the limit. The connections that
- * hold the most bytes are cut off. */
+/* Returns whether a connection holds too many bytes. It may hold as many bytes as the connections
+ * together leave unused in their common limit. Thus a single connection may hold half of the limit,
+ * and each of n connections that hold the same number of bytes may hold `1 / (n + 1)` of the limit.
+ * The connections that hold the most bytes are cut off first. */
 static bool holds_much(struct watched *w) RT_REQUIRES(w->mu)
 {
     const int64_t now = (int64_t)w->frames.uploads.held, more = now - w->held;
@@ -180,47 +177,40 @@ static void begin(struct watched *w, uint64_t sent)
     atomic_store_explicit(&w->is_watched, true, memory_order_release);
 }
 
-/* ---- plain ---- */
+/* ---- connections ---- */
 
-/* The array takes 21 MB of address space, of which only used pages are allocated. A mutex whose
- * bytes are all zero is unlocked. */
-static struct watched plain[SRV_GRPC_MAX_FD];
+/* For each descriptor of a connection, the time in milliseconds at which the connection was
+ * accepted or last read; 0 for other descriptors. connections_mu guards changes from and to 0. */
+static _Atomic int64_t read_ms[SRV_GRPC_MAX_FD];
+static struct rt_mutex connections_mu = RT_MUTEX_INIT;
 
-/* Returns the inspected plain connection with the descriptor fd, or NULL if it is not inspected or
- * was cut off. */
-static struct watched *plain_of(int fd)
+static void record_read(int fd)
 {
-    struct watched *w = fd >= 0 && fd < SRV_GRPC_MAX_FD ? &plain[fd] : NULL;
+    int64_t before = fd < SRV_GRPC_MAX_FD ? atomic_load(&read_ms[fd]) : 0;
 
-    return w && atomic_load_explicit(&w->is_watched, memory_order_acquire) ? w : NULL;
+    if (before)
+        atomic_compare_exchange_strong(&read_ms[fd], &before, now_ms());
 }
 
-void srv_grpc_frames_begin(int fd)
+static bool is_connection(int fd)
 {
-    uint64_t sent = 0;
-
-    srv_socket_sent(fd, &sent);
-    begin(&plain[fd], sent);
+    return fd >= 0 && fd < SRV_GRPC_MAX_FD &&
+           atomic_load_explicit(&read_ms[fd], memory_order_relaxed);
 }
 
-/* Among the connections with descriptors below max_fd, finds the one that has been idle for
- * longest. Returns NULL if none of them has been idle since before_ms or earlier. */
-static struct watched *longest_idle(int max_fd, int64_t before_ms,
-                                    bool (*has_calls)(const void *arg, int fd), const void *arg)
+/* Returns the connection that has been idle for the longest time among those whose descriptors are
+ * below max_fd. Returns -1 if none of them has been idle since before_ms or earlier. */
+static int longest_idle(int max_fd, int64_t before_ms, bool (*has_calls)(const void *arg, int fd),
+                        const void *arg) RT_REQUIRES(connections_mu)
 {
-    struct watched *found = NULL;
+    int found = -1;
 
     for (int fd = 0; fd < max_fd; fd++) {
-        struct watched *w = plain_of(fd);
-        if (!w || has_calls(arg, fd))
+        int64_t at_ms = atomic_load_explicit(&read_ms[fd], memory_order_relaxed);
+        if (!at_ms || at_ms > before_ms || has_calls(arg, fd) || srv_socket_has_unread(fd))
             continue;
-        rt_mutex_lock(&w->mu);
-        /* each read refills the budget */
-        if (w->frames.filled_ms <= before_ms) {
-            before_ms = w->frames.filled_ms - 1;
-            found = w;
-        }
-        rt_mutex_unlock(&w->mu);
+        before_ms = at_ms - 1;
+        found = fd;
     }
     return found;
 }
@@ -228,19 +218,42 @@ static struct watched *longest_idle(int max_fd, int64_t before_ms,
 bool srv_grpc_frames_close_idle(int max_fd, int64_t idle_ms,
                                 bool (*has_calls)(const void *arg, int fd), const void *arg)
 {
-    struct watched *w = longest_idle(max_fd, now_ms() - idle_ms, has_calls, arg);
-
-    if (!w)
-        return false;
-    int fd = (int)(w - plain);
-    rt_mutex_lock(&w->mu);
-    /* The core closes the descriptor only after it has waited for this lock in `close`. */
-    if (plain_of(fd) && !has_calls(arg, fd))
+    /* The core cannot close the descriptor now, because `close` waits for this lock. */
+    rt_mutex_lock(&connections_mu);
+    int fd = longest_idle(max_fd, now_ms() - idle_ms, has_calls, arg);
+    if (fd >= 0) {
         shutdown(fd, SHUT_RDWR);
-    rt_mutex_unlock(&w->mu);
-    end(w);
-    srv_metrics_event(watch.metrics, "grpc_idle_connection_closed");
-    return true;
+        atomic_store_explicit(&read_ms[fd], 0, memory_order_relaxed);
+    }
+    rt_mutex_unlock(&connections_mu);
+    if (fd >= 0)
+        srv_metrics_event(watch.metrics, "grpc_idle_connection_closed");
+    return fd >= 0;
+}
+
+/* ---- plain ---- */
+
+/* The array takes 21 MB of address space, but only the pages that are used take memory. An all-zero
+ * mutex is unlocked. */
+static struct watched plain[SRV_GRPC_MAX_FD];
+
+/* Returns the plain connection with the descriptor fd, or NULL if this connection is not inspected
+ * or was cut off. */
+static struct watched *plain_of(int fd)
+{
+    struct watched *w = fd >= 0 && fd < SRV_GRPC_MAX_FD ? &plain[fd] : NULL;
+
+    return w && atomic_load_explicit(&w->is_watched, memory_order_acquire) ? w : NULL;
+}
+
+void srv_grpc_frames_begin(int fd, bool is_plain)
+{
+    uint64_t sent = 0;
+
+    srv_socket_sent(fd, &sent);
+    if (is_plain)
+        begin(&plain[fd], sent);
+    atomic_store_explicit(&read_ms[fd], now_ms(), memory_order_relaxed);
 }
 
 void srv_grpc_frames_sent(int fd, const struct msghdr *message, size_t n)
@@ -256,8 +269,8 @@ void srv_grpc_frames_sent(int fd, const struct msghdr *message, size_t n)
 }
 
 /* Closes the descriptor through the interceptor of the thread sanitizer, which tracks descriptors.
- * When the core ends, it closes some descriptors on a thread other than the one that opened them;
- * the sanitizer must not report this as a data race. */
+ * When the core shuts down, it closes some descriptors on a thread other than the one that opened
+ * them, and the sanitizer must not report this as a data race. */
 static int really_close(int fd)
 {
 #if RT_HAS_TSAN
@@ -270,31 +283,25 @@ static int really_close(int fd)
 #endif
 }
 
-/* Ends the inspection of the connection that has the descriptor. The core closes every socket that
- * it reads, even if the peer has sent invalid data, so the inspection of every plain
- * connection ends here. */
+/* Ends the inspection of the connection with the descriptor `fd`. The core closes every socket that
+ * it reads, even if the peer has sent invalid data, so the inspection of every plain connection
+ * ends here. */
 int close(int fd)
 {
     struct watched *w = plain_of(fd);
 
     if (w)
         end(w);
+    if (is_connection(fd)) {
+        rt_mutex_lock(&connections_mu);
+        atomic_store_explicit(&read_ms[fd], 0, memory_order_relaxed);
+        rt_mutex_unlock(&connections_mu);
+    }
     return really_close(fd);
 }
 
-int accept4(int fd, __SOCKADDR_ARG address, socklen_t *n, int flags)
-{
-    int got = REAL_ACCEPT4(fd, address, n, flags);
-
-    if (plain_of(got))
-        end(&plain[got]);
-    if (got >= 0)
-        srv_turns_begin(got);
-    return got;
-}
-
-/* Records when the core begins and ends a wait for events. epoll_pwait without a signal mask is
- * equivalent to epoll_wait. */
+/* Records when a thread of the core begins and ends waiting for events. epoll_pwait without a
+ * signal mask is equivalent to epoll_wait. */
 int epoll_wait(int epoll, struct epoll_event *events, int n, int timeout)
 {
     srv_turns_wait_begins(epoll);
@@ -317,7 +324,7 @@ static enum srv_h2_verdict look_at_message(struct watched *w, const struct msghd
     return v;
 }
 
-/* Reads at most `limit` bytes of those requested by `message`. *is_all is set if no more bytes were
+/* Reads at most `limit` bytes into the buffers of `message`. *is_all is set if no more bytes were
  * available. */
 static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_all)
 {
@@ -338,13 +345,13 @@ static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_
     return n;
 }
 
-/* The descriptor from which this thread read last. SSL_read decrypts bytes that were read from this
+/* The descriptor from which this thread last read. SSL_read decrypts bytes that were read from this
  * descriptor. */
 static _Thread_local int read_last = -1;
 
-/* Ends a connection that was cut off. The core's close of the descriptor then resets the
- * connection. Otherwise the kernel would keep the socket for another minute, in which a client that
- * is still sending would wait for the receive window to reopen. */
+/* Ends a connection that was cut off, and arranges that the core's close of the descriptor resets
+ * the connection. Without the reset, the kernel would keep the socket for another minute, during
+ * which a client that is still sending would wait for the receive window to reopen. */
 static void cut_off(int fd)
 {
     const struct linger reset = {.l_onoff = 1};
@@ -353,7 +360,7 @@ static void cut_off(int fd)
     shutdown(fd, SHUT_RDWR);
 }
 
-/* Inspects n bytes that were read from `fd`. Returns the number of frames among them that cause
+/* Inspects n bytes that were read from `fd`. Returns the number of frames in these bytes that cost
  * work, IS_CUT_OFF if the connection was cut off, or -1 if `fd` is not an inspected plain
  * connection. */
 static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
@@ -380,8 +387,10 @@ static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
 
 ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
-    if (flags)
+    if (flags || !is_connection(fd))
         return REAL_RECVMSG(fd, message, flags);
+    if (srv_turns_is_gone(fd))
+        return 0;
     size_t limit = srv_turns_limit(fd);
     if (!limit) {
         errno = EAGAIN;
@@ -390,6 +399,7 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
     bool is_all;
     ssize_t n = read_some(fd, message, limit, &is_all);
     if (n > 0) {
+        record_read(fd);
         int64_t n_frames = look_at_plain(fd, message, (size_t)n);
         if (n_frames == IS_CUT_OFF)
             return 0;
@@ -404,10 +414,10 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 
 /* ---- TLS ---- */
 
-/* The ex-data that is attached to a TLS session of OpenSSL. The core holds a lock while it reads
- * or writes the session. */
+/* The ex-data of a TLS session of OpenSSL. The core holds a lock while it reads or writes the
+ * session. */
 struct watched_tls {
-    struct watched w; /* w.is_watched becomes false when the connection is cut off */
+    struct watched w; /* w.is_watched is set to false when the connection is cut off */
     _Atomic uint64_t sent;
     /* Number of key updates since the last inspection; used by the reading thread. */
     uint32_t n_rekeyed;
@@ -468,8 +478,8 @@ static struct watched_tls *tls_of(SSL *tls)
     return t;
 }
 
-/* Inspects the n bytes that a read returned, and the TLS key updates that arrived before them.
- * Returns false if the connection is not permitted to go on; the caller must then fail the read. */
+/* Inspects the n bytes that SSL_read returned, and the TLS key updates that arrived before them.
+ * Returns false if the connection was cut off, in which case the caller must fail the read. */
 static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
 {
     enum srv_h2_verdict v = SRV_H2_GOES_ON;

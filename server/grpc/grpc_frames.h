@@ -1,19 +1,18 @@
 /*
  * Inspects the frames of gRPC's connections while gRPC's core reads them. The core does not limit
- * the size of a header block or the number of frames that do not request anything. Before a peer
- * has acknowledged the settings, the core does not limit the number of streams either. It limits
- * the memory of incomplete messages, but enforces this limit by failing streams of arbitrary
- * connections. A connection that violates a limit of server/grpc/h2_frames.h is cut off. To the
- * core a plain connection then appears to have ended, and a TLS connection to have failed.
+ * the size of a header block, the number of frames that request nothing, or the number of streams
+ * that a peer opens before it has acknowledged the settings. The core limits the memory for
+ * incomplete messages, but when this limit is reached, it makes streams of arbitrary connections
+ * fail. A connection that violates a limit of server/grpc/h2_frames.h is cut off. To the core, a
+ * plain connection then appears to have ended, and a TLS connection to have failed.
  *
- * The core is a shared library that gives no access to the bytes that it reads. So the program
- * defines functions that take precedence over those of the libraries:
- *   - recvmsg, by which the core reads plain connections and the records of TLS;
- *   - SSL_read and SSL_write, which return and accept the plain text of TLS;
+ * The core is a shared library that gives no access to the bytes that it reads. Therefore the
+ * program defines functions that take precedence over those of the libraries:
+ *   - recvmsg, by which the core reads plain connections and TLS records;
+ *   - SSL_read and SSL_write, which return and accept the plaintext of TLS connections;
  *   - SSL_do_handshake (server/grpc/read_turns.h);
  *   - sendmsg (server/grpc/send_hook.h);
- *   - accept4 and close: a descriptor that the core accepts is not a plain connection, even if its
- *     number belonged to one before;
+ *   - close, by which connections end;
  *   - epoll_wait, by which the core waits (server/grpc/read_turns.h).
  *
  * ALTS connections are not inspected, because the core itself decrypts them.
@@ -30,25 +29,25 @@
 
 struct srv_metrics;
 
-/* The server accepts only those plain connections whose descriptors are below SRV_GRPC_MAX_FD. */
+/* The server accepts a connection only if its descriptor is below SRV_GRPC_MAX_FD. */
 enum { SRV_GRPC_MAX_FD = 1 << 17 };
 
-/* Enables the inspection of frames. Must be called once, before the first connection. `metrics`
- * counts an event for each connection that is cut off, and must outlive the core. `args` contain
- * the maximum size of a header list. `max_held` limits the bytes of incomplete bodies on all
- * connections. */
+/* Enables the inspection of frames. Must be called once, before the first connection. An event in
+ * `metrics`, which must outlive the core, counts each connection that is cut off. The maximum size
+ * of a header list is taken from `args`. `max_held` is the maximum number of bytes of incomplete
+ * bodies on all connections. */
 void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args *args,
                            int64_t max_held);
-/* Begins to inspect a new plain connection before it is passed to the core. The connection's
- * descriptor is below SRV_GRPC_MAX_FD. */
-void srv_grpc_frames_begin(int fd);
-/* A plain connection is idle if it has sent nothing for at least idle_ms and has no calls according
- * to has_calls(arg, descriptor). Among the idle connections with descriptors below max_fd, closes
- * the one that has sent nothing for longest. The core frees the descriptor soon afterwards. Returns
- * false if there is no such connection. */
+/* Registers a new connection before it is passed to the core. The connection's descriptor is below
+ * SRV_GRPC_MAX_FD. `is_plain` is false if the connection is encrypted. */
+void srv_grpc_frames_begin(int fd, bool is_plain);
+/* Among the connections with descriptors below max_fd, closes the one that has been idle for the
+ * longest time, if it has been idle for at least idle_ms. A connection is idle if it sends nothing
+ * and has_calls(arg, descriptor) returns false. The core frees the descriptor soon afterwards.
+ * Returns false if there is no such connection. */
 bool srv_grpc_frames_close_idle(int max_fd, int64_t idle_ms,
                                 bool (*has_calls)(const void *arg, int fd), const void *arg);
-/* Reports that sendmsg has sent the first n bytes of `message` on the descriptor. */
+/* Records that sendmsg has sent the first n bytes of `message` on the descriptor. */
 void srv_grpc_frames_sent(int fd, const struct msghdr *message, size_t n);
 
 #endif

@@ -1,5 +1,5 @@
-/* Implements the service grpc.health.v1. It reports the health of the server (named ""), of
- * services by name, and of every model. */
+/* Implements the service grpc.health.v1. It reports the health of the server (named ""), of each
+ * service and of each model. */
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
 #include "server/versions/manager.h"
@@ -102,7 +102,7 @@ static void look(struct srv_call *c, bool ending)
 
 static void look_again(struct srv_call *c)
 {
-    /* The health of the server may have changed while the last message was being sent. */
+    /* The health of the server may have changed while the previous message was being sent. */
     look(c, srv_call_is_ending(c));
 }
 

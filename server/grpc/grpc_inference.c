@@ -7,23 +7,31 @@
 #include "server/telemetry/request_log.h"
 
 enum {
-    /* The decoded tensors of a request may occupy `TENSOR_FACTOR * --max_body_bytes` bytes. */
+    /* The decoded tensors of a request may have at most `TENSOR_FACTOR * --max_body_bytes`
+     * bytes. */
     TENSOR_FACTOR = 2,
-    /* Messages and tensors of up to HERE_BYTES bytes are decoded on the I/O loop thread. Decoding
-     * larger ones takes longer than handing the call to a worker and back, so a worker decodes
-     * them. Messages and tensors are both checked, because a message of 41 bytes may describe a
-     * tensor of 256 MiB. */
+    /* Messages and tensors of up to HERE_BYTES bytes are decoded on the I/O loop thread. A worker
+     * decodes larger ones, because this takes longer than passing the call to a worker and back.
+     * The size of the tensors is checked in addition to that of the message, because a message of
+     * 41 bytes may describe a tensor of 256 MiB. A worker also encodes outputs of more than
+     * HERE_BYTES bytes. */
     HERE_BYTES = 256 << 10,
-    /* Maximum number of fields, including those of nested messages, that are read on the I/O loop
-     * thread. Reading HERE_FIELDS fields takes about 0.02 ms. */
+    /* Maximum number of fields, including the fields of nested messages, that are read on the I/O
+     * loop thread. Reading HERE_FIELDS fields takes about 0.02 ms. */
     HERE_FIELDS = 1024,
+    /* Maximum number of fields that are read in a message, including the fields of nested messages
+     * but not those of tensors and examples. Reading them takes about 10 ms. The limits on inputs,
+     * feeds, fetches, filters and tasks permit about 100,000 fields, so most fields of a larger
+     * message are unknown or repeated. */
+    MOST_FIELDS = 1 << 20,
 };
 
 struct request {
     struct srv_inference inf; /* the first member */
     struct srv_cursor message;
     int64_t fields_left; /* message.fields_left points to this counter */
-    /* result of reading the message on an aside thread; the error text is in c->err */
+    /* status of reading the message on a background thread; the error message, if any, is in c->err
+     */
     enum rt_status read_status;
     /* The original `signature` and `prepare` of the job, saved while a worker decodes the
      * tensors. */
@@ -31,7 +39,8 @@ struct request {
     enum rt_status (*prepare)(struct srv_job *job);
 };
 
-/* Completes a request on any thread. The outputs are encoded on the worker that computed them. */
+/* Completes a request, and encodes the outputs on the thread that computed them. May be called on
+ * any thread. */
 static void done(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
@@ -42,7 +51,7 @@ static void done(struct srv_job *job)
     size_t n = 0;
     struct srv_growth growth = {&c->server->in_flight, &c->charged, srv_job_cancellation(job)};
 
-    /* the bytes charged for the response are returned to the budget when the call ends */
+    /* the bytes charged for the response are released when the call ends */
     inf->growth = &growth;
     if (!st)
         st = srv_inference_finish(inf, &job->err);
@@ -63,8 +72,8 @@ static size_t most_tensor_bytes(const struct srv_call *c)
     return (size_t)c->server->options.max_body_bytes * (size_t)TENSOR_FACTOR;
 }
 
-/* Releases the message, and replaces its share of the budget with the `bytes` bytes that the
- * decoded tensors occupy. */
+/* Releases the message, and charges the budget for the `bytes` bytes of the decoded tensors instead
+ * of the bytes of the message. */
 static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
 {
     srv_call_drop_payload(c);
@@ -73,7 +82,8 @@ static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
     return srv_call_charge(c, bytes, "the request as tensors");
 }
 
-/* Runs on a worker: decodes the tensors, and then calls the job's own `prepare` if it has one. */
+/* Runs on a worker: decodes the tensors, and then calls the original `prepare` of the job if it has
+ * one. */
 static enum rt_status prepare(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
@@ -90,8 +100,8 @@ static enum rt_status prepare(struct srv_job *job)
     return st || !job->prepare ? st : job->prepare(job);
 }
 
-/* Arranges for a worker to decode the tensors. Until the tensors are decoded, job->signature is
- * NULL, because the scheduler's statistics for a signature must cover only runs. */
+/* Makes a worker decode the tensors. Until then, job->signature is NULL, because the scheduler's
+ * statistics for a signature must not include the decoding. */
 static void bind_on_worker(struct srv_call *c, struct request *r)
 {
     struct srv_job *job = &c->job;
@@ -120,8 +130,7 @@ static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
     return RT_OK;
 }
 
-/* Converts a request that was read to a job. The job holds a handle to the version that the
- * request names. */
+/* Turns a parsed request into a job, which holds a handle to the version that the request names. */
 static enum rt_status admit(struct srv_call *c, struct request *r)
 {
     struct srv_inference *inf = &r->inf;
@@ -138,7 +147,8 @@ static enum rt_status admit(struct srv_call *c, struct request *r)
     return st ? st : bind_here_or_there(c, r);
 }
 
-/* Submits a request that was read if `st` is RT_OK, otherwise sends the error. */
+/* If `st` is RT_OK, submits a parsed request as a job. If `st` is an error, or if the job cannot be
+ * created, sends the error. */
 static void submit(struct srv_call *c, enum rt_status st)
 {
     struct request *r = c->state;
@@ -152,11 +162,20 @@ static void submit(struct srv_call *c, enum rt_status st)
         srv_call_submit(c, done);
 }
 
-static void read_aside(struct srv_call *c)
+static bool read_in_background(struct srv_call *c)
 {
     struct request *r = c->state;
 
+    r->fields_left = MOST_FIELDS;
     r->read_status = srv_inference_read(&r->inf, r->message, &c->err);
+    if (r->fields_left < 0) {
+        c->err = (struct rt_error){.arena = c->arena};
+        r->read_status =
+            rt_fail(&c->err, RT_INVALID_ARGUMENT,
+                    "the request has too many fields outside of its tensors and examples");
+    }
+    r->fields_left = INT64_MAX;
+    return false;
 }
 
 static void submit_read(struct srv_call *c)
@@ -184,6 +203,7 @@ void srv_grpc_inference(struct srv_call *c)
     c->state = r;
     srv_inference_init(&r->inf, (enum srv_api)c->method->api, SRV_ENTRY_GRPC, &c->server->options,
                        c->arena, &c->job);
+    c->job.max_inline_bytes = HERE_BYTES;
     st = srv_call_open(c, &r->message);
     if (!st) {
         r->fields_left = HERE_FIELDS;
@@ -192,8 +212,7 @@ void srv_grpc_inference(struct srv_call *c)
     }
     if (r->fields_left < 0) {
         c->err = (struct rt_error){.arena = c->arena};
-        r->fields_left = INT64_MAX;
-        srv_call_detour(c, srv_call_aside_of(c), read_aside, submit_read);
+        srv_call_detour(c, SRV_BACKGROUND_FIELDS, read_in_background, submit_read);
         return;
     }
     submit(c, st);

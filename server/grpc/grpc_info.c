@@ -5,10 +5,10 @@
 #include "server/versions/status.h"
 
 enum {
-    /* Maximum size of the responses that are written on the I/O loop thread. They are not charged
-     * to the budget, so that they are also sent when memory is short. */
+    /* Maximum size in bytes of a response that is written on the I/O loop thread. Such a response
+     * is not charged to the budget, so that it can be sent even when memory is short. */
     HERE_BYTES = 16 << 10,
-    MOST_BYTES = 64 << 20, /* maximum size of a response */
+    MOST_BYTES = 64 << 20, /* maximum size of a response in bytes */
 };
 
 /* A request for information, allocated in the arena of the call. */
@@ -17,16 +17,16 @@ struct info_call {
     struct srv_cursor request;
     struct rt_arena *arena;
     struct rt_error *err;
-    struct srv_version *version; /* the version that GetModelMetadata describes */
-    /* the n versions that GetModelStatus lists */
+    struct srv_version *version; /* for GetModelMetadata: the version to describe */
+    /* for GetModelStatus: the n versions to list */
     struct srv_version_status *versions;
     int n;
-    size_t bytes; /* approximate size of the response */
+    size_t bytes; /* approximate size of the response in bytes */
     void (*write)(const struct info_call *c, struct rt_bytes *out);
 };
 
-/* Reads a request whose field 1 is a ModelSpec and whose field 2, if `fields` is not NULL, is a
- * list of strings. */
+/* Reads a request in which field 1 is a ModelSpec. If `fields` is not NULL, field 2 is a list of
+ * strings, which the function stores in `fields`. */
 static enum rt_status read_request(struct info_call *c, struct srv_model_spec *spec,
                                    struct rt_span *fields, int capacity, int *n_fields)
 {
@@ -202,7 +202,7 @@ static enum rt_status find_status(struct info_call *c)
     if (st)
         return st;
     c->write = write_status;
-    /* As in TensorFlow Serving, a label is ignored, and an empty name is treated as the name of a
+    /* As in TensorFlow Serving, a label is ignored, and an empty name is treated like the name of a
      * model without versions. */
     st = srv_status_of(c->call->server->manager, spec.name, spec.has_version, spec.version,
                        c->arena, &c->versions, &c->n, c->err);
@@ -213,8 +213,9 @@ static enum rt_status find_status(struct info_call *c)
 
 /* ---- the calls ---- */
 
-/* Writes a large response on an aside thread, once the budget has accepted its size. */
-static void respond_aside(struct srv_call *c)
+/* Runs on a background thread: charges a large response to the budget, and then writes and sends
+ * it. */
+static bool respond_in_background(struct srv_call *c)
 {
     const struct info_call *info = c->state;
     struct rt_bytes out;
@@ -235,6 +236,7 @@ static void respond_aside(struct srv_call *c)
     }
     rt_bytes_clear(&out);
     srv_call_respond_expected(c, p, n, st, st ? rt_error_text(&c->err) : NULL);
+    return false;
 }
 
 static void respond(struct srv_call *c, enum rt_status (*find)(struct info_call *))
@@ -265,7 +267,7 @@ static void respond(struct srv_call *c, enum rt_status (*find)(struct info_call 
         srv_hold(c->io_loop, c->job.version);
     }
     srv_call_expect(c, false);
-    srv_call_aside(c, SRV_ASIDE_LARGE, respond_aside);
+    srv_call_in_background(c, SRV_BACKGROUND_LARGE, respond_in_background);
 }
 
 void srv_grpc_get_model_metadata(struct srv_call *c)

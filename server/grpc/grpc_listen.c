@@ -21,37 +21,103 @@
 
 enum {
     PAUSE_US = 100000,
-    /* minimum idle time of a connection that is closed for a new one, as for REST */
+    /* minimum idle time, in milliseconds, of a connection that is closed to make room for a new
+     * one */
     IDLE_MS = 1000,
-    /* The core must free a closed descriptor within FREED_STEPS steps of FREED_STEP_US us. */
+    /* The core must free a closed descriptor within FREED_STEPS waits of FREED_STEP_US microseconds
+     * each. */
     FREED_STEP_US = 1000,
     FREED_STEPS = 100,
+    /* maximum number of consecutive failures of accept4 before a pause */
+    MOST_FAILURES = 16,
+    /* maximum number of connections that are accepted from one listener before the thread turns to
+     * the other listeners and checks whether the server stops */
+    MOST_AT_ONCE = 64,
+    /* maximum number of waiting connections that each listener still accepts when the server stops
+     */
+    MOST_LAST = 4096,
 };
+
+/* ---- secure connections ---- */
+
+/*
+ * grpc_server_add_channel_from_fd takes plaintext connections only. The C++ library passes
+ * connections of other listeners to the core by an "external connection acceptor": for a port whose
+ * address begins with "external:", the core does not listen, but stores a pointer to a
+ * grpc_core::TcpServerFdHandler where the channel argument of the same name points. This file uses
+ * the same interface. The class has a virtual destructor, which occupies two entries of the table
+ * of virtual functions, and then the function that takes over a connection. This has been so since
+ * gRPC 1.25.
+ */
+static const char secure_address[] = "external:slipway";
+
+struct fd_handler {
+    const struct {
+        void (*destructors[2])(struct fd_handler *handler);
+        /* takes over `fd`, even if it fails */
+        void (*handle)(struct fd_handler *handler, int listener_fd, int fd,
+                       grpc_byte_buffer *pending);
+    } * functions;
+};
+
+static void *copy_pointer(void *p)
+{
+    return p;
+}
+
+static void keep_pointer(void *p)
+{
+    (void)p;
+}
+
+static int compare_pointers(void *a, void *b)
+{
+    return (a > b) - (a < b);
+}
+
+grpc_arg srv_grpc_secure_argument(struct srv_grpc_port *port)
+{
+    static const grpc_arg_pointer_vtable functions = {copy_pointer, keep_pointer, compare_pointers};
+
+    return (grpc_arg){.type = GRPC_ARG_POINTER,
+                      .key = (char *)(uintptr_t)secure_address,
+                      .value.pointer = {&port->secure, &functions}};
+}
+
+enum rt_status srv_grpc_listen_secure(struct srv_grpc_port *port,
+                                      grpc_server_credentials *credentials, struct rt_error *err)
+{
+    grpc_server_add_http2_port(port->core, secure_address, credentials);
+    return port->secure ? RT_OK : rt_fail(err, RT_INTERNAL, "gRPC's core takes no connections");
+}
 
 /* ---- accepting ---- */
 
-static void give_to_core(grpc_server *core, int fd)
+static void give_to_core(const struct srv_listen_fd *at, int fd)
 {
-    grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
     int one = 1;
 
-    /* the option has no effect on a UNIX socket */
+    /* TCP_NODELAY has no effect on a UNIX socket */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    srv_grpc_frames_begin(fd);
-    grpc_server_add_channel_from_fd(core, fd, plain);
+    srv_grpc_frames_begin(fd, !at->is_secure);
+    if (at->is_secure) {
+        struct fd_handler *handler = at->port->secure;
+        handler->functions->handle(handler, at->fd, fd, NULL);
+        return;
+    }
+    grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
+    grpc_server_add_channel_from_fd(at->port->core, fd, plain);
     grpc_server_credentials_release(plain);
 }
 
 static bool has_calls(const void *arg, int fd)
 {
-    const struct srv_grpc *g = arg;
-
-    return atomic_load(&g->calls_of[fd % SRV_GRPC_CONNECTIONS]) > 0;
+    return srv_grpc_has_calls(arg, fd);
 }
 
-/* Closes an idle connection for a new one, and moves the new connection to the descriptor that
- * becomes free. Returns the new descriptor, or -1 if none below max_fd becomes free. In any case fd
- * is closed. */
+/* Closes an idle connection to make room for the new connection `fd`, and moves `fd` to the
+ * descriptor that becomes free. Returns the new descriptor, or -1 if no descriptor below max_fd
+ * becomes free. Closes `fd` in either case. */
 static int make_room(const struct srv_listener *l, int fd, int max_fd)
 {
     int to = -1;
@@ -66,31 +132,39 @@ static int make_room(const struct srv_listener *l, int fd, int max_fd)
             }
         }
     close(fd);
-    if (to >= 0)
-        srv_turns_begin(to);
     return to;
 }
 
-/* Accepts all waiting connections. Returns false if no descriptor is free for another
- * connection. */
-static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd *at, int max_fd)
+/* Accepts waiting connections, at most `most`, so that other listeners do not wait while this one
+ * is flooded. Returns false if no descriptor or memory is free for another connection. */
+static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd *at, int max_fd,
+                        int most)
 {
-    for (;;) {
+    int n_failed = 0;
+
+    for (int n = 0; n < most; n++) {
         int fd = accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
-            continue;
-        if (fd < 0 && errno == EAGAIN)
-            return true;
-        if (fd < 0)
-            srv_grpc_frames_close_idle(max_fd, IDLE_MS, has_calls, l->grpc);
-        else if (fd >= max_fd)
+        if (fd < 0) {
+            enum srv_accept_next next = srv_accept_failed(errno);
+            if (next == SRV_ACCEPT_WAIT)
+                return true;
+            if (next == SRV_ACCEPT_AGAIN && ++n_failed < MOST_FAILURES)
+                continue;
+            if (next == SRV_ACCEPT_PAUSE)
+                srv_grpc_frames_close_idle(max_fd, IDLE_MS, has_calls, l->grpc);
+            return false;
+        }
+        n_failed = 0;
+        if (fd >= max_fd)
             fd = make_room(l, fd, max_fd);
         if (fd < 0)
             return false;
+        srv_turns_begin(fd);
         atomic_fetch_add_explicit(&l->grpc->server->n_accepted, 1, memory_order_relaxed);
         srv_manager_expect_close(l->grpc->server);
-        give_to_core(at->core, fd);
+        give_to_core(at, fd);
     }
+    return true;
 }
 
 static int most_fds(void)
@@ -112,12 +186,16 @@ static void *accept_all(void *arg)
     fds[l->n] = (struct pollfd){.fd = l->stop_fd, .events = POLLIN};
     while (!stopping) {
         bool has_capacity = true;
-        if (poll(fds, (nfds_t)l->n + 1, -1) < 0 && errno != EINTR)
-            break;
+        if (poll(fds, (nfds_t)l->n + 1, -1) < 0) { /* for example, for lack of memory */
+            usleep(PAUSE_US);
+            stopping = atomic_load(&l->grpc->quiesced);
+            continue;
+        }
         /* connections that are already waiting are accepted before the socket is closed */
         stopping = fds[l->n].revents != 0;
         for (int i = 0; i < l->n; i++)
-            has_capacity &= !(fds[i].revents & POLLIN) || accept_from(l, &l->at[i], max_fd);
+            has_capacity &= !(fds[i].revents & POLLIN) ||
+                            accept_from(l, &l->at[i], max_fd, stopping ? MOST_LAST : MOST_AT_ONCE);
         if (has_capacity || stopping)
             continue;
         if (!warned)
@@ -175,7 +253,7 @@ static int bind_tcp(const struct addrinfo *a)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (a->ai_family == AF_INET6) /* "::" also includes the IPv4 addresses */
+    if (a->ai_family == AF_INET6) /* lets "::" include the IPv4 addresses */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
@@ -199,10 +277,10 @@ static int port_of(int fd)
     return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
 }
 
-/* Listens on every address of a host name, on one port. Addresses that this machine does not have
- * are skipped; an address that is in use is an error. */
-enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const char *address,
-                              int port, int *bound, struct rt_error *err)
+/* Listens on every address of a host name, on one port. Skips addresses that this machine does not
+ * have, but fails if an address is in use. */
+enum rt_status srv_listen_tcp(struct srv_listener *l, struct srv_grpc_port *port, bool is_secure,
+                              const char *address, int number, int *bound, struct rt_error *err)
 {
     struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
                     *found = NULL;
@@ -211,16 +289,16 @@ enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const c
 
     errno = 0;
     *bound = 0;
-    snprintf(service, sizeof service, "%d", port);
+    snprintf(service, sizeof service, "%d", number);
     int e = getaddrinfo(address, service, &want, &found);
     for (const struct addrinfo *a = e ? NULL : found; a && l->n < SRV_MAX_LISTEN; a = a->ai_next) {
-        /* if `port` is 0, the kernel chooses the port, and only one address is bound */
-        int fd = *bound && !port ? -1 : bind_tcp(a);
+        /* if `number` is 0, the kernel chooses the port, and only one address is bound */
+        int fd = *bound && !number ? -1 : bind_tcp(a);
         if (fd < 0) {
             saved = saved == EADDRINUSE ? saved : errno;
             continue;
         }
-        l->at[l->n++] = (struct srv_listen_fd){.fd = fd, .core = core};
+        l->at[l->n++] = (struct srv_listen_fd){.fd = fd, .port = port, .is_secure = is_secure};
         *bound = port_of(fd);
     }
     if (!e)
@@ -230,7 +308,7 @@ enum rt_status srv_listen_tcp(struct srv_listener *l, grpc_server *core, const c
     return rt_fail(err, RT_UNAVAILABLE,
                    strchr(address, ':') ? "cannot listen on [%s]:%d for gRPC: %s"
                                         : "cannot listen on %s:%d for gRPC: %s",
-                   address, port, e ? gai_strerror(e) : strerror(saved));
+                   address, number, e ? gai_strerror(e) : strerror(saved));
 }
 
 /* ---- UNIX sockets ---- */
@@ -248,7 +326,7 @@ static enum rt_status check_path(const char *path, const char *flag, struct rt_e
 /* Listens on a UNIX socket. The core's own listener would take over the path of a running server,
  * and remove the path when it closes. This socket is bound to a temporary path and renamed to
  * `path`, so that `path` always refers to a listening socket. */
-enum rt_status srv_listen_unix(struct srv_listener *l, grpc_server *core, const char *path,
+enum rt_status srv_listen_unix(struct srv_listener *l, struct srv_grpc_port *port, const char *path,
                                int mode, const char *flag, struct rt_error *err)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -263,7 +341,7 @@ enum rt_status srv_listen_unix(struct srv_listener *l, grpc_server *core, const 
     if (n < 0 || (size_t)n >= sizeof beside)
         return rt_fail(err, RT_INVALID_ARGUMENT, "--%s=%s is too long for a socket", flag, path);
     struct srv_listen_fd *made = &l->at[l->n];
-    *made = (struct srv_listen_fd){.core = core};
+    *made = (struct srv_listen_fd){.port = port};
     memcpy(at.sun_path, beside, (size_t)n + 1);
     snprintf(made->path, sizeof made->path, "%s", path);
     unlink(beside); /* a crashed process with the same process ID may have left this file */

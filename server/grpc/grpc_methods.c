@@ -3,8 +3,7 @@
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
 
-/* Maximum size in bytes of the messages that are read on the I/O loop regardless of their
- * contents. */
+/* Maximum size in bytes of the messages of methods that always read them on the I/O loop. */
 enum { SMALL = 16 << 10 };
 
 #define PREDICTION "/tensorflow.serving.PredictionService/"

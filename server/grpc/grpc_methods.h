@@ -13,12 +13,12 @@
 
 struct srv_call;
 
-/* How the core delivers the calls of a method. The handler decides whether a call has one or
- * several messages in each direction. */
+/* How the core delivers the calls of a method. The handler decides how many messages a call has in
+ * each direction. */
 enum srv_grpc_kind {
-    /* registered with the core unless disabled, so that the path need not be compared */
+    /* registered with the core unless disabled, so that the core matches the path */
     SRV_GRPC_REGISTERED,
-    SRV_GRPC_BY_PATH, /* not registered with the core; calls are recognised by their path */
+    SRV_GRPC_BY_PATH, /* not registered with the core; the transport matches the path */
 };
 
 enum { SRV_NOT_COUNTED = -1 };
@@ -31,18 +31,19 @@ struct srv_grpc_method {
      * never blocks the I/O loop for long. 0 means that only --max_body_bytes limits messages. */
     size_t max_bytes;
     /* Handles the first message, and every later message that the handler requests with
-     * srv_stream_read. After the client's last message it is called without a payload. */
+     * srv_stream_read. After the client's last message, the handler is called once more, without a
+     * payload. */
     void (*handle)(struct srv_call *c);
-    /* Returns why the options disable the method (the text of an UNIMPLEMENTED error), or NULL
-     * if it is enabled. The function pointer is NULL if the method is always enabled. */
+    /* Returns the message of the UNIMPLEMENTED error if the options disable the method, or NULL if
+     * it is enabled. The function pointer is NULL if the method is always enabled. */
     const char *(*off)(const struct srv_options *o);
 };
-/* The methods of a server. They are an argument of srv_grpc_start, so that the transport does not
- * depend on any service. */
+/* The methods of a server. They are passed to srv_grpc_start, so that the transport does not depend
+ * on any service. */
 struct srv_grpc_methods {
     const struct srv_grpc_method *row;
     int n; /* at most SRV_GRPC_MAX_METHODS */
-    /* Returns the text of the UNIMPLEMENTED error for calls whose path matches no method. */
+    /* Returns the message of the UNIMPLEMENTED error for calls whose path matches no method. */
     const char *(*why_unknown)(struct rt_span path);
 };
 /* The methods that Slipway serves. */

@@ -1,3 +1,4 @@
+#define ZLIB_CONST /* declares z_stream.next_in as a pointer to const */
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
@@ -8,16 +9,12 @@
 #include "runtime/base/clock.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
+#include "server/grpc/h2_frames.h"
 
-void srv_call_drop_payload(struct srv_call *c)
-{
-    if (c->payload)
-        grpc_byte_buffer_destroy(c->payload);
-    c->payload = NULL;
-    free(c->inflated);
-    c->inflated = NULL;
-    c->is_inflated = false;
-}
+/* A step of inflating a message reads and writes at most these numbers of bytes, and takes a few
+ * milliseconds at most: 64 KiB of input may consist of a thousand blocks, each with its own Huffman
+ * codes. */
+enum { STEP_IN_BYTES = 64 << 10, STEP_OUT_BYTES = 1 << 20 };
 
 /* ---- metadata and deadline ---- */
 
@@ -54,61 +51,139 @@ struct rt_span srv_call_metadata(struct srv_call *c, const char *key)
 
 /* ---- the message ---- */
 
-/* Inflates one zlib or gzip stream to at most `limit` bytes. The memory is charged to the budget as
- * it grows. */
-static enum rt_status inflate_slices(struct srv_call *c, const grpc_slice_buffer *slices,
-                                     size_t limit, size_t *n_out)
+/* State between two steps of inflating a message. */
+struct srv_inflation {
+    z_stream z;
+    size_t capacity; /* size of c->inflated in bytes */
+    size_t slice;    /* index of the slice that is being read */
+    size_t at;       /* number of bytes of this slice that were read */
+    bool is_full;    /* the last call of `inflate` filled its output, so more output may follow */
+    bool has_ended;  /* the end of the compressed stream was read */
+};
+
+static void end_inflation(struct srv_call *c)
 {
-    z_stream z = {.next_in = NULL};
-    size_t capacity = 0, have = 0;
-    int rc = Z_OK;
+    if (c->inflation)
+        inflateEnd(&c->inflation->z);
+    free(c->inflation);
+    c->inflation = NULL;
+}
+
+static enum rt_status begin_inflation(struct srv_call *c)
+{
+    c->n_inflated = 0;
+    c->inflation = calloc(1, sizeof *c->inflation);
+    /* The value 15 + 32 makes zlib accept a zlib or a gzip header. */
+    if (c->inflation && inflateInit2(&c->inflation->z, 15 + 32) == Z_OK)
+        return RT_OK;
+    free(c->inflation);
+    c->inflation = NULL;
+    return rt_fail_memory(&c->err, "inflating", 0);
+}
+
+static enum rt_status fail_large(struct srv_call *c, size_t limit)
+{
+    return rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
+                   "the compressed request is larger than --max_body_bytes, %zu bytes, inflated",
+                   limit);
+}
+
+/* Enlarges c->inflated, to at most `limit + 1` bytes. The memory is charged to the budget as it
+ * grows. */
+static enum rt_status grow_inflated(struct srv_call *c, size_t limit)
+{
+    struct srv_inflation *s = c->inflation;
+    size_t capacity = s->capacity ? s->capacity * 2 : 16384;
+
+    if (s->capacity > limit)
+        return fail_large(c, limit);
+    if (capacity > limit)
+        capacity = limit + 1;
+    enum rt_status st = srv_call_charge(c, capacity - s->capacity, "the request, inflated,");
+    if (st)
+        return st;
+    unsigned char *p = realloc(c->inflated, capacity);
+    if (!p)
+        return rt_fail_memory(&c->err, "an inflated request", capacity);
+    c->inflated = p;
+    s->capacity = capacity;
+    return RT_OK;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Calls `inflate` once, on the bytes of `in`. *in_left and *out_left, the numbers of bytes that
+ * this step may still read and write, are reduced by the numbers of bytes read and written. */
+static enum rt_status inflate_some(struct srv_call *c, struct rt_span in, size_t *in_left,
+                                   size_t *out_left)
+{
+    struct srv_inflation *s = c->inflation;
+    const size_t n_in = least(in.n, *in_left);
+    const size_t n_out = least(s->capacity - c->n_inflated, *out_left);
+
+    s->z.next_in = in.p;
+    s->z.avail_in = (unsigned)n_in;
+    s->z.next_out = c->inflated + c->n_inflated;
+    s->z.avail_out = (unsigned)n_out;
+    const int rc = inflate(&s->z, Z_NO_FLUSH);
+    s->at += n_in - s->z.avail_in;
+    *in_left -= n_in - s->z.avail_in;
+    c->n_inflated += n_out - s->z.avail_out;
+    *out_left -= n_out - s->z.avail_out;
+    s->is_full = !s->z.avail_out;
+    s->has_ended = rc == Z_STREAM_END;
+    /* Z_BUF_ERROR means only that `inflate` could make no progress. */
+    return rc == Z_OK || rc == Z_STREAM_END || rc == Z_BUF_ERROR
+               ? RT_OK
+               : rt_fail(&c->err, RT_INVALID_ARGUMENT, "the compressed request is broken");
+}
+
+static struct rt_span slice_at(const grpc_slice_buffer *b, size_t i)
+{
+    return rt_span_of(GRPC_SLICE_START_PTR(b->slices[i]), GRPC_SLICE_LENGTH(b->slices[i]));
+}
+
+/* Returns the bytes of the current slice that `inflate` has not read, or an empty span at the end
+ * of the message. */
+static struct rt_span rest_of_input(struct srv_inflation *s, const grpc_slice_buffer *b)
+{
+    while (s->slice < b->count && s->at == GRPC_SLICE_LENGTH(b->slices[s->slice])) {
+        s->slice++;
+        s->at = 0;
+    }
+    if (s->slice == b->count)
+        return rt_span_of(NULL, 0);
+    const struct rt_span whole = slice_at(b, s->slice);
+    return rt_span_of(whole.p + s->at, whole.n - s->at);
+}
+
+/* Performs a step of inflating one zlib or gzip stream to at most `limit` bytes. *has_more is set
+ * if the stream has not ended. */
+static enum rt_status inflate_step(struct srv_call *c, size_t limit, bool *has_more)
+{
+    struct srv_inflation *s = c->inflation;
+    size_t in_left = STEP_IN_BYTES, out_left = STEP_OUT_BYTES;
     enum rt_status st = RT_OK;
 
-    /* The value 15 + 32 makes zlib accept a zlib or a gzip header. */
-    if (inflateInit2(&z, 15 + 32) != Z_OK)
-        return rt_fail_memory(&c->err, "inflating", 0);
-    for (size_t i = 0; i < slices->count && rc != Z_STREAM_END && !st; i++) {
-        z.next_in = GRPC_SLICE_START_PTR(slices->slices[i]);
-        z.avail_in = (unsigned)GRPC_SLICE_LENGTH(slices->slices[i]);
-        do {
-            if (have == capacity) {
-                if (capacity > limit) {
-                    st = rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
-                                 "the compressed request is larger than --max_body_bytes, %zu "
-                                 "bytes, inflated",
-                                 limit);
-                    break;
-                }
-                capacity = capacity ? capacity * 2 : 16384;
-                if (capacity > limit)
-                    capacity = limit + 1;
-                st = srv_call_charge(c, capacity - have, "the request, inflated,");
-                if (st)
-                    break;
-                unsigned char *p = realloc(c->inflated, capacity);
-                if (!p) {
-                    st = rt_fail_memory(&c->err, "an inflated request", capacity);
-                    break;
-                }
-                c->inflated = p;
-            }
-            z.next_out = c->inflated + have;
-            z.avail_out = capacity - have > UINT32_MAX ? UINT32_MAX : (unsigned)(capacity - have);
-            rc = inflate(&z, Z_NO_FLUSH);
-            have = (size_t)(z.next_out - c->inflated);
-        } while (rc == Z_OK && (z.avail_in || have == capacity));
-        if (!st && rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
-            st = rt_fail(&c->err, RT_INVALID_ARGUMENT, "the compressed request is broken");
+    if (atomic_load_explicit(&c->job.cancelled, memory_order_relaxed))
+        return rt_fail(&c->err, RT_CANCELLED, "the client has left");
+    while (!st && !s->has_ended) {
+        const struct rt_span in = rest_of_input(s, &c->payload->data.raw.slice_buffer);
+        if (!in.n && !s->is_full)
+            return rt_fail(&c->err, RT_INVALID_ARGUMENT, "the compressed request is cut short");
+        if (!in_left || !out_left) {
+            *has_more = true;
+            return RT_OK;
+        }
+        if (c->n_inflated == s->capacity)
+            st = grow_inflated(c, limit);
+        if (!st)
+            st = inflate_some(c, in, &in_left, &out_left);
     }
-    inflateEnd(&z);
-    if (!st && rc != Z_STREAM_END)
-        st = rt_fail(&c->err, RT_INVALID_ARGUMENT, "the compressed request is cut short");
-    if (!st && have > limit)
-        st = rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
-                     "the compressed request is larger than --max_body_bytes, %zu bytes, inflated",
-                     limit);
-    *n_out = have;
-    return st;
+    return !st && c->n_inflated > limit ? fail_large(c, limit) : st;
 }
 
 enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *what)
@@ -119,37 +194,59 @@ enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *wha
                : srv_budget_refused(b, c->charged, bytes, what, &c->err);
 }
 
-static struct rt_span slice_at(const grpc_slice_buffer *b, size_t i)
+void srv_call_receive(struct srv_call *c)
 {
-    return rt_span_of(GRPC_SLICE_START_PTR(b->slices[i]), GRPC_SLICE_LENGTH(b->slices[i]));
+    const grpc_slice_buffer *b = &c->payload->data.raw.slice_buffer;
+
+    c->n_in += b->length;
+    c->payload_status = srv_call_charge(c, b->length + b->count * SRV_H2_PART_BYTES, "the request");
 }
 
-void srv_call_inflate(struct srv_call *c)
+void srv_call_drop_payload(struct srv_call *c)
 {
-    if (c->is_inflated || !c->payload || c->payload->data.raw.compression == GRPC_COMPRESS_NONE)
-        return;
-    c->is_inflated = true;
+    if (c->payload)
+        grpc_byte_buffer_destroy(c->payload);
+    c->payload = NULL;
+    end_inflation(c);
+    free(c->inflated);
+    c->inflated = NULL;
     c->n_inflated = 0;
-    c->inflate_status = inflate_slices(c, &c->payload->data.raw.slice_buffer,
-                                       (size_t)c->server->options.max_body_bytes, &c->n_inflated);
+    c->is_inflated = false;
+}
+
+bool srv_call_inflate(struct srv_call *c)
+{
+    enum rt_status st = RT_OK;
+    bool has_more = false;
+
+    if (c->is_inflated || !c->payload || c->payload->data.raw.compression == GRPC_COMPRESS_NONE)
+        return false;
+    if (!c->inflation)
+        st = begin_inflation(c);
+    if (!st)
+        st = inflate_step(c, (size_t)c->server->options.max_body_bytes, &has_more);
+    if (has_more)
+        return true;
+    end_inflation(c);
+    c->is_inflated = true;
+    c->inflate_status = st;
+    return false;
 }
 
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out)
 {
     struct rt_span *slices;
     size_t total = 0, n;
-    enum rt_status st;
 
     if (!c->payload)
         return rt_fail(&c->err, RT_INVALID_ARGUMENT, "the call came without a message");
-    const grpc_slice_buffer *b = &c->payload->data.raw.slice_buffer;
-    c->n_in += b->length;
-    st = srv_call_charge(c, b->length, "the request");
-    if (st)
-        return st;
-    srv_call_inflate(c);
+    if (c->payload_status)
+        return c->payload_status;
+    while (srv_call_inflate(c))
+        continue;
     if (c->is_inflated && c->inflate_status)
         return c->inflate_status;
+    const grpc_slice_buffer *b = &c->payload->data.raw.slice_buffer;
     n = c->is_inflated ? 1 : b->count;
     slices = rt_arena_array(c->arena, n + 1, sizeof *slices);
     if (!slices)

@@ -12,21 +12,21 @@ const char *srv_grpc_reflection_off(const struct srv_options *o)
     return o->enable_grpc_reflection ? NULL : "reflection is off: --enable_grpc_reflection";
 }
 
-/* Called when a response was sent. */
+/* Called when a response has been sent. */
 static void read_next(struct srv_call *c)
 {
     srv_stream_read(c);
 }
 
-/* A request of a stream and its response. Both are allocated in the arena until the next request is
- * read. */
+/* A request of a stream and its response. The struct is allocated in the call's arena, and is valid
+ * until the next request is read. */
 struct exchange {
     struct srv_cursor request;
     struct rt_bytes response;
     enum rt_status status;
 };
 
-static void compute(struct srv_call *c)
+static bool compute(struct srv_call *c)
 {
     struct rt_span services[SRV_GRPC_MAX_SERVICES];
     struct exchange *x = c->state;
@@ -34,6 +34,7 @@ static void compute(struct srv_call *c)
     x->status = srv_reflection_respond(rt_span_of(pb_descriptors, pb_descriptors_size), services,
                                        srv_grpc_services(&c->server->options, services), x->request,
                                        &x->response, c->arena, &c->err);
+    return false;
 }
 
 static void send(struct srv_call *c)
@@ -65,7 +66,7 @@ void srv_grpc_reflect(struct srv_call *c)
     }
     c->state = x;
     rt_bytes_init(&x->response, MAX_RESPONSE);
-    /* A response may be a thousand times as large as its request. So the thread for large messages
-     * computes the response; this also limits the rate of responses. */
-    srv_call_detour(c, SRV_ASIDE_LARGE, compute, send);
+    /* A response may be a thousand times as large as its request. It is computed on the thread for
+     * large messages, which also limits the rate of responses. */
+    srv_call_detour(c, SRV_BACKGROUND_LARGE, compute, send);
 }

@@ -13,7 +13,7 @@
 
 enum {
     MAX_METRICS = 1000, /* maximum number of names in a request, including repeated ones */
-    MAX_NAME = 1024,    /* maximum number of bytes of a name */
+    MAX_NAME = 1024,    /* maximum length of a name in bytes */
     MAX_PAGE = 1 << 30, /* maximum size of the metrics page in bytes */
 };
 
@@ -22,10 +22,11 @@ struct metric {
     double before;
 };
 
-/* The state of one reload call, allocated in its arena. */
+/* The state of a reload call, allocated in the call's arena. */
 struct reload {
     struct rt_span config;
-    /* n_names is the number of names in the request, and n_metrics that of distinct names */
+    /* n_names is the number of names in the request, and n_metrics is the number of distinct
+     * names */
     int n_names, n_metrics;
     struct metric *metrics;
 };
@@ -58,8 +59,7 @@ static enum rt_status add_metric(struct srv_call *c, struct reload *r, const str
     return RT_OK;
 }
 
-/* Reads a ReloadConfigRequest into spans of the payload. The payload is kept until the call
- * ends. */
+/* Reads a ReloadConfigRequest. The spans in *r are valid until the call ends. */
 static enum rt_status read_reload(struct srv_call *c, struct reload *r)
 {
     struct srv_cursor at;
@@ -81,8 +81,8 @@ static enum rt_status read_reload(struct srv_call *c, struct reload *r)
     return st;
 }
 
-/* Writes the current values of the named counters to `out`. Fails with RESOURCE_EXHAUSTED if the
- * page of all counters is too large. */
+/* Writes the current values of the counters named in the request to `out`. Fails with
+ * RESOURCE_EXHAUSTED if the metrics page, from which the values are read, is too large. */
 static enum rt_status read_metrics(struct srv_server *server, const struct reload *r, double *out,
                                    struct rt_error *err)
 {
@@ -118,8 +118,8 @@ static void put_increase(struct rt_bytes *out, uint64_t v)
     rt_bytes_add(out, buffer, (size_t)(end - buffer));
 }
 
-/* Writes the response of a reload that succeeded. The code of its status is OK, and the error
- * message of the status is `remark`. If the counters cannot be read any more, they are left out. */
+/* Writes the response to a successful reload. Its status has the code OK and the error message
+ * `remark`. If the counters can no longer be read, the response does not include them. */
 static void write_response(struct srv_server *server, const struct reload *r, const char *remark,
                            struct rt_bytes *out)
 {
@@ -136,7 +136,8 @@ static void write_response(struct srv_server *server, const struct reload *r, co
         srv_put_bytes(&one, 2, remark, strlen(remark));
     srv_put_message(out, 1, &one);
     for (int i = 0; !st && i < r->n_metrics; i++) {
-        /* A sum decreases when a model is no longer configured. */
+        /* A counter is a sum over models, so it decreases when a model is removed from the
+         * configuration. The increase is then reported as 0. */
         const double increase = now[i] - r->metrics[i].before;
         srv_put_bytes(&one, 1, r->metrics[i].name.p, r->metrics[i].name.n);
         put_increase(&one, increase > 0 && increase < 9e18 ? (uint64_t)increase : 0);
@@ -168,9 +169,9 @@ static void done(void *arg, enum rt_status st, const struct rt_error *err)
     srv_call_respond_expected(c, p, n, st, st ? rt_error_text(err) : NULL);
 }
 
-/* Starts a reload. Runs on an aside thread, because the message may be large, and because
- * reading the named counters renders the page of all counters. */
-static void reload(struct srv_call *c)
+/* Starts a reload. Runs on a background thread, because the message may be large and reading the
+ * counters requires the complete metrics page. */
+static bool reload(struct srv_call *c)
 {
     struct reload *r = rt_arena_alloc(c->arena, sizeof *r);
     enum rt_status st = r ? srv_grpc_check_admin(c) : rt_fail_memory(&c->err, "a reload", 0);
@@ -178,7 +179,7 @@ static void reload(struct srv_call *c)
     c->state = r;
     if (st) {
         srv_call_respond_expected(c, NULL, 0, st, rt_error_text(&c->err));
-        return;
+        return false;
     }
     st = read_reload(c, r);
     if (!st) {
@@ -192,10 +193,11 @@ static void reload(struct srv_call *c)
         st = srv_manager_reload(c->server->manager, r->config, &c->job.cancelled, done, c, &c->err);
     if (st)
         done(c, st, &c->err);
+    return false;
 }
 
 void srv_grpc_reload_config(struct srv_call *c)
 {
     srv_call_expect(c, true);
-    srv_call_aside(c, SRV_ASIDE_ADMIN, reload);
+    srv_call_in_background(c, SRV_BACKGROUND_ADMIN, reload);
 }

@@ -1,20 +1,20 @@
 /*
  * Limits the number of open calls. The core enforces GRPC_ARG_MAX_CONCURRENT_STREAMS only after a
  * peer has acknowledged the setting (see also h2_frames.h), and enforces it for each connection
- * separately. An open call takes 13 to 17 KB in Slipway and in the core together, even without a
- * message.
+ * separately. Even without a message, an open call takes 13 to 17 KB in Slipway and the core
+ * together.
  *
- * A connection may have as many open calls as remain unused in the limit for all connections. So a
- * single connection may have half of the limit, and a second one a quarter. A connection may always
- * have LEAST open calls, so that a client with few calls is served regardless of how many calls
- * other clients open.
+ * A connection may have as many open calls as the limit for all connections leaves unused. Thus a
+ * single connection may use half of the limit, and a second one a quarter. In any case, a
+ * connection may have LEAST open calls, so that a client with few calls is served regardless of how
+ * many calls other clients open.
  *
  * A call beyond the limit is refused immediately by cancelling it with a status. The core sends the
- * status as trailers and forgets the stream, even if the request is incomplete and remains so.
+ * status as trailers and forgets the stream, even if the request never becomes complete.
  *
- * A client may keep a stream open indefinitely. So the streams of each method have a separate limit
- * with the same rule. Then streams of one method do not displace those of another, and no
- * connection can hold all streams of a method.
+ * A client may keep a stream open indefinitely. Therefore the streams of each method have their own
+ * limit, which connections share by the same rule. Streams of one method then do not displace those
+ * of another, and no connection can hold all streams of a method.
  */
 #include <grpc/support/alloc.h>
 #include <string.h>
@@ -23,28 +23,44 @@
 #include "server/grpc/grpc_internal.h"
 #include "server/metrics/metrics.h"
 #include "server/base/number.h"
+#include "server/base/sockets.h"
 
 enum {
     LEAST = 8,
     MAX_STREAMS = 2000, /* maximum number of open streams of a method on all connections together */
 };
 
-/* Sets the call's descriptor, if this server accepted the call's connection itself, and the
- * index of the connection's counter. The index is the descriptor or, for TLS, a hash of the
- * peer's address. Connections with the same counter share a limit. */
+static unsigned index_of_peer(const char *peer, size_t n)
+{
+    return (unsigned)(rt_siphash(rt_siphash_key(), peer, n) % SRV_GRPC_CONNECTIONS);
+}
+
+/* Sets c->connection, the index of the connection's counter, and c->socket, which is the
+ * connection's descriptor if the connection is plaintext, and otherwise -1. The index is the
+ * descriptor or, for TLS, a hash of the peer's address. Connections with the same index share a
+ * limit. */
 static void find_connection(struct srv_call *c)
 {
     char *peer = grpc_call_get_peer(c->call);
     size_t n = peer ? strlen(peer) : 0;
     int64_t fd = -1;
 
-    /* In the core, the peer of a connection that this server accepted has the name "fd:N". */
+    /* In the core, the peer of a plaintext connection has the name "fd:N". */
     if (n < 3 || memcmp(peer, "fd:", 3) != 0 || !srv_parse_int64(peer + 3, n - 3, &fd))
         fd = -1;
-    uint64_t h = fd >= 0 ? (uint64_t)fd : rt_siphash(rt_siphash_key(), peer, n);
+    c->connection = fd >= 0 ? (unsigned)(fd % SRV_GRPC_CONNECTIONS) : index_of_peer(peer, n);
     gpr_free(peer);
     c->socket = (int)fd;
-    c->connection = (unsigned)(h % SRV_GRPC_CONNECTIONS);
+}
+
+bool srv_grpc_has_calls(const struct srv_grpc *g, int fd)
+{
+    char peer[80];
+
+    if (atomic_load(&g->calls_of[fd % SRV_GRPC_CONNECTIONS]))
+        return true;
+    srv_socket_peer(fd, peer, sizeof peer);
+    return atomic_load(&g->calls_of[index_of_peer(peer, strlen(peer))]) > 0;
 }
 
 bool srv_call_open_share(struct srv_call *c)

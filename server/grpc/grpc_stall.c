@@ -1,17 +1,20 @@
 /*
- * Cuts off peers that stall, that is, send an incomplete request or do not receive a response, so
- * that the memory of their calls is freed. As for REST, the time limit is
- * --request_read_timeout_ms. It applies to the complete arrival of a request, to the wait for the
- * next request of a stream, and to the receipt of each 64 KiB of a large response. While the server
- * drains, an incomplete request is cut off once DRAIN_GRACE_NS have passed both since the drain
- * began and since the wait for the request began. An incomplete request has not been executed, so
- * the client may send it to another server (UNAVAILABLE).
+ * Cuts off peers that do not complete a request or do not receive a response, so that the memory of
+ * their calls is freed. The time limit is --request_read_timeout_ms, as for REST. It applies to the
+ * complete arrival of a request, to the wait for the next request of a stream, and to the receipt
+ * of each 64 KiB of a large response. While the server drains, an incomplete request is cut off
+ * once DRAIN_GRACE_NS nanoseconds have passed both since the drain began and since the wait for the
+ * request began. The status is then UNAVAILABLE, because the request has not been executed and the
+ * client may send it to another server. An incomplete request, or a
+ * response that is not received, is also cut off once the deadline of its call has passed. Most
+ * clients then end the call themselves.
  *
- * The core reports only when a message was sent completely. The number of bytes that a peer has
- * received comes from the kernel (TCP), or is the number that the core could write (UNIX sockets).
- * If n large responses are in progress on a connection, the peer must receive n times 64 KiB within
- * the time limit, regardless of which responses these bytes belong to. So a peer that reads the
- * responses one after another must read at the same rate as a peer that reads them in parallel.
+ * The core reports only when a message was sent completely. For TCP, the kernel reports the number
+ * of bytes that a peer has received. For UNIX sockets, the number of bytes that the core has
+ * written is used instead. If n large responses are in progress on a connection, the peer must
+ * receive n times 64 KiB within the time limit, regardless of which responses these bytes belong
+ * to. So a peer that reads the responses one after another must read at the same rate as a peer
+ * that reads them in parallel.
  */
 #include <grpc/support/alloc.h>
 #include <stdio.h>
@@ -30,15 +33,14 @@ void srv_call_awaits(struct srv_call *c, enum srv_awaited what)
 {
     uint32_t was = atomic_load_explicit(&c->awaited, memory_order_relaxed);
 
-    /* The number of waits in `awaited` distinguishes one wait from the next one of the same
-     * kind. */
+    /* The number of waits in `awaited` distinguishes consecutive waits of the same kind. */
     atomic_store_explicit(&c->awaited, ((was | SRV_AWAITED_MASK) + 1) | what, memory_order_release);
 }
 
 /* ---- connections ---- */
 
-/* Returns the counter of large responses in progress on the connection `fd`, or NULL if memory runs
- * out or fd is -1. */
+/* Returns the counter of large responses in progress on the connection `fd`. Returns NULL if `fd`
+ * is -1 or memory runs out. */
 static int *large_of(struct srv_grpc_loop *loop, int fd)
 {
     if (fd >= loop->n_large_capacity) {
@@ -67,7 +69,8 @@ void srv_grpc_forget_sockets(struct srv_grpc_loop *loop)
     rt_map_clear(&loop->sockets);
 }
 
-/* Undoes the core's escaping of brackets in an address, to match the format of srv_socket_peer. */
+/* Decodes the brackets that the core percent-encodes in an address, to match the format of
+ * srv_socket_peer. */
 static void unescape(char *peer)
 {
     char *to = peer;
@@ -91,7 +94,7 @@ static void list_sockets(struct srv_grpc_loop *loop)
     for (int i = 0; i < n; i++) {
         srv_socket_peer(fds[i], name, sizeof name);
         if (!rt_map_put(&loop->sockets, name, (void *)(intptr_t)(fds[i] + 1)))
-            break; /* memory ran out, so the descriptors of the remaining sockets stay unknown */
+            break; /* memory ran out, so the remaining sockets are not listed */
     }
     free(fds);
 }
@@ -105,13 +108,13 @@ static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
 
     if (fd < 0)
         return -1;
-    /* the descriptor may refer to another connection by the time it is used */
+    /* the descriptor may refer to another connection by now */
     srv_socket_peer(fd, name, sizeof name);
     return strcmp(name, peer) == 0 ? fd : -1;
 }
 
-/* The core accepts TLS connections, so the descriptor of one must be found among all sockets of the
- * process. The sockets are listed at most once per check. */
+/* The core does not report the descriptor of a TLS connection, so it must be found among all
+ * sockets of the process. The sockets are listed at most once per check. */
 static void find_socket(struct srv_call *c, int64_t now)
 {
     struct srv_grpc_loop *loop = c->loop;
@@ -136,8 +139,8 @@ static bool has_large(const struct srv_call *c, uint32_t awaited)
     return (awaited & SRV_AWAITED_MASK) == SRV_AWAITS_SENT && c->n_out > LEAST_TAKEN;
 }
 
-/* Reads a running count of the bytes that the peer has received. For UNIX sockets the count is that
- * of the bytes written, including about 200 KB that the kernel may still buffer. */
+/* Reads how many bytes the peer has received so far. For UNIX sockets, reads how many bytes were
+ * written, of which the kernel may still buffer about 200 KB. */
 static bool taken_of(int fd, uint64_t *bytes)
 {
     return srv_socket_acked(fd, bytes) || srv_socket_sent(fd, bytes);
@@ -160,8 +163,8 @@ static void begin_look(struct srv_call *c, uint32_t awaited, int64_t now)
     c->is_large = true;
 }
 
-/* Returns whether a large response on a connection whose descriptor is unknown is within its
- * time limit. The limit is the time in which the slowest permitted peer reads the complete
+/* Returns whether a large response is within its time limit, if the descriptor of the connection is
+ * unknown. The limit is the time in which the slowest permitted peer reads the complete
  * response. */
 static bool has_time(const struct srv_call *c, int64_t now, int64_t limit)
 {
@@ -187,8 +190,8 @@ static void cut_response(struct srv_call *c)
 {
     static const char text[] = "the answer was not taken within --request_read_timeout_ms";
 
-    /* The event is counted before the call is cancelled, so that a client that sees the error
-     * also finds it in the metrics. */
+    /* The event is counted before the call is cancelled, so that a client that sees the error also
+     * finds the event in the metrics. */
     srv_metrics_event(c->server->metrics, "slow_answer_cut_off");
     c->code = RT_DEADLINE_EXCEEDED;
     grpc_call_cancel_with_status(c->call, GRPC_STATUS_DEADLINE_EXCEEDED, text, NULL);
@@ -216,7 +219,33 @@ static void cut_request(struct srv_call *c, bool drains)
     srv_call_fail(c, st);
 }
 
-/* Returns whether the I/O loop is draining and the request has exceeded DRAIN_GRACE_NS. */
+/* Returns whether a call has passed its deadline while it waits for its peer. A call whose response
+ * is being sent counts only if it was already waiting for the same send at the last check, so that
+ * a response is not cancelled immediately after its sending has begun. */
+static bool waits_too_long(const struct srv_call *c, uint32_t awaited)
+{
+    const enum srv_awaited what = awaited & SRV_AWAITED_MASK;
+
+    return (what == SRV_AWAITS_MESSAGE ||
+            (what == SRV_AWAITS_SENT && awaited == c->seen_awaited)) &&
+           srv_call_is_late(c);
+}
+
+static void cut_late(struct srv_call *c, enum srv_awaited what)
+{
+    static const char text[] = "Deadline Exceeded";
+
+    if (what == SRV_AWAITS_SENT) {
+        c->code = RT_DEADLINE_EXCEEDED;
+        grpc_call_cancel_with_status(c->call, GRPC_STATUS_DEADLINE_EXCEEDED, text, NULL);
+        return;
+    }
+    c->was_cut = true;
+    srv_call_fail(c, rt_fail(&c->err, RT_DEADLINE_EXCEEDED, "%s", text));
+}
+
+/* Returns whether at least DRAIN_GRACE_NS nanoseconds have passed both since the drain began and
+ * since the wait for the request began. */
 static bool is_late_to_drain(const struct srv_call *c, enum srv_awaited what, int64_t now)
 {
     int64_t since = c->loop->closing.since_ns;
@@ -244,7 +273,9 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now)
         next = at->next;
         if (what == SRV_AWAITS_NOTHING)
             continue;
-        if (awaited != c->seen_awaited) {
+        if (waits_too_long(c, awaited)) {
+            cut_late(c, what);
+        } else if (awaited != c->seen_awaited) {
             begin_look(c, awaited, now);
         } else if (is_late_to_drain(c, what, now)) {
             cut_request(c, true);

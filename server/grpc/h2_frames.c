@@ -15,12 +15,11 @@ enum {
     PER_MS = 5,
     PER_STREAM = 9,
     RESET_COST = 13,
-    REKEY_COST = 13, /* cost of a TLS key update in units of `budget`; a key update takes 8 us */
+    REKEY_COST = 13, /* cost of a TLS key update, which takes 8 us, in budget units */
     SENT_UNIT = 256,
     DATA_UNIT = 1024,
     BLOCK_UNIT = 4096,
     OTHER_UNIT = 64,
-    SMALL_DATA = 256,
 };
 
 void srv_h2_frames_init(struct srv_h2_frames *f, uint32_t max_block, int64_t now_ms, uint64_t sent)
@@ -60,8 +59,8 @@ static void end_upload(struct srv_h2_frames *f, uint32_t stream)
     leave_unpaid(f, srv_h2_uploads_end(&f->uploads, stream));
 }
 
-/* Counts n bytes that were read. Bytes of a counted body are added to the count of the body,
- * together with `unpaid`; all others are added to `unpaid`. */
+/* Counts n bytes that were read. If they belong to a body that is counted, adds n, `unpaid` and
+ * SRV_H2_PART_BYTES to the body's count. Otherwise adds n to `unpaid`. */
 static void count(struct srv_h2_frames *f, uint32_t n)
 {
     uint64_t *bytes = f->data_stream ? srv_h2_uploads_find(&f->uploads, f->data_stream) : NULL;
@@ -70,8 +69,9 @@ static void count(struct srv_h2_frames *f, uint32_t n)
         leave_unpaid(f, n);
         return;
     }
-    *bytes += (uint64_t)n + f->unpaid;
-    f->uploads.held += (uint64_t)n + f->unpaid;
+    const uint64_t held = (uint64_t)n + f->unpaid + SRV_H2_PART_BYTES;
+    *bytes += held;
+    f->uploads.held += held;
     f->unpaid = 0;
 }
 
@@ -94,7 +94,9 @@ static void earn(struct srv_h2_frames *f, uint64_t n)
 
 static bool spend(struct srv_h2_frames *f, uint32_t n)
 {
-    f->budget -= (int32_t)n; /* n is at most `2^18`, because a frame has at most 16 MiB */
+    /* n is at most `2^18`, because a frame of less than 16 MiB costs one unit, and one for each 64
+     * bytes */
+    f->budget -= (int32_t)n;
     return f->budget >= 0;
 }
 
@@ -149,14 +151,15 @@ static enum srv_h2_verdict take_frame(struct srv_h2_frames *f)
 
     f->n_frame = 0;
     f->skip = length_of(p);
-    f->n_work += p[3] != DATA || f->skip < SMALL_DATA;
+    const bool is_large_data = p[3] == DATA && f->skip >= SRV_H2_LARGE_DATA;
+    f->n_work += !is_large_data;
     if (p[3] == HEADERS)
         return take_headers(f, stream);
     if (p[3] == CONTINUATION)
         return take_continuation(f);
     f->block = 0;
     if (p[3] == DATA) {
-        cost = 1;
+        cost = !is_large_data;
         earn(f, f->skip / DATA_UNIT);
         f->data_stream = stream;
         f->data_ends = p[4] & END_STREAM;
@@ -199,8 +202,8 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *byte
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n)
 {
     f->n_work += n;
-    /* SRV_H2_BUDGET key updates already exhaust the budget. A larger number is reduced to
-     * SRV_H2_BUDGET, so that the product cannot overflow. */
+    /* SRV_H2_BUDGET key updates already exhaust the budget. A larger n is replaced by
+     * SRV_H2_BUDGET, so that the product `n * REKEY_COST` cannot overflow. */
     n = n < SRV_H2_BUDGET ? n : SRV_H2_BUDGET;
     return spend(f, n * REKEY_COST) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }

@@ -1,39 +1,45 @@
 /*
  * Parses the frames of an HTTP/2 connection in the bytes that the server reads, regardless of where
- * one read ends and the next one begins. It detects input that is harmful to a server without
- * defences of its own:
+ * one read ends and the next one begins. It detects input that is harmful to a server without its
+ * own defences:
  *
  *  - a header block (HEADERS and its CONTINUATIONs) of more than max_block bytes;
  *  - more than SRV_H2_MAX_STREAMS_BEFORE_ACK streams before the peer has acknowledged the server's
  *  settings (the settings limit the number of streams, and a normal peer acknowledges them as soon
  *  as it has read anything);
- *  - a flood of frames that cost work and request nothing. Each of these frames spends from a
+ *  - a flood of frames that cost work and request nothing. Each of these frames spends part of a
  *  budget. Time, new streams, payload and the bytes that the server sends refill the budget up to
  *  SRV_H2_BUDGET:
  *
  *      | what                                        | budget                                 |
  *      |---------------------------------------------|----------------------------------------|
  *      | a millisecond                               | +5                                     |
- *      | 256 bytes that were sent                    | +1                                     |
+ *      | 256 bytes that the server sends             | +1                                     |
  *      | HEADERS of a new stream                     | +9: 8, and 1 for a small message       |
- *      | DATA                                        | +1 for each KiB of it, and -1          |
+ *      | HEADERS of an open stream                   | -1                                     |
+ *      | DATA                                        | +1 for each KiB, and -1 if it has less |
+ *      |                                             |   than SRV_H2_LARGE_DATA bytes         |
  *      | RST_STREAM                                  | -13, because a call began in vain      |
- *      | a change of keys by TLS                     | -13                                    |
- *      | CONTINUATION, or a read that brings only    | -1 for each 4 KiB of the block, which  |
- *      |   a part of a header block                  |   may be parsed again                  |
- *      | any CONTINUATION, all other frames          | -1, and -1 for each 64 bytes           |
+ *      | a TLS key update                            | -13                                    |
+ *      | CONTINUATION                                | -1, and -1 for each 4 KiB that the     |
+ *      |                                             |   header block already has             |
+ *      | a read that begins in or after a header     | -1 for each 4 KiB of the block, which  |
+ *      |   block                                     |   may be parsed again                  |
+ *      | any other frame                             | -1, and -1 for each 64 bytes           |
  *
- *    So a peer whose calls have one small message each may cancel about 2,000 calls in one burst,
- *    all of its calls at a steady 1,000 a second, and three of five calls at any rate. The bytes of
- *    a transfer refill the budget that its window updates and pings spend.
+ *    Therefore a peer whose calls have one small message each may cancel about 2,000 calls in one
+ *    burst, all of its calls at a steady rate of 1,000 per second, and three of five calls at any
+ *    rate. The bytes of a transfer refill what its window updates and pings spend. A body in frames
+ *    of at least SRV_H2_LARGE_DATA bytes spends nothing.
  *
  * Payloads are skipped, so the running time of srv_h2_frames_take depends on the number of frames
  * and not on the number of bytes.
  *
  * The bytes of incomplete bodies are counted (h2_uploads.h). gRPC's core reads into blocks of
  * memory, and a part of a body retains its whole block. So each part is counted together with up to
- * SRV_H2_RETAINED_BYTES of the bytes that preceded it on the connection. The caller decides how
- * many bytes a connection may hold.
+ * SRV_H2_RETAINED_BYTES of the bytes that preceded it on the connection. The core also keeps a
+ * grpc_slice for each part, that is, for each DATA frame in each read, which is counted as
+ * SRV_H2_PART_BYTES. The caller decides how many bytes a connection may hold.
  *
  * Threads: these functions do not lock; the struct is used by the thread that reads the connection.
  */
@@ -47,7 +53,12 @@
 #include "server/grpc/h2_uploads.h"
 
 enum { SRV_H2_MAX_STREAMS_BEFORE_ACK = 1024, SRV_H2_BUDGET = 10000, SRV_H2_FRAME_BYTES = 9 };
-enum { SRV_H2_RETAINED_BYTES = 1 << 16 };
+/* A grpc_slice has 32 bytes, and the array of slices grows by half of its size, so a slice may take
+ * 48 bytes. */
+enum { SRV_H2_RETAINED_BYTES = 1 << 16, SRV_H2_PART_BYTES = 48 };
+/* A DATA frame with at least this number of payload bytes causes no work beyond that for its
+ * bytes. */
+enum { SRV_H2_LARGE_DATA = 256 };
 
 enum srv_h2_verdict {
     SRV_H2_GOES_ON,
@@ -55,28 +66,30 @@ enum srv_h2_verdict {
     /* the peer opened too many streams before it acknowledged the settings */
     SRV_H2_NO_SETTINGS_ACK,
     SRV_H2_FLOOD,
-    /* The connection holds too many bytes of incomplete bodies; only the caller sets this
-     * verdict. */
+    /* The connection holds too many bytes of incomplete bodies. Only the callers of these functions
+     * use this verdict. */
     SRV_H2_HOLDS_MUCH,
 };
 
 struct srv_h2_frames {
-    /* filled_ms is the time of the last refill of the budget, and filled_sent is the number of
-     * bytes sent before that refill */
+    /* filled_ms is the time of the last refill of the budget, and filled_sent is the number of sent
+     * bytes that have refilled the budget */
     int64_t filled_ms;
     uint64_t filled_sent;
     int32_t budget;
     uint32_t max_block;
-    uint32_t skip; /* number of bytes of a payload or of the preface that are still to be skipped */
-    uint32_t block; /* number of bytes of the header block that was read last or is being read */
-    uint32_t last_stream; /* the highest stream number opened so far */
-    /* number, modulo `2^32`, of frames that cost work; all frames except DATA frames of 256 bytes
-     * or more cost work */
+    uint32_t skip; /* number of bytes of a payload or the preface that must still be skipped */
+    /* size in bytes of the header block that is being read or was read last; 0 after any other
+     * frame */
+    uint32_t block;
+    uint32_t last_stream; /* highest number of any stream opened so far */
+    /* Number, modulo `2^32`, of frames and key updates that cost work. A DATA frame of at least
+     * SRV_H2_LARGE_DATA bytes costs no work. */
     uint32_t n_work;
     /* stream of the DATA frame whose payload is being read, or 0 if no DATA frame is being read */
     uint32_t data_stream;
-    /* number of bytes, at most SRV_H2_RETAINED_BYTES, that will be counted together with the next
-     * part of a body */
+    /* number of bytes, at most SRV_H2_RETAINED_BYTES, that were read since the last part of a
+     * counted body and will be counted together with the next part */
     uint32_t unpaid;
     struct srv_h2_uploads uploads;
     bool data_ends; /* whether the DATA frame being read ends its stream */
@@ -84,25 +97,25 @@ struct srv_h2_frames {
     uint16_t n_streams;
     bool has_settings_ack;
     uint8_t n_frame;
-    uint8_t frame[SRV_H2_FRAME_BYTES]; /* the frame header, which precedes the payload */
+    uint8_t frame[SRV_H2_FRAME_BYTES]; /* header of the current frame */
 };
 
-/* Initialises the state of a new connection. The connection begins with the client's preface.
- * `sent` is the count of sent bytes, as in srv_h2_frames_fill. */
+/* Initialises the state of a new connection, which begins with the client's preface. `sent` is a
+ * count of sent bytes, as in srv_h2_frames_fill. */
 void srv_h2_frames_init(struct srv_h2_frames *f, uint32_t max_block, int64_t now_ms, uint64_t sent);
 void srv_h2_frames_clear(struct srv_h2_frames *f);
 /* Refills the budget. Must be called before srv_h2_frames_take. `sent` is a running count of the
  * bytes that the server has sent, from any starting value. */
 void srv_h2_frames_fill(struct srv_h2_frames *f, int64_t now_ms, uint64_t sent);
-/* Inspects the bytes of one read. If the returned verdict is not SRV_H2_GOES_ON, the connection
+/* Inspects the bytes of one read. If the function does not return SRV_H2_GOES_ON, the connection
  * must be closed. */
 enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *p, size_t n);
-/* Counts n key updates (TLS KeyUpdate messages) that arrived between the bytes of two reads. */
+/* Counts n key updates (TLS KeyUpdate messages) that arrived between two reads. */
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n);
 
-/* State for parsing the frames that the server sends. When the server's response ends a stream, the
- * server forgets the stream and the received part of its body. All members are zero before the
- * first byte is sent. */
+/* State for parsing the frames that the server sends. The frames show which streams the server has
+ * ended; the server no longer holds the received bodies of these streams. All members are zero
+ * before the first byte is sent. */
 struct srv_h2_sent {
     uint32_t skip;
     uint8_t n_frame;

@@ -1,7 +1,8 @@
 /*
- * Counts the incomplete request bodies of an HTTP/2 connection: the bytes of DATA that have arrived
- * on streams that neither side has ended. gRPC's core holds a message until it is complete, so
- * these are the bytes that a peer can make the server hold before any request can be answered.
+ * Counts the incomplete request bodies of an HTTP/2 connection: the bytes of memory held for DATA
+ * that has arrived on streams that neither side has ended. gRPC's core holds a message until it is
+ * complete, so these are the bytes that a peer can make the server hold before any request can be
+ * answered.
  *
  * If a stream carries several messages, all of them are counted until the stream ends, because the
  * frames do not show which messages the server has handled.
@@ -13,8 +14,8 @@
 
 #include <stdint.h>
 
-/* Maximum number of streams counted on a connection; gRPC's core allows a quarter of this
- * number. */
+/* Maximum number of streams that are counted on a connection, 16 times the limit on concurrent
+ * calls in grpc_arguments.c. */
 enum { SRV_H2_MOST_UPLOADS = 1 << 14 };
 
 struct srv_h2_upload {
@@ -22,20 +23,21 @@ struct srv_h2_upload {
     uint32_t stream; /* number of the stream, or 0 if the slot is free */
 };
 
-/* The streams with incomplete bodies on a connection. An all-zero struct has no streams. */
+/* The streams with incomplete bodies on a connection. A zeroed struct has no streams. */
 struct srv_h2_uploads {
     struct srv_h2_upload *slots; /* hash table with linear probing, at most half full */
-    /* `n` is the number of counted streams; `capacity` is the number of slots, a power of two */
+    /* `n` is the number of counted streams, and `capacity` is the number of slots, which is a power
+     * of two */
     uint32_t n, capacity;
-    uint64_t held; /* total number of bytes of all streams */
+    uint64_t held; /* total number of bytes counted on all streams */
 };
 
 void srv_h2_uploads_clear(struct srv_h2_uploads *u);
 /* Begins to count the body bytes of a stream. If memory runs out, the bytes of this stream are not
  * counted. */
 void srv_h2_uploads_begin(struct srv_h2_uploads *u, uint32_t stream);
-/* Returns a pointer to the number of bytes of a stream, or NULL if the stream is not counted. A
- * caller that increases the number must increase `held` by the same amount. */
+/* Returns a pointer to the number of bytes counted on a stream, or NULL if the stream is not
+ * counted. A caller that increases the number must increase `held` by the same amount. */
 uint64_t *srv_h2_uploads_find(const struct srv_h2_uploads *u, uint32_t stream);
 /* Removes the stream and returns the number of bytes that had arrived on it. */
 uint64_t srv_h2_uploads_end(struct srv_h2_uploads *u, uint32_t stream);

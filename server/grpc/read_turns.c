@@ -1,56 +1,68 @@
 #include "server/grpc/read_turns.h"
 
-#include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
 #include "server/base/sockets.h"
 #include "server/grpc/grpc_frames.h"
+#include "server/grpc/rearm.h"
 
 enum {
     TICK_NS = 500000, /* interval between checks of the paused connections */
-    /* maximum number of pauses that one check ends, not counting those of handshakes */
-    AT_ONCE = 2,
-    /* maximum number of paused connections examined in a check, oldest first */
+    /* A check ends pauses until the sum of their costs reaches AT_ONCE. It ends at most AT_ONCE
+     * pauses, or two if all of them have the highest cost. Pauses of handshakes are not
+     * included. */
+    AT_ONCE = 16,
+    HIGHEST_COST = AT_ONCE / 2,
+    /* Maximum number of paused connections of a queue that a check examines: the oldest ones, to
+     * find those whose pause should end, and others in turn, to find those whose peer is gone. */
     LOOKED_AT = 32,
-    /* Minimum time between the ends of two connections, so that their teardown is spread over
-     * time. */
+    /* Minimum time between the ends of two connections as the core sees them, so that their
+     * teardown is spread over time. If so many connections end that they would wait longer than
+     * about ENDS_NS in this way, more of them end at a time. */
     END_NS = 5000000,
-    /* time after which the oldest pause is ended if no other pause has ended in the meantime */
+    ENDS_NS = 500000000,
+    /* when no pause has ended for this time, the oldest pause is ended */
     PAUSE_NS = 100000000,
-    TURN_FRAMES = 64, /* maximum number of frames per turn if there is a crowd */
-    /* maximum number of bytes if is_heavy, per read and, if there is a crowd, also per turn */
+    TURN_FRAMES = 64, /* maximum number of frames per turn during a crowd (see CROWD) */
+    /* while is_heavy is set, the maximum number of bytes per read and, during a crowd (see CROWD),
+     * also per turn */
     TURN_BYTES = 8192,
-    ALONE = 4, /* factor by which turns are longer while there is no crowd */
-    /* There is a crowd if at least CROWD connections reached a limit of a turn within the current
-     * or the previous period of CROWD_NS nanoseconds. */
+    ALONE = 4, /* factor for the limits of a turn if there is no crowd (see CROWD) */
+    /* There is a crowd if at least CROWD connections reached a limit of their turns within the
+     * current or the previous period of CROWD_NS nanoseconds. */
     CROWD = 4,
     /* period in nanoseconds over which connections are counted to detect a crowd */
     CROWD_NS = 1000000000,
     FEW_FRAMES = TURN_FRAMES / 8,
-    /* While no I/O loop is idle, handshakes take at most `1 / HANDSHAKE_SHARE` of the time of a
-     * thread. Unused time accumulates up to HANDSHAKE_NS. */
+    /* While no I/O loop is idle, handshakes may take at most `1 / HANDSHAKE_SHARE` of the time of
+     * one thread. Unused time accumulates up to HANDSHAKE_NS. */
     HANDSHAKE_SHARE = 2,
     HANDSHAKE_NS = 20000000,
-    /* maximum number of bytes per read unless is_heavy; this number of bytes may contain thousands
-     * of frames */
+    /* maximum number of bytes per read while is_heavy is not set; a read may contain thousands of
+     * frames */
     LARGEST_READ = 1 << 16,
-    /* number of bytes after which, unless is_heavy, the counts of the turn's frames and bytes are
-     * reset to 0 */
+    /* while is_heavy is not set, `frames` and `bytes` are reset to 0 whenever this number of bytes
+     * has been read */
     BULK_BYTES = 1 << 18,
-    TURN_BULK = 1 << 20, /* maximum number of bytes per turn if there is a crowd */
-    /* a connection is assumed to have ended if the number of calls has dropped by at least this
-     * number since the last check */
+    TURN_BULK = 1 << 20, /* maximum number of bytes per turn if there is a crowd (see CROWD) */
+    /* A sender is a connection that has sent at least SENDER_BYTES in a turn. The turns of all
+     * senders together are limited to about ROUND_BYTES. */
+    SENDER_BYTES = TURN_BYTES,
+    ROUND_BYTES = 1 << 25,
+    /* maximum number of senders whose turns may have TURN_BULK bytes */
+    FEW_SENDERS = ROUND_BYTES / TURN_BULK,
+    /* With more than FEW_SENDERS senders, a read that empties the socket does not reset `bulk` if
+     * the turn began less than this number of nanoseconds ago. */
+    SENDER_NS = 250000000,
+    /* if the number of open calls has fallen by at least this number since the last check, a
+     * connection is assumed to have ended */
     FEWER_CALLS = 4,
     MAX_LOOPS = 64,
     NONE = -1,
@@ -58,69 +70,94 @@ enum {
 
 enum phase { READING, IS_OVER, PAUSED };
 
-/* State of a connection. `next`, `reader` and `reader_cpu_ns` describe a pause and are guarded by
- * mu. The other members after `phase` are used by the thread that reads the connection. The thread
- * that ends a pause sets `may_handshake` before `phase`. */
+/* State of a connection. `next`, `reader`, `reader_cpu_ns` and `cost` describe a pause and are
+ * guarded by mu. The thread that reads the connection uses the other members after `phase`. The
+ * thread that ends a pause sets `may_handshake` and `is_gone` before `phase`. */
 struct turn {
     _Atomic int phase;
-    /* true for a TCP socket; stored after the members that follow, and loaded before them */
+    /* whether the socket is a TCP socket; written after the members below, and read before them */
     _Atomic bool may_pause;
     bool is_over; /* the turn has ended; the next permitted read begins a new turn */
-    /* whether reads are limited to TURN_BYTES, because the last turn had many frames or this is the
-     * first turn */
+    /* whether reads are limited to TURN_BYTES, because this is the first turn or the last turn had
+     * many frames */
     bool is_heavy;
-    bool at_its_end; /* the end of the connection has already been delayed */
-    /* whether the TLS handshake has not ended yet, so that each read needs permission */
+    bool at_its_end; /* a read has found the end of the connection */
+    /* whether the TLS handshake is incomplete, so that each read needs permission */
     bool is_handshaking;
-    bool may_handshake; /* one read is permitted, because a pause has ended */
+    bool may_handshake; /* whether a pause has ended, so that one read is permitted */
+    bool is_gone;       /* whether the peer closed the connection during a pause */
     uint32_t frames;    /* in this turn */
-    uint32_t bytes;     /* number of bytes read in this turn, reset together with `frames` */
+    uint32_t bytes;     /* number of bytes read since `frames` was last reset */
     uint64_t bulk;      /* number of bytes read in this turn */
     uint64_t n_frames;
-    int64_t crowd; /* the period of CROWD_NS in which the connection was last counted */
-    int next;      /* next connection of the same queue of paused connections */
+    /* the periods in which the connection was last counted in all.crowd and in all.senders, or 0 */
+    int64_t crowd, sender;
+    /* time at which the counts of the turn were last set to 0; 0 if there were at most FEW_SENDERS
+     * senders at that time */
+    int64_t begun_ns;
+    int next; /* next connection of the same queue of paused connections */
     clockid_t reader;
     int64_t reader_cpu_ns;
+    int cost; /* expected cost of the next turn, from 1 to HIGHEST_COST */
 };
 
-/* The array takes 8 MB of address space, of which only used pages are allocated. */
+/* The array takes 11 MiB of address space, of which only used pages are allocated. */
 static struct turn turns[SRV_GRPC_MAX_FD];
 
 /* Paused connections in the order of pausing; guarded by all.mu. */
 struct queue {
-    int first, last; /* the oldest and the newest connection, or NONE */
-    /* time at which a pause ended most recently, or at which the queue became non-empty */
+    int first, last; /* the oldest and the newest paused connection, or NONE */
+    int n;           /* number of connections in the queue */
+    int looked_at;   /* the connection that take_gone examined last, or NONE */
+    /* Time at which the queue last ceased to be empty or, in turn_over, a turn last began after a
+     * pause. Only used in turn_over. */
     int64_t released_ns;
+};
+
+/* Counts connections within the current and the previous period of CROWD_NS nanoseconds. */
+struct tally {
+    _Atomic int64_t period; /* number of the current period */
+    /* number of connections in the current period and in the previous period */
+    _Atomic int n, n_last;
 };
 
 static struct {
     _Atomic bool is_on;
     _Atomic int n_loops;
-    /* for each I/O loop, 1 + the epoll descriptor on which it waits, or 0 if it does not wait */
+    /* for each I/O loop, `1 + descriptor` of the epoll instance on which it waits, or 0 if it does
+     * not wait */
     _Atomic int loop_epoll[MAX_LOOPS];
-    _Atomic int64_t crowd; /* number of the current period of CROWD_NS nanoseconds */
-    /* numbers of connections that reached a limit of a turn in the current period and in the
-     * previous one */
-    _Atomic int n_crowd, n_crowd_last;
+    /* `crowd` counts the connections that reached a limit of their turn, `senders` the senders */
+    struct tally crowd, senders;
     struct rt_mutex mu;
     struct rt_cond changed;
-    /* connections whose turn is over, and connections whose TLS handshake waits */
-    struct queue turn_over, handshakes;
+    /* connections paused because their turn is over, during a TLS handshake, and at their end */
+    struct queue turn_over, handshakes, ended;
+    /* The sum, over time, of the number of connections in `ended`, in connections times
+     * nanoseconds. A connection that ends because others wait reduces it by ENDS_NS. Guarded by
+     * mu. */
+    int64_t ends_due;
     bool is_stopping;
-    bool has_tls; /* whether connections begin with a TLS handshake; set at start */
-    /* handshake_ns is the time for which handshakes may run while no I/O loop is idle, and
-     * handshake_filled_ns is when this time was last increased; both are guarded by mu */
-    int64_t handshake_ns, handshake_filled_ns;
-    /* whether a step of a handshake was permitted and its end has not been reported yet; guarded by
+    bool has_tls; /* whether connections begin with a TLS handshake; set by srv_turns_start */
+    /* handshake_ns is the time that handshakes may take while no I/O loop is idle, and
+     * handshake_filled_ns is the time at which handshake_ns was last increased; both are guarded by
      * mu */
+    int64_t handshake_ns, handshake_filled_ns;
+    /* is_handshaking is whether a step of a handshake was permitted and has not been reported as
+     * ended, and handshake_begun_ns is the time at which a step was last permitted; both are
+     * guarded by mu */
     bool is_handshaking;
+    int64_t handshake_begun_ns;
     const _Atomic int *n_calls; /* NULL means unknown */
-    int n_calls_before;         /* the value of *n_calls at the last check */
-    /* most recent time at which a connection ended, or at which at least FEWER_CALLS calls had
-     * ended since the last check */
+    int n_calls_before;         /* value of *n_calls at the last check */
+    /* most recent time at which a connection ended, or at which a check found that at least
+     * FEWER_CALLS calls had ended */
     int64_t ended_ns;
     pthread_t thread;
-} all = {.mu = RT_MUTEX_INIT, .turn_over = {NONE, NONE, 0}, .handshakes = {NONE, NONE, 0}};
+} all = {.mu = RT_MUTEX_INIT,
+         .turn_over = {NONE, NONE, 0, NONE, 0},
+         .handshakes = {NONE, NONE, 0, NONE, 0},
+         .ended = {NONE, NONE, 0, NONE, 0}};
 
 static struct turn *turn_of(int fd)
 {
@@ -129,8 +166,8 @@ static struct turn *turn_of(int fd)
     return atomic_load_explicit(&turns[fd].may_pause, memory_order_acquire) ? &turns[fd] : NULL;
 }
 
-/* Publishes the members used by the reading thread, because another thread may read the connection
- * next. */
+/* Publishes the members that the reading thread has changed, because another thread may read the
+ * connection next. */
 static void changed(struct turn *t)
 {
     atomic_store_explicit(&t->may_pause, true, memory_order_release);
@@ -138,33 +175,18 @@ static void changed(struct turn *t)
 
 /* ---- ends of pauses ---- */
 
-/* Makes the kernel report the socket's readiness to the core again, by setting SO_RCVLOWAT to 1 or,
- * for a socket that was reset, by calling shutdown. Neither call does harm if the descriptor
- * already refers to another socket. The default of SO_RCVLOWAT is 1, and a socket that has hung up
- * will be shut down anyway. */
-static void rearm(int fd)
-{
-    struct pollfd now = {.fd = fd};
-    int one = 1;
-
-    if (poll(&now, 1, 0) == 1 && now.revents & (POLLERR | POLLHUP))
-        shutdown(fd, SHUT_RDWR);
-    else
-        setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
-}
-
 static int64_t cpu_ns(clockid_t clock)
 {
     struct timespec t;
 
     if (clock_gettime(clock, &t))
-        return 0; /* the thread no longer exists, so its clock cannot be read */
+        return 0; /* the thread has ended, so its clock cannot be read */
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Returns whether a thread has spent less than half of the last past_ns nanoseconds on the CPU.
- * *spent_ns must contain the thread's CPU time at the previous call, and receives its current CPU
- * time. */
+/* Returns whether a thread has spent less than half of the last past_ns nanoseconds on the CPU. On
+ * entry, *spent_ns must be the thread's CPU time at the previous call. On return, it is the current
+ * CPU time. */
 static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
 {
     int64_t now = cpu_ns(thread), spent = now - *spent_ns;
@@ -173,7 +195,8 @@ static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
     return spent < past_ns / 2;
 }
 
-/* Returns whether an I/O loop is idle, that is, waits for events while no event is pending. */
+/* Returns whether an I/O loop is idle, that is, whether it waits for events and no event is
+ * pending. */
 static bool is_loop_free(void)
 {
     int n = atomic_load(&all.n_loops);
@@ -186,9 +209,9 @@ static bool is_loop_free(void)
     return is_free;
 }
 
-/* Returns whether another connection may end. The core destroys the calls of an ended connection on
- * its own threads, and thereby takes CPU time from other connections. So no further connection may
- * end for END_NS. */
+/* Returns whether another connection may end. When a connection has ended, the core destroys its
+ * calls on the core's own threads, which takes CPU time from other connections. Therefore no
+ * further connection may end for END_NS. */
 static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
 {
     int n = all.n_calls ? atomic_load(all.n_calls) : 0;
@@ -199,37 +222,35 @@ static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
     return now - all.ended_ns > END_NS;
 }
 
-/* Removes a connection from a queue. `before` is the connection before it in the queue, or NONE. */
-static void take(struct queue *q, int before, int fd, int64_t now) RT_REQUIRES(all.mu)
+/* Removes a connection from a queue. `before` is the preceding connection in the queue, or NONE. */
+static void take(struct queue *q, int before, int fd) RT_REQUIRES(all.mu)
 {
     *(before == NONE ? &q->first : &turns[before].next) = turns[fd].next;
     if (q->last == fd)
         q->last = before;
-    q->released_ns = now;
+    if (q->looked_at == fd)
+        q->looked_at = before;
+    q->n--;
 }
 
-/* Removes the connections whose pause ends from the queue of connections whose turn is over.
- * Returns the number of connections removed. */
+/* Removes the connections whose pauses should end from the queue all.turn_over. Returns the number
+ * of connections removed. */
 static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns, bool is_free)
     RT_REQUIRES(all.mu)
 {
     struct queue *q = &all.turn_over;
-    bool is_overdue = now - q->released_ns > PAUSE_NS, may_end = may_one_end(now);
-    int n = 0, before = NONE, fd = q->first;
+    bool is_overdue = now - q->released_ns > PAUSE_NS;
+    int n = 0, before = NONE, fd = q->first, left = AT_ONCE;
 
-    for (int i = 0; i < LOOKED_AT && fd != NONE && n < AT_ONCE; i++) {
+    for (int i = 0; i < LOOKED_AT && fd != NONE && left > 0; i++) {
         struct turn *t = &turns[fd];
         int next = t->next;
         bool may_go_on = rests(t->reader, &t->reader_cpu_ns, past_ns) && is_free;
-        if (t->at_its_end) {
-            may_go_on &= may_end;
-            may_end &= !may_go_on;
-        }
         if (may_go_on || is_overdue) {
-            if (t->at_its_end)
-                all.ended_ns = now;
-            take(q, before, fd, now);
+            take(q, before, fd);
+            q->released_ns = now;
             is_overdue = false;
+            left -= t->cost;
             released[n++] = fd;
         } else {
             before = fd;
@@ -239,10 +260,35 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns, bo
     return n;
 }
 
-/* Returns whether a step of a handshake may begin although the I/O loops are busy. A step may begin
- * if no other step is running and handshakes have had less than their share of time. If a permitted
- * read finds nothing, no end of the step is reported. Therefore a step counts as ended after
- * PAUSE_NS. */
+/* Removes from the queue all.ended the connections that may end now, at most AT_ONCE. Returns their
+ * number. They have a queue of their own, so that live connections do not wait behind them. */
+static int take_ended(int released[AT_ONCE], int64_t now, int64_t past_ns, bool is_free)
+    RT_REQUIRES(all.mu)
+{
+    struct queue *q = &all.ended;
+    bool may_end = may_one_end(now);
+    int n = 0;
+
+    all.ends_due += q->n * (past_ns < PAUSE_NS ? past_ns : PAUSE_NS);
+    while (q->first != NONE && n < AT_ONCE) {
+        struct turn *t = &turns[q->first];
+        const bool is_due = all.ends_due >= ENDS_NS;
+        if (!is_due && !(may_end && is_free && rests(t->reader, &t->reader_cpu_ns, past_ns)))
+            break;
+        all.ends_due -= is_due ? ENDS_NS : 0;
+        all.ended_ns = now;
+        may_end = false;
+        released[n++] = q->first;
+        take(q, NONE, q->first);
+    }
+    if (q->first == NONE)
+        all.ends_due = 0;
+    return n;
+}
+
+/* Returns whether a step of a handshake may begin although the I/O loops are busy. It may begin if
+ * no other step is running and handshakes have had less than their share of time. A step is not
+ * reported as ended if its read finds nothing, so each step counts as ended after PAUSE_NS. */
 static bool has_handshake_time(int64_t now) RT_REQUIRES(all.mu)
 {
     all.handshake_ns += (now - all.handshake_filled_ns) / HANDSHAKE_SHARE;
@@ -250,21 +296,80 @@ static bool has_handshake_time(int64_t now) RT_REQUIRES(all.mu)
         all.handshake_ns = HANDSHAKE_NS;
     all.handshake_filled_ns = now;
     return all.handshake_ns > 0 &&
-           (!all.is_handshaking || now - all.handshakes.released_ns >= PAUSE_NS);
+           (!all.is_handshaking || now - all.handshake_begun_ns >= PAUSE_NS);
 }
 
-/* If the first handshake may continue, removes it from its queue and returns 1. Otherwise returns
- * 0. */
+/* If the oldest paused handshake may continue, removes it from all.handshakes, stores its
+ * descriptor in *released and returns 1. Otherwise returns 0. */
 static int take_handshake(int *released, int64_t now, bool is_free) RT_REQUIRES(all.mu)
 {
     int fd = all.handshakes.first;
 
     if (fd == NONE || !(is_free || has_handshake_time(now)))
         return 0;
-    take(&all.handshakes, NONE, fd, now);
+    take(&all.handshakes, NONE, fd);
     turns[fd].may_handshake = all.is_handshaking = true;
+    all.handshake_begun_ns = now;
     *released = fd;
     return 1;
+}
+
+/* Returns whether the peer has closed the connection, or at least its sending side. In either case,
+ * the core ends the connection when it has read everything. */
+static bool is_hung_up(int fd)
+{
+    struct pollfd now = {.fd = fd, .events = POLLRDHUP};
+
+    return poll(&now, 1, 0) == 1 && now.revents;
+}
+
+/* Appends a paused connection to a queue. */
+static void append(struct queue *q, int fd) RT_REQUIRES(all.mu)
+{
+    turns[fd].next = NONE;
+    if (q->first == NONE) {
+        q->first = fd;
+        q->released_ns = rt_now_ns();
+        rt_cond_signal(&all.changed);
+    } else {
+        turns[q->last].next = fd;
+    }
+    q->last = fd;
+    q->n++;
+}
+
+/* Examines up to LOOKED_AT connections of a queue, and removes those whose peers have closed them.
+ * Returns the number of connections removed. */
+static int take_gone(struct queue *q, int gone[LOOKED_AT]) RT_REQUIRES(all.mu)
+{
+    int n = 0;
+
+    for (int i = 0; i < LOOKED_AT; i++) {
+        int fd = q->looked_at == NONE ? q->first : turns[q->looked_at].next;
+        if (fd == NONE) {
+            q->looked_at = NONE;
+            break;
+        }
+        if (is_hung_up(fd)) {
+            take(q, q->looked_at, fd);
+            turns[fd].is_gone = true;
+            gone[n++] = fd;
+        } else {
+            q->looked_at = fd;
+        }
+    }
+    return n;
+}
+
+/* Removes from all.handshakes the connections whose peers have closed them. Those that are paused
+ * because their turn is over are moved to all.ended, because the core may have calls of them. */
+static int take_all_gone(int released[LOOKED_AT]) RT_REQUIRES(all.mu)
+{
+    int ended[LOOKED_AT], n = take_gone(&all.turn_over, ended);
+
+    for (int i = 0; i < n; i++)
+        append(&all.ended, ended[i]);
+    return take_gone(&all.handshakes, released);
 }
 
 /* points to the entry of this thread's I/O loop in all.loop_epoll */
@@ -296,9 +401,9 @@ static void *end_pauses(void *arg)
     (void)arg;
     rt_mutex_lock(&all.mu);
     while (!all.is_stopping) {
-        int released[AT_ONCE + 1];
+        int released[2 * AT_ONCE + 1 + LOOKED_AT];
         int64_t now = rt_now_ns();
-        if (all.turn_over.first == NONE && all.handshakes.first == NONE) {
+        if (!all.turn_over.n && !all.handshakes.n && !all.ended.n) {
             rt_cond_wait(&all.changed, &all.mu);
             looked_ns = rt_now_ns();
             continue;
@@ -309,13 +414,15 @@ static void *end_pauses(void *arg)
         }
         bool is_free = is_loop_free();
         int n = take_released(released, now, now - looked_ns, is_free);
+        n += take_all_gone(released + n);
         n += take_handshake(released + n, now, is_free);
+        n += take_ended(released + n, now, now - looked_ns, is_free);
         looked_ns = now;
         for (int i = 0; i < n; i++)
             atomic_store_explicit(&turns[released[i]].phase, READING, memory_order_release);
         rt_mutex_unlock(&all.mu);
         for (int i = 0; i < n; i++)
-            rearm(released[i]);
+            srv_socket_rearm(released[i]);
         rt_mutex_lock(&all.mu);
     }
     rt_mutex_unlock(&all.mu);
@@ -324,57 +431,93 @@ static void *end_pauses(void *arg)
 
 /* ---- turns ---- */
 
-static void begin_pause(int fd, struct turn *t, struct queue *q)
+/* Returns the number of connections counted in the current or in the previous period, whichever is
+ * larger. Begins a new period if `period` is not the current one. */
+static int tallied(struct tally *tally, int64_t period)
 {
-    if (pthread_getcpuclockid(pthread_self(), &t->reader))
-        return;
-    rt_mutex_lock(&all.mu);
-    t->reader_cpu_ns = rt_thread_cpu_ns();
-    t->next = NONE;
-    if (q->first == NONE) {
-        q->first = fd;
-        q->released_ns = rt_now_ns();
-        rt_cond_signal(&all.changed);
-    } else {
-        turns[q->last].next = fd;
+    int64_t before = atomic_load(&tally->period);
+
+    if (period != before && atomic_compare_exchange_strong(&tally->period, &before, period)) {
+        int n = atomic_exchange(&tally->n, 0);
+        atomic_store(&tally->n_last, period == before + 1 ? n : 0);
     }
-    q->last = fd;
-    atomic_store_explicit(&t->phase, PAUSED, memory_order_release);
-    rt_mutex_unlock(&all.mu);
+    int n = atomic_load(&tally->n), n_last = atomic_load(&tally->n_last);
+    return n > n_last ? n : n_last;
 }
 
-/* Called when a connection has reached a limit of a turn. Counts the connection once in each period
- * of CROWD_NS nanoseconds. Returns whether there is a crowd (see CROWD). */
-static bool is_crowd(struct turn *t)
+/* Counts a connection once per period. *counted is the period in which the connection was last
+ * counted. Returns the number of connections counted in the current or in the previous period,
+ * whichever is larger. */
+static int tally_up(struct tally *tally, int64_t *counted)
 {
-    int64_t now = rt_now_ns() / CROWD_NS, before = atomic_load(&all.crowd);
+    int64_t period = rt_now_ns() / CROWD_NS;
+    int n = tallied(tally, period);
 
-    if (now != before && atomic_compare_exchange_strong(&all.crowd, &before, now)) {
-        int n = atomic_exchange(&all.n_crowd, 0);
-        atomic_store(&all.n_crowd_last, now == before + 1 ? n : 0);
-    }
-    if (t->crowd != now) {
-        t->crowd = now;
-        atomic_fetch_add(&all.n_crowd, 1);
-    }
-    return atomic_load(&all.n_crowd) >= CROWD || atomic_load(&all.n_crowd_last) >= CROWD;
+    if (*counted == period)
+        return n;
+    *counted = period;
+    int n_now = atomic_fetch_add(&tally->n, 1) + 1;
+    return n > n_now ? n : n_now;
+}
+
+/* Returns the maximum number of bytes per turn if there is a crowd (see CROWD). The number is less
+ * than TURN_BULK if and only if there are more than FEW_SENDERS senders. */
+static uint32_t most_bulk(void)
+{
+    /* This function is called for every read, so it reads the clock only if there may be more than
+     * FEW_SENDERS senders. */
+    if (atomic_load(&all.senders.n) <= FEW_SENDERS &&
+        atomic_load(&all.senders.n_last) <= FEW_SENDERS)
+        return TURN_BULK;
+    uint32_t n = (uint32_t)tallied(&all.senders, rt_now_ns() / CROWD_NS);
+
+    if (n <= FEW_SENDERS)
+        return TURN_BULK;
+    return n < ROUND_BYTES / TURN_BYTES ? ROUND_BYTES / n : TURN_BYTES;
+}
+
+/* Estimates the cost of a connection's next turn from its last turn. */
+static int cost_of(const struct turn *t)
+{
+    return t->is_heavy || t->frames >= TURN_FRAMES
+               ? HIGHEST_COST
+               : (int)(1 + most_bulk() / (TURN_BULK / (HIGHEST_COST - 1)));
+}
+
+/* Pauses a connection. Returns false if it cannot be paused. The pause may end before the function
+ * returns. */
+static bool begin_pause(int fd, struct turn *t, struct queue *q)
+{
+    if (pthread_getcpuclockid(pthread_self(), &t->reader))
+        return false;
+    rt_mutex_lock(&all.mu);
+    t->reader_cpu_ns = rt_thread_cpu_ns();
+    t->cost = cost_of(t);
+    append(q, fd);
+    atomic_store_explicit(&t->phase, PAUSED, memory_order_release);
+    rt_mutex_unlock(&all.mu);
+    return true;
 }
 
 /* Ends the turn of a connection if it has read the permitted number of bytes or frames. */
 static void look_at_turn(struct turn *t)
 {
-    uint32_t most = t->is_heavy ? TURN_BYTES : UINT32_MAX / ALONE;
+    uint32_t most = t->is_heavy ? TURN_BYTES : UINT32_MAX / ALONE, bulk = most_bulk();
+    bool is_bulk = t->bulk >= bulk;
 
-    bool is_bulk = t->bulk >= TURN_BULK;
-
+    if (t->bulk >= SENDER_BYTES)
+        tally_up(&all.senders, &t->sender);
     if ((t->frames < TURN_FRAMES && t->bytes < most && !is_bulk) || t->is_over)
         return;
-    bool is_in_crowd = is_crowd(t);
+    bool is_in_crowd = tally_up(&all.crowd, &t->crowd) >= CROWD;
     uint32_t times = is_in_crowd ? 1 : ALONE;
     if (t->frames < times * TURN_FRAMES && t->bytes < times * most && !(is_bulk && is_in_crowd))
         return;
     t->is_over = true;
-    atomic_store_explicit(&t->phase, IS_OVER, memory_order_relaxed);
+    /* A connection may be paused already, because its peer has closed it, while bytes that were
+     * read before are still decrypted. It must not enter a second queue. */
+    int reading = READING;
+    atomic_compare_exchange_strong(&t->phase, &reading, IS_OVER);
 }
 
 /* Sets the counts of a turn to 0. */
@@ -382,9 +525,26 @@ static void count_anew(struct turn *t)
 {
     t->frames = t->bytes = 0;
     t->bulk = 0;
+    t->begun_ns = most_bulk() == TURN_BULK ? 0 : rt_now_ns();
 }
 
-/* Begins a new turn at the start of a read, once the frames in all bytes of earlier reads have been
+/* Called when a read has emptied the socket. Begins a new turn, to which the bytes of this read
+ * belong. If there are many senders, the bytes of the last turn stay counted until it is SENDER_NS
+ * old, because thousands of sockets with few bytes each delay other connections as much as a few
+ * full sockets do. */
+static void count_anew_if_empty(struct turn *t)
+{
+    uint64_t bulk = t->bulk;
+    int64_t begun_ns = t->begun_ns;
+
+    count_anew(t);
+    if (!t->begun_ns || t->begun_ns - begun_ns >= SENDER_NS)
+        return;
+    t->bulk = bulk;
+    t->begun_ns = begun_ns;
+}
+
+/* Begins a new turn at the start of a read. By then, the frames in all bytes read earlier have been
  * counted. */
 static void begin_turn(struct turn *t)
 {
@@ -409,6 +569,7 @@ void srv_turns_begin(int fd)
     atomic_load_explicit(&turns[fd].may_pause, memory_order_acquire);
     turns[fd].is_heavy = true;
     turns[fd].is_over = turns[fd].at_its_end = turns[fd].may_handshake = false;
+    turns[fd].is_gone = false;
     turns[fd].is_handshaking = all.has_tls;
     count_anew(&turns[fd]);
     turns[fd].n_frames = 0;
@@ -417,9 +578,9 @@ void srv_turns_begin(int fd)
     rt_mutex_unlock(&all.mu);
 }
 
-/* Returns whether a connection may read a part of its handshake. Otherwise the connection is
- * paused. A read that will find nothing needs no permission, because the core reads until nothing
- * is left. */
+/* Returns whether a connection may read more of its handshake, and pauses the connection if not. A
+ * read from an empty socket needs no permission, because the core reads until the socket is
+ * empty. */
 static bool may_handshake(int fd, struct turn *t)
 {
     bool may = t->may_handshake;
@@ -432,7 +593,7 @@ static bool may_handshake(int fd, struct turn *t)
         rt_mutex_lock(&all.mu);
         may = all.handshakes.first == NONE && has_handshake_time(now);
         if (may) {
-            all.handshakes.released_ns = now;
+            all.handshake_begun_ns = now;
             all.is_handshaking = true;
         }
         rt_mutex_unlock(&all.mu);
@@ -440,6 +601,13 @@ static bool may_handshake(int fd, struct turn *t)
     if (!may)
         begin_pause(fd, t, &all.handshakes);
     return may;
+}
+
+bool srv_turns_is_gone(int fd)
+{
+    struct turn *t = turn_of(fd);
+
+    return t && atomic_load_explicit(&t->phase, memory_order_acquire) != PAUSED && t->is_gone;
 }
 
 size_t srv_turns_limit(int fd)
@@ -455,7 +623,10 @@ size_t srv_turns_limit(int fd)
         return SIZE_MAX;
     if (t->is_over)
         begin_turn(t);
-    return t->is_heavy ? TURN_BYTES : LARGEST_READ;
+    if (t->is_heavy)
+        return TURN_BYTES;
+    const size_t bulk = most_bulk();
+    return bulk < LARGEST_READ ? bulk : LARGEST_READ;
 }
 
 void srv_turns_took(int fd, size_t n, int64_t n_frames, bool is_all)
@@ -465,7 +636,7 @@ void srv_turns_took(int fd, size_t n, int64_t n_frames, bool is_all)
     if (!t)
         return;
     if (is_all)
-        count_anew(t);
+        count_anew_if_empty(t);
     t->bulk += n;
     t->frames += n_frames > 0 ? (uint32_t)n_frames : 0;
     t->n_frames += n_frames > 0 ? (uint64_t)n_frames : 0;
@@ -498,8 +669,8 @@ void srv_turns_handshake(int fd, int64_t took_ns, bool has_ended)
         return;
     rt_mutex_lock(&all.mu);
     all.handshake_ns -= took_ns;
-    /* Steps that began while a loop was idle may have exceeded the handshakes' share of time. The
-     * excess is limited to the duration of the last step. */
+    /* Handshake steps that began while an I/O loop was idle may have exceeded the handshakes' share
+     * of time. The excess is limited to the duration of the last step. */
     if (all.handshake_ns < -took_ns)
         all.handshake_ns = -took_ns;
     all.is_handshaking = false;
@@ -512,66 +683,19 @@ bool srv_turns_end(int fd)
 {
     struct turn *t = turn_of(fd);
 
-    if (!t || t->at_its_end || t->n_frames < TURN_FRAMES)
+    if (!t || t->at_its_end || t->is_gone || t->n_frames < TURN_FRAMES)
         return false;
     t->at_its_end = true;
-    begin_pause(fd, t, &all.turn_over);
+    const bool is_paused = begin_pause(fd, t, &all.ended);
     changed(t);
-    return atomic_load_explicit(&t->phase, memory_order_relaxed) != READING;
+    return is_paused;
 }
 
 /* ---- start and stop ---- */
 
-/* Connects two TCP sockets over the loopback interface. */
-static bool connect_pair(int fds[2])
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof at;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    fds[0] = fds[1] = -1;
-    if (listener >= 0 && bind(listener, (struct sockaddr *)&at, n) == 0 &&
-        listen(listener, 1) == 0 && getsockname(listener, (struct sockaddr *)&at, &n) == 0) {
-        fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fds[0] >= 0 && connect(fds[0], (struct sockaddr *)&at, sizeof at) == 0)
-            fds[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    }
-    if (listener >= 0)
-        close(listener);
-    return fds[1] >= 0;
-}
-
-static bool comes(int epoll)
-{
-    struct epoll_event event;
-
-    return epoll_wait(epoll, &event, 1, 1000) == 1;
-}
-
-/* Returns whether setting SO_RCVLOWAT makes the kernel report an edge again after epoll_wait has
- * returned it. */
-static bool can_rearm(void)
-{
-    struct epoll_event want = {.events = EPOLLIN | EPOLLET};
-    int fds[2], epoll = epoll_create1(EPOLL_CLOEXEC);
-    bool ok = connect_pair(fds) && epoll >= 0 && !epoll_ctl(epoll, EPOLL_CTL_ADD, fds[1], &want) &&
-              write(fds[0], "x", 1) == 1 && comes(epoll);
-
-    if (ok) {
-        rearm(fds[1]);
-        ok = comes(epoll);
-    }
-    for (int i = 0; i < 2; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
-    if (epoll >= 0)
-        close(epoll);
-    return ok;
-}
-
 bool srv_turns_start(const _Atomic int *n_calls, bool has_tls)
 {
-    if (!can_rearm()) {
+    if (!srv_socket_can_rearm()) {
         RT_LOG(RT_LOG_INFO, "gRPC: this system does not report a socket anew; connections that "
                             "send much are not made to wait for others");
         return false;
@@ -597,9 +721,10 @@ static void end_all_pauses(struct queue *q)
         int fd = q->first;
         q->first = turns[fd].next;
         atomic_store_explicit(&turns[fd].phase, READING, memory_order_release);
-        rearm(fd);
+        srv_socket_rearm(fd);
     }
-    q->last = NONE;
+    q->last = q->looked_at = NONE;
+    q->n = 0;
 }
 
 void srv_turns_stop(void)
@@ -613,6 +738,8 @@ void srv_turns_stop(void)
     pthread_join(all.thread, NULL);
     end_all_pauses(&all.turn_over);
     end_all_pauses(&all.handshakes);
+    end_all_pauses(&all.ended);
+    all.ends_due = 0;
     atomic_store(&all.n_loops, 0);
     rt_cond_clear(&all.changed);
 }

@@ -76,7 +76,7 @@ struct rt_span srv_reflection_file(struct rt_span set, struct rt_span name)
     return rt_span_of(NULL, 0);
 }
 
-/* Removes `name`, and the dot that follows it if there is one, from the beginning of *symbol. */
+/* Removes `name`, and the dot after it, if any, from the beginning of *symbol. */
 static bool take_name(struct rt_span *symbol, struct rt_span name)
 {
     if (!name.n || symbol->n < name.n || memcmp(symbol->p, name.p, name.n) != 0)
@@ -84,14 +84,14 @@ static bool take_name(struct rt_span *symbol, struct rt_span name)
     if (symbol->n > name.n && symbol->p[name.n] != '.')
         return false;
     size_t n = name.n + (symbol->n > name.n);
-    /* A name with nothing after its dot is not a symbol. */
+    /* a symbol must not end with a dot */
     if (symbol->n == n && n > name.n)
         return false;
     *symbol = rt_span_of(symbol->p + n, symbol->n - n);
     return true;
 }
 
-/* Kinds of declarations, distinguished by the declarations that they may contain. */
+/* Kinds of declarations. They differ in the declarations that they may contain. */
 enum kind { FILE_KIND, MESSAGE_KIND, ENUM_KIND, SERVICE_KIND, LEAF_KIND };
 
 static enum kind kind_of(enum kind holder, uint32_t number)
@@ -118,7 +118,7 @@ static enum kind kind_of(enum kind holder, uint32_t number)
     return FILE_KIND; /* the field does not contain a declaration */
 }
 
-/* Returns whether the enum has a value of this name. The full name of an enum value begins with
+/* Returns whether the enum has a value called `name`. The full name of an enum value begins with
  * the scope that contains the enum, not with the name of the enum. */
 static bool has_value(struct rt_span enumeration, struct rt_span name)
 {
@@ -133,8 +133,8 @@ static bool has_value(struct rt_span enumeration, struct rt_span name)
     return false;
 }
 
-/* Returns whether `holder` declares `symbol`, a name relative to `holder`. The depth of the
- * recursion is at most the number of dots in the symbol. */
+/* Returns whether `holder` declares `symbol`, a name relative to `holder`. The recursion depth is
+ * at most the number of dots in `symbol`. */
 static bool declares(struct rt_span holder, enum kind kind, struct rt_span symbol)
 {
     struct fields f;
@@ -209,7 +209,7 @@ static void put_error(struct rt_bytes *out, enum rt_status code, const char *wha
     rt_bytes_clear(&text);
 }
 
-/* Writes the file `first`, then all files that it imports directly or indirectly, each once. */
+/* Writes the file `first` and all files that it imports directly or indirectly, each once. */
 static enum rt_status put_files(struct rt_span set, struct rt_span first, struct rt_bytes *out,
                                 struct rt_arena *arena, struct rt_error *err)
 {
@@ -268,8 +268,8 @@ static void put_services(const struct rt_span *services, int n, struct rt_bytes 
     rt_bytes_clear(&one);
 }
 
-/* Writes an empty list of extension numbers, because no message type of the server's .proto
- * files has extensions. */
+/* Writes an empty list of extension numbers for a message type, because no message type in the
+ * server's .proto files has extensions. */
 static void put_extensions(struct rt_span set, struct rt_span type, struct rt_bytes *out)
 {
     struct rt_bytes body;

@@ -22,8 +22,8 @@ enum rt_status srv_reflection_respond(struct rt_span set, const struct rt_span *
                                       struct rt_bytes *out, struct rt_arena *arena,
                                       struct rt_error *err);
 
-/* The first function returns the file called `name` in the set, and the second function returns the
- * file that declares `symbol`. The returned p is NULL if there is no such file. */
+/* srv_reflection_file returns the file called `name` in `set`, and srv_reflection_symbol returns
+ * the file that declares `symbol`. If there is no such file, they return a span whose p is NULL. */
 struct rt_span srv_reflection_file(struct rt_span set, struct rt_span name);
 struct rt_span srv_reflection_symbol(struct rt_span set, struct rt_span symbol);
 

@@ -10,8 +10,8 @@
 
 enum { MAX_FD = 1 << 17 };
 
-/* The definition of sendmsg in this file replaces the sanitizer's interceptor, so it must call that
- * interceptor. */
+/* The sendmsg defined in this file hides the sanitizer's interceptor, and therefore calls the
+ * interceptor itself. */
 #if RT_HAS_SANITIZER
 ssize_t __interceptor_sendmsg(int fd, const struct msghdr *message, int flags);
 #define REAL_SENDMSG(fd, message, flags) __interceptor_sendmsg(fd, message, flags)

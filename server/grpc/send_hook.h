@@ -1,8 +1,8 @@
 /*
- * Counts the bytes that sendmsg writes, per descriptor. gRPC's core writes with sendmsg and, as a
- * shared library, does not report how many bytes it wrote; the kernel reports this number only for
- * TCP. The program defines its own sendmsg, which takes precedence over that of the C library and
- * counts what it sends.
+ * Counts the bytes that sendmsg writes to each descriptor. gRPC's core writes with sendmsg but, as
+ * a shared library, does not report how many bytes it has written. The kernel reports this number
+ * only for TCP. The program defines its own sendmsg, which takes precedence over that of the C
+ * library and counts the bytes.
  *
  * Threads: any thread may call these functions.
  */
@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 /* Returns how many bytes have been written to the descriptor, including those of earlier
- * connections with the same descriptor number. Returns false if the number is unknown because the
- * descriptor is too high. */
+ * connections with the same descriptor number. Returns false if the number is unknown, because `fd`
+ * is too high a number for its bytes to be counted. */
 bool srv_socket_sent(int fd, uint64_t *bytes);
 
 #endif

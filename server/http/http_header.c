@@ -3,8 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Parses the next coding of the list, sets *refused if its weight is zero, and advances *list past
- * the coding. */
+/* Parses the next content coding in *list, the value of an Accept-Encoding header. Sets *refused if
+ * the weight of the coding is 0, and advances *list past the coding. */
 static bool next_coding(const char **list, const char **name, size_t *n, bool *refused)
 {
     const char *p = *list + strspn(*list, " \t,");

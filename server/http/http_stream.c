@@ -7,18 +7,19 @@
 #include "server/http/http_header.h"
 
 enum {
-    /* Maximum length of the line that precedes a chunk, with the chunk's size and extensions. */
+    /* Maximum number of bytes in a chunk line, which contains the size and the extensions of a
+     * chunk. */
     CHUNK_LINE_BYTES = 256,
-    /* Maximum number of arguments in a query. libmicrohttpd stores the arguments as a list. */
+    /* Maximum number of arguments in a query. libmicrohttpd stores them in a linked list. */
     MOST_ARGUMENTS = 32,
-    /* Maximum number of headers per request that are passed to libmicrohttpd. libmicrohttpd stores
-     * arguments and headers in the connection's memory. */
+    /* Maximum number of headers per request that are passed to libmicrohttpd, which stores them in
+     * the connection's limited memory. */
     MOST_HEADERS = 32,
-    DIGITS = 16,     /* maximum number of hex digits of a chunk's size; a size has 64 bits */
+    DIGITS = 16,     /* maximum number of hex digits in a chunk's size, a 64-bit number */
     MOST_EMPTY = 16, /* maximum number of empty lines before a request */
 };
 
-/* The request that the stream outputs instead of a request whose head is refused. */
+/* The request that the stream outputs in place of a request with a refused head. */
 static const char canned[] = "GET / HTTP/1.1\r\nHost: -\r\nConnection: close\r\n\r\n";
 static const char last_chunk[] = "0\r\n\r\n";
 
@@ -66,8 +67,8 @@ static bool is_token(unsigned char c)
     return c < 128 && (tokens[c >> 6] >> (c & 63) & 1);
 }
 
-/* Returns whether one of the eight bytes is below ' ' or is DEL. This fast test avoids checking
- * each byte of most lines. */
+/* Returns whether any of the eight bytes in w is below ' ' or is DEL. Because of this fast test,
+ * most lines need no check of each byte. */
 static bool may_hold_control(uint64_t w)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = UINT64_C(0x8080808080808080);
@@ -131,8 +132,8 @@ struct head {
     const char *why;
 };
 
-/* Returns whether to pass a header on. Headers that this server does not use, for example
- * cookies, are dropped, because libmicrohttpd would copy them. */
+/* Returns whether a header is passed to libmicrohttpd. This server drops headers that it does not
+ * use, for example cookies, because libmicrohttpd would copy them. */
 static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
 {
     char number[24];
@@ -157,7 +158,8 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
         if (!h->bad_length) {
             memcpy(number, value.p, value.n);
             number[value.n] = '\0';
-            /* `2^64-1` is refused, because libmicrohttpd interprets it as an unknown length. */
+            /* A length above INT64_MAX is refused, because libmicrohttpd interprets `2^64-1` as an
+             * unknown length. */
             h->bad_length = !srv_http_length(number, &h->length) || h->length > INT64_MAX;
         }
         return true;
@@ -182,7 +184,7 @@ static int bad_line(struct head *h, int http, const char *why)
     return h->http = http;
 }
 
-/* Counts the '&' that separate arguments in the query; a target without '?' has none. */
+/* Returns the number of '&' characters in the query, or 0 if the target has no query. */
 static size_t count_separators(struct rt_span target)
 {
     const unsigned char *end = target.p + target.n, *at = memchr(target.p, '?', target.n);
@@ -193,7 +195,7 @@ static size_t count_separators(struct rt_span target)
     return n;
 }
 
-/* Checks a request line METHOD TARGET HTTP/1.x. */
+/* Checks that a request line has the form METHOD TARGET HTTP/1.x. Returns 0 or an HTTP status. */
 static int check_request_line(struct head *h, struct rt_span line)
 {
     const unsigned char *space = memchr(line.p, ' ', line.n), *last = memrchr(line.p, ' ', line.n);
@@ -213,7 +215,8 @@ static int check_request_line(struct head *h, struct rt_span line)
     if (version.p[5] != '1' || (version.p[7] != '0' && version.p[7] != '1'))
         return bad_line(h, 505, "the only versions are HTTP/1.0 and HTTP/1.1");
     h->is_old = version.p[7] == '0';
-    /* After the checks above, only the path may still contain a control character. */
+    /* The method and the version contain no control characters, so only the path can contain
+     * one. */
     if (contains_control || memchr(target.p, ' ', target.n) || memchr(target.p, '\t', target.n))
         return bad_line(h, 400, "the path holds a blank or a control character");
     if (count_separators(target) >= MOST_ARGUMENTS)
@@ -247,13 +250,13 @@ static const char *why_not(const struct head *h, int *http)
     return h->n_encodings && !h->is_chunked ? "the only Transfer-Encoding is chunked" : NULL;
 }
 
-/* Reads a complete head with its empty line; each line ends in CR LF. */
+/* Reads a complete head, including the empty line at its end. Every line ends in CR LF. */
 static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_bytes *out)
 {
     struct head h = {.http = 0};
     size_t begin = out->n;
     const unsigned char *at = head.p, *end = head.p + head.n - 2;
-    /* the lines from `kept` to `at` pass the filter, but are not in `out` yet */
+    /* the bytes from `kept` to `at` must still be appended to `out` */
     const unsigned char *kept = at;
     const char *why;
     int http;
@@ -294,7 +297,7 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
 
 /* ---- chunks ---- */
 
-/* Reads a chunk line SIZE[;EXTENSIONS], given without its CR LF. */
+/* Reads a chunk line of the form SIZE[;EXTENSIONS], given without its CR LF. */
 static void take_chunk_line(struct srv_http_stream *s, struct rt_span line, struct rt_bytes *out)
 {
     uint64_t size = 0;
@@ -361,8 +364,8 @@ static void refuse_long(struct srv_http_stream *s, bool in_first_line, struct rt
         refuse(s, 431, "the headers are larger than --max_header_bytes", out);
 }
 
-/* Checks a line of a head, a chunk line or a line of the trailers, given without its CR LF.
- * Returns true if the line is the last one of the stage. */
+/* Checks one line of a head or of trailers, or a chunk line, given without its CR LF. Returns true
+ * if the line is the last one in the current stage. */
 static bool is_last_line(struct srv_http_stream *s, struct rt_span line, struct rt_bytes *out)
 {
     struct rt_span name, value;
@@ -388,7 +391,7 @@ static void take_lines(struct srv_http_stream *s, struct rt_span all, struct rt_
     case SRV_HTTP_CHUNK_LINE:
         take_chunk_line(s, line, out);
         break;
-    case SRV_HTTP_CHUNK_END: /* line_limit restricts the line to two bytes, which are its CR LF */
+    case SRV_HTTP_CHUNK_END: /* the line is empty, because line_limit permits only its CR LF */
         s->stage = SRV_HTTP_CHUNK_LINE;
         rt_bytes_adds(out, "\r\n");
         break;
@@ -402,9 +405,9 @@ static void take_lines(struct srv_http_stream *s, struct rt_span all, struct rt_
 }
 
 /*
- * Reads the lines of `all` up to the last line of the stage. `all` begins with the bytes held so
- * far. Returns the number of bytes up to the end of that line, or 0 if the lines are incomplete or
- * were refused.
+ * Checks the lines of the current stage up to the last one. `all` contains all bytes of the stage
+ * received so far, including those in `held`. Returns the number of bytes up to the end of the last
+ * line, or 0 if this line has not arrived or a line was refused.
  */
 static size_t look_for_end(struct srv_http_stream *s, struct rt_span all, struct rt_bytes *out)
 {
@@ -441,8 +444,8 @@ static void pass_empty_line(struct srv_http_stream *s, struct rt_bytes *out)
         refuse(s, 400, "too many empty lines before a request", out);
 }
 
-/* Reads a part of a request that consists of lines: a head, a chunk line, the end of a chunk, or
- * trailers. Returns how many bytes at p were consumed. */
+/* Reads a head, a chunk line, the end of a chunk, or trailers, all of which consist of lines.
+ * Returns the number of bytes at p that were consumed. */
 static size_t feed_lines(struct srv_http_stream *s, const unsigned char *p, size_t n,
                          struct rt_bytes *out)
 {

@@ -1,18 +1,17 @@
 /*
  * Validates the bytes of a connection before libmicrohttpd sees them. A stream consumes the
  * received bytes and outputs the bytes that libmicrohttpd reads. It passes only requests that are
- * well formed and have one interpretation. Of a request's headers it passes those that this server
- * reads, and of a chunked body the chunks without extensions and trailers. So no two readers
- * disagree about where a message ends, and requests cannot be smuggled. libmicrohttpd also never
- * finds anything to refuse. This matters because libmicrohttpd refuses requests in unusual ways,
- * and its chunk reader can be made to loop.
+ * well formed and have one interpretation. It drops headers that this server does not read, and the
+ * extensions and trailers of chunked bodies. Therefore all readers agree on where a message ends,
+ * and requests cannot be smuggled. libmicrohttpd never receives a malformed request. This matters
+ * because it refuses requests in unusual ways, and clients could make its chunk reader loop.
  *
- * In the output, a refused request is replaced by another one: by a canned request if its head was
- * refused, otherwise by the same request without the rest of its body. `refused` is the number of
- * that request; the handler responds to it with `http` and `why`. The stream outputs no bytes after
- * it.
+ * In the output, a request whose head is refused is replaced by a canned request. A request that is
+ * refused later is output without the rest of its body. `refused` is the number of the refused
+ * request in the output. The handler responds to this request with the status `http` and the reason
+ * `why`. The stream outputs no bytes after this request.
  *
- * Owner: a connection. Threads: none of these calls lock.
+ * Owner: a connection. Threads: these functions do not lock.
  */
 #ifndef SRV_HTTP_STREAM_H
 #define SRV_HTTP_STREAM_H
@@ -26,13 +25,13 @@ enum srv_http_stage {
     SRV_HTTP_CHUNK,
     SRV_HTTP_CHUNK_END, /* reading the CR LF after a chunk */
     SRV_HTTP_TRAILERS,
-    SRV_HTTP_OVER, /* a request was refused, and no more bytes are read */
+    SRV_HTTP_OVER, /* a request was refused; all further bytes are ignored */
 };
 
 struct srv_http_stream {
     enum srv_http_stage stage;
-    uint64_t left;        /* number of bytes of the body or chunk that are still to come */
-    struct rt_bytes held; /* the bytes read so far of an incomplete head, chunk line, or trailers */
+    uint64_t left;        /* number of bytes of the body or chunk that have not been read yet */
+    struct rt_bytes held; /* received part of a head, chunk line or trailers that are incomplete */
     size_t looked;        /* number of bytes of `held` already searched for ends of lines */
     size_t line;          /* offset in `held` at which the current line begins */
     int n_empty;          /* number of empty lines that precede the next request */
@@ -42,24 +41,25 @@ struct srv_http_stream {
     const char *why;      /* reason for the refusal, a string literal */
 };
 
-/* Initialises a stream. `max_head` is the maximum number of bytes of a request line with its
- * headers, or of trailers. */
+/* Initialises a stream. `max_head` is the maximum size in bytes of a request line with its headers,
+ * and of the trailers of a body. */
 void srv_http_stream_init(struct srv_http_stream *s, size_t max_head);
 void srv_http_stream_clear(struct srv_http_stream *s);
 
-/* Reads n bytes and appends the output to *out. The maximum size of *out must exceed n by max_head
- * plus about 100 bytes. If memory runs out, returns false, and the connection is unusable. */
+/* Reads n bytes and appends the output to *out, whose limit must be at least n + max_head + 100
+ * bytes. If memory runs out, returns false, and the connection is unusable. */
 bool srv_http_stream_feed(struct srv_http_stream *s, const char *p, size_t n, struct rt_bytes *out);
 
 /* Returns how many of the next bytes belong to a body and need no validation. The caller may pass
- * them on without srv_http_stream_feed and report their number to srv_http_stream_passed. */
+ * these bytes on without calling srv_http_stream_feed, and must then report how many it has passed
+ * to srv_http_stream_passed. */
 static inline uint64_t srv_http_stream_body(const struct srv_http_stream *s)
 {
     return s->stage == SRV_HTTP_BODY || s->stage == SRV_HTTP_CHUNK ? s->left : 0;
 }
 void srv_http_stream_passed(struct srv_http_stream *s, uint64_t n);
 
-/* Returns whether a request has begun to arrive and its head is incomplete. */
+/* Returns whether a part of a request's head has arrived, but not the complete head. */
 static inline bool srv_http_stream_is_inside(const struct srv_http_stream *s)
 {
     return s->stage == SRV_HTTP_HEAD && s->held.n;

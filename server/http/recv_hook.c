@@ -3,8 +3,8 @@
 #include <gnutls/gnutls.h>
 #include <sys/socket.h>
 
-/* With --wrap the linker names the real functions __real_... and calls the __wrap_... functions
- * instead. */
+/* The linker option --wrap redirects calls of a function NAME to __wrap_NAME, and makes the real
+ * function available as __real_NAME. */
 ssize_t __real_recv(int fd, void *p, size_t n, int flags);
 ssize_t __wrap_recv(int fd, void *p, size_t n, int flags);
 ssize_t __real_gnutls_record_recv(gnutls_session_t session, void *p, size_t n);

@@ -9,18 +9,18 @@
 
 #include <sys/types.h>
 
-/* Reads like gnutls_record_recv if `session`, a gnutls_session_t, is not NULL; otherwise reads
- * like recv without flags. */
+/* If `session`, a gnutls_session_t, is not NULL, reads in the same way as gnutls_record_recv.
+ * Otherwise reads in the same way as recv without flags. */
 typedef ssize_t srv_recv_hook_fn(int fd, void *session, void *p, size_t n);
 extern _Thread_local srv_recv_hook_fn *srv_recv_hook;
-/* Reads directly from the connection, without calling the hook. */
+/* Calls the real gnutls_record_recv or recv, not the hook. */
 srv_recv_hook_fn srv_recv_unhooked;
 
 /* Performs a step of a TLS handshake. Returns 0 or a GnuTLS error code, as gnutls_handshake does.
- * `session` is a gnutls_session_t, and `fd` is its socket. */
+ * `session` is a gnutls_session_t, and `fd` is the session's socket. */
 typedef int srv_handshake_hook_fn(int fd, void *session);
 extern _Thread_local srv_handshake_hook_fn *srv_handshake_hook;
-/* Calls the real gnutls_handshake, without the hook. */
+/* Calls the real gnutls_handshake, not the hook. */
 srv_handshake_hook_fn srv_handshake_unhooked;
 
 #endif

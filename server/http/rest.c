@@ -23,7 +23,8 @@
 
 static int wait_ms(struct srv_rest_loop *l)
 {
-    /* The start time of the turn is precise enough for computing how long to wait. */
+    /* The wait is computed from the time at which the loop's current turn began, which is precise
+     * enough. */
     int64_t until = RT_NEVER, now = l->now_ns;
     MHD_UNSIGNED_LONG_LONG ms;
     l->is_busy = l->deferred.next != &l->deferred;
@@ -72,8 +73,8 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
     }
 }
 
-/* Closes the I/O loop in steps, one after each turn. Requests that arrived before closing began
- * are answered. */
+/* Closes the I/O loop in three steps, one per turn of the loop. Requests that arrived before
+ * closing began are answered. */
 static void close_down(struct srv_rest_loop *l)
 {
     if (l->closing_turn > 2)
@@ -81,7 +82,7 @@ static void close_down(struct srv_rest_loop *l)
     l->again = true;
     if (l->closing_turn == 0)
         srv_rest_hurry_reading(l);
-    /* connections that are already waiting are accepted before the listening socket is closed */
+    /* connections that wait at the listening socket are accepted before the socket is closed */
     if (l->closing_turn == 1) {
         while (l->listen_fd >= 0 && l->daemon && srv_rest_accept(l))
             ;
@@ -132,8 +133,8 @@ static void *loop_main(void *arg)
         srv_rest_watch_sending(l, l->now_ns);
         srv_rest_watch(l, l->now_ns);
     }
-    /* Every job has been completed. Connections that are still suspended must be resumed before the
-     * daemon stops. */
+    /* All jobs have been completed. Connections that are still suspended must be resumed before the
+     * daemon is stopped. */
     struct srv_link *const lists[] = {&l->deferred, &l->waiting, &l->overdue};
     for (int i = 0; i < 3; i++)
         while (lists[i]->next != lists[i])
@@ -153,7 +154,7 @@ static void wake(struct srv_io_loop *io_loop)
     struct srv_rest_loop *l = io_loop->loop;
     uint64_t one = 1;
     if (write(l->wake_fd, &one, sizeof one) < 0)
-        return; /* if the eventfd's counter is full, the I/O loop is already awake */
+        return; /* if the eventfd's counter is full, the I/O loop has already been woken */
 }
 
 /* ---- orders to an I/O loop, by message ---- */
@@ -172,8 +173,8 @@ static void log_daemon(void *arg, const char *fmt, va_list ap)
 }
 
 /* GnuTLS's default priorities without the deprecated protocols and without Diffie-Hellman over
- * finite fields. With Diffie-Hellman a client could choose a group of 8192 bits, and a handshake
- * would take the server 190 ms. */
+ * finite fields. With Diffie-Hellman, a client could choose a group of 8192 bits, and the server
+ * would spend 190 ms on a handshake. */
 static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1:-GROUP-DH-ALL:-DHE-RSA:-DHE-DSS";
 
 static bool start_daemon(struct srv_rest_loop *l)
@@ -181,9 +182,9 @@ static bool start_daemon(struct srv_rest_loop *l)
     const struct srv_options *o = &l->io_loop.server->options;
     int connections = l->rest->most_open / l->rest->n_loops;
     l->most_open = connections < 1 ? 1 : connections;
-    /* Size of a connection's memory. The memory holds the headers of the request, libmicrohttpd's
-     * headers and a part of the body. libmicrohttpd clears the memory for each request, so a larger
-     * size takes more time. */
+    /* Size of libmicrohttpd's memory for a connection, in bytes. The memory holds the headers of
+     * the request and the response, and a part of the body. libmicrohttpd clears the memory for
+     * each request, so a larger size takes more time. */
     size_t memory = (size_t)o->max_header_bytes + (8 << 10);
     const struct srv_rest_tls *tls = &l->rest->tls;
     struct MHD_OptionItem secure[] = {
@@ -195,8 +196,8 @@ static bool start_daemon(struct srv_rest_loop *l)
     };
     if (!tls->cert)
         secure[0].option = MHD_OPTION_END;
-    /* No timeout is set in libmicrohttpd, because libmicrohttpd would then read the clock for every
-     * system call. The lists of connections by deadline are used instead. */
+    /* libmicrohttpd's timeouts are not used, because libmicrohttpd would then read the clock for
+     * every system call. This server checks the lists of connections by deadline instead. */
     l->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
             MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET | (tls->cert ? MHD_USE_TLS : 0),
@@ -260,7 +261,7 @@ static void free_rest(struct srv_rest *r)
     srv_rest_tls_clear(&r->tls);
     rt_mutex_clear(&r->mu);
     rt_cond_clear(&r->reported);
-    srv_rest_aside_clear(r);
+    srv_rest_background_clear(r);
     free(r->loops);
     free(r);
 }
@@ -328,7 +329,7 @@ enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handl
         loops[i].rest = r;
         loops[i].epoll = loops[i].wake_fd = loops[i].listen_fd = -1;
     }
-    enum rt_status st = srv_rest_aside_start(r, err);
+    enum rt_status st = srv_rest_background_start(r, err);
     if (!st)
         st = srv_rest_tls_read(&r->tls, &server->options, err);
     if (st) {
@@ -391,8 +392,8 @@ void srv_rest_quiesce(struct srv_rest *r)
 
 int srv_rest_in_flight(struct srv_rest *r)
 {
-    /* Requests may have arrived at an I/O loop that has not yet received the message that tells it
-     * to close. */
+    /* Every I/O loop that has not finished closing counts as a request, because it may still
+     * receive requests. */
     int receive = atomic_load(&r->quiescing) ? r->n_loops - atomic_load(&r->n_closed) : 0;
     return receive + atomic_load(&r->server->rest_requests);
 }
@@ -401,7 +402,7 @@ void srv_rest_stop(struct srv_rest *r)
 {
     if (!r)
         return;
-    srv_rest_aside_stop(r);
+    srv_rest_background_stop(r);
     for (int i = 0; i < r->n_loops; i++)
         if (r->loops[i].running) {
             r->loops[i].stop_message.receive = receive_stop;

@@ -7,12 +7,12 @@
 
 #include "server/server.h"
 
-struct srv_rest_request; /* struct srv_rest_request is defined in rest_request.h */
-/* Handles a request that has arrived completely. Returns false if the response is set, and true if
- * a job was submitted, so that the response follows later. `browser` is set if the request comes
- * from a web page that may read responses (CORS). */
+struct srv_rest_request; /* defined in rest_request.h */
+/* Handles a request that has arrived completely. Returns false if it has set the response, or true
+ * if it has submitted a job, so that the response follows later. `browser` is set if the request
+ * comes from a web page that may read responses (CORS). */
 typedef bool srv_rest_handler(struct srv_rest_request *r, bool browser);
-/* Dispatches each request to the handler of its route (rest_routes.c). */
+/* Calls the handler of the request's route (rest_routes.c). */
 srv_rest_handler srv_rest_route;
 
 /*
@@ -21,14 +21,15 @@ srv_rest_handler srv_rest_route;
  */
 enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handle,
                               struct srv_rest **out, struct rt_error *err);
-/* Binds the address and begins to accept connections. *bound receives the port, which the kernel
- * chooses if `port` is 0. If the call fails with UNAVAILABLE, the error text names the address. */
+/* Binds a listening socket to the address and begins to accept connections. *bound receives the
+ * port, which the kernel chooses if `port` is 0. The message of an UNAVAILABLE error contains the
+ * port. */
 enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port, int *bound,
                                struct rt_error *err);
-/* Begins the drain: accepts no new connections, and sends `Connection: close` in responses. May
- * be called on any thread. */
+/* Begins to drain the REST transport: accepts no new connections, and sends `Connection: close` in
+ * responses. May be called on any thread. */
 void srv_rest_quiesce(struct srv_rest *r);
-/* Returns the number of requests that were read but are not answered yet. */
+/* Returns the number of requests that have been read but not answered yet. */
 int srv_rest_in_flight(struct srv_rest *r);
 /* Stops the I/O loops and frees `r`. Must be called after every job has been completed. */
 void srv_rest_stop(struct srv_rest *r);

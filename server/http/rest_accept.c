@@ -1,8 +1,8 @@
 /*
- * Accepts connections and passes them to libmicrohttpd. When libmicrohttpd's own accept reaches the
- * limit of open files, it accepts nothing until one of its own connections ends. Clients that keep
- * their connections open, such as proxies, would then shut out all other clients, long after
- * descriptors are free again.
+ * Accepts connections and passes them to libmicrohttpd. If libmicrohttpd itself accepted
+ * connections and reached the limit of open files, it would accept no more until one of its own
+ * connections ends. Clients that keep their connections open, such as proxies, would then shut out
+ * all other clients even after descriptors have become free.
  */
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
@@ -19,20 +19,22 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    /* Maximum number of connections accepted per turn, so that open connections are served too. */
+    /* Maximum number of connections that an I/O loop accepts in one turn. After that it serves its
+     * open connections. */
     BURST = 16,
     RETRY_MS = 100,
-    /* Times after which a connection may be closed for a new one. They apply to a connection that
-     * waits for its first request, to one that waits for another request, and to one on which a
-     * request has begun to arrive. The last two are longer, so that clients that reuse their
-     * connection, and uploads, have more time than new connections. */
+    /* Times in milliseconds after which a connection may be closed in favour of a new one. FRESH_MS
+     * applies to a connection that waits for its first request, IDLE_MS to one that waits for
+     * another request, and INCOMPLETE_MS to one with an incomplete request. The last two times are
+     * longer, so that uploads and clients that reuse their connections have more time than new
+     * connections. */
     FRESH_MS = 100,
     IDLE_MS = 500,
     INCOMPLETE_MS = 1000,
 };
 
-/* Sets the limit of REST connections to at most half of the descriptors, so that some remain for
- * gRPC, regardless of how many REST clients connect. */
+/* Limits the number of REST connections to half of the descriptors that are available for
+ * connections, so that some remain for gRPC, regardless of how many REST clients connect. */
 void srv_rest_accept_init(struct srv_rest *r)
 {
     int64_t wanted = r->server->options.max_connections;
@@ -61,8 +63,8 @@ bool srv_rest_accept_open(struct srv_rest_loop *l)
 }
 
 /* Stops accepting connections. The descriptor must be removed from the epoll instance before it is
- * closed. Closing it does not remove its events, because the other I/O loops have descriptors of
- * the same socket. */
+ * closed. Closing the descriptor would not remove its events, because other I/O loops have
+ * descriptors for the same socket. */
 void srv_rest_accept_close(struct srv_rest_loop *l)
 {
     if (l->listen_fd < 0)
@@ -74,8 +76,8 @@ void srv_rest_accept_close(struct srv_rest_loop *l)
 }
 
 /*
- * Pauses accepting for RETRY_MS milliseconds when descriptors or memory run out, because no event
- * reports when the shortage ends.
+ * Pauses accepting for RETRY_MS milliseconds when file descriptors or memory have run out, because
+ * no event reports when they are available again.
  */
 static void pause_accepting(struct srv_rest_loop *l, const char *why)
 {
@@ -85,8 +87,8 @@ static void pause_accepting(struct srv_rest_loop *l, const char *why)
     l->accept_at_ns = l->now_ns + RETRY_MS * 1000000LL;
 }
 
-/* Returns `c` or the first connection of the list, whichever has waited longer for its client;
- * `c` may be NULL. */
+/* Returns `c` or the first connection in `list`, whichever has waited longer for its peer. `c` may
+ * be NULL. */
 static struct srv_rest_conn *older(struct srv_rest_conn *c, const struct srv_link *list)
 {
     struct srv_rest_conn *first = (struct srv_rest_conn *)(void *)list->next;
@@ -95,8 +97,8 @@ static struct srv_rest_conn *older(struct srv_rest_conn *c, const struct srv_lin
     return c && c->since_ns <= first->since_ns ? c : first;
 }
 
-/* Returns the connection whose request, handshake or refused body has been incomplete for longest,
- * or NULL if there is none. */
+/* Returns the connection that has waited longest for the rest of a request, handshake or refused
+ * body, or NULL if there is none. */
 static struct srv_rest_conn *longest_incomplete(const struct srv_rest_loop *l)
 {
     return older(older(older(NULL, &l->reading), &l->handshakes), &l->lingering);
@@ -109,10 +111,10 @@ static int64_t closable_ns(const struct srv_rest_conn *c, int ms)
 
 /*
  * Returns the connection to close so that a new one can be accepted. Prefers a connection that is
- * idle after a request, then one that has not sent anything yet, then one whose request is
- * incomplete. Returns NULL if no connection has been in such a state for long enough, or if another
- * loop has capacity and accepts the new connection. A connection whose request has arrived is never
- * closed.
+ * idle after a request, then one that waits for its first request, then one whose request is
+ * incomplete. Returns NULL if no connection has waited for the time that its state requires (see
+ * FRESH_MS), or if another I/O loop has capacity and accepts the new connection. A connection whose
+ * request has arrived completely is never closed.
  */
 static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
 {
@@ -128,8 +130,8 @@ static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
     return closable_ns(incomplete, INCOMPLETE_MS) <= l->now_ns ? incomplete : NULL;
 }
 
-/* Called when the connection limit is reached and another connection waits. Closes one connection.
- * Its place becomes free in a later turn. */
+/* Called when the connection limit is reached and another connection waits. If possible, closes one
+ * connection, so that the waiting one can be accepted in a later turn of the loop. */
 static void close_one(struct srv_rest_loop *l)
 {
     struct srv_metrics *metrics = l->io_loop.server->metrics;
@@ -148,7 +150,7 @@ static void close_one(struct srv_rest_loop *l)
         return;
     const bool is_idle = !c->is_reading && !c->is_handshake && !c->lingers;
     if (is_idle && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
-        return; /* a request has begun to arrive */
+        return; /* a request has begun to arrive on this connection */
     srv_metrics_event(metrics, is_idle ? "idle_connection_closed" : "incomplete_request_closed");
     srv_rest_hang_up(c);
 }
@@ -166,12 +168,15 @@ bool srv_rest_accept(struct srv_rest_loop *l)
         socklen_t n = sizeof from;
         int fd = accept4(l->listen_fd, (struct sockaddr *)(void *)&from, &n,
                          SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
-            continue;
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
-            pause_accepting(l, strerror(errno));
-        if (fd < 0)
+        if (fd < 0) {
+            enum srv_accept_next next = srv_accept_failed(errno);
+            left--;
+            if (next == SRV_ACCEPT_AGAIN && left > 0)
+                continue;
+            if (next != SRV_ACCEPT_WAIT)
+                pause_accepting(l, strerror(errno));
             return false;
+        }
         if (fd >= l->rest->most_fd) {
             close(fd);
             pause_accepting(l, "the limit of open files leaves no more beside files of models");
@@ -189,7 +194,7 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 {
     bool has_capacity = l->n_open < l->most_open || !l->is_full || to_close(l);
     bool may = has_capacity && l->accept_at_ns <= l->now_ns;
-    /* `daemon` may still be NULL, because listen_fd is set first */
+    /* listen_fd is set before `daemon`, which may therefore be NULL */
     if (!l->daemon || l->listen_fd < 0 || may == l->accepts)
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
@@ -198,7 +203,7 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
 {
-    /* `daemon` may still be NULL, because listen_fd is set first. */
+    /* listen_fd is set before `daemon`, which may therefore be NULL. */
     if (!l->daemon || l->listen_fd < 0)
         return RT_NEVER;
     if (l->accept_at_ns > now)
@@ -210,8 +215,8 @@ int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
                           closable_ns(longest_incomplete(l), INCOMPLETE_MS)};
     int64_t first = RT_NEVER;
     for (int i = 0; i < 3; i++)
-        /* No check is needed for a time in the past. The connection that could be closed from that
-         * time on is already closed, or will not be closed because another loop has capacity. */
+        /* Times in the past need no check. The connection in question has already been closed, or
+         * stays open because another I/O loop has capacity. */
         if (at[i] > now && at[i] < first)
             first = at[i];
     return first;

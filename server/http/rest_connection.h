@@ -1,6 +1,6 @@
 /*
- * State of a connection: its TLS handshake, its time limits, the bytes that libmicrohttpd reads
- * from it, and its end. The files of the REST transport share this header (rest_loop.h lists them).
+ * State of a connection: its TLS handshake, its time limits, and the bytes that libmicrohttpd reads
+ * from it. The files of the REST transport share this header (rest_loop.h lists them).
  *
  * Owner: the I/O loop, between libmicrohttpd's notifications that the connection has started and
  * that it was closed.
@@ -23,31 +23,33 @@ struct srv_rest_conn {
     struct srv_link link; /* link in one of the loop's lists of connections by deadline */
     struct srv_link turn; /* link in one of the loop's lists of TLS handshakes */
     struct MHD_Connection *mhd;
-    /* is_handshake is set until the TLS handshake has ended; is_suspended is set while the
-     * handshake waits for an event of its socket; may_handshake permits the handshake to continue
-     * in this turn */
+    /* is_handshake is set until the TLS handshake has ended. is_suspended is set while the
+     * handshake waits for an event on its socket. may_handshake is set if the handshake may
+     * continue in the I/O loop's current turn. */
     bool is_handshake, is_suspended, may_handshake;
-    bool has_sent_flight; /* the server has sent all messages that precede the client's Finished */
-    bool is_gone;         /* the peer can no longer complete the handshake */
+    /* the server has sent all messages that precede the client's Finished message */
+    bool has_sent_flight;
+    bool is_gone; /* the peer has disconnected and cannot complete the handshake */
     struct srv_http_stream stream;
-    /* bytes output by the stream; libmicrohttpd has read the first `taken` of them */
+    /* output of `stream`; libmicrohttpd has read the first `taken` bytes of it */
     struct rt_bytes ready;
     size_t taken, drained;
     bool is_reading; /* a request has begun to arrive and has a deadline */
-    bool is_over;    /* no more bytes are read from this connection as requests */
-    /* the connection is suspended, and rest_refuse.c drops the bytes that still arrive */
+    bool is_over;    /* libmicrohttpd reads no more bytes from this connection */
+    /* whether the connection is suspended while rest_refuse.c drops the bytes that still arrive */
     bool lingers;
-    uint64_t dropped;    /* number of bytes dropped while the connection lingers */
+    uint64_t dropped;    /* number of bytes dropped while `lingers` is set */
     uint64_t n_requests; /* number of requests whose request line libmicrohttpd has read */
-    struct srv_link end; /* link in loop->ended, used once the peer has closed its side */
+    /* link in loop->ended, the list of connections whose peer has closed its side */
+    struct srv_link end;
     /* the request that is being read, waits for a job or is being answered, or NULL if there is
      * none */
     struct srv_rest_call *req;
     int fd;
     int64_t deadline_ns;
-    /* Time at which the connection began to wait for its peer. It is the time when the connection
-     * was accepted, when the request that is being read began, when the last request ended or was
-     * refused, or when the peer closed its side. */
+    /* Time at which the connection began to wait for its peer: when it was accepted, when the
+     * request that is being read began, when the last request ended or was refused, or when the
+     * peer closed its side. */
     int64_t since_ns;
     /* Number of bytes that the peer had acknowledged when the response was last checked. */
     uint64_t acked;
@@ -56,67 +58,70 @@ struct srv_rest_conn {
 /* ---- rest_connections.c ---- */
 
 /* Applies epoll_ctl's operation `op` to the connection's socket and the loop's epoll instance. The
- * instance reports that the peer has closed its side. During a handshake it also reports readiness
- * to read and write; while the connection lingers, it reports only readiness to read. Returns false
- * if epoll_ctl failed for lack of memory. */
+ * instance reports when the peer closes its side. During a handshake, it also reports when the
+ * socket is readable or writable. While the connection lingers, it reports only that the socket is
+ * readable. Returns false if epoll_ctl fails. */
 bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int op);
 /* Sets the deadline of a connection that has not yet received any byte of its first request. */
 void srv_rest_expect_request(struct srv_rest_loop *l, struct srv_rest_conn *c);
-/* Shortens the deadlines of requests that have not arrived completely. Called when the I/O loop
- * begins to close. */
+/* Shortens the deadlines of connections whose requests have not arrived completely. Called when the
+ * I/O loop begins to close. */
 void srv_rest_hurry_reading(struct srv_rest_loop *l);
-/* Sets the deadline for the rest of a request whose first bytes have arrived. */
+/* Sets the time by which a request whose first bytes have arrived must be complete. */
 void srv_rest_begin_reading(struct srv_rest_loop *l, struct srv_rest_conn *c);
 
 void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **context,
                             enum MHD_ConnectionNotificationCode what);
-/* Ends a connection by shutting down its socket, because libmicrohttpd has no call for it. */
+/* Ends the request of a connection, and releases the request's reference to the call. */
+void srv_rest_complete(struct srv_rest_call *req);
+/* Ends a connection by shutting down its socket, because libmicrohttpd has no function for this. */
 void srv_rest_hang_up(struct srv_rest_conn *c);
-/* Ends all connections that linger. Called before the daemon is stopped. */
+/* Ends all connections that srv_rest_begin_lingering keeps open. Called before the daemon is
+ * stopped. */
 void srv_rest_end_lingering(struct srv_rest_loop *l);
 /* Keeps a connection open for a limited time after the response to a refused request was sent, and
  * drops the bytes that still arrive. */
 void srv_rest_begin_lingering(struct srv_rest_loop *l, struct srv_rest_conn *c);
-/* Ends all idle connections to which no byte of another request has arrived. */
+/* Ends all idle connections on which no byte of another request has arrived. */
 void srv_rest_hang_up_idle(struct srv_rest_loop *l);
 /* Ends the connections in `list` whose deadline has passed. */
 void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now);
 /* Requires the peer to read a response at a minimum rate from now on. Called when sending
  * begins. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large);
-/* Ends connections whose peer reads a response too slowly. Called once per turn. */
+/* Ends connections whose peer reads a response too slowly. Called once per turn of the I/O loop. */
 void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now);
-/* Called once per turn. srv_rest_end_connections ends connections whose peer has closed its side;
- * srv_rest_watch cancels jobs of such connections after they have waited for WATCH_AFTER_MS
- * milliseconds. */
+/* Called once per turn of the I/O loop. srv_rest_end_connections ends connections whose peer has
+ * closed its side. srv_rest_watch cancels the job of such a connection once the request has waited
+ * for WATCH_AFTER_MS milliseconds. */
 void srv_rest_end_connections(struct srv_rest_loop *l);
 void srv_rest_watch(struct srv_rest_loop *l, int64_t now);
 void srv_rest_cancel_if_ended(struct srv_rest_call *req);
-/* If one of the lists must be checked before *until, reduces *until to the time of that check. */
+/* Reduces *until to the time at which a list must be checked next, if that time is earlier. */
 void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t now);
 
 /* ---- rest_handshake.c ---- */
 
 /* Starts the handshake of a new connection. */
 void srv_rest_begin_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
-/* The srv_handshake_hook_fn through which the daemon of an I/O loop performs handshakes. */
+/* The srv_handshake_hook_fn with which the daemon of an I/O loop performs handshakes. */
 int srv_rest_handshake(int fd, void *session);
 /* Suspends all unfinished handshakes. Called after the daemon has run. */
 void srv_rest_suspend_handshakes(struct srv_rest_loop *l);
 /* Makes a suspended handshake ready to run after its socket has reported an event. Does nothing
  * unless the handshake waits for an event. */
 void srv_rest_expect_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
-/* Resumes handshakes whose sockets have reported events. These are at most one handshake to
- * continue, if this turn has time for it, and several handshakes to end because their peers are
- * gone. Called before the daemon runs. */
+/* Resumes handshakes whose sockets have reported events: those whose peers have disconnected, which
+ * then fail, and at most one other handshake, if the current turn has time for it. Called before
+ * the daemon runs. */
 void srv_rest_resume_handshakes(struct srv_rest_loop *l);
 /* Resumes all suspended handshakes. Called before the daemon is stopped. */
 void srv_rest_resume_all_handshakes(struct srv_rest_loop *l);
 
 /* ---- rest_refuse.c ---- */
 
-/* Drops the bytes that have arrived on a connection that lingers, and ends the connection after the
- * peer has closed its side. */
+/* Drops the bytes that have arrived on a lingering connection. Ends the connection if the peer has
+ * closed its side or if too many bytes have been dropped. */
 void srv_rest_linger(struct srv_rest_loop *l, struct srv_rest_conn *c);
 
 /* ---- rest_wire.c ---- */
@@ -128,7 +133,7 @@ void srv_rest_wire_clear(struct srv_rest_loop *l);
  * out. */
 bool srv_rest_wire_add(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c);
-/* The srv_recv_hook_fn through which the daemon of an I/O loop reads. */
+/* The srv_recv_hook_fn with which the daemon of an I/O loop reads. */
 ssize_t srv_rest_read(int fd, void *session, void *p, size_t n);
 
 #endif

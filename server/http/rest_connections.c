@@ -14,20 +14,25 @@
 _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 
 enum {
-    /* time for which an idle connection stays open after the peer has closed its side */
+    /* time in milliseconds for which an idle connection stays open after the peer has closed its
+     * side */
     LINGER_MS = 100,
-    WATCH_AFTER_MS = 20, /* age from which a job is cancelled when its client disconnects */
-    /* number of bytes of a large response that the peer must read within each
+    /* time in milliseconds after which a job is cancelled if its client has disconnected */
+    WATCH_AFTER_MS = 20,
+    /* minimum number of bytes of a response that the peer must read per period of
      * --request_read_timeout_ms */
     LEAST_TAKEN = 64 << 10,
-    /* maximum time for requests to arrive completely during the drain, the same as for gRPC */
+    /* maximum number of bytes of a large response that the kernel may hold before it sends them */
+    MAX_UNSENT = 128 << 10,
+    /* maximum time in milliseconds for a request to arrive completely during the drain; gRPC has
+     * the same limit */
     DRAIN_GRACE_MS = 2000,
-    /* maximum time for which a connection lingers after its request was refused in the middle of
-     * the body */
+    /* maximum time in milliseconds for which a connection lingers after its request was refused in
+     * the middle of the body */
     LINGER_REFUSED_MS = 10000,
 };
 
-/* Returns the deadline of a request that begins to arrive now. */
+/* Returns the time by which a request that begins to arrive now must be complete. */
 static int64_t reading_deadline(const struct srv_rest_loop *l)
 {
     int64_t ms = l->io_loop.server->options.request_read_timeout_ms;
@@ -41,8 +46,8 @@ bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int
 {
     uint32_t events = EPOLLRDHUP | EPOLLET | (c->is_handshake ? EPOLLIN | EPOLLOUT : 0);
     if (c->lingers)
-        /* The event is level-triggered, so that a turn may read only a part of the data that a
-         * connection has received. */
+        /* The event is level-triggered, because the bytes on a connection may be dropped in several
+         * turns of the loop. */
         events = EPOLLIN;
     struct epoll_event ev = {.events = events, .data.ptr = c};
 
@@ -54,6 +59,25 @@ void srv_rest_expect_request(struct srv_rest_loop *l, struct srv_rest_conn *c)
     c->since_ns = l->now_ns;
     c->deadline_ns = reading_deadline(l);
     srv_list_append(&l->fresh, &c->link);
+}
+
+void srv_rest_complete(struct srv_rest_call *req)
+{
+    struct srv_rest_loop *l = req->loop;
+    struct srv_rest_conn *c = req->conn;
+    c->req = NULL;
+    c->since_ns = l->now_ns;
+    c->deadline_ns = l->now_ns + SRV_REST_IDLE_SECONDS * INT64_C(1000000000);
+    srv_list_append(&l->idle, &c->link);
+    c->is_reading = false;
+    /* The next request has already begun to arrive. */
+    if (srv_http_stream_is_inside(&c->stream))
+        srv_rest_begin_reading(l, c);
+    atomic_fetch_sub_explicit(&l->io_loop.server->rest_requests, 1, memory_order_relaxed);
+    if (req->pub.job.version) /* the request has ended without a response */
+        srv_release(&l->io_loop, req->pub.job.version);
+    req->pub.job.version = NULL;
+    srv_rest_unref(req);
 }
 
 void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **context,
@@ -73,7 +97,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             c->mhd = mhd;
         }
         if (!c || !srv_rest_wire_add(l, c)) {
-            /* the connection is refused, because without this struct it would have no time limit */
+            /* the connection is refused, because it could have no time limit without a
+             * srv_rest_conn */
             shutdown(info->connect_fd, SHUT_RDWR);
             free(c);
             return;
@@ -90,8 +115,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         else
             srv_rest_expect_request(l, c);
         if (!srv_rest_watch_socket(l, c, EPOLL_CTL_ADD)) {
-            /* the connection is ended, because without events of its socket it would never be
-             * resumed */
+            /* the connection is ended, because without events from its socket a suspended handshake
+             * would never be resumed */
             srv_list_remove(&c->turn);
             c->is_gone = true;
             shutdown(c->fd, SHUT_RDWR);
@@ -100,9 +125,14 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         atomic_fetch_add_explicit(&l->io_loop.server->n_accepted, 1, memory_order_relaxed);
         srv_manager_expect_close(l->io_loop.server);
     } else if (c) {
-        /* An epoll instance reports events of a closed descriptor as long as the open file is
-         * referenced elsewhere, by a system call of another thread or by a forked process. */
+        /* An epoll instance reports events of a closed descriptor as long as the open file is still
+         * in use, for example by a system call on another thread or in a forked process. */
         epoll_ctl(l->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+        /* libmicrohttpd adds the socket of a resumed connection to its epoll instance again when
+         * the socket is not ready. If this fails, libmicrohttpd closes the connection without
+         * calling the callback for a completed request. */
+        if (c->req)
+            srv_rest_complete(c->req);
         srv_list_remove(&c->link);
         srv_list_remove(&c->turn);
         srv_list_remove(&c->end);
@@ -140,8 +170,8 @@ void srv_rest_hurry_reading(struct srv_rest_loop *l)
     hurry(l, &l->lingering);
 }
 
-/* libmicrohttpd has no call to end a connection, so its socket is shut down, and libmicrohttpd then
- * reads the end of the stream. */
+/* libmicrohttpd has no function to end a connection. So the connection's socket is shut down, and
+ * libmicrohttpd then reads the end of the stream. */
 void srv_rest_hang_up(struct srv_rest_conn *c)
 {
     srv_list_remove(&c->link);
@@ -181,7 +211,7 @@ void srv_rest_hang_up_idle(struct srv_rest_loop *l)
         struct srv_rest_conn *c = (struct srv_rest_conn *)(void *)at;
         char byte;
         next = at->next;
-        /* the next request has begun to arrive if there are unread bytes */
+        /* unread bytes are the beginning of another request */
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
             srv_rest_hang_up(c);
     }
@@ -214,10 +244,10 @@ void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now
 
 /*
  * Ends connections whose peer has closed its side. libmicrohttpd does not notice this while a
- * request waits for its job, nor if the end of the stream arrived with the last bytes that
- * libmicrohttpd read. A request that can no longer become complete is dropped. A request that waits
- * for a job is cancelled only after WATCH_AFTER_MS, since a client that has closed only its sending
- * side may still read the response.
+ * request waits for its job, or if the end of the stream arrived together with the last bytes that
+ * libmicrohttpd read. An incomplete request is dropped, because the rest of it cannot arrive. A
+ * request that waits for a job is cancelled only after WATCH_AFTER_MS, since a client that has
+ * closed only its sending side may still read the response.
  */
 void srv_rest_end_connections(struct srv_rest_loop *l)
 {
@@ -260,7 +290,7 @@ static uint64_t acked_of(const struct srv_rest_conn *c)
 {
     uint64_t bytes = 0;
 
-    /* the number of acknowledged bytes is known for every TCP socket */
+    /* srv_socket_acked succeeds for every TCP socket */
     return srv_socket_acked(c->fd, &bytes) ? bytes : 0;
 }
 
@@ -271,15 +301,17 @@ static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, ui
     srv_list_append(&l->sending, &c->link);
 }
 
-/* Begins to watch how fast the peer reads a response. For a small response, the number of
- * acknowledged bytes is not read yet. This saves a system call per response, but a peer that stalls
- * is detected only when the time limit has expired for the second time. */
+/* Begins to check how fast the peer reads a response. For a small response, the current number of
+ * acknowledged bytes is not read, which saves a system call. A peer that stalls may then be
+ * detected only when the time limit expires for the second time. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large)
 {
-    if (is_large)
+    if (is_large) {
+        srv_socket_limit_unsent(c->fd, MAX_UNSENT);
         expect_progress(l, c, acked_of(c));
-    else if (!c->link.next) /* a connection that already has a deadline for reading keeps it */
+    } else if (!c->link.next) { /* a connection that already has a deadline for reading keeps it */
         expect_progress(l, c, 0);
+    }
 }
 
 void srv_rest_watch_sending(struct srv_rest_loop *l, int64_t now)

@@ -1,9 +1,9 @@
-/* Handles POST .../m:classify and .../m:regress: decodes JSON examples into a job and writes its
- * scores as JSON. */
+/* Handles POST .../m:classify and .../m:regress: decodes JSON examples into a job and writes the
+ * job's scores as JSON. */
 #include "server/protocol/tfs/json_examples.h"
 #include "server/http/rest_request.h"
 
-/* Writes the scores as JSON. May be called on any thread. */
+/* Writes the job's scores as JSON. May be called on any thread. */
 static void done(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;

@@ -4,13 +4,13 @@
 #include <zlib.h>
 
 enum {
-    LEAST_BYTES = 1024, /* minimum size of a response that is compressed */
-    /* compression level; a higher level would hardly reduce the size of numbers in text */
+    LEAST_BYTES = 1024, /* minimum size in bytes of a response that is compressed */
+    /* compression level; higher levels compress numbers in text hardly better */
     LEVEL = 1,
     /* Number of bytes compressed between two checks of the deadline. Compressing them takes a few
      * milliseconds. */
     PIECE = 256 << 10,
-    COST = 16, /* compressing a byte is counted as copying COST bytes */
+    COST = 16, /* factor by which compressing a byte costs more than copying it */
     /* maximum size of an inflated body in bytes, the same as in TensorFlow Serving */
     MOST_INFLATED = 100 << 20,
 };
@@ -32,7 +32,7 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most)
         size_t before = out.capacity, step = out.capacity ? out.capacity : 4096;
         if (step > out.limit - out.n)
             step = out.limit - out.n;
-        if (step == 0) { /* the inflated body exceeds the maximum size */
+        if (step == 0) { /* the inflated body exceeds out.limit */
             zr = Z_BUF_ERROR;
             break;
         }
@@ -50,13 +50,15 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most)
         z.next_out = (Bytef *)(out.p + out.n);
         z.avail_out = capacity > UINT32_MAX ? UINT32_MAX : (uInt)capacity;
         uInt had = z.avail_out;
-        zr = inflate(&z, Z_NO_FLUSH); /* the first call of inflate allocates its window */
+        /* inflate may run out of memory, because its first call allocates zlib's window */
+        zr = inflate(&z, Z_NO_FLUSH);
         if (zr == Z_MEM_ERROR)
             st = rt_fail_memory(&r->err, "a compressed body", r->body.n);
         out.n += had - z.avail_out;
     }
     inflateEnd(&z);
-    if (!st && zr == Z_BUF_ERROR && out.n == most) { /* the body is larger than `most` */
+    /* the inflated body would exceed `most` bytes */
+    if (!st && zr == Z_BUF_ERROR && out.n == most) {
         rt_bytes_clear(&out);
         srv_budget_give(&r->server->in_flight, &r->charged, r->charged - charged);
         return RT_OK;
@@ -105,7 +107,7 @@ bool srv_rest_compress(struct rt_bytes *out, const struct rt_bytes *body,
         zr = deflate(&z, left ? Z_NO_FLUSH : Z_FINISH);
         out->n += capacity - z.avail_out;
         if (zr == Z_BUF_ERROR)
-            zr = Z_OK; /* deflate filled the output buffer */
+            zr = Z_OK; /* deflate has filled the output buffer */
     }
     deflateEnd(&z);
     return zr == Z_STREAM_END;
@@ -117,8 +119,8 @@ void srv_rest_deflate(struct srv_rest_call *req)
     struct rt_bytes out;
     if (req->deflated || !srv_rest_takes_gzip(req, &r->out))
         return;
-    /* The response is sent uncompressed if the compressed response is not smaller or does not fit
-     * into the budget, or if compression would miss the deadline. */
+    /* The response is sent uncompressed if the compressed body would not be smaller or would exceed
+     * the budget, or if the compression is cancelled. */
     struct srv_cancellation cancellation = r->job.done
                                                ? srv_job_cancellation(&r->job)
                                                : (struct srv_cancellation){.deadline_ns = RT_NEVER};

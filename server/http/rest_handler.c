@@ -2,89 +2,15 @@
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
 
 enum {
-    MAX_FREE_REQUESTS = 512, /* maximum number of calls in the free list of an I/O loop */
-    /* maximum size of a request's arena; tensors are not allocated from it */
-    ARENA_BYTES = 64 << 20,
-    MAX_RESPONSE_BYTES = 2047 << 20,
-    DESCRIBING_PER_TURN_NS = 1000000, /* maximum time per turn for metadata and status requests */
+    /* maximum time in nanoseconds that metadata and status requests take per turn of an I/O loop */
+    DESCRIBING_PER_TURN_NS = 1000000,
 };
-
-/* ---- requests and their free list ---- */
-
-static struct srv_rest_call *request_new(struct srv_rest_loop *l)
-{
-    struct srv_rest_call *req = l->free_requests;
-    if (req) {
-        l->free_requests = req->next_free;
-        l->n_free--;
-        return req;
-    }
-    req = calloc(1, sizeof *req);
-    struct rt_arena *arena = req ? rt_arena_new(ARENA_BYTES) : NULL;
-    if (!arena) {
-        free(req);
-        return NULL;
-    }
-    req->loop = l;
-    req->pub.server = l->io_loop.server;
-    req->pub.io_loop = &l->io_loop;
-    req->pub.arena = arena;
-    rt_bytes_init(&req->pub.body, (size_t)l->io_loop.server->options.max_body_bytes);
-    int64_t most = l->io_loop.server->options.max_bytes_in_flight;
-    rt_bytes_init(&req->pub.out, most < MAX_RESPONSE_BYTES ? (size_t)most : MAX_RESPONSE_BYTES);
-    req->pub.out.may_grow = srv_rest_may_grow;
-    req->pub.out.grow_arg = &req->pub;
-    return req;
-}
-
-static void request_free(struct srv_rest_call *req)
-{
-    rt_bytes_clear(&req->pub.body);
-    rt_bytes_clear(&req->pub.out);
-    rt_arena_free(req->pub.arena);
-    free(req);
-}
-
-static void bytes_rewind(struct rt_bytes *b)
-{
-    if (b->capacity > SRV_REST_MAX_IDLE_BYTES || b->failed)
-        rt_bytes_clear(b);
-    b->n = 0;
-}
-
-void srv_rest_unref(struct srv_rest_call *req)
-{
-    struct srv_rest_loop *l = req->loop;
-    if (--req->refs)
-        return;
-    srv_rest_discharge(&req->pub);
-    if (l->n_free >= MAX_FREE_REQUESTS || rt_arena_used(req->pub.arena) > SRV_REST_MAX_IDLE_BYTES) {
-        request_free(req);
-        return;
-    }
-    rt_arena_reset(req->pub.arena);
-    bytes_rewind(&req->pub.body);
-    bytes_rewind(&req->pub.out);
-    req->next_free = l->free_requests;
-    l->free_requests = req;
-    l->n_free++;
-}
-
-void srv_rest_free_calls(struct srv_rest_loop *l)
-{
-    while (l->free_requests) {
-        struct srv_rest_call *req = l->free_requests;
-        l->free_requests = req->next_free;
-        request_free(req);
-    }
-}
 
 /* ---- jobs ---- */
 
@@ -109,8 +35,8 @@ void srv_rest_finished(struct srv_rest_request *r)
 {
     struct srv_rest_call *req = srv_rest_call_of(r);
     if (srv_rest_this_loop != req->loop) {
-        /* the response is compressed on the calling thread, because the I/O loop thread serves
-         * all requests */
+        /* the calling thread compresses the response, so that the I/O loop's thread can serve other
+         * requests */
         srv_rest_deflate(req);
         req->message.receive = receive_finished;
         srv_message_post(&req->loop->io_loop, &req->message);
@@ -123,16 +49,16 @@ void srv_rest_finished(struct srv_rest_request *r)
 
 /* ---- the handler ---- */
 
-/* Returns whether the response describes a model. The I/O loop thread writes and compresses it, and
- * its size depends on the model. */
+/* Returns whether the request asks for the metadata or the status of a model. The response may be
+ * large, so that writing and compressing it takes long. */
 static bool describes_model(const struct srv_rest_request *r)
 {
     return r->route.target == SRV_TO_MODEL &&
            (r->route.api == SRV_METADATA || r->route.api == SRV_STATUS);
 }
 
-/* Returns whether a request must wait for a later turn, so that many simultaneous metadata and
- * status requests for large models do not delay the loop's other connections. */
+/* Returns whether a request must wait for a later turn of the loop. Otherwise many simultaneous
+ * metadata and status requests for large models would delay the loop's other connections. */
 static bool must_wait(const struct srv_rest_call *req)
 {
     const struct srv_rest_loop *l = req->loop;
@@ -142,8 +68,8 @@ static bool must_wait(const struct srv_rest_call *req)
 
 void srv_rest_resume_deferred(struct srv_rest_loop *l)
 {
-    /* Resumes as many deferred requests as would take DESCRIBING_PER_TURN_NS at the rate of the
-     * last turn. */
+    /* Resumes as many deferred requests as the loop can answer within DESCRIBING_PER_TURN_NS at the
+     * rate of its previous turn. */
     int64_t left =
         l->describing_ns ? DESCRIBING_PER_TURN_NS * l->n_described / l->describing_ns : 0;
     if (left < 1)
@@ -172,13 +98,14 @@ static enum MHD_Result suspend(struct srv_rest_call *req, enum srv_rest_stage st
     return MHD_YES;
 }
 
-/* Handles a request that has arrived completely: answers it, or suspends the connection until a
- * later turn or until the submitted job ends. */
+/* Handles a request that has arrived completely. Answers the request, or suspends its connection: a
+ * deferred request until a later turn of the loop, and a request with a job until the job ends. */
 static enum MHD_Result handle(struct srv_rest_call *req)
 {
     struct srv_rest_loop *l = req->loop;
     srv_list_remove(&req->conn->link);
-    if (srv_rest_is_refused(req)) /* the stream has refused the request in the middle of the body */
+    /* the stream has refused this request in the middle of the body */
+    if (srv_rest_is_refused(req))
         return srv_rest_send(req);
     if (must_wait(req)) {
         l->again = true;
@@ -228,19 +155,19 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
         break;
     case STAGE_OVER:
         *n_data = 0;
-        /* the connection was resumed only so that it can end, and libmicrohttpd then calls the
-         * handler again */
+        /* libmicrohttpd calls the handler again when the connection is resumed in order to be
+         * closed */
         return req->conn->lingers ? MHD_YES : MHD_NO;
     }
     return MHD_YES;
 }
 
-/* Creates the call after the request line was read. At this time the URI is still raw;
- * libmicrohttpd splits and decodes it in place later. */
+/* Creates the call for a request whose request line has been read. The URI is still in its received
+ * form; libmicrohttpd splits and decodes it in place later. */
 void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
 {
     struct srv_rest_loop *l = arg;
-    struct srv_rest_call *req = request_new(l);
+    struct srv_rest_call *req = srv_rest_new_call(l);
     if (!req)
         return NULL;
     struct srv_rest_request *r = &req->pub;
@@ -289,24 +216,10 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
 void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
                            enum MHD_RequestTerminationCode why)
 {
+    (void)arg;
     (void)mhd;
     (void)why;
-    struct srv_rest_loop *l = arg;
-    struct srv_rest_call *req = *state;
-    if (!req)
-        return;
+    if (*state)
+        srv_rest_complete(*state);
     *state = NULL;
-    req->conn->req = NULL;
-    req->conn->since_ns = l->now_ns;
-    req->conn->deadline_ns = l->now_ns + SRV_REST_IDLE_SECONDS * INT64_C(1000000000);
-    srv_list_append(&l->idle, &req->conn->link);
-    req->conn->is_reading = false;
-    /* The next request has already begun to arrive. */
-    if (srv_http_stream_is_inside(&req->conn->stream))
-        srv_rest_begin_reading(l, req->conn);
-    atomic_fetch_sub_explicit(&l->io_loop.server->rest_requests, 1, memory_order_relaxed);
-    if (req->pub.job.version) /* the request has ended without a response */
-        srv_release(&l->io_loop, req->pub.job.version);
-    req->pub.job.version = NULL;
-    srv_rest_unref(req);
 }

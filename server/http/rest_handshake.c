@@ -1,13 +1,13 @@
 /*
- * TLS handshakes. libmicrohttpd (0.9.75) keeps a connection whose handshake waits for the peer in
- * its list of ready connections, and therefore asks to run again immediately, so that one byte from
- * a client would keep a core busy. So a connection is suspended after each turn in which its
- * handshake did not end, and resumed when its socket reports an event.
+ * TLS handshakes. libmicrohttpd (0.9.75) considers a connection ready while its handshake waits for
+ * the peer, and asks to be run again immediately. One byte from a client could therefore keep a
+ * core busy. So a connection whose handshake has not ended when a run of libmicrohttpd returns is
+ * suspended, and is resumed after its socket has reported an event.
  *
  * Signing with an RSA key takes one to six milliseconds, during which the I/O loop serves no other
- * connection. So a turn continues at most one handshake. If the turn has other work, it continues
- * the handshake only while handshakes have taken less than half of the thread's time. Handshakes
- * whose peers are gone are ended without further computation.
+ * connection. So at most one handshake continues in each turn of the I/O loop. If the loop has
+ * other work, a handshake continues only while handshakes have taken less than half of the thread's
+ * time. A handshake whose peer has disconnected is ended without further computation.
  */
 #include <gnutls/gnutls.h>
 #include <poll.h>
@@ -19,13 +19,16 @@
 #include "server/http/rest_loop.h"
 
 enum {
-    /* time limit for a TLS handshake, the same as in server/grpc/grpc_arguments.c */
+    /* time limit in milliseconds for a TLS handshake, the same as in
+     * server/grpc/grpc_arguments.c */
     HANDSHAKE_MS = 10000,
-    /* While an I/O loop is busy, handshakes take at most `1 / SHARE` of its thread's time. Time
-     * that handshakes do not use accumulates up to SAVED_NS. */
+    /* While an I/O loop is busy, handshakes take at most `1 / SHARE` of the time of its thread.
+     * Unused time accumulates up to SAVED_NS nanoseconds. */
     SHARE = 2,
     SAVED_NS = 20000000,
-    MAX_RESUMED = 16, /* maximum number of handshakes resumed per turn; at most one continues */
+    /* maximum number of handshakes resumed per turn. At most one of them continues; the others
+     * fail, because their peers have disconnected. */
+    MAX_RESUMED = 16,
 };
 
 static struct srv_rest_conn *conn_of(struct srv_link *turn)
@@ -48,14 +51,14 @@ static void end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
     c->is_handshake = false;
     srv_list_remove(&c->turn);
-    /* if epoll_ctl fails, the socket only reports extra events */
+    /* if epoll_ctl fails, the instance only reports events that are not needed */
     (void)srv_rest_watch_socket(l, c, EPOLL_CTL_MOD);
     srv_rest_expect_request(l, c);
 }
 
 /* ---- steps ---- */
 
-/* Returns the events that poll reports for the socket: those of `events`, and errors. */
+/* Returns those of `events` that the socket has now, and any error events, as poll reports them. */
 static short state_of_socket(const struct srv_rest_conn *c, short events)
 {
     struct pollfd now = {.fd = c->fd, .events = events};
@@ -63,9 +66,9 @@ static short state_of_socket(const struct srv_rest_conn *c, short events)
     return poll(&now, 1, 0) == 1 ? now.revents : 0;
 }
 
-/* Returns whether the peer can no longer complete the handshake. This is the case if the peer has
- * closed the connection, or if it has closed its sending side before the server sent all messages
- * that precede the client's Finished. */
+/* Returns whether the peer can no longer complete the handshake, because it has closed the
+ * connection, or because it has closed its sending side before the server sent all messages that
+ * precede the client's Finished message. */
 static bool is_gone(const struct srv_rest_conn *c)
 {
     const short is = state_of_socket(c, POLLRDHUP);
@@ -73,8 +76,8 @@ static bool is_gone(const struct srv_rest_conn *c)
     return is & (POLLERR | POLLHUP) || (is && !c->has_sent_flight);
 }
 
-/* Increases handshake_ns by the share of the time since the last call. Returns whether this turn
- * may continue a handshake. */
+/* Adds the handshakes' share of the time since the last call to handshake_ns. Returns whether a
+ * handshake may continue in the current turn. */
 static bool has_time(struct srv_rest_loop *l)
 {
     l->handshake_ns += (l->now_ns - l->handshake_filled_ns) / SHARE;
@@ -84,8 +87,9 @@ static bool has_time(struct srv_rest_loop *l)
     return !l->is_busy || l->handshake_ns > 0;
 }
 
-/* Returns whether the last handshake message that the server sent is the last one before the
- * client's Finished: the server's own Finished in TLS 1.3, and ServerHelloDone in TLS 1.2. */
+/* Returns whether the server has sent all handshake messages that precede the client's Finished
+ * message. The last of them is the server's own Finished in TLS 1.3, and ServerHelloDone in TLS
+ * 1.2. */
 static bool has_sent_flight(gnutls_session_t session)
 {
     gnutls_handshake_description_t last = gnutls_handshake_get_last_out(session);
@@ -100,14 +104,14 @@ int srv_rest_handshake(int fd, void *session)
 
     if (!c || c->is_gone)
         return GNUTLS_E_PREMATURE_TERMINATION;
-    if (!c->may_handshake) /* a new connection waits for its turn */
+    if (!c->may_handshake) /* the handshake of a new connection begins in a later turn */
         return GNUTLS_E_AGAIN;
     int64_t begun_ns = rt_now_ns();
     int status = srv_handshake_unhooked(fd, session);
     int64_t took_ns = rt_now_ns() - begun_ns;
     l->handshake_ns -= took_ns;
-    /* While the loop was not busy, handshakes may have exceeded their share of the time. The excess
-     * is limited to the duration of the last step. */
+    /* While the loop had no other work, handshakes may have exceeded their share of the time. The
+     * excess is limited to the duration of the last step. */
     if (l->handshake_ns < -took_ns)
         l->handshake_ns = -took_ns;
     c->has_sent_flight = has_sent_flight(session);
@@ -118,9 +122,9 @@ int srv_rest_handshake(int fd, void *session)
 
 /* ---- turns ---- */
 
-/* Returns whether the socket has unread bytes. GnuTLS returns after each TLS record of a handshake
- * message that spans several records. The socket does not report an event for bytes that have
- * arrived already. */
+/* Returns whether the socket has unread bytes. A handshake message may span several TLS records.
+ * GnuTLS returns after each record, and the socket reports no new event for records that have
+ * already arrived. */
 static bool is_readable(const struct srv_rest_conn *c)
 {
     return state_of_socket(c, POLLIN) != 0;

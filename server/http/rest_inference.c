@@ -1,19 +1,23 @@
-/* Implements the steps that the REST handlers of inferences share: finds and holds the version, and
- * decodes the body into a job. */
+/* Implements the steps that the REST handlers for inference share: finding and holding the version,
+ * and decoding the body into a job. */
 #include "runtime/base/clock.h"
 #include "server/telemetry/request_log.h"
 #include "server/http/rest_request.h"
 
 enum {
-    /* Decoding a body of this size takes about a millisecond, during which the loop would serve no
-     * other connection. So bodies of at least this size are decoded by a worker. */
+    /* Decoding LONG_BODY bytes takes about a millisecond, during which the I/O loop would serve no
+     * other connection. So a worker decodes bodies of at least this size. */
     LONG_BODY = 32 << 10,
-    /* Uncompressed bodies below this size are always decoded on the I/O loop, because decoding
-     * takes hardly longer than handing the body over to a worker. */
+    /* Uncompressed bodies of less than SHORT_BODY bytes are always decoded on the I/O loop's
+     * thread, because decoding them takes hardly longer than passing them to a worker. */
     SHORT_BODY = 4 << 10,
-    /* maximum time per turn that an I/O loop spends on inflating bodies, and on decoding bodies of
-     * at least SHORT_BODY bytes; after that time, workers decode the other bodies of the turn */
+    /* maximum time in nanoseconds per turn that an I/O loop spends on inflating bodies, and on
+     * decoding bodies of at least SHORT_BODY bytes; workers decode the other such bodies of the
+     * turn */
     DECODE_PER_TURN_NS = 1000000,
+    /* Writing LONG_OUTPUTS bytes of outputs as JSON and compressing them takes one to two
+     * milliseconds. So a worker writes larger outputs. */
+    LONG_OUTPUTS = 64 << 10,
 };
 
 static int64_t deadline_of(const struct srv_rest_request *r)
@@ -32,14 +36,15 @@ static enum rt_status read_body(struct srv_rest_request *r)
     return st ? st : r->decode(r);
 }
 
-/* Inflates a body on the I/O loop thread, unless the inflated body is long. */
+/* Inflates a body on the I/O loop's thread. The body stays compressed if it would have more than
+ * LONG_BODY bytes. */
 static enum rt_status inflate_short(struct srv_rest_request *r)
 {
     return srv_rest_inflate(r, LONG_BODY);
 }
 
-/* Runs a step of reading the body on the I/O loop thread, and counts the time against
- * DECODE_PER_TURN_NS. */
+/* Performs a step of reading the body on the I/O loop's thread, and adds its duration to decode_ns,
+ * which DECODE_PER_TURN_NS limits. */
 static enum rt_status on_loop(struct srv_rest_request *r,
                               enum rt_status (*step)(struct srv_rest_request *r))
 {
@@ -73,6 +78,7 @@ bool srv_rest_inference(struct srv_rest_request *r,
     job->io_loop = r->io_loop;
     job->owner = r;
     job->done = done;
+    job->max_inline_bytes = LONG_OUTPUTS;
     job->received_ns = r->received_ns;
     job->deadline_ns = deadline_of(r);
     r->decode = decode;
@@ -80,7 +86,8 @@ bool srv_rest_inference(struct srv_rest_request *r,
     if (!r->found)
         /* The version's handle is kept until the response is sent. */
         srv_hold(r->io_loop, job->version);
-    /* A request for an unknown model never becomes a job, so its body is not left to a worker. */
+    /* a request whose version was not found never becomes a job, so its body is not passed to a
+     * worker */
     const bool is_late = !r->found && r->io_loop->decode_ns >= DECODE_PER_TURN_NS;
     st = r->gzip && r->body.n < LONG_BODY && !is_late ? on_loop(r, inflate_short) : RT_OK;
     const bool is_long = r->gzip || r->body.n >= LONG_BODY;
@@ -91,7 +98,7 @@ bool srv_rest_inference(struct srv_rest_request *r,
         srv_job_submit(job);
         return true;
     }
-    /* A long body is not read if the request names an unknown model. */
+    /* A long body is not decoded if the version was not found. */
     if (!st && is_long)
         st = r->found;
     else if (!st)

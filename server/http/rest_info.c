@@ -1,4 +1,4 @@
-/* Handles requests for information about models and the server: status, metadata, health,
+/* Handles requests for information about models and the server: status, metadata, health and
  * readiness. */
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "server/versions/status.h"
 #include "tensorflow/core/framework/tensor.pb-c.h"
 
-/* Maximum size in bytes of the signatures or version states that are described on the I/O loop
- * thread. The text of a description is several times larger. */
+/* Maximum size in bytes of the signatures or version states for which the I/O loop's thread writes
+ * the response. The response itself is several times larger. */
 enum { HERE_BYTES = 16 << 10 };
 
 /* ---- protobuf's JSON: one space a level, "key": value, empty lists and maps on one line ---- */
@@ -24,8 +24,8 @@ static void indent(struct rt_bytes *out, int depth)
     rt_bytes_add(out, spaces, (size_t)depth < sizeof spaces ? (size_t)depth : sizeof spaces - 1);
 }
 
-/* Quotes a string as protobuf's JSON printer does: with RapidJSON's escapes, and with < and >
- * escaped. */
+/* Quotes a string as protobuf's JSON printer does: with the escapes that RapidJSON uses, and with
+ * escapes for < and >. */
 static void quote(struct rt_bytes *out, const char *s)
 {
     size_t n = strcspn(s, "<>");
@@ -36,7 +36,7 @@ static void quote(struct rt_bytes *out, const char *s)
     rt_bytes_addc(out, '"');
     while (*s) {
         n = strcspn(s, "<>");
-        if (n) { /* removes the quotes around the string */
+        if (n) { /* removes the quotes that srv_json_quote writes */
             size_t from = out->n;
             srv_json_quote(out, s, n);
             if (out->failed)
@@ -174,7 +174,7 @@ static void write_elements(struct rt_bytes *out, int depth, const Tensorflow__Te
     const ProtobufCFieldDescriptor *f =
         protobuf_c_message_descriptor_get_field_by_name(t->base.descriptor, name);
     const char *message = (const char *)t;
-    /* no default value is a resource handle or a variant, which are messages */
+    /* resource handles and variants, the only values that are messages, are never default values */
     const size_t n = f->type == PROTOBUF_C_TYPE_MESSAGE
                          ? 0
                          : *(const size_t *)(const void *)(message + f->quantifier_offset);
@@ -193,8 +193,8 @@ static void write_elements(struct rt_bytes *out, int depth, const Tensorflow__Te
         rt_bytes_addc(out, ']');
 }
 
-/* Writes a default value with the values that the file has. One value may stand for millions of
- * elements. */
+/* Writes a default value from its encoded form, not from its tensor, because one encoded value may
+ * represent millions of elements. */
 static void write_default(struct rt_bytes *out, int depth, const struct rt_tensor_spec *spec)
 {
     static const char *const fields[] = {
@@ -206,7 +206,9 @@ static void write_default(struct rt_bytes *out, int depth, const struct rt_tenso
     Tensorflow__TensorProto *proto =
         pb_unpack(&tensorflow__tensor_proto__descriptor, spec->default_proto, "a default", &err);
 
-    if (!proto) { /* the bytes are well formed, so unpacking them takes too much memory */
+    /* The bytes were well formed when the model was loaded, so unpacking fails only if memory runs
+     * out. */
+    if (!proto) {
         rt_bytes_no_memory(out);
         return;
     }
@@ -293,7 +295,7 @@ bool srv_rest_metadata(struct srv_rest_request *r)
     }
     srv_hold(r->io_loop, r->job.version); /* the handle is released when the response is sent */
     if (r->job.version->loaded->meta_graph->signature_bytes > HERE_BYTES)
-        return srv_rest_describe_aside(r, describe_version);
+        return srv_rest_describe_in_background(r, describe_version);
     describe_version(r);
     return false;
 }
@@ -328,7 +330,7 @@ void srv_rest_write_status(struct rt_bytes *out, const struct srv_version_status
     rt_bytes_adds(out, "\n}\n");
 }
 
-/* The versions that a status response lists. */
+/* The version states for a status response. */
 struct listing {
     struct srv_version_status *versions;
     int n;
@@ -355,7 +357,7 @@ bool srv_rest_status(struct srv_rest_request *r)
     }
     r->state = l;
     if (srv_status_bytes(l->versions, l->n) > HERE_BYTES)
-        return srv_rest_describe_aside(r, describe_status);
+        return srv_rest_describe_in_background(r, describe_status);
     describe_status(r);
     return false;
 }

@@ -1,51 +1,102 @@
-/* Handles GET requests for the metrics page. A page, which an aside thread writes, answers all
- * requests that arrived before the thread began to write it. */
+/*
+ * Handles GET requests for the metrics page. A background thread writes the page once for all
+ * requests that arrived before it began, and compresses the page at most once. The responses to
+ * these requests share the page, so clients that do not read it occupy the memory of only one page.
+ * Different pages may exist at the same time. Up to SRV_REST_FREE_PAGES of them are not charged to
+ * the budget of bytes in flight, because the page is needed most when memory is short. All others
+ * are charged to the budget.
+ */
+#include <stdlib.h>
+
 #include "runtime/base/clock.h"
 #include "server/http/rest_call.h"
 #include "server/http/rest_loop.h"
 #include "server/telemetry/metrics_page.h"
 
-/* Sets and sends the response of one request. `packed` holds the compressed page, and is filled for
- * the first request that needs it. */
-static void send_page(struct srv_rest_call *req, const struct rt_bytes *page,
-                      struct rt_bytes *packed)
+/* Returns a new page, or NULL if memory runs out. */
+static struct srv_rest_page *page_new(struct srv_rest *rest)
+{
+    struct srv_rest_page *page = calloc(1, sizeof *page);
+
+    if (!page)
+        return NULL;
+    page->rest = rest;
+    atomic_init(&page->refs, 1);
+    rt_bytes_init(&page->bytes, SIZE_MAX);
+    return page;
+}
+
+/* Returns whether responses may hold the page, which is charged to the budget unless it is one of
+ * the SRV_REST_FREE_PAGES pages that are not charged. */
+static bool may_hold(struct srv_rest_page *page)
+{
+    struct srv_rest *rest = page->rest;
+
+    if (page->is_free || page->charged)
+        return true;
+    page->is_free = atomic_fetch_add(&rest->n_free_pages, 1) < SRV_REST_FREE_PAGES;
+    if (page->is_free)
+        return true;
+    atomic_fetch_sub(&rest->n_free_pages, 1);
+    return srv_budget_take(&rest->server->in_flight, &page->charged, page->bytes.n);
+}
+
+/* Returns the compressed page, or NULL if memory runs out or if the page does not become smaller.
+ */
+static struct srv_rest_page *compress(const struct srv_rest_page *page)
+{
+    struct srv_cancellation never = {.deadline_ns = RT_NEVER};
+    struct srv_rest_page *packed = page_new(page->rest);
+
+    if (!packed)
+        return NULL;
+    packed->bytes.limit = page->bytes.n;
+    if (srv_rest_compress(&packed->bytes, &page->bytes, &never))
+        return packed;
+    srv_rest_page_unref(packed);
+    return NULL;
+}
+
+/* Sets and sends the response to one request. */
+static void send_page(struct srv_rest_call *req, struct srv_rest_page *page)
 {
     struct srv_rest_request *r = &req->pub;
-    const struct rt_bytes *body = page;
 
-    if (srv_rest_takes_gzip(req, page)) {
-        packed->limit = page->n;
-        struct srv_cancellation never = {.deadline_ns = RT_NEVER};
-        if (!packed->n && !srv_rest_compress(packed, page, &never))
-            rt_bytes_clear(packed);
-        if (packed->n)
-            body = packed;
+    if (!page || page->bytes.failed) {
+        srv_rest_fail(r, rt_fail_memory(&r->err, "the metrics page", page ? page->bytes.n : 0));
+    } else if (!may_hold(page)) {
+        srv_rest_fail(r, srv_rest_over_budget(r, page->bytes.n, "the metrics page"));
+    } else {
+        atomic_fetch_add(&page->refs, 1);
+        req->page = page;
+        srv_rest_ok(r, "text/plain");
     }
-    if (body->failed)
-        rt_bytes_no_memory(&r->out);
-    rt_bytes_add(&r->out, body->p, body->n);
-    req->deflated = body == packed && !r->out.failed;
-    srv_rest_ok(r, "text/plain");
     srv_rest_finished(r);
 }
 
 void srv_rest_write_pages(struct srv_rest *rest, struct srv_rest_call *first)
 {
-    struct rt_bytes page, packed;
+    struct srv_rest_page *page = page_new(rest), *packed = NULL;
     struct srv_rest_call *next;
+    bool is_packed = false;
 
-    rt_bytes_init(&page, SIZE_MAX);
-    rt_bytes_init(&packed, SIZE_MAX);
-    srv_metrics_page(rest->server, &page);
+    if (page)
+        srv_metrics_page(rest->server, &page->bytes);
     for (struct srv_rest_call *req = first; req; req = next) {
         next = req->next_free; /* the call may be freed once the response is sent */
-        send_page(req, &page, &packed);
+        const bool takes_gzip = page && srv_rest_takes_gzip(req, &page->bytes);
+        if (takes_gzip && !is_packed) {
+            packed = compress(page);
+            is_packed = true;
+        }
+        req->deflated = takes_gzip && packed && may_hold(packed);
+        send_page(req, req->deflated ? packed : page);
     }
-    rt_bytes_clear(&page);
-    rt_bytes_clear(&packed);
+    srv_rest_page_unref(page);
+    srv_rest_page_unref(packed);
 }
 
 bool srv_rest_metrics(struct srv_rest_request *r)
 {
-    return srv_rest_aside(srv_rest_call_of(r), SRV_REST_PAGES);
+    return srv_rest_background(srv_rest_call_of(r), SRV_REST_PAGES);
 }

@@ -1,7 +1,7 @@
 /*
- * The outcome of a request: the headers of its response, and its records in the metrics and the
- * access log. The outcome is recorded in the same way whether libmicrohttpd sends the response
- * (rest_response.c) or not (rest_refuse.c).
+ * The outcome of a request: the headers of its response, and the records of the request in the
+ * metrics and the access log. The outcome is recorded in the same way whether libmicrohttpd sends
+ * the response (rest_response.c) or rest_refuse.c sends it.
  */
 #include "runtime/base/clock.h"
 #include "server/http/rest_call.h"
@@ -22,7 +22,7 @@ static void log_access(const struct srv_rest_call *req, int64_t total_ns)
         .http = r->http,
         .code = r->code,
         .bytes_in = r->body.n,
-        .bytes_out = r->out.n,
+        .bytes_out = srv_rest_body(req)->n,
         .ns = total_ns,
         .id = rt_span_str(r->id),
         .model = r->route.spec.name,

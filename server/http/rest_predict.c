@@ -1,8 +1,9 @@
-/* Handles POST .../m:predict: decodes a JSON body into a job and writes its outputs as JSON. */
+/* Handles POST .../m:predict: decodes a JSON body into a job and writes the job's outputs as
+ * JSON. */
 #include "server/http/rest_request.h"
 
-/* Writes the outputs as JSON. May be called on any thread, usually on the worker that computed
- * them. */
+/* Writes the job's outputs as JSON. May be called on any thread, usually on the worker that has
+ * computed the outputs. */
 static void done(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;

@@ -10,11 +10,12 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    FIRST_BODY_BYTES = 64 << 10, /* maximum initial size of the buffer for a body */
-    /* maximum number of handler calls that may deliver one body in parts of any size */
+    FIRST_BODY_BYTES = 64 << 10, /* maximum initial size in bytes of the buffer for a body */
+    /* maximum number of handler calls for one body while its parts have less than MIN_PIECE_BYTES
+     * bytes on average */
     MAX_PIECES = 65536,
-    /* minimum average number of bytes per handler call if more than MAX_PIECES calls deliver one
-     * body */
+    /* minimum average number of bytes per handler call for a body that takes more than MAX_PIECES
+     * calls */
     MIN_PIECE_BYTES = 8,
 };
 
@@ -60,7 +61,7 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         break;
     case 17:
         if (strcasecmp(key, "Transfer-Encoding") == 0)
-            /* the encoding must be chunked, because http_stream.c refuses all others */
+            /* the transfer encoding is chunked, because http_stream.c refuses all others */
             req->length = UINT64_MAX;
         break;
     default:
@@ -110,8 +111,8 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
 {
     struct srv_rest_request *r = &req->pub;
     req->stage = STAGE_READING;
-    /* libmicrohttpd's `method` is valid only until the response is sent, so the request keeps a
-     * copy. */
+    /* the request keeps a copy, because libmicrohttpd's `method` is valid only until the response
+     * is sent */
     r->method = rt_arena_strdup(r->arena, method);
     if (!r->method) {
         r->method = "?";
@@ -137,8 +138,8 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         srv_rest_fail(r, srv_rest_over_budget(r, (size_t)req->length, "the request's body"));
         req->stage = STAGE_REFUSED;
     }
-    /* A small body is read before the refusal is sent, so that the connection stays open. A
-     * client that would send a large body, or that waits for 100-continue, is refused
+    /* If the body is small, it is read before the refusal is sent, so that the connection stays
+     * open. A client with a larger body, or one that waits for 100-continue, is refused
      * immediately. */
     if (req->stage == STAGE_REFUSED && req->length != UINT64_MAX && req->length > 0 &&
         (req->expects || req->length > SRV_REST_SWALLOW_BYTES)) {
@@ -148,7 +149,7 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
     return false;
 }
 
-/* Reserves capacity for n more bytes of the body and charges it to the budget. */
+/* Reserves capacity for n more bytes of the body, and charges the new capacity to the budget. */
 static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
 {
     struct srv_rest_request *r = &req->pub;
@@ -169,8 +170,8 @@ static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
     return RT_OK;
 }
 
-/* Refuses a body that arrives in a very large number of tiny chunks, because each chunk has a fixed
- * cost. */
+/* Refuses a body that arrives in a very large number of tiny chunks, because every chunk takes a
+ * fixed amount of time. */
 static enum rt_status check_pieces(struct srv_rest_call *req, size_t n)
 {
     struct srv_rest_request *r = &req->pub;
@@ -194,8 +195,7 @@ enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, 
         }
         srv_rest_refuse(req, st, st == RT_INVALID_ARGUMENT ? 413 : rt_status_http(st));
         req->close = true;
-        rt_bytes_clear(&r->body);
-        srv_rest_discharge(r);
+        srv_rest_drop_body(req);
         return srv_rest_refuse_now(req);
     }
     req->swallowed += n;

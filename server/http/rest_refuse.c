@@ -3,8 +3,8 @@
  * of an upload, and many clients do not check for a response while they are sending. Closing the
  * socket while bytes are unread would reset the connection, and the response would be lost. So this
  * module suspends the connection in libmicrohttpd, writes the response itself and shuts down the
- * sending side. The bytes that still arrive are dropped, by the kernel where possible, until the
- * client closes its side or a limit of time or bytes is reached.
+ * sending side of the socket. The bytes that still arrive are dropped, by the kernel where
+ * possible, until the client closes its side or until a limit on time or bytes is reached.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -17,7 +17,8 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    TURN_BYTES = 256 << 10,  /* maximum number of bytes dropped per turn and connection */
+    /* maximum number of bytes dropped per connection and turn of the loop */
+    TURN_BYTES = 256 << 10,
     LINGER_BYTES = 64 << 20, /* maximum number of bytes dropped per connection */
 };
 
@@ -27,9 +28,9 @@ static bool add_line(void *text, const char *name, const char *value)
     return true;
 }
 
-/* Sends the complete response in one call. The socket's send buffer is empty, because a request
- * is read only after the kernel has accepted the previous response. So if the kernel does not
- * accept this response immediately, the client is not reading, and sending fails. */
+/* Sends the complete response in one call. A request is read only after the kernel has accepted the
+ * previous response. So if the kernel does not accept this response immediately, the client is not
+ * reading, and sending fails. */
 static bool write_response(const struct srv_rest_conn *c, gnutls_session_t session,
                            const struct rt_bytes *text)
 {

@@ -2,8 +2,8 @@
  * A REST request in progress, shared by the transport (rest_loop.h) and the handlers
  * (rest_predict.c, rest_examples.c, rest_info.c). Nothing in this header uses libmicrohttpd.
  *
- * Owner: the I/O loop thread, except between srv_job_submit and the job's `done`, and between
- * srv_rest_describe_aside and srv_rest_finished.
+ * Owner: the I/O loop's thread, except between a call of srv_job_submit or
+ * srv_rest_describe_in_background and the call of srv_rest_finished.
  */
 #ifndef SRV_REST_REQUEST_H
 #define SRV_REST_REQUEST_H
@@ -21,14 +21,16 @@ struct srv_rest_request {
     struct srv_server *server;
     struct srv_io_loop *io_loop;
     struct rt_arena *arena;
-    struct rt_error err; /* the error that handlers set; its arena is already set */
+    /* the error that handlers set; err.arena is set before the handler is called */
+    struct rt_error err;
 
     const char *method;
-    /* The URI as received, including its query and not percent-decoded; allocated in the arena. */
+    /* The URI as received, with its query and not percent-decoded. It is allocated in `arena`. */
     struct rt_span uri;
     struct srv_route route;
     struct rt_bytes body;
-    bool gzip;                  /* the body is compressed; set to false by srv_rest_inflate */
+    /* whether the body is still compressed; srv_rest_inflate sets this to false */
+    bool gzip;
     char id[SRV_REST_ID_BYTES]; /* the response's X-Request-Id; empty if the response has none */
     int64_t received_ns;
 
@@ -36,7 +38,8 @@ struct srv_rest_request {
     struct srv_inference inference;
     void *state; /* the state of srv_rest_status, allocated in `arena` */
     enum srv_json_form form;
-    /* Result of looking up the version; on failure r->err contains the error text. */
+    /* Status of the search for the version. If it is not RT_OK, `err` contains the error
+     * message. */
     enum rt_status found;
     enum rt_status (*decode)(struct srv_rest_request *r);
 
@@ -47,21 +50,21 @@ struct srv_rest_request {
     struct rt_bytes out;
 
     size_t charged; /* number of bytes charged to the budget server->in_flight */
-    /* number of bytes that the budget refused when `out` had to grow, or 0 if it refused none */
+    /* number of bytes that the budget refused at the last growth of `out`, or 0 */
     size_t refused_bytes;
 };
 
 /*
- * Charges `bytes` more to the budget of bytes in flight until the request ends. Returns false if
+ * Charges `bytes` bytes to the budget of bytes in flight until the request ends. Returns false if
  * the budget has fewer bytes left. Bytes by which `out` grows are charged automatically.
  */
 bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
-/* Sets the error for `bytes` that could not be charged for `what`, as described in
- * server/base/budget.h. */
+/* Sets the error for a charge of `bytes` bytes that the budget refused, and returns its code.
+ * `what` describes the bytes (see server/base/budget.h). */
 enum rt_status srv_rest_over_budget(struct srv_rest_request *r, size_t bytes, const char *what);
-/* Returns the status to report after a decoder with the memory limit `left` has failed with `st`.
- * The limit is the number of bytes left in the budget, so RESOURCE_EXHAUSTED is replaced by the
- * code of a refused charge. */
+/* Returns the status to report after a decoder has failed with `st`. The decoder's memory was
+ * limited to `left` bytes, all that was left in the budget. If the decoder needed more, the status
+ * is that of a charge that the budget refuses. */
 static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, size_t left,
                                               enum rt_status st)
 {
@@ -70,18 +73,18 @@ static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, 
                : st;
 }
 
-/* These functions set the response, either to an error with the text of r->err or to the contents
+/* srv_rest_fail sets the response to the error in r->err, and srv_rest_ok sets it to the contents
  * of `out`. */
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code);
 void srv_rest_ok(struct srv_rest_request *r, const char *content_type);
 
 /*
- * Runs an inference: finds and holds its version, decodes its body, and submits its job. `decode`
- * fills the job's signature and feeds from the body. If several errors apply, the function reports
- * a JSON error first, then the error in r->found, and then all others. If the body is long once
- * inflated, or if the I/O loop has used up its time for decoding in this turn, `decode` runs on a
- * worker, so that the loop's other requests do not wait. Otherwise `decode` runs on the calling
- * thread. `done` calls srv_rest_inferred. The return value has the same meaning as a handler's.
+ * Runs an inference: finds and holds the version, decodes the body, and submits the job. `decode`
+ * fills the job's signature and feeds from the body. If there are several errors, a JSON error is
+ * reported first, then the error in r->found, and then all others. If the inflated body is long, or
+ * if the I/O loop has used up its decoding time for the current turn, `decode` runs on a worker, so
+ * that the loop's other requests do not wait. Otherwise `decode` runs on the calling thread. `done`
+ * calls srv_rest_inferred. The return value has the same meaning as a handler's.
  */
 bool srv_rest_inference(struct srv_rest_request *r,
                         enum rt_status (*decode)(struct srv_rest_request *r),
@@ -90,10 +93,10 @@ bool srv_rest_inference(struct srv_rest_request *r,
  * be called on any thread. */
 void srv_rest_inferred(struct srv_rest_request *r, enum rt_status st);
 /*
- * Inflates the body. May be called on any thread. A body of more than `most` inflated bytes stays
- * compressed, and `gzip` stays true. As in TensorFlow Serving, a compressed body that is invalid,
- * or larger than --max_body_bytes or 100 MiB, becomes an empty one. An error means that memory or
- * the budget is exhausted.
+ * Inflates the body. May be called on any thread. If the body would have more than `most` bytes
+ * when inflated, it stays compressed, and `gzip` stays true. As in TensorFlow Serving, the body
+ * becomes empty if it is invalid, or if it would exceed --max_body_bytes or 100 MiB when inflated.
+ * Fails only if memory or the budget is exhausted.
  */
 enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most);
 
@@ -112,13 +115,13 @@ bool srv_rest_metadata(struct srv_rest_request *r);
 bool srv_rest_health(struct srv_rest_request *r);
 bool srv_rest_ready(struct srv_rest_request *r);
 bool srv_rest_metrics(struct srv_rest_request *r);
-bool srv_rest_examples(struct srv_rest_request *r); /* handles classify and regress */
+bool srv_rest_examples(struct srv_rest_request *r); /* handles Classify and Regress requests */
 
-/* Calls `describe`, which sets the response, on the thread for large descriptions of models, and
- * then finishes the request. If the client leaves earlier, `describe` may be skipped. The return
- * value has the same meaning as a handler's. */
-bool srv_rest_describe_aside(struct srv_rest_request *r,
-                             void (*describe)(struct srv_rest_request *r));
+/* Calls `describe`, which sets the response, on the background thread that describes large models,
+ * and then finishes the request. `describe` may be skipped if the client has disconnected. The
+ * return value has the same meaning as a handler's. */
+bool srv_rest_describe_in_background(struct srv_rest_request *r,
+                                     void (*describe)(struct srv_rest_request *r));
 
 /* These functions write the contents of a GetModelMetadata or GetModelStatus response in protobuf's
  * JSON format. */

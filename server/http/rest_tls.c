@@ -12,14 +12,15 @@
 
 enum {
     MAX_FILE = 1 << 20,
-    /* Limits on the key of a client certificate. Verifying a signature takes one millisecond within
-     * these limits, and 0.35 s with a 16,384-bit key whose public exponent has the same length. */
+    /* Limits on the key of a client certificate. With a key within these limits, verifying a
+     * signature takes one millisecond. With a 16,384-bit key and an equally long public exponent,
+     * it would take 0.35 s. */
     MAX_KEY_BITS = 8192,
-    MAX_EXPONENT_BYTES = 8, /* the same limit as OpenSSL's for large keys */
+    MAX_EXPONENT_BYTES = 8, /* OpenSSL has the same limit for large keys */
 };
 
-/* Reads a complete PEM file and appends a NUL. `what` is the kind of PEM block that the file must
- * contain. An empty path leaves *out unchanged. */
+/* Reads a PEM file and checks that it contains a PEM block of the kind `what`. *out receives the
+ * contents, followed by a NUL. If `path` is empty, *out stays unchanged. */
 static enum rt_status read_file(const char *flag, const char *path, const char *what, char **out,
                                 struct rt_error *err)
 {
@@ -40,7 +41,7 @@ static gnutls_datum_t datum(char *text)
     return (gnutls_datum_t){(unsigned char *)text, (unsigned)strlen(text)};
 }
 
-/* Checks that GnuTLS accepts the certificates and the key, since every daemon will load them. */
+/* Checks that GnuTLS accepts the certificates and the key, which all daemons load later. */
 static enum rt_status try_out(const struct srv_rest_tls *tls, const struct srv_options *o,
                               struct rt_error *err)
 {
@@ -96,7 +97,7 @@ void srv_rest_tls_clear(struct srv_rest_tls *tls)
     *tls = (struct srv_rest_tls){NULL, NULL, NULL};
 }
 
-/* Returns whether `key` is an RSA key whose public exponent is too long. */
+/* Returns whether `key` is an RSA key whose public exponent is longer than MAX_EXPONENT_BYTES. */
 static bool has_long_exponent(gnutls_pubkey_t key)
 {
     gnutls_datum_t modulus = {NULL, 0}, exponent = {NULL, 0};
@@ -109,7 +110,8 @@ static bool has_long_exponent(gnutls_pubkey_t key)
     return is_long;
 }
 
-/* Checks the size of the public key in a certificate. Returns 0 or a GnuTLS error code. */
+/* Checks that the public key in a certificate is within the limits above. Returns 0 or a GnuTLS
+ * error code. */
 static int check_key(gnutls_x509_crt_t cert, const gnutls_datum_t *der)
 {
     gnutls_pubkey_t key = NULL;
@@ -129,9 +131,9 @@ static int check_key(gnutls_x509_crt_t cert, const gnutls_datum_t *der)
     return e;
 }
 
-/* Checks the key of the client's certificate before GnuTLS verifies a signature with the key. In
- * TLS 1.3, GnuTLS verifies this signature before the certificate, so the key may come from a
- * certificate that no CA has signed. */
+/* Checks the key in the client's certificate before GnuTLS verifies a signature with it. In TLS
+ * 1.3, GnuTLS verifies this signature before the certificate, so at this time the client may have
+ * sent a certificate that no CA has signed. */
 static int before_signature(gnutls_session_t session, unsigned type, unsigned when, unsigned is_in,
                             const gnutls_datum_t *message)
 {

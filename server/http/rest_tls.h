@@ -11,15 +11,15 @@ struct srv_rest_tls { /* contents of the PEM files; without TLS all are NULL */
     char *cert, *key, *client_ca;
 };
 
-/* Reads the credentials. The text of every error names the flag and the file. `out` must be
- * cleared even after an error. */
+/* Reads the credentials. An error message about a file names the file and its flag. `out` must be
+ * cleared with srv_rest_tls_clear, even after an error. */
 enum rt_status srv_rest_tls_read(struct srv_rest_tls *out, const struct srv_options *o,
                                  struct rt_error *err);
 void srv_rest_tls_clear(struct srv_rest_tls *tls);
 
-/* Makes a new connection require a client certificate. The handshake fails unless client_ca has
- * signed the certificate and the key is within the limits of rest_tls.c. `session` is the
- * connection's gnutls_session_t. */
+/* Requires a client certificate on a new connection. The handshake fails unless a CA in client_ca
+ * has signed the certificate and the certificate's key is within the limits in rest_tls.c.
+ * `session` is the connection's gnutls_session_t. */
 void srv_rest_tls_request_client_cert(void *session);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Performs the reads of libmicrohttpd. While an I/O loop runs its daemon, all reads go through
- * srv_rest_read (server/http/recv_hook.h). srv_rest_read passes the received bytes through a stream
- * (server/http/http_stream.h) before libmicrohttpd sees them.
+ * Reads from connections for libmicrohttpd. While an I/O loop runs its daemon, all reads of the
+ * daemon go through srv_rest_read (server/http/recv_hook.h). srv_rest_read passes the received
+ * bytes through a stream (server/http/http_stream.h) before libmicrohttpd sees them.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -14,11 +14,11 @@
 
 enum {
     PIECE_BYTES = 64 << 10, /* maximum number of bytes per read from a connection */
-    /* A body is read directly into libmicrohttpd's buffer if at least PAST_BYTES bytes of it are
-     * left. */
+    /* A body is read directly into libmicrohttpd's buffer if at least PAST_BYTES bytes of the body
+     * have not been read yet. */
     PAST_BYTES = 16 << 10,
-    /* maximum number of bytes that are read and dropped after a refused request, because unread
-     * bytes would reset the connection */
+    /* maximum number of bytes that are read and dropped after a refused request; the connection
+     * would be reset if they were left unread */
     DRAINED_BYTES = 1 << 20,
 };
 
@@ -28,7 +28,7 @@ struct source {
     gnutls_session_t session;
 };
 
-/* Reads like recv, except that an error of a TLS session is returned as a negative GnuTLS error
+/* Reads in the same way as recv, but returns an error of a TLS session as a negative GnuTLS error
  * code. */
 static ssize_t read_source(const struct source *from, void *p, size_t n)
 {
@@ -92,7 +92,7 @@ void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c)
     rt_bytes_clear(&c->ready);
 }
 
-/* Copies earlier output of the stream that did not fit into the caller's buffer. */
+/* Copies output of the stream that did not fit into the caller's buffer in an earlier read. */
 static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
 {
     size_t n = c->ready.n - c->taken < capacity ? c->ready.n - c->taken : capacity;
@@ -108,14 +108,14 @@ static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
     return n;
 }
 
-/* Passes n bytes of l->raw through the stream. Returns the number of output bytes at p,
- * or -1 if memory runs out. */
+/* Passes n bytes of l->raw through the stream. Copies as much of the output as fits to p, and keeps
+ * the rest in c->ready. Returns the number of bytes copied, or -1 if memory runs out. */
 static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, char *p,
                     size_t capacity)
 {
     l->clean.n = 0;
     if (!srv_http_stream_feed(&c->stream, l->raw, n, &l->clean)) {
-        /* All connections of the loop share the buffer, so it must not stay failed. */
+        /* all connections of the loop share l->clean, so its `failed` flag must be cleared */
         rt_bytes_clear(&l->clean);
         return -1;
     }
@@ -128,8 +128,8 @@ static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, 
     return c->ready.failed ? -1 : (ssize_t)k;
 }
 
-/* Reads and drops the bytes after a refused request. If they stayed unread, the kernel would reset
- * the connection before the client has read the response. */
+/* Reads and drops the bytes after a refused request. If they were left unread, the kernel would
+ * reset the connection, perhaps before the client has read the response. */
 static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct source *from)
 {
     ssize_t n = 1;
@@ -141,9 +141,10 @@ static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct
 }
 
 /*
- * Reads until `capacity` is filled or the source is empty, because libmicrohttpd takes a shorter
- * read to mean that the socket is empty. A socket is empty if it returns less than requested. A TLS
- * session returns at most one record per read, so it is empty only if it has no record left.
+ * Reads until `capacity` bytes have been read or the source is empty, because libmicrohttpd
+ * concludes from a shorter read that the socket is empty. A socket is empty if it returns fewer
+ * bytes than requested. A TLS session returns at most one record per read, and is empty only if it
+ * has no record left.
  */
 static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
                            const struct source *from, char *p, size_t capacity)

@@ -6,7 +6,8 @@
 #include "runtime/base/half.h"
 #include "runtime/base/tolerance.h"
 
-/* Reads element i as a number. Returns false if elements of this type are not real numbers. */
+/* Stores element i in *out as a number. Returns false if elements of this type are not real
+ * numbers. */
 static bool real_at(const struct rt_tensor *t, int64_t i, double *out)
 {
     const void *p = t->data;
@@ -50,8 +51,9 @@ static bool same_bytes(const struct rt_tensor *a, const struct rt_tensor *b, int
                   (const char *)b->data + (size_t)i * size, size) == 0;
 }
 
-/* Returns the index, relative to `from`, of the largest of n elements. NaN counts as the largest
- * value; of equal elements the first one is returned. */
+/* Returns the index of the largest of the n elements that begin at `from`, counted from `from`. NaN
+ * counts as the largest value. If several elements are equally large, returns the index of the
+ * first. */
 static int64_t place_of_largest(const struct rt_tensor *t, int64_t from, int64_t n)
 {
     int64_t at = 0;

@@ -9,20 +9,20 @@
 #include "runtime/core/tensor.h"
 
 struct srv_difference {
-    /* `n` is the number of elements, and n_differ is the number of elements whose values differ */
+    /* `n` is the number of elements, and n_differ is the number of those that differ */
     int64_t n, n_differ;
     double largest; /* largest finite magnitude in the reference */
-    /* `most` and `mean` are the maximum and the mean absolute difference, or infinite if two
-     * elements differ and one of them is not finite */
+    /* `most` and `mean` are the maximum and the mean of the absolute differences. Both are infinite
+     * if two elements differ and one of them is not finite. */
     double most, mean;
-    /* `rows` is the number of rows along the last axis, or 0 when the last axis has length 1 or
-     * less. rows_agree is the number of rows whose largest element has the same index in both
+    /* `rows` is the number of rows along the last axis, or 0 if the axis has fewer than two
+     * elements. rows_agree is the number of rows whose largest element has the same index in both
      * tensors. */
     int64_t rows, rows_agree;
 };
 
-/* Compares two tensors. Fails with INVALID_ARGUMENT if their types or shapes differ. Elements that
- * are not real numbers, such as strings, count in n_differ only. */
+/* Compares two tensors. Fails with INVALID_ARGUMENT if their types or shapes differ. If the
+ * elements are not real numbers, for example strings, only `n` and n_differ are computed. */
 enum rt_status srv_difference(const struct rt_tensor *want, const struct rt_tensor *got,
                               struct srv_difference *out, struct rt_error *err);
 

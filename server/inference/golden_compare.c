@@ -133,7 +133,7 @@ static void integer_text(char *buffer, const struct rt_tensor *t, int64_t i)
         snprintf(buffer, TEXT, "%llu", (unsigned long long)bits);
         return;
     }
-    if (size < sizeof bits && bits >> (size * 8 - 1)) /* the sign bit is extended to 64 bits */
+    if (size < sizeof bits && bits >> (size * 8 - 1)) /* extends the sign bit to 64 bits */
         bits |= UINT64_MAX << (size * 8);
     snprintf(buffer, TEXT, "%lld", (long long)bits);
 }
@@ -160,7 +160,7 @@ static const char *value_text(char *buffer, const struct rt_tensor *t, int64_t i
 
 /* ---- tensors ---- */
 
-/* Formats the index of element i in each dimension, as "[1,0]". */
+/* Formats the index of element i as one number per dimension, for example "[1,0]". */
 static const char *index_text(char *buffer, size_t n, const struct rt_tensor *t, int64_t i)
 {
     int64_t at[RT_MAX_RANK] = {0};
@@ -209,8 +209,8 @@ static enum rt_status read_tensor(struct rt_span message, size_t budget, struct 
     return srv_tensor_read(srv_cursor_of(&message, message.n), RT_NO_DTYPE, out, &budget, err);
 }
 
-/* Returns the memory budget for decoding a tensor: enough for any tensor in a message of n bytes,
- * plus `more` bytes. */
+/* Returns the memory budget in bytes for decoding a tensor: enough for the elements that a message
+ * of n bytes encodes one by one, plus `more` bytes. */
 static size_t budget_of(size_t n, size_t more)
 {
     size_t budget;
@@ -228,9 +228,9 @@ static enum rt_status compare_entry(struct rt_span name, struct rt_span got, str
 
     snprintf(text, sizeof text, "%.*s", (int)(name.n < 100 ? name.n : 100), (const char *)name.p);
     /* A short message may encode many elements, so the memory for both tensors is limited. The
-     * response's tensor may exceed the size of its message by MIN_BUDGET. The recorded tensor may
-     * be as large as the response's; a larger one has another shape, so the tensors differ in any
-     * case. */
+     * response's tensor may take MIN_BUDGET bytes more than the tensor that a message of the same
+     * size encodes element by element. The recorded tensor may be as large as the response's
+     * tensor. A larger one has a different shape, so the comparison would fail anyway. */
     enum rt_status st = read_tensor(got, budget_of(got.n, MIN_BUDGET), &a, err);
     if (!st) {
         st = read_tensor(want, budget_of(want.n, rt_tensor_bytes(&a) + got.n + 4096), &b, err);
@@ -269,11 +269,11 @@ static enum rt_status compare_entries(struct rt_span got, struct rt_span want, d
 
 /* ---- Classify, Regress, MultiInference: scores ---- */
 
-/* A score of one example of one task: one class of a classification, or the value of a
- * regression. */
+/* A score in the result for an example in a task: the score of one class in a classification, or
+ * the value of a regression. */
 struct score {
     int task;
-    int64_t example, index; /* `index` is the class, or -1 if `value` is the result of Regress */
+    int64_t example, index; /* `index` is the index of the class, or -1 for a regression */
     struct rt_span label;
     float value;
 };
@@ -313,8 +313,9 @@ static void add_score(struct scores *s, int64_t example, int64_t index, struct r
     s->at[s->n++] = new;
 }
 
-/* Adds the scores of a ClassificationResult or RegressionResult. Field 1 of both contains the
- * examples; in a ClassificationResult, field 1 of each example contains its classes. */
+/* Adds the scores of a ClassificationResult or RegressionResult. Field 1 of either message contains
+ * the examples. In a ClassificationResult, field 1 of each example contains the classes of the
+ * example. */
 static void add_result(struct scores *s, bool has_classes, struct rt_span result)
 {
     struct pb_field f, g;

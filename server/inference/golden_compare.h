@@ -1,10 +1,11 @@
 /*
- * Compares a version's responses with recorded ones. Both are serialized responses of one API; they
- * are compared by their content, because one message has several encodings. Floating-point numbers
- * may differ within the limits of runtime/base/tolerance.h, that is, by `tolerance` times the
- * largest recorded magnitude of that output (all scores of a response count as one output). NaN
- * equals NaN. Everything else must be equal. Outputs that were not recorded are ignored, and so are
- * the names and versions of models. clients/cli/compare.h compares replayed logs by the same rules.
+ * Compares a version's responses with recorded ones. Both are serialized responses of the same API.
+ * They are compared by content, because the same message may be encoded in several ways.
+ * Floating-point numbers may differ within the limits of runtime/base/tolerance.h, that is, by
+ * `tolerance` times the largest recorded magnitude in the same output. All scores in a response are
+ * treated as one output. NaN equals NaN. Everything else must be equal. Outputs that were not
+ * recorded are ignored, and so are the names and versions of models. clients/cli/compare.h compares
+ * replayed logs by the same rules.
  *
  * Threads: the functions are pure, so any thread may call them.
  */
@@ -15,8 +16,8 @@
 #include "server/batching/job.h"
 
 /* Compares the server's response `got` with the recorded response `want`. Fails with
- * FAILED_PRECONDITION if they differ; the error text names the output, the index and both values.
- * Fails with INVALID_ARGUMENT if `want` is malformed. */
+ * FAILED_PRECONDITION if they differ; the error message names the output, the index and both
+ * values. Fails with INVALID_ARGUMENT if `want` is malformed. */
 enum rt_status srv_golden_compare(enum srv_api api, struct rt_span got, struct rt_span want,
                                   double tolerance, struct rt_error *err);
 

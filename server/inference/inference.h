@@ -1,22 +1,22 @@
 /*
- * One inference of any API: the fields of the request, the version and signature that they name,
+ * One inference of any API: the fields of the request, the version and signature that it names,
  * the feeds, and the API's response message. gRPC, REST, warm-up, goldens and request logs all use
  * this module; it depends on no transport, network thread or scheduler.
  *
  * An inference consists of these steps, each performed once and in this order (after a failed step
  * only srv_inference_clear may follow):
- *   init      sets the API and options, and the job that the inference fills in
+ *   init      sets the API, the options, and the job to be filled in
  *   read      parses a serialized request; a caller with its own decoder sets `spec` instead
  *   find      finds the version in a serving map; or the caller sets job->version
  *   resolve   finds job->signature, checks it for the API, and allocates the tensors
  *   bind      fills job->feeds; a caller with its own decoder fills job->feeds instead
  *   run       runs the job: srv_job_submit, or srv_inference_run on the calling thread
- *   finish    checks the outputs for the API; any thread
+ *   finish    checks the outputs for the API; may be called on any thread
  *   write     writes the response message
  *   clear     frees the tensors
  *
- * Codes and texts are TensorFlow Serving's. Where those of gRPC and REST differ, `entry` selects
- * between them.
+ * Error codes and messages are those of TensorFlow Serving. Where they differ between gRPC and
+ * REST, `entry` selects them.
  */
 #ifndef SRV_INFERENCE_H
 #define SRV_INFERENCE_H
@@ -41,22 +41,22 @@ struct srv_inference {
     struct srv_job *job;
 
     bool has_spec;
-    struct srv_model_spec spec; /* the spans in `spec` remain valid as long as the request */
+    struct srv_model_spec spec; /* the spans in `spec` are valid as long as the request */
 
     union { /* the parsed request; `api` determines which member is valid */
         struct srv_predict_request predict;
         struct srv_examples_request examples;
         struct srv_session_request session;
     } request;
-    /* timeout in the RunOptions of a SessionRun request, or 0 if there is none */
+    /* timeout in milliseconds from the RunOptions of a SessionRun request, or 0 if there is none */
     int64_t timeout_ms;
     struct srv_session_call *session; /* used only by inference_session.c */
-    /* number of `scorings`; Classify and Regress have one, and MultiInference has one per task */
+    /* number of `scorings`: one for Classify and Regress, and one per task for MultiInference */
     int n_scorings;
     struct srv_scoring *scorings;
-    /* one flag per output of the signature, set if the response includes the output */
+    /* for each output of the signature, whether the response includes it */
     bool *wanted;
-    /* the caller's budget, to which `write` charges its memory, or NULL */
+    /* the caller's budget, to which srv_inference_write charges memory, or NULL */
     struct srv_growth *growth;
 };
 
@@ -65,19 +65,21 @@ void srv_inference_init(struct srv_inference *inf, enum srv_api api, enum srv_en
                         const struct srv_options *options, struct rt_arena *arena,
                         struct srv_job *job);
 
-/* Parses a serialized request. The result refers to spans of the message, so the message must stay
- * valid until srv_inference_bind has returned. */
+/* Parses a serialized request. The parsed request contains spans of the message, so the message
+ * must stay valid until srv_inference_bind has returned. */
 enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor message,
                                   struct rt_error *err);
 
-/* Finds the version and sets job->version without a handle, so the caller must call srv_hold in the
- * same turn. This is the only place where inference requests of REST and gRPC choose a version. */
+/* Finds the version and sets job->version without taking a handle, so the caller must call srv_hold
+ * in the same turn of its I/O loop. The inference requests of REST and gRPC choose a version only
+ * in this function. */
 enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_map *map,
                                   struct rt_error *err);
 
 /*
- * Finds the executable signature called `name` ("serving_default" when the name is empty). If there
- * is none, fails with `code` and the text `unknown`. `unknown` must contain one %s, for the name.
+ * Finds the executable signature called `name`, or "serving_default" if `name` is empty. If there
+ * is no such signature, fails with `code` and the message `unknown`, a format with one %s for the
+ * name.
  */
 enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span name,
                                   struct rt_arena *arena, const struct rt_model_signature **out,
@@ -99,25 +101,26 @@ enum rt_status srv_inference_run(struct srv_inference *inf, const struct rt_run_
  * RT_OK. */
 enum rt_status srv_inference_finish(struct srv_inference *inf, struct rt_error *err);
 
-/* Writes the response message. *out receives the message, allocated by malloc. Must be called after
- * srv_inference_finish. */
+/* Writes the response message. *out receives the message, which is allocated by malloc. Must be
+ * called after srv_inference_finish. */
 enum rt_status srv_inference_write(const struct srv_inference *inf, unsigned char **out, size_t *n,
                                    struct rt_error *err);
 
 /*
- * Appends the request as a message of its API, for request logs. Must be called after
- * srv_inference_bind and before srv_inference_clear. The message is built from the feeds, so it
- * does not depend on the transport, and its examples are already merged with their context.
+ * Appends the request to `out` as a serialized request message of the request's API, for request
+ * logs. Must be called after srv_inference_bind and before srv_inference_clear. The message is
+ * built from the feeds, so it does not depend on the transport, and the context of its examples is
+ * already merged into them.
  */
 void srv_inference_write_request(const struct srv_inference *inf, struct rt_bytes *out);
 
 void srv_inference_clear(struct srv_inference *inf);
 
 /*
- * Performs all steps except init (see above) on the calling thread. `message` is a serialized
- * request, and `version` computes the response. The version need not be published (only its model,
- * version and loaded members are read) and need not be the one that the request names. *out is
- * allocated as in srv_inference_write.
+ * Performs the steps from read to write (see above) on the calling thread, with `version` in place
+ * of the find step. `message` is a serialized request. The version need not be published (only its
+ * model, version and loaded members are read) and need not be the one that the request names. *out
+ * is allocated as in srv_inference_write.
  */
 enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_cursor message,
                                      struct srv_version *version,

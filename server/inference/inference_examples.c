@@ -129,8 +129,8 @@ static enum rt_status check_task(const struct srv_inference *inf, int i, struct 
     return srv_scoring_check(s, inf->options->enable_signature_method_name_check, err);
 }
 
-/* Resolves one dynamic callable for all tasks. Its feeds are the union of the tasks' inputs, each
- * fed with the same examples; its fetches are the union of the outputs that the tasks read. */
+/* Resolves one dynamic callable for all tasks. Its feeds are the inputs of all tasks, which receive
+ * the same examples. Its fetches are all outputs that the tasks read. */
 static enum rt_status resolve_multi(struct srv_inference *inf, struct rt_error *err)
 {
     int n = inf->request.examples.n_tasks, n_feeds = 0, n_fetches = 0;

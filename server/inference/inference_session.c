@@ -5,8 +5,8 @@
 #include "server/inference/inference_internal.h"
 
 struct srv_session_call {
-    int *feed;  /* for each feed of the request, its index among the callable's feeds */
-    int *fetch; /* for each fetch of the request, its index among the callable's fetches */
+    int *feed;  /* for each feed of the request, its index among the feeds of the callable */
+    int *fetch; /* for each fetch of the request, its index among the fetches of the callable */
     struct rt_call_spec spec;
     struct rt_trace trace;
 };
@@ -25,15 +25,15 @@ static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
 
 /* ---- names ---- */
 
-/* Returns the tensor's name with its output index: "x" becomes "x:0". Returns NULL if memory
- * runs out. */
+/* Returns the name of a tensor including its output index: "x" becomes "x:0". Returns NULL if
+ * memory runs out. */
 static const char *whole_name(struct srv_inference *inf, const char *name)
 {
     return strchr(name, ':') ? name : rt_arena_printf(inf->arena, "%s:0", name);
 }
 
-/* Resolves a requested name: *out receives the tensor's name in the graph. If `sig` is not NULL,
- * `name` is an alias of that signature. */
+/* Sets *out to the name in the graph of the tensor that a request calls `name`. If `sig` is not
+ * NULL, `name` is an alias of an input or output of the signature `sig`. */
 static enum rt_status graph_name(struct srv_inference *inf, const struct rt_signature *sig,
                                  bool is_feed, const char *name, const char **out,
                                  struct rt_error *err)
@@ -157,7 +157,8 @@ static enum rt_status bind(struct srv_inference *inf, size_t budget, struct rt_e
     return !st && call ? rt_callable_check_feeds(call, inf->job->feeds, err) : st;
 }
 
-/* Returns the tensors reordered as in the request. Returns NULL if memory runs out. */
+/* Returns pointers to the tensors in the order in which the request names them. Returns NULL if
+ * memory runs out. */
 static const struct rt_tensor **in_order(const struct srv_inference *inf,
                                          const struct rt_tensor *tensors, const int *place, int n)
 {
@@ -167,7 +168,7 @@ static const struct rt_tensor **in_order(const struct srv_inference *inf,
     return out;
 }
 
-/* SessionRun runs no signature, so the response's model spec names none. */
+/* SessionRun runs no signature, so the ModelSpec in the response contains no signature name. */
 static struct srv_model_echo echo_of(const struct srv_inference *inf)
 {
     const struct srv_version *v = inf->job->version;

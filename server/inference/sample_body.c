@@ -58,8 +58,8 @@ static void value(const struct rt_tensor_spec *t, int dim, int number, struct rt
     rt_bytes_addc(out, ']');
 }
 
-/* Appends all inputs. Of each input, only the dimensions from `first` on are written. A single
- * input is written without its name. */
+/* Appends the values of all inputs, without their first `first` dimensions. The value of a single
+ * input is written without the input's name. */
 static void values(const struct rt_signature *s, int first, int number, struct rt_bytes *out)
 {
     if (s->n_inputs == 1) {

@@ -15,21 +15,23 @@
 #include "runtime/base/thread.h"
 #include "server/metrics/metrics.h"
 
-enum { LIMIT_S = 600 }; /* maximum duration of a replay, the same as for a model's init op */
+/* maximum duration of a replay in seconds, the same as for a model's init op */
+enum { LIMIT_S = 600 };
 
 struct replay {
     const struct srv_replay *p;
     int64_t deadline_ns;
     size_t max_record;
     struct rt_mutex mu;
-    struct rt_tfrecord *file; /* mu guards this member and all members below */
+    struct rt_tfrecord *file; /* guarded by mu, as are all members below */
     int64_t n_read;
-    bool ended; /* set when no thread should read another record */
+    bool ended; /* set when no more records are to be read */
     enum rt_status status;
     struct rt_error err; /* error of the first record that failed */
 };
 
-/* State of one thread that replays records. Its memory is reused for each record. */
+/* State of one thread that replays records. The memory of `record` and `arena` is reused for each
+ * record. */
 struct replayer {
     struct replay *all;
     struct rt_bytes record;
@@ -79,8 +81,8 @@ static enum rt_status perform(const struct replayer *replayer, const struct srv_
     return st;
 }
 
-/* Checks for cancellation and the deadline before each request, because small requests do not check
- * while they run. */
+/* Checks before each request whether the replay has been cancelled or its deadline has passed,
+ * because small requests do not check this while they run. */
 static enum rt_status may_go_on(const struct replay *all, struct rt_error *err)
 {
     const _Atomic bool *cancelled = all->p->cancelled;
@@ -170,7 +172,7 @@ static void fail(struct replay *all, const struct rt_error *err)
     rt_mutex_unlock(&all->mu);
 }
 
-/* Reads the next record. Returns false if the file has ended or a record has failed. */
+/* Reads the next record. Returns false at the end of the file, or if a record has failed. */
 static bool take_record(struct replay *all, struct replayer *replayer, int64_t *index)
 {
     struct rt_error err = {0};
@@ -203,7 +205,7 @@ static void *replay_records(void *arg)
     while (take_record(all, &replayer, &index)) {
         struct rt_error err = {0};
         if (replay_record(&replayer, index, &err))
-            /* the recorded failure makes the other threads stop after their current records */
+            /* the failure makes the other threads stop after their current records */
             fail(all, &err);
     }
     rt_bytes_clear(&replayer.record);
@@ -233,8 +235,8 @@ static void replay_in_threads(struct replay *all)
 
 enum rt_status srv_replay_run(const struct srv_replay *p, int64_t *n_records, struct rt_error *err)
 {
-    /* A recorded request may be as large as max_body_bytes, and its record also contains the
-     * response. */
+    /* A record contains a request of up to max_body_bytes bytes and a response, so it may take up
+     * to twice max_body_bytes. */
     size_t limit = (size_t)p->options->max_body_bytes;
     struct replay all = {.p = p,
                          .deadline_ns = rt_now_ns() + LIMIT_S * INT64_C(1000000000),

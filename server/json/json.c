@@ -1,4 +1,4 @@
-/* Iterates over text that srv_json_check has accepted. */
+/* Iterates over JSON text that srv_json_check has accepted. */
 #include "server/json/json.h"
 
 #include <string.h>
@@ -32,8 +32,7 @@ const char *srv_json_type_name(struct srv_json v)
     return names[srv_json_type(v)];
 }
 
-/* Skips a string whose opening quote is at p. Returns the address of the byte after its closing
- * quote. */
+/* Returns the address of the byte after a string whose opening quote is at p. */
 static const unsigned char *after_string(const unsigned char *p, const unsigned char *end)
 {
     p++;
@@ -66,8 +65,8 @@ static const unsigned char *next_bracket(const unsigned char *p, const unsigned 
     uint64_t w;
     while (end - p >= 8) {
         memcpy(&w, p, 8);
-        /* A single bit distinguishes '[' from '{' and ']' from '}'. In `open`, `close` and `quote`,
-         * a matching byte is zero. */
+        /* Setting the bit 0x20 in all bytes changes '[' to '{' and ']' to '}'. A zero byte in
+         * `open`, `close` or `quote` then marks a bracket or a quote. */
         uint64_t fold = w | ones * 0x20;
         uint64_t open = fold ^ (ones * '{'), close = fold ^ (ones * '}'), quote = w ^ (ones * '"');
         uint64_t hit = ~((((open & low) + low) | open) & (((close & low) + low) | close) &
@@ -88,15 +87,15 @@ static const unsigned char *next_bracket(const unsigned char *p, const unsigned 
     return p;
 }
 
-/* Returns the number of bytes of `tops` that equal 0x80; all other bytes must be zero. */
+/* Returns the number of bytes in `tops` that are 0x80. All other bytes must be zero. */
 static size_t count_tops(uint64_t tops)
 {
     return (size_t)((tops >> 7) * UINT64_C(0x0101010101010101) >> 56);
 }
 
 /*
- * Skips nested arrays of plain values word by word and counts their brackets. Stops at a word that
- * contains a quote, or that may close the outermost array.
+ * Skips nested arrays of plain values, eight bytes at a time, and counts their brackets in *depth.
+ * Stops at eight bytes that contain a quote or that may close the outermost array.
  */
 static const unsigned char *skip_nested(const unsigned char *p, const unsigned char *end,
                                         size_t *depth)
@@ -106,7 +105,7 @@ static const unsigned char *skip_nested(const unsigned char *p, const unsigned c
     uint64_t w;
     for (; end - p >= 8; p += 8) {
         memcpy(&w, p, 8);
-        /* the bit 0x20 distinguishes '[' from '{' and ']' from '}' */
+        /* setting the bit 0x20 changes '[' to '{' and ']' to '}' */
         const uint64_t fold = w | ones * 0x20;
         const uint64_t open = fold ^ (ones * '{'), close = fold ^ (ones * '}');
         const uint64_t quote = w ^ (ones * '"');
@@ -128,7 +127,8 @@ const unsigned char *srv_json_after(struct srv_json v)
         return after_string(p, v.end);
     if (*p != '{' && *p != '[')
         return after_scalar(p, v.end);
-    size_t depth = 0; /* the text is balanced, so one count suffices for both kinds of brackets */
+    size_t depth =
+        0; /* the brackets are balanced, so one counter suffices for both kinds of brackets */
     for (;;) {
         p = skip_nested(p, v.end, &depth);
         p = next_bracket(p, v.end);
@@ -151,7 +151,7 @@ const unsigned char *srv_json_first(struct srv_json v)
     return srv_json_space(v.p + 1, v.end);
 }
 
-/* Moves *at past the comma that follows, or to the closing bracket if there is none. */
+/* Moves *at past the next comma, or to the closing bracket if no comma follows. */
 static void step(const unsigned char **at, const unsigned char *end)
 {
     const unsigned char *p = srv_json_space(*at, end);
@@ -211,8 +211,8 @@ int64_t srv_json_count(struct srv_json v)
     const unsigned char *at = srv_json_first(v), *stop;
     struct srv_json value;
     struct rt_span key;
-    /* In the common case, a list of plain values, the number of elements follows from the number of
-     * elements. */
+    /* In the common case, a list of plain values, the number of elements is the number of commas
+     * plus one. */
     if (*v.p == '[' && at < v.end && *at != '[' && *at != '{' && *at != '"' && *at != ']' &&
         (stop = memchr(at, ']', (size_t)(v.end - at))) != NULL) {
         size_t length = (size_t)(stop - at);

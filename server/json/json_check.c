@@ -1,4 +1,4 @@
-/* Checks that a text is JSON, and finds the first error. */
+/* Checks that a text is valid JSON, and finds the first error. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static const char exponent_text[] = "Miss exponent in number.";
 
 struct check {
     const unsigned char *p, *end;
-    const char *why;         /* text of the error, or NULL if there is none */
+    const char *why;         /* error message, or NULL if there is no error */
     const unsigned char *at; /* position in the text at which the error was found */
 };
 
@@ -33,13 +33,14 @@ static bool refuse(struct check *c, const char *why, const unsigned char *at)
     return false;
 }
 
-/* Returns the byte at p, or 0 at the end of the text. A NUL in the text also ends the text. */
+/* Returns the byte at p, or 0 at the end of the text. A NUL byte is also treated as the end of the
+ * text. */
 static unsigned char peek(const struct check *c, const unsigned char *p)
 {
     return p < c->end ? *p : 0;
 }
 
-/* Reads four hex digits at *p and moves *p past them. */
+/* Reads four hex digits at *p and advances *p past them. */
 static bool check_hex(struct check *c, const unsigned char **p, const unsigned char *escape,
                       unsigned *out)
 {
@@ -107,7 +108,8 @@ static bool is_digit(unsigned char c)
     return (unsigned)c - '0' < 10;
 }
 
-/* Checks that `word` is at c->p. An error is reported at the first byte that differs. */
+/* Checks that the text at c->p begins with `word`. An error is reported at the first byte that
+ * differs. */
 static bool check_word(struct check *c, const char *word)
 {
     const unsigned char *p = c->p;
@@ -118,7 +120,7 @@ static bool check_word(struct check *c, const char *word)
     return true;
 }
 
-/* Returns the address of the first byte from p on that is not a digit. */
+/* Returns the address of the first byte at or after p that is not a digit. */
 static const unsigned char *after_digits(const unsigned char *p, const unsigned char *end)
 {
     uint64_t w;
@@ -131,7 +133,8 @@ static const unsigned char *after_digits(const unsigned char *p, const unsigned 
             continue;
         }
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        /* The lowest set bit is exact, because all lower bytes are digits and cause no carry. */
+        /* The lowest set bit marks the first byte that is not a digit, because the digits before it
+         * cause no carry. */
         return p + (__builtin_ctzll(non_digits) >> 3);
 #else
         break;
@@ -196,11 +199,11 @@ static bool check_number(struct check *c)
     return true;
 }
 
-/* A stack with one bit for each open container. The bit is 1 for an object and 0 for an array. The
- * stack grows with the depth of nesting. This depth cannot exceed the length of the text. */
+/* A stack with one bit for each open container: 1 for an object, 0 for an array. The depth of the
+ * stack cannot exceed the length of the text. */
 struct nest {
     uint64_t few[8], *bits;
-    size_t depth, capacity; /* depth and capacity are numbers of bits */
+    size_t depth, capacity; /* `depth` and `capacity` count bits */
 };
 
 static bool nest_push(struct nest *n, bool object)
@@ -228,7 +231,7 @@ static bool nest_is_object(const struct nest *n)
     return n->bits[i >> 6] >> (i & 63) & 1;
 }
 
-/* Returns where to store the value of a top-level member, or NULL if no API reads the member. */
+/* Returns the member of *doc for the value of a top-level key, or NULL if no API reads the key. */
 static struct srv_json *member_slot(struct srv_json_doc *doc, struct rt_span token)
 {
     static const struct {
@@ -255,7 +258,7 @@ struct document {
     struct srv_json_doc *doc;
     struct nest nest;
     int64_t count; /* number of elements found so far in the array at nesting depth 2 */
-    bool counting; /* whether the array at depth 2 is `instances` */
+    bool counting; /* whether the array at nesting depth 2 is `instances` */
     bool no_memory;
 };
 
@@ -263,7 +266,7 @@ struct document {
 enum place {
     AT_VALUE,
     AT_NAME,
-    AT_CLOSE, /* the bracket that closes the innermost open container */
+    AT_CLOSE, /* the closing bracket of the innermost open container */
     BEHIND_VALUE,
     AT_END, /* the end of the document */
     REFUSED,
@@ -366,7 +369,8 @@ static enum place take_name(struct document *d, struct check *c)
     return AT_VALUE;
 }
 
-/* Checks the complete document. Returns false if it has an error or memory runs out. */
+/* Checks the complete document. Returns false if the document has an error or if memory runs
+ * out. */
 static bool check_document(struct document *d, struct check *c)
 {
     enum place place = AT_VALUE;

@@ -15,8 +15,8 @@ static inline int srv_json_hex(unsigned char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Returns whether one of the eight bytes in w ends a run of plain string bytes: '"', '\\', or a
- * byte below 0x20. */
+/* Returns whether any of the eight bytes in w is special in a string, that is, '"', '\\' or a byte
+ * below 0x20. */
 static inline bool srv_json_has_special(uint64_t w)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
@@ -25,7 +25,8 @@ static inline bool srv_json_has_special(uint64_t w)
            tops;
 }
 
-/* Returns the end of the run of plain string bytes that begins at p. */
+/* Returns the address of the first byte at or after p that is special (see srv_json_has_special),
+ * or `end` if there is none. */
 static inline const unsigned char *srv_json_plain(const unsigned char *p, const unsigned char *end)
 {
     uint64_t w;

@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 128-bit integers are an extension of GCC and Clang. The comment beside each value gives its upper
- * bound, to show that the value fits into 128 bits. */
+/* 128-bit integers are an extension of GCC and Clang. The comments below give upper bounds, to show
+ * that values fit into 128 bits. */
 __extension__ typedef unsigned __int128 wide;
 
 static const double exact_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* Element k is the double nearest to `10^-k`. Its error is at most half a unit in the last
+/* `tenth[k]` is the double nearest to `10^-k`, with an error of at most half a unit in the last
  * place. */
 static const double tenth[] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,  1e-7,
                                1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-15,
@@ -59,9 +59,10 @@ static bool is_digit(unsigned char c)
 }
 
 /*
- * Returns how many of the eight bytes at p are leading decimal digits; *value receives their value.
- * The digits are moved to the end of the word, with zeros before them, so that the conversion of
- * eight digits serves every length. A loop over the digits would cause mispredicted branches.
+ * Returns how many of the eight bytes at p are decimal digits that precede any other byte. *value
+ * receives the number that these digits form. The digits are moved to the end of the word, with
+ * zeros before them, so that one conversion of eight digits works for any number of digits. A loop
+ * over the digits would cause mispredicted branches.
  */
 static inline int leading_digits(const unsigned char *p, uint64_t *value)
 {
@@ -71,13 +72,14 @@ static inline int leading_digits(const unsigned char *p, uint64_t *value)
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     memcpy(&w, p, 8);
     w ^= ones * '0'; /* the XOR maps a digit to its value, and any other byte to a value above 9 */
-    /* The first byte above 9 is found exactly; later bytes may be wrong because of a carry. */
+    /* The lowest set bit marks the first byte above 9. Bits of later bytes may be wrong because of
+     * a carry. */
     const uint64_t other = (w | (w + ones * 0x76)) & (ones << 7);
     n = other ? __builtin_ctzll(other) >> 3 : 8;
     if (n == 0)
         return 0;
     w <<= 64 - 8 * n;
-    w = w * 10 + (w >> 8); /* every other byte of w now contains a two-digit number */
+    w = w * 10 + (w >> 8); /* bytes 0, 2, 4 and 6 of w now contain two-digit numbers */
     *value = ((w & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064) +
               (w >> 16 & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001)) >>
              32;
@@ -104,7 +106,7 @@ static double divide_by_ten(uint64_t w, int k)
 {
     int lw = __builtin_clzll(w), ld = __builtin_clzll(five[k]);
     uint64_t top = w << lw, den = five[k] << ld;
-    /* the upper half of `num` is below `den`, so the quotient fits in 64 bits */
+    /* the upper half of `num` is below `den`, so the quotient fits into 64 bits */
     wide num = (wide)top << 63;
     uint64_t q = (uint64_t)(num / den);
     bool sticky = (uint64_t)(num - (wide)q * den) != 0;
@@ -119,8 +121,8 @@ static double divide_by_ten(uint64_t w, int k)
 
 /*
  * Parses the numbers that the faster methods do not cover, by calling strtod on a NUL-terminated
- * copy. After the first 800 significant digits it matters only whether all other digits are zero,
- * so the copy has a fixed size.
+ * copy. The copy has a fixed size, because the digits after the first 800 significant ones affect
+ * the result only by whether any of them is nonzero.
  */
 static double slow_double(const unsigned char *p, const unsigned char *end, int64_t exponent)
 {
@@ -162,15 +164,15 @@ static double slow_double(const unsigned char *p, const unsigned char *end, int6
 /* The digits and the exponents of a parsed decimal number. */
 struct decimal {
     uint64_t w;       /* value of the first 19 significant digits */
-    int64_t exponent; /* the exponent as written after 'e' */
-    int64_t scale;    /* the value is `w * 10^scale` unless `cut` is set */
-    bool cut;         /* the number has more significant digits than fit into w */
-    bool integer;     /* the number has neither fraction nor exponent */
+    int64_t exponent; /* the exponent that follows 'e', or 0 if there is none */
+    int64_t scale;    /* the number is `w * 10^scale` unless `cut` is set */
+    bool cut;         /* the number has more significant digits than `w` can hold */
+    bool integer;     /* the number has neither a fraction nor an exponent */
 };
 
 /*
- * Appends the digits from p on to the number *w, and adds the number of digits to *n. If *n exceeds
- * 19, *w has overflowed and is meaningless.
+ * Appends the digits at p to the number *w, and adds the number of these digits to *n. If *n then
+ * exceeds 19, *w may have overflowed and must not be used.
  */
 static inline const unsigned char *read_digits(const unsigned char *p, const unsigned char *end,
                                                uint64_t *w, int *n)
@@ -201,7 +203,7 @@ static inline const unsigned char *read_decimal(const unsigned char *p, const un
     bool cut = false, integer = true;
     int n = 0; /* number of significant digits in w */
     const unsigned char *start = p;
-    /* in most floating-point numbers the point follows the first digit */
+    /* most floating-point numbers have the decimal point after the first digit */
     if (end - p >= 2 && is_digit(*p) && p[1] == '.') {
         w = (uint64_t)(*p++ - '0');
         n = 1;
@@ -220,7 +222,7 @@ static inline const unsigned char *read_decimal(const unsigned char *p, const un
     }
     goto exponent_part;
 
-careful: /* the text is parsed again from the start, so that w does not overflow */
+careful: /* parses the number again from its start, with at most 19 significant digits in w */
     w = 0;
     n = 0;
     integer = true;
@@ -324,13 +326,13 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
     }
     struct decimal dec;
     p = read_decimal(start, end, &dec);
-    /* d is the double nearest to the value, or a neighbour of that double. These doubles all round
-     * to the same float unless the value is close to the midpoint of two floats. */
+    /* d is the double nearest to the number or a double next to it. Both round to the same float
+     * unless the number is close to the midpoint of two floats. */
     if (!dec.cut && dec.w && dec.scale <= 0 && dec.scale >= -22) {
         d = (double)dec.w * tenth[-dec.scale];
         uint64_t bits, part;
         memcpy(&bits, &d, sizeof bits);
-        part = bits & 0x1fffffff; /* the mantissa bits of a double that a float lacks */
+        part = bits & 0x1fffffff; /* the 29 mantissa bits that a double has and a float lacks */
         if (part - (0x10000000 - 4) > 8 && d >= 1e-30 && d <= 1e30) {
             *out = (float)(minus ? -d : d);
             return p;
@@ -341,8 +343,8 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
     return p;
 }
 
-/* Parses an integer of more than 19 digits a second time. Returns false if the value does not
- * fit. */
+/* Parses an integer of more than 19 digits exactly. Returns false if the integer does not fit into
+ * 64 bits. */
 static bool read_uint(const unsigned char *p, const unsigned char *end, uint64_t *out)
 {
     uint64_t u = 0;
@@ -449,8 +451,8 @@ static const uint64_t ten[20] = {
     10000000000000000000u,
 };
 
-/* Rounds `m * 2^e * 10^p` to the nearest integer, exactly, with ties to even. Returns false if an
- * intermediate value exceeds 128 bits or the result exceeds 64 bits. */
+/* Rounds the exact value of `m * 2^e * 10^p` to the nearest integer, with ties to even. Returns
+ * false if an intermediate value exceeds 128 bits or the result exceeds 64 bits. */
 static bool scaled(uint64_t m, int e, int p, uint64_t *out)
 {
     wide num = m;
@@ -469,7 +471,7 @@ static bool scaled(uint64_t m, int e, int p, uint64_t *out)
             return true;
         }
         if (shift < -127) {
-            *out = 0; /* num is below `2^127`, so the value rounds to 0 */
+            *out = 0; /* `num` is below `2^127`, so the value rounds to 0 */
             return true;
         }
         wide q = num >> -shift, rest = num - (q << -shift), half = (wide)1 << (-shift - 1);
@@ -500,8 +502,8 @@ static bool scaled(uint64_t m, int e, int p, uint64_t *out)
 }
 
 /* Rounds `m * 2^e` to `digits` significant digits. *d receives the digits as an integer in
- * `[10^(digits-1), 10^digits)`, so the value is about `*d * 10^(*k - digits + 1)`. Returns false if
- * the exact arithmetic does not cover this value. */
+ * `[10^(digits-1), 10^digits)`, so the rounded number is `*d * 10^(*k - digits + 1)`. Returns false
+ * if 128 bits do not suffice for exact rounding. */
 static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 {
     int top = e + 63 - __builtin_clzll(m); /* `top` is `floor(log2(m * 2^e))` */
@@ -524,9 +526,9 @@ static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 
 /*
  * Returns the eight decimal digits of x, one per byte, with the first digit in the lowest byte. x
- * must be below `10^8`. Each step halves the length of the numbers in the word and splits several
- * numbers in parallel. Divisions by 100 and by 10 are multiplications by a rounded reciprocal. For
- * numbers of this size the quotients are exact.
+ * must be below `10^8`. Each step splits every number in the word into two numbers with half as
+ * many digits. Divisions by 100 and by 10 are multiplications by a rounded reciprocal, whose
+ * quotients are exact for numbers of this size.
  */
 static inline uint64_t split_digits(uint64_t x)
 {
@@ -546,8 +548,8 @@ static void store_text(char *to, uint64_t bytes)
 }
 
 /*
- * Writes d, a number of `digits` digits (6, 9 or 17), without trailing zeros. Returns how many
- * digits were written, at least one. Stores complete words, so up to 24 bytes of `text` are
+ * Writes d, which has `digits` digits (6, 9 or 17), without trailing zeros. Returns the number of
+ * digits written, which is at least one. Stores complete words, so up to 24 bytes of `text` are
  * overwritten.
  */
 static inline size_t digits_text(char *text, uint64_t d, int digits)
@@ -595,12 +597,13 @@ static size_t write_exponent_form(char *buffer, const char *text, size_t n, int 
     return out + srv_uint_write(buffer + out, x);
 }
 
-/* Writes `d * 10^(k - digits + 1)` as %g does, in exponent form if k is outside `[-4, digits)`. */
+/* Writes `d * 10^(k - digits + 1)` in the format of %g: in exponent form if k is outside `[-4,
+ * digits)`. */
 static inline size_t write_digits(char *buffer, uint64_t d, int digits, int k)
 {
     /* The buffer has 24 bytes, because digits_text stores complete words. */
     char text[24];
-    /* most floats below 1 are written directly to `buffer`, without a copy */
+    /* most floats below 1 are written to `buffer` without an intermediate copy */
     if (k < 0 && k >= -4 && digits <= 9) {
         const size_t lead = (size_t)(1 - k);
         memcpy(buffer, "0.000", 6);
@@ -615,7 +618,7 @@ static inline size_t write_digits(char *buffer, uint64_t d, int digits, int k)
         return (size_t)(1 - k) + n;
     }
     const size_t whole = (size_t)k + 1;
-    if (n <= whole) { /* `text` contains the trailing zeros that n does not count */
+    if (n <= whole) { /* `text` also contains the trailing zeros, although n does not count them */
         memcpy(buffer, text, whole);
         memcpy(buffer + whole, ".0", 2);
         return whole + 2;
@@ -634,7 +637,7 @@ static size_t write_non_finite(char *buffer, double x)
     return n;
 }
 
-/* Formats with snprintf the numbers that the exact arithmetic does not cover. */
+/* Formats a number that the exact arithmetic does not cover, by calling snprintf. */
 static size_t write_slow(char *buffer, double x, int precision)
 {
     int n = snprintf(buffer, SRV_NUMBER_BYTES, "%.*g", precision, x);
@@ -647,8 +650,8 @@ static size_t write_slow(char *buffer, double x, int precision)
     return (size_t)n;
 }
 
-/* Converts six digits back to the double `d * 10^(k-5)`. *ok is false if the conversion would round
- * twice. */
+/* Converts six digits to the double `d * 10^(k-5)`. Sets *ok to false if the result would be
+ * rounded twice. */
 static double six_digits_back(uint64_t d, int k, bool *ok)
 {
     int scale = k - 5;
@@ -660,10 +663,11 @@ static double six_digits_back(uint64_t d, int k, bool *ok)
 }
 
 /*
- * Rounds the number `a` to `digits` digits, as decimal_digits does; k is the decimal exponent of
- * the first digit of `a`. Returns false if `a` is so close to a tie, or to the next power of ten,
- * that the product of two doubles cannot decide. Conversions use int64_t, because a conversion of
- * uint64_t takes several instructions instead of one.
+ * Rounds the number `a` to `digits` digits, as decimal_digits does, but with double arithmetic. k
+ * is the decimal exponent of the first digit of `a`. Returns false if `a` is so close to a tie, or
+ * to the next power of ten, that a rounding error could change the result. The code converts
+ * doubles from and to int64_t, because a conversion of uint64_t takes several instructions instead
+ * of one.
  */
 static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double *exact)
 {
@@ -679,8 +683,8 @@ static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double
     return nearest < (int64_t)ten[digits];
 }
 
-/* Fast path for floats between 1e-10 and 1e20. It writes the same text as the general path. Returns
- * false if the caller must use the general path. */
+/* Fast path for floats between 1e-10 and 1e20. Writes the same text as the slower code in
+ * srv_float_write. Returns false if the caller must use the slower code. */
 static bool quick_float(char *buffer, float a, size_t *n)
 {
     uint32_t bits;
@@ -691,16 +695,16 @@ static bool quick_float(char *buffer, float a, size_t *n)
     memcpy(&bits, &a, sizeof bits);
     if (bits < 0x2edbe6ff || bits > 0x60ad78eb)
         return false;
-    /* The exponent of ten computed from the exponent of two is either correct or one too low. A
-     * comparison decides between the two cases. The comparison with a rounded power of ten is
-     * exact, because no float lies between a power of ten and its nearest double. */
+    /* The decimal exponent computed from the binary exponent of `a` is either correct or one too
+     * low. A comparison with a rounded power of ten decides between the two cases. The comparison
+     * is exact, because no float lies between a power of ten and the double nearest to it. */
     const int top = (int)(bits >> 23) - 127;
     k = (int)((top * INT64_C(315653)) >> 20);
     k += (double)a >= (k < -1 ? tenth[-k - 1] : exact_ten[k + 1]);
     if (!quick_digits((double)a, k, 6, &d, &x))
         return false;
-    /* Six digits can read back as the same float only if their value differs from the float by at
-     * most half a unit in the float's last place. */
+    /* The six digits can read back as `a` only if the number that they form differs from `a` by at
+     * most half a unit in the last place of `a`. */
     if (fabs(x - (double)(int64_t)d) <= x * 0x1.1p-24 && (float)six_digits_back(d, k, &ok) == a &&
         ok) {
         *n = write_digits(buffer, d, 6, k);

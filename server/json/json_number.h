@@ -1,6 +1,6 @@
 /*
- * Parses and writes the numbers of JSON text. A decimal is always rounded correctly when it is
- * parsed, and written in the form that TensorFlow Serving prints. All functions are pure.
+ * Parses and writes the numbers in JSON text. Parsing rounds a decimal number correctly to a
+ * double. Numbers are written in the form that TensorFlow Serving prints. All functions are pure.
  */
 #ifndef SRV_JSON_NUMBER_H
 #define SRV_JSON_NUMBER_H
@@ -9,14 +9,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* size of the buffer passed to a writer; the writer may overwrite all of it */
+/* size in bytes of the buffer passed to a writer; the writer may overwrite all of it */
 enum { SRV_NUMBER_BYTES = 32 };
 
 /* The kind of a number token according to JSON's rules, as in RapidJSON. */
 enum srv_number_kind {
-    SRV_NUMBER_NONE,   /* the text does not begin with a number */
-    SRV_NUMBER_INT,    /* an integer without exponent that fits int64; the value is in `i` */
-    SRV_NUMBER_UINT,   /* an integer without exponent that fits only uint64; the value is in `u` */
+    SRV_NUMBER_NONE, /* the text does not begin with a number */
+    /* an integer without an exponent that fits into int64; the value is in `i` */
+    SRV_NUMBER_INT,
+    /* an integer without an exponent that fits into uint64 but not into int64; the value is in
+     * `u` */
+    SRV_NUMBER_UINT,
     SRV_NUMBER_DOUBLE, /* any other number, including NaN and Infinity; the value is in `d` */
 };
 
@@ -28,9 +31,9 @@ struct srv_number {
 };
 
 /*
- * Parses the number token at p. Its syntax (sign, digits, fraction, exponent, or NaN, Inf,
- * Infinity) was already checked. Returns the address of the byte after the token, or p if there is
- * no number.
+ * Parses the number token at p, whose syntax (sign, digits, fraction, exponent, or NaN, Inf,
+ * Infinity) must have been checked. Returns the address of the byte after the token, or p if there
+ * is no number.
  */
 const unsigned char *srv_number_read(const unsigned char *p, const unsigned char *end,
                                      struct srv_number *out);
@@ -38,15 +41,16 @@ const unsigned char *srv_number_read(const unsigned char *p, const unsigned char
  * there is no number at p. */
 const unsigned char *srv_double_read(const unsigned char *p, const unsigned char *end, double *out);
 
-/* Parses a number as a float. The number is rounded correctly to a double, and the double is then
- * rounded to a float as by a cast. */
+/* Parses a number as a float. The number is rounded correctly to a double, which is then converted
+ * to a float as by a cast. */
 const unsigned char *srv_float_read(const unsigned char *p, const unsigned char *end, float *out);
 
 /*
  * Each of these functions writes a number and returns the length of the text. Integers are written
- * in decimal. A float or double is written as %g writes it with 6 digits, or with 9 (float) or 17
- * (double) digits if 6 digits do not read back as the same value. ".0" is appended if that text has
- * neither '.' nor 'e'. Special values are written as NaN, Infinity and -Infinity.
+ * in decimal. A float or double is written as by %g with 6 digits. If these digits do not read back
+ * as the same value, a float is written with 9 digits, and a double with 17. ".0" is appended if
+ * the text has neither '.' nor 'e'. NaN and the infinities are written as NaN, Infinity and
+ * -Infinity.
  */
 size_t srv_float_write(char *buffer, float x);
 size_t srv_double_write(char *buffer, double x);

@@ -20,7 +20,7 @@ const struct srv_scale srv_scale_rows = {1, 2, SRV_N_SIZES - 1};
 const struct srv_scale srv_scale_examples = {1, 2, 15};
 
 /* Returns the index of the bucket that counts `value`. The linear search ends early for fast
- * requests, and its cost is negligible for slow ones. */
+ * requests. For slow requests, its cost is negligible compared with that of the request. */
 static int bucket_of(const struct srv_scale *scale, double value)
 {
     double bound = scale->first;
@@ -93,9 +93,9 @@ void srv_metrics_free(struct srv_metrics *m)
     free(m);
 }
 
-/* Returns the array of a signature's cells, indexed by I/O loop, and allocates the array for the
- * first request. If memory runs out, or if SRV_MAX_CALLED signatures already have cells, returns
- * the array that the remaining signatures share. */
+/* Returns a signature's array of cells, indexed by I/O loop. The array is allocated for the first
+ * request. If memory runs out, or if SRV_MAX_CALLED signatures already have arrays, returns the
+ * array that the remaining signatures share. */
 static struct srv_request_cells *cells_of(const struct srv_metrics *m,
                                           struct srv_version_metrics *v, int64_t signature)
 {
@@ -110,7 +110,7 @@ static struct srv_request_cells *cells_of(const struct srv_metrics *m,
         return atomic_load_explicit(&v->requests[v->n_signatures], memory_order_relaxed);
     struct srv_request_cells *other = NULL;
     if (!atomic_compare_exchange_strong(at, &other, cells)) {
-        free(cells); /* another network thread has allocated the signature's cells */
+        free(cells); /* another network thread has already allocated the array */
         return other;
     }
     atomic_fetch_add(&v->n_called, 1);
@@ -128,7 +128,8 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
     const struct srv_version *v = job->version;
     struct srv_version_metrics *vm = v->metrics;
     struct srv_model_io_loop *model = &vm->model->io_loops[io_loop->index];
-    int64_t s = vm->n_signatures; /* the last element counts requests for dynamic callables */
+    /* index of the signature's counters; those of dynamic callables come last */
+    int64_t s = vm->n_signatures;
 
     if (job->signature && job->signature >= v->loaded->signatures &&
         job->signature < v->loaded->signatures + v->loaded->n_signatures)
@@ -146,8 +147,8 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
         count_value(&model->examples, &srv_scale_examples, (uint64_t)job->n_rows);
 }
 
-/* Counts a request for an unknown model under the requested name, unless there
- * are too many different names. */
+/* Counts a request for an unknown model under the requested name, unless too many other names are
+ * counted already. */
 static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
 {
     if (!name.n || name.n > MAX_STRANGERS_NAME || memchr(name.p, '\0', name.n))
@@ -271,8 +272,8 @@ void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *
     }
 }
 
-/* Returns the directory's counters and creates them if they do not exist; if the table is full,
- * the new counters replace the oldest entry. Returns NULL if memory runs out. */
+/* Returns the counters of the version directory `path`, and creates them if they do not exist. If
+ * the table is full, the new counters replace the oldest ones. Returns NULL if memory runs out. */
 static struct srv_path_metrics *path_of(struct srv_metrics *m, const char *path) RT_REQUIRES(m->mu)
 {
     int i = 0;

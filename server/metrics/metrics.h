@@ -3,8 +3,8 @@
  * cells, so that requests on different threads share no cache line. The metrics page prints the
  * sums over all cells.
  *
- * Threads: a function with an I/O loop as its argument must be called on the thread of that loop.
- * The page may be read on any thread.
+ * Threads: a function that takes an I/O loop must be called on the thread of that loop. The
+ * counters may be read on any thread.
  */
 #ifndef SRV_METRICS_H
 #define SRV_METRICS_H
@@ -18,31 +18,32 @@ struct srv_metrics;
 struct srv_metrics *srv_metrics_new(int n_io_loops, int n_workers);
 void srv_metrics_free(struct srv_metrics *m);
 
-/* Creates the counters of a version, which requests find by the index of their signature, without a
- * hash lookup. `signatures` and its names must stay valid until srv_metrics_drop_version. Returns
- * NULL if memory runs out. */
+/* Creates the counters of a version. A request finds its counters by the index of its signature,
+ * without a hash lookup. `signatures` and the names in it must stay valid until
+ * srv_metrics_drop_version is called. Returns NULL if memory runs out. */
 struct srv_version_metrics *srv_metrics_version(struct srv_metrics *m, const char *model,
                                                 int64_t version, int n_signatures,
                                                 const char *const *signatures);
 void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics *v);
-/* Reports that a model is gone, that is, no longer configured and without versions. Unless the
- * model returns, its counters are dropped after SRV_GONE_SECONDS, or earlier if SRV_MAX_GONE other
- * models have gone since. */
+/* Records that a model is gone, that is, no longer configured and without versions. The model's
+ * counters are dropped after SRV_GONE_SECONDS unless the model is configured again by then. While
+ * more than SRV_MAX_GONE models are gone, the counters of the model that has been gone the longest
+ * are dropped at once. */
 void srv_metrics_model_gone(struct srv_metrics *m, const char *model);
-/* Drops the counters of the models that have been gone for SRV_GONE_SECONDS at the time `now_ns` of
- * the monotonic clock. Called before a metrics page is written. */
+/* Drops the counters of the models that have been gone for SRV_GONE_SECONDS. `now_ns` is the
+ * current time of the monotonic clock. Called before a metrics page is written. */
 void srv_metrics_forget_gone(struct srv_metrics *m, int64_t now_ns);
 
-/* Counts one finished request. `job` is NULL if the request never became a job (unknown model,
- * bad request). Such a request is counted under `model` if that model exists. Otherwise it is
- * counted under one label shared by all unknown models and, as in TensorFlow Serving, under the
- * requested name unless there are too many such names. */
+/* Counts one finished request. `job` is NULL if no job was made for the request (unknown model, bad
+ * request). Such a request is counted under `model` if that model exists. Otherwise it is counted
+ * under one label shared by all unknown models. As in TensorFlow Serving, it is then also counted
+ * under the requested name, unless there are too many such names. */
 void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
                          struct rt_span model, enum srv_api api, enum rt_status code,
                          int64_t total_ns);
-/* Counts a batch that ran, before its jobs are completed. `worker` is the worker's index; for a
- * job that ran inline on a network thread, it is `-1 - io_loop->index`. `run_rows` includes
- * padding. */
+/* Counts a batch that has run. Called before the jobs in the batch are completed. `worker` is the
+ * worker's index, or `-1 - io_loop->index` for a job that ran inline on a network thread.
+ * `run_rows` is the number of rows including padding. */
 void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *first, int n_jobs,
                        int64_t rows, int64_t run_rows, int64_t run_ns);
 
@@ -56,8 +57,8 @@ void srv_metrics_warmup(struct srv_metrics *m, const char *dir, enum rt_status c
 /* Counts an attempt to write a request to the model's request log. `code` is the result of the
  * attempt. Nothing is counted for a model without metrics. */
 void srv_metrics_logged(struct srv_metrics *m, const char *model, enum rt_status code);
-/* Counts a rare event by name: "overwritten_while_serving", "smuggling_refused",
- * "slow_request_cut_off", "slow_answer_cut_off", ... */
+/* Counts a rare event by name, for example "overwritten_while_serving" or
+ * "slow_request_cut_off". */
 void srv_metrics_event(struct srv_metrics *m, const char *name);
 
 #endif

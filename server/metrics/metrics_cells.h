@@ -1,5 +1,5 @@
 /*
- * The counters behind metrics.h. metrics.c increments them, and the metrics pages print them.
+ * The counters of metrics.h. metrics.c increments them, and the metrics pages print them.
  *
  * Threads: a cell has one writer, a network thread or a worker, and any number of readers. Cells
  * marked "guarded" have any number of writers, under srv_metrics.mu.
@@ -24,25 +24,27 @@ enum {
     SRV_MAX_PADDINGS = 32,
     SRV_MAX_STRANGERS = 64, /* maximum number of unknown model names that have their own counters */
     SRV_MAX_PATHS = 256,    /* maximum number of version directories that have their own counters */
-    /* Maximum number of signatures of a version that have their own counters. The signatures that
-     * are called first get them. A few more may get them if several network threads count at the
-     * same time. */
+    /* Maximum number of signatures of a version that have their own counters. A signature gets
+     * counters with its first request if the maximum has not been reached. The maximum may be
+     * exceeded slightly if several network threads create counters at the same time. */
     SRV_MAX_CALLED = 256,
-    /* Seconds for which the counters of a model that is gone stay on the metrics page. Prometheus
-     * reads the page every minute by default, so it reads the final values. */
+    /* Time in seconds for which the counters of a model that is gone stay on the metrics page.
+     * Prometheus reads the page every minute by default, so it has time to read the final
+     * values. */
     SRV_GONE_SECONDS = 300,
     /* maximum number of models that are no longer configured but still have counters */
     SRV_MAX_GONE = 100,
 };
 
-/* Upper bounds of a histogram's buckets, computed as in TensorFlow. There are `n` bounds. The first
- * one is `first`, and each other bound is `factor` times the previous one. One more bucket counts
- * the values from the last bound on. A value equal to a bound belongs to the next bucket. */
+/* Upper bounds of a histogram's buckets, computed as in TensorFlow. The first of the `n` bounds is
+ * `first`, and each other bound is `factor` times the previous one. A value equal to a bound is
+ * counted in the next bucket. There is one more bucket, for the values at or above the last
+ * bound. */
 struct srv_scale {
     double first, factor;
     int n;
 };
-/* 33 bounds, where bound i is `10 * 1.8^i` us (up to 20 minutes) */
+/* 33 bounds, where bound i is `10 * 1.8^i` us (up to about 25 minutes) */
 extern const struct srv_scale srv_scale_time;
 /* 52 bounds, where bound i is `100 * 1.2^i` us (up to 1 second) */
 extern const struct srv_scale srv_scale_queuing;
@@ -56,7 +58,7 @@ struct srv_times {
     _Atomic uint64_t sum_ns;
 };
 
-struct srv_histogram { /* a histogram of integers; its user chooses the bounds of the buckets */
+struct srv_histogram { /* a histogram of integers; the code that uses it chooses the scale */
     _Atomic uint64_t n[SRV_MAX_BUCKETS];
     _Atomic uint64_t sum;
 };
@@ -66,8 +68,7 @@ struct srv_request_cells { /* counters of the requests for one signature on one 
     struct srv_times latency[SRV_N_JOB_APIS];
 };
 
-/* counters of the batches of one version, on one worker or on one network thread that runs jobs
- * inline */
+/* counters of the batches of one version that ran on one worker, or inline on one network thread */
 struct srv_run_cells {
     struct srv_times queue, run;
     /* in this histogram a value equal to a bound belongs to that bound's bucket */
@@ -75,11 +76,11 @@ struct srv_run_cells {
     _Atomic uint64_t rows, jobs;
 };
 
-/* Metrics that TensorFlow counts per process and not per model, as counted by one worker or network
- * thread. */
+/* Metrics that TensorFlow counts per process and not per model. Each worker and network thread has
+ * its own counters. */
 struct srv_thread_cells {
     _Atomic uint64_t run_ns;
-    struct srv_histogram runs, in_bytes, out_bytes; /* durations in `runs` are in microseconds */
+    struct srv_histogram runs, in_bytes, out_bytes; /* `runs` counts durations in microseconds */
     struct srv_histogram queuing, request_rows, batch_rows;
     struct srv_padding {
         /* number of rows of the padded batch, or 0 if the entry is unused; the last entry counts
@@ -90,7 +91,7 @@ struct srv_thread_cells {
 };
 
 struct srv_model_io_loop { /* counters of the requests for one model on one network thread */
-    /* number of requests that never became a job */
+    /* number of requests for which no job was made */
     _Atomic uint64_t unmade[SRV_N_APIS][SRV_N_CODES];
     /* time from entering the queue to the end of the run, for requests answered with OK */
     struct srv_times runtime[SRV_N_JOB_APIS];
@@ -101,8 +102,8 @@ struct srv_model_io_loop { /* counters of the requests for one model on one netw
 };
 
 struct srv_model_metrics {
-    /* link in srv_metrics.gone, or zero if the model is not in that list; guarded by
-     * srv_metrics.mu, as are the next three members */
+    /* link in srv_metrics.gone, or zeroed if the model is not in that list. srv_metrics.mu guards
+     * this member and the next three members. */
     struct srv_link gone;
     int64_t gone_ns;          /* time of the last call of srv_metrics_model_gone for the model */
     struct srv_link versions; /* list of the metrics of the model's loaded versions */
@@ -115,8 +116,8 @@ struct srv_model_metrics {
 
 struct srv_path_metrics { /* counters of one version's directory; guarded by srv_metrics.mu */
     char *path;           /* path of the directory, allocated by malloc */
-    /* the model's name, allocated by malloc, if the version's assets contain an ML Metadata UUID,
-     * otherwise NULL */
+    /* the model's name, allocated by malloc; NULL if the version's assets contain no ML Metadata
+     * UUID */
     char *model;
     uint64_t loads_ok, loads_failed, load_us;
     uint64_t warmed[SRV_N_CODES], warm_records[SRV_N_CODES];
@@ -134,10 +135,9 @@ struct srv_version_metrics {
     int64_t version;
     int n_signatures;
     const char *const *signatures; /* names, which belong to the caller of srv_metrics_version */
-    /* Array of `n_signatures + 1` pointers to arrays of cells, which are indexed by I/O loop. The
-     * pointer of a signature is NULL until its first request, which allocates the cells on any
-     * network thread. The last pointer is never NULL. Its cells count requests for dynamic
-     * callables, and for signatures beyond SRV_MAX_CALLED. */
+    /* Array of `n_signatures + 1` pointers, each to an array of cells that is indexed by I/O loop.
+     * A signature's pointer is NULL until its first request. The last pointer is never NULL; its
+     * cells count requests for dynamic callables, and for signatures beyond SRV_MAX_CALLED. */
     _Atomic(struct srv_request_cells *) *requests;
     _Atomic int n_called;       /* number of signatures that have cells */
     struct srv_run_cells *runs; /* array of n_workers + n_io_loops cells */
@@ -151,16 +151,16 @@ struct srv_metrics {
     struct rt_mutex mu; /* guards the models, `paths`, and the cells marked as guarded */
     int n_models, models_capacity;
     struct srv_model_metrics **models; /* sorted by name */
-    struct srv_link gone;              /* the models that are gone, those gone longest first */
+    struct srv_link gone;              /* models that are gone, oldest entry first */
     int n_gone;
     /* counters of the requests for all unknown models together */
     struct srv_model_metrics *unknown;
     struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* unused entries are NULL */
-    /* index in `paths` of the next entry to fill; once all entries are used, this is the oldest
-     * entry, which is replaced next */
+    /* number of entries in `paths` that have been replaced so far; modulo SRV_MAX_PATHS, it is the
+     * index of the oldest entry, which is replaced next */
     int next_path;
-    /* Guards the members below. Because network threads acquire this lock, it is held only briefly,
-     * unlike `mu`, which is held while a page is written. */
+    /* Guards the members below. Network threads acquire this lock, so it is held only briefly. In
+     * contrast, `mu` is held while a page is written. */
     struct rt_mutex brief_mu;
     struct srv_stranger strangers[SRV_MAX_STRANGERS];
     /* maps the name of an event to a pointer to its uint64_t counter */
@@ -172,14 +172,15 @@ static inline uint64_t srv_count_of(const _Atomic uint64_t *c)
 {
     return atomic_load_explicit(c, memory_order_relaxed);
 }
-/* Adds n to a cell. A cell has one writer, so no atomic read-modify-write is needed. */
+/* Adds n to a cell. Only one thread at a time writes a cell, so no atomic read-modify-write
+ * operation is needed. */
 static inline void srv_count_add(_Atomic uint64_t *c, uint64_t n)
 {
     atomic_store_explicit(c, srv_count_of(c) + n, memory_order_relaxed);
 }
 
-/* Adds the cells of `from` to `to`. The cells of `to` must be guarded or belong to the caller
- * alone. */
+/* Adds the cells of `from` to those of `to`. The caller must hold the lock that guards `to`, or be
+ * the only user of `to`. */
 static inline void srv_times_add(struct srv_times *to, const struct srv_times *from)
 {
     for (int i = 0; i < SRV_N_TIMES; i++)
@@ -194,20 +195,20 @@ static inline bool srv_times_any(const struct srv_times *t)
     return false;
 }
 
-/* Returns the array of the cells of signature `s`, indexed by I/O loop, or NULL if the signature
- * has no cells. */
+/* Returns the array of cells of signature `s`, indexed by I/O loop, or NULL if the signature has no
+ * cells. */
 static inline const struct srv_request_cells *srv_metrics_cells(const struct srv_version_metrics *v,
                                                                 int s)
 {
     return atomic_load_explicit(&v->requests[s], memory_order_acquire);
 }
 
-/* Adds the cells of `from` to `to`. The caller must hold the lock that guards `to`, or be the only
- * user of `to`. */
+/* Adds the cells of `from` to those of `to`. The caller must hold the lock that guards `to`, or be
+ * the only user of `to`. */
 void srv_request_cells_add(struct srv_request_cells *to, const struct srv_request_cells *from);
-/* Adds to *sum the requests for signature `s` of a version that arrived at one entrypoint. `first`
- * is from srv_metrics_entrypoints, and `io_loop` is the index of the entrypoint's first I/O loop.
- * Returns whether the signature has cells. */
+/* Adds to *sum the counters of signature `s` for all requests that arrived at one entrypoint.
+ * `io_loop` is the index of the first I/O loop of this entrypoint, and `first` is the array that
+ * srv_metrics_entrypoints has filled in. Returns whether the signature has cells. */
 bool srv_metrics_add_requests(const struct srv_metrics *m, const int *first,
                               const struct srv_version_metrics *v, int s, int io_loop,
                               struct srv_request_cells *sum);
@@ -218,23 +219,24 @@ struct srv_model_metrics *srv_metrics_model_new(const struct srv_metrics *m, con
 void srv_metrics_model_free(struct srv_model_metrics *model);
 /* Returns the model's metrics, or NULL if they do not exist. The caller holds srv_metrics.mu. */
 struct srv_model_metrics *srv_metrics_find(const struct srv_metrics *m, const char *name);
-/* Returns the model's metrics, and creates them if they do not exist. A model that was gone is no
- * longer marked as gone. Returns NULL if memory runs out. The caller holds srv_metrics.mu. */
+/* Returns the model's metrics, and creates them if they do not exist. If the model was recorded as
+ * gone, removes this record. Returns NULL if memory runs out. The caller holds srv_metrics.mu. */
 struct srv_model_metrics *srv_metrics_model(struct srv_metrics *m, const char *name);
 
 /* ---- for the page ---- */
 
 struct rt_bytes;
-/* Returns "REST" or "GRPC", or "" if no I/O loop has that index. */
+/* Returns the entrypoint of the I/O loop, "REST" or "GRPC", or "" if there is no I/O loop with this
+ * index. */
 const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop);
-/* Sets first[i] to the index of the first I/O loop that has the same entrypoint as I/O loop i. The
- * page prints one sum for all I/O loops of an entrypoint. */
+/* Sets first[i] to the index of the first I/O loop with the same entrypoint as I/O loop i. The
+ * metrics page prints one sum for all I/O loops of an entrypoint. */
 void srv_metrics_entrypoints(const struct srv_server *server, int first[SRV_MAX_IO_LOOPS]);
-/* Returns whether TensorFlow Serving counts the requests of this API that arrive over the
- * transport of this I/O loop. Over gRPC it counts Predict, Classify and Regress, and over REST all
- * requests. */
+/* Returns whether TensorFlow Serving counts the requests of this API that arrive over the transport
+ * of this I/O loop. It counts Predict, Classify and Regress requests over gRPC, and all requests
+ * over REST. */
 bool srv_metrics_serving_counts(const struct srv_io_loop *io_loop, enum srv_api api);
-/* Writes all metric families of TensorFlow, sorted by name, even those without values. The caller
+/* Writes all of TensorFlow's metric families, sorted by name, even those without values. The caller
  * holds srv_metrics.mu. */
 void srv_metrics_serving(struct srv_server *server, struct rt_bytes *out);
 

@@ -75,7 +75,7 @@ void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics 
         return;
     rt_mutex_lock(&m->mu);
     srv_list_remove(&v->link);
-    /* Adds the counts of the version to those of its model, because the model's totals must never
+    /* Adds the counts of the version to those of its model, so that the model's totals do not
      * decrease. */
     for (int s = 0; s <= v->n_signatures; s++) {
         const struct srv_request_cells *cells = srv_metrics_cells(v, s);

@@ -13,6 +13,7 @@
 #include "runtime/base/machine.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/metrics_cells.h"
+#include "server/telemetry/metrics_gpus.h"
 #include "server/telemetry/metrics_text.h"
 #include "server/batching/scheduler.h"
 #include "server/versions/manager.h"
@@ -275,7 +276,8 @@ enum of_version {
     SPECIALISATIONS,
     SPECIALISATION_BYTES,
     IDLE_BYTES,
-    STATE_BYTES
+    STATE_BYTES,
+    GPU_BYTES
 };
 
 /* Statistics of one version that serves, used by several metric families. */
@@ -285,8 +287,8 @@ struct figures {
     struct rt_session_stats stats;
 };
 
-/* The statistics of all versions that serve. They are copied once per page, because a session
- * computes them under locks, and because a version may be freed while the page is written. */
+/* The statistics of all versions that serve. They are copied once per page, because a session takes
+ * locks to compute its statistics, and because a version may be freed while the page is written. */
 struct all_figures {
     struct rt_arena *arena; /* holds the names of the models */
     int n, n_models, capacity;
@@ -311,12 +313,14 @@ static int64_t of_version(const struct figures *f, enum of_version what)
         return (int64_t)f->stats.idle_bytes;
     case STATE_BYTES:
         return (int64_t)f->stats.state_bytes;
+    case GPU_BYTES:
+        return f->stats.accelerator_bytes;
     }
     return 0;
 }
 
-/* Appends the statistics of a version. If memory runs out, returns true to end the search for
- * versions. */
+/* Appends the statistics of a version. If memory runs out, returns true, so that no further
+ * versions are visited. */
 static bool add_figures(void *arg, const struct srv_version *v)
 {
     struct all_figures *all = arg;
@@ -402,6 +406,9 @@ static void versions_gauges(struct page *p)
              "Bytes that a version's tables hold, and its variables but for weights in files; what "
              "requests added of them is bounded by --state_memory_limit_bytes.",
              &all, STATE_BYTES);
+    if (p->server->gpus.n)
+        versions(p, "slipway_model_gpu_bytes",
+                 "Bytes of a version's constants in the memory of its GPU.", &all, GPU_BYTES);
     free(all.of);
     rt_arena_free(all.arena);
 }
@@ -443,6 +450,7 @@ void srv_metrics_page(struct srv_server *server, struct rt_bytes *out)
     srv_metrics_entrypoints(server, p.first);
     srv_metrics_forget_gone(p.m, rt_now_ns());
     gauges(&p);
+    srv_metrics_gpus(server, out);
     states(&p);
     rt_mutex_lock(&p.m->mu);
     own_requests(&p);

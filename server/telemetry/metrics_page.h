@@ -1,5 +1,5 @@
 /*
- * Writes the page that Prometheus scrapes: the counters of server/metrics, and gauges of the
+ * Writes the page that Prometheus scrapes: the counters from server/metrics, and gauges of the
  * current state.
  *
  * Threads: any thread may call these functions.

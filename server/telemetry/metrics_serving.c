@@ -3,9 +3,9 @@
  * buckets, sorted as tensorflow_model_server prints them. A family without samples has only its
  * TYPE line. There are no HELP lines, and braces are always printed.
  *
- * Two differences are intended. Sums and counts are printed with all their digits. TensorFlow
- * Serving prints six digits, from which the rate of a large counter cannot be computed. A line
- * break in a label is escaped.
+ * There are two intended differences from TensorFlow Serving. Line breaks in labels are escaped.
+ * Sums and counts are printed with all digits; the rate of a large counter cannot be computed from
+ * the six digits that TensorFlow Serving prints.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -95,8 +95,8 @@ static void loads(struct page *p)
     type(p, ":tensorflow:cc:saved_model:load_latency_by_stage", "histogram");
 }
 
-/* Writes mlmd_map. In TensorFlow Serving it is a gauge of strings whose value is printed as 0, so
- * only the labels carry information. */
+/* Writes mlmd_map. In TensorFlow Serving it is a gauge whose values are strings and are printed as
+ * 0, so only the labels carry information. */
 static void mlmd_map(struct page *p)
 {
     static const char *const name = ":tensorflow:serving:mlmd_map";
@@ -242,8 +242,8 @@ static void batching(struct page *p)
 
 /* ---- by model ---- */
 
-/* Adds to *sum the requests for a model that became jobs and arrived at one entrypoint. `io_loop`
- * is the index of the entrypoint's first I/O loop. */
+/* Adds to *sum the counters of a model's requests that arrived at one entrypoint and became
+ * jobs. `io_loop` is the index of the entrypoint's first I/O loop. */
 static void add_requests(const struct page *p, const struct srv_model_metrics *model, int io_loop,
                          struct srv_request_cells *sum)
 {
@@ -295,8 +295,8 @@ static void request_count(struct page *p)
         }
     }
     rt_mutex_lock(&p->m->brief_mu);
-    /* The requests for unknown models are summed after the lock is acquired, so a request counted
-     * by name below may still be missing from this sum, but no request is counted twice. */
+    /* The sum over all unknown models is computed under the lock, before the counts by name. A
+     * request that arrives in between may be missing from the sum, but none is counted twice. */
     requests_of(p, p->m->unknown, unknown);
     for (int i = 0; i < SRV_MAX_STRANGERS && p->m->strangers[i].name; i++) {
         const struct srv_stranger *s = &p->m->strangers[i];

@@ -20,8 +20,9 @@ void srv_text_begin_labels(struct rt_bytes *labels);
 /* Returns the labels as text, or "" if there are no labels or their text is too long. If memory ran
  * out while the labels were written, `out` fails, too. */
 const char *srv_text_labels(const struct rt_bytes *labels, struct rt_bytes *out);
-/* Writes a histogram. `n` contains the counts of scale->n + 1 buckets. `unit` is one unit of the
- * scale and of the sum, expressed in the page's unit. `labels` is written without braces. */
+/* Writes a histogram. `n` contains the counts of scale->n + 1 buckets. The bounds of the scale and
+ * the sum are multiplied by `unit`, which converts them to the page's unit. `labels` is written
+ * without braces. */
 void srv_text_histogram(struct rt_bytes *out, const char *name, const char *labels,
                         const struct srv_scale *scale, double unit, const _Atomic uint64_t *n,
                         double sum);

@@ -9,13 +9,14 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* Returns the character by which the page replaces a character of a counter's name. */
+/* Returns the character that stands for c in a counter's name on the metrics page. */
 static char on_page(unsigned char c)
 {
     return is_word((char)c) ? (char)c : c == '/' || c == ':' ? ':' : '_';
 }
 
-/* Compares a name from the page with a counter's name, as memcmp and then by length. */
+/* Compares a name from the page with a counter's name: first their bytes, as memcmp does, then
+ * their lengths. */
 static int compare(struct rt_span printed, struct rt_span name)
 {
     for (size_t i = 0; i < printed.n && i < name.n; i++)
@@ -34,7 +35,7 @@ static int by_name(const void *a, const void *b)
     return x.n < y.n ? -1 : x.n > y.n;
 }
 
-/* Returns the index of the first total whose name is not less than `printed`. */
+/* Returns the index of the first element of `totals` whose name is not less than `printed`. */
 static int find(struct rt_span printed, const struct srv_total *totals, int n)
 {
     int low = 0, high = n;

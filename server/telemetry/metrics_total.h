@@ -11,7 +11,7 @@ struct srv_total {
     /* The counter's name in TensorFlow's form. For example, "/tensorflow/serving/request_count" is
      * ":tensorflow:serving:request_count" on the page. */
     struct rt_span name;
-    int index; /* for the caller's use; the function moves it together with the name */
+    int index; /* for the caller's use; sorting moves it together with the name */
     double value;
 };
 

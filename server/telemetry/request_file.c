@@ -44,8 +44,8 @@ static bool is_dir(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* Writes a model's name as part of a file name, in which all characters except letters, digits,
- * '_', '-' and '.' become '_'. */
+/* Writes a model's name for use in a file name. A leading '.' and all characters except letters,
+ * digits, '_', '-' and '.' become '_'. */
 static void write_name(char *buffer, size_t n, const char *model)
 {
     size_t i = 0;
@@ -60,8 +60,8 @@ static void write_name(char *buffer, size_t n, const char *model)
     buffer[i] = '\0';
 }
 
-/* Writes the path of a new file, except the number and the suffix that follow. Returns false if
- * the path is too long. */
+/* Writes the part of a new file's path that precedes the number and the suffix. Returns false if it
+ * is too long. */
 static bool write_stem(char *buffer, size_t n, const char *prefix, const char *model)
 {
     char name[NAME] = "", when[32];
@@ -125,7 +125,8 @@ bool srv_request_file_is_removed(const struct srv_request_file *f)
     return fstat(f->fd, &s) == 0 && s.st_nlink == 0;
 }
 
-/* Writes all parts, even if each writev accepts only some bytes. Returns 0 or an errno. */
+/* Writes all n elements of `parts`, even if each writev writes only some of the bytes. Returns 0 or
+ * an errno. */
 static int write_all(int fd, struct iovec *parts, int n)
 {
     while (n) {

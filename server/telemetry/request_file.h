@@ -1,6 +1,6 @@
 /*
- * One file of a request log. It is created under an unused name and grows by complete records.
- * After a failure it is closed, and no new file is opened for several seconds.
+ * One file of a request log. It is created under an unused name, and only complete records are
+ * appended. After a failure it is closed, and no new file is opened for several seconds.
  *
  * Threads: a file is used by one thread; the functions do not lock.
  */
@@ -32,7 +32,7 @@ enum rt_status srv_request_file_open(struct srv_request_file *f, const char *pre
                                      const char *model, struct rt_error *err);
 /* Returns whether the open file was deleted; records written to a deleted file are lost. */
 bool srv_request_file_is_removed(const struct srv_request_file *f);
-/* Appends one TFRecord. If that fails, the file is truncated to the complete records. */
+/* Appends one TFRecord. If that fails, the file is truncated to its complete records. */
 enum rt_status srv_request_file_add(struct srv_request_file *f, struct rt_span record,
                                     struct rt_error *err);
 void srv_request_file_close(struct srv_request_file *f);

@@ -11,8 +11,8 @@
 #include "server/metrics/metrics.h"
 #include "server/telemetry/request_file.h"
 
-/* Minimum time between two log lines about outages of a model's log; only the first failure of an
- * outage is logged. */
+/* Minimum time between two messages in the server's log about outages of one model's request log;
+ * only the first failure of an outage is logged. */
 enum { OUTAGE_LOG_S = 60 };
 
 struct srv_model_log {
@@ -49,7 +49,7 @@ struct srv_request_log {
     struct rt_cond wake;
     struct srv_model_log *models; /* mu guards this member and all members below */
     struct record *first, **end;
-    /* total size in bytes of all records that are not written yet, including those being written */
+    /* total size in bytes of all records that have not been written completely */
     size_t queued;
     bool stopping;
 };
@@ -73,7 +73,7 @@ bool srv_request_log_wants(const struct srv_job *job)
     const struct srv_model_log *log = job->version->log;
     uint64_t threshold = log ? atomic_load_explicit(&log->threshold, memory_order_relaxed) : 0;
 
-    /* The job's arrival time and its address serve as a random seed. */
+    /* The job's arrival time and memory address serve as a random seed. */
     return threshold &&
            srv_request_log_samples(threshold, (uint64_t)job->received_ns * 0x9e3779b97f4a7c15u +
                                                   (uintptr_t)job);
@@ -106,7 +106,7 @@ static void write_metadata(const struct srv_job *job, double rate, struct rt_byt
     const struct srv_model_echo echo = {v->model, job->signature->def->name, v->version};
     char sampling[9] = {SRV_FIXED64 | 1 << 3};
 
-    /* A double in a message is little-endian, like all machines that Slipway supports. */
+    /* A double in a message is little-endian, as on all machines that Slipway supports. */
     memcpy(sampling + 1, &rate, sizeof rate);
     srv_model_echo_put(out, &echo, 1);
     srv_put_bytes(out, 2, sampling, sizeof sampling);
@@ -295,8 +295,8 @@ static void write_one(struct srv_request_log *l, struct record *r)
     free(r);
 }
 
-/* Closes files that are too old or no longer configured. Returns the time at which the next file
- * will be too old. */
+/* Closes files that are too old or no longer used. Returns the time at which the next file will be
+ * too old. */
 static int64_t end_files(struct srv_request_log *l)
 {
     int64_t now = rt_now_ns(), next = RT_NEVER;
@@ -381,8 +381,8 @@ struct srv_model_log *srv_request_log_model(struct srv_request_log *l, const cha
     return log;
 }
 
-/* Returns the configuration if it enables a supported log. Returns NULL if the model's requests
- * are not logged. */
+/* Returns `wanted` if it enables request logging in a supported form. Otherwise returns NULL, and
+ * the model's requests are not logged. */
 static const struct srv_logging_config *usable(const char *model,
                                                const struct srv_logging_config *wanted)
 {

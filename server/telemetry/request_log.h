@@ -1,11 +1,13 @@
 /*
  * Writes request logs. For a model whose config has a logging_config, a sample of the answered
- * requests is written with their responses, as PredictionLogs in TFRecord files. After renaming,
- * such a file serves as a golden or a warm-up file, and `slipway bench --replay` replays it.
+ * requests is written with their responses, as PredictionLogs in TFRecord files. Such a file, once
+ * it has been renamed, can serve as a golden file or a warm-up file. `slipway bench --replay`
+ * replays it.
  *
- * Files are called PREFIX-TIME-PID-N.tfrecord, where PREFIX is the collector's filename_prefix, or
- * PREFIX/MODEL when filename_prefix is a directory. A new file is begun when the current one is
- * large or old, and when the config changes the prefix. A file contains only complete records.
+ * Files are named PREFIX-TIME-PID-N.tfrecord, where PREFIX is the filename_prefix of the
+ * log_collector_config, or PREFIX/MODEL when filename_prefix is a directory. A new file is begun
+ * when the current one reaches its size or age limit, or when the config changes the prefix. A file
+ * contains only complete records.
  *
  * Threads: one thread of the log writes the files. Its queue is bounded; records that do not fit
  * are dropped and counted, so that no request ever waits for a disk.

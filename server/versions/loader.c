@@ -12,7 +12,7 @@
 #include "runtime/base/thread.h"
 #include "runtime/session/account.h"
 
-enum { MAX_THREADS = 256, BASE_BYTES = 8 << 20 };
+enum { BASE_BYTES = 8 << 20 };
 
 struct srv_loader {
     struct srv_server *server;
@@ -21,21 +21,26 @@ struct srv_loader {
     int n_tags;
     void (*done)(void *arg, struct srv_load *load);
     void *arg;
-    /* number of slots for running loads; a load occupies one slot until it ends or gives the
-     * slot up */
+    /* number of slots for running loads, guarded by mu; a load occupies one slot until it ends or
+     * gives the slot up */
     int n_places;
     /* Number of elements of `threads`; used only by the manager's thread. */
     int n_threads;
     /* Threads that load versions; used only by the manager's thread. */
-    pthread_t threads[MAX_THREADS];
+    pthread_t threads[SRV_LOAD_MAX_RUNNING];
     struct rt_mutex mu;
     struct rt_cond wake;
-    struct srv_load *first, **end; /* queue of loads that wait for a slot; guarded by mu */
+    /* Loads that wait for a slot, linked in both directions, in ascending order of turn_end_ns;
+     * guarded by mu. */
+    struct srv_load *first, *last;
+    /* The virtual clock: the latest turn_begin_ns of a load that has begun to run; guarded by
+     * mu. */
+    int64_t clock_ns;
     /* list of running loads, linked by `next`, newest first; guarded by mu */
     struct srv_load *running;
-    /* n_running is the number of running loads, and n_taken is the number of occupied slots; both
-     * are guarded by mu */
-    int n_running, n_taken;
+    /* n_running is the number of running loads, n_taken is the number of occupied slots, and
+     * n_costly is the number of slots that costly loads occupy; all are guarded by mu */
+    int n_running, n_taken, n_costly;
     int64_t begun_ns; /* time when a load most recently occupied a slot; guarded by mu */
     int64_t reserved; /* estimated memory of running loads in bytes; guarded by mu */
     bool stopping;    /* guarded by mu */
@@ -122,9 +127,9 @@ static void end_reservation(struct srv_loader *l, int64_t need)
 }
 
 /* Logs the failure of a warm-up request that consists of zeros, with unknown dimensions set to 1. A
- * model may refuse such a request, because an empty tf.Example lacks the model's features. A
- * failure for lack of memory or time is logged as a warning, because real requests will lack memory
- * or time too. */
+ * failure for lack of memory or time is logged as a warning, because real requests may fail in the
+ * same way. Other failures may be harmless: for example, an empty tf.Example lacks the model's
+ * features. */
 static void warm_up_failed(void *arg, const char *signature, const struct rt_error *err)
 {
     const struct srv_load *load = arg;
@@ -167,8 +172,8 @@ static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
     struct rt_session *session = l->calls->validate ? load->loaded->session : NULL;
     if (session) {
         log_timing(load, session);
-        /* During the warm-up the compiler's thread does not compile for this session. Instead, a
-         * shape is compiled when it first occurs. */
+        /* During the warm-up, code for a new shape is compiled when the shape first occurs, and not
+         * later on the compiler's thread. */
         rt_session_loading(session, true, &load->cancelled);
     }
     enum rt_status st = l->calls->validate ? l->calls->validate(l->server, &v, load->dir,
@@ -220,6 +225,7 @@ static bool has_warmup(const struct srv_loader *l, const struct srv_load *load)
 static struct rt_model_options model_options(struct srv_loader *l, struct srv_load *load)
 {
     const struct srv_options *o = &l->server->options;
+    struct rt_device *gpu = l->calls->choose_gpu ? l->calls->choose_gpu(l->server) : NULL;
     return (struct rt_model_options){
         .session = {.registry = l->server->registry,
                     .run_memory_limit = (size_t)o->run_memory_limit_bytes,
@@ -235,6 +241,8 @@ static struct rt_model_options model_options(struct srv_loader *l, struct srv_lo
                                .no_specialise = !o->specialise,
                                .bf16 = wants_bf16(o, load)},
                     .autotune = l->server->autotune,
+                    .accelerator = gpu,
+                    .accelerates_all = gpu != NULL,
                     .log_device_placement = o->log_device_placement,
                     .cancelled = &load->cancelled},
         .tags = l->tags,
@@ -247,7 +255,7 @@ static struct rt_model_options model_options(struct srv_loader *l, struct srv_lo
     };
 }
 
-/* Frees a model that is not served, and its account. */
+/* Frees a model that is not served, together with its memory account. */
 static void drop(struct srv_loader *l, struct srv_load *load)
 {
     if (load->loaded)
@@ -257,7 +265,7 @@ static void drop(struct srv_loader *l, struct srv_load *load)
     load->account = NULL;
 }
 
-/* Loads and validates a model that has been admitted by the estimate `need`. */
+/* Loads and validates a model that was admitted on the basis of the estimate `need`. */
 static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load, int64_t need)
 {
     const struct rt_model_options options = model_options(l, load);
@@ -310,18 +318,40 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
     return st;
 }
 
-static bool has_changed(struct srv_load *load)
-{
-    struct rt_error ignored = {0};
-    return srv_source_fingerprint(load->dir, &load->after, &ignored) ||
-           !srv_fingerprint_eq(&load->after, &load->before);
-}
-
 /* Frees the loaded model and clears the error. */
 static void start_over(struct srv_loader *l, struct srv_load *load)
 {
     drop(l, load);
     load->err = (struct rt_error){0};
+}
+
+/* Fails the load if the version's files have changed or its directory is gone. A failure to list
+ * the directory for another reason, such as a lack of descriptors, does not tell whether the files
+ * have changed. Then the load fails with that reason, unless it has already failed. */
+static void check_unchanged(struct srv_loader *l, struct srv_load *load)
+{
+    const struct rt_check check = {check_cancelled, load};
+    struct rt_error why = {0};
+    const enum rt_status st = srv_source_fingerprint(load->dir, &check, &load->after, &why);
+
+    load->changed = st ? st == RT_NOT_FOUND : !srv_fingerprint_eq(&load->after, &load->before);
+    if (load->changed) {
+        start_over(l, load);
+        load->status = rt_fail(&load->err, RT_ABORTED,
+                               "files in %s changed while the version was being loaded", load->dir);
+    } else if (st && !load->status) {
+        load->status =
+            rt_fail(&load->err, RT_UNAVAILABLE,
+                    "cannot check whether files changed during the load: %s", rt_error_text(&why));
+    }
+}
+
+static enum rt_status fail_stopped(struct srv_load *load)
+{
+    return rt_fail(&load->err, RT_RESOURCE_EXHAUSTED,
+                   "the load was stopped after %lld seconds, because %d loads ran and others "
+                   "waited",
+                   (long long)((rt_now_ns() - load->begun_ns) / 1000000000), SRV_LOAD_MAX_RUNNING);
 }
 
 static void run(struct srv_loader *l, struct srv_load *load)
@@ -331,40 +361,78 @@ static void run(struct srv_loader *l, struct srv_load *load)
         load->status = read_model(l, load);
     /* The version is checked even after a failed load, because cancellation or a change of the
      * files may explain the failure. */
+    if (!atomic_load(&load->cancelled))
+        check_unchanged(l, load);
     if (atomic_load(&load->cancelled)) {
         start_over(l, load);
-        load->status = RT_CANCELLED;
-    } else if (has_changed(load)) {
-        start_over(l, load);
-        load->changed = true;
-        load->status = rt_fail(&load->err, RT_ABORTED,
-                               "files in %s changed while the version was being loaded", load->dir);
+        load->changed = false;
+        load->status = load->stopped ? fail_stopped(load) : RT_CANCELLED;
     }
     if (load->status)
         drop(l, load);
     load->ns = rt_now_ns() - start;
 }
 
+static bool is_costly(const struct srv_load *load)
+{
+    return load->cost_ns > SRV_LOAD_CHEAP_NS;
+}
+
+/* Returns the waiting load that may run now, or NULL if there is none. */
+static struct srv_load *next_locked(const struct srv_loader *l) RT_REQUIRES(l->mu)
+{
+    const int max_costly = l->n_places > 1 ? l->n_places - 1 : 1;
+    struct srv_load *load = l->n_taken < l->n_places ? l->first : NULL;
+
+    while (load && l->n_costly >= max_costly && is_costly(load))
+        load = load->next;
+    return load;
+}
+
 static void take_place_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
 {
-    l->first = load->next;
-    if (!l->first)
-        l->end = &l->first;
+    *(load->previous ? &load->previous->next : &l->first) = load->next;
+    *(load->next ? &load->next->previous : &l->last) = load->previous;
+    if (load->turn_begin_ns > l->clock_ns)
+        l->clock_ns = load->turn_begin_ns;
     load->next = l->running;
     l->running = load;
     l->n_running++;
+    load->history->n_running++;
     l->n_taken++;
-    l->begun_ns = rt_now_ns();
+    l->n_costly += is_costly(load);
+    l->begun_ns = load->begun_ns = rt_now_ns();
 }
 
-static void end_locked(struct srv_loader *l, const struct srv_load *load) RT_REQUIRES(l->mu)
+static void leave_place_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
+{
+    l->n_taken -= !load->left_place;
+    l->n_costly -= !load->left_place && is_costly(load);
+    load->left_place = true;
+}
+
+/* Corrects the estimated cost of a load, which no longer occupies a slot, to `cost_ns`. Later loads
+ * of the model are ordered accordingly. The caller holds the loader's lock. */
+static void correct_cost(struct srv_load *load, int64_t cost_ns)
+{
+    load->history->turn_end_ns += cost_ns - load->cost_ns;
+    load->history->cost_ns = load->cost_ns = cost_ns;
+}
+
+/* Ends a load that took `cpu_ns` of its thread's processor time. */
+static void end_locked(struct srv_loader *l, struct srv_load *load, int64_t cpu_ns)
+    RT_REQUIRES(l->mu)
 {
     struct srv_load **p = &l->running;
     while (*p != load)
         p = &(*p)->next;
     *p = load->next;
     l->n_running--;
-    l->n_taken -= !load->left_place;
+    load->history->n_running--;
+    leave_place_locked(l, load);
+    /* a load that was cancelled early does not show what a load costs */
+    if (!atomic_load(&load->cancelled))
+        correct_cost(load, cpu_ns > 0 ? cpu_ns : 1);
 }
 
 static void *load_thread(void *arg)
@@ -373,16 +441,17 @@ static void *load_thread(void *arg)
     rt_thread_low_priority();
     rt_mutex_lock(&l->mu);
     for (;;) {
-        while (!l->stopping && !(l->first && l->n_taken < l->n_places))
+        while (!l->stopping && !next_locked(l))
             rt_cond_wait(&l->wake, &l->mu);
-        struct srv_load *load = l->first;
+        struct srv_load *load = l->stopping ? l->first : next_locked(l);
         if (!load)
             break;
         take_place_locked(l, load);
         rt_mutex_unlock(&l->mu);
+        const int64_t cpu_ns = rt_thread_cpu_ns();
         run(l, load);
         rt_mutex_lock(&l->mu);
-        end_locked(l, load);
+        end_locked(l, load, rt_thread_cpu_ns() - cpu_ns);
         rt_mutex_unlock(&l->mu);
         l->done(l->arg, load);
         rt_mutex_lock(&l->mu);
@@ -393,7 +462,7 @@ static void *load_thread(void *arg)
 
 static bool start_thread(struct srv_loader *l)
 {
-    if (l->n_threads == MAX_THREADS ||
+    if (l->n_threads == SRV_LOAD_MAX_RUNNING ||
         rt_thread_start(&l->threads[l->n_threads], "load", load_thread, l))
         return false;
     l->n_threads++;
@@ -409,30 +478,57 @@ static int64_t patience_ns(const struct srv_loader *l) RT_REQUIRES(l->mu)
     return SRV_LOAD_PATIENCE_NS;
 }
 
+/* Makes the oldest running load that occupies a slot give it up. */
+static void relieve_oldest_locked(struct srv_loader *l) RT_REQUIRES(l->mu)
+{
+    struct srv_load *oldest = NULL;
+    for (struct srv_load *r = l->running; r; r = r->next)
+        oldest = r->left_place ? oldest : r;
+    if (!oldest)
+        return;
+    leave_place_locked(l, oldest);
+    correct_cost(oldest, SRV_LOAD_PATIENCE_NS);
+    RT_LOG(RT_LOG_WARNING,
+           "model %s version %lld takes long to load: it goes on, beside the others that wait",
+           oldest->model, (long long)oldest->version);
+}
+
+/* Stops a load without a slot, as loader.h says. A load that does not end although it was cancelled
+ * is not chosen again. */
+static void stop_one_locked(struct srv_loader *l) RT_REQUIRES(l->mu)
+{
+    struct srv_load *chosen = NULL;
+    for (struct srv_load *r = l->running; r; r = r->next)
+        if (r->left_place && !atomic_load(&r->cancelled) &&
+            (!chosen || r->history->n_running >= chosen->history->n_running))
+            chosen = r;
+    if (!chosen)
+        return;
+    chosen->stopped = true;
+    atomic_store(&chosen->cancelled, true);
+    RT_LOG(RT_LOG_WARNING,
+           "the load of model %s version %lld is stopped, because %d loads run and others wait",
+           chosen->model, (long long)chosen->version, l->n_running);
+}
+
 int64_t srv_loader_relieve(struct srv_loader *l, int64_t now_ns)
 {
     rt_mutex_lock(&l->mu);
-    const bool waits = l->first && l->n_taken >= l->n_places;
+    const bool has_slot = next_locked(l) != NULL;
+    const bool waits = l->first && (!has_slot || l->n_running == l->n_threads);
     const int64_t due_ns = l->begun_ns + patience_ns(l);
-    const int n_running = l->n_running;
+    if (waits && now_ns >= due_ns && !has_slot)
+        relieve_oldest_locked(l);
+    const bool needs_thread = l->n_running == l->n_threads;
     rt_mutex_unlock(&l->mu);
     if (!waits)
         return RT_NEVER;
     if (now_ns < due_ns)
         return due_ns;
-    if (n_running == l->n_threads && !start_thread(l))
-        return now_ns + SRV_LOAD_PATIENCE_NS;
-    struct srv_load *oldest = NULL;
+    const bool is_full = needs_thread && !start_thread(l) && l->n_threads == SRV_LOAD_MAX_RUNNING;
     rt_mutex_lock(&l->mu);
-    for (struct srv_load *r = l->running; r; r = r->next)
-        oldest = r->left_place ? oldest : r;
-    if (oldest) {
-        oldest->left_place = true;
-        l->n_taken--;
-        RT_LOG(RT_LOG_WARNING,
-               "model %s version %lld takes long to load: it goes on, beside the others that wait",
-               oldest->model, (long long)oldest->version);
-    }
+    if (is_full)
+        stop_one_locked(l);
     rt_cond_signal(&l->wake);
     const int64_t again_ns = now_ns + patience_ns(l);
     rt_mutex_unlock(&l->mu);
@@ -452,12 +548,14 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
     l->n_tags = n_tags;
     l->done = done;
     l->arg = arg;
-    l->end = &l->first;
     rt_mutex_init(&l->mu);
     rt_cond_init(&l->wake);
     server->model_memory.limit = total_limit(&server->options);
     while (l->n_threads < n_threads && start_thread(l))
-        l->n_places++;
+        ;
+    rt_mutex_lock(&l->mu);
+    l->n_places = l->n_threads;
+    rt_mutex_unlock(&l->mu);
     if (!l->n_threads) {
         srv_loader_free(l);
         return NULL;
@@ -465,12 +563,31 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
     return l;
 }
 
+/* Inserts a load into the list of waiting loads, behind all loads whose intervals end no later than
+ * its own. The search begins at the end, because the next load of the model with the most loads
+ * belongs there. */
+static void enqueue_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
+{
+    struct srv_load_history *history = load->history;
+    struct srv_load *at = l->last;
+
+    load->cost_ns =
+        load->list_cost_ns + (history->cost_ns ? history->cost_ns : SRV_LOAD_UNKNOWN_NS);
+    load->turn_begin_ns = history->turn_end_ns > l->clock_ns ? history->turn_end_ns : l->clock_ns;
+    load->turn_end_ns = load->turn_begin_ns + load->cost_ns;
+    history->turn_end_ns = load->turn_end_ns;
+    while (at && at->turn_end_ns > load->turn_end_ns)
+        at = at->previous;
+    load->previous = at;
+    load->next = at ? at->next : l->first;
+    *(at ? &at->next : &l->first) = load;
+    *(load->next ? &load->next->previous : &l->last) = load;
+}
+
 void srv_loader_submit(struct srv_loader *l, struct srv_load *load)
 {
-    load->next = NULL;
     rt_mutex_lock(&l->mu);
-    *l->end = load;
-    l->end = &load->next;
+    enqueue_locked(l, load);
     rt_cond_signal(&l->wake);
     rt_mutex_unlock(&l->mu);
 }

@@ -20,36 +20,37 @@
 
 /* ---- the loop ---- */
 
+/* Makes the moves that the policy decides for a model. */
 static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now)
 {
-    struct srv_version_view *views = calloc((size_t)model->n_entries + 1, sizeof *views);
-    if (!views) {
+    const int n = model->n_entries;
+    struct srv_version_view *views = calloc((size_t)n + 1, sizeof *views);
+    enum srv_move *moves = calloc((size_t)n + 1, sizeof *moves);
+    if (!views || !moves) {
         srv_mgr_try_again(m);
-        return;
+        goto end;
     }
-    for (;;) {
-        for (int i = 0; i < model->n_entries; i++) {
-            const struct srv_managed_version *e = model->entries[i];
-            views[i] = (struct srv_version_view){
-                .version = e->version,
-                .state = e->state,
-                .wanted = e->wanted,
-                .may_load = e->stable && e->seen_since && now >= e->retry_at,
-            };
-        }
-        struct srv_decision d = srv_policy_decide(views, model->n_entries, m->unload_before_load);
-        if (d.move == SRV_MOVE_NONE)
-            break;
-        struct srv_managed_version *e = model->entries[d.index];
-        enum srv_state before = e->state;
-        if (d.move == SRV_MOVE_LOAD)
-            srv_mgr_start_load(m, model, e);
-        else
-            srv_mgr_unload(m, model, e);
-        if (e->state == before)
-            break; /* memory ran out; the manager's loop will try again later */
+    for (int i = 0; i < n; i++) {
+        const struct srv_managed_version *e = model->entries[i];
+        views[i] = (struct srv_version_view){
+            .version = e->version,
+            .state = e->state,
+            .wanted = e->wanted,
+            .may_load = e->stable && e->seen_since && now >= e->retry_at,
+        };
     }
+    srv_policy_decide(views, n, m->unload_before_load, moves);
+    /* Lower versions are unloaded first. If memory runs out, the manager's loop will try again
+     * later. */
+    for (int i = n; i-- > 0;)
+        if (moves[i] == SRV_MOVE_UNLOAD && !srv_mgr_unload(m, model, model->entries[i]))
+            goto end;
+    for (int i = 0; i < n; i++)
+        if (moves[i] == SRV_MOVE_LOAD)
+            srv_mgr_start_load(m, model, model->entries[i]);
+end:
     free(views);
+    free(moves);
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -84,10 +85,20 @@ static void poll_everything(struct srv_manager *m, int64_t now)
     if (*o->models)
         srv_mgr_poll_folder(m);
     for (int i = 0; i < m->n_models; i++)
-        srv_mgr_scan_model(m, m->models[i]);
-    for (int i = 0; i < m->n_models; i++)
-        for (int k = 0; k < m->models[i]->n_entries; k++)
-            srv_mgr_look_at_entry(m, m->models[i], m->models[i]->entries[k], now);
+        if (m->models[i]->scan_due > now)
+            m->models[i]->scan_due = now;
+}
+
+/* Scans base paths, and checks the versions that were found. `polls` tells whether all base paths
+ * and versions are due. Returns the time at which to call this function again. */
+static int64_t look_at_models(struct srv_manager *m, bool polls, int64_t now)
+{
+    if (polls)
+        poll_everything(m, now);
+    const int64_t next = srv_mgr_scan_models(m, now);
+    if (polls)
+        srv_mgr_look_at_entries(m, false, now);
+    return next;
 }
 
 /* Checks versions that are not stable yet or are due for another attempt. Returns the time of the
@@ -95,15 +106,12 @@ static void poll_everything(struct srv_manager *m, int64_t now)
 static int64_t look_at_new(struct srv_manager *m, int64_t now)
 {
     int64_t next = RT_NEVER;
+    srv_mgr_look_at_entries(m, true, now);
     for (int i = 0; i < m->n_models; i++)
         for (int k = 0; k < m->models[i]->n_entries; k++) {
-            struct srv_managed_version *e = m->models[i]->entries[k];
+            const struct srv_managed_version *e = m->models[i]->entries[k];
             if (!e->wanted)
                 continue;
-            bool due = (e->state == SRV_START && !e->stable) ||
-                       (e->state == SRV_END && e->code && now >= e->retry_at);
-            if (due)
-                srv_mgr_look_at_entry(m, m->models[i], e, now);
             int64_t at = RT_NEVER;
             if (e->state == SRV_START && !e->stable)
                 at = now + (int64_t)RECHECK_MS * MILLION;
@@ -136,6 +144,18 @@ static void sleep_until(struct srv_manager *m, int64_t until)
         if (m->next_poll > soon && m->server->options.file_system_poll_wait_seconds > 0)
             m->next_poll = soon;
     }
+}
+
+/* Pauses after a pass of the manager's loop that began at `begin`, unless the manager stops. */
+static void pause_after_pass(struct srv_manager *m, int64_t begin)
+{
+    const int64_t now = rt_now_ns();
+    const int64_t end =
+        now + earlier((now - begin) * PASS_PAUSE, (int64_t)PASS_PAUSE_MAX_MS * MILLION);
+    rt_mutex_lock(&m->mu);
+    while (!m->stopping && rt_now_ns() < end)
+        rt_cond_wait_until(&m->changed, &m->mu, end);
+    rt_mutex_unlock(&m->mu);
 }
 
 static void take_messages(struct srv_manager *m)
@@ -174,12 +194,11 @@ static void look_at_bursts(struct srv_manager *m)
 }
 
 /*
- * Counts closed connections. Each closed connection leaves about 29 KB of freed memory scattered in
- * the heap, so the heap is trimmed after many connections have closed. Only gRPC's core knows when
- * its connections close, so the number of closed connections is computed as the number of accepted
- * ones minus the increase in the number of open ones. A burst of calls on one connection leaves a
- * similar amount of freed memory, so freed calls are counted too. When no connections are left, the
- * freed calls are counted a last time. Then counting pauses until a new connection is opened.
+ * Trims the heap after many connections have closed, because each leaves about 29 KB of freed
+ * memory scattered in the heap. Only gRPC's core knows when its connections close, so the number of
+ * closed connections is computed as the number of accepted ones minus the increase in the number of
+ * open ones. A burst of calls on one connection leaves a similar amount of freed memory, so freed
+ * calls are counted too. While there are no connections, nothing is counted.
  */
 static void count_closed(struct srv_manager *m, int64_t now)
 {
@@ -242,8 +261,8 @@ static void again(struct srv_manager *m, int64_t now)
     srv_mgr_publish(m);
 }
 
-/* Publishes a map if versions were loaded or are to be unloaded. One map covers all changes,
- * because each map lists all versions and several maps may exist at the same time. */
+/* Publishes a map if versions were loaded or are to be unloaded. One map covers all these changes,
+ * because each map lists all versions and remains in memory until its grace period ends. */
 static void publish_changes(struct srv_manager *m)
 {
     if (m->must_publish)
@@ -259,6 +278,7 @@ static void serve(struct srv_manager *m)
         rt_mutex_unlock(&m->mu);
         if (stopping)
             return;
+        const int64_t begin = rt_now_ns();
         take_messages(m);
         publish_changes(m);
         srv_mgr_take_reload(m);
@@ -266,8 +286,9 @@ static void serve(struct srv_manager *m)
         look_at_config(m, now);
         if (now >= m->again_at)
             again(m, now);
-        if (now >= m->next_poll) {
-            poll_everything(m, now);
+        const bool polls = now >= m->next_poll;
+        const int64_t next_scan = look_at_models(m, polls, now);
+        if (polls) {
             int64_t wait = o->file_system_poll_wait_seconds;
             m->next_poll = wait > 0 ? rt_now_ns() + earlier(wait, INT32_MAX) * SECOND : RT_NEVER;
             rt_mutex_lock(&m->mu);
@@ -276,7 +297,7 @@ static void serve(struct srv_manager *m)
             rt_mutex_unlock(&m->mu);
         }
         now = rt_now_ns();
-        int64_t next = look_at_new(m, now);
+        int64_t next = earlier(look_at_new(m, now), next_scan);
         for (int i = 0; i < m->n_models; i++)
             decide(m, m->models[i], now);
         publish_changes(m);
@@ -287,6 +308,7 @@ static void serve(struct srv_manager *m)
         next = earlier(next, srv_loader_relieve(m->loader, now));
         next = earlier(next, srv_mgr_end_requests(m, now));
         next = earlier(earlier(next, m->next_config), m->again_at);
+        pause_after_pass(m, begin);
         sleep_until(m, earlier(earlier(next, m->next_poll), trim(m, now)));
     }
 }

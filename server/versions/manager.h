@@ -22,9 +22,9 @@ struct srv_model_calls;
 enum rt_status srv_manager_start(struct srv_server *server, const struct srv_model_calls *calls,
                                  struct srv_manager **out, struct rt_error *err);
 /*
- * Blocks, as tensorflow_model_server does at startup, until every configured model is AVAILABLE,
- * one has failed, or the wait for a missing one has ended. The error names the models that did not
- * become available.
+ * Blocks, as tensorflow_model_server does at startup, until every configured model is AVAILABLE, a
+ * model has failed, or the wait for a missing model has ended. The error names the models that did
+ * not become available.
  */
 enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err);
 /* Calls `look` for each available version, in the order of the model names, until a call returns
@@ -33,14 +33,16 @@ enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *
 bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
                       void *arg);
 /*
- * Requests a new list of models in place of the one from flags and config file. `message` is a
- * serialized tensorflow.serving.ModelServerConfig. If the request succeeds, `done` is called once,
- * on the manager's thread, when each new model is AVAILABLE or has failed, or when the reload was
- * refused. With RT_OK the text of `err` names the models that have a problem with their new base
- * path and therefore continue to serve their previous versions. The text is "" if there are none.
- * Reloads are performed one after the other. If *cancelled is true when the reload would begin, the
- * reload changes nothing and ends with CANCELLED. `cancelled` may be NULL; otherwise *cancelled
- * must be valid until `done`. May be called on any thread.
+ * Requests a new list of models in place of the one from the flags and the config file. `message`
+ * is a serialized tensorflow.serving.ModelServerConfig. Reloads are performed one after the other.
+ * May be called on any thread.
+ *
+ * If the request succeeds, `done` is called once, on the manager's thread, when each new model is
+ * AVAILABLE or has failed, or when the reload has been refused. With RT_OK, the message of `err`
+ * names the models that continue to serve their previous versions because of a problem with their
+ * new base path; it is "" if there are none. If *cancelled is already true when the reload is due,
+ * the reload changes nothing and ends with RT_CANCELLED. `cancelled` may be NULL; otherwise
+ * *cancelled must be valid until `done` is called.
  */
 enum rt_status
 srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic bool *cancelled,

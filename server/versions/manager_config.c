@@ -36,8 +36,8 @@ void srv_mgr_point_models(struct srv_manager *m)
     rt_mutex_unlock(&m->mu);
 }
 
-/* Replaces m->base with `base` and m->folder with `folder`, except where the argument is NULL, and
- * takes ownership of the arguments. */
+/* Replaces m->base with `base` and m->folder with `folder`, and takes ownership of both. A NULL
+ * argument replaces nothing. */
 void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct srv_config *folder)
 {
     struct srv_config *old_base = base ? m->base : NULL;
@@ -47,13 +47,14 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
     for (int i = 0; i < m->n_models; i++) {
         struct srv_managed *model = m->models[i];
         if (model->watch >= 0)
-            /* The base path of a model may have changed. */
+            /* The watch is removed, because the base path of the model may have changed. */
             inotify_rm_watch(m->inotify_fd, model->watch);
         model->watch = -1;
+        model->is_large = false;
     }
     rt_mutex_lock(&m->mu);
     for (int i = 0; i < m->n_models; i++) {
-        /* A model that is configured again may have an entry because it is being unloaded. */
+        /* For a model that was not configured before, --model_wait_seconds begins now. */
         if (!m->models[i]->config)
             m->models[i]->since = rt_now_ns();
         m->models[i]->config = NULL;
@@ -272,8 +273,8 @@ static enum rt_status note_new_models(const struct srv_manager *m, struct srv_re
     return RT_OK;
 }
 
-/* Checks the request logs that a reload names. A log that the operator's own file names is
- * permitted, even after an earlier reload removed it. */
+/* Checks the request logs that a reload names. Logs that the operator's own config file names are
+ * permitted, even after an earlier reload removed them. */
 static enum rt_status check_logs(const struct srv_manager *m, const struct srv_config *config,
                                  struct rt_error *err)
 {

@@ -35,6 +35,24 @@ enum {
     LOOK_SHARE_NEW = 10,
     LOOK_SHARE = 100,
     LOOK_MAX_S = 60, /* maximum time between two listings of a version's directory */
+    /* A listing that takes longer than LOOK_SHORT_MS is long. Long listings begin after all other
+     * listings, in the order in which they became due, and only until they have taken LOOK_LONG_MS
+     * together. */
+    LOOK_SHORT_MS = 20,
+    LOOK_LONG_MS = 100,
+    /* A base path of more than SMALL_NAMES files and directories is large. Large base paths are
+     * scanned after all others, in the order in which their scans became due, and only until their
+     * scans have taken SCAN_LARGE_MS together. Then no large base path is scanned for SCAN_PAUSE
+     * times as long. A scan of 65,536 names takes about 40 ms. */
+    SMALL_NAMES = 256,
+    SCAN_LARGE_MS = 100,
+    SCAN_PAUSE = 3,
+    /* After each pass, the manager's loop pauses for PASS_PAUSE times the duration of the pass, but
+     * at most PASS_PAUSE_MAX_MS. A pass examines all versions. Without the pauses, there could be a
+     * pass for each of n loads, and the passes together would take time proportional to the square
+     * of n. */
+    PASS_PAUSE = 3,
+    PASS_PAUSE_MAX_MS = 20,
     /* time after which the log and the status report that a version's files are still changing */
     UNREST_LOG_S = 5,
     /* A version fails after this number of loads that ended because the files changed, without a
@@ -132,6 +150,7 @@ struct srv_manager {
     struct srv_grace *leaving;
     int n_loading, n_graces, n_freeing;
     int64_t next_poll, next_config, next_trim;
+    int64_t next_large; /* earliest time at which a large base path is scanned */
     /* Time at which to repeat a step that ran out of memory. Until then the table of models and the
      * published map may lag behind the configuration and the loaded versions. RT_NEVER means that
      * no step must be repeated. */
@@ -157,7 +176,7 @@ struct srv_manager {
 enum srv_settled { SRV_WAITING, SRV_SERVES, SRV_FAILED, SRV_MISSING };
 
 /* ---- manager_map.c ---- */
-/* Schedules another attempt soon, because a step of the manager ran out of memory. */
+/* Makes the manager repeat, after a pause, a step that ran out of memory. */
 void srv_mgr_try_again(struct srv_manager *m);
 void srv_mgr_free_published(const struct srv_published *p);
 struct srv_grace *srv_mgr_grace_new(struct srv_manager *m);
@@ -178,8 +197,8 @@ int64_t srv_mgr_end_requests(struct srv_manager *m, int64_t now);
 
 /* ---- manager_unload.c ---- */
 struct srv_unloader *srv_mgr_unloader_new(struct srv_manager *m, int n_threads);
-/* Stops the unload threads and frees `u`, which may be NULL. Must be called when no version is
- * being freed. */
+/* Stops the unload threads and frees `u`, which may be NULL. Must be called only while no version
+ * is being freed. */
 void srv_mgr_unloader_free(struct srv_unloader *u);
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g);
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g);
@@ -196,13 +215,18 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load);
 /* ---- manager_watch.c ---- */
 /* Resets a failed or ended version to START. */
 void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e);
-void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
-                           struct srv_managed_version *e, int64_t now);
+/* Lists the directories of versions whose next listing is due, and changes the states of these
+ * versions. If `only_new` is set, lists only versions that are not stable yet or are due for
+ * another attempt. */
+void srv_mgr_look_at_entries(struct srv_manager *m, bool only_new, int64_t now);
 void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch);
-void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model);
+/* Scans the base paths whose scans are due (scan_due) as far as SCAN_LARGE_MS permits. Returns the
+ * time at which to call this function again. */
+int64_t srv_mgr_scan_models(struct srv_manager *m, int64_t now);
 
 /* ---- manager_config.c ---- */
-/* Sets the configuration of each model in the table. Called again if memory ran out. */
+/* Sets the configuration of each model in the table. If memory runs out, the manager's loop tries
+ * again later. */
 void srv_mgr_point_models(struct srv_manager *m);
 void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base,
                           struct srv_config *folder);

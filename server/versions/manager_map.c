@@ -104,9 +104,9 @@ static void begin_grace(struct srv_manager *m, struct srv_grace *g)
         grace_ended(g);
 }
 
-/* Replaces the published map with `p`. If `p` is NULL, the new map is empty and is never replaced.
+/* Replaces the published map with `p` or, if `p` is NULL, with an empty map that is never replaced.
  * Begins the grace period `g` of the previous map, and the grace periods of the versions that left
- * the map. They end when all I/O loops have confirmed the new map. */
+ * the map. The grace periods end when all I/O loops have confirmed the new map. */
 void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p)
 {
     static const struct srv_map nothing;

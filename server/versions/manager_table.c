@@ -25,9 +25,9 @@ void srv_mgr_wake(struct srv_manager *m)
     (void)ignored;
 }
 
-/* Returns a copy of a text, or NULL if memory runs out. The caller must free() the copy. The copy
- * is valid UTF-8, because texts from a model's files become JSON and protobuf strings, and clients
- * reject strings that are not valid UTF-8. */
+/* Returns a copy of a string, or NULL if memory runs out. The caller must free() the copy. The copy
+ * is valid UTF-8, because strings from a model's files become JSON and protobuf strings, and
+ * clients reject strings that are not valid UTF-8. */
 static char *copy_as_utf8(const char *text)
 {
     struct rt_bytes copy;
@@ -66,7 +66,7 @@ void srv_mgr_add_text(struct srv_unavailable *list, const char *fmt, ...)
     const size_t left = sizeof list->text - 1 - list->used;
     va_list ap;
     if (!left)
-        return; /* the names of thousands of models need not be formatted */
+        return; /* no space is left in the text, so nothing more is formatted */
     va_start(ap, fmt);
     const int n = vsnprintf(list->text + list->used, left + 1, fmt, ap);
     va_end(ap);
@@ -135,6 +135,7 @@ static struct srv_managed *model_new(const char *name)
     }
     model->watch = -1;
     model->since = rt_now_ns();
+    model->scan_due = RT_NEVER;
     return model;
 }
 
@@ -181,6 +182,7 @@ static void free_entry(struct srv_managed_version *e)
 {
     free(e->message);
     free(e->dir);
+    free(e->trouble);
     free(e);
 }
 

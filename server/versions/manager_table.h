@@ -16,16 +16,19 @@
 /* One version of a model; the version is wanted now or was wanted earlier. */
 struct srv_managed_version {
     int64_t version;
-    /* The members up to `final` are written by the manager's thread under its lock and read by any
-     * thread under the lock. */
+    /* The members up to `trouble` are written by the manager's thread and read by other threads,
+     * both under the manager's lock. */
     enum srv_state state;
     enum rt_status code;
-    /* error text; NULL if there is no error, or if `no_message` is set because there was no memory
-     * for the text */
+    /* error message; NULL if there is no error, or if `no_message` is set because there was no
+     * memory for the message */
     char *message;
     bool no_message;
     bool wanted; /* whether the model's version policy selects the version */
     bool final;  /* whether loading failed and will not be retried until the files change */
+    /* the most recently logged warning about the version's directories, or NULL; the version can
+     * serve in spite of it */
+    char *trouble;
 
     /* The members below belong to the manager's thread. */
     char *dir;
@@ -34,8 +37,11 @@ struct srv_managed_version {
     /* time when the fingerprint `seen` was first taken, or 0 if none has been taken yet */
     int64_t seen_since;
     bool stable;
-    int64_t look_at; /* earliest time at which the directory is listed again */
-    /* time when the state START was first noticed, or 0 if it was not noticed yet */
+    int64_t look_at;      /* earliest time at which the directory is listed again */
+    bool is_long;         /* whether listing the directory takes longer than LOOK_SHORT_MS */
+    int64_t look_cost_ns; /* processor time of the last complete listing of the directory */
+    /* time when the manager first found the version in the state START, or 0 if it has not done so
+     * yet */
     int64_t start_since;
     /* time when the directory was first found missing, or 0 if it exists */
     int64_t missing_since;
@@ -67,16 +73,20 @@ struct srv_managed {
     /* Whether the model is no longer configured and all its versions have ended, as found by
      * srv_mgr_note_gone_models. Belongs to the manager's thread. */
     bool gone;
-    int64_t since; /* time when the model was added to the table */
+    int64_t since; /* time since which the model has been configured */
     bool empty_logged;
+    int64_t scan_due; /* time since which a scan of the base path is due, or RT_NEVER */
+    /* whether the base path held more than SMALL_NAMES files and directories at the last scan */
+    bool is_large;
     /* The most recently logged problem with the base path, or NULL if there is none. Each problem
-     * is logged only once. The status shows the problem with the versions that continue to serve in
-     * spite of it. The manager's thread writes this member under the lock. */
+     * is logged only once. The status of versions that continue to serve in spite of the problem
+     * contains it. The manager's thread writes this member under the lock. */
     char *trouble;
     int watch; /* inotify watch descriptor of the base path, or -1 if there is no watch */
+    struct srv_load_history load_history; /* the model's loads point to it */
 };
 
-/* A list of models for a log or error text: either the models in "N model(s) did not become
+/* A list of models for a log or error message: either the models in "N model(s) did not become
  * available: {...}", or those for which startup waits. */
 struct srv_unavailable {
     int n;
@@ -92,8 +102,8 @@ RT_PRINTF(2, 3) void srv_mgr_add_text(struct srv_unavailable *list, const char *
 void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
                              const struct srv_managed_version *why, const char *text);
 void srv_mgr_wake(struct srv_manager *m);
-/* Logs a problem unless *last is the same text, and stores the text in *last under the lock. If
- * `text` is NULL, the problem has disappeared. */
+/* Logs the problem `text`, unless *last is the same text, and stores it in *last under the lock. A
+ * `text` of NULL means that the problem no longer exists. */
 void srv_mgr_log_once(struct srv_manager *m, char **last, const char *text);
 const char *srv_mgr_state_text(const struct srv_managed_version *e);
 /* Changes a version's state as policy.h's table allows, or replaces the reason for the state START
@@ -101,9 +111,8 @@ const char *srv_mgr_state_text(const struct srv_managed_version *e);
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text);
 struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n);
-/* Adds the models of `config` that the table does not list yet, but not their configurations.
- * `config` may be NULL. Merges the sorted lists of the table and of `config` without the lock,
- * because only the manager's thread changes the table. Readers wait only while the array is
+/* Adds the models of `config` that the table does not list yet, without their configurations.
+ * `config` may be NULL, which adds none. Readers of the table wait only while its array is
  * replaced. Returns false and leaves the table unchanged if memory runs out. */
 bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config);
 void srv_mgr_free_model(struct srv_managed *model);
@@ -111,8 +120,8 @@ struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, 
 struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
                                               int64_t version);
 void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model);
-/* Reports, once, each model that is no longer configured and whose versions have all ended, so that
- * the model's metrics are dropped. If the table has too many such models, removes some of them. */
+/* Calls model_gone once for each model that is no longer configured and whose versions have all
+ * ended. If the table has too many such models, removes some of them. */
 void srv_mgr_note_gone_models(struct srv_manager *m);
 
 #endif

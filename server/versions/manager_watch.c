@@ -69,24 +69,53 @@ static void look_at_start(struct srv_manager *m, const struct srv_managed *model
     }
 }
 
-/* If the last listing of the version's directory was too recent in proportion to its cost, returns
- * false. Otherwise lists the directory. */
-static bool list_entry(struct srv_managed_version *e, int64_t now, struct srv_fingerprint *f,
-                       enum rt_status *st, struct rt_error *err)
+/* The limits of one listing. */
+struct limits {
+    struct srv_manager *m;
+    int64_t end; /* time on the monotonic clock at which the listing ends */
+};
+
+static enum rt_status check_limits(void *arg, struct rt_error *err)
 {
-    if (now < e->look_at)
+    const struct limits *l = arg;
+
+    rt_mutex_lock(&l->m->mu);
+    const bool stopping = l->m->stopping;
+    rt_mutex_unlock(&l->m->mu);
+    if (stopping)
+        return rt_fail(err, RT_CANCELLED, "the server is stopping");
+    return rt_now_ns() > l->end ? rt_fail(err, RT_CANCELLED, "the listing is long") : RT_OK;
+}
+
+/* Lists the version's directory, unless the last listing was too recent in proportion to its cost.
+ * If `may_be_long` is false, does not begin a listing that is known to be long, and ends any other
+ * after LOOK_SHORT_MS. Returns whether the directory was listed. */
+static bool list_entry(struct srv_manager *m, struct srv_managed_version *e, bool may_be_long,
+                       int64_t now, struct srv_fingerprint *f, enum rt_status *st,
+                       struct rt_error *err)
+{
+    if (now < e->look_at || (e->is_long && !may_be_long))
         return false;
+    const int64_t begin = rt_now_ns(), short_end = begin + (int64_t)LOOK_SHORT_MS * MILLION;
+    struct limits limits = {m, may_be_long ? RT_NEVER : short_end};
+    const struct rt_check check = {check_limits, &limits};
     int64_t cost = rt_thread_cpu_ns();
-    *st = srv_source_fingerprint(e->dir, f, err);
+    *st = srv_source_fingerprint(e->dir, &check, f, err);
     cost = rt_thread_cpu_ns() - cost;
+    if (*st == RT_CANCELLED) {
+        e->is_long = true;
+        return false;
+    }
+    e->look_cost_ns = cost;
+    e->is_long = e->is_long && rt_now_ns() > short_end;
     bool is_new = e->state == SRV_START && !*st;
     int64_t pause = cost * (is_new ? LOOK_SHARE_NEW : LOOK_SHARE);
     e->look_at = now + (pause < LOOK_MAX_S * SECOND ? pause : LOOK_MAX_S * SECOND);
     return true;
 }
 
-void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
-                           struct srv_managed_version *e, int64_t now)
+static void look_at_entry(struct srv_manager *m, struct srv_managed *model,
+                          struct srv_managed_version *e, bool may_be_long, int64_t now)
 {
     struct srv_fingerprint f;
     struct rt_error err = {0};
@@ -102,7 +131,7 @@ void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
         e->start_since = 0;
     else if (!e->start_since)
         e->start_since = now;
-    if (!list_entry(e, now, &f, &st, &err))
+    if (!list_entry(m, e, may_be_long, now, &f, &st, &err))
         return;
     if (!st)
         e->missing_since = 0;
@@ -138,6 +167,79 @@ void srv_mgr_look_at_entry(struct srv_manager *m, struct srv_managed *model,
     }
 }
 
+/* Returns whether srv_mgr_look_at_entries examines the version. */
+static bool is_due(const struct srv_managed_version *e, bool only_new, int64_t now)
+{
+    return !only_new || (e->wanted && ((e->state == SRV_START && !e->stable) ||
+                                       (e->state == SRV_END && e->code && now >= e->retry_at)));
+}
+
+/* Lists the version whose long listing has been due for the longest time. Returns false if no long
+ * listing is due, if the server is stopping, or if the next listing of this version is already
+ * due. */
+static bool look_at_long(struct srv_manager *m, bool only_new, int64_t now)
+{
+    struct srv_managed *of = NULL;
+    struct srv_managed_version *first = NULL;
+
+    for (int i = 0; i < m->n_models; i++)
+        for (int k = 0; k < m->models[i]->n_entries; k++) {
+            struct srv_managed_version *e = m->models[i]->entries[k];
+            if (!e->is_long || now < e->look_at || !e->wanted || !is_due(e, only_new, now) ||
+                e->state == SRV_LOADING || e->state == SRV_UNLOADING ||
+                (first && first->look_at <= e->look_at))
+                continue;
+            of = m->models[i];
+            first = e;
+        }
+    if (!first)
+        return false;
+    look_at_entry(m, of, first, true, now);
+    return now < first->look_at;
+}
+
+/* Examines the versions with short listings. If a listing turns out to be long, the listings of the
+ * model's versions that were never listed are assumed to be long too, because finding this out for
+ * each of them would take LOOK_SHORT_MS each time. */
+static void look_at_short(struct srv_manager *m, struct srv_managed *model, bool only_new,
+                          int64_t now)
+{
+    bool assume_long = false;
+
+    for (int k = 0; k < model->n_entries; k++) {
+        struct srv_managed_version *e = model->entries[k];
+        const bool was_long = e->is_long;
+        e->is_long |= assume_long && !e->look_at;
+        if (is_due(e, only_new, now))
+            look_at_entry(m, model, e, false, now);
+        assume_long |= e->is_long && !was_long;
+    }
+}
+
+/* Returns whether the version has a short listing and will soon become stable unless its files
+ * change. */
+static bool is_settling(const struct srv_managed_version *e, int64_t now)
+{
+    return e->wanted && e->state == SRV_START && e->seen_since && !e->stable && !e->is_long &&
+           now - e->start_since < 2 * (int64_t)SRV_STABLE_AFTER_MS * MILLION;
+}
+
+void srv_mgr_look_at_entries(struct srv_manager *m, bool only_new, int64_t now)
+{
+    bool settling = false;
+    for (int i = 0; i < m->n_models; i++) {
+        look_at_short(m, m->models[i], only_new, now);
+        for (int k = 0; k < m->models[i]->n_entries && !settling; k++)
+            settling = is_settling(m->models[i]->entries[k], now);
+    }
+    /* a long listing would delay the load of the version that is about to become stable */
+    if (settling)
+        return;
+    const int64_t end = rt_now_ns() + (int64_t)LOOK_LONG_MS * MILLION;
+    while (rt_now_ns() < end && look_at_long(m, only_new, now))
+        ;
+}
+
 static void set_wanted(struct srv_manager *m, struct srv_managed_version *e, bool wanted)
 {
     rt_mutex_lock(&m->mu);
@@ -167,6 +269,7 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
         srv_mgr_try_again(m);
         return;
     }
+    srv_mgr_log_once(m, &e->trouble, found->warning);
     bool was_wanted = e->wanted;
     set_wanted(m, e, true);
     if (e->state == SRV_END && !was_wanted) {
@@ -233,40 +336,84 @@ static void log_version_as_model(const struct srv_manager *m, const struct srv_m
                c->base_path, folder, c->base_path, model, c->base_path);
 }
 
-void srv_mgr_scan_model(struct srv_manager *m, struct srv_managed *model)
+/* Applies a scan of the model's base path to its versions. */
+static void take_scan(struct srv_manager *m, struct srv_managed *model, const struct srv_scan *scan)
+{
+    srv_mgr_log_once(m, &model->trouble, scan->warning);
+    for (int i = 0; i < scan->n; i++)
+        want(m, model, &scan->found[i]);
+    want_nothing_else(m, model, scan);
+    char file[4096];
+    snprintf(file, sizeof file, "%s/saved_model.pb", model->config->base_path);
+    if (scan->n_there == 0 && !model->empty_logged && access(file, F_OK) == 0)
+        log_version_as_model(m, model->config);
+    else if (scan->n_there == 0 && !model->empty_logged)
+        RT_LOG(RT_LOG_WARNING,
+               "No versions of servable %s found under base path %s. Did you forget to name your "
+               "leaf directory as a number (eg. '/1/')?",
+               model->name, model->config->base_path);
+    model->empty_logged = scan->n_there == 0;
+}
+
+/* Scans a model's base path. Unless `may_be_large` is set, only finds out whether the base path is
+ * large; if it is, the scan remains due. */
+static void scan_model(struct srv_manager *m, struct srv_managed *model, bool may_be_large)
 {
     if (!model->config) {
         want_nothing_else(m, model, NULL);
         if (model->watch >= 0)
             inotify_rm_watch(m->inotify_fd, model->watch);
         model->watch = -1;
+        model->scan_due = RT_NEVER;
+        model->is_large = false;
         return;
     }
     struct rt_arena *arena = rt_arena_new((size_t)64 << 20);
     struct rt_error err = {.arena = arena};
-    struct srv_scan scan;
+    struct srv_scan scan = {0};
     srv_mgr_watch_folder(m, model->config->base_path, &model->watch);
-    if (!arena || srv_source_scan(model->config, arena, &scan, &err)) {
-        /* An unreadable base path is not treated as empty, so the served versions continue to
-         * serve. */
-        srv_mgr_log_once(m, &model->trouble, arena ? rt_error_text(&err) : "out of memory");
-        model->watch = -1;
-        rt_arena_free(arena);
-        return;
+    const enum rt_status st =
+        arena ? srv_source_scan(model->config, may_be_large ? SRV_SCAN_MAX_NAMES : SMALL_NAMES,
+                                arena, &scan, &err)
+              : RT_RESOURCE_EXHAUSTED;
+    model->is_large = scan.n_names > SMALL_NAMES;
+    if (!model->is_large || may_be_large) {
+        model->scan_due = RT_NEVER;
+        if (!st)
+            take_scan(m, model, &scan);
+        else
+            /* An unreadable base path is not treated as empty, so the served versions continue to
+             * serve. */
+            srv_mgr_log_once(m, &model->trouble, arena ? rt_error_text(&err) : "out of memory");
+        if (st)
+            model->watch = -1;
     }
-    srv_mgr_log_once(m, &model->trouble, scan.warning);
-    for (int i = 0; i < scan.n; i++)
-        want(m, model, &scan.found[i]);
-    want_nothing_else(m, model, &scan);
-    char file[4096];
-    snprintf(file, sizeof file, "%s/saved_model.pb", model->config->base_path);
-    if (scan.n_there == 0 && !model->empty_logged && access(file, F_OK) == 0)
-        log_version_as_model(m, model->config);
-    else if (scan.n_there == 0 && !model->empty_logged)
-        RT_LOG(RT_LOG_WARNING,
-               "No versions of servable %s found under base path %s. Did you forget to name your "
-               "leaf directory as a number (eg. '/1/')?",
-               model->name, model->config->base_path);
-    model->empty_logged = scan.n_there == 0;
     rt_arena_free(arena);
+}
+
+/* Returns the model with a large base path whose scan has been due for the longest time, or
+ * NULL. */
+static struct srv_managed *next_large(const struct srv_manager *m)
+{
+    struct srv_managed *first = NULL;
+    for (int i = 0; i < m->n_models; i++)
+        if (m->models[i]->is_large && m->models[i]->scan_due < (first ? first->scan_due : RT_NEVER))
+            first = m->models[i];
+    return first;
+}
+
+int64_t srv_mgr_scan_models(struct srv_manager *m, int64_t now)
+{
+    for (int i = 0; i < m->n_models; i++)
+        if (m->models[i]->scan_due != RT_NEVER && !m->models[i]->is_large)
+            scan_model(m, m->models[i], false);
+    struct srv_managed *model = next_large(m);
+    if (!model || now < m->next_large)
+        return model ? m->next_large : RT_NEVER;
+    const int64_t begin = rt_now_ns(), end = begin + (int64_t)SCAN_LARGE_MS * MILLION;
+    for (; model && rt_now_ns() < end; model = next_large(m))
+        scan_model(m, model, true);
+    now = rt_now_ns();
+    m->next_large = now + (now - begin) * SCAN_PAUSE;
+    return model ? m->next_large : RT_NEVER;
 }

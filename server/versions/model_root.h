@@ -15,11 +15,11 @@
 #include "server/config/config.h"
 
 /* Checks that all paths in `config` are below `root`; an empty `root` allows every path. If it
- * fails with PERMISSION_DENIED, the error text names the model and the path. */
+ * fails with PERMISSION_DENIED, the error message names the model and the path. */
 enum rt_status srv_model_root_check(const char *root, const struct srv_config *config,
                                     struct rt_error *err);
-/* Checks the request logs in `config` when there is no root. A reload may name only request logs
- * that `old` or the operator's `file` (may be NULL) already names; otherwise anyone who may reload
+/* Checks the request logs in `config` if `root` is empty. A reload may name only request logs that
+ * `old` or the operator's `file`, which may be NULL, already names; otherwise anyone who may reload
  * could have files written anywhere. */
 enum rt_status srv_model_root_check_logs(const char *root, const struct srv_config *old,
                                          const struct srv_config *file,

@@ -19,29 +19,27 @@ bool srv_state_may_become(enum srv_state from, enum srv_state to)
     return false;
 }
 
-struct srv_decision srv_policy_decide(const struct srv_version_view *v, int n,
-                                      bool unload_before_load)
+void srv_policy_decide(const struct srv_version_view *v, int n, bool unload_before_load,
+                       enum srv_move *moves)
 {
-    int n_wanted = 0, n_wanted_available = 0, n_spare = 0, n_going = 0;
-    int lowest_spare = -1, highest_new = -1;
+    int n_wanted = 0, n_wanted_available = 0, n_new = 0, n_going = 0, highest_spare = -1;
     for (int i = 0; i < n; i++) {
-        bool available = v[i].state == SRV_AVAILABLE;
+        const bool available = v[i].state == SRV_AVAILABLE;
         n_wanted += v[i].wanted;
         n_going += v[i].state == SRV_UNLOADING;
         n_wanted_available += v[i].wanted && available;
-        if (!v[i].wanted && available) {
-            n_spare++;
-            if (lowest_spare < 0 || v[i].version < v[lowest_spare].version)
-                lowest_spare = i;
-        }
-        if (v[i].wanted && v[i].state == SRV_START && v[i].may_load &&
-            (highest_new < 0 || v[i].version > v[highest_new].version))
-            highest_new = i;
+        n_new += v[i].wanted && v[i].state == SRV_START && v[i].may_load;
+        if (!v[i].wanted && available && highest_spare < 0)
+            highest_spare = i;
     }
-    bool unloads_first = unload_before_load && highest_new >= 0;
-    if (n_spare && (n_wanted == 0 || n_wanted_available > 0 || n_spare > 1 || unloads_first))
-        return (struct srv_decision){SRV_MOVE_UNLOAD, lowest_spare};
-    if (highest_new >= 0 && !(unload_before_load && n_going))
-        return (struct srv_decision){SRV_MOVE_LOAD, highest_new};
-    return (struct srv_decision){SRV_MOVE_NONE, -1};
+    const bool keeps_one =
+        n_wanted > 0 && n_wanted_available == 0 && !(unload_before_load && n_new > 0);
+    for (int i = 0; i < n; i++) {
+        const bool spare = !v[i].wanted && v[i].state == SRV_AVAILABLE;
+        moves[i] = spare && !(keeps_one && i == highest_spare) ? SRV_MOVE_UNLOAD : SRV_MOVE_NONE;
+        n_going += moves[i] == SRV_MOVE_UNLOAD;
+    }
+    for (int i = 0; i < n && !(unload_before_load && n_going); i++)
+        if (v[i].wanted && v[i].state == SRV_START && v[i].may_load)
+            moves[i] = SRV_MOVE_LOAD;
 }

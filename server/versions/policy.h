@@ -1,9 +1,9 @@
 /*
- * Decides which version of one model to load or unload next. The functions are pure and use no
- * clock, locks or files. The manager asks for a new decision after every change; tests pass plain
- * values. SRV_MOVE_UNLOAD begins the retirement of a version (server/base/serving_map.h): the
- * version leaves the serving map, and its memory is freed when no I/O loop holds it. The version
- * policy (source.h) selects the wanted versions, and manager_watch.c marks them.
+ * Decides which versions of one model to load and unload. The functions are pure and use no clock,
+ * locks or files. The manager asks for new decisions after every change; tests pass plain values.
+ * SRV_MOVE_UNLOAD begins the retirement of a version (server/base/serving_map.h): the version
+ * leaves the serving map, and its memory is freed when no I/O loop holds it. The version policy
+ * (source.h) selects the wanted versions, and manager_watch.c marks them.
  */
 #ifndef SRV_POLICY_H
 #define SRV_POLICY_H
@@ -27,25 +27,22 @@ struct srv_version_view {
 };
 
 enum srv_move { SRV_MOVE_NONE, SRV_MOVE_LOAD, SRV_MOVE_UNLOAD };
-struct srv_decision {
-    enum srv_move move;
-    int index; /* index of the version in the array of versions */
-};
 
 /*
- * Decides the next move for one model. Its n versions may be in any order.
+ * Decides the moves of one model's n versions, which must be sorted, highest first, and writes them
+ * to `moves`. The caller should make all unloads before the loads, and should begin the loads of
+ * higher versions first. The time that a decision takes is proportional to n.
  *
- * If the transition is availability-preserving, an unwanted version is unloaded only when no
- * version is wanted, when a wanted version is available, or when another unwanted version is
- * available too. The lowest unwanted version is unloaded first. If none may be unloaded, the
- * highest wanted version that may be loaded is loaded.
+ * If the transition is availability-preserving, unwanted versions are unloaded, and wanted versions
+ * that may be loaded are loaded. If versions are wanted but none of them is available, the highest
+ * unwanted version that is available continues to serve.
  *
  * If the transition is resource-preserving (unload_before_load), an old and a new version are never
  * in memory at the same time. As soon as a wanted version may be loaded, all unwanted versions are
  * unloaded, and the load starts when they are gone. Until a wanted version may be loaded, at least
  * one unwanted version continues to serve.
  */
-struct srv_decision srv_policy_decide(const struct srv_version_view *v, int n,
-                                      bool unload_before_load);
+void srv_policy_decide(const struct srv_version_view *v, int n, bool unload_before_load,
+                       enum srv_move *moves);
 
 #endif

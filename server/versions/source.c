@@ -16,7 +16,6 @@
 #include "server/base/number.h"
 
 enum {
-    MAX_VERSIONS = 100000,
     /* Limits of a version's directory; a directory that exceeds them is refused. */
     MAX_DEPTH = 16,
     MAX_FILES = 50000,
@@ -38,16 +37,46 @@ static int highest_first(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static bool is_wanted(const struct srv_model_config *m, int64_t version, int rank)
+/* Returns whether the array, sorted in descending order, contains the version. */
+static bool contains(const int64_t *sorted, int n, int64_t version)
+{
+    int low = 0, high = n;
+    while (low < high) {
+        const int mid = low + (high - low) / 2;
+        if (sorted[mid] > version)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < n && sorted[low] == version;
+}
+
+static int descending(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* `specific` are the versions that the policy names, in descending order. */
+static bool is_wanted(const struct srv_model_config *m, const int64_t *specific, int64_t version,
+                      int rank)
 {
     if (m->policy == SRV_POLICY_LATEST)
         return rank < m->n_latest;
-    if (m->policy == SRV_POLICY_ALL)
-        return true;
-    for (int i = 0; i < m->n_specific; i++)
-        if (m->specific[i] == version)
-            return true;
-    return false;
+    return m->policy == SRV_POLICY_ALL || contains(specific, m->n_specific, version);
+}
+
+static bool is_found(const struct srv_scan *s, int64_t version)
+{
+    int low = 0, high = s->n;
+    while (low < high) {
+        const int mid = low + (high - low) / 2;
+        if (s->found[mid].version > version)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < s->n && s->found[low].version == version;
 }
 
 static const char *missing_warning(const struct srv_model_config *m, const struct srv_scan *s,
@@ -58,22 +87,84 @@ static const char *missing_warning(const struct srv_model_config *m, const struc
     if (!m->n_specific)
         return rt_arena_printf(arena, "model %s: the version policy asks for no version at all",
                                m->name);
-    for (int i = 0; i < m->n_specific; i++) {
-        bool there = false;
-        for (int k = 0; k < s->n; k++)
-            there = there || s->found[k].version == m->specific[i];
-        if (!there)
+    for (int i = 0; i < m->n_specific; i++)
+        if (!is_found(s, m->specific[i]))
             return rt_arena_printf(arena,
                                    "Version %lld of servable %s, which was requested to be served "
                                    "as a 'specific' version in the servable's version policy, was "
                                    "not found under base path %s",
                                    (long long)m->specific[i], m->name, m->base_path);
-    }
     return NULL;
 }
 
-enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena *arena,
-                               struct srv_scan *out, struct rt_error *err)
+static enum rt_status cannot_scan(const struct srv_model_config *m, struct rt_error *err)
+{
+    return rt_fail(err, RT_UNAVAILABLE, "Could not read base path %s for servable %s: %s",
+                   m->base_path, m->name, strerror(errno));
+}
+
+/* Lists the versions in a base path, in any order, in *all, which the caller must free(). */
+static enum rt_status read_versions(const struct srv_model_config *m, DIR *dir, int max_names,
+                                    struct rt_arena *arena, struct srv_found **all, int *n,
+                                    int *n_names, struct rt_error *err)
+{
+    int capacity = 0;
+    errno = 0;
+    for (struct dirent *e; (e = readdir(dir)); errno = 0) {
+        int64_t version;
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        if ((*n_names)++ == max_names)
+            return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                           "base path %s of servable %s: more than %d files and directories",
+                           m->base_path, m->name, max_names);
+        if (!is_version(e->d_name, &version))
+            continue;
+        if (*n == capacity) {
+            capacity = capacity ? capacity * 2 : 16;
+            void *grown = realloc(*all, (size_t)capacity * sizeof(**all));
+            if (!grown)
+                return rt_fail_memory(err, "a list of versions", 0);
+            *all = grown;
+        }
+        (*all)[*n] = (struct srv_found){version, rt_arena_strdup(arena, e->d_name), NULL};
+        if (!(*all)[(*n)++].name)
+            return rt_fail_memory(err, "a list of versions", 0);
+    }
+    return errno ? cannot_scan(m, err) : RT_OK;
+}
+
+/* Chooses the versions that the policy selects from all n versions, which are sorted. */
+static enum rt_status choose(const struct srv_model_config *m, struct srv_found *all, int n,
+                             struct rt_arena *arena, struct srv_scan *out, struct rt_error *err)
+{
+    const size_t n_specific = m->policy == SRV_POLICY_SPECIFIC ? (size_t)m->n_specific : 0;
+    int64_t *specific = rt_arena_array(arena, n_specific + 1, sizeof *specific);
+    out->found = rt_arena_array(arena, (size_t)n + 1, sizeof *all);
+    if (!out->found || !specific)
+        return rt_fail_memory(err, "a list of versions", 0);
+    if (n_specific) {
+        memcpy(specific, m->specific, n_specific * sizeof *specific);
+        qsort(specific, n_specific, sizeof *specific, descending);
+    }
+    for (int i = 0, same; i < n; i += same) {
+        for (same = 1; i + same < n && all[i + same].version == all[i].version; same++)
+            ;
+        if (!is_wanted(m, specific, all[i].version, out->n_there++))
+            continue;
+        if (same > 1)
+            all[i].warning = rt_arena_printf(
+                arena, "model %s: %d directories are one version, %lld; %s/%s is used, not %s",
+                m->name, same, (long long)all[i].version, m->base_path, all[i].name,
+                all[i + 1].name);
+        out->found[out->n++] = all[i];
+    }
+    out->warning = missing_warning(m, out, arena);
+    return RT_OK;
+}
+
+enum rt_status srv_source_scan(const struct srv_model_config *m, int max_names,
+                               struct rt_arena *arena, struct srv_scan *out, struct rt_error *err)
 {
     memset(out, 0, sizeof *out);
     DIR *dir = opendir(m->base_path);
@@ -81,57 +172,17 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena
         return rt_fail(err, RT_NOT_FOUND, "Could not find base path %s for servable %s",
                        m->base_path, m->name);
     if (!dir)
-        return rt_fail(err, RT_UNAVAILABLE, "Could not read base path %s for servable %s: %s",
-                       m->base_path, m->name, strerror(errno));
+        return cannot_scan(m, err);
     struct srv_found *all = NULL;
-    int n = 0, capacity = 0;
-    enum rt_status st = RT_OK;
-    errno = 0;
-    for (struct dirent *e; !st && (e = readdir(dir)); errno = 0) {
-        int64_t version;
-        if (!is_version(e->d_name, &version))
-            continue;
-        if (n == capacity) {
-            int more = capacity ? capacity * 2 : 16;
-            void *grown = more <= MAX_VERSIONS ? realloc(all, (size_t)more * sizeof *all) : NULL;
-            if (!grown) {
-                st = rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                             "base path %s of servable %s: more than %d versions", m->base_path,
-                             m->name, n);
-                break;
-            }
-            all = grown;
-            capacity = more;
-        }
-        all[n].version = version;
-        all[n].name = rt_arena_strdup(arena, e->d_name);
-        if (!all[n++].name)
-            st = rt_fail_memory(err, "a list of versions", 0);
-    }
-    if (!st && errno)
-        st = rt_fail(err, RT_UNAVAILABLE, "Could not read base path %s for servable %s: %s",
-                     m->base_path, m->name, strerror(errno));
+    int n = 0;
+    enum rt_status st = read_versions(m, dir, max_names, arena, &all, &n, &out->n_names, err);
     closedir(dir);
-    out->found = st ? NULL : rt_arena_array(arena, (size_t)n + 1, sizeof *all);
-    if (st || !out->found) {
-        free(all);
-        return st ? st : rt_fail_memory(err, "a list of versions", 0);
-    }
-    if (n)
+    if (!st && n)
         qsort(all, (size_t)n, sizeof *all, highest_first);
-    for (int i = 0; i < n; i++) {
-        if (i && all[i].version == all[i - 1].version) {
-            out->warning = rt_arena_printf(arena, "model %s: %s/%s and %s are one version", m->name,
-                                           m->base_path, all[i].name, all[i - 1].name);
-            continue;
-        }
-        if (is_wanted(m, all[i].version, out->n_there++))
-            out->found[out->n++] = all[i];
-    }
+    if (!st)
+        st = choose(m, all, n, arena, out, err);
     free(all);
-    if (!out->warning)
-        out->warning = missing_warning(m, out, arena);
-    return RT_OK;
+    return st;
 }
 
 /* ---- fingerprints ---- */
@@ -143,6 +194,7 @@ struct walk {
      */
     size_t root;
     int64_t end_ns; /* time on the monotonic clock after which the walk of the directory fails */
+    const struct rt_check *check; /* ends the walk early; may be NULL */
     struct rt_error *err;
 };
 
@@ -225,10 +277,8 @@ static enum rt_status list(struct walk *w, const char *path, int depth, struct n
 /*
  * Reads the status of `path`, following symlinks. Returns false and sets errno on failure; ENOENT
  * means that the path has disappeared. *descends is set if `path` is a directory whose entries must
- * be read. The entries of a linked directory are not read. If its target is inside the version, the
- * entries are found by the target's own path (Kubernetes' ..data symlink points to a directory
- * beside the symlink, and a new target has another inode). A target outside or above the version
- * does not belong to the version.
+ * be read. The entries behind a symlink are not read: if its target is inside the version, they are
+ * found by the target's own path, and otherwise they do not belong to the version.
  */
 static bool look(const char *path, int depth, struct stat *s, bool *descends)
 {
@@ -237,8 +287,8 @@ static bool look(const char *path, int depth, struct stat *s, bool *descends)
     if (depth ? lstat(path, s) : stat(path, s))
         return false;
     bool is_link = S_ISLNK(s->st_mode);
-    /* A dangling symlink has the status of the symlink itself. Most dangling symlinks do not affect
-     * the model. */
+    /* For a dangling symlink, *s keeps the status of the symlink itself. Most dangling symlinks do
+     * not affect the model. */
     if (is_link && stat(path, &target) == 0)
         *s = target;
     *descends = !is_link && S_ISDIR(s->st_mode);
@@ -284,7 +334,10 @@ static enum rt_status walk(struct walk *w, const char *path, int depth)
         w->out->newest_ns = newest;
     if (++w->out->n_files > MAX_FILES)
         return too_many(w, path);
-    if (w->out->n_files % 256 == 0 && rt_now_ns() > w->end_ns)
+    const bool is_checked = w->out->n_files % SRV_CHECK_FILES == 0;
+    if (is_checked && w->check && w->check->check(w->check->arg, w->err))
+        return w->err->code;
+    if (is_checked && rt_now_ns() > w->end_ns)
         return rt_fail(w->err, RT_INVALID_ARGUMENT,
                        "%.*s: its files could not be listed within %d seconds", (int)w->root, path,
                        MAX_SECONDS);
@@ -295,12 +348,13 @@ static enum rt_status walk(struct walk *w, const char *path, int depth)
     return descends ? walk_into(w, path, depth) : RT_OK;
 }
 
-enum rt_status srv_source_fingerprint(const char *dir, struct srv_fingerprint *out,
-                                      struct rt_error *err)
+enum rt_status srv_source_fingerprint(const char *dir, const struct rt_check *check,
+                                      struct srv_fingerprint *out, struct rt_error *err)
 {
     struct walk w = {.out = out,
                      .root = strlen(dir),
                      .end_ns = rt_now_ns() + (int64_t)MAX_SECONDS * 1000000000,
+                     .check = check,
                      .err = err};
     memset(out, 0, sizeof *out);
     rt_bytes_init(&w.lines, (size_t)256 << 20);

@@ -8,47 +8,55 @@
 #ifndef SRV_SOURCE_H
 #define SRV_SOURCE_H
 
+#include "runtime/core/buffer.h"
 #include "server/config/config.h"
 
 struct srv_found {
     int64_t version;
     const char *name; /* name of the version's directory, for example "00000123" */
+    /* warning that other directories have the same number, or NULL */
+    const char *warning;
 };
 
 struct srv_scan {
     int n; /* number of wanted versions; `found` lists them, highest first */
     struct srv_found *found;
-    int n_there; /* number of versions in the base path, including unwanted ones */
-    /* warning that a requested version is missing or that a version exists twice, or NULL */
-    const char *warning;
+    int n_there;         /* number of versions in the base path, including unwanted ones */
+    int n_names;         /* number of files and directories in the base path */
+    const char *warning; /* warning that a requested version is missing, or NULL */
 };
 
 /*
  * Finds the versions of a model. Each child of the base path whose name is a decimal number is a
  * version. If several names have the same number, the alphabetically first name is used. Fails if
- * the base path cannot be read, but not if it is empty. The error text names the path and the
- * model.
+ * the base path cannot be read, but not if it is empty. Fails with RESOURCE_EXHAUSTED if the base
+ * path holds more than `max_names` files and directories; the time that a scan takes is
+ * proportional to their number. The error message names the path and the model.
  */
-enum rt_status srv_source_scan(const struct srv_model_config *m, struct rt_arena *arena,
-                               struct srv_scan *out, struct rt_error *err);
+enum { SRV_SCAN_MAX_NAMES = 65536 };
+enum rt_status srv_source_scan(const struct srv_model_config *m, int max_names,
+                               struct rt_arena *arena, struct srv_scan *out, struct rt_error *err);
 
 /*
  * A hash of everything below a version's directory, computed from the sorted list of (path, device,
- * inode, size, modification and change time). The version's directory itself may be a symlink.
+ * inode, size, modification time, change time). The version's directory itself may be a symlink.
  * Symlinks below it are resolved, but the entries of linked directories are not read.
  */
 struct srv_fingerprint {
     uint64_t a, b;
-    int64_t newest_ns; /* wall clock time of the latest modification or change */
+    int64_t newest_ns; /* wall-clock time of the latest modification or change */
     int64_t bytes, n_files;
 };
 /*
  * Computes the fingerprint of a version's directory. Fails with NOT_FOUND if there is no such
  * directory, with UNAVAILABLE if it cannot be read, and with INVALID_ARGUMENT if it contains more
- * than 50,000 files, is deeper than 16 directories, or takes more than 5 seconds to list.
+ * than 50,000 files, is deeper than 16 directories, or takes more than 5 seconds to list. `check`,
+ * which may be NULL, is called at every SRV_CHECK_FILES-th file; if it fails, its status is
+ * returned.
  */
-enum rt_status srv_source_fingerprint(const char *dir, struct srv_fingerprint *out,
-                                      struct rt_error *err);
+enum { SRV_CHECK_FILES = 256 };
+enum rt_status srv_source_fingerprint(const char *dir, const struct rt_check *check,
+                                      struct srv_fingerprint *out, struct rt_error *err);
 static inline bool srv_fingerprint_eq(const struct srv_fingerprint *x,
                                       const struct srv_fingerprint *y)
 {
@@ -63,7 +71,7 @@ enum {
 };
 /* Returns whether a version's files are stable. first_seen_ns is the monotonic time when
  * fingerprint `f` was first taken; now_ns is the current monotonic time, and wall_ns the current
- * wall clock time. */
+ * wall-clock time. */
 bool srv_source_is_stable(const struct srv_fingerprint *f, int64_t first_seen_ns, int64_t now_ns,
                           int64_t wall_ns);
 

@@ -31,8 +31,8 @@ enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_m
     }
     if (n_wanted && n_failed == n_wanted)
         return SRV_FAILED;
-    /* A load, and the unload that precedes a second load, may take arbitrarily long, but the wait
-     * for files to appear or to become stable is limited. */
+    /* Loading and unloading may take arbitrarily long, but the wait for files to appear or to
+     * become stable is limited. */
     return !n_moving && is_overdue(m, model) ? SRV_MISSING : SRV_WAITING;
 }
 
@@ -97,8 +97,8 @@ static enum rt_status copy_status(const struct srv_managed *model, bool has_vers
         const struct srv_managed_version *e = model->entries[i];
         if (has_version && e->version != version)
             continue;
-        const bool is_troubled = e->state == SRV_AVAILABLE && model->trouble;
-        const char *text = is_troubled ? model->trouble : srv_mgr_state_text(e);
+        const char *trouble = model->trouble ? model->trouble : e->trouble;
+        const char *text = e->state == SRV_AVAILABLE && trouble ? trouble : srv_mgr_state_text(e);
         s[*n] = (struct srv_version_status){e->version, e->state, e->code,
                                             rt_arena_strdup(arena, text)};
         if (!s[(*n)++].message)
@@ -122,20 +122,24 @@ enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool h
 {
     int found = 0;
     rt_mutex_lock(&m->mu);
-    enum rt_status st = copy_status(srv_mgr_find_model(m, (const char *)model.p, model.n),
-                                    has_version, version, arena, out, &found, err);
+    const struct srv_managed *managed = srv_mgr_find_model(m, (const char *)model.p, model.n);
+    enum rt_status st = copy_status(managed, has_version, version, arena, out, &found, err);
+    const char *why =
+        managed && managed->trouble ? rt_arena_printf(arena, ": %s", managed->trouble) : "";
     rt_mutex_unlock(&m->mu);
     if (st)
         return st;
+    if (!why)
+        return rt_fail_memory(err, "a status", 0);
     *n = found;
     if (found)
         return RT_OK;
     const struct rt_span name = rt_error_name(err, model);
     if (has_version)
-        return rt_fail(err, RT_NOT_FOUND, "Could not find version %lld of model %.*s",
-                       (long long)version, (int)name.n, (const char *)name.p);
-    return rt_fail(err, RT_NOT_FOUND, "Could not find any versions of model %.*s", (int)name.n,
-                   (const char *)name.p);
+        return rt_fail(err, RT_NOT_FOUND, "Could not find version %lld of model %.*s%s",
+                       (long long)version, (int)name.n, (const char *)name.p, why);
+    return rt_fail(err, RT_NOT_FOUND, "Could not find any versions of model %.*s%s", (int)name.n,
+                   (const char *)name.p, why);
 }
 
 enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,

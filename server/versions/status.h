@@ -28,16 +28,17 @@ struct srv_version_status {
     int64_t version;
     enum srv_state state;
     enum rt_status code;
-    /* error text; with RT_OK it is "" or describes a problem with the model's base path that does
-     * not prevent the version from serving */
+    /* error message; with RT_OK it is "" or describes a problem with the model's base path, or
+     * with the version's directories, that does not prevent the version from serving */
     const char *message;
 };
 
 struct srv_manager;
 /*
  * Copies into `arena` the states of a model's versions, highest version first, or only the state of
- * `version` if has_version is set. Fails with NOT_FOUND and the text "Could not find any versions
- * of model m" or "Could not find version 5 of model m".
+ * `version` if has_version is set. Fails with NOT_FOUND and the message "Could not find any
+ * versions of model m" or "Could not find version 5 of model m". If the model's base path has a
+ * problem, for example because it cannot be read, the message ends with ": " and that problem.
  */
 enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool has_version,
                              int64_t version, struct rt_arena *arena,

@@ -1,5 +1,5 @@
 /*
- * TensorFlow Serving's APIs that the server implements over any transport, and their names.
+ * The names of TensorFlow Serving's APIs that the server implements over at least one transport.
  * Threads: the functions are pure, so any thread may call them.
  */
 #ifndef SRV_API_H
@@ -25,11 +25,11 @@ enum {
 /* Returns a name such as "multi_inference", for the server's own metrics and the access log.
  * Returns "other" for SRV_OTHER. */
 const char *srv_api_name(enum srv_api api);
-/* Returns a name such as "MultiInference", for gRPC and for TensorFlow Serving's metrics of APIs
- * whose requests become jobs. */
+/* Returns a name such as "MultiInference". It is used for gRPC, and in TensorFlow Serving's metrics
+ * for APIs whose requests become jobs. */
 const char *srv_api_method(enum srv_api api);
-/* Returns a name such as "predict", for REST paths and for TensorFlow Serving's metrics of REST
- * requests. Returns "" if the API is not available over REST. */
+/* Returns a name such as "predict". It is used in REST paths, and in TensorFlow Serving's metrics
+ * for REST requests. Returns "" if the API is not available over REST. */
 const char *srv_api_verb(enum srv_api api);
 
 #endif

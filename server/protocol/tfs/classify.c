@@ -18,7 +18,7 @@ static enum rt_status wrong_method(const struct srv_scoring *s, struct rt_error 
                    srv_scoring_method(s->api), s->sig->method_name ? s->sig->method_name : "");
 }
 
-/* Fails with `text` followed by a description of the signature. */
+/* Fails with the message `text`, followed by the signature in protobuf's text format. */
 static enum rt_status wrong_signature(const struct srv_scoring *s, const char *text,
                                       struct rt_error *err)
 {
@@ -53,7 +53,7 @@ static enum rt_status check_classify(struct srv_scoring *s, struct rt_error *err
                                "Expected classification signature outputs to contain at least one "
                                "of \"classes\" or \"scores\". Signature was: ",
                                err);
-    /* If both outputs are the same tensor, the tensor is read as the labels. */
+    /* If `classes` and `scores` are the same tensor, the tensor is read only as the labels. */
     if (s->classes >= 0 && s->scores >= 0 &&
         strcmp(sig->outputs[s->classes].name, sig->outputs[s->scores].name) == 0)
         s->scores = -1;

@@ -1,6 +1,6 @@
 /*
- * Checks a signature and its outputs for the APIs Classify and Regress, and reads the outputs as
- * classes with scores, or as values. Error texts are TensorFlow Serving's.
+ * Checks a signature and its outputs for the Classify and Regress APIs. Reads the outputs as
+ * classes with scores, or as values. Error messages are TensorFlow Serving's.
  *
  * Threads: the functions are pure, so any thread may call them.
  */
@@ -14,8 +14,8 @@
 struct srv_scoring {
     enum srv_api api; /* the API, SRV_CLASSIFY or SRV_REGRESS */
     const struct rt_signature *sig;
-    /* Indices of the labels and scores among the fetches of the run; -1 means that the signature
-     * has no such output. The values of a regression are in `scores`. */
+    /* Indices of the labels and scores among the fetches of the run, or -1 if the signature has no
+     * such output. For a regression, `scores` is the index of the values. */
     int classes, scores;
 };
 
@@ -23,9 +23,9 @@ struct srv_scoring {
 const char *srv_scoring_method(enum srv_api api);
 
 /*
- * Checks that the signature supports the API. Its only input must be `inputs`; its outputs must be
- * `classes`, `scores` or both for Classify, and only `outputs` for Regress. Sets s->classes and
- * s->scores to indices of the signature's outputs.
+ * Checks that the signature supports the API. Its only input must be `inputs`. For Classify, it
+ * must have one or two outputs, and `classes` or `scores` must be among them. For Regress, its only
+ * output must be `outputs`. Sets s->classes and s->scores to indices of the signature's outputs.
  */
 enum rt_status srv_scoring_check(struct srv_scoring *s, bool check_method_name,
                                  struct rt_error *err);

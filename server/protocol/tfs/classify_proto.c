@@ -38,8 +38,8 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
         n_tasks += is_multi && srv_field_is(&f, 1, SRV_BYTES);
     if (got < 0)
         return srv_wire_malformed(err, is_multi ? "MultiInferenceRequest" : "the request");
-    /* Maximum number of tasks in a MultiInferenceRequest, far more than any model has
-     * signatures. */
+    /* Maximum number of tasks in a MultiInferenceRequest. It is far above the number of signatures
+     * in any model. */
     enum { MANY = 1000 };
     if (n_tasks > MANY)
         return rt_fail(err, RT_INVALID_ARGUMENT, "the request has %d tasks, at most %d", n_tasks,
@@ -64,9 +64,9 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
     return st;
 }
 
-/* The examples of an Input, and the context that precedes each example. */
+/* The examples of an Input, and the context that is prepended to each example. */
 struct example_list {
-    struct srv_cursor body; /* the message that contains the example as its field 1 */
+    struct srv_cursor body; /* the message in the Input whose field 1 contains the examples */
     struct srv_cursor context;
 };
 
@@ -157,8 +157,8 @@ enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct 
 
 /* ---- writing ---- */
 
-/* Writing the score of a class, or the value of a regression, counts as copying SCORE_COST bytes.
- * Labels are counted separately. */
+/* Writing the score of a class, or the value of a regression, is reported to srv_should_continue as
+ * SCORE_COST bytes. Labels are reported separately. */
 enum { SCORE_COST = 16 };
 
 static size_t class_size(struct rt_span label, float score)
@@ -189,8 +189,8 @@ static size_t value_size(const struct srv_scoring *s, const struct rt_tensor *fe
     return class_size(rt_span_of("", 0), srv_scoring_score(s, fetches, i, 0));
 }
 
-/* Returns the size of a ClassificationResult or RegressionResult. Measuring stops at
- * SRV_MESSAGE_MOST bytes, or when `cancellation` reports that the response is cancelled. */
+/* Returns the size of a ClassificationResult or RegressionResult. Stops measuring when the size
+ * exceeds SRV_MESSAGE_MOST bytes, or when `cancellation` reports that the response is cancelled. */
 static size_t result_size(const struct srv_scoring *s, const struct rt_tensor *fetches, int64_t n,
                           struct srv_cancellation *cancellation)
 {

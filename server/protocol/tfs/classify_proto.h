@@ -19,8 +19,8 @@ struct srv_inference_task { /* one task of a MultiInferenceRequest */
     struct rt_span method;
 };
 
-/* A parsed ClassificationRequest or RegressionRequest (model_spec and input), or
- * MultiInferenceRequest (tasks and input). */
+/* A parsed ClassificationRequest or RegressionRequest (with model_spec and input), or a parsed
+ * MultiInferenceRequest (with tasks and input). */
 struct srv_examples_request {
     bool has_spec;
     struct srv_model_spec spec;
@@ -29,8 +29,8 @@ struct srv_examples_request {
     struct srv_inference_task *tasks;
 };
 
-/* Parses a request. Spans point into the slices of the message, or into `arena` if their bytes
- * extend over several slices. */
+/* Parses a request. Spans point into the slices of the message, or into `arena` if their bytes are
+ * spread over several slices. */
 enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
                                  struct srv_examples_request *out, struct rt_arena *arena,
                                  struct rt_error *err);
@@ -38,8 +38,8 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
 /*
  * Converts the examples of an Input to a vector of strings. If there is a context, each string
  * consists of the bytes of the context followed by those of the example; protobuf parses such a
- * string as one merged message. Uses at most `budget` bytes. Fails with INVALID_ARGUMENT "Input is
- * empty." if there are no examples.
+ * string as one merged message. Fails with RESOURCE_EXHAUSTED if more than `budget` bytes are
+ * needed, and with INVALID_ARGUMENT "Input is empty." if there are no examples.
  */
 enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct rt_tensor *out,
                                  struct rt_error *err);

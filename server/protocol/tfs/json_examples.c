@@ -5,12 +5,13 @@
 #include "server/json/json_number.h"
 #include "server/protocol/tfs/wire.h"
 
-/* The kinds of a Feature. Each kind's value is its field number in the message Feature. */
+/* The kinds of values in a Feature. The number of each kind is its field number in the Feature
+ * message. */
 enum kind { UNSET = 0, BYTES_LIST = 1, FLOAT_LIST = 2, INT64_LIST = 3 };
 
 struct feature {
     enum kind kind;
-    char name[256]; /* buffer size for a truncated name in error texts */
+    char name[256]; /* buffer size for a truncated name in error messages */
     struct rt_bytes values;
 };
 
@@ -24,8 +25,8 @@ static enum rt_status unexpected_type(const struct feature *f, struct srv_json v
                    srv_json_type_name(v));
 }
 
-/* Sets the kind of the feature when its first value is read, and checks it when other values are
- * read. */
+/* Sets the kind of the feature when its first value is read, and checks that all other values are
+ * of the same kind. */
 static enum rt_status take_kind(struct feature *f, enum kind kind, struct rt_error *err)
 {
     static const char *const names[] = {"UNKNOWN", "bytes", "float", "int64"};
@@ -70,7 +71,7 @@ static enum rt_status add_b64(struct feature *f, struct rt_span token, struct rt
     return RT_OK;
 }
 
-/* Appends a value to a packed list. The bytes of the list are the payload of one field. */
+/* Appends a value to the packed list of int64 values in f->values. */
 static void add_varint(struct feature *f, int64_t v)
 {
     unsigned char buffer[10];
@@ -184,8 +185,8 @@ struct scratch {
     struct rt_bytes name, features;
 };
 
-/* Parses an example and leaves the serialized Features, field 1 of the Example message, in
- * s->features. */
+/* Parses an example. s->features receives the serialized Features message, which is field 1 of the
+ * Example message. */
 static enum rt_status read_example(struct scratch *s, struct srv_json v, struct rt_error *err)
 {
     struct srv_json value = {.end = v.end};
@@ -305,7 +306,8 @@ enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t m
 
 /* ---- results ---- */
 
-enum { SCORE_COST = 64 }; /* writing a score is counted as copying SCORE_COST bytes of text */
+/* writing a score is reported to srv_should_continue as SCORE_COST bytes */
+enum { SCORE_COST = 64 };
 
 static void put_score(struct rt_bytes *out, float score)
 {

@@ -1,6 +1,6 @@
 /*
  * Parses the examples in the JSON bodies of :classify and :regress, and writes the results. Each
- * example is converted directly from the text to a serialized tf.Example. Error texts are
+ * example is converted directly from the text to a serialized tf.Example. Error messages are
  * TensorFlow Serving's.
  *
  * All functions are pure; the caller owns the text, the tensors and the buffers.
@@ -13,10 +13,10 @@
 
 /*
  * Converts the examples to a vector of serialized tf.Examples. The context, if there is one,
- * precedes each example, so that protobuf merges the two. Fails with RESOURCE_EXHAUSTED if more
- * than `max_bytes` bytes are needed. The JSON token of a value determines its kind: a string or b64
- * object is bytes, a boolean or a number without fraction and exponent is int64, and any other
- * number is float.
+ * precedes each example, so that protobuf merges the two. Fails with RESOURCE_EXHAUSTED if the
+ * examples need more than `max_bytes` bytes. The kind of a feature depends on the JSON tokens of
+ * its values. Strings and b64 objects are bytes. Booleans, and numbers without a fraction or an
+ * exponent, are int64. All other numbers are float.
  */
 enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t max_bytes,
                                         struct rt_tensor *out, struct rt_error *err);

@@ -6,13 +6,13 @@
 #include "runtime/base/half.h"
 #include "server/json/json_number.h"
 
-/* The output buffer, and the conditions that cancel the response. */
+/* The output buffer, and the conditions under which the response is cancelled. */
 struct response {
     struct rt_bytes *out;
     struct srv_cancellation *cancellation;
 };
 
-/* Reports to the cancellation that `bytes` bytes were written. Returns false if writing must
+/* Reports to a->cancellation that `bytes` bytes were written. Returns false if writing must
  * stop. */
 static bool go_on(const struct response *a, size_t bytes)
 {
@@ -32,10 +32,11 @@ static void write_string(const struct response *a, const struct rt_str *s, bool 
     rt_bytes_addc(a->out, '}');
 }
 
-/* Cost of a list or a string in addition to that of its contents, in bytes of text. */
+/* Number of bytes reported to srv_should_continue for a list or a string, in addition to those of
+ * its contents. */
 enum { ITEM = 16 };
 
-/* Writes n values of `data`, separated by ", ". Memory is reserved for 256 values at a time. */
+/* Writes n values from `data`, separated by ", ". Memory is reserved for 256 values at a time. */
 #define WRITE_RUN(type, write)                                                                     \
     do {                                                                                           \
         const type *from = data;                                                                   \
@@ -166,16 +167,16 @@ static void write_key(struct rt_bytes *out, const char *alias)
 }
 
 /*
- * Returns a lower bound on the length of the tensors' text, at most SIZE_MAX. Even a tensor without
- * elements may have more lists than can be written. With the bound, a response that would be too
- * large is detected before its text is written. The lengths of strings are added only until the sum
- * exceeds the limit.
+ * Returns a lower bound on the length of the tensors' text. With this bound, a response that is too
+ * large is refused before its text is written: even a tensor without elements may consist of more
+ * lists than can be written. Lists and strings are no longer counted once the sum exceeds the size
+ * limit of the output.
  */
 static size_t least_bytes(const struct response *a, const struct rt_tensor *t, int n)
 {
     size_t bytes = 0;
     for (int k = 0; k < n; k++) {
-        /* length of the shortest value (a digit or two quotes) and of the separator ", " */
+        /* `each` is the minimum length of a value with the separator ", " */
         size_t lists = 1, each = 3;
         for (int d = 0; d + 1 < t[k].rank; d++)
             if (__builtin_mul_overflow(lists, (size_t)t[k].dim[d], &lists) ||

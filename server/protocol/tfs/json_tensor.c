@@ -11,8 +11,8 @@
 
 /* ---- decoding: shapes ---- */
 
-/* Determines the dimensions of nested lists by descending into the first element of each list.
- * Returns false if the lists are nested deeper than max_rank. */
+/* Determines the dimensions of nested lists from the first element of each list. Returns false if
+ * the lists are nested deeper than max_rank. */
 static bool shape_of(struct srv_json v, int max_rank, int *rank, int64_t *dim)
 {
     *rank = 0;
@@ -34,7 +34,7 @@ static enum rt_status too_deep(struct rt_error *err)
                    RT_MAX_RANK);
 }
 
-/* Returns the number of elements of this shape, at most INT64_MAX. */
+/* Returns the number of elements of a tensor of the given shape, at most INT64_MAX. */
 static int64_t elements(int rank, const int64_t *dim)
 {
     int64_t n = rt_count(rank, dim);
@@ -63,7 +63,7 @@ static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
         return is_int && n->i >= 0 && n->i <= UINT32_MAX;
     case RT_U64:
         return !is_int || n->i >= 0;
-    /* for types that TensorFlow Serving refuses, the value must be in the range of the type */
+    /* TensorFlow Serving refuses these types; here a value must be in the range of its type */
     case RT_U16:
     case RT_QU16:
         return is_int && n->i >= 0 && n->i <= UINT16_MAX;
@@ -73,7 +73,7 @@ static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
         return is_int && n->i >= 0 && n->i <= UINT8_MAX;
     case RT_QI8:
         return is_int && n->i >= INT8_MIN && n->i <= INT8_MAX;
-    default: /* 8-bit and 16-bit types accept the range of int32, as in TensorFlow Serving */
+    default: /* int8, uint8 and int16 accept the range of int32, as in TensorFlow Serving */
         return is_int && n->i >= INT32_MIN && n->i <= INT32_MAX;
     }
 }
@@ -135,9 +135,9 @@ static enum rt_status check_leaf(struct srv_json v, enum rt_dtype dtype, struct 
 }
 
 /*
- * Finds the error in a value that does not have the expected shape and type. The order of the
- * checks is that of TensorFlow Serving. Adds to *n the number of values that are not lists. Called
- * only after the fast path has failed.
+ * Finds the error in a value whose shape or type is not the expected one. The order of the checks
+ * is that of TensorFlow Serving. Adds to *n the number of values that are not lists. Called only
+ * after the fast path has failed.
  */
 static enum rt_status explain(struct srv_json v, int level, int rank, const int64_t *dim,
                               enum rt_dtype dtype, int64_t *n, struct rt_error *err)
@@ -223,8 +223,8 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
     return false;
 }
 
-/* Reads comma-separated values at f->p until no comma follows or n values have been read. Makes
- * the enclosing function return false if a value is invalid or there are more than n values. */
+/* Reads comma-separated values at f->p, or one value if `alone` is set. If a value is invalid or
+ * there are more than n values, the function that uses this macro returns false. */
 #define READ_RUN(type, read)                                                                       \
     do {                                                                                           \
         type *to = (type *)(void *)f->dst;                                                         \
@@ -262,8 +262,8 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
             return false;                                                                          \
     })
 
-/* Reads an integer of up to 17 digits without fraction and exponent. Returns NULL if the number
- * has another form. */
+/* Reads an integer of up to 17 digits that has neither a fraction nor an exponent. Returns NULL for
+ * any other number. */
 static inline const unsigned char *short_integer(const unsigned char *p, const unsigned char *end,
                                                  int64_t *out)
 {
@@ -290,8 +290,7 @@ static const unsigned char *read_half(const unsigned char *p, const unsigned cha
     return p;
 }
 
-/* Reads n values. If `alone` is set, the value is not in a list, so a comma after it is not
- * read. */
+/* Reads n values or, if `alone` is set, one value outside of a list, without a comma after it. */
 static bool fill_run(struct fill *f, int64_t n, bool alone)
 {
     const unsigned char *p = f->p, *end = f->end;
@@ -324,7 +323,7 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
     case RT_U32:
         READ_INTEGER(uint32_t, 0, UINT32_MAX);
         break;
-    case RT_I16: /* 8-bit and 16-bit types accept the range of int32 and wrap around */
+    case RT_I16: /* int8, uint8 and int16 accept the range of int32 and wrap around */
         READ_INTEGER(uint16_t, INT32_MIN, INT32_MAX);
         break;
     case RT_I8:
@@ -412,21 +411,22 @@ static bool fill_value(struct fill *f, int level)
 
 /* ---- decoding: requests ---- */
 
-/* An input of the signature, while the values of its tensor are being read. */
+/* An input of the signature, and the state of reading its values. */
 struct input {
     const struct rt_tensor_spec *spec;
     struct rt_tensor *tensor;
-    bool started, seen;    /* whether a row was read, and whether the current row has this input */
-    struct srv_json given; /* the input's value in columnar form; its p is NULL until it is found */
-    int rank;              /* rank of a row of the tensor */
+    bool started;          /* whether a row has been read */
+    bool seen;             /* whether the current row has this input */
+    struct srv_json given; /* the value in columnar form; p is NULL until the value is found */
+    int rank;              /* rank of one row, or of the tensor in columnar form */
     int64_t dim[RT_MAX_RANK], size;
     struct fill fill;
 };
 
 /*
- * Allocates the tensor with `count` elements. A text of n bytes contains fewer than n elements, so
- * at most n are allocated. A larger shape can result only from a ragged list, and ragged lists are
- * refused when they are read.
+ * Allocates a tensor with `count` elements, but at most one element per remaining byte of the text,
+ * because the text contains fewer elements than bytes. A larger `count` can result only from a
+ * ragged list, and ragged lists are refused when they are read.
  */
 static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_json v, size_t *left,
                                   struct rt_error *err)
@@ -451,8 +451,8 @@ static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_js
     return RT_OK;
 }
 
-/* Finds the error in a value that could not be read. The value is first checked against its own
- * shape, then against that of the first row. */
+/* Finds the error in a value that could not be read. Checks the value against its own shape first,
+ * and then against the shape of the first row. */
 static enum rt_status refused(struct input *in, struct srv_json v, int max_rank,
                               struct rt_error *err)
 {
@@ -475,7 +475,7 @@ static enum rt_status refused(struct input *in, struct srv_json v, int max_rank,
     return rt_fail_memory(err, in->spec->alias, 0);
 }
 
-/* Reads one row of an input and, on success, moves v->p past its value. */
+/* Reads one row of an input. On success, moves v->p past the row. */
 static enum rt_status add_row(struct input *in, struct srv_json *v, int64_t n_rows, size_t *left,
                               struct rt_error *err)
 {
@@ -508,7 +508,7 @@ static struct input *find_alias(struct input *inputs, int n, struct rt_span alia
 
 static struct input *find_input(struct input *inputs, int n, int hint, struct rt_span key)
 {
-    /* The members of an object usually occur in the order of the signature. */
+    /* Members usually occur in the order of the signature, so input `hint` is tried first. */
     struct input *in = &inputs[hint % n];
     if (srv_json_token_is(key, in->spec->alias, strlen(in->spec->alias)))
         return in;
@@ -541,7 +541,7 @@ static const char *row_prefix(char *buffer, size_t n, int64_t row, struct rt_spa
     return buffer;
 }
 
-/* Reports an error in a row to the client as INVALID_ARGUMENT; the text contains the original
+/* Converts an error in a row to INVALID_ARGUMENT. The error message names the row and the original
  * code. */
 static enum rt_status in_row(int64_t row, struct rt_span key, enum rt_status code,
                              struct rt_error *err)
@@ -598,7 +598,7 @@ static enum rt_status add_object(struct input *inputs, const struct rt_signature
                     (int)len, name);
             return in_row(row, key, RT_INVALID_ARGUMENT, err);
         }
-        if (in->seen) { /* if a key occurs more than once, its first value wins */
+        if (in->seen) { /* if a key occurs more than once, its first value is used */
             value.p = srv_json_after(value);
         } else {
             st = add_row(in, &value, n_rows, left, err);
@@ -692,7 +692,7 @@ static enum rt_status decode_columns(struct srv_json v, const struct rt_signatur
                            "input tensors required as per tensorinfo_map");
         return decode_whole(&inputs[0], v, left, err);
     }
-    /* All members are found in one pass first, so that errors can be reported in the order of
+    /* All members are found before any value is read, so that errors are reported in the order of
      * the signature. */
     const unsigned char *at = srv_json_first(v);
     struct srv_json value;
@@ -700,7 +700,7 @@ static enum rt_status decode_columns(struct srv_json v, const struct rt_signatur
     int n = sig->n_inputs, hint = 0;
     while (srv_json_member(&at, v.end, &key, &value)) {
         struct input *in = find_input(inputs, n, hint, key);
-        if (in && !in->given.p) { /* if a key occurs more than once, its first value wins */
+        if (in && !in->given.p) { /* if a key occurs more than once, its first value is used */
             in->given = value;
             hint = (int)(in - inputs) + 1;
         }

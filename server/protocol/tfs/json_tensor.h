@@ -1,7 +1,7 @@
 /*
  * Converts tensors from and to JSON, in TensorFlow Serving's row and columnar forms. Requests are
- * decoded directly into tensor memory, and responses are encoded directly from it. Error texts are
- * TensorFlow Serving's.
+ * decoded directly into tensor memory, and responses are encoded directly from it. Error messages
+ * are TensorFlow Serving's.
  *
  * All functions are pure; the caller owns the text, the tensors and the buffers. json_tensor.c
  * decodes requests, and json_response.c encodes responses.
@@ -15,8 +15,8 @@
 enum srv_json_form { SRV_JSON_ROW, SRV_JSON_COLUMNAR };
 
 /*
- * Returns whether the type has a JSON form. TensorFlow Serving refuses some of these types: half,
- * bfloat16, uint16 and the quantised ones.
+ * Returns whether the server converts this type to and from JSON. TensorFlow Serving refuses some
+ * of these types: half, bfloat16, uint16 and the quantised ones.
  */
 static inline bool srv_json_takes(enum rt_dtype d)
 {
@@ -29,17 +29,17 @@ static inline bool srv_json_takes(enum rt_dtype d)
 }
 
 /*
- * Decodes the member `signature_name` of a predict, classify or regress request into the arena;
- * *out is empty if the request has none. Fails with INVALID_ARGUMENT if `signature_name` is not a
- * string.
+ * Decodes the member `signature_name` of a Predict, Classify or Regress request into the arena.
+ * *out is empty if the request has no such member. Fails with INVALID_ARGUMENT if the member is not
+ * a string.
  */
 enum rt_status srv_json_signature(const struct srv_json_doc *doc, struct rt_arena *arena,
                                   struct rt_span *out, struct rt_error *err);
 
 /*
- * Decodes each input i of the signature into feeds[i]. The caller must zero the feeds first, and
- * clear those decoded so far after a failure. Fails with RESOURCE_EXHAUSTED if the tensors need
- * more than `max_bytes` bytes of memory.
+ * Decodes the inputs of the signature into `feeds`. The caller must zero the feeds first, and clear
+ * them after a failure. Fails with RESOURCE_EXHAUSTED if the tensors need more than `max_bytes`
+ * bytes of memory.
  */
 enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
                                        const struct rt_signature *signature,
@@ -56,7 +56,7 @@ enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_sig
                                        const struct rt_tensor *fetches, enum srv_json_form form,
                                        struct srv_cancellation *cancellation, struct rt_error *err);
 
-/* Writes {"error": "..."} in TensorFlow Serving's layout. */
+/* Writes {"error": "..."} in TensorFlow Serving's format. */
 void srv_json_error(struct rt_bytes *out, const char *text);
 
 #endif

@@ -13,7 +13,7 @@ enum rt_status srv_model_spec_read(struct srv_cursor message, struct srv_model_s
         } else if (srv_field_is(&f, 3, SRV_BYTES)) {
             st = srv_cursor_span(f.body, &out->signature, arena, err);
         } else if (srv_field_is(&f, 4, SRV_BYTES)) {
-            /* fields 2 and 4 form a oneof, so the last of them wins */
+            /* fields 2 and 4 form a oneof, so the last one in the message is used */
             st = srv_cursor_span(f.body, &out->label, arena, err);
             out->has_version = false;
         } else if (srv_field_is(&f, 2, SRV_BYTES)) {

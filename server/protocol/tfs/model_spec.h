@@ -1,6 +1,6 @@
 /*
- * ModelSpec messages of protobuf: the model, version or label, and signature that a request names,
- * and those that the response names.
+ * Reads and writes ModelSpec messages. A ModelSpec names a model, a version or label, and a
+ * signature, in a request or a response.
  *
  * Source: tensorflow_serving/apis/model.proto.
  */
@@ -15,7 +15,7 @@
 
 /* The model, version and signature that a request names. Spans point into the request. */
 struct srv_model_spec {
-    struct rt_span name, label, signature; /* p is NULL if the field is absent */
+    struct rt_span name, label, signature; /* p is NULL if the request has no such field */
     bool has_version;
     int64_t version;
 };
@@ -24,8 +24,8 @@ struct srv_model_spec {
 enum rt_status srv_model_spec_read(struct srv_cursor message, struct srv_model_spec *out,
                                    struct rt_arena *arena, struct rt_error *err);
 
-/* The ModelSpec of a response. It names the signature that ran, and the version by number, never by
- * label. */
+/* The ModelSpec of a response. It contains the name of the signature that has run, and the number
+ * of the version, never a label. */
 struct srv_model_echo {
     const char *model, *signature;
     int64_t version;

@@ -15,7 +15,7 @@ static int compare_spans(struct rt_span a, struct rt_span b)
 
 struct numbered {
     struct srv_predict_input input;
-    /* Index of the entry in the message, by which entries with the same alias are ordered. */
+    /* Index of the entry in the message. Entries with the same alias are sorted by this index. */
     int order;
 };
 
@@ -35,7 +35,7 @@ static enum rt_status read_entry(struct srv_cursor entry, struct srv_predict_inp
 
     out->alias = rt_span_of("", 0);
     out->tensor = entry;
-    out->tensor.left = 0; /* a missing value means an empty message */
+    out->tensor.left = 0; /* an entry without a value has an empty TensorProto */
     while (!st && (got = srv_field_next(&entry, &f)) > 0) {
         if (srv_field_is(&f, 1, SRV_BYTES))
             st = srv_cursor_span(f.body, &out->alias, arena, err);
@@ -55,15 +55,16 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     enum rt_status st = RT_OK;
 
     *out = (struct srv_predict_request){0};
-    /* Entries are counted before memory is allocated for them; each takes at least two bytes of
-     * the message. */
+    /* Entries are counted before memory is allocated for them. Each entry takes at least two bytes
+     * of the message. */
     while ((got = srv_field_next(&c, &f)) > 0) {
         n_inputs += srv_field_is(&f, 2, SRV_BYTES);
         n_filters += srv_field_is(&f, 3, SRV_BYTES);
     }
     if (got < 0)
         return srv_wire_malformed(err, "PredictRequest");
-    /* Maximum number of inputs and of output filters, far more than any signature has. */
+    /* Maximum number of inputs, and of output filters. It is far above the numbers of any
+     * signature. */
     enum { MANY = 10000 };
     if (n_inputs > MANY || n_filters > MANY)
         return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -89,7 +90,7 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     if (st)
         return st;
     qsort(inputs, (size_t)n, sizeof *inputs, compare_inputs);
-    /* if an alias occurs more than once, the last entry wins, as in any protobuf map */
+    /* if an alias occurs more than once, the last entry is used, as in any protobuf map */
     for (int i = 0; i < n; i++)
         if (i + 1 == n || !rt_span_eq(inputs[i].input.alias, inputs[i + 1].input.alias))
             out->inputs[out->n_inputs++] = inputs[i].input;
@@ -247,7 +248,7 @@ enum rt_status srv_predict_bind(const struct srv_predict_request *request,
 }
 /* ---- writing ---- */
 
-struct entry { /* the sizes of the parts of one output in the response */
+struct entry { /* sizes of the TensorProto and the map entry of an output */
     struct srv_tensor_layout tensor;
     size_t size;
 };

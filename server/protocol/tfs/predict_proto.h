@@ -28,16 +28,17 @@ struct srv_predict_request {
     struct rt_span *filters;
 };
 
-/* Parses a request. Spans point into the slices of the message, or into `arena` if their bytes
- * extend over several slices. */
+/* Parses a request. Spans point into the slices of the message, or into `arena` if their bytes are
+ * spread over several slices. */
 enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_request *out,
                                 struct rt_arena *arena, struct rt_error *err);
 
 /*
- * Reads the request's tensors into the feeds of the signature. `feeds` has sig->def->n_inputs
- * entries, zeroed by the caller, who also clears them after a failure. Sets wanted[i] for each
- * output i of the signature. If `call`, the signature's callable, is not NULL, the feeds must have
- * its types. The checks are made in TensorFlow Serving's order, with the check of the types last.
+ * Reads the request's tensors into the feeds of the signature. `feeds` has sig->n_inputs entries,
+ * which the caller must zero first, and clear after a failure. Sets wanted[i] to whether the
+ * request selects output i of the signature. `call` is the signature's callable, or NULL. If it is
+ * not NULL, the feeds must have the types of its inputs. The checks are made in TensorFlow
+ * Serving's order; the types are checked last.
  */
 enum rt_status srv_predict_bind(const struct srv_predict_request *request,
                                 const struct rt_signature *sig, const struct rt_callable *call,
@@ -48,7 +49,7 @@ struct srv_predict_response {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
     const struct rt_tensor *fetches; /* one tensor per output of sig */
-    const bool *wanted; /* one flag per output of sig, set if the response contains the output */
+    const bool *wanted;              /* for each output of sig, whether the response contains it */
     /* whether values are written to tensor_content instead of the typed fields */
     bool as_content;
     /* the budget to which the response is charged, or NULL */
@@ -59,14 +60,14 @@ struct srv_predict_response {
 enum rt_status srv_predict_write(const struct srv_predict_response *response, unsigned char **out,
                                  size_t *n, struct rt_error *err);
 
-/* The contents of a PredictRequest for the request log. The message is written again from its
- * tensors, because the received bytes are not kept. */
+/* The contents of a PredictRequest for the request log. The message is written from the tensors,
+ * because the received bytes are not kept. */
 struct srv_predict_request_parts {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
     const struct rt_tensor *feeds; /* one tensor per input of sig */
-    /* one flag per output of sig, set if the client requested the output; written as output_filter
-     * unless all are set */
+    /* for each output of sig, whether the client requested it; written as output_filter unless all
+     * outputs were requested */
     const bool *wanted;
 };
 void srv_predict_write_request(const struct srv_predict_request_parts *parts, struct rt_bytes *out);

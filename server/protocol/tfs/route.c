@@ -13,7 +13,7 @@ enum srv_method srv_method_of(const char *name)
     return SRV_OTHER_METHOD;
 }
 
-/* Removes `word` from the front of *s, ignoring case. Returns false if *s does not begin with
+/* Removes `word` from the front of *s, regardless of case. Returns false if *s does not begin with
  * `word`. */
 static bool take(struct rt_span *s, const char *word)
 {
@@ -50,11 +50,11 @@ static bool take_digits(struct rt_span *s, struct rt_span *out)
 }
 
 struct parts {
-    /* p is NULL for a part that the path does not have */
+    /* parts of the path; if the path lacks a part, p of the part is NULL */
     struct rt_span name, version, label, word;
 };
 
-/* Removes from the front of a path the part that names a version or a label, if there is one. */
+/* If *s begins with the part of a path that names a version or a label, removes this part. */
 static void take_choice(struct rt_span *s, struct parts *out)
 {
     struct rt_span rest = *s, found;
@@ -84,8 +84,8 @@ static bool match_post(struct rt_span s, struct parts *out)
            rt_span_is(out->word, "regress");
 }
 
-/* Matches `/v1/models[/NAME][/versions/N | /labels/L][/metadata]`. A path that matches with and
- * without NAME is read as having a NAME. */
+/* Matches `/v1/models[/NAME][/versions/N | /labels/L][/metadata]`. A path that matches both with
+ * and without NAME is treated as having a NAME. */
 static bool match_get(struct rt_span uri, struct parts *out)
 {
     for (int with_name = 1; with_name >= 0; with_name--) {
@@ -115,7 +115,7 @@ static int hex(unsigned char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Percent-decodes *s into the arena; a text without '%' is not copied. */
+/* Percent-decodes *s into the arena. If *s contains no '%', it is not copied. */
 static enum rt_status decode(struct rt_span *s, struct rt_arena *arena, struct rt_error *err)
 {
     if (s->n == 0 || !memchr(s->p, '%', s->n))
@@ -176,7 +176,8 @@ static enum rt_status to_model(struct srv_route *out, const char *method, struct
         out->api = *parts.word.p == 'p'   ? SRV_PREDICT
                    : *parts.word.p == 'c' ? SRV_CLASSIFY
                                           : SRV_REGRESS;
-    /* "metadata" is case-sensitive; with any other spelling the path requests the model's status */
+    /* only the lower-case spelling "metadata" requests metadata; all others request the model's
+     * status */
     else
         out->api = parts.word.p && rt_span_is(parts.word, "metadata") ? SRV_METADATA : SRV_STATUS;
     out->spec.name = parts.name;

@@ -1,6 +1,6 @@
 /*
- * Parses a method and a raw URI (not yet percent-decoded) into a route. All functions are pure. The
- * patterns are TensorFlow Serving's and those of Slipway's own paths.
+ * Parses a method and a raw URI (not yet percent-decoded) into a route. The patterns of paths are
+ * those of TensorFlow Serving and those of Slipway's own pages. All functions are pure.
  */
 #ifndef SRV_ROUTE_H
 #define SRV_ROUTE_H
@@ -18,13 +18,14 @@ enum srv_method { /* HTTP methods */
 enum srv_method srv_method_of(const char *name);
 
 enum srv_target {
-    /* the path is neither below /v1/ nor another path of this server, so the response is 404 */
+    /* the path is neither below /v1/ nor one of the server's own paths, so the HTTP status is
+     * 404 */
     SRV_TO_NOWHERE,
     SRV_TO_MODEL,   /* `api` is the API that the request calls */
     SRV_TO_OPTIONS, /* a browser's preflight request (CORS) */
     SRV_TO_HEALTH,
-    /* A request for the readiness of the model spec.name, or of the server if spec.name is
-     * empty. */
+    /* A request that asks whether the model spec.name is ready, or, if spec.name is empty, whether
+     * the server is ready. */
     SRV_TO_READY,
     SRV_TO_METRICS,
 };
@@ -36,10 +37,11 @@ struct srv_route {
 };
 
 /*
- * Parses a request line. Fails with INVALID_ARGUMENT and TensorFlow Serving's text ("Malformed
- * request: METHOD PATH", "Missing model name in request." or "Failed to convert version: N to
- * numeric."), or with NOT_FOUND for paths outside /v1/. `uri` includes the query, as in TensorFlow
- * Serving. `metrics_path` is the path of the Prometheus page; "" means that there is no such page.
+ * Parses the method and the URI of a request. Fails with INVALID_ARGUMENT and TensorFlow Serving's
+ * message ("Malformed request: METHOD PATH", "Missing model name in request." or "Failed to convert
+ * version: N to numeric."), or with NOT_FOUND if the path is neither below /v1/ nor one of the
+ * server's own paths. `uri` includes the query, as in TensorFlow Serving. `metrics_path` is the
+ * path of the metrics page, or "" if there is no such page.
  */
 enum rt_status srv_route(struct srv_route *out, const char *method, struct rt_span uri,
                          const char *metrics_path, struct rt_arena *arena, struct rt_error *err);

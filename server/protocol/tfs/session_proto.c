@@ -183,7 +183,7 @@ static void put_node_stats(struct rt_bytes *out, struct rt_bytes scratch[4],
     srv_put_message(out, 2, stats);
 }
 
-/* Writes the StepStats: for each device, the nodes that ran on it. */
+/* Writes the StepStats, which list the nodes that ran on each device. */
 static void put_step_stats(struct rt_bytes *out, const struct rt_trace *t)
 {
     struct rt_bytes scratch[4], device, all;
@@ -192,7 +192,7 @@ static void put_step_stats(struct rt_bytes *out, const struct rt_trace *t)
     rt_bytes_init(&all, LIMIT);
     for (int i = 0; i < 4; i++)
         rt_bytes_init(&scratch[i], LIMIT);
-    for (int d = 0; d < 2; d++) { /* `d` is 0 for the CPU and 1 for all other devices together */
+    for (int d = 0; d < 2; d++) { /* `d` is 0 for the CPU, and 1 for all other devices together */
         bool any = false;
         for (const struct rt_trace_node *n = t->first; n; n = n->next) {
             if ((n->device != 0) != d)
@@ -212,7 +212,7 @@ static void put_step_stats(struct rt_bytes *out, const struct rt_trace *t)
     rt_bytes_clear(&all);
 }
 
-/* Writes a GraphDef whose NodeDefs have no attributes, because a plan does not keep them. */
+/* Writes a GraphDef. Its NodeDefs have no attributes, because a plan does not keep attributes. */
 static void put_graph(struct rt_bytes *out, const struct rt_trace *t)
 {
     struct rt_bytes node, graph;

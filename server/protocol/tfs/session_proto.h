@@ -1,5 +1,5 @@
 /*
- * The protobuf messages of SessionRun, which name tensors of the graph.
+ * The protobuf messages of SessionRun, whose feeds and fetches are tensors of the graph.
  *
  * Source: tensorflow_serving/apis/session_service.proto, tensorflow/core/protobuf/config.proto
  * (RunOptions, RunMetadata), tensorflow/core/framework/{step_stats,graph,node_def}.proto.
@@ -25,9 +25,9 @@ struct srv_session_request {
     int n_feeds, n_fetches, n_targets;
     struct srv_session_feed *feeds;
     const char **fetches, **targets;
-    /* Whether the names are aliases of the signature instead of names in the graph. */
+    /* Whether the names are aliases in the signature instead of names in the graph. */
     bool names_are_aliases;
-    int64_t timeout_ms; /* timeout in the RunOptions, or 0 if there is none */
+    int64_t timeout_ms; /* timeout in milliseconds from the RunOptions, or 0 if there is none */
     bool wants_times, wants_graph;
 };
 

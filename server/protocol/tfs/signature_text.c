@@ -1,7 +1,7 @@
 #include "server/protocol/tfs/signature_text.h"
 
-/* Quotes a string as in protobuf's text format, where all bytes except printable ASCII become octal
- * escapes. */
+/* Quotes a string as in protobuf's text format, where all bytes except printable ASCII are
+ * escaped. */
 static void quote(struct rt_bytes *out, const char *s)
 {
     rt_bytes_addc(out, '"');

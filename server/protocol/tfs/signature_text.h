@@ -1,4 +1,5 @@
-/* Writes a SignatureDef in protobuf's text format, for error texts that quote the SignatureDef. */
+/* Writes a SignatureDef in protobuf's text format, for error messages that contain the
+ * SignatureDef. */
 #ifndef SRV_SIGNATURE_TEXT_H
 #define SRV_SIGNATURE_TEXT_H
 

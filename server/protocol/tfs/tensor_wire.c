@@ -10,7 +10,8 @@ struct form {
     uint32_t number;         /* field number in TensorProto */
     enum srv_wire_type type; /* protobuf wire type of one value */
     uint8_t parts;           /* number of values per element; complex types have 2 */
-    /* whether the field is a single bytes field, as for float8, instead of a repeated field */
+    /* whether the field is a single bytes field, as for the float8 types, instead of a repeated
+     * field */
     uint8_t is_chunk;
 };
 
@@ -78,7 +79,8 @@ struct head { /* the contents of a TensorProto, without its values */
     struct srv_cursor content;
     /* For each field number, the number of bytes of its values in the message. */
     size_t value_bytes[20];
-    /* Bytes of memory that the message's strings need in addition to the elements. */
+    /* Number of bytes of memory that the strings in the message need in addition to their rt_str
+     * elements. */
     size_t text_bytes;
 };
 
@@ -89,7 +91,7 @@ static enum rt_status read_shape(struct srv_cursor c, struct head *h, struct rt_
 
     while ((got = srv_field_next(&c, &f)) > 0) {
         if (!srv_field_is(&f, 2, SRV_BYTES))
-            /* unknown_rank is ignored, because only the dimensions matter, as in TensorFlow */
+            /* unknown_rank is ignored, as in TensorFlow, because only the dimensions matter */
             continue;
         if (h->rank == RT_MAX_RANK)
             return rt_fail(err, RT_INVALID_ARGUMENT, "a shape of more than %d dimensions",
@@ -132,7 +134,7 @@ static enum rt_status read_head(struct srv_cursor c, struct head *h, struct rt_e
     return !st && got < 0 ? srv_wire_malformed(err, "TensorProto") : st;
 }
 
-/* Returns an upper bound on the number of elements in the message. */
+/* Returns an upper bound on the number of elements that the message contains. */
 static size_t most_elements(const struct head *h, const struct form *form)
 {
     size_t bytes = h->value_bytes[form->number], width = 1;
@@ -143,8 +145,8 @@ static size_t most_elements(const struct head *h, const struct form *form)
     return bytes / width / form->parts;
 }
 
-/* Returns the maximum memory, beyond the elements themselves, that n strings with a total of
- * `bytes` bytes need. */
+/* Returns the maximum number of bytes that n strings with a total length of `bytes` bytes need in
+ * addition to the elements themselves. */
 static size_t content_text_bytes(size_t bytes, size_t n)
 {
     const size_t long_ones = bytes / sizeof((struct rt_str){.n = 0}.u.in);
@@ -172,7 +174,7 @@ static void store_varint(void *dst, int64_t i, uint64_t v, enum rt_dtype dtype)
     }
 }
 
-/* Reads packed values into dst until it contains n values; *got must contain the number of values
+/* Reads packed values into dst until it contains n values. *got must contain the number of values
  * already in dst, and is increased by the number of values read. Returns false if the field is
  * malformed. */
 static bool read_packed(struct srv_cursor c, const struct form *form, enum rt_dtype dtype,
@@ -324,7 +326,8 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
                        rt_dtype_name(dtype));
     if (expected != RT_NO_DTYPE && dtype != expected)
         return rt_tensor_new(out, NULL, dtype, 1, &(int64_t){0}, err);
-    /* A string that is repeated to fill the shape is stored once, and all elements refer to it. */
+    /* A string that is repeated to fill the shape is stored once, and all these elements refer to
+     * it. */
     if (dtype == RT_STRING && n)
         bytes += h.content.left ? content_text_bytes(h.content.left, (size_t)n) : h.text_bytes;
     if (bytes > *budget)
@@ -344,7 +347,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
 }
 /* ---- writing ---- */
 
-/* Returns the varint that encodes element i, with int32 values sign-extended to 64 bits. */
+/* Returns element i as the value of a varint. Signed integers are sign-extended to 64 bits. */
 static uint64_t load_varint(const void *p, int64_t i, enum rt_dtype dtype)
 {
     switch (dtype) {
@@ -382,11 +385,11 @@ static size_t dim_size(int64_t dim)
 enum {
     RUN = 64 << 10,    /* number of elements processed between two checks of `cancellation` */
     PIECE = 4 << 20,   /* number of bytes processed between two checks of `cancellation` */
-    ELEMENT_COST = 16, /* writing a string or varint is counted as copying ELEMENT_COST bytes */
+    ELEMENT_COST = 16, /* a string or varint is reported to `cancellation` as ELEMENT_COST bytes */
 };
 
-/* Returns the number of bytes of the packed values or of tensor_content. For a repeated string
- * field, returns the number of bytes of all its occurrences, including tags and lengths. */
+/* Returns the size in bytes of the packed values or of tensor_content. For a repeated string field,
+ * returns the size of all its occurrences, including tags and lengths. */
 static size_t values_size(const struct rt_tensor *t, const struct form *form, bool as_content,
                           struct srv_cancellation *cancellation)
 {

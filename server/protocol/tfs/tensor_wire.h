@@ -15,14 +15,13 @@
 
 /*
  * Reads a tensor from a TensorProto. *budget is the maximum number of bytes that the tensor may
- * occupy; the number of bytes that it occupies is subtracted from *budget. Fails with
- * RESOURCE_EXHAUSTED, before anything is expanded, if the budget is too small. The error text
- * describes what is wrong with the message.
+ * occupy, and is reduced by the number of bytes that it occupies. If the budget is too small, fails
+ * with RESOURCE_EXHAUSTED before memory is allocated. Error messages state what is wrong with the
+ * TensorProto.
  *
- * One value may stand for all elements of a shape, so that a message of 41 bytes may encode a
- * tensor of 256 MiB. The caller refuses a tensor whose type is not `expected`, so such a tensor is
- * not expanded; *out receives its type and no elements. An `expected` of RT_NO_DTYPE accepts any
- * type.
+ * One value may stand for all elements of a tensor, so a message of 41 bytes may encode a tensor of
+ * 256 MiB. If the tensor's type is not `expected`, *out receives the type and no elements, because
+ * the caller refuses the tensor. If `expected` is RT_NO_DTYPE, any type is accepted.
  */
 enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected,
                                struct rt_tensor *out, size_t *budget, struct rt_error *err);
@@ -30,23 +29,24 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
 bool srv_tensor_has_wire(enum rt_dtype dtype); /* returns whether a TensorProto can hold the type */
 
 /*
- * The sizes of a tensor's message and of its parts. as_content is set if the values are in
- * tensor_content instead of the typed field. Measuring stops at INT32_MAX bytes, the maximum size
- * of a protobuf message, or when `cancellation` reports that the response is cancelled. The caller
- * must not write a message whose measuring has stopped.
+ * The sizes in bytes of a TensorProto (`tensor`), of its shape and of its values. as_content is set
+ * if the values are in tensor_content instead of the typed field. Measuring stops when the size
+ * exceeds INT32_MAX bytes, the maximum size of a protobuf message, or when `cancellation` reports
+ * that the response is cancelled. In both cases, the caller must not write the message.
  */
 struct srv_tensor_layout {
     size_t shape, values, tensor;
 };
 struct srv_tensor_layout srv_tensor_lay_out(const struct rt_tensor *t, bool as_content,
                                             struct srv_cancellation *cancellation);
-/* Writes the message and returns the address after it. Writing stops when `cancellation` reports
- * that the response is cancelled. */
+/* Writes the message and returns the address of the byte after it. Writing stops when
+ * `cancellation` reports that the response is cancelled. */
 unsigned char *srv_tensor_emit(unsigned char *p, const struct rt_tensor *t, bool as_content,
                                const struct srv_tensor_layout *l,
                                struct srv_cancellation *cancellation);
 
-/* Appends a TensorProto with its values in the typed field. `l` is the tensor's layout. */
+/* Appends a TensorProto with its values in the typed field. `l` is the result of srv_tensor_lay_out
+ * without as_content. */
 void srv_tensor_write(struct rt_bytes *out, const struct rt_tensor *t,
                       const struct srv_tensor_layout *l, struct srv_cancellation *cancellation);
 

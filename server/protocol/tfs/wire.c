@@ -11,7 +11,8 @@ struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total)
     return (struct srv_cursor){.slice = slices, .left = total};
 }
 
-/* Returns the number of contiguous bytes at the cursor. It is 0 only at the end of the message. */
+/* Returns the number of contiguous bytes at the cursor, which is 0 only at the end of the
+ * message. */
 static size_t contiguous_bytes(struct srv_cursor *c)
 {
     if (!c->left)
@@ -67,7 +68,7 @@ bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out)
     }
     if (n >= 10)
         return false;
-    v = 0; /* the varint may continue in the next slice */
+    v = 0; /* the varint may continue in the next slice, so its bytes are read one by one */
     for (unsigned i = 0; i < 10; i++) {
         unsigned char b;
         if (!srv_cursor_copy(c, &b, 1))
@@ -111,7 +112,7 @@ int srv_field_next(struct srv_cursor *c, struct srv_field *f)
         f->body.left = (size_t)n;
         return srv_cursor_copy(c, NULL, (size_t)n) ? 1 : -1;
     }
-    return -1; /* groups do not occur in these messages, so they are refused */
+    return -1; /* groups are refused, because they do not occur in these messages */
 }
 
 enum rt_status srv_cursor_span(struct srv_cursor c, struct rt_span *out, struct rt_arena *arena,

@@ -16,19 +16,19 @@
 
 /* A position in a message that is spread over several slices of memory. */
 struct srv_cursor {
-    /* the current slice; this slice and the following ones contain at least `left` more bytes */
+    /* the current slice; it and the slices after it contain at least `left` unread bytes */
     const struct rt_span *slice;
     size_t off;  /* offset of the position in the current slice */
     size_t left; /* number of bytes of the message that are not read yet */
     /* Points to the number of fields that srv_field_next may still read from the message, or is
      * NULL if there is no limit. The cursors of nested messages share the counter, so it bounds the
-     * time that reading a message takes. If the counter is below 0 after a message was read, the
-     * limit was reached, and the result must be discarded even if no error was returned. */
+     * time for reading a message. If the counter is negative after a message was read, the limit
+     * was exceeded, and the result must be discarded even if no error was returned. */
     int64_t *fields_left;
 };
 struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total);
-/* Copies n bytes and moves the cursor past them; if dst is NULL, only moves the cursor. Returns
- * false if fewer than n bytes are left. */
+/* Copies n bytes to dst and moves the cursor past them. If dst is NULL, only moves the cursor.
+ * Returns false if fewer than n bytes are left. */
 bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n);
 bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out);
 /* Makes the rest of the message contiguous. *out receives a span of the message, or of a copy in
@@ -43,8 +43,8 @@ struct srv_field {
     uint64_t value;
     struct srv_cursor body;
 };
-/* Reads the next field into *f. Returns 1 for a field, 0 at the end of the message, -1 if the
- * message is malformed or has more fields than may be read. */
+/* Reads the next field into *f. Returns 1 for a field, 0 at the end of the message, and -1 if the
+ * message is malformed or has more fields than *c->fields_left permits. */
 int srv_field_next(struct srv_cursor *c, struct srv_field *f);
 static inline bool srv_field_is(const struct srv_field *f, uint32_t number, enum srv_wire_type type)
 {
@@ -58,11 +58,11 @@ enum rt_status srv_wire_malformed(struct rt_error *err, const char *what);
 /* ---- writing into memory of a measured size ---- */
 
 size_t srv_varint_size(uint64_t v);
-/* returns the size of a field of n bytes, including its tag and length */
+/* returns the size of a field with n bytes of content, including its tag and length */
 size_t srv_bytes_size(uint32_t number, size_t n);
 unsigned char *srv_write_varint(unsigned char *p, uint64_t v);
 unsigned char *srv_write_tag(unsigned char *p, uint32_t number, enum srv_wire_type type);
-/* Writes a tag and the length n; the caller writes the n bytes. */
+/* Writes the tag of a field and the length n. The caller writes the n bytes. */
 unsigned char *srv_write_head(unsigned char *p, uint32_t number, size_t n);
 unsigned char *srv_write_bytes(unsigned char *p, uint32_t number, const void *bytes, size_t n);
 
@@ -71,11 +71,11 @@ unsigned char *srv_write_bytes(unsigned char *p, uint32_t number, const void *by
 void srv_put_int(struct rt_bytes *out, uint32_t number, uint64_t v); /* writes no field if v is 0 */
 /* Writes no field if v is +0. */
 void srv_put_float(struct rt_bytes *out, uint32_t number, float v);
-/* Appends a tag and the length n; the caller appends the n bytes. */
+/* Appends the tag of a field and the length n. The caller appends the n bytes. */
 void srv_put_head(struct rt_bytes *out, uint32_t number, size_t n);
 void srv_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
 /* Appends the contents of `message` as a field, and empties `message`. If `message` has failed,
- * `out` fails, too. */
+ * `out` also fails. */
 void srv_put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *message);
 static inline void srv_put_text(struct rt_bytes *out, uint32_t number, const char *s)
 {

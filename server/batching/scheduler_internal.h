@@ -1,0 +1,105 @@
+/*
+ * The state of the scheduler, which the following files share:
+ *
+ *   scheduler.c          admits, queues and refuses jobs, and runs jobs inline
+ *   scheduler_workers.c  the threads: workers, the spare worker and the timer
+ *   scheduler_start.c    creates and frees the scheduler and the model queues
+ *
+ * Workers form groups. Group 0 runs on the CPU, one worker per core. Each further group belongs to
+ * one GPU and has one worker per slot, that is, per batch that may be on the GPU at the same time:
+ * while one worker waits for the GPU, another merges the next batch, enqueues it, or splits the
+ * last one. The model queues of the CPU and those of the GPUs have a scheduler core each, because
+ * they do not compete for the same workers.
+ */
+#ifndef SRV_SCHEDULER_INTERNAL_H
+#define SRV_SCHEDULER_INTERNAL_H
+
+#include "runtime/base/arena.h"
+#include "runtime/base/thread.h"
+#include "server/batching/batch.h"
+#include "server/batching/buckets.h"
+#include "server/batching/scheduler.h"
+
+/* The capacity of all model queues together is SRV_QUEUES_FACTOR times the capacity of one. */
+enum { SRV_QUEUES_FACTOR = 4, SRV_MAX_GROUPS = RT_MAX_ACCELERATORS + 1 };
+
+struct srv_worker_group {
+    struct srv_core *core; /* the core of the model queues that the group may run */
+    struct rt_cond work;   /* signalled when a batch is ready for the group */
+    int n_workers;         /* number of workers, without the spare worker */
+    /* number of waiting workers, and number of these that have been signalled; guarded by the
+     * scheduler's mu */
+    int n_idle, n_woken;
+};
+
+struct srv_worker {
+    struct srv_scheduler *s;
+    int index; /* index of the thread in the metrics */
+    int group;
+    pthread_t thread;
+    struct rt_arena *arena; /* memory for the batch that the worker runs */
+};
+
+struct srv_scheduler {
+    struct srv_server *server;
+    struct srv_batching batching; /* read-only after the server has started */
+    struct rt_mutex mu;
+    struct rt_cond time, spare;
+    /* The cores of the model queues that run on the CPU, and of those that run on a GPU. mu guards
+     * these members and all following members up to `stopping`. */
+    struct srv_core cpu, gpus;
+    int64_t timer_ns; /* time at which the timer thread will wake */
+    int64_t taken_ns; /* time at which a worker of group 0 last took a batch */
+    int64_t spare_ns; /* time at which the spare worker will wake, or 0 if it is running */
+    bool stopping;
+    struct rt_pool *pool;
+    _Atomic int n_jobs; /* number of queued and running jobs of all versions */
+    int n_groups;
+    struct srv_worker_group group[SRV_MAX_GROUPS];
+    pthread_t timer;
+    int n_workers;              /* number of workers of all groups, and the spare worker */
+    struct srv_worker worker[]; /* the spare worker is the last element */
+};
+
+static inline struct srv_job *srv_job_of(struct srv_core_job *j)
+{
+    return (struct srv_job *)((char *)j - offsetof(struct srv_job, sched));
+}
+/* Returns whether a job is batched as TensorFlow Serving does (--enable_batching=true). */
+static inline bool srv_job_is_as_tensorflow(const struct srv_job *job)
+{
+    return job->version->model_queue->batching.mode == SRV_BATCHING_ALL && !job->signature->writes;
+}
+
+/* Completes a job. Must not be called under the lock. Afterwards the caller must not access the
+ * job's version, because the release of its last handle may have freed it. */
+void srv_scheduler_complete(struct srv_scheduler *s, struct srv_job *job);
+/* Completes jobs that have missed their deadlines, linked by `next`. Must not be called under the
+ * lock. */
+void srv_scheduler_complete_expired(struct srv_scheduler *s, struct srv_core_job *list);
+/* Logs that the job's signature is not batched any more. */
+void srv_scheduler_log_never_merged(const struct srv_job *job);
+
+/* Runs the batch and completes its jobs. The caller does not hold the lock. `w` is NULL for an
+ * inline run. `worker` is the index of the thread in the metrics. Returns false if an inline run
+ * must be repeated, in which case its job has not been completed. */
+bool srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int worker,
+                             const struct srv_core_batch *batch);
+/* Returns the groups of which a worker should be signalled after the lock has been released, as a
+ * bit mask, and counts these workers as signalled. */
+uint32_t srv_scheduler_groups_to_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu);
+/* Signals a worker of each group in the mask. */
+void srv_scheduler_wake(struct srv_scheduler *s, uint32_t groups);
+/* Returns the time from which the spare worker may take a batch, or RT_NEVER if no jobs are queued
+ * for the CPU or a worker is idle. */
+int64_t srv_scheduler_spare_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
+/* Returns the next time at which the timer must check the queues, or RT_NEVER. */
+int64_t srv_scheduler_timer_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
+
+/* the functions of the threads; the argument of the timer is the scheduler, and that of the others
+ * their worker */
+void *srv_worker_main(void *arg);
+void *srv_spare_worker_main(void *arg);
+void *srv_timer_main(void *arg);
+
+#endif

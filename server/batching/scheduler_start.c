@@ -1,0 +1,227 @@
+/* Creates and frees the scheduler and the model queues (scheduler.h). */
+#include <limits.h>
+#include <stdlib.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "server/batching/scheduler_internal.h"
+#include "server/config/batching.h"
+
+enum {
+    PATIENCE_NS = 1000000000,
+    MAX_COMPILED_SIZES = 32,
+    LONG_NS = 5000000, /* expected duration of a batch that does not take a GPU's last worker */
+};
+
+static struct srv_core_settings settings_of(const struct srv_options *o,
+                                            const struct srv_batching *b)
+{
+    return (struct srv_core_settings){
+        .max_running = b->num_batch_threads < INT_MAX ? (int)b->num_batch_threads : INT_MAX,
+        .patience_ns = PATIENCE_NS,
+        .max_model_queue_jobs = o->max_queue_jobs,
+        .max_jobs = o->max_queue_jobs > INT64_MAX / SRV_QUEUES_FACTOR
+                        ? INT64_MAX
+                        : o->max_queue_jobs * SRV_QUEUES_FACTOR,
+        .max_model_queue_bytes = (size_t)o->max_queue_bytes,
+        .max_bytes = o->max_queue_bytes > INT64_MAX / SRV_QUEUES_FACTOR
+                         ? SIZE_MAX
+                         : (size_t)o->max_queue_bytes * SRV_QUEUES_FACTOR,
+    };
+}
+
+int srv_scheduler_n_workers(const struct srv_server *server)
+{
+    int n = server->options.num_workers > 1 ? (int)server->options.num_workers : 1;
+    for (int k = 0; k < server->gpus.n; k++)
+        n += server->gpus.device[k]->n_streams;
+    return n + 1;
+}
+
+static void stop(struct srv_scheduler *s, int n_started, bool has_timer)
+{
+    rt_mutex_lock(&s->mu);
+    s->stopping = true;
+    rt_mutex_unlock(&s->mu);
+    for (int k = 0; k < s->n_groups; k++)
+        rt_cond_broadcast(&s->group[k].work);
+    rt_cond_broadcast(&s->time);
+    rt_cond_broadcast(&s->spare);
+    for (int i = 0; i < n_started; i++)
+        pthread_join(s->worker[i].thread, NULL);
+    if (has_timer)
+        pthread_join(s->timer, NULL);
+    for (int i = 0; i < s->n_workers; i++)
+        rt_arena_free(s->worker[i].arena);
+    if (s->pool)
+        rt_pool_unref(s->pool);
+    for (int k = 0; k < s->n_groups; k++)
+        rt_cond_clear(&s->group[k].work);
+    rt_cond_clear(&s->time);
+    rt_cond_clear(&s->spare);
+    rt_mutex_clear(&s->mu);
+    free(s);
+}
+
+/* Initialises the cores and the groups, without threads. */
+static void init_groups(struct srv_scheduler *s)
+{
+    const struct srv_options *o = &s->server->options;
+    const struct rt_accelerators *gpus = &s->server->gpus;
+    struct srv_core_settings settings = settings_of(o, &s->batching);
+    srv_core_init(&s->cpu, &settings);
+    settings.max_running = 0; /* num_batch_threads limits the workers of the CPU only */
+    settings.long_ns = LONG_NS;
+    srv_core_init(&s->gpus, &settings);
+    s->n_groups = 1 + gpus->n;
+    s->group[0] = (struct srv_worker_group){
+        .core = &s->cpu, .n_workers = o->num_workers > 1 ? (int)o->num_workers : 1};
+    for (int k = 0; k < gpus->n; k++)
+        s->group[1 + k] =
+            (struct srv_worker_group){.core = &s->gpus, .n_workers = gpus->device[k]->n_streams};
+    for (int k = 0; k < s->n_groups; k++)
+        rt_cond_init(&s->group[k].work);
+}
+
+/* Starts a worker as the thread with index *n, and then increments *n. */
+static bool start_worker(struct srv_scheduler *s, int group, const char *name,
+                         void *(*thread)(void *), int *n)
+{
+    struct srv_worker *w = &s->worker[*n];
+    *w = (struct srv_worker){.s = s, .index = *n, .group = group, .arena = rt_arena_new(SIZE_MAX)};
+    if (!w->arena || rt_thread_start(&w->thread, name, thread, w) != 0)
+        return false;
+    ++*n;
+    return true;
+}
+
+static bool start_workers(struct srv_scheduler *s, int *n)
+{
+    for (int k = 0; k < s->n_groups; k++)
+        for (int i = 0; i < s->group[k].n_workers; i++)
+            if (!start_worker(s, k, k ? "slip-gpu" : "slip-worker", srv_worker_main, n))
+                return false;
+    return start_worker(s, 0, "slip-spare", srv_spare_worker_main, n);
+}
+
+enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler **out,
+                                 struct rt_error *err)
+{
+    const int n_workers = srv_scheduler_n_workers(server);
+    const size_t bytes =
+        sizeof(struct srv_scheduler) + (size_t)n_workers * sizeof(struct srv_worker);
+    struct srv_scheduler *s = calloc(1, bytes);
+    int n = 0;
+
+    if (!s)
+        return rt_fail_memory(err, "the scheduler", bytes);
+    enum rt_status st = srv_batching_of_server(&s->batching, &server->options, err);
+    if (st) {
+        free(s);
+        return st;
+    }
+    s->server = server;
+    s->n_workers = n_workers;
+    s->timer_ns = RT_NEVER;
+    rt_mutex_init(&s->mu);
+    rt_cond_init(&s->time);
+    rt_cond_init(&s->spare);
+    init_groups(s);
+    s->pool = rt_pool_new(0);
+    if (s->pool && server->run_memory.limit)
+        rt_pool_share(s->pool, &server->run_memory);
+    const bool ok = s->pool && start_workers(s, &n);
+    if (s->batching.num_batch_threads > s->group[0].n_workers)
+        RT_LOG(RT_LOG_INFO,
+               "num_batch_threads is %lld, but %d batches run at a time: one per worker "
+               "(--num_workers)",
+               (long long)s->batching.num_batch_threads, s->group[0].n_workers);
+    if (!ok || rt_thread_start(&s->timer, "slip-timer", srv_timer_main, s) != 0) {
+        stop(s, n, false);
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the workers could not be started");
+    }
+    *out = s;
+    return RT_OK;
+}
+
+void srv_scheduler_free(struct srv_scheduler *s)
+{
+    if (!s)
+        return;
+    srv_scheduler_refuse_all(s, RT_UNAVAILABLE, "the server is stopping");
+    stop(s, s->n_workers, true);
+}
+
+/* Requests the compilation of specialisations for the allowed batch sizes. Batches are padded to
+ * these sizes, so their shapes are known in advance. */
+static void request_compilation(const struct srv_model_queue *l, const struct rt_model *m)
+{
+    for (int i = 0; i < m->n_signatures; i++) {
+        const struct rt_model_signature *sig = &m->signatures[i];
+        const bool merges = l->batching.mode == SRV_BATCHING_ALL ||
+                            (l->batching.mode == SRV_BATCHING_ROW_WISE && sig->rowwise);
+        struct rt_shape *shapes = sig->call && merges && l->policy.n_sizes
+                                      ? calloc((size_t)sig->def->n_inputs + 1, sizeof *shapes)
+                                      : NULL;
+        bool known = shapes != NULL;
+        for (int k = 0; known && k < sig->def->n_inputs; k++) {
+            shapes[k] = sig->def->inputs[k].shape;
+            known = shapes[k].rank >= 1;
+            for (int d = 1; d < shapes[k].rank; d++)
+                known = known && shapes[k].dim[d] >= 0;
+        }
+        for (int n = 0; known && n < l->policy.n_sizes && n < MAX_COMPILED_SIZES; n++) {
+            for (int k = 0; k < sig->def->n_inputs; k++)
+                shapes[k].dim[0] = l->policy.sizes[n];
+            rt_callable_request_compilation(sig->call, shapes);
+        }
+        free(shapes);
+    }
+}
+
+/* Returns the index of the group whose workers run on the device, or 0, the CPU's group, if the
+ * device is NULL or none of the server's GPUs. */
+static int group_of(const struct srv_scheduler *s, const struct rt_device *d)
+{
+    for (int k = 0; d && k < s->server->gpus.n; k++)
+        if (s->server->gpus.device[k] == d)
+            return k + 1;
+    return 0;
+}
+
+enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *v,
+                                   struct srv_model_queue **out, struct rt_error *err)
+{
+    const struct rt_saved_model *files = v->loaded->saved_model;
+    struct srv_model_queue *l = calloc(1, sizeof *l);
+
+    if (!l)
+        return rt_fail_memory(err, "a version's queue", sizeof *l);
+    enum rt_status st = srv_batching_of_version(&l->batching, &s->batching, &s->server->options,
+                                                files ? files->dir : "", err);
+    if (st) {
+        free(l);
+        return st;
+    }
+    srv_batching_policy(&l->batching, &l->policy);
+    request_compilation(l, v->loaded);
+    l->scheduler = s;
+    l->version = v;
+    const int group = group_of(s, rt_model_accelerator(v->loaded));
+    l->pool = group > 0 ? &s->gpus : &s->cpu;
+    rt_mutex_lock(&s->mu);
+    srv_core_model_queue_init(l->pool, &l->core, &l->policy);
+    if (group > 0)
+        l->core.groups = UINT32_C(1) << group;
+    rt_mutex_unlock(&s->mu);
+    *out = l;
+    return RT_OK;
+}
+
+void srv_model_queue_free(struct srv_model_queue *l)
+{
+    if (!l)
+        return;
+    srv_buckets_clear(l);
+    free(l);
+}

@@ -1,0 +1,340 @@
+/* The threads of the scheduler (scheduler_internal.h). */
+#include "server/batching/scheduler_internal.h"
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "server/batching/io_loop.h"
+#include "server/metrics/metrics.h"
+
+enum {
+    /* An inline run that takes longer than INLINE_RUN_NS is stopped and repeated on a worker. A run
+     * can take longer than earlier runs, because its duration may depend on the values of the
+     * inputs. */
+    INLINE_RUN_NS = 5000000,
+    /* The spare worker takes a small batch if no worker has taken any batch for SPARE_AFTER_NS. */
+    SPARE_AFTER_NS = 20000000,
+    /* If all workers are busy and none of them has taken a batch for STALLED_AFTER_NS, they count
+     * as stalled, because a few models may occupy all workers indefinitely. */
+    STALLED_AFTER_NS = 1000000000,
+    RUNS_BEFORE_LARGER = 256,
+};
+
+/* ---- responses: never under the lock ---- */
+
+/* If the expired deadline came from --default_deadline_seconds, replaces the error message with one
+ * that names the flag. */
+static void name_default_deadline(struct srv_job *job)
+{
+    if (job->status == RT_DEADLINE_EXCEEDED && job->has_default_deadline)
+        rt_fail(&job->err, job->status,
+                "the request had no deadline, and --default_deadline_seconds=%g have passed",
+                (double)job->io_loop->server->options.default_deadline_ms / 1000);
+}
+
+void srv_scheduler_complete(struct srv_scheduler *s, struct srv_job *job)
+{
+    if (!job->finished_ns)
+        job->finished_ns = rt_now_ns();
+    name_default_deadline(job);
+    job->done(job);
+    atomic_fetch_sub_explicit(&s->n_jobs, 1, memory_order_release);
+}
+
+void srv_scheduler_complete_expired(struct srv_scheduler *s, struct srv_core_job *list)
+{
+    for (struct srv_core_job *next; list; list = next) {
+        struct srv_job *job = srv_job_of(list);
+        next = list->next;
+        job->status = srv_job_is_as_tensorflow(job)
+                          ? rt_fail(&job->err, RT_RESOURCE_EXHAUSTED,
+                                    "Run() timeout exceeded while waiting in batching queue")
+                          : rt_fail(&job->err, RT_DEADLINE_EXCEEDED,
+                                    "Timed out waiting for notification: the deadline came while "
+                                    "the request was queued");
+        srv_scheduler_complete(s, job);
+    }
+}
+
+/* ---- running ---- */
+
+void srv_scheduler_log_never_merged(const struct srv_job *job)
+{
+    RT_LOG(
+        RT_LOG_WARNING,
+        "signature %s of model %s version %lld is not batched any more: its outputs do not follow "
+        "the rows of its inputs",
+        job->signature->def->name, job->version->model, (long long)job->version->version);
+}
+
+/* Ends a batch in the scheduler core. Must be called with the lock held, and before any job of the
+ * batch is completed, because completing a job may free its model queue. */
+static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batch, int64_t run_ns,
+                      const struct srv_batch_verdict *v) RT_REQUIRES(s->mu)
+{
+    struct srv_bucket *b = (struct srv_bucket *)batch->bucket;
+    struct srv_model_queue *l = (struct srv_model_queue *)b->core.model_queue;
+
+    (void)s; /* only RT_REQUIRES uses it */
+    srv_core_done(l->pool, batch, run_ns, v->learn);
+    if (v->learn)
+        b->core.has_large_outputs = v->has_large_outputs;
+    if (v->halve_limit) {
+        b->core.max_rows = batch->rows / 2 > 1 ? batch->rows / 2 : 1;
+        b->since_halved = 0;
+    } else if (b->core.max_rows && v->learn && ++b->since_halved >= RUNS_BEFORE_LARGER) {
+        /* The memory shortage that halved the limit may have been temporary, so the limit is
+         * doubled after RUNS_BEFORE_LARGER successful runs. */
+        b->since_halved = 0;
+        b->core.max_rows = b->core.max_rows > INT64_MAX / 2 ? 0 : b->core.max_rows * 2;
+    }
+    if (v->never_merge)
+        srv_buckets_stop_merging(l, b->queue);
+}
+
+/* Returns a free worker of the group, of which n are free. A GPU runs one batch as fast as its
+ * parts, so a batch is not divided among the free workers of a GPU. */
+static struct srv_core_worker free_worker(const struct srv_scheduler *s, int group, int n)
+{
+    return (struct srv_core_worker){.group = group,
+                                    .n_free = group ? 1 : n,
+                                    .is_last = n == 1 && s->group[group].n_workers > 1};
+}
+
+/* Returns whether a worker of the group should be signalled, and counts it as signalled. */
+static bool should_wake(struct srv_scheduler *s, int group, int64_t now) RT_REQUIRES(s->mu)
+{
+    struct srv_worker_group *g = &s->group[group];
+    const struct srv_core_worker w = free_worker(s, group, g->n_idle);
+    if (g->n_idle <= g->n_woken || !srv_core_is_ready(g->core, now, &w))
+        return false;
+    g->n_woken++;
+    return true;
+}
+
+uint32_t srv_scheduler_groups_to_wake(struct srv_scheduler *s, int64_t now)
+{
+    uint32_t groups = 0;
+    for (int k = 0; k < s->n_groups; k++)
+        if (should_wake(s, k, now))
+            groups |= UINT32_C(1) << k;
+    return groups;
+}
+
+void srv_scheduler_wake(struct srv_scheduler *s, uint32_t groups)
+{
+    for (int k = 0; groups; k++, groups >>= 1)
+        if (groups & 1)
+            rt_cond_signal(&s->group[k].work);
+}
+
+/* Returns whether an inline run must be repeated on a worker, because the run was stopped at
+ * `end_ns`, before the job's deadline, or because encoding its outputs would take long. If so,
+ * restores the job's status and outputs from before the run. */
+static bool must_repeat(struct srv_job *job, int64_t end_ns, struct srv_batch_verdict *v)
+{
+    if (v->has_large_outputs) {
+        for (int i = 0; i < job->n_fetches; i++)
+            rt_tensor_clear(&job->fetches[i]);
+        return true;
+    }
+    if (job->status != RT_DEADLINE_EXCEEDED || job->deadline_ns <= end_ns ||
+        atomic_load_explicit(srv_job_cancelled(job), memory_order_relaxed))
+        return false;
+    job->status = RT_OK;
+    job->err = (struct rt_error){.arena = job->arena};
+    v->learn = true; /* adds the time of the stopped run to the cost model */
+    return true;
+}
+
+bool srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int worker,
+                             const struct srv_core_batch *batch)
+{
+    struct srv_job *dropped = NULL;
+    struct srv_batch g = {.arena = w ? w->arena : NULL, .pool = s->pool};
+    struct srv_job **end = &g.first;
+    struct srv_batch_verdict verdict = {0};
+    bool repeats = false;
+    /* For an inline run, the queuing time is used as the start time, because the job was queued
+     * immediately before the run. */
+    int64_t start = w ? rt_now_ns() : srv_job_of(batch->jobs)->queued_ns, finish;
+
+    for (struct srv_core_job *j = batch->jobs, *next; j; j = next) {
+        struct srv_job *job = srv_job_of(j);
+        next = j->next;
+        job->next = NULL;
+        job->started_ns = start;
+        if (atomic_load_explicit(srv_job_cancelled(job), memory_order_relaxed)) {
+            job->status = rt_fail(&job->err, RT_CANCELLED, "the client has gone");
+            job->next = dropped;
+            dropped = job;
+            continue;
+        }
+        *end = job;
+        end = &job->next;
+        g.needs_row_wise = job->version->model_queue->batching.mode == SRV_BATCHING_ROW_WISE;
+        g.n_jobs++;
+        g.rows += job->n_rows;
+    }
+    g.run_rows = g.n_jobs && g.rows == batch->rows ? batch->run_rows : g.rows;
+    g.end_ns = w ? 0 : start + INLINE_RUN_NS;
+    if (g.n_jobs)
+        verdict = srv_batch_run(&g);
+    finish = rt_now_ns();
+    if (!w && g.n_jobs && must_repeat(g.first, g.end_ns, &verdict))
+        repeats = true;
+    else if (g.n_jobs)
+        srv_metrics_batch(s->server->metrics, worker, g.first, g.n_jobs, g.rows, g.run_rows,
+                          finish - start);
+    if (verdict.never_merge)
+        srv_scheduler_log_never_merged(g.first);
+    rt_mutex_lock(&s->mu);
+    if (g.n_jobs && g.rows != batch->rows)
+        /* some jobs were dropped before the run, so its duration is not the cost of batch->rows
+         * rows */
+        verdict.learn = false;
+    end_batch(s, batch, finish - start, &verdict);
+    /* The end of this run may allow a waiting batch to start. A worker takes that batch itself when
+     * its run ends. After an inline run or a run of the spare worker, an idle worker must be woken
+     * to take the batch. */
+    const bool is_worker = w && w->index != s->n_workers - 1;
+    const uint32_t wake = is_worker || !s->cpu.n_jobs ? 0 : srv_scheduler_groups_to_wake(s, finish);
+    rt_mutex_unlock(&s->mu);
+    srv_scheduler_wake(s, wake);
+    if (repeats)
+        return false;
+    *end = dropped;
+    for (struct srv_job *job = g.first, *next; job; job = next) {
+        next = job->next;
+        job->finished_ns = finish;
+        srv_scheduler_complete(s, job);
+    }
+    if (w)
+        rt_arena_reset(w->arena);
+    return true;
+}
+
+int64_t srv_scheduler_spare_at(const struct srv_scheduler *s)
+{
+    return s->cpu.n_jobs && !s->group[0].n_idle ? s->taken_ns + SPARE_AFTER_NS : RT_NEVER;
+}
+
+int64_t srv_scheduler_timer_at(const struct srv_scheduler *s)
+{
+    const int64_t cpu = srv_core_next_timer(&s->cpu);
+    int64_t gpus = srv_core_next_timer(&s->gpus), at = srv_core_long_at(&s->gpus);
+    bool is_idle = false;
+    for (int k = 1; k < s->n_groups; k++)
+        is_idle |= s->group[k].n_idle > s->group[k].n_woken;
+    if (is_idle && at < gpus)
+        gpus = at;
+    return cpu < gpus ? cpu : gpus;
+}
+
+void *srv_worker_main(void *arg)
+{
+    struct srv_worker *w = arg;
+    struct srv_scheduler *s = w->s;
+    struct srv_worker_group *g = &s->group[w->group];
+
+    rt_mutex_lock(&s->mu);
+    for (;;) {
+        struct srv_core_batch batch;
+        struct srv_core_job *expired = NULL;
+        int64_t now = rt_now_ns();
+        const struct srv_core_worker free_one = free_worker(s, w->group, 1 + g->n_idle);
+        bool got = srv_core_next(g->core, now, &free_one, &batch, &expired);
+        if (got && !w->group)
+            s->taken_ns = now;
+        if (!got && !expired) {
+            if (s->stopping)
+                break;
+            g->n_idle++;
+            rt_cond_wait(&g->work, &s->mu);
+            g->n_idle--;
+            if (g->n_woken)
+                g->n_woken--;
+            continue;
+        }
+        /* Each worker wakes one idle worker of its group if another batch is ready to run. */
+        const bool wake = should_wake(s, w->group, now);
+        const bool wake_spare = srv_scheduler_spare_at(s) < s->spare_ns;
+        rt_mutex_unlock(&s->mu);
+        if (wake)
+            rt_cond_signal(&g->work);
+        if (wake_spare)
+            rt_cond_signal(&s->spare);
+        srv_scheduler_complete_expired(s, expired);
+        if (got)
+            srv_scheduler_run_batch(s, w, w->index, &batch);
+        rt_mutex_lock(&s->mu);
+    }
+    rt_mutex_unlock(&s->mu);
+    return NULL;
+}
+
+/*
+ * The spare worker. If no worker has taken a batch for SPARE_AFTER_NS, the spare worker
+ * runs small batches. If the workers are stalled, it also runs batches of any model queue that has
+ * no running batch. Without the spare worker, small requests would wait for seconds while large
+ * requests or slow models occupy all workers, and a model whose runs never end could block all
+ * other models.
+ */
+void *srv_spare_worker_main(void *arg)
+{
+    struct srv_worker *w = arg;
+    struct srv_scheduler *s = w->s;
+
+    rt_mutex_lock(&s->mu);
+    while (!s->stopping) {
+        struct srv_core_batch batch;
+        struct srv_core_job *expired = NULL;
+        int64_t now = rt_now_ns(), at = srv_scheduler_spare_at(s);
+        /* A worker that is just starting or ending a run is not stalled, even if taken_ns is long
+         * past. */
+        bool is_stalled =
+            s->cpu.running >= s->group[0].n_workers && now >= s->taken_ns + STALLED_AFTER_NS;
+        bool got = now >= at && srv_core_next_spare(&s->cpu, now, is_stalled, &batch, &expired);
+        if (!got && !expired) {
+            s->spare_ns = now >= at ? now + SPARE_AFTER_NS : at;
+            rt_cond_wait_until(&s->spare, &s->mu, s->spare_ns);
+            s->spare_ns = 0;
+            continue;
+        }
+        rt_mutex_unlock(&s->mu);
+        srv_scheduler_complete_expired(s, expired);
+        if (got)
+            srv_scheduler_run_batch(s, w, w->index, &batch);
+        rt_mutex_lock(&s->mu);
+    }
+    rt_mutex_unlock(&s->mu);
+    return NULL;
+}
+
+/* The timer completes jobs whose deadlines pass while all workers are busy, and wakes
+ * a worker when a batch has waited long enough. */
+void *srv_timer_main(void *arg)
+{
+    struct srv_scheduler *s = arg;
+
+    rt_mutex_lock(&s->mu);
+    while (!s->stopping) {
+        int64_t now = rt_now_ns();
+        struct srv_core_job *expired = srv_core_expired(&s->cpu, now);
+        struct srv_core_job *of_gpus = srv_core_expired(&s->gpus, now);
+        const uint32_t wake = srv_scheduler_groups_to_wake(s, now);
+        if (expired || of_gpus || wake) {
+            rt_mutex_unlock(&s->mu);
+            srv_scheduler_wake(s, wake);
+            srv_scheduler_complete_expired(s, expired);
+            srv_scheduler_complete_expired(s, of_gpus);
+            rt_mutex_lock(&s->mu);
+            continue;
+        }
+        s->timer_ns = srv_scheduler_timer_at(s);
+        if (s->timer_ns <= now) /* a batch is due, but no worker is free to run it */
+            s->timer_ns = now + 1000000;
+        rt_cond_wait_until(&s->time, &s->mu, s->timer_ns);
+    }
+    rt_mutex_unlock(&s->mu);
+    return NULL;
+}

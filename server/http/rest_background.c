@@ -1,0 +1,124 @@
+/*
+ * Threads for work that may take long but is not inference: writing the metrics page, writing
+ * descriptions of large models, and freeing the memory of large requests. The time for the work is
+ * proportional to the number of versions, to the size of a model, or to the size of the memory.
+ * Meanwhile the I/O loops serve other connections. The threads also compress what they write. A
+ * connection waits for at most one request in a queue, because its next request is read after the
+ * response, so the queues need no turns for connections.
+ */
+#include "server/http/rest_call.h"
+#include "server/http/rest_loop.h"
+
+static void *run_queue(void *arg)
+{
+    struct srv_rest_background_queue *q = arg;
+
+    rt_mutex_lock(&q->mu);
+    for (;;) {
+        while (!q->first && !q->stopping)
+            rt_cond_wait(&q->wake, &q->mu);
+        struct srv_rest_call *first = q->first;
+        q->first = NULL;
+        if (!first)
+            break;
+        rt_mutex_unlock(&q->mu);
+        q->work(q->rest, first);
+        rt_mutex_lock(&q->mu);
+    }
+    rt_mutex_unlock(&q->mu);
+    return NULL;
+}
+
+/* For each request of a list, calls `describe` and finishes the request. */
+static void describe_each(struct srv_rest *rest, struct srv_rest_call *first)
+{
+    struct srv_rest_call *next;
+
+    (void)rest;
+    for (struct srv_rest_call *req = first; req; req = next) {
+        struct srv_rest_request *r = &req->pub;
+        next = req->next_free; /* the call may be freed once the response is sent */
+        if (atomic_load_explicit(&r->job.cancelled, memory_order_relaxed))
+            srv_rest_fail(r, rt_fail(&r->err, RT_CANCELLED, "the client has left"));
+        else
+            req->describe(r);
+        srv_rest_finished(r);
+    }
+}
+
+static void free_each(struct srv_rest *rest, struct srv_rest_call *first)
+{
+    struct srv_rest_call *next;
+
+    (void)rest;
+    for (struct srv_rest_call *req = first; req; req = next) {
+        next = req->next_free;
+        srv_rest_free_call(req);
+    }
+}
+
+bool srv_rest_background(struct srv_rest_call *req, enum srv_rest_background kind)
+{
+    if (srv_rest_append(req, kind))
+        return true;
+    srv_rest_fail(&req->pub, rt_fail(&req->pub.err, RT_UNAVAILABLE, "the server is stopping"));
+    return false;
+}
+
+bool srv_rest_describe_in_background(struct srv_rest_request *r,
+                                     void (*describe)(struct srv_rest_request *r))
+{
+    struct srv_rest_call *req = srv_rest_call_of(r);
+
+    req->describe = describe;
+    atomic_store_explicit(&r->job.cancelled, false, memory_order_relaxed);
+    return srv_rest_background(req, SRV_REST_DESCRIPTIONS);
+}
+
+enum rt_status srv_rest_background_start(struct srv_rest *rest, struct rt_error *err)
+{
+    static const struct {
+        const char *name;
+        void (*work)(struct srv_rest *rest, struct srv_rest_call *first);
+    } kinds[SRV_N_REST_BACKGROUND_KINDS] = {
+        [SRV_REST_PAGES] = {"metrics", srv_rest_write_pages},
+        [SRV_REST_DESCRIPTIONS] = {"description", describe_each},
+        [SRV_REST_FREE] = {"rest-free", free_each},
+    };
+
+    for (int i = 0; i < SRV_N_REST_BACKGROUND_KINDS; i++) {
+        struct srv_rest_background_queue *q = &rest->background[i];
+        q->rest = rest;
+        q->work = kinds[i].work;
+        rt_mutex_init(&q->mu);
+        rt_cond_init(&q->wake);
+    }
+    for (int i = 0; i < SRV_N_REST_BACKGROUND_KINDS; i++) {
+        struct srv_rest_background_queue *q = &rest->background[i];
+        q->running = !rt_thread_start(&q->thread, kinds[i].name, run_queue, q);
+        if (!q->running)
+            return rt_fail(err, RT_INTERNAL, "the %s thread cannot start", kinds[i].name);
+    }
+    return RT_OK;
+}
+
+void srv_rest_background_stop(struct srv_rest *rest)
+{
+    for (int i = 0; i < SRV_N_REST_BACKGROUND_KINDS; i++) {
+        struct srv_rest_background_queue *q = &rest->background[i];
+        rt_mutex_lock(&q->mu);
+        q->stopping = true;
+        rt_cond_signal(&q->wake);
+        rt_mutex_unlock(&q->mu);
+        if (q->running)
+            pthread_join(q->thread, NULL);
+    }
+}
+
+void srv_rest_background_clear(struct srv_rest *rest)
+{
+    for (int i = 0; i < SRV_N_REST_BACKGROUND_KINDS; i++) {
+        rt_mutex_clear(&rest->background[i].mu);
+        rt_cond_clear(&rest->background[i].wake);
+    }
+}
