@@ -14,5 +14,5 @@ target_include_directories(slipway_example PRIVATE clients/c)
 target_compile_options(slipway_example PRIVATE ${SLIPWAY_WARNINGS})
 target_link_libraries(slipway_example PRIVATE libslipway_client)
 
-# The subcommands of slipway that talk to a server.
+# the subcommands of slipway that call a server
 slipway_layer(cli clients/cli USES client PkgConfig::JANSSON PkgConfig::OPENSSL PkgConfig::ZLIB m)

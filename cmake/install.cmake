@@ -2,7 +2,7 @@
 # file.
 include(GNUInstallDirs)
 add_library(libslipway SHARED cmake/slipway.map)
-set_target_properties(libslipway PROPERTIES OUTPUT_NAME slipway LINKER_LANGUAGE C
+set_target_properties(libslipway PROPERTIES OUTPUT_NAME slipway LINKER_LANGUAGE CXX
                       VERSION ${PROJECT_VERSION} SOVERSION 0)
 target_link_libraries(libslipway PRIVATE -Wl,--whole-archive runtime base kernels
                       -Wl,--no-whole-archive)
@@ -15,7 +15,8 @@ add_executable(run_model runtime/examples/run_model.c)
 target_include_directories(run_model PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(run_model PRIVATE libslipway)
 
-# The prefix is written relative to the pkg-config file, so that `cmake --install --prefix` works.
+# The pkg-config file gives the prefix relative to its own folder, so that it stays valid after `cmake --install
+# --prefix`.
 file(RELATIVE_PATH SLIPWAY_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" SLIPWAY_PC_TO_PREFIX ${SLIPWAY_PC_TO_PREFIX})
 configure_file(cmake/slipway.pc.in slipway.pc @ONLY)
@@ -25,7 +26,7 @@ install(FILES ${PROJECT_BINARY_DIR}/slipway.pc DESTINATION ${CMAKE_INSTALL_LIBDI
 # and kernels, and every header that these include (tests/lint/headers.py compiles each alone). All
 # other headers are internal.
 set(SLIPWAY_HEADERS kernels/kernels.h)
-foreach(name arena log machine span status)
+foreach(name arena check log machine span status)
   list(APPEND SLIPWAY_HEADERS runtime/base/${name}.h)
 endforeach()
 foreach(name api/describe core/buffer core/device core/graph core/infer core/kernel core/object core/op

@@ -1,9 +1,10 @@
-# slipway_layer(NAME FOLDER USES ...) adds a static library of every .c file in FOLDER and below it,
-# except the files of a layer whose folder lies inside FOLDER. Headers are included from the
-# repository's root.
+# slipway_layer(NAME FOLDER USES ...) adds a static library of the .c and .cc files in FOLDER and its subfolders, except main
+# programs, examples, and the files of a layer whose folder lies inside FOLDER. Headers are included by their paths from
+# the repository's root.
 function(slipway_layer name folder)
   cmake_parse_arguments(arg "" "" "USES" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c
+       ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
   list(FILTER sources EXCLUDE REGEX "/(main|example)[^/]*\\.c$")
   if(folder STREQUAL "runtime")
     list(FILTER sources EXCLUDE REGEX "/runtime/(base|examples)/")

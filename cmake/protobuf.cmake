@@ -1,5 +1,5 @@
-# Generates protobuf-c code from every .proto under proto/ into one library. Sources include the
-# messages as "tensorflow/core/framework/graph.pb-c.h".
+# Generates protobuf-c code for every .proto file in proto/, and builds one library from it. Sources include the
+# generated headers by paths such as "tensorflow/core/framework/graph.pb-c.h".
 find_program(PROTOC_C protoc-c REQUIRED)
 find_program(PROTOC protoc REQUIRED)
 file(GLOB_RECURSE protos RELATIVE ${PROJECT_SOURCE_DIR}/proto CONFIGURE_DEPENDS

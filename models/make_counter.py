@@ -1,7 +1,7 @@
 """Writes the counter model: make_counter.py [MODELS_DIR]
 
-A model with state: the signatures get, incr, incr_by (input delta) and reset each return the count. Needs tensorflow
-(PyPI). The result is committed, so serving it does not need this script.
+The model has state: its signatures `get`, `incr`, `incr_by` (with the input `delta`) and `reset` all return the count.
+Needs tensorflow (PyPI). The model is committed, so this script is not needed to serve it.
 """
 import os
 import shutil

@@ -1,8 +1,8 @@
 """Trains the digits model and writes it: make_digits.py [MODELS_DIR]
 
-A small convolutional net on scikit-learn's handwritten digits (1,797 real scans of 8 by 8 pixels, grey
-levels 0 to 16). 40 images are held out and written as request bodies next to the model, with their labels.
-Needs tensorflow and scikit-learn (PyPI). The result is committed, so serving it does not need this script.
+The model is a small convolutional network, trained on scikit-learn's handwritten digits (1,797 scans of 8 by 8 pixels,
+grey levels 0 to 16). 40 images are held out, and written with their labels next to the model as request bodies. Needs
+tensorflow and scikit-learn (PyPI). The model is committed, so this script is not needed to serve it.
 """
 import json
 import os

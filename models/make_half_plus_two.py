@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Writes models/half_plus_two, which computes y = a * x + b, with a = 0.5 and b in a checkpoint. In version 1,
-b is 3, so that a swap changes the outputs; in version 2, which is served, b is 2. TensorFlow is not needed: protoc
-generates the messages from proto/, and the checkpoint is written by hand.
+"""Writes models/half_plus_two, which computes y = a * x + b, with a = 0.5 and b in a checkpoint. In version 2, which is
+served by default, b is 2. In version 1, b is 3, so that the two versions have different outputs. TensorFlow is not
+needed: protoc generates the messages from proto/, and the checkpoint is written by hand.
 
-The graph has the form of a TensorFlow 1 graph, in which x and x2 are Identities behind a ParseExample. Some
-signatures (regress_x_to_y, regress_x_to_y2, classify_x_to_y) feed serialized Examples. The others (serving_default,
-regress_x2_to_y3, classify_x2_to_y3) feed x or x2 in the middle of the graph. The outputs y2 and y3 are a * x + 3
-and a * x2 + 3.
+The graph has the form of a TensorFlow 1 graph, in which the Identity nodes x and x2 read the outputs of a ParseExample
+node. Some signatures (regress_x_to_y, regress_x_to_y2, classify_x_to_y) take serialized Examples as input. The others
+(serving_default, regress_x2_to_y3, classify_x2_to_y3) take x or x2. The outputs y2 and y3 are a * x + 3 and a * x2 + 3.
 
 usage: make_half_plus_two.py [FOLDER]
 """
@@ -21,8 +20,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def messages():
-    """Generates Python modules for Slipway's .proto files and adds them to Python's path. protobuf's own messages are
-    left out, because the protobuf package has them."""
+    """Generates Python modules for Slipway's .proto files and adds them to Python's path. The protobuf package already
+    has modules for protobuf's own messages."""
     out = tempfile.mkdtemp()
     protos = [p for p in glob.glob(f"{ROOT}/proto/tensorflow/**/*.proto", recursive=True)]
     subprocess.run(["protoc", "-I", f"{ROOT}/proto", "--python_out", out, *protos], check=True)
@@ -61,7 +60,8 @@ def varint(n):
 
 
 def block(entries):
-    """Returns entries without shared prefixes, one restart point, and the trailer of a stored block."""
+    """Returns an sstable block of the entries, and the same block with its trailer. Keys share no prefixes, and there
+    is one restart point."""
     body = b"".join(varint(0) + varint(len(k)) + varint(len(v)) + k + v for k, v in entries)
     body += struct.pack("<II", 0, 1)
     return body, body + b"\0" + struct.pack("<I", masked(crc32c(body + b"\0")))
@@ -80,7 +80,7 @@ def write_checkpoint(prefix, values):
         data += packed
     table = b""
     handles = []
-    for content in (entries, []):  # writes the data block, which holds the entries, then the empty metaindex block
+    for content in (entries, []):  # writes the data block, then the empty metaindex block
         body, stored = block(content)
         handles.append(varint(len(table)) + varint(len(body)))
         table += stored

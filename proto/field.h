@@ -8,8 +8,8 @@
 
 #include "runtime/base/span.h"
 
-/* Returns whether field `f` of a message has a value. A repeated field has one if it has an
- * element, and a field without presence has one if it differs from the default. */
+/* Returns whether field `f` of a message is set. A repeated field is set if it has an element. A
+ * field without presence is set if it differs from its default. */
 bool pb_field_is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);
 
 /* Returns the message type with this full name if an Any may hold it, otherwise NULL. */

@@ -3,7 +3,7 @@
  * goldens and request logs. A record identifies the API that was called, and holds the two messages
  * as bytes.
  *
- * Source: tensorflow_serving/apis/prediction_log.proto. Threads: the functions are pure.
+ * Source: tensorflow_serving/apis/prediction_log.proto. Threads: any.
  */
 #ifndef PB_PREDICTION_LOG_H
 #define PB_PREDICTION_LOG_H
@@ -13,11 +13,11 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/span.h"
 
-/* Field numbers of PredictionLog. A record has exactly one of the fields from PB_LOG_CLASSIFY
- * on. */
+/* Field numbers of PredictionLog. A record has exactly one of the fields PB_LOG_CLASSIFY to
+ * PB_LOG_PREDICT_STREAMED. */
 enum pb_log_type {
     PB_LOG_NONE = 0,
-    PB_LOG_METADATA = 1, /* PB_LOG_METADATA accompanies one of the other fields */
+    PB_LOG_METADATA = 1, /* may accompany any of the other fields */
     PB_LOG_CLASSIFY = 2,
     PB_LOG_REGRESS = 3,
     PB_LOG_MULTI_INFERENCE = 4,
@@ -26,11 +26,11 @@ enum pb_log_type {
     PB_LOG_PREDICT_STREAMED = 7,
 };
 
-/* Field numbers of request and response. All types of log messages use the same numbers. */
+/* Field numbers of the request and the response in the log messages of all types. */
 enum { PB_LOG_REQUEST = 1, PB_LOG_RESPONSE = 2 };
 
 struct pb_prediction_log {
-    /* PB_LOG_NONE if the record has none of the fields with a request and response */
+    /* PB_LOG_NONE if the record holds neither a request nor a response */
     enum pb_log_type type;
     struct rt_span request, response; /* p is NULL if the field is missing */
 };

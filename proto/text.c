@@ -8,9 +8,40 @@
 #include "proto/text_internal.h"
 #include "proto/unpack.h"
 
-/* ---- fields ---- */
-
 static enum rt_status body(struct pb_text_parser *x, ProtobufCMessage *m, char close);
+
+/* ---- memory ---- */
+
+/* estimated overhead of each allocation of the C library, in bytes */
+enum { ALLOCATION_BYTES = 16 };
+
+/* Counts an allocation of `n` bytes against the limit. Memory that is freed again stays counted. If
+ * the limit is exceeded, sets x->stopped and returns false. */
+static bool charge(struct pb_text_parser *x, size_t n)
+{
+    if (x->left >= ALLOCATION_BYTES && n <= x->left - ALLOCATION_BYTES) {
+        x->left -= n + ALLOCATION_BYTES;
+        return true;
+    }
+    x->stopped =
+        pb_text_fail(x, x->p,
+                     "The message takes more than %zu bytes of memory, the limit for a text of "
+                     "%zu bytes.",
+                     x->limit, (size_t)(x->end - x->begin));
+    return false;
+}
+
+/* Allocates a zeroed message. Returns NULL if memory runs out or the limit is exceeded. */
+static ProtobufCMessage *message_new(struct pb_text_parser *x, const ProtobufCMessageDescriptor *d)
+{
+    ProtobufCMessage *m = charge(x, d->sizeof_message) ? calloc(1, d->sizeof_message) : NULL;
+
+    if (m)
+        d->message_init(m);
+    return m;
+}
+
+/* ---- fields ---- */
 
 static size_t element_size(ProtobufCType t)
 {
@@ -35,8 +66,10 @@ static size_t element_size(ProtobufCType t)
 }
 
 /* Appends a zeroed element to a repeated field of a message. The array's capacity is the smallest
- * power of two that holds all elements. */
-static void *append(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+ * power of two that holds all elements. Returns NULL if memory runs out or the limit is
+ * exceeded. */
+static void *append(struct pb_text_parser *x, ProtobufCMessage *m,
+                    const ProtobufCFieldDescriptor *f)
 {
     size_t *n = (size_t *)(void *)((char *)m + f->quantifier_offset);
     void **array = (void **)(void *)((char *)m + f->offset);
@@ -44,7 +77,8 @@ static void *append(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 
     if ((*n & (*n - 1)) == 0) {
         size_t capacity = *n ? *n * 2 : 1;
-        void *more = capacity <= SIZE_MAX / 2 / size ? realloc(*array, capacity * size) : NULL;
+        bool may_grow = capacity <= SIZE_MAX / 2 / size && charge(x, (capacity - *n) * size);
+        void *more = may_grow ? realloc(*array, capacity * size) : NULL;
         if (!more)
             return NULL;
         *array = more;
@@ -55,12 +89,13 @@ static void *append(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
     return slot;
 }
 
-/* Returns a pointer to the storage for a value of the field `f` in the message, and marks a
- * singular field as present. */
-static void *slot_of(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+/* Returns the address at which a value of field `f` is to be stored in the message. Marks a
+ * singular field as present. Returns NULL if memory runs out or the limit is exceeded. */
+static void *slot_of(struct pb_text_parser *x, ProtobufCMessage *m,
+                     const ProtobufCFieldDescriptor *f)
 {
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
-        return append(m, f);
+        return append(x, m, f);
     void *quantifier = (char *)m + f->quantifier_offset;
     if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
         *(uint32_t *)quantifier = f->id;
@@ -96,13 +131,12 @@ static enum rt_status message_value(struct pb_text_parser *x, ProtobufCMessage *
     if (st)
         return st;
     pb_text_keep_place(x, d, x->p - 1);
-    ProtobufCMessage *inner = calloc(1, d->sizeof_message);
-    ProtobufCMessage **slot = inner ? slot_of(m, f) : NULL;
+    ProtobufCMessage *inner = message_new(x, d);
+    ProtobufCMessage **slot = inner ? slot_of(x, m, f) : NULL;
     if (!slot) {
         free(inner);
         return pb_text_fail_memory(x);
     }
-    d->message_init(inner);
     *slot = inner;
     x->depth++;
     st = body(x, inner, close);
@@ -110,8 +144,8 @@ static enum rt_status message_value(struct pb_text_parser *x, ProtobufCMessage *
     return st;
 }
 
-/* Moves the text of a string or bytes value into the message. If a field without presence
- * already holds an empty string, the string is replaced. */
+/* Moves `text` into a string or bytes field. If a field without presence already holds an empty
+ * string, replaces it. */
 static void put_string(void *slot, const ProtobufCFieldDescriptor *f, struct rt_bytes *text)
 {
     size_t n = 0;
@@ -146,7 +180,7 @@ static enum rt_status string_value(struct pb_text_parser *x, ProtobufCMessage *m
         st = pb_text_fail(x, at, "Field \"%s\" holds a NUL.", f->name);
     if (!st) {
         rt_bytes_add(&b, "", 0);
-        void *slot = b.failed ? NULL : slot_of(m, f);
+        void *slot = b.failed || !charge(x, b.capacity) ? NULL : slot_of(x, m, f);
         if (!slot)
             st = pb_text_fail_memory(x);
         else
@@ -211,7 +245,7 @@ static enum rt_status value(struct pb_text_parser *x, ProtobufCMessage *m,
     }
     if (st)
         return st;
-    void *slot = slot_of(m, f);
+    void *slot = slot_of(x, m, f);
     if (!slot)
         return pb_text_fail_memory(x);
     memcpy(slot, &v, element_size(f->type));
@@ -237,7 +271,7 @@ static enum rt_status list(struct pb_text_parser *x, ProtobufCMessage *m,
 }
 
 /* Rejects a second value for a singular field, and a value for a member of a oneof if another
- * member is set. In a field without presence, zero is not regarded as a value, because protobuf
+ * member is set. The default value of a field without presence does not count, because protobuf
  * cannot distinguish it from a missing value. */
 static enum rt_status check_once(struct pb_text_parser *x, ProtobufCMessage *m,
                                  const ProtobufCFieldDescriptor *f)
@@ -293,12 +327,12 @@ static enum rt_status pack_into(struct pb_text_parser *x, Google__Protobuf__Any 
                                 const char *url, const ProtobufCMessage *inner)
 {
     size_t n = protobuf_c_message_get_packed_size(inner);
-    uint8_t *bytes = n < SIZE_MAX ? malloc(n + 1) : NULL;
-    char *copy = strdup(url);
+    size_t url_bytes = strlen(url) + 1;
+    uint8_t *bytes = n < SIZE_MAX && charge(x, n + 1) ? malloc(n + 1) : NULL;
+    char *copy = bytes && charge(x, url_bytes) ? strdup(url) : NULL;
 
-    if (!bytes || !copy) {
+    if (!copy) {
         free(bytes);
-        free(copy);
         return pb_text_fail_memory(x);
     }
     any->value.len = protobuf_c_message_pack(inner, bytes);
@@ -327,10 +361,9 @@ static enum rt_status expanded_any(struct pb_text_parser *x, Google__Protobuf__A
     enum rt_status st = open_body(x, &close);
     if (st)
         return st;
-    ProtobufCMessage *inner = calloc(1, d->sizeof_message);
+    ProtobufCMessage *inner = message_new(x, d);
     if (!inner)
         return pb_text_fail_memory(x);
-    d->message_init(inner);
     x->depth++;
     st = body(x, inner, close);
     x->depth--;
@@ -427,6 +460,34 @@ static enum rt_status body(struct pb_text_parser *x, ProtobufCMessage *m, char c
     return st;
 }
 
+/* Parses the text with a parser in which only the limit, the check, the positions and the error
+ * have been set. */
+static enum rt_status parse(struct pb_text_parser *x, ProtobufCMessage **out,
+                            const ProtobufCMessageDescriptor *d, struct rt_span text)
+{
+    const char *begin = text.n ? (const char *)text.p : "";
+    enum rt_status st;
+
+    x->end = begin + text.n;
+    if (text.n >= 3 && memcmp(begin, "\xef\xbb\xbf", 3) == 0)
+        begin += 3; /* skips the byte order mark that some editors write */
+    x->begin = x->p = x->known = x->check_at = begin;
+    x->at_known = (struct pb_text_place){1, 1};
+    x->depth = 1;
+    x->left = x->limit;
+    ProtobufCMessage *m = message_new(x, d);
+    if (!m)
+        return pb_text_fail_memory(x);
+    st = body(x, m, 0);
+    if (!st)
+        st = x->stopped;
+    if (st)
+        pb_free(m);
+    else
+        *out = m;
+    return st;
+}
+
 enum rt_status pb_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                              struct rt_span text, struct rt_error *err)
 {
@@ -437,22 +498,14 @@ enum rt_status pb_text_parse_placed(ProtobufCMessage **out, const ProtobufCMessa
                                     struct rt_span text, struct pb_text_places *places,
                                     struct rt_error *err)
 {
-    const char *begin = text.n ? (const char *)text.p : "";
-    struct pb_text_parser x = {.end = begin + text.n, .depth = 1, .err = err, .places = places};
-    if (text.n >= 3 && memcmp(begin, "\xef\xbb\xbf", 3) == 0)
-        begin += 3; /* skips the byte order mark that some editors write */
-    x.begin = x.p = x.known = begin;
-    x.at_known = (struct pb_text_place){1, 1};
-    ProtobufCMessage *m = calloc(1, d->sizeof_message);
-    enum rt_status st;
+    struct pb_text_parser x = {.limit = SIZE_MAX, .places = places, .err = err};
+    return parse(&x, out, d, text);
+}
 
-    if (!m)
-        return rt_fail_memory(err, "a message", d->sizeof_message);
-    d->message_init(m);
-    st = body(&x, m, 0);
-    if (st)
-        pb_free(m);
-    else
-        *out = m;
-    return st;
+enum rt_status pb_text_parse_limited(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
+                                     struct rt_span text, size_t max_bytes,
+                                     const struct rt_check *check, struct rt_error *err)
+{
+    struct pb_text_parser x = {.limit = max_bytes, .check = check, .err = err};
+    return parse(&x, out, d, text);
 }

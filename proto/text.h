@@ -4,36 +4,47 @@
  * The parser supports the complete format: comments, optional commas and semicolons, `key: {` and
  * `key <`, lists, adjacent and escaped strings, every form of number, enums by name or number, and
  * expanded Any messages of known types (field.h). It refuses extensions, an Any of an unknown type,
- * unknown fields, a singular field that is given twice, and two members of a oneof; the error text
- * names the field or type.
+ * unknown fields, a singular field that is given twice, and two members of one oneof; the error
+ * message names the field or type.
  */
 #ifndef PB_TEXT_H
 #define PB_TEXT_H
 
 #include <protobuf-c/protobuf-c.h>
 
+#include "runtime/base/check.h"
 #include "runtime/base/span.h"
 #include "runtime/base/status.h"
 
 /*
- * Parses a message in protobuf's text format. *out must be freed with pb_free (unpack.h). Fails
- * with INVALID_ARGUMENT and the error text "LINE:COLUMN: reason", with both counted from 1, if the
- * text is malformed.
+ * Parses a message in protobuf's text format. *out must be freed with pb_free (unpack.h). If the
+ * text is malformed, fails with INVALID_ARGUMENT and the message "LINE:COLUMN: reason". Lines and
+ * columns are counted from 1.
  */
 enum rt_status pb_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                              struct rt_span text, struct rt_error *err);
+/* Parses a text from an untrusted source as pb_text_parse does. Fails with INVALID_ARGUMENT if the
+ * message takes more than `max_bytes` bytes of memory. Calls `check`, which may be NULL, at the
+ * beginning of the text and then after about every PB_TEXT_CHECK_EVERY bytes. If the check fails,
+ * returns the check's status and leaves the check's error in *err. */
+enum { PB_TEXT_CHECK_EVERY = 1 << 16 };
+enum rt_status pb_text_parse_limited(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
+                                     struct rt_span text, size_t max_bytes,
+                                     const struct rt_check *check, struct rt_error *err);
 
-/* The positions in a text at which messages of one type begin. Each position is that of the
- * message's "{". */
+/* A pb_text_place is the position of the "{" that begins a message in a text. A pb_text_places
+ * holds the positions of all messages of one type. */
 struct pb_text_place {
-    int64_t line, column; /* line and column of the position, both counted from 1 */
+    int64_t line, column; /* both counted from 1 */
 };
 struct pb_text_places {
     const ProtobufCMessageDescriptor *type;
-    struct pb_text_place *at; /* array of positions, in the order in which they occur in the text */
-    size_t n, max;            /* `max` is the capacity of `at`; positions beyond it are dropped */
+    struct pb_text_place *at; /* the positions, in the order in which they occur in the text */
+    /* `max` is the capacity of `at`; further positions are not recorded */
+    size_t n, max;
 };
-/* Like pb_text_parse, but also records the positions of messages in `places`, which may be NULL. */
+/* Parses as pb_text_parse does. Unless `places` is NULL, also records the positions of the messages
+ * of type places->type. */
 enum rt_status pb_text_parse_placed(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                                     struct rt_span text, struct pb_text_places *places,
                                     struct rt_error *err);

@@ -1,8 +1,8 @@
 /*
  * The tokenizer of protobuf's text format (text_token.c), used by the parser of messages (text.c).
  *
- * A function that fails writes the position of the offending token to x->err, with the error text
- * of protobuf's own parser. Afterwards x->p is undefined, because an error ends the parsing.
+ * On failure, a function sets x->err to the position of the offending token and the error message
+ * that protobuf's own parser gives. x->p is then undefined, because an error ends the parsing.
  */
 #ifndef PB_TEXT_INTERNAL_H
 #define PB_TEXT_INTERNAL_H
@@ -17,25 +17,43 @@ struct pb_text_parser {
     int depth;
     struct rt_error *err;
     struct pb_text_places *places;
-    /* Line and column of `known`, the last position for which they were computed. Counting for
-     * later positions starts there, so that the text is scanned only once in total. */
+    /* The last position whose line and column were computed. Later positions are counted from here,
+     * so that the text is scanned only once. */
     const char *known;
     struct pb_text_place at_known;
-    const char *closed; /* the bracket that closed the most recent type name */
+    const char *closed; /* the closing bracket of the last parsed type name */
+    /* maximum number of bytes that the parser may allocate, and the number that is left */
+    size_t limit, left;
+    const struct rt_check *check; /* may be NULL */
+    const char *check_at;         /* position in the text at which the check is next called */
+    /* Status of the check if it failed, or of the error that the limit was exceeded; otherwise
+     * RT_OK. If it is not RT_OK, x->err is final: pb_text_fail and pb_text_fail_memory only return
+     * the status. */
+    enum rt_status stopped;
 };
+
+/* Calls the check and sets x->check_at. If the check fails, sets x->stopped, and moves x->end to
+ * x->p, which ends the parsing. */
+void pb_text_call_check(struct pb_text_parser *x);
+/* Calls the check if x->p has reached x->check_at. */
+static inline void pb_text_check(struct pb_text_parser *x)
+{
+    if (x->p >= x->check_at)
+        pb_text_call_check(x);
+}
 
 /* Records in x->places that a message of type d begins at `at`, if the caller requested the
  * positions of messages of this type. */
 void pb_text_keep_place(struct pb_text_parser *x, const ProtobufCMessageDescriptor *d,
                         const char *at);
-/* Fails with INVALID_ARGUMENT and an error text that begins with the line and column of `at`:
+/* Fails with INVALID_ARGUMENT. The error message begins with the line and column of `at`:
  * "LINE:COLUMN: ". */
 enum rt_status pb_text_fail(struct pb_text_parser *x, const char *at, const char *fmt, ...)
     RT_PRINTF(3, 4);
 enum rt_status pb_text_fail_memory(struct pb_text_parser *x);
-/* Reports that a token of kind `what` was expected at the position `at`. */
+/* Fails because a token of kind `what` was expected at position `at`. */
 enum rt_status pb_text_expected(struct pb_text_parser *x, const char *what, const char *at);
-/* Reports that `what`, a token in quotes, was expected but not found. */
+/* Fails because `what`, a quoted token, was expected but not found. */
 enum rt_status pb_text_missing(struct pb_text_parser *x, const char *what);
 
 bool pb_text_is_letter(char c);

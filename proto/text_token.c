@@ -7,8 +7,8 @@
 #include <strings.h>
 
 /* Computes the line and column of `at`. `at` must not precede the position passed to the previous
- * call. Columns are counted as in protobuf: in bytes, and the column after a tab is 1 plus a
- * multiple of 8. */
+ * call. As in protobuf, columns are counted in bytes, and a tab advances to the next column that is
+ * 1 plus a multiple of 8. */
 static struct pb_text_place place_of(struct pb_text_parser *x, const char *at)
 {
     for (; x->known < at; x->known++) {
@@ -37,6 +37,8 @@ enum rt_status pb_text_fail(struct pb_text_parser *x, const char *at, const char
     char reason[384];
     va_list ap;
 
+    if (x->stopped)
+        return x->stopped;
     if (at < x->known) {
         x->known = x->begin;
         x->at_known = (struct pb_text_place){1, 1};
@@ -51,7 +53,20 @@ enum rt_status pb_text_fail(struct pb_text_parser *x, const char *at, const char
 
 enum rt_status pb_text_fail_memory(struct pb_text_parser *x)
 {
-    return rt_fail_memory(x->err, "a message", (size_t)(x->end - x->begin));
+    return x->stopped ? x->stopped
+                      : rt_fail_memory(x->err, "a message", (size_t)(x->end - x->begin));
+}
+
+/* ---- the check ---- */
+
+void pb_text_call_check(struct pb_text_parser *x)
+{
+    if (x->stopped)
+        return;
+    x->stopped = rt_check_call(x->check, x->err);
+    if (x->stopped)
+        x->end = x->p;
+    x->check_at = x->end - x->p > PB_TEXT_CHECK_EVERY ? x->p + PB_TEXT_CHECK_EVERY : x->end;
 }
 
 /* ---- tokens ---- */
@@ -76,10 +91,10 @@ static int hex_digit(char c)
 
 void pb_text_skip_space(struct pb_text_parser *x)
 {
-    for (; x->p < x->end; x->p++) {
+    for (pb_text_check(x); x->p < x->end; x->p++, pb_text_check(x)) {
         if (*x->p == '#') {
-            while (x->p < x->end && *x->p != '\n')
-                x->p++;
+            const char *line_end = memchr(x->p, '\n', (size_t)(x->end - x->p));
+            x->p = line_end ? line_end : x->end;
             if (x->p == x->end)
                 return;
         } else if (*x->p != ' ' && (*x->p < '\t' || *x->p > '\r')) {
@@ -102,8 +117,8 @@ bool pb_text_take(struct pb_text_parser *x, char c)
     return true;
 }
 
-/* Consumes a word or a number. A token that begins like a number may also contain a point, and a
- * sign after the exponent's "e". */
+/* Consumes a word or a number. A token that begins like a number may also contain a decimal point,
+ * and a sign after the "e" of the exponent. */
 struct rt_span pb_text_word(struct pb_text_parser *x)
 {
     pb_text_skip_space(x);
@@ -116,6 +131,7 @@ struct rt_span pb_text_word(struct pb_text_parser *x)
         if (!pb_text_is_letter(c) && !pb_text_is_digit(c) && !(number && c == '.') && !sign)
             break;
         x->p++;
+        pb_text_check(x);
     }
     return rt_span_of(from, (size_t)(x->p - from));
 }
@@ -139,10 +155,10 @@ static struct rt_span token_at(const struct pb_text_parser *x, const char *at)
 }
 
 /*
- * Reports an unexpected token with TextFormat's text. `verb` is "got" where a kind of token was
- * expected ("Expected integer, got: x"), and "found" where a certain token was expected ("Expected
- * ":", found "x"."). Bytes that no token may contain are reported first, because TextFormat's
- * tokenizer rejects them before its parser sees the token.
+ * Fails because of an unexpected token, with TextFormat's error message. `verb` is "got" if any
+ * token of a kind was expected ("Expected integer, got: x"), and "found" if a specific token was
+ * expected ("Expected ":", found "x"."). A byte that no token may contain is reported instead,
+ * because TextFormat's tokenizer rejects it before its parser sees the token.
  */
 static enum rt_status unexpected(struct pb_text_parser *x, const char *what, const char *verb,
                                  const char *at)
@@ -155,7 +171,7 @@ static enum rt_status unexpected(struct pb_text_parser *x, const char *what, con
         return pb_text_fail(x, at, "Interpreting non ascii codepoint %d.", c);
     struct rt_span s = token_at(x, at);
     bool own = strcmp(verb, "found") == 0;
-    /* A string may be a secret that must not get into a log, so an error shows only its first
+    /* A string may be a secret that must not be logged, so error messages contain only its first
      * bytes. */
     size_t limit = c == '"' || c == '\'' ? 24 : 64;
     return pb_text_fail(x, at, "Expected %s, %s%s%.*s%s", what, verb, own ? " \"" : ": ",
@@ -260,6 +276,7 @@ enum rt_status pb_text_string(struct pb_text_parser *x, struct rt_bytes *out)
     for (; quote == '"' || quote == '\''; quote = pb_text_peek(x)) {
         x->p++;
         for (;;) {
+            pb_text_check(x);
             if (x->p == x->end)
                 return pb_text_fail(x, x->p, "Unexpected end of string.");
             if (*x->p == '\n')

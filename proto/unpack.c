@@ -6,24 +6,31 @@
 #include "proto/wire.h"
 #include "runtime/base/growth.h"
 
-enum verdict { FINE, TOO_DEEP, IN_PIECES, HAS_NUL, TOO_LARGE, BROKEN };
+enum verdict { FINE, TOO_DEEP, IN_PIECES, HAS_NUL, TOO_LARGE, BROKEN, STOPPED };
 
 enum {
-    /* Size of the record that protobuf-c keeps of each parsed field while it unpacks a message.
-     * The records are stored in slabs, each twice as large as the one before. */
+    /* Size of the record that protobuf-c stores for each parsed field while it unpacks a message.
+     * The records are stored in slabs, each twice as large as the previous one. */
     FIELD_BYTES = 48,
     BLOCK_BYTES = 16, /* number of bytes that the memory allocator adds to each block */
-    /* maximum number of fields per message whose repetitions are counted; the largest message
-     * type has 40 fields */
+    /* number of fields of a message type whose occurrences can be counted; the largest type has 40
+     * fields */
     MAX_FIELDS = 128,
+    /* numbers of fields, allocations and allocated bytes after which the check is called again */
+    CHECK_FIELDS = 1 << 14,
+    CHECK_BLOCKS = 1 << 12,
+    CHECK_BYTES = 1 << 24,
 };
 
 struct look {
     size_t left; /* number of bytes that unpacking may still allocate */
-    /* The field that caused the error IN_PIECES or HAS_NUL, and the message type that contains
-     * the field, at any depth of nesting. */
+    /* for IN_PIECES and HAS_NUL: the offending field, and the message type that contains it
+     * directly */
     const ProtobufCFieldDescriptor *offender;
     const ProtobufCMessageDescriptor *offender_of;
+    const struct rt_check *check;
+    struct rt_error *err; /* where the error is stored if `check` fails */
+    int n_unchecked;      /* number of fields since the last check */
 };
 
 static bool spend(struct look *l, size_t bytes)
@@ -47,7 +54,7 @@ static size_t element_bytes(const ProtobufCFieldDescriptor *f)
     }
 }
 
-/* Returns the memory that protobuf-c allocates for one field, without the contents of a
+/* Returns the number of bytes that protobuf-c allocates for one field, excluding the contents of a
  * submessage. */
 static size_t field_bytes(const ProtobufCFieldDescriptor *known, const struct pb_field *f)
 {
@@ -59,7 +66,7 @@ static size_t field_bytes(const ProtobufCFieldDescriptor *known, const struct pb
         return FIELD_BYTES + element_bytes(known);
     if (known->type == PROTOBUF_C_TYPE_STRING || known->type == PROTOBUF_C_TYPE_BYTES)
         return FIELD_BYTES + element_bytes(known) + BLOCK_BYTES + 1 + n;
-    /* In a packed field each element takes at least one byte. */
+    /* a packed field has at most n elements, because each takes at least one byte */
     return FIELD_BYTES + BLOCK_BYTES + n * element_bytes(known);
 }
 
@@ -80,6 +87,11 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
         if (number != f.number)
             known = protobuf_c_message_descriptor_get_field(d, f.number);
         number = f.number;
+        if (++l->n_unchecked == CHECK_FIELDS) {
+            l->n_unchecked = 0;
+            if (rt_check_call(l->check, l->err))
+                return STOPPED;
+        }
         if (!spend(l, field_bytes(known, &f)))
             return TOO_LARGE;
         if (known && known->type == PROTOBUF_C_TYPE_STRING && f.type == PB_BYTES && f.bytes.n &&
@@ -103,13 +115,32 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
     return more < 0 ? BROKEN : FINE;
 }
 
-/* Allocates n bytes for protobuf-c, and sets the bool at `arg` if memory runs out. protobuf-c
- * itself returns NULL both for a malformed message and when memory runs out. */
+/* State of one call of protobuf-c's unpacking function. The function returns NULL both for a
+ * malformed message and after a failed allocation, so the cause is recorded here. */
+struct unpacking {
+    const struct rt_check *check;
+    struct rt_error *err;
+    bool no_memory, is_stopped; /* whether memory ran out, and whether the check failed */
+    int n_blocks;               /* numbers of blocks and bytes allocated since the last check */
+    size_t n_bytes;
+};
+
+/* Allocates n bytes for protobuf-c. Returns NULL, which stops protobuf-c, if the check fails or
+ * memory runs out. */
 static void *allocate(void *arg, size_t n)
 {
+    struct unpacking *u = arg;
+
+    u->n_bytes += n < CHECK_BYTES ? n : CHECK_BYTES;
+    if (++u->n_blocks >= CHECK_BLOCKS || u->n_bytes >= CHECK_BYTES) {
+        u->n_blocks = 0;
+        u->n_bytes = 0;
+        u->is_stopped = u->is_stopped || rt_check_call(u->check, u->err);
+    }
+    if (u->is_stopped)
+        return NULL;
     void *p = malloc(n);
-    if (!p)
-        *(bool *)arg = true;
+    u->no_memory |= !p;
     return p;
 }
 
@@ -119,13 +150,13 @@ static void give_back(void *arg, void *p)
     free(p);
 }
 
-void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
-                struct rt_error *err)
+void *pb_unpack_checked(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
+                        const struct rt_check *check, struct rt_error *err)
 {
-    struct look l = {.left = rt_growth_limit(PB_FREE_BYTES, bytes.n, PB_MAX_GROWTH)};
-    bool no_memory = false;
-    ProtobufCAllocator allocator = {
-        .alloc = allocate, .free = give_back, .allocator_data = &no_memory};
+    struct look l = {
+        .left = rt_growth_limit(PB_FREE_BYTES, bytes.n, PB_MAX_GROWTH), .check = check, .err = err};
+    struct unpacking u = {.check = check, .err = err};
+    ProtobufCAllocator allocator = {.alloc = allocate, .free = give_back, .allocator_data = &u};
     void *m = NULL;
 
     switch (look_at(&l, d, bytes, 1)) {
@@ -151,20 +182,42 @@ void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const
         break;
     case BROKEN:
         break;
+    case STOPPED:
+        return NULL;
     }
-    if (no_memory)
+    if (u.is_stopped)
+        return NULL;
+    if (u.no_memory)
         rt_fail_memory(err, what, bytes.n);
     else if (!m)
         rt_fail(err, RT_INVALID_ARGUMENT, "%s: not a %s", what, d->name);
     return m;
 }
 
+void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
+                struct rt_error *err)
+{
+    return pb_unpack_checked(d, bytes, what, NULL, err);
+}
+
+enum rt_status pb_unpacked_bytes_checked(const ProtobufCMessageDescriptor *d, struct rt_span bytes,
+                                         const struct rt_check *check, size_t *out,
+                                         struct rt_error *err)
+{
+    struct look l = {.left = SIZE_MAX, .check = check, .err = err};
+    const enum verdict v = look_at(&l, d, bytes, 1);
+
+    *out = SIZE_MAX - l.left;
+    return v == STOPPED ? err->code : RT_OK;
+}
+
 size_t pb_unpacked_bytes(const ProtobufCMessageDescriptor *d, struct rt_span bytes)
 {
-    struct look l = {.left = SIZE_MAX};
+    struct rt_error none;
+    size_t n;
 
-    look_at(&l, d, bytes, 1);
-    return SIZE_MAX - l.left;
+    pb_unpacked_bytes_checked(d, bytes, NULL, &n, &none);
+    return n;
 }
 
 void pb_free(void *message)

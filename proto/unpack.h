@@ -1,11 +1,11 @@
 /*
- * Unpacks serialized protobuf messages: those in files, requests, responses and the runtime's own
- * tables. No other code calls protobuf-c's unpacking functions. protobuf-c trusts its input: it
- * reads nested messages by recursion without a limit, copies the part of the message that it has
- * parsed so far each time a singular message field is repeated (51 s for 400 KB), and unpacks a
- * field of two bytes into a structure of up to hundreds of bytes. pb_unpack therefore scans the
- * bytes first, without allocating memory, and refuses a message that exceeds PB_MAX_DEPTH,
- * PB_MAX_PIECES or PB_MAX_GROWTH.
+ * Unpacks serialized protobuf messages from files, requests, responses and the runtime's own
+ * tables. No other code calls protobuf-c's unpacking functions, because protobuf-c trusts its
+ * input: its recursion into nested messages has no limit, each repetition of a singular message
+ * field makes it copy all that it has parsed of that field (51 s for 400 KB), and it may unpack a
+ * field of two bytes into a structure of hundreds of bytes. pb_unpack therefore scans the bytes
+ * first, without allocating memory, and refuses a message that exceeds PB_MAX_DEPTH, PB_MAX_PIECES
+ * or PB_MAX_GROWTH.
  *
  * Threads: the functions keep no state. The caller owns the message and frees it with pb_free.
  */
@@ -14,40 +14,51 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+#include "runtime/base/check.h"
 #include "runtime/base/span.h"
-#include "runtime/base/status.h"
 
 enum {
-    PB_MAX_DEPTH = 100, /* maximum depth of nested messages; also protobuf's default */
-    /* Maximum number of times that a message may repeat a singular message field. protobuf merges
-     * the repetitions, but no known writer produces them. */
+    PB_MAX_DEPTH = 100, /* maximum depth of nested messages, as in protobuf */
+    /* Maximum number of occurrences of a singular message field in one message. protobuf merges
+     * them, although no known writer writes more than one. */
     PB_MAX_PIECES = 16,
-    /* Maximum growth of a message when it is unpacked, in bytes of memory per byte of the
-     * serialized message. PB_FREE_BYTES bytes of memory are always permitted in addition. Measured
-     * ratios are 1 for a node with weights, and 9 to 20 for the functions of a Keras ResNet50. */
+    /* Maximum ratio of the memory of an unpacked message to its serialized size. PB_FREE_BYTES
+     * bytes of memory are always permitted in addition. The measured ratio is 1 for a node with
+     * weights, and 9 to 20 for the functions of a Keras ResNet50. */
     PB_MAX_GROWTH = 64,
     PB_FREE_BYTES = 16 << 20,
 };
 
 /*
- * Unpacks a message. The caller must free the result with pb_free. Returns NULL and fills *err on
- * failure. Fails with INVALID_ARGUMENT if the message is malformed or exceeds a limit, and with
- * RESOURCE_EXHAUSTED if memory runs out. `what` is a name for the bytes in the error text, such as
- * "saved_model.pb". Strings are NUL-terminated and may hold any other bytes; a string that contains
- * a NUL is refused, because C code would see only its beginning. Time and memory are proportional
- * to bytes.n.
+ * Unpacks a message, which the caller must free with pb_free. On failure, returns NULL and sets
+ * *err to INVALID_ARGUMENT if the message is malformed or exceeds a limit, or to RESOURCE_EXHAUSTED
+ * if memory runs out. `what` names the message in errors, for example "saved_model.pb". A string
+ * that contains a NUL is refused, because C code would see only its beginning; all other bytes are
+ * permitted. Time and memory are proportional to bytes.n.
  */
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err);
-/* Returns the maximum number of bytes that pb_unpack allocates for a message. The number is smaller
- * for a message that pb_unpack refuses. Time is proportional to bytes.n, without packed fields. */
+/* Unpacks a message as pb_unpack does, but calls `check` regularly while it scans the bytes and
+ * while protobuf-c allocates memory. The check is not called while protobuf-c reads a packed field,
+ * or the first fields of a message, because protobuf-c then allocates nothing. If the check fails,
+ * returns NULL and sets *err to the check's error. `check` may be NULL. */
+void *pb_unpack_checked(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
+                        const struct rt_check *check, struct rt_error *err);
+/* Returns the maximum number of bytes that pb_unpack allocates for a message or, if the message is
+ * invalid, for the fields before the error. The time is proportional to bytes.n, but the contents
+ * of packed fields take no time. */
 size_t pb_unpacked_bytes(const ProtobufCMessageDescriptor *d, struct rt_span bytes);
+/* Sets *out to the result of pb_unpacked_bytes, but calls `check` regularly while the bytes are
+ * scanned. If the check fails, returns the check's status. `check` may be NULL. */
+enum rt_status pb_unpacked_bytes_checked(const ProtobufCMessageDescriptor *d, struct rt_span bytes,
+                                         const struct rt_check *check, size_t *out,
+                                         struct rt_error *err);
 void pb_free(void *message); /* `message` may be NULL */
-/* Returns the status code for a failed pb_unpack: RT_RESOURCE_EXHAUSTED if memory ran out,
- * otherwise `malformed`. */
+/* Returns the status code for a failed pb_unpack: RT_RESOURCE_EXHAUSTED if memory ran out, the
+ * check's status if the check failed, and otherwise `malformed`. */
 static inline enum rt_status pb_unpack_failed(const struct rt_error *err, enum rt_status malformed)
 {
-    return err && err->code == RT_RESOURCE_EXHAUSTED ? RT_RESOURCE_EXHAUSTED : malformed;
+    return err && err->code != RT_INVALID_ARGUMENT ? err->code : malformed;
 }
 
 #endif

@@ -12,13 +12,12 @@
 
 #include "clients/c/message.h"
 
-/* number of bytes in a response's arena for names and tables, in addition to the space for
- * tensors */
+/* bytes allowed in a response's arena for names and tables, on top of the limit on tensors */
 enum { ARENA_SLACK = 1 << 20 };
 
 struct slipway_client {
     grpc_channel *channel;
-    char *authorization; /* authorization header of each request, or NULL if none is sent */
+    char *authorization; /* value of each request's authorization header, or NULL if none is sent */
     size_t max_message_bytes;
 };
 
@@ -246,8 +245,8 @@ enum slipway_code slipway_unary(struct slipway_client *c, const char *method, co
     return exchange(c, method, grpc_slice_from_copied_buffer(request, n), call, out, n_out, err);
 }
 
-/* Calls a method with the bytes of `request` as the request message. The bytes are not copied and
- * are always freed. */
+/* Calls a method with the bytes of `request` as the request message. Takes ownership of the bytes
+ * without copying them. */
 static enum slipway_code send_bytes(struct slipway_client *c, const char *method,
                                     struct rt_bytes *request, const struct slipway_call *call,
                                     unsigned char **out, size_t *n_out, struct slipway_error *err)
@@ -270,7 +269,7 @@ struct given {
         struct slipway_answer response;
         struct slipway_status status;
         struct slipway_metadata metadata;
-    } is; /* must be first, because its address is converted to the address of `struct given` */
+    } is; /* must be the first member, because a pointer to it is converted to a `struct given *` */
     struct rt_arena *arena;
 };
 

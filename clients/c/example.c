@@ -1,6 +1,6 @@
 /*
- * An example client that queries a server about the model half_plus_two, and requests predictions
- * for the given numbers. Usage:
+ * An example client that requests the status, the metadata and predictions of the model
+ * half_plus_two from a server. Usage:
  *     slipway_example HOST:PORT [NUMBER...]
  * To build the example outside of this source tree:
  *     cc example.c $(pkg-config --cflags --libs slipway-client)

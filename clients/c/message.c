@@ -98,7 +98,7 @@ static enum rt_status check_tensor(const struct slipway_tensor *t, int64_t *coun
     return RT_OK;
 }
 
-/* Writes the fields of a TensorProto that precede the values, namely data type and shape. */
+/* Writes the fields of a TensorProto that precede the values: the data type and the shape. */
 static void write_shape(struct rt_bytes *out, const struct slipway_tensor *t)
 {
     struct rt_bytes shape, dim;
@@ -123,8 +123,8 @@ static size_t value_bytes(const struct slipway_tensor *t, int64_t count)
     return n;
 }
 
-/* Returns the length of a serialized tensor. The length is computed before the values are
- * written, so that large values need not be copied twice. */
+/* Returns the length of a serialized tensor. The length is known before the values are written, so
+ * they are written directly to the request instead of to a separate buffer. */
 static size_t tensor_bytes(const struct rt_bytes *head, const struct slipway_tensor *t, size_t n)
 {
     return head->n + (t->dtype == SLIPWAY_STRING ? n : n ? 1 + varint_size(n) + n : 0);
@@ -310,7 +310,8 @@ static enum rt_status read_shape(struct rt_span message, struct slipway_tensor *
     return more < 0 ? not_a(err, "TensorShapeProto") : RT_OK;
 }
 
-/* Writes one element, the lowest `size` bytes of `v`, a value that was read from the wire. */
+/* Writes the `size` low-order bytes of `v` to dst as one element. `v` is a value decoded from the
+ * message. */
 static void put_element(char *dst, size_t size, int dtype, uint64_t v)
 {
     if (dtype == SLIPWAY_BOOL)
@@ -320,8 +321,8 @@ static void put_element(char *dst, size_t size, int dtype, uint64_t v)
 
 /*
  * Copies the values of a field to dst, at most `capacity` of them. Returns the number of values
- * copied, or -1 if the field is malformed. `size` is the number of bytes of one value in memory
- * (half an element for complex types).
+ * copied, or -1 if the field is malformed. `size` is the size in bytes of one value in memory,
+ * which is half an element for complex types.
  */
 static int64_t read_values(struct rt_span message, struct values_field field, int dtype, char *dst,
                            size_t size, int64_t capacity)
@@ -435,7 +436,7 @@ enum rt_status cl_read_tensor(struct rt_span message, struct rt_arena *arena, si
     if (n < 0 || n % field.per_element)
         return not_a(err, "TensorProto");
     n /= field.per_element;
-    /* TensorProto may omit trailing values that are equal to the last one written */
+    /* TensorProto may omit trailing values that repeat the value before them */
     for (; n && n < count; n++)
         memcpy(data + (size_t)n * size, data + (size_t)(n - 1) * size, size);
     return RT_OK;
@@ -504,7 +505,7 @@ static enum rt_status read_named(struct rt_span entry, struct rt_arena *arena, s
     return st;
 }
 
-enum { OUTPUTS = 1, MODEL_SPEC = 2 }; /* field numbers of the message PredictResponse */
+enum { OUTPUTS = 1, MODEL_SPEC = 2 }; /* field numbers of the PredictResponse message */
 
 static enum rt_status read_outputs(struct rt_span message, struct rt_arena *arena, size_t *budget,
                                    struct slipway_model *model, struct slipway_tensor **out,
@@ -555,7 +556,7 @@ enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, s
     return RT_OK;
 }
 
-/* Unpacks a message from the server. A malformed message fails with DATA_LOSS rather than
+/* Unpacks a message from the server. If the message is malformed, fails with DATA_LOSS rather than
  * INVALID_ARGUMENT. */
 static void *unpack(const ProtobufCMessageDescriptor *d, struct rt_span message,
                     struct rt_error *err)

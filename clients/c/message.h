@@ -1,9 +1,10 @@
 /*
  * Converts between the client's structs and serialized messages of PredictionService and
- * ModelService. Messages from the server are not trusted: before memory is allocated according to a
- * size in a message, the size is compared with a budget.
+ * ModelService. Messages from the server are not trusted: every size in a message is checked
+ * against a limit before memory of that size is allocated.
  *
- * Threads: pure functions. Results live in the caller's arena and never point into the message.
+ * Threads: the functions keep no state. Results live in the caller's arena and never point into the
+ * message.
  */
 #ifndef CL_MESSAGE_H
 #define CL_MESSAGE_H
@@ -15,14 +16,15 @@
 
 /* ---- requests are appended to *out; out of memory: out->failed is set ---- */
 
-/* Appends a PredictRequest to *out. Fails with INVALID_ARGUMENT if an input cannot be sent. */
+/* Appends a PredictRequest to *out. Fails with INVALID_ARGUMENT if the model has no name or an
+ * input is invalid. */
 enum rt_status cl_write_predict(struct rt_bytes *out, const struct slipway_model *model,
                                 const struct slipway_tensor *inputs, int n_inputs,
                                 const char *const *outputs, int n_outputs, struct rt_error *err);
 void cl_write_status_request(struct rt_bytes *out, const struct slipway_model *model);
 void cl_write_metadata_request(struct rt_bytes *out, const struct slipway_model *model);
 /* Converts the text of a model config file to a ReloadConfigRequest. Returns INVALID_ARGUMENT with
- * the error text "LINE:COLUMN: reason" if the text is malformed. */
+ * the error message "LINE:COLUMN: reason" if the text is malformed. */
 enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
                                        struct rt_error *err);
 /* Appends a field that holds bytes, a string or a message to *out. */
@@ -31,7 +33,7 @@ void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n
 /* ---- responses; DATA_LOSS with a reason: the response is malformed ---- */
 
 /* Reads a PredictResponse. *budget is the number of bytes that tensors may still occupy, and is
- * reduced by the size of the tensors that were read. */
+ * reduced by the size of the tensors read. */
 enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, size_t *budget,
                                struct slipway_answer *out, struct rt_error *err);
 /* Reads a TensorProto. out->name is left unchanged. */
@@ -41,8 +43,8 @@ enum rt_status cl_read_status(struct rt_span message, struct rt_arena *arena,
                               struct slipway_status *out, struct rt_error *err);
 enum rt_status cl_read_metadata(struct rt_span message, struct rt_arena *arena,
                                 struct slipway_metadata *out, struct rt_error *err);
-/* Reads a ReloadConfigResponse and returns the status that it contains. The status OK may have a
- * text too. */
+/* Reads a ReloadConfigResponse and returns its status. *err receives the status's message, even if
+ * the status is OK. */
 enum rt_status cl_read_reload(struct rt_span message, struct rt_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * A client of Slipway and of TensorFlow Serving over gRPC: predict, status, metadata, reload.
+ * A gRPC client for Slipway and TensorFlow Serving: predict, status, metadata and reload.
  *
  *     struct slipway_error err;
  *     struct slipway_client *c = slipway_client_new(&(struct slipway_options){.address =
@@ -13,8 +13,8 @@
  *         ... answer->outputs[0].data ...
  *
  * Every call blocks until the response has arrived or the timeout has expired. A call that can fail
- * returns a code. If the code is not SLIPWAY_OK, the call has written an error text to *err (never
- * NULL), and its result is NULL. Zero is the default of every struct field.
+ * returns a code. If the code is not SLIPWAY_OK, the call has written an error message to *err, and
+ * its result is NULL. `err` must not be NULL. A struct field that is zero has its default value.
  *
  * Threads: any number of threads may use a client at the same time. The caller owns the result of
  * its call. A call reads its inputs before it returns, and the client keeps no pointers to them.
@@ -53,7 +53,7 @@ enum slipway_code {
 
 struct slipway_error {
     enum slipway_code code;
-    char text[1280]; /* the server's or the client's error text, truncated if too long */
+    char text[1280]; /* the server's or the client's error message, truncated if too long */
 };
 
 const char *slipway_code_name(enum slipway_code code); /* "NOT_FOUND" */
@@ -111,13 +111,13 @@ struct slipway_client;
 struct slipway_options {
     const char *address; /* "HOST:PORT", "unix:/path", or another gRPC target */
     bool tls;            /* whether TLS is used */
-    /* PEM texts, not paths. `ca` holds the certificate authorities to trust instead of the
-     * system's. `cert` and `key` identify the client; set both of them or neither. */
+    /* Contents of PEM files, not paths. `ca` holds the certificate authorities to trust instead of
+     * the system's. `cert` and `key` identify the client; set both of them or neither. */
     const char *ca, *cert, *key;
-    const char *server_name;  /* expected name in the server's certificate; NULL means the host */
+    const char *server_name;  /* expected name in the certificate; NULL means the address's host */
     const char *token;        /* bearer token of each call, or NULL */
     size_t max_message_bytes; /* maximum size of a response and of its tensors; 0 means 2 GiB - 1 */
-    bool own_connection;      /* whether the client has connections of its own */
+    bool own_connection;      /* whether the client shares no connections with other clients */
 };
 
 /*
@@ -140,7 +140,7 @@ struct slipway_model {
 };
 
 struct slipway_call {
-    int64_t timeout_ms;         /* time until the call fails (DEADLINE_EXCEEDED); 0 means never */
+    int64_t timeout_ms;         /* timeout of the call in milliseconds; 0 means no timeout */
     const char *const *outputs; /* names of the outputs to return; NULL means all outputs */
     int n_outputs;
 };
@@ -148,23 +148,23 @@ struct slipway_call {
 /* ---- predict ---- */
 
 struct slipway_answer {
-    const char *model, *signature; /* names of the model and the signature in the response */
+    const char *model, *signature; /* names of the model and signature that were run */
     int64_t version;
     int n_outputs;
-    const struct slipway_tensor *outputs; /* sorted by name, each with data aligned for its type */
+    const struct slipway_tensor *outputs; /* sorted by name; the data is aligned for its type */
 };
 
 /*
  * Runs a signature of a model. The server, not the client, checks the tensors' shapes against the
- * signature. `call` may be NULL. The call fails with INVALID_ARGUMENT before anything is sent if
- * the model has no name, or if an input has no name, an unknown dtype or an invalid shape. *out
- * must be freed by slipway_answer_free; it may outlive the client.
+ * signature. A NULL `call` means the defaults. The call fails with INVALID_ARGUMENT before anything
+ * is sent if the model has no name, or if an input has no name, an unknown dtype or an invalid
+ * shape. *out may outlive the client and must be freed by slipway_answer_free.
  */
 enum slipway_code slipway_predict(struct slipway_client *c, const struct slipway_model *model,
                                   const struct slipway_tensor *inputs, int n_inputs,
                                   const struct slipway_call *call, struct slipway_answer **out,
                                   struct slipway_error *err);
-void slipway_answer_free(struct slipway_answer *a); /* `a` may be NULL */
+void slipway_answer_free(struct slipway_answer *a); /* does nothing if `a` is NULL */
 /* Returns the output with this name, or NULL if `a` has no such output. */
 const struct slipway_tensor *slipway_output(const struct slipway_answer *a, const char *name);
 
@@ -184,19 +184,19 @@ struct slipway_version {
     int64_t version;
     int state;             /* an enum slipway_state */
     enum slipway_code why; /* why the version is not served; SLIPWAY_OK means no error */
-    const char *text;      /* why the version is not served or why it has no successor, or "" */
+    const char *text;      /* error message that the server reports for the version, or "" */
 };
 struct slipway_status {
     int n_versions;
     const struct slipway_version *versions; /* the versions in the order of the server's response */
 };
 
-/* Requests the status of one version if `model` names one, otherwise of all versions that the
- * server reports. Fails with NOT_FOUND if the server has no such version. */
+/* Requests the status of the version that `model` names, or of all versions if it names none. Fails
+ * with NOT_FOUND if the server does not have the model or the version. */
 enum slipway_code slipway_status(struct slipway_client *c, const struct slipway_model *model,
                                  const struct slipway_call *call, struct slipway_status **out,
                                  struct slipway_error *err);
-void slipway_status_free(struct slipway_status *s); /* `s` may be NULL */
+void slipway_status_free(struct slipway_status *s); /* does nothing if `s` is NULL */
 
 /* ---- metadata ---- */
 
@@ -222,15 +222,15 @@ struct slipway_metadata {
 enum slipway_code slipway_metadata(struct slipway_client *c, const struct slipway_model *model,
                                    const struct slipway_call *call, struct slipway_metadata **out,
                                    struct slipway_error *err);
-void slipway_metadata_free(struct slipway_metadata *m); /* `m` may be NULL */
+void slipway_metadata_free(struct slipway_metadata *m); /* does nothing if `m` is NULL */
 
 /* ---- reload ---- */
 
 /* Replaces the server's entire model configuration with `config`, the text of a model config file
- * ("model_config_list { config { ... } }"). Returns when every new model is served or has failed.
- * Returns INVALID_ARGUMENT, without sending the text, if it is malformed ("LINE:COLUMN: reason").
- * On success, the text of *err is "", or names models with a wrong base path, which keep the
- * versions that they had. */
+ * ("model_config_list { config { ... } }"). Returns when every new model has been loaded or has
+ * failed to load. If the text is malformed, returns INVALID_ARGUMENT ("LINE:COLUMN: reason")
+ * without sending it. On success, err->text is empty or names the models whose base path is
+ * invalid. Those models keep their previous versions. */
 enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
                                  const struct slipway_call *call, struct slipway_error *err);
 

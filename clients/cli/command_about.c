@@ -26,8 +26,8 @@ static const struct cl_flag flags[] = {
 };
 #undef AT
 
-/* Parses the arguments, and opens the arena and the connection. Returns -1 on success, otherwise
- * the exit status of the process. */
+/* Parses the arguments, creates the arena and prepares the connection. Returns -1 on success,
+ * otherwise the status with which the process must exit. */
 static int begin(struct about *a, const struct cl_usage *usage, int argc, const char *const *argv,
                  struct cl_list *words, struct rt_error *err)
 {
@@ -100,7 +100,7 @@ static bool is_served(const struct slipway_status *s)
     return false;
 }
 
-/* Resolves a version label by GetModelMetadata, because GetModelStatus ignores labels. */
+/* Resolves a version label by calling GetModelMetadata, because GetModelStatus ignores labels. */
 static enum rt_status resolve_label(struct about *a, struct slipway_model *model,
                                     struct rt_error *err)
 {
@@ -114,8 +114,8 @@ static enum rt_status resolve_label(struct about *a, struct slipway_model *model
     return RT_OK;
 }
 
-/* `are_listed` is set if the names come from the server's own list, which may contain models
- * without any version yet. */
+/* `are_listed` is true if the server has listed the names. The list may contain models without any
+ * version. */
 static enum rt_status each_status(struct about *a, const char **names, int n, bool are_listed,
                                   bool *all_served, json_t *json, struct rt_error *err)
 {

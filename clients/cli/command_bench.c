@@ -78,8 +78,8 @@ static uint64_t next_random(uint64_t *state)
     return x ^ (x >> 31);
 }
 
-/* Returns the dimensions that --shape gives for an input ("2x3" for "ALIAS=2x3"), or NULL if it
- * gives none. */
+/* Returns the dimensions that --shape specifies for an input, such as "2x3", or NULL if it
+ * specifies none. */
 static const char *given_shape(const struct bench *b, const char *name)
 {
     size_t n = strlen(name);
@@ -388,7 +388,7 @@ static void report(const struct bench *b, const struct cl_load *l, const struct 
 
 /* ---- the command ---- */
 
-/* Opens the connection and checks whether the arguments fit each other. */
+/* Opens the connection and checks the arguments. */
 static enum rt_status begin(struct bench *b, const struct cl_list *words, struct rt_error *err)
 {
     enum rt_status st = cl_remote_open(&b->remote, &b->target, b->arena, err);

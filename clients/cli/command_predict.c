@@ -159,8 +159,8 @@ static enum rt_status over_grpc(struct predict *p, struct rt_error *err)
 
 /* ---- over REST ---- */
 
-/* Removes all outputs except those that --output names. The remaining outputs are put in the order
- * of the flags. */
+/* Removes all outputs except those that --output names, and sorts these in the order of the
+ * --output flags. */
 static enum rt_status choose(const struct predict *p, struct slipway_tensor *outputs, int *n,
                              struct rt_error *err)
 {
@@ -212,8 +212,9 @@ static enum rt_status show_body(struct predict *p, const struct rt_bytes *respon
 }
 
 /*
- * Sets `suffix` to ":classify" or ":regress" if the body is {"examples": [...]} and the signature
- * classifies or regresses. For other bodies and signatures `suffix` is left unchanged.
+ * Sets `suffix`, the end of the request's path, to ":classify" or ":regress" if the body is
+ * {"examples": [...]} and the signature is for classification or regression. Otherwise leaves
+ * `suffix` unchanged.
  */
 static enum rt_status examples_call(struct predict *p, const char **suffix, struct rt_error *err)
 {

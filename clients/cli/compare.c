@@ -126,10 +126,10 @@ static bool json_differs(struct rt_error *why, const json_t *a, const json_t *b)
     return false;
 }
 
-/* State of a comparison of two JSON responses. An output is the value of a key, either in one
- * object (columns) or in each row. */
+/* State of the comparison of two JSON responses. All values under one key belong to one output: the
+ * key occurs in a single object (column format) or in several objects (row format). */
 struct outputs {
-    json_t *largest; /* maps the name of each output to the result of rt_tolerance_largest */
+    json_t *largest; /* maps the name of each output to its largest finite recorded magnitude */
     double tolerance;
 };
 
@@ -204,7 +204,7 @@ static bool field_differs(struct rt_error *why, const ProtobufCFieldDescriptor *
     return false;
 }
 
-/* Compares the values of a protobuf field at the addresses p and q. */
+/* Compares two values of a protobuf field, which are at the addresses p and q. */
 static bool same_value(const ProtobufCFieldDescriptor *f, const void *p, const void *q,
                        double allowed, struct rt_error *why)
 {
@@ -281,8 +281,8 @@ static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b, d
     return true;
 }
 
-/* Returns the larger of `largest` and the largest magnitude among the values of a field, as
- * computed by rt_tolerance_largest. */
+/* Returns the largest magnitude among `largest` and the values of a field (see
+ * rt_tolerance_largest). */
 static double largest_value(const ProtobufCFieldDescriptor *f, const void *p, double largest)
 {
     const ProtobufCMessage *m;
@@ -334,7 +334,8 @@ static bool same_messages(const ProtobufCMessageDescriptor *d, struct rt_span go
 
 /* ---- responses ---- */
 
-/* field number both of `outputs` in PredictResponse and of `tensor` in SessionRunResponse */
+/* number of the field `outputs` of PredictResponse, and of the field `tensor` of
+ * SessionRunResponse */
 enum { OUTPUTS = 1 };
 
 static bool same_entry(struct rt_span name, struct rt_span got, struct rt_span want,

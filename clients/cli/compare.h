@@ -1,10 +1,10 @@
 /*
- * Compares a response with a recorded response. Floating-point numbers are equal within the limits
- * of runtime/base/tolerance.h: they may differ by `tolerance` times the largest magnitude in the
+ * Compares a response with a recorded response. Floating-point numbers are compared as in
+ * runtime/base/tolerance.h: they may differ by `tolerance` times the largest magnitude in the
  * recorded output, and NaN equals NaN. All other values must be identical. Model names, model
  * versions and outputs without a recorded value are ignored. The server compares its golden
- * responses by the same rules (server/inference/golden_compare.h). A difference is reported as
- * text.
+ * responses by the same rules (server/inference/golden_compare.h). A difference is described by an
+ * error message.
  *
  * Threads: pure functions.
  */
@@ -15,8 +15,8 @@
 #include "clients/cli/json.h"
 #include "proto/prediction_log.h"
 
-/* Compares two tensors of one output. Returns false and describes the difference in `why` if they
- * differ. */
+/* Compares an output with its recorded value. Returns false and describes the difference in `why`
+ * if they differ. */
 bool cl_same_tensor(const struct slipway_tensor *got, const struct slipway_tensor *want,
                     double tolerance, struct rt_error *why);
 bool cl_same_json(json_t *got, json_t *want, double tolerance, struct rt_error *why);
@@ -25,8 +25,8 @@ bool cl_same_json(json_t *got, json_t *want, double tolerance, struct rt_error *
 bool cl_same_responses(enum pb_log_type type, struct rt_span got, struct rt_span want,
                        double tolerance, struct rt_error *why);
 
-/* Returns the path of the gRPC method whose calls are recorded as logs of `type`, or NULL if
- * logs of this type cannot be replayed. */
+/* Returns the path of the gRPC method whose calls are recorded as PredictionLog records of `type`,
+ * or NULL if records of this type cannot be replayed. */
 const char *cl_log_method(enum pb_log_type type);
 
 #endif

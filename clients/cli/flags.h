@@ -1,7 +1,7 @@
 /*
- * Parses the arguments of a command according to tables. A table row describes one flag: its name,
- * kind, offset in the command's struct, and `--help` text. Flags are written as --name=value or
- * --name value, switches as --name.
+ * Parses the arguments of a command. Tables describe the flags; each row has the name of a flag,
+ * its kind, its offset in the command's struct, and its `--help` text. A flag is written as
+ * --name=value or --name value, and a switch as --name.
  */
 #ifndef CL_FLAGS_H
 #define CL_FLAGS_H
@@ -18,7 +18,7 @@ enum cl_flag_kind {
     CL_TEXT,   /* const char * */
     CL_COUNT,  /* an int64_t of at least `min` */
     CL_REAL,   /* a double of at least `min` */
-    CL_TEXTS,  /* a struct cl_list of the values of a flag that may be repeated */
+    CL_TEXTS,  /* a struct cl_list, which holds the values of a flag that may be repeated */
 };
 
 struct cl_list {
@@ -35,7 +35,8 @@ struct cl_flag {
     int64_t min;
 };
 
-/* A table of flags, and the struct that they fill. The struct holds the defaults before parsing. */
+/* A table of flags, and `base`, the struct that the flags fill. Before parsing, the struct holds
+ * the defaults. */
 struct cl_flag_set {
     const struct cl_flag *flags;
     int n;

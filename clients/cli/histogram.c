@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* Returns the bucket of a duration. Values 0 to 127 have a bucket each. Each higher power of two
- * has 64 buckets, indexed by the 7 most significant bits of the value. */
+/* Returns the bucket of a duration. Each of the values 0 to 127 has its own bucket. Above them,
+ * each range [2^k, 2^(k+1)) is divided into 64 buckets of equal width. */
 static int bucket_of(uint64_t v)
 {
     int shift = 0;

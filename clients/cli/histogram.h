@@ -1,7 +1,7 @@
 /*
- * Histogram of durations with a relative bucket width of at most 1.6 %. Its memory does not depend
- * on the number of durations. Threads: one thread adds; other threads may read at the same time and
- * may miss the latest durations.
+ * Histogram of durations with a relative bucket width of at most 1.6 %. Its size does not depend on
+ * the number of durations. Threads: one thread adds durations; other threads may read at the same
+ * time and may miss the latest durations.
  */
 #ifndef CL_HISTOGRAM_H
 #define CL_HISTOGRAM_H

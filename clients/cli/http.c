@@ -87,7 +87,7 @@ static bool identify(SSL_CTX *ctx, const char *cert, const char *key)
 static enum rt_status tls_new(struct cl_http *h, const struct cl_http_options *o,
                               struct rt_error *err)
 {
-    /* OpenSSL writes to sockets without MSG_NOSIGNAL, so that a write may raise SIGPIPE */
+    /* OpenSSL writes to sockets without MSG_NOSIGNAL, so a write may raise SIGPIPE */
     signal(SIGPIPE, SIG_IGN);
     h->tls = SSL_CTX_new(TLS_client_method());
     if (!h->tls)
@@ -316,8 +316,8 @@ static enum rt_status get(struct cl_http *h, size_t *n, int64_t deadline_ns, str
     }
 }
 
-/* Sends a request and receives the response. *nothing is set if the connection ended before the
- * first byte of the response. */
+/* Sends a request and receives the response. *nothing is set to true if the connection was closed
+ * before the first byte of the response. */
 static enum rt_status exchange(struct cl_http *h, struct rt_span head, struct rt_span body,
                                int64_t deadline_ns, struct cl_http_response *a, bool *nothing,
                                struct rt_error *err)
@@ -372,7 +372,7 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
     if (body.n || strcmp(method, "POST") == 0)
         rt_bytes_addf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.n);
     rt_bytes_adds(&head, "\r\n");
-    /* A small body is sent in one packet with the head of the request. */
+    /* A small body is sent together with the head of the request. */
     if (body.n && body.n <= SMALL_BODY) {
         rt_bytes_add(&head, body.p, body.n);
         body.n = 0;

@@ -15,7 +15,8 @@ struct cl_http;
 struct cl_http_options {
     const char *host, *port;
     bool tls;
-    /* PEM texts of the CA certificates, the client's certificate and its key; each may be NULL. */
+    /* Contents of PEM files. `ca` holds the CA certificates; NULL means the system's. `cert` and
+     * `key` identify the client; both are NULL if the client has no certificate. */
     const char *ca, *cert, *key;
     /* Name that the server's TLS certificate must contain; NULL means `host`. */
     const char *server_name;
@@ -31,9 +32,9 @@ void cl_http_free(struct cl_http *h); /* NULL is fine */
 /*
  * Sends a request and reads the response. Returns RT_OK for a response with any HTTP status.
  * `response`, which rt_bytes_init has initialised, is cleared and receives the body. `deadline_ns`
- * is a time of CLOCK_MONOTONIC. Returns UNAVAILABLE if nothing listens at the address or the
- * connection breaks, DEADLINE_EXCEEDED if the deadline passes, and DATA_LOSS if the response is not
- * HTTP.
+ * is a CLOCK_MONOTONIC time in nanoseconds. Returns UNAVAILABLE if nothing listens at the address
+ * or the connection is lost, DEADLINE_EXCEEDED if the deadline passes, and DATA_LOSS if the
+ * response is not HTTP.
  */
 enum rt_status cl_http_request(struct cl_http *h, const char *method, const char *path,
                                struct rt_span body, int64_t deadline_ns, int *status,

@@ -35,7 +35,7 @@ static enum rt_status status_line(struct cl_http_response *a, struct rt_error *e
     return RT_OK;
 }
 
-/* Returns the value in a header line if the header is called `name`, otherwise NULL. */
+/* Returns the value in a header line if the header's name is `name`, otherwise NULL. */
 static const char *value_of(const struct rt_bytes *line, const char *name)
 {
     size_t n = strlen(name);

@@ -1,6 +1,7 @@
 /*
- * Incremental parser of an HTTP/1.1 response: status line, headers, then a body that has a length,
- * is chunked, or ends with the connection. Interim responses (1xx) are skipped.
+ * Incremental parser of an HTTP/1.1 response: status line, headers and body. The body has a
+ * Content-Length, is chunked, or ends when the connection ends. Interim responses (1xx) are
+ * skipped.
  *
  * The parser uses no sockets. Threads: used by one thread at a time.
  */
@@ -12,7 +13,7 @@
 enum cl_http_stage {
     CL_HTTP_STATUS_LINE,
     CL_HTTP_HEADERS,
-    /* Reading a body of which `left` bytes remain, or which ends with the connection. */
+    /* reading a body, of which `left` bytes remain unless it ends when the connection ends */
     CL_HTTP_BODY,
     CL_HTTP_SIZE,     /* reading the line with a chunk's size */
     CL_HTTP_CHUNK,    /* reading a chunk of which `left` bytes remain */
@@ -33,8 +34,8 @@ struct cl_http_response {
     int n_headers;
 };
 
-/* Initialises a parser that refuses a body longer than `max_body`. cl_http_response_clear frees the
- * parser's memory. */
+/* Initialises a parser that refuses a body of more than `max_body` bytes. cl_http_response_clear
+ * frees the parser's memory. */
 void cl_http_response_init(struct cl_http_response *a, size_t max_body);
 void cl_http_response_clear(struct cl_http_response *a);
 
@@ -43,8 +44,8 @@ void cl_http_response_clear(struct cl_http_response *a);
  * response is too large. */
 enum rt_status cl_http_response_feed(struct cl_http_response *a, const char *p, size_t n,
                                      size_t *used, struct rt_error *err);
-/* Reports to the parser that the connection has ended. The end completes a body that has no
- * length; any other incomplete response is truncated, and the call fails with UNAVAILABLE. */
+/* Reports to the parser that the connection has ended. A body without a known length is then
+ * complete. For any other incomplete response, returns UNAVAILABLE. */
 enum rt_status cl_http_response_end(struct cl_http_response *a, struct rt_error *err);
 
 #endif

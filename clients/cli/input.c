@@ -39,7 +39,7 @@ static enum rt_status add(struct cl_input *in, const struct slipway_tensor *t, s
     return RT_OK;
 }
 
-/* Appends the contents of a file as a string to the string tensor with this name. The tensor is
+/* Appends the contents of a file, as one string, to the string tensor called `name`. The tensor is
  * created if it does not exist. */
 static enum rt_status add_string(struct cl_input *in, const char *name, struct rt_span bytes,
                                  struct rt_arena *arena, struct rt_error *err)
@@ -185,7 +185,7 @@ const char *cl_input_body(const struct cl_input *in, bool is_known_whole, const 
         cl_json_text(&out, signature, strlen(signature));
         rt_bytes_adds(&out, ", ");
     }
-    if (whole) /* as in the server, the first value counts if a key occurs twice */
+    if (whole) /* if the text has its own "signature_name", the server uses the first one */
         rt_bytes_adds(&out, text + 1);
     else {
         rt_bytes_addf(&out, "\"%s\": ", *text == '[' ? "instances" : "inputs");

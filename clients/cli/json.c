@@ -383,8 +383,8 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
     }
 }
 
-/* Writes, as nested JSON lists, the part of a tensor below dimension `depth` whose first element is
- * at *at. Advances *at past that part. */
+/* Writes the elements at *at as JSON lists, with one level of nesting for each dimension from
+ * `depth` on. Advances *at past these elements. */
 static void put_part(struct rt_bytes *out, const struct slipway_tensor *t, int depth,
                      const char **at)
 {

@@ -13,22 +13,23 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/span.h"
 
-/* Parses a JSON text with any value. Returns INVALID_ARGUMENT with the error text "line L column C:
- * reason" if the text is malformed. *out must be freed by json_decref. */
+/* Parses a JSON text, whose top-level value may have any type. Returns INVALID_ARGUMENT with the
+ * error message "line L column C: reason" if the text is malformed. *out must be freed by
+ * json_decref. */
 enum rt_status cl_json_load(struct rt_span text, json_t **out, struct rt_error *err);
 
 /*
  * Reads the tensors in `body`, an object with either row_key or column_key. The specs give the
  * tensors' names and types; in the column format, tensors that `body` lacks are omitted. Strings
  * may be written as {"b64": "..."}. If a value does not match its spec, returns INVALID_ARGUMENT
- * and names the value in the error text.
+ * with an error message that names the value.
  */
 enum rt_status cl_json_tensors(const json_t *body, const char *row_key, const char *column_key,
                                const struct slipway_input *specs, int n_specs,
                                struct rt_arena *arena, struct slipway_tensor **out, int *n_out,
                                bool *is_row, struct rt_error *err);
 
-/* Fails with INVALID_ARGUMENT if none of the specs has this name; the error text lists the names
+/* Fails with INVALID_ARGUMENT if none of the specs has this name; the error message lists the names
  * that exist. */
 enum rt_status cl_check_name(const char *name, const struct slipway_input *specs, int n_specs,
                              struct rt_error *err);

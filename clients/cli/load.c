@@ -13,7 +13,7 @@ struct load;
 struct thread {
     struct load *load;
     pthread_t id;
-    /* The connection to the server. Over REST, each thread has a connection of its own; over gRPC,
+    /* The connection to the server. Over REST, each thread has its own connection; over gRPC,
      * threads share connections. */
     struct cl_remote *remote;
     struct cl_histogram latency, service;
@@ -22,14 +22,15 @@ struct thread {
 
 struct load {
     const struct cl_load *options;
-    /* Responses are counted as successful only if their shots were due at measure_ns or later. */
+    /* Successful shots that were due before measure_ns belong to the warm-up and are not
+     * counted. */
     int64_t start_ns, measure_ns, end_ns;
     _Atomic int64_t next;
     _Atomic bool stop;
     _Atomic int n_running;
     struct rt_mutex mu;
     struct rt_cond over;      /* signalled when the last thread has ended (n_running is 0) */
-    struct cl_result *result; /* mu guards the faults in `result` */
+    struct cl_result *result; /* mu guards `faults`, `n_faults` and `first_wrong` in `result` */
 };
 
 /* ---- judging ---- */
@@ -226,8 +227,8 @@ static enum rt_status run(struct load *l, struct thread *threads, struct cl_remo
 {
     const struct cl_load *a = l->options;
     enum rt_status st = RT_OK;
-    /* Each thread opens its own HTTP connection, because HTTP/1.1 carries one request at a time.
-     * gRPC connections carry many requests and are shared. */
+    /* Each thread opens its own HTTP connection, because HTTP/1.1 carries one request at a time. A
+     * gRPC connection carries many requests at a time and is shared by threads. */
     bool is_rest = strncmp(a->target->server, "http", 4) == 0;
     int64_t n = is_rest || a->n_connections > a->n_threads ? a->n_threads : a->n_connections;
     for (int64_t i = 0; i < n && !st; i++)

@@ -1,11 +1,11 @@
 /*
- * Load generator: threads get requests (shots) from a source, send them to a server, measure
+ * Load generator: threads obtain requests (shots) from a source, send them to a server, measure
  * latencies and compare the responses.
  *
- * In a closed loop, each thread sends its next shot when it has the response to the previous one.
- * In an open loop, shots are due at a constant rate, whatever the server does, and the latency of a
- * shot is measured from its due time. This avoids coordinated omission: a server that stalls would
- * otherwise look faster, because waiting threads send fewer requests.
+ * In a closed loop, each thread sends its next shot when it has received the response to the
+ * previous one. In an open loop, shots are due at a constant rate, whatever the server does, and
+ * the latency of a shot is measured from its due time. This avoids coordinated omission: a server
+ * that stalls would otherwise look faster, because waiting threads send fewer requests.
  */
 #ifndef CL_LOAD_H
 #define CL_LOAD_H
@@ -20,8 +20,8 @@ enum { CL_MAX_THREADS = 1024 };
 struct cl_source {
     /*
      * Fills *out with request number `i` of the run. Returns false if there are no more requests.
-     * The request may point to `kept`, a buffer of the calling thread. This function may be called
-     * by several threads at the same time.
+     * The request may be stored in `kept`, a buffer that belongs to the calling thread. Several
+     * threads may call this function at the same time.
      */
     bool (*next)(void *arg, int64_t i, struct cl_shot *out, struct rt_bytes *kept);
     void *arg;
@@ -32,7 +32,7 @@ struct cl_load {
     struct cl_source source;
     double rate; /* requests per second; 0 means a closed loop */
     int64_t n_threads, n_connections;
-    /* if `seconds` is 0, the load ends when `source` has no more requests or after max_shots
+    /* if `seconds` is 0, the load ends after max_shots requests or when `source` has no more
      * requests */
     double warmup_s, seconds;
     int64_t max_shots; /* 0 means no limit */
@@ -45,7 +45,7 @@ enum { CL_MAX_FAULTS = 8, CL_FAULT_TEXT = 300 };
 struct cl_fault {
     enum rt_status code;
     int64_t n;
-    char text[CL_FAULT_TEXT]; /* error text of the first fault with `code` */
+    char text[CL_FAULT_TEXT]; /* error message of the first call that failed with `code` */
 };
 
 struct cl_result {
@@ -56,7 +56,7 @@ struct cl_result {
      * was sent. */
     struct cl_histogram *latency, *service;
     int n_faults;
-    struct cl_fault faults[CL_MAX_FAULTS]; /* number of failed calls by status code */
+    struct cl_fault faults[CL_MAX_FAULTS]; /* failed calls, grouped by status code */
     char first_wrong[CL_FAULT_TEXT];
 };
 

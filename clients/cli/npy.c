@@ -146,8 +146,8 @@ static bool is_last_index(const struct slipway_tensor *t, int64_t *index)
     return true;
 }
 
-/* Returns the position of the element with the indices index[0...] in a file in column-major
- * (Fortran) order. */
+/* Returns the position, in an array in column-major (Fortran) order, of the element with the
+ * indices index[0], index[1], ... */
 static int64_t fortran_place(const struct slipway_tensor *t, const int64_t *index)
 {
     int64_t at = 0;

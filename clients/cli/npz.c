@@ -87,7 +87,7 @@ static enum rt_status unpack(const struct entry *e, size_t max_bytes, struct rt_
                              struct rt_span *out, struct rt_error *err)
 {
     *out = e->packed;
-    /* Uncompressed entries also count towards the limit, because many entries may refer to the same
+    /* `max_bytes` applies to uncompressed entries too, because many entries may refer to the same
      * bytes. */
     if (e->size > max_bytes)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "\"%.*s\" takes %zu bytes, more than %zu",

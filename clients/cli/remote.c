@@ -59,7 +59,7 @@ enum rt_status cl_of_slipway(const struct slipway_error *e, struct rt_error *err
                    is_other ? " (is TLS or REST spoken at this port?)" : "");
 }
 
-/* Drops gRPC's own log messages about connections, because the error of a failed call is reported
+/* A gRPC log function that drops all messages, because the error of a failed call is reported
  * anyway. */
 static void ignore_grpc_log(gpr_log_func_args *args)
 {
@@ -68,7 +68,7 @@ static void ignore_grpc_log(gpr_log_func_args *args)
 
 /* ---- opening ---- */
 
-/* Contents of the files that the flags name. */
+/* contents of the files that --ca, --cert, --key and --token_file name */
 struct identity {
     const char *ca, *cert, *key, *token;
 };

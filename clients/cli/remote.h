@@ -1,6 +1,6 @@
 /*
  * Functions that call a server over REST or gRPC, and the flags that all client commands share.
- * Threads: used by one thread at a time.
+ * Threads: over REST, a cl_remote is used by one thread at a time; over gRPC, threads may share it.
  */
 #ifndef CL_REMOTE_H
 #define CL_REMOTE_H
@@ -81,7 +81,7 @@ enum rt_status cl_remote_models(struct cl_remote *r, struct rt_arena *arena, con
 /* Prints "slipway COMMAND: CODE: text" to standard error and returns CL_EXIT_FAILED. */
 int cl_failed(const char *command, const struct rt_error *err);
 /* Like cl_failed, but for an error that occurs before the server is called. Returns CL_EXIT_USAGE
- * if the arguments do not fit each other (INVALID_ARGUMENT). */
+ * if the error is INVALID_ARGUMENT. */
 int cl_refused(const char *command, const struct rt_error *err);
 enum rt_status cl_of_slipway(const struct slipway_error *e, struct rt_error *err);
 

@@ -228,8 +228,8 @@ enum rt_status cl_rest_metadata(struct cl_remote *r, const struct slipway_model 
 
 /* ---- all models ---- */
 
-/* Returns the value of the label model="..." in a line of the metrics, or NULL if the line has no
- * such label or memory runs out. */
+/* Returns the value of the label model="..." in a line of the metrics page, or NULL if the line has
+ * no such label or memory runs out. */
 static char *model_label(const char *line, const char *end, struct rt_arena *arena)
 {
     static const char key[] = "model=\"";

@@ -1,5 +1,5 @@
 /*
- * Calls a server over REST: makes paths and requests, and reads the JSON responses that describe
+ * Calls a server over REST: forms paths, sends requests, and reads the JSON responses that describe
  * models. Threads: used by one thread at a time.
  */
 #ifndef CL_REST_H
@@ -11,7 +11,7 @@
  * out. */
 const char *cl_rest_path(struct rt_arena *arena, const struct slipway_model *m, const char *suffix);
 /* Makes a REST call. An HTTP status other than 200 becomes the corresponding status code with the
- * server's error text. */
+ * server's error message. */
 enum rt_status cl_rest(struct cl_remote *r, const char *method, const char *path,
                        struct rt_span body, struct rt_bytes *response, struct rt_error *err);
 

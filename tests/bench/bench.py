@@ -2,13 +2,13 @@
 """Measures the server: bench.py front|start|swap|load|triton ... (./run bench). Prints ratios and medians of
 alternating runs.
 
-front   half_plus_two Predict on one core, with the load on another, compared with minimal echo servers of libmicrohttpd
-        and gRPC, with 1, 16 and 256 connections. Needs wrk and h2load (Debian: wrk, nghttp2-client).
-triton  as `front`, but compared with Triton's own front ends (starts tests/bench/triton/start.sh).
+front   half_plus_two Predict on one core, with the load generator on another, compared with minimal echo servers built
+        on libmicrohttpd and gRPC, with 1, 16 and 256 connections. Needs wrk and h2load (Debian: wrk, nghttp2-client).
+triton  like `front`, but compared with Triton's own front ends (starts tests/bench/triton/start.sh).
 start   the time from process start to the first correct response of half_plus_two.
-load    --model DIR (resnet50 of the engines' models): the time from when a version is judged complete and stable until
-        it is AVAILABLE, and until its plans are compiled; also the resident memory relative to the packed weights, with
-        and without Winograd.
+load    --model DIR (for example resnet50, which make_models.py writes): the time from when a version is judged complete
+        and stable until it is AVAILABLE, and until its plans are compiled; also the resident memory relative to the
+        packed weights, with and without Winograd.
 swap    --model DIR: the failed requests, the resident memory, and the p99 relative to the steady state, for 20 swaps
         under constant load.
 """

@@ -75,8 +75,7 @@ class Process:
 
 
 class Slipway(Process):
-    """A process of `slipway run --on_line`. Each line of its input is the duration of one measurement in
-    milliseconds."""
+    """A `slipway run --on_line` process. Each line of its input is the duration of one measurement in milliseconds."""
 
     @staticmethod
     def question(q):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures how fast 100 tf.Examples of 20 features are parsed, by Slipway and by TensorFlow on one thread (./run
+"""Measures how fast 100 tf.Examples with 20 features each are parsed, by Slipway and by TensorFlow on one thread (./run
 bench example).
 
 Both run the same ParseExampleV2 in a session that holds the same strings; nothing is converted from or to Python.
@@ -69,7 +69,7 @@ def measure(title, spec, folder):
         tf.io.parse_example(placeholder, spec)
         graph_def = graph.as_graph_def()
         op = next(o for o in graph.get_operations() if o.type == "ParseExampleV2")
-        # The op reads its input from a variable, because TensorFlow would convert a fed value from Python in each run.
+        # The op reads its input from a variable, because TensorFlow would convert a fed Python value in each run.
         held = tf.compat.v1.get_variable("held", initializer=tf.constant(data), use_resource=False)
         op._update_input(0, held._variable if hasattr(held, "_variable") else held)
         session = tf.compat.v1.Session(graph=graph, config=config)

@@ -1,6 +1,6 @@
 /*
- * Measures the core's peak arithmetic speed in float32, in GFLOP/s, by independent fused
- * multiply-adds in the widest vectors that the core has. `peak [MS]` runs short rounds for MS
+ * Measures the core's peak arithmetic speed in float32, in GFLOP/s, using independent fused
+ * multiply-adds on the widest vectors that the core supports. `peak [MS]` runs short rounds for MS
  * milliseconds of the thread's CPU time and prints the result of the best round.
  */
 #include <stdio.h>

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Builds docker/Dockerfile and tests the image: run.py [--no-build]. --no-build uses the image of the last run.
+"""Builds docker/Dockerfile and tests the image: run.py [--no-build] [--gpu]. --no-build uses the image of the last run.
+With --gpu, the image is built with GPU=yes; its compiler and libraries come from PyPI. The image's parts are printed.
 
-No Docker is needed: buildah builds with chroot isolation, on a debian:12-slim that debootstrap makes from the
-mirror that apt uses on this machine. The image runs with the user that its configuration names, in namespaces of its
-own (processes, mounts, network), and with a read-only root file system. Needs root. The last line is "N passed, M
-failed"; a machine that cannot build the image prints why, and the exit status is 77."""
+No Docker is needed: buildah builds with chroot isolation, on a debian:12-slim image that debootstrap makes from the
+mirror that apt uses on this machine. The image runs as the user that its configuration names, in its own namespaces
+(processes, mounts, network) and with a read-only root file system. Needs root. The last line is "N passed, M failed".
+If this machine cannot build the image, the script prints the reason and exits with status 77."""
 import ctypes
 import fcntl
 import json
@@ -23,11 +24,12 @@ import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-NOT_RUN = 77  # exit status if the image cannot be built on this machine, as in automake's tests
+NOT_RUN = 77  # exit status if the image cannot be built on this machine; automake's status for a skipped test
 WORK = os.path.join(ROOT, "build", "container")
 BASE = "debian:12-slim"
-IMAGE = "slipway-test"
-MAX_BYTES = 100 * 1000 * 1000
+ON_GPU = "--gpu" in sys.argv
+IMAGE = "slipway-gpu-test" if ON_GPU else "slipway-test"
+MAX_BYTES = (3000 if ON_GPU else 100) * 1000 * 1000
 
 
 # ---- building ----
@@ -78,6 +80,17 @@ def make_base():
         buildah("commit", "-q", "--rm", container, BASE, stdout=subprocess.DEVNULL)
 
 
+def settings_of_pip():
+    """Returns the options that let pip in the build trust the certificates that this machine trusts."""
+    trusted = "/etc/ssl/certs/ca-certificates.crt"
+    if not ON_GPU or not os.path.exists(trusted):
+        return []
+    settings = os.path.join(WORK, "pip.conf")
+    with open(settings, "w", encoding="utf-8") as file:
+        file.write("[global]\ncert = /trusted.crt\n")
+    return ["--volume", f"{trusted}:/trusted.crt:ro", "--volume", f"{settings}:/etc/pip.conf:ro"]
+
+
 def build():
     """Builds the image. The build context is a copy of the files that git tracks or does not ignore."""
     with tempfile.TemporaryDirectory(dir=WORK) as context:
@@ -94,7 +107,8 @@ def build():
                             ignore=shutil.ignore_patterns("build", ".git"))
         log = os.path.join(WORK, "build.log")
         with open(log, "w", encoding="utf-8") as out:
-            done = subprocess.run(["buildah", "bud", "--pull-never", "--format", "docker", "-f",
+            done = subprocess.run(["buildah", "bud", "--pull-never", "--format", "docker",
+                                   "--build-arg", f"GPU={'yes' if ON_GPU else 'no'}", *settings_of_pip(), "-f",
                                    os.path.join(context, "docker", "Dockerfile"), "-t", IMAGE,
                                    context], stdout=out, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
@@ -256,8 +270,16 @@ class Image(unittest.TestCase):
                                              r"usr/share/doc/[^/]+/copyright|"
                                              r"etc/(passwd|group|nsswitch\.conf|hosts|resolv\.conf"
                                              r"|hostname)|run/.*)$")
+                if ON_GPU and info.st_size > 10e6:
+                    print(f"{inside} {info.st_size / 1e6:.1f} MB, ", end="", flush=True)
         print(f"{total / 1e6:.1f} MB ", end="", flush=True)
         self.assertLessEqual(total, MAX_BYTES)
+
+    @unittest.skipUnless(ON_GPU, "the image has no code for GPUs")
+    def test_has_code_for_gpus_and_says_that_the_driver_is_missing(self):
+        with Container("--gpus=all", models={"half_plus_two": HALF}) as c:
+            self.assertEqual(c.unshare.wait(20), 255)
+            self.assertIn("the NVIDIA driver is not there: libcuda.so.1", c.log())
 
     def test_is_configured_as_the_image_that_it_replaces(self):
         config = Container.config
@@ -351,7 +373,7 @@ def main():
         for folder in ("dev", "proc"):  # a container engine creates /dev and /proc, so the image need not have them
             os.makedirs(os.path.join(Container.root, folder), exist_ok=True)
         done = subprocess.run([sys.executable, os.path.abspath(__file__), "--inside",
-                               Container.root, json.dumps(Container.config)], check=False)
+                               Container.root, json.dumps(Container.config)] + ["--gpu"] * ON_GPU, check=False)
     finally:
         buildah("rm", container, stdout=subprocess.DEVNULL)
         buildah("rmi", "--prune", stdout=subprocess.DEVNULL)
@@ -373,4 +395,4 @@ def inside(root, config):
 
 
 if __name__ == "__main__":
-    sys.exit(inside(*sys.argv[2:]) if sys.argv[1:2] == ["--inside"] else main())
+    sys.exit(inside(*sys.argv[2:4]) if sys.argv[1:2] == ["--inside"] else main())

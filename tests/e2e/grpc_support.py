@@ -132,7 +132,8 @@ class Frames:
 
 
 def certificate(folder, name, issuer=None, bits=2048):
-    """Makes a key and a certificate for localhost with openssl, signed by `issuer` or by itself."""
+    """Uses openssl to make a key and a certificate for localhost. The certificate is signed by `issuer`, or self-signed if
+    `issuer` is None."""
     at = lambda what: os.path.join(folder, f"{name}.{what}")
     run = lambda *args: subprocess.run(["openssl", *args], check=True, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL)

@@ -1,6 +1,6 @@
-"""A small HTTP/2 client for gRPC that writes its frames itself, so that a test can send half a request, grant no window
-or leave out frames. It holds one connection, sends only what a test requests, and acknowledges pings and settings
-while it reads."""
+"""A small HTTP/2 client for gRPC that writes its frames itself, so that a test can send half a request, grant no
+flow-control window, or leave out frames. It holds one connection, sends only what a test requests, and acknowledges
+pings and settings while it reads."""
 import socket
 import ssl
 import struct
@@ -83,7 +83,7 @@ def message(body):
 def client_hello():
     """Returns the first bytes of a TLS handshake, to which gRPC core responds with a signature."""
     context = ssl.create_default_context()
-    # For any other curve, gRPC core would only request a key share for prime256v1.
+    # To a key share for any other curve, gRPC core would respond only with a request for one for prime256v1.
     context.set_ecdh_curve("prime256v1")
     context.set_alpn_protocols(["h2"])
     sent = ssl.MemoryBIO()
@@ -154,8 +154,8 @@ class Connection:
         return self.begin(path, message(body), end=True)
 
     def read(self, seconds, until=None):
-        """Handles the frames that arrive within `seconds`, or until the stream `until` has ended. Returns whether the
-        connection is still open."""
+        """Handles arriving frames for `seconds` seconds, or until the stream `until` has ended or the connection is
+        closed. Returns whether the connection is still open."""
         end = time.monotonic() + seconds
         while not self.gone and not (until and self.is_over(until)):
             left = end - time.monotonic()
@@ -204,3 +204,41 @@ class Connection:
         self.read(seconds, until=stream)
         status = self.trailers.get(stream, {}).get("grpc-status")
         return None if status is None else int(status)
+
+
+class Paced(Connection):
+    """Sends DATA only as far as the server's flow-control windows permit."""
+
+    def __init__(self, *args, **kw):
+        self.window, self.initial, self.windows = 65535, 65535, {}
+        super().__init__(*args, **kw)
+
+    def on_frame(self, kind, flags, stream, body):
+        if kind == WINDOW_UPDATE:
+            more, = struct.unpack(">I", body)
+            if stream:
+                self.windows[stream] = self.windows.get(stream, self.initial) + more
+            else:
+                self.window += more
+        elif kind == SETTINGS and not flags & ACK:
+            for key, value in struct.iter_unpack(">HI", body):
+                if key == INITIAL_WINDOW_SIZE:
+                    self.windows = {s: w + value - self.initial for s, w in self.windows.items()}
+                    self.initial = value
+        super().on_frame(kind, flags, stream, body)
+
+    def put(self, stream, data, seconds, end=False):
+        """Sends a part of a body, and stops early if the stream ends. Raises AssertionError if sending takes more than
+        `seconds`."""
+        self.windows.setdefault(stream, self.initial)
+        until = time.monotonic() + seconds
+        while data and not self.is_over(stream):
+            room = min(self.window, self.windows[stream], 16384)
+            if room > 0:
+                piece, data = data[:room], data[room:]
+                self.send(self.frame(DATA, END_STREAM if end and not data else 0, stream, piece))
+                self.window -= len(piece)
+                self.windows[stream] -= len(piece)
+            self.read(0.0001 if room > 0 else 0.05)
+            if time.monotonic() > until:
+                raise AssertionError("no window")

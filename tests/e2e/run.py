@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs every tests/e2e/test_*.py (unittest) against one binary: run.py BUILD_DIR [PATTERN
-[NAME...]]. PATTERN selects files by name. NAME is a class or CLASS.test_method in them.
+[NAME...]]. PATTERN selects files by name. NAME is a class or CLASS.test_method in these files.
 
 The tests find the binary in $SLIPWAY and generated Python messages on their path. $SLIPWAY_SLOW (1, or more under
-sanitizers) is the factor by which they extend time limits and reduce rounds. $SLIPWAY_FLAGS is passed to every server:
-SLIPWAY_FLAGS=--specialise=off runs models node by node. The last line is "N passed, M failed"."""
+sanitizers) is the factor by which they extend time limits and reduce the number of rounds. $SLIPWAY_FLAGS is passed to
+every server: SLIPWAY_FLAGS=--specialise=off runs models node by node. If $SLIPWAY_TEST_ACCELERATOR is set, the tests
+run slipway_accelerated, whose sessions use the tests' accelerator. The last line is "N passed, M failed"."""
 import glob
 import os
 import subprocess
@@ -51,7 +52,8 @@ def main():
     build = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else
                             os.path.join(ROOT, "build", "release"))
     pattern = sys.argv[2] if len(sys.argv) > 2 else "test_*.py"
-    binary = os.path.join(build, "slipway")
+    accelerated = "SLIPWAY_TEST_ACCELERATOR" in os.environ
+    binary = os.path.join(build, "tests/slipway_accelerated" if accelerated else "slipway")
     os.environ["SLIPWAY"] = binary
     os.environ.setdefault("SLIPWAY_SLOW", "1")
     if not os.path.exists(binary):

@@ -1,8 +1,8 @@
 """Writes SavedModels of a few nodes without TensorFlow, for tests of the code around a model.
 
-A model is a dictionary of signatures. A signature is (inputs, outputs), where each maps an alias to
-(tensor name, type name) of a node that `graph` makes. An optional third element is the method name
-of the signature, without the prefix "tensorflow/serving/"."""
+A model is a dictionary of signatures. A signature is (inputs, outputs), where each maps an alias to (tensor name, type
+name) of a node that `build` makes. An optional third element is the method name of the signature, without the prefix
+"tensorflow/serving/"."""
 import os
 
 from tensorflow.core.framework import tensor_pb2, types_pb2
@@ -112,8 +112,8 @@ def write_shapes(folder):
 
 def write_counter(folder, is_ref):
     """Writes a model with a number that starts at 40: `add` adds x to the number, `sum` returns the number plus x, and
-    `value` returns the number. The number is a variable of TensorFlow 1 (is_ref), which ops read directly, or of
-    TensorFlow 2, which ops read through a handle."""
+    `value` returns the number. The number is a TensorFlow 1 ref variable (is_ref), which ops read directly, or a
+    TensorFlow 2 resource variable, which ops read through a handle."""
     def build(g):
         g.placeholder("x", "float")
         g.const("start", "float", [], float_val=[40])
@@ -135,7 +135,7 @@ def write_counter(folder, is_ref):
 
 
 def count(g, most):
-    """Adds a loop that counts up to the int64 node `most`. Returns the node with the last number as a float."""
+    """Adds a loop that counts up to the value of the int64 node `most`. Returns the node that outputs the count as a float."""
     g.const("one", "int64", [], int64_val=[1])
     for name, source, is_constant in (("i", "one", False), ("n", most, True), ("step", "one", True)):
         n = g.node(name, "Enter", source, T="int64")
@@ -160,6 +160,18 @@ def write_endless(folder):
         g.const("most", "int64", [], int64_val=[1 << 60])
         g.node("y", "AddV2", "x", count(g, "most"), T="float")
     write(folder, {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, build)
+
+
+def write_endless_init(folder):
+    """Writes a model whose init op counts to 2**60."""
+    def build(g):
+        g.placeholder("x", "float")
+        g.const("most", "int64", [], int64_val=[1 << 60])
+        g.node("v", "VarHandleOp", dtype="float").attr["shape"].shape.SetInParent()
+        g.node("init", "AssignVariableOp", "v", count(g, "most"), dtype="float")
+        g.node("value", "ReadVariableOp", "v", dtype="float")
+        g.node("y", "AddV2", "x", "value", T="float")
+    write(folder, {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, build, init="init")
 
 
 def write_counting(folder):

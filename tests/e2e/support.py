@@ -71,9 +71,9 @@ def refuse_sanitizer_reports(log):
 
 class Server:
     """Runs `slipway serve FLAGS` or, with as_tensorflow, the same binary under the name tensorflow_model_server.
-    open_files is the server's RLIMIT_NOFILE."""
+    open_files is the server's RLIMIT_NOFILE. `environment` holds additional environment variables."""
 
-    def __init__(self, *flags, as_tensorflow=False, wait=True, open_files=None):
+    def __init__(self, *flags, as_tensorflow=False, wait=True, open_files=None, environment=None):
         self.folder = tempfile.mkdtemp(prefix="slipway-e2e-")
         self.grpc_port, self.rest_port = free_ports(2)
         program = [binary(), "serve"]
@@ -88,7 +88,8 @@ class Server:
         with open(self.out_path, "wb") as out, open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
                 [*program, f"--port={self.grpc_port}", f"--rest_api_port={self.rest_port}",
-                 *EXTRA_FLAGS, *flags], stdout=out, stderr=log, stdin=subprocess.DEVNULL)
+                 *EXTRA_FLAGS, *flags], stdout=out, stderr=log, stdin=subprocess.DEVNULL,
+                env={**os.environ, **(environment or {})})
         if wait:
             wait_for(self.is_ready, lambda: "the server to be ready: " + self.log())
 

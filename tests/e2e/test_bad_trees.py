@@ -248,3 +248,41 @@ class BadTrees(Case):
             wait_for(lambda: server.get("/readyz")[0] == 200, "readiness", 30 * SLOW)
             self.assertEqual(server.state("endless", 1), "LOADING")
             shutil.rmtree(self.path("models/endless"))
+
+
+class LargeBasePaths(Case):
+    def put_large(self, n, n_models):
+        """Adds a base path of n files and one version, and models that are links to it."""
+        self.put("large/1")
+        for i in range(n):
+            os.symlink("x", self.path("large", f"file{i}"))
+        os.makedirs(self.path("models"), exist_ok=True)
+        for i in range(n_models):
+            os.symlink(self.path("large"), self.path("models", f"large{i:02}"))
+
+    def test_a_small_base_path_does_not_wait_for_large_ones(self):
+        """The manager handles models in the order of their names."""
+        self.put_large(20000, 100)
+        self.put("models/small/1")
+        time.sleep(4)  # then the versions are at rest
+        with Server(f"--models={self.path('models')}") as server:
+            wait_for(lambda: server.log().count("Successfully loaded") == 101, "all models", 100 * SLOW)
+            loaded = re.findall(r"Successfully loaded servable version {name: (\w+)", server.log())
+            print(f"the small base path was served as number {loaded.index('small') + 1} of 101")
+            self.assertLess(loaded.index("small"), 50)
+
+    def test_a_base_path_of_too_many_files_is_told(self):
+        self.put_large(65536, 8)
+        self.put("models/small/1")
+        with Server(f"--models={self.path('models')}", "--model_wait_seconds=1") as server:
+            words = f"base path {self.path('models/large07')} of servable large07: more than 65536 files and directories"
+
+            def is_told():
+                status, body = server.get("/v1/models/large07")
+                return status == 404 and words in json.loads(body)["error"]
+            wait_for(is_told, "the reason", 100 * SLOW)
+            self.assertIn(words, server.log())
+            self.assertEqual(server.predict("small", [1.0]), [2.5])
+            for i in range(2):
+                os.unlink(self.path("large", f"file{i}"))
+            wait_for(lambda: server.state("large07", 1) == "AVAILABLE", "the mended base path", 100 * SLOW)

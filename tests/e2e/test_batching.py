@@ -50,9 +50,9 @@ def signature(meta, name, source, target, dtype, out):
 
 
 def save(path):
-    """Saves a model with these signatures: double returns y = 2x; rows returns, for each element, the number of rows of
-    its batch; gather returns the numbers 10 to 19 by index and fails for other indices; total returns a scalar; echo
-    returns strings."""
+    """Saves a model with these signatures: `double` returns y = 2x; `rows` returns, for each element, the number of
+    rows of its batch; `gather` returns the numbers 10 to 19 by index and fails for other indices; `total` returns a
+    scalar; `echo` returns strings."""
     model = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     meta = model.meta_graphs.add()
     meta.meta_info_def.tags.append("serve")
@@ -173,7 +173,7 @@ class Batched:
         return [answer for _, answer in answers]
 
 
-# A batch waits for its fourth row for so long that a test can tell, even on a slow machine, whether a request waited.
+# A batch waits so long for its fourth row that a test can tell, even on a slow machine, whether a request waited.
 WAITS = "max_batch_size { value: 4 } batch_timeout_micros { value: 60000000 } "
 AT_ONCE = 30
 

@@ -216,7 +216,7 @@ class Commands(Asked):
                      "z=" + self.path("x.npy"), "--server", server)
 
     def test_other_files_are_strings(self):
-        # The Example lacks x, and the signature takes Examples as strings.
+        # The Example lacks x, and the signature takes serialized Examples.
         with open(self.path("example.bin"), "wb") as file:
             file.write(field(1, field(1, field(1, b"x") + field(2, field(2, field(
                 1, struct.pack("<f", 2)))))))
@@ -277,8 +277,8 @@ class Commands(Asked):
         self.bad("NOT_FOUND", "bench", "nobody", "--server", self.grpc)
 
     def test_a_stall_shows_in_an_open_loop(self):
-        """If a server stalls temporarily, the latencies that a client with a fixed rate measures must include the wait
-        of the delayed requests."""
+        """If a server stalls temporarily, the latencies that a client with a fixed request rate measures must include
+        the time for which the delayed requests waited."""
         with socket.socket() as slow:
             slow.bind(("127.0.0.1", 0))
             slow.listen()
@@ -410,7 +410,7 @@ class Tls(unittest.TestCase):
         cls.server = Server(f"--models={MODELS}", f"--ssl_config_file={ssl}",
                             f"--rest_tls_cert_file={cls.cert}", f"--rest_tls_key_file={cls.key}",
                             f"--rest_tls_client_ca_file={cls.cert}", wait=False)
-        # Clients must present the certificate that the server uses.
+        # The server accepts only clients that present its own certificate.
         cls.us = ["--ca", cls.cert, "--cert", cls.cert, "--key", cls.key]
         for _ in range(int(300 * SLOW)):
             if command("status", "half_plus_two", *cls.us,

@@ -52,7 +52,7 @@ class Flags(ConfigCase):
             ("session", "gpu_options { allow_growth: true } inter_op_parallelism_threads: 2"),
             ("threads", ""))}
         without_effect = [
-            "--flush_filesystem_caches=false", "--per_process_gpu_memory_fraction=0.5",
+            "--flush_filesystem_caches=false",
             "--remove_unused_fields_from_bundle_metagraph=false", "--prefer_tflite_model",
             "--num_tflite_pools=2", "--num_tflite_interpreters_per_pool=2",
             "--xla_cpu_compilation_enabled", "--xla_gpu_compilation_enabled=true",
@@ -67,7 +67,7 @@ class Flags(ConfigCase):
                     "--load_retry_interval_micros=1000", "--file_system_poll_wait_seconds=1",
                     "--tensorflow_intra_op_parallelism=2", "--tensorflow_inter_op_parallelism=1",
                     f"--tensorflow_session_config_file={text['session']}",
-                    "--saved_model_tags=serve",
+                    "--saved_model_tags=serve", "--per_process_gpu_memory_fraction=0.5",
                     "--grpc_channel_arguments=grpc.max_concurrent_streams=9",
                     "--grpc_max_threads=8", "--enable_model_warmup=false",
                     f"--monitoring_config_file={text['monitoring']}",
@@ -358,7 +358,13 @@ class Lifecycle(ConfigCase):
         with Server(f"--model_config_file={file}") as server:
             wait_for(lambda: sorted(server.states("m")) == [1, 123, 20170111173521],
                      "the versions")
-            self.logged(server, "are one version")
+            self.logged(server, "2 directories are one version, 1; "
+                                f"{self.path('m')}/001 is used, not 1")
+            wait_for(lambda: {s for s, _ in server.states("m").values()} == {"AVAILABLE"},
+                     "the versions to serve")
+            self.assertEqual({v: "are one version" in text
+                              for v, (_, text) in server.states("m").items()},
+                             {1: True, 123: False, 20170111173521: False})
 
     def test_a_base_path_that_is_gone_unloads_nothing(self):
         self.put("m/1", PLUS_3)

@@ -63,7 +63,8 @@ def suppression(g):
 
 
 def segments(g):
-    """Adds 20 segment sums, each with an output of 240 MB, and the node "costly", which adds their sums."""
+    """Adds 20 segment sums, each with an output of 240 MB, and the node "costly", which is the sum of all their
+    elements."""
     fill(g, "a", 1)
     g.const("ids", "int32", [1], int_val=[59999999])
     g.const("axis", "int32", [], int_val=[0])
@@ -220,8 +221,8 @@ class CostlyLoads(Case):
 
 
 def write_held(folder, how):
-    """Writes a model of about 600 bytes that takes 160 MB of memory. The values belong to a constant of one repeated
-    value or to a variable that the init op makes."""
+    """Writes a model of about 600 bytes that takes 160 MB of memory. The memory is that of a constant, stored as one
+    repeated value, or of a variable that the init op fills."""
     count = 40000000
 
     def build(g):
@@ -263,7 +264,7 @@ class ManySignatures(Case):
     N = 4000
 
     def load(self, output_of):
-        """Returns (the seconds until a model of n nodes and n signatures is loaded or refused, the model's state, the
+        """Returns (the seconds until a model of N nodes and N signatures is loaded or refused, the model's state, the
         response to a request)."""
         def build(g):
             g.placeholder("x", "float")

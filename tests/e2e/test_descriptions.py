@@ -1,5 +1,5 @@
-"""Tests metadata and status responses of models whose description is large: their memory is limited, other requests do
-not wait for them, and a default value is as compact as in the file of the model."""
+"""Tests metadata and status responses of models with large descriptions: the memory of the responses is limited, other
+requests do not wait for them, and a default value is as compact as in the model's file."""
 import json
 import re
 import signal
@@ -19,7 +19,7 @@ from tensorflow_serving.apis import (get_model_metadata_pb2, get_model_status_pb
 METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
 MEBI = 1 << 20
 LIMIT = 32 * MEBI
-NAME = "\1" * (4 * MEBI)  # JSON has six bytes for each of these characters.
+NAME = "\1" * (4 * MEBI)  # JSON encodes each of these characters as six bytes.
 
 
 def build(g):
@@ -99,7 +99,8 @@ class Descriptions(Case):
             s.sendall(b"GET /healthz HTTP/1.1\r\nHost: t\r\n\r\n")
             s.recv(2000)
             open_ones.append(s)
-        server.process.send_signal(signal.SIGSTOP)  # The server finds both requests in one turn.
+        # Both requests arrive while the server is suspended, so the I/O loop finds both in one turn.
+        server.process.send_signal(signal.SIGSTOP)
         for s, path, i in zip(open_ones, ("/v1/models/long/metadata", "/healthz"), ("long", "short")):
             s.sendall(f"GET {path} HTTP/1.1\r\nHost: t\r\nX-Request-Id: {i}\r\n\r\n".encode())
         server.process.send_signal(signal.SIGCONT)

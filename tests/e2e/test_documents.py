@@ -18,7 +18,7 @@ from support import MODELS, ROOT, SLOW, Case, Server, binary, free_ports, wait_f
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "MIGRATION.md", "CHANGELOG.md", "clients/README.md",
              *sorted("docs/" + name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))]
 
-# Lines of the documents that are not run, with the reason. Each line must occur in a document.
+# Command lines in the documents that the test does not run, each with the reason. Each must occur in a document.
 LEFT_OUT = (
     ("sudo apt-get *", "changes the machine, as root"),
     ("./run *", "builds, installs or measures for minutes; its verb is looked up instead"),
@@ -31,8 +31,8 @@ LEFT_OUT = (
     ("* --cert client.crt *", "needs a server with TLS, which has a test of its own"),
 )
 
-# A wrapper around the program under test. Clients get `--server` unless they have that flag, a server gets ports of its
-# own and is stopped once it is ready, and measurements take a second.
+# A wrapper around the program under test. It adds `--server` to the arguments of clients that lack this flag, gives a
+# server its own ports and stops it once it is ready, and makes measurements last one second.
 DRIVER = """#!{python}
 import re, signal, subprocess, sys, time
 arguments = sys.argv[1:]

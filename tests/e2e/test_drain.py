@@ -16,9 +16,9 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 ROWS = 8000  # number of images per request, large enough that a request takes some time
 WAIT = 60 * SLOW
-# A request that was sent less than this time before the order to stop may not have reached the server. The time is
-# JUST_SENT_S seconds or, because busy clients send late, JUST_SENT_TRIPS round trips of small requests, whichever is
-# longer.
+# A request that was sent too shortly before the order to stop may not have reached the server. "Too shortly" means less
+# than JUST_SENT_S seconds or JUST_SENT_TRIPS round trips of a small request, whichever is longer. Round trips are taken
+# into account because busy clients send late.
 JUST_SENT_S = 0.4 * SLOW
 JUST_SENT_TRIPS = 3
 # The number of requests that must have reached the server before the order to stop, so that the test is meaningful on a
@@ -126,8 +126,8 @@ GOING = {"ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "R
 
 class Drain(Case):
     def end_under_load(self, *flags):
-        """Returns (time of the order to stop, time that a request took at that moment to reach the server, list of all
-        requests)."""
+        """Stops the server under load. Returns the time of the order to stop, the result of just_sent_s() at that time,
+        and the list of all requests."""
         with Server(f"--models={MODELS}", *flags) as server:
             load = Load(server)
             try:

@@ -1,5 +1,8 @@
-"""Tests runs that never end by themselves. Such a run must not keep other models from running, and must end at its
-deadline or when its version is removed."""
+"""Tests runs that never end by themselves. Each must end at its deadline or when its version is removed, and must not
+keep other models from running."""
+import glob
+import json
+import os
 import shutil
 import threading
 
@@ -68,8 +71,8 @@ class Endless(GrpcCase):
         self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
 
     def test_a_model_that_has_been_fast_does_not_hold_a_network_thread(self):
-        """After fast requests a model's runs begin on the network thread. One that does not end must move to a worker,
-        and must not keep the other requests of the thread waiting."""
+        """After fast requests, a model's runs begin on the network thread. A run that does not end must move to a
+        worker, so that the other requests of the network thread do not wait for it."""
         small_models.write_counting(self.path("models/counting/1"))
         self.put("models/half_plus_two/1")
         server = self.serve(f"--models={self.path('models')}", "--num_workers=2", "--enable_model_warmup=false",
@@ -97,3 +100,51 @@ class Endless(GrpcCase):
         self.assertTrue(by_rest.is_alive())
         by_rest.join()
         self.assertEqual(statuses, [504])
+
+
+def write_savers(folder, to):
+    """Writes a model with two signatures: "save" writes 3 GB below `to`, and "merge" looks for ten million checkpoints
+    there."""
+    many = 100
+
+    def build(g):
+        g.placeholder("x", "float")
+        g.const("eight", "int32", [1], int_val=[8 << 20])
+        g.node("large", "Fill", "eight", "x", T="float", index_type="int32")
+        g.const("prefix", "string", [], string_val=[os.path.join(to, "w").encode()])
+        g.const("names", "string", [many], string_val=[b"%d" % i for i in range(many)])
+        g.const("parts", "string", [many], string_val=[b""] * many)
+        save = g.node("save", "SaveV2", "prefix", "names", "parts", *["large"] * many)
+        save.attr["dtypes"].list.type.extend([1] * many)
+        g.node("saved", "Identity", "x", "^save", T="float")
+        g.const("ten", "int32", [1], int_val=[10000000])
+        g.node("prefixes", "Fill", "ten", "prefix", T="string", index_type="int32")
+        merge = g.node("merge", "MergeV2Checkpoints", "prefixes", "prefix")
+        merge.attr["delete_old_dirs"].b = False
+        merge.attr["allow_missing_files"].b = True
+        g.node("merged", "Identity", "x", "^merge", T="float")
+    small_models.write(folder, {"save": ({"x": ("x", "float")}, {"y": ("saved", "float")}),
+                                "merge": ({"x": ("x", "float")}, {"y": ("merged", "float")})}, build)
+
+
+class LongWrites(GrpcCase):
+    def test_a_save_and_a_merge_end_with_their_request(self):
+        to = self.path("to")
+        os.mkdir(to)
+        write_savers(self.path("m", "1"), to)
+        server = self.serve(f"--model_base_path={self.path('m')}", "--model_name=m", "--enable_model_warmup=false",
+                            f"--rest_api_timeout_in_ms={400 * SLOW:.0f}")
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "m"
+        request.model_spec.signature_name = "save"
+        request.inputs["x"].dtype = 1
+        request.inputs["x"].tensor_shape.SetInParent()
+        request.inputs["x"].float_val.append(1)
+        call = self.client(server).prediction.Predict.future(request, timeout=1000 * WAIT)
+        wait_for(lambda: any(os.path.getsize(p) for p in glob.glob(os.path.join(to, "*"))), "the first bytes")
+        call.cancel()
+        wait_for(lambda: server.metric("slipway_jobs") == 0, "the end of the save")
+        self.assertEqual(os.listdir(to), [])
+        status, body = server.post("/v1/models/m:predict", {"signature_name": "merge", "inputs": 1.0})
+        self.assertEqual(status, 504, body)
+        self.assertIn("the deadline passed", json.loads(body)["error"])

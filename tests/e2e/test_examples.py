@@ -1,4 +1,4 @@
-"""Tests models that parse serialized tf.Examples and are called by Predict."""
+"""Tests models that parse serialized tf.Examples and are called through Predict."""
 import base64
 import json
 import os

@@ -1,5 +1,5 @@
-"""Tests that gRPC clients that flood the server with frames or headers are cut off at a bounded cost in memory, while
-other clients get responses. Clients that send many legitimate requests are not cut off."""
+"""Tests that gRPC clients that flood the server with frames or headers are cut off after using a bounded amount of
+memory, while other clients get responses. Clients that send many legitimate requests are not cut off."""
 import contextlib
 import os
 import re
@@ -35,7 +35,7 @@ def streams(c, n):
 
 
 class Flood:
-    """Each method is one kind of flood and returns the next bytes of the flood, about 10 KiB or more."""
+    """Each method implements one kind of flood. It returns the next bytes to send, about 10 KiB or more."""
 
     def __init__(self, c):
         self.c, self.stream = c, 0
@@ -99,54 +99,26 @@ class Flood:
 
 
 LISTS = ("continuations", "lengths_without_end", "lists")
-# Under a sanitizer, cancelling a call takes so long that the budget regains the cost of the call in the meantime.
+# Under a sanitizer, cancelling a call takes so long that the budget regains the cost of the call in the meantime, so
+# the flood "resets" is not cut off.
 OTHERS = ("first", "block") + (("resets",) if SLOW > 1 else ())
 KINDS = [name for name in vars(Flood) if name not in OTHERS and name[0] != "_"]
 
 
-class Upload(http2.Connection):
-    """Sends requests as far as the server's flow-control windows permit."""
-
-    def __init__(self, *args, **kw):
-        self.window, self.initial, self.windows = 65535, 65535, {}
-        super().__init__(*args, **kw)
-
-    def on_frame(self, kind, flags, stream, body):
-        if kind == http2.WINDOW_UPDATE:
-            more, = struct.unpack(">I", body)
-            if stream:
-                self.windows[stream] = self.windows.get(stream, self.initial) + more
-            else:
-                self.window += more
-        elif kind == http2.SETTINGS and not flags & http2.ACK:
-            for key, value in struct.iter_unpack(">HI", body):
-                if key == http2.INITIAL_WINDOW_SIZE:
-                    self.windows = {s: w + value - self.initial for s, w in self.windows.items()}
-                    self.initial = value
-        super().on_frame(kind, flags, stream, body)
+class Upload(http2.Paced):
+    """A connection on which only the first halves of requests are sent."""
 
     def half(self, n):
         """Opens a stream and sends `n` bytes, the first half of a message. Returns the stream, or None if the stream
         was cut off."""
+        stream = None
         try:
             self.read(0.01)
             stream = self.begin(PREDICT)
-            self.windows.setdefault(stream, self.initial)
-            left = struct.pack(">BI", 0, 2 * n) + bytes(n)
-            end = time.monotonic() + 60 * SLOW
-            while left and not self.is_over(stream):
-                room = min(self.window, self.windows[stream], 16384)
-                if room > 0:
-                    piece, left = left[:room], left[room:]
-                    self.send(self.frame(http2.DATA, 0, stream, piece))
-                    self.window -= len(piece)
-                    self.windows[stream] -= len(piece)
-                self.read(0.0001 if room > 0 else 0.05)
-                if time.monotonic() > end:
-                    raise AssertionError("no window")
+            self.put(stream, struct.pack(">BI", 0, 2 * n) + bytes(n), 60 * SLOW)
         except OSError:
             self.gone = True
-        return None if left or self.gone else stream
+        return None if self.gone or self.is_over(stream) else stream
 
 
 class Beside(contextlib.AbstractContextManager):
@@ -250,7 +222,8 @@ class Frames(Case):
     def test_connections_that_are_cut_off_leave_no_socket_behind(self):
         with self.serve() as server, http2.Connection(server.grpc_port) as c:
             self.settle(c)
-            # Small pieces are read completely, so that the kernel does not reset the connection because of unread bytes.
+            # The client sends little at a time, so that the server reads everything. If bytes were left unread, the
+            # kernel would reset the connection.
             end = time.monotonic() + 30 * SLOW
             with contextlib.suppress(OSError):
                 while c.read(0.01) and time.monotonic() < end:
@@ -396,6 +369,19 @@ class Frames(Case):
                     wait_for(lambda c=c: not c.read(0.1), "the end of the connection")
             self.assertEqual(self.cut(server), {})
 
+    def test_a_request_in_tiny_frames_counts_as_what_it_holds(self):
+        """The core keeps 48 bytes for each frame of a request, also when the request has arrived completely."""
+        body = http2.message(half_plus_two(1000))
+        with self.serve("--max_bytes_in_flight=64K") as server, http2.Connection(server.grpc_port) as c:
+            self.settle(c)
+            self.assertEqual(c.status(c.ask(PREDICT, half_plus_two(1000)), 30 * SLOW), 0)
+            stream = c.begin(PREDICT)
+            c.send(b"".join(c.frame(http2.DATA, 0, stream, body[i:i + 1]) for i in range(len(body))))
+            c.send(c.frame(http2.DATA, http2.END_STREAM, stream))
+            self.assertEqual(c.status(stream, 30 * SLOW), 8)  # RESOURCE_EXHAUSTED
+            self.assertEqual(c.status(c.ask(PREDICT, half_plus_two(1000)), 30 * SLOW), 0)
+            self.assertEqual(self.cut(server), {})
+
     def tls(self, bits=2048):
         """Returns (SSL context, function that creates a channel, flag) for a server with a certificate."""
         flag, context = by_tls(self.folder, bits)
@@ -421,8 +407,8 @@ class Frames(Case):
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_who_gives_many_windows_for_large_answers_is_not_cut_off(self):
-        """Tests 24 window updates per 32 KiB of a response. The part of the budget that grows with time does not cover
-        them."""
+        """Sends 24 window updates per 32 KiB of a response. The part of the budget that grows with time covers
+        fewer."""
         def on_frame(c, kind, flags, stream, body):
             if kind == http2.DATA and body:
                 c.taken += len(body)

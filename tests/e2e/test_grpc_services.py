@@ -3,7 +3,6 @@ access log."""
 import itertools
 import json
 import os
-import resource
 import shutil
 import socket
 import struct
@@ -13,7 +12,6 @@ import time
 import unittest
 
 import grpc
-import http2
 import small_models
 from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc.health.v1 import health_pb2
@@ -22,7 +20,7 @@ from grpc.reflection.v1alpha import reflection_pb2 as reflection_v1alpha
 from grpc_support import CODE, WAIT, Frames, GrpcCase, certificate
 from support import MODELS, SLOW, Server, command, free_ports, wait_for
 from tensorflow.core.framework import types_pb2
-from tensorflow_serving.apis import get_model_status_pb2, model_management_pb2, predict_pb2
+from tensorflow_serving.apis import model_management_pb2, predict_pb2
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
@@ -163,7 +161,7 @@ class Reload(GrpcCase):
     def test_too_many_and_too_long_names_of_counters_are_refused(self):
         client = self.client(self.serve_one())
         reload = client.model.HandleReloadConfigRequest
-        # Repeated names count too. In an earlier version, millions of them blocked other admin actions for seconds.
+        # The limit counts repeated names too. In earlier versions, millions of them delayed admin requests for seconds.
         self.fails(CODE.INVALID_ARGUMENT, "metric_names has more than 1000 names", reload,
                    self.request(("a", self.path("a")), metrics=("x",) * 1001))
         self.fails(CODE.INVALID_ARGUMENT, "metric_names has a name of 1025 bytes, 1024 are the most",
@@ -194,11 +192,11 @@ class Reload(GrpcCase):
         left.cancel()
         reload(self.request(("c", self.path("c"))), timeout=WAIT)
         self.assertEqual(client.predict(model="c"), [3.0])
-        many = [reload.future(self.request((name, self.path(name))), timeout=WAIT)
-                for name in "abcabc"]
-        for call in many:
-            self.assertEqual(call.result().status.error_code, 0)
-        self.assertEqual(client.predict(model="c"), [3.0])
+        many = [reload.future(self.request((name, self.path(name))), timeout=WAIT) for name in "abcabc"]
+        self.assertEqual([call.result().status.error_code for call in many], [0] * 6)
+        # Calls that are open at the same time may reach the server in any order.
+        last = server.log().rpartition("(Re-)adding model: ")[2][0]
+        self.assertEqual(client.predict(model=last), [3.0])
 
     def test_a_reload_that_nobody_waits_for_any_more_is_not_begun(self):
         self.put("c/1")
@@ -399,65 +397,6 @@ class Limits(GrpcCase):
         self.fails(CODE.RESOURCE_EXHAUSTED, "", client.predict, metadata=(("a", "x" * 8000),))
         # gRPC core may close the connection of a refused call.
         self.assertEqual(self.client(server).predict(), [3.0])
-
-    def test_no_descriptors_left_is_not_the_end(self):
-        server = self.serve(f"--models={MODELS}")
-        self.client(server).predict()
-        n = len(os.listdir(f"/proc/{server.process.pid}/fd"))
-        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (n + 10, n + 10))
-        held = []
-        for _ in range(40):
-            held.append(socket.create_connection(("127.0.0.1", server.grpc_port)))
-        wait_for(lambda: "too many connections" in server.log(), "the log's word")
-        for s in held:
-            s.close()
-        client = self.client(server)
-        wait_for(lambda: client.predict(wait_for_ready=True) == [3.0], "an answer")
-
-    def test_idle_connections_make_room_for_new_ones(self):
-        server = self.serve(f"--models={MODELS}", open_files=300)
-        connect = lambda: self.enterContext(http2.Connection(server.grpc_port))
-        watcher = connect()
-        watch = watcher.ask("/grpc.health.v1.Health/Watch", b"")
-        for _ in range(250):  # gRPC may have at most 172 descriptors
-            connect()
-        wait_for(lambda: len(os.listdir(f"/proc/{server.process.pid}/fd")) > 170, "the connections")
-        for _ in range(20):
-            self.assertEqual(self.client(server).predict(wait_for_ready=True), [3.0])
-        closed = server.metric('slipway_events_total{event="grpc_idle_connection_closed"}')
-        self.assertGreaterEqual(closed, 20)
-        watcher.read(0.1)  # a connection with a call is not idle
-        self.assertFalse(watcher.is_over(watch))
-        self.assertTrue(watcher.bodies[watch])
-        self.assertLess(len(os.listdir(f"/proc/{server.process.pid}/fd")), 200)
-
-    def test_rest_connections_leave_descriptors_to_grpc_and_to_models(self):
-        folder = self.enterContext(tempfile.TemporaryDirectory())
-        model = os.path.join(folder, "half_plus_two")
-        shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), os.path.join(model, "2"))
-        server = self.serve(f"--models={folder}", "--file_system_poll_wait_seconds=1", open_files=300)
-        self.assertIn("--max_connections=10000 is too many for the limit of open files (300): REST has at most 118 ",
-                      server.log())
-        held = [self.enterContext(socket.create_connection(("127.0.0.1", server.rest_port))) for _ in range(300)]
-        wait_for(lambda: len(os.listdir(f"/proc/{server.process.pid}/fd")) > 118, "the connections")
-        held += [self.enterContext(socket.create_connection(("127.0.0.1", server.rest_port))) for _ in range(100)]
-        client = self.client(server)
-        self.assertEqual(client.predict(), [3.0])
-        shutil.copytree(os.path.join(model, "2"), os.path.join(folder, ".next"))
-        os.rename(os.path.join(folder, ".next"), os.path.join(model, "3"))
-        request = get_model_status_pb2.GetModelStatusRequest()
-        request.model_spec.name = "half_plus_two"
-        wait_for(lambda: any(v.version == 3 and v.state == v.AVAILABLE for v in
-                             client.model.GetModelStatus(request, timeout=WAIT).model_version_status), "the new version")
-        self.assertLess(len(os.listdir(f"/proc/{server.process.pid}/fd")), 300 - 64)
-
-    def test_grpc_connections_leave_descriptors_to_rest(self):
-        server = self.serve(f"--models={MODELS}", open_files=300)
-        for _ in range(400):
-            self.enterContext(socket.create_connection(("127.0.0.1", server.grpc_port)))
-        wait_for(lambda: "too many connections" in server.log(), "the log's word")
-        self.assertLessEqual(len(os.listdir(f"/proc/{server.process.pid}/fd")), 300 - 2 * 64)
-        self.assertEqual(server.get("/healthz")[0], 200)
 
     def test_what_is_no_http2_does_no_harm(self):
         server = self.serve(f"--models={MODELS}")

@@ -550,7 +550,7 @@ class MultiInference(InferenceCase):
         values = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": None,
                   "classify_x_to_y": None, "classify_both": None, "classify_labels": None}
         n = 0
-        # Tests 300 orders of the tasks, because 300 is more than RT_MAX_DYNAMIC_CALLABLES.
+        # Tests 300 permutations of the tasks, more than RT_MAX_DYNAMIC_CALLABLES.
         for names in itertools.permutations(values):
             if n == 300:
                 break
@@ -620,7 +620,7 @@ class SessionRun(InferenceCase):
         constants = ["names", "key_x", "key_x2", "no_default", "zero", "half", "two", "three",
                      "last", "minus_one", "column", "one_row", "one_label"]
         statuses = []
-        # There are more combinations of fetches than callables that a model may have.
+        # There are more combinations of fetches than a model may have callables.
         for fetches in itertools.islice(itertools.combinations(constants, 5), 1000):
             try:
                 self.ask([], fetches, model="many_sets")

@@ -178,7 +178,7 @@ class AsTensorflow(Case):
             self.assertNotIn(waits, server.log())
 
     def test_a_model_without_a_version_holds_readiness_for_its_time(self):
-        """Checks the behaviour that the help of --model_wait_seconds describes."""
+        """Checks the behaviour that the help text of --model_wait_seconds describes."""
         os.makedirs(self.path("models", "none"))
         with Server(f"--models={self.path('models')}", "--model_wait_seconds=1", wait=False) as server:
             wait_for(lambda: server.get("/healthz")[0] == 200, "the port")
@@ -484,6 +484,68 @@ class Commands(Case):
         self.assertEqual(code, 1)
         self.assertIn("slipway inspect: ", err)
 
+    def test_an_endless_model_is_given_up_after_the_time_limit(self):
+        loop, init = self.path("loop"), self.path("init")
+        small_models.write_endless(os.path.join(loop, "1"))
+        small_models.write_endless_init(os.path.join(init, "1"))
+        late = "a run of the signature did not end within 1 s (--timeout)\n"
+        code, out, err = command("inspect", loop, "--plan", "--timeout=1")
+        self.assertEqual((code, err), (1, "slipway inspect: DEADLINE_EXCEEDED: the plan shows what was known when it was "
+                                       "cut off: " + late))
+        self.assertIn("\n  While  ", out)
+        code, out, err = command("inspect", loop, "--plan", "--timeout=1", "--json")
+        self.assertEqual((code, len([n for n in json.loads(out)["nodes"] if n["op"] == "While"])), (1, 1), err)
+        for mode in (["--bench"], ["--profile"], ["--compare"],
+                     ["--inputs", self.write("inputs", '{"instances": [1]}')]):
+            code, out, err = command("run", loop, "--timeout=1", *mode)
+            self.assertEqual((code, out, err), (1, "", "slipway run: DEADLINE_EXCEEDED: " + late), mode)
+        late = "loading was given up after 1 s (--timeout)"
+        code, out, err = command("inspect", init, "--timeout=1")
+        self.assertEqual(code, 1)
+        self.assertIn("AssignVariableOp x1", out)
+        self.assertIn(f"\n  does not load: {late}\n", out)
+        self.assertEqual(command("inspect", init, "--plan", "--timeout=1"),
+                         (1, "", f"slipway inspect: DEADLINE_EXCEEDED: {late}\n"))
+        self.assertEqual(command("run", init, "--bench", "--timeout=1"),
+                         (1, "", f"slipway run: DEADLINE_EXCEEDED: {late}\n"))
+
+    def test_a_search_of_many_signatures_is_given_up_after_the_time_limit(self):
+        # The search of all signatures would take several seconds, because each visits every node.
+        n_nodes, n_signatures = 5000, 4000
+
+        def build(graph):
+            graph.placeholder("x", "float")
+            for i in range(n_nodes):
+                graph.node(f"n{i}", "Tanh", f"n{i - 1}" if i else "x", T="float")
+
+        io = {"x": ("x", "float")}, {"y": (f"n{n_nodes - 1}", "float")}
+        small_models.write(self.path("m/1"), {f"s{i}": io for i in range(n_signatures)}, build)
+        code, out, _ = command("inspect", self.path("m"), "--timeout=1")
+        self.assertEqual(code, 1)
+        self.assertIn("  not all signatures were searched for ops that cannot run (--timeout)\n", out)
+        self.assertNotIn("everything that is needed can run", out)
+        self.assertIn("\n  does not load: loading was given up after 1 s (--timeout)\n", out)
+
+    def test_a_large_file_is_given_up_after_the_time_limit(self):
+        # The fields of the file, which TensorFlow's message does not have, take a second to read.
+        os.makedirs(self.path("m/1"))
+        with open(self.path("m/1/saved_model.pb"), "wb") as file:
+            file.write(b"\x48\x01" * (50 << 20))
+        self.assertEqual(command("inspect", self.path("m"), "--timeout=0.1"),
+                         (1, "", f"slipway inspect: DEADLINE_EXCEEDED: {self.path('m/1/saved_model.pb')}: reading the "
+                                 "graph was given up after 0.1 s (--timeout)\n"))
+
+    def test_a_signal_ends_a_command(self):
+        small_models.write_endless(self.path("loop/1"))
+        os.mkfifo(self.path("fifo"))
+        for words in (["inspect", self.path("loop"), "--plan"], ["run", self.path("loop"), "--bench"],
+                      ["run", self.path("loop"), "--inputs", self.path("fifo")]):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with subprocess.Popen([support.binary(), *words], stdout=subprocess.DEVNULL) as process:
+                    time.sleep(0.5)
+                    process.send_signal(number)
+                    self.assertEqual(process.wait(10 * SLOW), -number, words)
+
     def test_run(self):
         model = os.path.join(MODELS, "half_plus_two")
         code, out, _ = command("run", model, "--inputs", "-",
@@ -525,8 +587,8 @@ class Commands(Case):
                 (2, "slipway check-config: there is no kind foo, only those below", "check-config", "--kind=foo", "x"),
                 (2, "slipway run: cannot use argument --frob: it takes one DIR and flags", "run", model, "--frob"),
                 (2, "slipway run: cannot use argument b: it takes one DIR and flags", "run", model, "b"),
-                (2, "slipway inspect: cannot use argument --frob: it takes one DIR, --json, --variables, --tags, --plan or "
-                 "--dump_passes",
+                (2, "slipway inspect: cannot use argument --frob: it takes one DIR, --json, --variables, --tags, "
+                 "--timeout, --plan or --dump_passes",
                  "inspect", model, "--frob"),
                 (2, "slipway predict: no MODEL is given", "predict"),
                 (2, "slipway predict: --timeout cannot be x: it is a number of at least 0", "predict", "m", "--timeout=x"),

@@ -1,6 +1,5 @@
-"""Tests versions that are copied slowly, incompletely, out of order or by links, and versions that
-change or vanish while they are read. A partial version is never served, and the old version
-continues to serve.
+"""Tests versions that are copied slowly, incompletely or out of order, or added through links, and versions that change
+or vanish while they are read. A partial version is never served, and the old version continues to be served.
 
 All cases share one server. Each case has its own model and its own thread, because most of the time
 is spent waiting until files have stopped changing."""
@@ -117,8 +116,7 @@ def data_that_grows(m):
 
 
 def data_of_full_size_that_is_still_zeros(m):
-    """Some programs first reserve the space of a file, so only the checksum shows that the data is
-    missing."""
+    """Some programs first allocate the full size of a file, so only the checksum shows that the data is missing."""
     m.copy(INDEX)
     m.copy(PB)
     with open(m.file(DATA), "wb") as file:
@@ -288,7 +286,7 @@ def the_base_path_goes_away_for_a_while(m):
     os.rename(m.path, m.aside)
     end = time.monotonic() + 2.5
     while time.monotonic() < end:
-        # any response is accepted, because the folder determines whether the model exists
+        # any response is accepted, because the model may disappear with its folder
         m.server.request(f"/v1/models/{m.name}")
         time.sleep(0.1)
     os.rename(m.aside, m.path)

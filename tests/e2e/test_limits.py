@@ -47,7 +47,8 @@ def save(folder):
     small_models.write(folder, signatures, build)
 
 
-# Shapes for which the last operation takes about a second of CPU time, on tensors of a few hundred megabytes.
+# For each signature, a shape for which the slow operation takes about a second of CPU time, on tensors of up to a few
+# hundred megabytes.
 LONG = {"square": [4000, 4000], "power": [9000, 9000], "lgamma": [8000, 8000],
         "noise": [8000, 8000]}
 LONGER = [14000, 14000]  # a shape for which the signature `square` runs for a minute
@@ -234,7 +235,8 @@ class Limits(Case):
             if SLOW == 1:  # A sanitizer retains freed memory, so memory is checked only without one.
                 wait_for(lambda: rss_mb() < before + 100, lambda: f"{before} MB, not {rss_mb()}")
 
-    # Earlier versions took ten seconds or more to write each of the following responses, even beyond the deadline.
+    # Earlier versions of the server took ten seconds or more to write each of these responses, and did not stop at the
+    # deadline.
     LONG_ANSWERS = {"escapes": ("\x01" * 1000000, [1000]), "lists": ("", [10, 100000000, 0])}
 
     def answer_of(self, server, x, n):

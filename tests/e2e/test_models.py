@@ -1,5 +1,5 @@
-"""Tests real models from models/, including digits over both APIs, a counter with state, and models whose files are
-damaged while their version is served."""
+"""Tests real models from models/, including a digit classifier over REST and gRPC, a stateful counter, and models whose
+files are damaged while their version is served."""
 import concurrent.futures
 import glob
 import json
@@ -173,8 +173,8 @@ class HarmedFiles(Case):
             with open(data, "rb") as file:
                 whole = file.read()
             with open(data, "wb") as file:  # overwrites a part of the file with different bytes
-                # The flipped bytes lie in weights that signatures read, not in the object graph's string at the end of
-                # the file.
+                # The flipped bytes lie in weights that signatures read, not in the serialized object graph at the end
+                # of the file.
                 n = len(whole) // 8
                 file.write(whole[:n] + bytes(b ^ 1 for b in whole[n:4 * n]) + whole[4 * n:])
             os.rename(self.path("digits/.coming"), self.path("digits/2"))

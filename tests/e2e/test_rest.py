@@ -39,13 +39,14 @@ class Server(support.Server):
         return s
 
     def ask(self, method, path, body=b"", headers=()):
-        """Sends a request on a connection of its own and returns (status, headers, body)."""
+        """Sends a request on its own connection and returns (status, headers, body)."""
         with self.connect() as s:
             s.sendall(head(method, path, len(body), headers) + body)
             return answer(s, method == "HEAD")
 
     def send_at_once(self, sent):
-        """Sends (socket, data) on idle connections so that the server finds all the data in one turn."""
+        """Sends each (socket, data) pair on an idle connection, so that an I/O loop finds the data of all its
+        connections in one turn."""
         self.process.send_signal(signal.SIGSTOP)
         for s, data in sent:
             s.sendall(data)
@@ -229,7 +230,7 @@ class RestTest(unittest.TestCase):
         with Server() as server:
             for body, passes in ((short, 1), (long, 2)):
                 for data, headers in ((body, ()), (gzip.compress(body), ["Content-Encoding: gzip"])):
-                    # A body that a worker decodes passes through the queue twice, and each pass is counted.
+                    # If a worker decodes the body, the request is queued for a worker twice, and each time is counted.
                     before = server.metric("slipway_queue_duration_seconds_count")
                     self.assertEqual(server.ask("POST", PREDICT, data, headers)[0], 200)
                     now = server.metric("slipway_queue_duration_seconds_count")
@@ -364,7 +365,8 @@ class LimitsTest(unittest.TestCase):
                 answer(s)
 
             def pages(encoding):
-                """Returns the distinct processor times in the responses. Each newly made page has a different time."""
+                """Returns the set of process CPU times in the responses. Every page that the server makes has a
+                different time."""
                 request = head("GET", METRICS, 0, ["Accept-Encoding: " + encoding])
                 server.send_at_once((s, request) for s in open_ones)
                 times = set()
@@ -379,10 +381,11 @@ class LimitsTest(unittest.TestCase):
             plain, packed = pages("identity"), pages("gzip")
         for times in (plain, packed):
             self.assertLess(len(times), n // 4)
-        self.assertFalse(plain & packed)  # A page is never reused in a later turn.
+        # Pages that were made for the first requests are not reused for the later ones.
+        self.assertFalse(plain & packed)
 
     def test_requests_about_large_models_do_not_hold_up_others(self):
-        # The I/O loop thread itself describes the model with fewer signatures.
+        # The model with 40 signatures is described by the I/O loop itself, and the one with 200 on another thread.
         for n_signatures in (40, 200):
             with self.subTest(n_signatures=n_signatures):
                 self.requests_about_a_model_do_not_hold_up_others(n_signatures)
@@ -410,6 +413,38 @@ class LimitsTest(unittest.TestCase):
             ids = wait_for(lambda: (lambda found: len(found) > n and found)(
                 re.findall(r" id=(long|short)\b", server.log())), "the access log")
         self.assertLess(ids.index("short"), n // 2)
+
+    def test_large_outputs_of_a_fast_model_do_not_hold_up_others(self):
+        text = os.urandom(8192).hex()
+
+        def build(g):
+            g.placeholder("n", "int32")
+            g.const("text", "string", [], string_val=[text.encode()])
+            g.node("y", "Fill", "n", "text", T="string", index_type="int32")
+        with tempfile.TemporaryDirectory() as folder:
+            small_models.write(os.path.join(folder, "1"),
+                               {"serving_default": ({"n": ("n", "int32")}, {"y": ("y", "string")})}, build)
+            server = self.with_server("--model_name=fill", "--model_base_path=" + folder, "--num_rest_threads=1",
+                                      "--access_log")
+        small, large = (json.dumps({"inputs": [n]}).encode() for n in (1, 500))
+        with server.connect() as s, server.connect() as other:
+            for encoding in ("identity", "gzip"):
+                def ask(body, name):
+                    return head("POST", "/v1/models/fill:predict", len(body),
+                                ["Accept-Encoding: " + encoding, "X-Request-Id: " + name]) + body
+                for _ in range(30):  # the scheduler learns that runs are short, and runs them on the network thread
+                    s.sendall(ask(small, "small"))
+                    self.assertEqual(answer(s)[0], 200)
+                server.send_at_once([(s, ask(large, "large")),
+                                     (other, head("GET", "/healthz", 0, ["X-Request-Id: health"]))])
+                self.assertEqual(answer(other)[0], 200)
+                status, headers, body = answer(s)
+                self.assertEqual((status, headers.get("content-encoding", "identity")), (200, encoding))
+                body = gzip.decompress(body) if encoding == "gzip" else body
+                self.assertEqual(json.loads(body), {"outputs": [text] * 500})
+        ids = wait_for(lambda: (lambda found: len(found) == 4 and found)(
+            re.findall(r" id=(large|health)\b", server.log())), "the access log")
+        self.assertEqual(ids, ["health", "large"] * 2)
 
     def test_chunked_bodies_meet_the_limit_too(self):
         server = self.with_server("--max_body_bytes=100000")

@@ -90,7 +90,7 @@ class Routes(Reference):
                            '{"inputs": 2}')
             else:
                 self.assertEqual(self.predict(path, {"inputs": 2}), {"outputs": want - 0.0}, path)
-        # The fixed words of a path may be written in upper or lower case, but the method's name may not.
+        # The fixed words of a path are case-insensitive, but the method name after the colon is not.
         self.assertEqual(self.ask("POST", "/V1/MODELS/m/VERSIONS/1:predict", ONE)[0], 200)
         self.assertEqual(self.ask("GET", "/v1/Models/m/Labels/stable/metadata")[0], 200)
         self.assertIn(b"model_version_status", self.ask("GET", "/v1/models/m/METADATA")[2])
@@ -217,7 +217,7 @@ class Predict(Reference):
                 self.fault(code, words, model, body)
 
     def test_the_order_in_which_faults_are_found(self):
-        # Each body has the expected fault and all faults that are detected after it.
+        # Each request contains the expected error and every error that the server would detect later.
         for words, model, body in (
                 ("JSON Parse error", "nope", '{"signature_name": 5, "inputs": ["x"'),
                 ("key must be a string", "nope", '{"signature_name": 5, "inputs": ["x"]}'),
@@ -285,7 +285,8 @@ class Predict(Reference):
 
 class Values(Reference):
     def same(self, dtype, text):
-        """Returns the response to `text` in row form, without the brackets around its predictions."""
+        """Sends `text` as the instances of a request. Returns the text of the predictions without the enclosing
+        brackets."""
         body = self.raw("types", b'{"signature_name": "%s", "instances": [%s]}'
                         % (dtype.encode(), text.encode()))
         start, end = b'{\n    "predictions": [', b"\n    ]\n}"

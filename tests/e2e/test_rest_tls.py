@@ -41,7 +41,8 @@ class Folder:
         self.certify(name, issuer, ["-newkey", *key, "-nodes", "-keyout", name + ".key"])
 
     def make_with_long_exponent(self, name, issuer):
-        """Makes a certificate whose RSA key has 2048 bits and a public exponent of about the same length."""
+        """Makes a certificate whose RSA key has a modulus of 2048 bits and a public exponent of about the same
+        length."""
         def prime():
             return int(subprocess.run(["openssl", "prime", "-generate", "-bits", "1024"], check=True,
                                       capture_output=True).stdout)
@@ -108,7 +109,7 @@ def client_hello():
 
 
 def in_records(data, size):
-    """Divides the plain handshake records at the beginning of `data` into records of at most `size` bytes."""
+    """Divides the unencrypted handshake records at the beginning of `data` into records of at most `size` bytes."""
     out = b""
     while data[:1] == b"\x16":
         length = 5 + int.from_bytes(data[3:5], "big")
@@ -338,8 +339,9 @@ class Tls(unittest.TestCase):
                 steady.sendall(head("GET", MODEL))
                 self.assertEqual(test_rest.answer(steady)[0], 200)
                 answers += 1
-            # The server sends at least about one response per handshake: 195 on an idle machine, and thousands on a busy
-            # one. It sent about `n / 2` responses when each turn ran two handshakes without a time limit.
+            # During the `n` handshakes, the server sent 195 responses on an idle machine, and thousands on a busy one.
+            # An earlier version sent only about `n / 2`, because each turn of its I/O loop ran two handshakes, with no
+            # limit on their share of the time.
             self.assertGreater(answers, n * 3 // 4)
 
     def test_handshakes_of_clients_that_are_gone_are_not_computed(self):
@@ -359,7 +361,7 @@ class Tls(unittest.TestCase):
                         s.close()
                 if stays:
                     wait_for(lambda: len(select.select(clients, [], [], 0)[0]) == n, "the handshakes")
-                # The handshake of this request begins after those of the clients.
+                # The connection of this request begins its handshake after the other clients have begun theirs.
                 self.assertEqual(server.ask("GET", MODEL)[0], 200)
                 return server.processor_s() - before
 
@@ -385,8 +387,8 @@ class Tls(unittest.TestCase):
                         self.assertEqual(answer[:12], b"HTTP/1.1 200" if is_accepted else b"")
 
     def ask_by_hand(self, server, send, parts):
-        """Performs a handshake and sends the parts of a request, each as one TLS record. send(socket, bytes) sends the
-        records."""
+        """Performs a handshake and sends the parts of a request, each as one TLS record. `send` is a function (socket,
+        bytes) that sends the records."""
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = server.context.wrap_bio(incoming, outgoing, server_hostname="localhost")
         start = time.monotonic()

@@ -51,7 +51,7 @@ class Transport(unittest.TestCase):
             return everything(s)
 
     def refused(self, code, words, data):
-        """Checks that the server refuses `data` with one complete response of its own and closes the connection."""
+        """Checks that the server refuses `data` with one complete response and closes the connection."""
         got = self.raw(data)
         top, body = got.split(b"\r\n\r\n", 1)
         self.assertTrue(top.startswith(b"HTTP/1.1 %d " % code), got)
@@ -241,7 +241,7 @@ class Transport(unittest.TestCase):
             self.assertEqual(s.recv(100), b"HTTP/1.1 100 Continue\r\n\r\n")
             s.sendall(BODY)
             self.assertEqual(answer(s)[0], 200)
-            # A request that is refused for its headers alone gets an error instead of 100 Continue.
+            # A request that is refused because of its headers gets an error instead of 100 Continue.
             s.sendall(head("POST", "/v1/models/m:x", len(BODY), ["Expect: 100-continue"]))
             self.assertEqual(answer(s)[0], 400)
             self.assertTrue(is_closed(s))
@@ -252,7 +252,7 @@ class Transport(unittest.TestCase):
                 s.sendall(head("POST", PREDICT, len(BODY)) + BODY)
                 status, headers, _ = answer(s)
                 self.assertEqual((status, headers.get("connection")), (200, None))
-            # Responses that refuse a request also keep the connection open.
+            # The connection also stays open after a request is refused.
             for path, body in (("/v1/models/x:predict", BODY), ("/nowhere", b"x" * 1000)):
                 s.sendall(head("POST", path, len(body)) + body)
                 self.assertEqual(answer(s)[0], 404)
@@ -443,7 +443,7 @@ class Memory(unittest.TestCase):
 
     def test_an_answer_beyond_the_budget_is_refused_by_name(self):
         self.assertEqual(self.fill(2 * MEBI)[0], 200)  # 12 MB of text
-        # The responses exceed the budget. The server detects this either before or while it writes the response.
+        # Each response exceeds the budget. The server may detect this before or while it writes the response.
         for n in (4 * MEBI - 700000, 20 * MEBI):
             self.server.come_to_rest()
             status, _, body = self.fill(n)

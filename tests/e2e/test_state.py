@@ -7,7 +7,7 @@ import small_models
 from support import Case, Server
 
 SETTINGS = ((), ("--specialise=off",), ("--enable_model_warmup=false",), ("--autotune=off",))
-RUNS = 60  # enough runs for tier 1, in which a shape is compiled after it has occurred twice
+RUNS = 60  # enough runs for tier 1, in which code is compiled for a shape that has occurred twice
 
 
 class State(Case):

@@ -1,6 +1,6 @@
 """Twenty clients of every API send requests while versions, labels and a model are added and removed. Each response
-must be permitted in the situation of its request, and correct for the version that it names. Each required code must
-occur. Afterwards the server must hold no more resources than before."""
+must have a code that ALLOWED permits in its situation, and must be correct for the version that it names. Each required
+code must occur. Afterwards the server must hold no more resources than before."""
 import collections
 import http.client
 import json
@@ -25,13 +25,13 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
 ROUNDS = max(8, int(200 / SLOW))
 WAIT = 20 * SLOW
 VERSIONS = (1, 2, 3)
-# Number of weight bytes of each version, large enough that a leak of one version is visible.
+# Size of each version's weights in bytes, large enough that a leak of one version is visible.
 WEIGHT_BYTES = 1 << 20
 MAY_GROW_KB = 12 << 10
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 LABELS = ("stable", "canary")
 
-# The gRPC codes that may occur in each situation. Those that begin with ! must occur at least once.
+# The gRPC codes that may occur in each situation. A code that is marked with "!" must occur at least once.
 ALLOWED = {
     "still": "!OK",  # requests for a model that is not changed
     "latest": "!OK",  # requests for a model that always has at least one version
@@ -113,7 +113,7 @@ class Seen:
 
     def missing(self):
         """Yields a description of each required code that did not occur. A code must occur in each API that was used in
-        the situation. If there are few rounds, it must occur in at least one API."""
+        the situation. If SLOW is not 1, fewer requests are sent, and each code must occur in at least one API."""
         came = {(SLOW == 1 and api, situation, code) for api, situation, code in self.codes}
         for api, situation in sorted({key[:2] for key in self.codes}):
             rest = ALLOWED_REST if api.startswith("REST") else {}
@@ -524,7 +524,7 @@ class Stress(Case):
         return request
 
     def apply(self, by_file, request):
-        """Applies a configuration and waits until it is in effect, as a new label of the model `still` shows."""
+        """Adds a label of the model `still` to the configuration, applies it, and waits until it is in effect."""
         self.applied += 1
         still = next(m for m in request.config.model_config_list.config if m.name == "still")
         still.version_labels[f"applied_{self.applied}"] = 1
@@ -565,7 +565,7 @@ class Stress(Case):
         self.assertEqual(self.answers("coming"), (200, 1) if coming else (404, None))
 
     def round(self, i, dice):
-        """Changes the versions and then the labels, which may point only to existing versions."""
+        """Changes the versions, and then the labels, because labels may point only to existing versions."""
         versions = sorted(dice.sample(VERSIONS, dice.randint(1, len(VERSIONS))))
         coming = dice.random() < 0.5
         self.apply(i % 4 < 2, self.config(versions, {}, coming))
@@ -597,7 +597,7 @@ class Stress(Case):
         self.assertEqual(self.answers("disk"), (200, 2))
 
     def resources(self):
-        """Returns the server's numbers of descriptors and threads, and its resident memory in kilobytes."""
+        """Returns the server's number of descriptors, number of threads, and resident memory in kilobytes."""
         folder = f"/proc/{self.server.process.pid}/"
         with open(folder + "status", encoding="utf-8") as file:
             kb = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
@@ -627,7 +627,7 @@ class Stress(Case):
                     "--allow_version_labels_for_unavailable_models=false",
                     "--max_num_load_retries=0") as server:
             self.server = server
-            # One pass before the measurement fills caches and creates the arenas of threads.
+            # A first series of rounds fills caches and creates the threads' arenas before the measurement.
             self.everything(range(max(4, ROUNDS // 10)), dice)
             time.sleep(0.5)
             files, threads, kb = self.resources()
@@ -639,7 +639,7 @@ class Stress(Case):
 
             self.assertEqual(self.answers("m"), (200, 1))
             self.assertEqual(server.get("/readyz/m")[0], 200)
-            # gRPC core starts timer threads of its own.
+            # gRPC core starts its own timer threads.
             wait_for(lambda: self.resources()[0] <= files and
                      self.resources()[1] <= threads + 2,
                      f"{files} descriptors and {threads} threads, not {self.resources()}")

@@ -1,4 +1,4 @@
-"""Tests warm-up requests, which run before their version is visible to clients."""
+"""Tests warm-up requests, which run before their version becomes visible to clients."""
 import json
 import os
 import re
@@ -49,7 +49,8 @@ def add_example(message):
 
 
 def write_drawing(folder):
-    """Writes a model with a signature that draws from seeded generators, and a signature that appends to a variable."""
+    """Writes a model with two signatures: `draw` adds random numbers from seeded generators, and `add` increments a
+    variable."""
     def build(g):
         g.placeholder("x", "float")
         g.const("shape", "int32", [1], int_val=[1])
@@ -88,7 +89,8 @@ class Warmup(Case):
         return found
 
     def put_with(self, logs, version="1", name=FILE):
-        """Adds a version with a file of the records `logs` and renames it to its final path in one step."""
+        """Adds a version that contains a file with the records `logs`, or a damaged file if `logs` is None. The version
+        is written to another folder and then renamed to its final path."""
         self.put(f".aside/{version}")
         path = self.path(".aside", version, name)
         records.write(path, logs or [])
@@ -112,8 +114,8 @@ class Warmup(Case):
             self.assertEqual(self.warmed(server), {})
 
     def test_zeros_that_warm_up_leave_no_trace(self):
-        """The expected outputs are those of TensorFlow Serving, which runs no warm-up of its own. They are the first
-        numbers of a seeded generator and the first values of a counter."""
+        """Warm-up with zeros must not change the state of a model. The first responses must contain the first numbers
+        of a seeded generator and the first values of a counter, as they do without warm-up."""
         write_drawing(self.path("m", "1"))
         answers = []
         for flags in ((), ("--enable_model_warmup=false",), ("--specialise=off",)):

@@ -1,4 +1,4 @@
-"""The driver's side of fault.h, which selects the server's calls that fail, and reads the outcome."""
+"""The driver's side of fault.h: selects which of the server's calls fail, and reads the outcome."""
 import mmap
 import os
 import shutil
@@ -24,7 +24,7 @@ class Control:
             self.map = mmap.mmap(file.fileno(), SIZE)
 
     def describe(self, kinds, first=1, n=1, stack=0, thread=""):
-        """Describes to the server which calls must fail, without arming the fault, and clears earlier results."""
+        """Specifies the calls of the server that must fail, without arming the fault, and clears earlier results."""
         self.quiet()
         bits = sum(1 << KINDS.index(k) for k in kinds)
         HEAD.pack_into(self.map, 0, 0, 0, bits, first, n, 0, stack, thread.encode())

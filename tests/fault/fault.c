@@ -1,15 +1,14 @@
 /*
- * Fault injection for a server under test: makes chosen libc calls of Slipway's own object files
- * fail.
+ * Fault injection for a server under test: makes selected libc calls of Slipway's own objects fail.
  *
  * tests/CMakeLists.txt links the server's own main.c with this file and -Wl,--wrap for every
  * function below, so that calls from Slipway's code or a static library reach the wrappers. Calls
  * inside shared libraries do not reach them. This exempts gRPC's core, which aborts by design when
  * malloc fails.
  *
- * The driver (run.py, through control.py) and the server share struct fault_control, a file named
- * by $SLIPWAY_FAULT. The driver writes a description of the calls that must fail, sets `armed`,
- * and reads the outcome. While `tracing` is set, calls are counted by call stack.
+ * The driver (run.py, through control.py) and the server share struct fault_control, which is in
+ * the file $SLIPWAY_FAULT. The driver describes the calls that must fail, sets `armed`, and reads
+ * the outcome. While `tracing` is set, calls are counted by call stack.
  *
  * Threads: any. The driver writes the description only while `armed` and `tracing` are 0.
  */
@@ -39,7 +38,7 @@
  * __executable_start. */
 extern char __executable_start, _end;
 
-static struct fault_control *control; /* NULL if faults are off, so that no call fails */
+static struct fault_control *control; /* NULL if no fault can be injected */
 static _Thread_local uintptr_t stack_low, stack_high;
 
 __attribute__((constructor)) static void fault_open(void)
@@ -76,11 +75,9 @@ static void note_stack_bounds(void)
     pthread_attr_destroy(&attr);
 }
 
-/*
- * Collects the callers' return addresses by frame pointers, which sanitizer builds keep. A
- * library's frame without a frame pointer ends the stack or adds an address that is the same each
- * time. Either is harmless.
- */
+/* Collects the return addresses of the callers by following frame pointers, which sanitizer builds
+ * keep. A library function without a frame pointer ends the stack or adds an address that is the
+ * same each time, which does no harm. */
 static int stack_of(const uintptr_t *frame, uint64_t *out)
 {
     int n = 0;
@@ -175,8 +172,8 @@ static bool is_file(int fd)
 /* ---- the functions ---- */
 
 /*
- * FAULT_WRAP(type, name, parameters) declares the libc function `name` and the wrapper that calls
- * to `name` reach.
+ * FAULT_WRAP(type, name, parameters) declares the libc function as __real_NAME and begins the
+ * definition of __wrap_NAME, to which the linker redirects calls of the function.
  */
 #define FAULT_WRAP(type, name, ...)                                                                \
     type __real_##name(__VA_ARGS__);                                                               \
@@ -311,7 +308,7 @@ FAULT_WRAP(ssize_t, pread, int fd, void *p, size_t n, off_t at)
 FAULT_WRAP(size_t, fread, void *p, size_t size, size_t n, FILE *f)
 {
     if (is_file(fileno(f)) && FAILS(FAULT_READ)) {
-        f->_flags |= 0x20; /* the flag _IO_ERR_SEEN of glibc */
+        f->_flags |= 0x20; /* glibc's flag _IO_ERR_SEEN */
         errno = EIO;
         return 0;
     }
@@ -416,7 +413,10 @@ FAULT_WRAP(int, socket, int domain, int type, int protocol)
 
 FAULT_WRAP(int, accept4, int fd, struct sockaddr *from, socklen_t *n, int flags)
 {
-    FAIL(FAULT_DESCRIPTOR, EMFILE, -1);
+    static const int errors[] = {EMFILE, ENFILE, ENOMEM, ENOBUFS, ECONNABORTED, EPERM, EPROTO};
+    static _Atomic unsigned n_failed;
+
+    FAIL(FAULT_DESCRIPTOR, errors[atomic_fetch_add(&n_failed, 1) % 7], -1);
     return __real_accept4(fd, from, n, flags);
 }
 

@@ -16,7 +16,8 @@ enum fault_kind {
     FAULT_STAT,   /* calls to stat fail with EIO */
     FAULT_MMAP,   /* calls to mmap fail with ENOMEM */
     FAULT_THREAD, /* calls to pthread_create fail with EAGAIN */
-    /* Calls to eventfd, epoll, inotify, socket and accept fail with EMFILE or ENOSPC. */
+    /* Calls to eventfd, epoll, inotify and socket fail with EMFILE or ENOSPC, and calls to accept4
+     * fail with various errors. */
     FAULT_DESCRIPTOR,
     FAULT_WRITE, /* calls to write on a file fail with ENOSPC */
     FAULT_KINDS,

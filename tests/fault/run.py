@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Implements `./run fault`: libc calls of the server's own code fail, one after the other, in each of the PHASES. After
-each fault the server must be alive, answer correctly, hold no memory of requests, and serve every version.
+"""Implements `./run fault`, which makes libc calls in the server's own code fail, one at a time, in each phase of
+PHASES. After each fault the server must be alive, respond correctly, hold no memory for requests, and serve every
+version.
 
-Each phase runs once while its calls are counted by call stack. Then the phase runs again for every
-such stack (or with --all for every single call) while that call fails. Calls for memory, descriptors or files fail once
-alone, and once together with all later calls of the same stack. During a fault a response must be correct or be
-RESOURCE_EXHAUSTED or UNAVAILABLE. `start` and `drain` need a process for each fault. All other faults share one
-process, so that later requests show what a fault has broken. `start` fails one call of each stack even with --all: most
-of its calls belong to loading, and `swap`, `add` and `drop` fail those one by one. The last line is "N passed, M
-failed", counting faults."""
+Each phase runs once while its calls are counted by call stack. It then runs again for each of these stacks (with --all,
+for every single call) while that call fails. Calls for memory, descriptors or files fail once alone, and once together
+with all later calls of the same stack. During a fault, every response must be correct or be RESOURCE_EXHAUSTED or
+UNAVAILABLE.
+
+`start` and `drain` need a process for each fault. All other faults share one process, so that later requests show what
+a fault has broken. Even with --all, `start` does not fail every single call, because most of its calls are made while
+models are loaded, and `swap`, `add` and `drop` test those one by one. The last line is "N passed, M failed", counting
+faults."""
 import argparse
 import collections
 import concurrent.futures
@@ -68,7 +71,7 @@ PHASES = {  # Maps a phase to (flags of the server, method of Served that makes 
 
 
 def made_as(phase):
-    """Returns the options of a phase's server that are not flags."""
+    """Returns the settings of a phase's server that are not command-line flags."""
     return {"small": phase.startswith("start"), "watched": phase == "drop",
             "secure": "secure" in phase or phase.startswith("start")}
 
@@ -108,7 +111,7 @@ class Report:
 
 
 class Campaign:
-    """Runs one phase with each of its planned faults."""
+    """Runs one phase once for each of its planned faults."""
 
     def __init__(self, args, report, control, served_module, phase):
         self.args, self.report, self.control = args, report, control
@@ -183,7 +186,7 @@ class Campaign:
         served, report, phase = self.served, self.report, self.phase
         lasting = how.get("n", 1) == EVER
         error = None
-        # Waits only a short time for a response that cannot arrive.
+        # During a lasting fault, a response may never arrive, so the time limit is short.
         served.wait = SHORT if lasting else self.module.WAIT
         self.control.arm(**how)
         try:
@@ -255,8 +258,8 @@ class Campaign:
     # ---- phases that take a process each ----
 
     def new_process(self, how, armed):
-        """Runs a phase in a process of its own. The fault is armed from the start if `armed` is true, otherwise just
-        before SIGTERM. Returns a description of the failure, or None."""
+        """Runs a phase in its own process. The fault is armed from the start if `armed` is true, otherwise just before
+        SIGTERM. Returns a description of the failure, or None."""
         served, phase = self.new_served(), self.phase
         try:
             if armed:
@@ -286,7 +289,7 @@ class Campaign:
                 self.control.arm(**how)
                 error = served.end()
                 asked.join()
-                # while memory stays exhausted, only its time limit can end the process
+                # while memory stays exhausted, only the time limit for the drain can end the process
                 limit = f"exit status -{signal.SIGALRM.value}:"
                 if error and how.get("n") == EVER and error.startswith(limit):
                     self.report.outcomes[phase, "ended by its limit"] += 1
@@ -319,7 +322,7 @@ class Campaign:
             except AssertionError:
                 return False
             if self.control.fired()[0] and time.monotonic() > end - 50:
-                # ends the fault, because otherwise the server would retry the failing call for ever
+                # ends the fault, because otherwise the server would retry the failing call forever
                 self.control.quiet()
             time.sleep(0.01)
         raise AssertionError("60 s: " + served.server.log()[-2000:])

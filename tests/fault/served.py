@@ -29,11 +29,11 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
 from test_stress import CLASSIFY, REGRESS, write_model
 
 WAIT = 5 * SLOW
-# The memory limit for versions is the memory that the server counts for one version, plus up to half of that. If the
-# memory of a freed version is still counted, no memory is left for the next version, and all later loads fail.
+# Memory limit for each loaded version, at most 1.5 times the memory that the server counts for a version. If the memory
+# of a freed version is still counted, the next versions do not fit, and their loads fail.
 VERSION_BYTES = 19 << 19
-# Memory limit of all runs together, so small that later runs fail if the memory of a run is still counted after it has
-# ended. Idle plans may hold half of this limit.
+# Memory limit for all runs together. It is small, so that later runs fail if a run's memory is still counted after the
+# run has ended. Idle plans may hold half of this limit.
 RUNS_BYTES = 64 << 20
 CORE_THREADS = 2  # number of timer threads that gRPC core may start on its own
 # The only codes that a server may return for lack of memory, descriptors or disk space.
@@ -72,9 +72,9 @@ STARTING = threading.Lock()
 
 
 class Served:
-    """A server with five models: half (version 1 or 2 of half_plus_two, from a checkpoint); digits; m (versions 1 and 2
-    of a constant graph that takes Examples; absent if `small`); more (present for a while); and watched (its newest
-    version, with warm-up requests and goldens). `secure` adds REST and gRPC over TLS."""
+    """A server with five models: `half` (version 1 or 2 of half_plus_two, from a checkpoint), `digits`, `m` (versions 1
+    and 2 of a constant graph that takes Examples; absent if `small`), `more` (added and removed by requests), and
+    `watched` (its newest version, with warm-up requests and goldens). `secure` adds REST and gRPC over TLS."""
 
     def __init__(self, control, *flags, small=False, watched=False, secure=False):
         self.control, self.half, self.serial, self.watches = control, 1, 0, []
@@ -82,7 +82,7 @@ class Served:
         self.fixed = {"digits": [1]} if small else {"m": [1, 2], "digits": [1]}
         self.version = 1 if watched else 0  # newest version of `watched`
         self.expected_digits = None
-        self.level = None  # numbers of descriptors and threads of the idle server
+        self.level = None  # number of descriptors and number of threads of the idle server
         for name in ("half_plus_two", "digits"):
             shutil.copytree(os.path.join(MODELS, name), os.path.join(self.folder, name),
                             ignore=shutil.ignore_patterns("held_out"))
@@ -144,8 +144,8 @@ class Served:
 
     def new_channel(self):
         at = f"127.0.0.1:{self.server.grpc_port}"
-        # A channel that is closed before it is connected keeps its socket until the back-off time
-        # ends.
+        # gRPC keeps the socket of a channel that is closed before it is connected until the back-off time ends, so this
+        # time is short.
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.min_reconnect_backoff_ms", 2000)]
         if not self.secure:
             return grpc.insecure_channel(at, options)
@@ -193,7 +193,7 @@ class Served:
     # ---- requests: each checks its answer, or raises Refused ----
 
     def http(self, method, path, body=None, headers=None):
-        """Sends a request over a connection of its own and returns (status, headers, body)."""
+        """Sends a request over its own connection and returns (status, headers, body)."""
         at = ("127.0.0.1", self.server.rest_port)
         connection = http.client.HTTPSConnection(*at, timeout=self.wait, context=self.secure) \
             if self.secure else http.client.HTTPConnection(*at, timeout=self.wait)
@@ -317,8 +317,8 @@ class Served:
         near(values(y), [v / 2 + (2 if model == "m" else self.addend()) for v in x], "Predict")
 
     def grpc_many(self):
-        """Sends more calls than the server accepts at a time. Each call needs memory. A Watch stream is opened before
-        each call. The streams stay open and take the memory that the calls release."""
+        """Sends more calls than the server accepts at a time. A Watch stream is opened before each call and stays open,
+        so it takes the memory that earlier calls have released, and each call needs new memory."""
         for _ in range(20):
             watch = self.health.Watch(health_pb2.HealthCheckRequest(service=""))
             watch.add_callback(lambda: None)
@@ -422,14 +422,14 @@ class Served:
                       health_pb2.HealthCheckRequest(service=""))
 
     def new_shape(self):
-        """Sends requests with a new number of rows until their shape is compiled."""
+        """Sends enough requests with a new number of rows that code is compiled for their shape."""
         self.rows += 1
         for _ in range(3):
             self.grpc_predict("m", self.rows)
             x = self.numbers(self.rows)
             got = self.rest("POST", "/v1/models/half_plus_two:predict", {"instances": x})
             near(got["predictions"], [v / 2 + self.addend() for v in x], "a new shape")
-        time.sleep(0.02 * SLOW)  # The compiler works while the server handles requests.
+        time.sleep(0.02 * SLOW)  # leaves time for the compiler, which runs concurrently with requests
 
     def digits(self):
         got = self.rest("POST", "/v1/models/digits:predict", self.picture)
@@ -607,13 +607,13 @@ class Served:
                 if float(v) != (1 if k == 'slipway_requests_in_flight{entrypoint="REST"}' else 0)}
 
     def note_level(self):
-        """Records the current numbers of descriptors and threads as those of an idle server."""
+        """Records the current numbers of descriptors and threads as the idle level."""
         time.sleep(0.1)  # leaves time for the server to release connections that were just closed
         files, threads = self.resources()
         self.level = len(files), threads
 
     def is_level(self):
-        """Returns a description of the descriptors or threads that exceed the idle level, or None."""
+        """Describes the descriptors or threads that exceed the idle level. Returns None if there are none."""
         if not self.level:
             return None
         files, threads = self.resources()
@@ -624,7 +624,7 @@ class Served:
         return None
 
     def probe(self):
-        """Checks that the server is alive and correct, that its gauges are those of an idle server, and that no
+        """Checks that the server responds correctly, that its gauges are those of an idle server, and that no
         descriptor or thread is left over."""
         if self.server.process.poll() is not None:
             raise Wrong(f"the process has ended with {self.server.process.returncode}")

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Implements `./run soak`: the clients of tests/e2e/test_stress.py, and misbehaving clients, run against one server for
-an hour (--seconds), while versions, labels and models are added and removed. At the end of each lap, when the server is
-idle, no memory may still be counted, and the numbers of descriptors and threads must be as at the start. Resident
-memory must not grow from the middle third of the laps to the last third by more than MAY_GROW_KB. Every response must
-be permitted in the situation of its request, and every required code must occur. The last line is "N passed, M failed",
-counting laps."""
+"""Implements `./run soak`: the clients of tests/e2e/test_stress.py, and misbehaving clients, send requests to one
+server for an hour (--seconds) while versions, labels and models are added and removed. The hour
+consists of laps of equal length. At the end of each lap, the gauges must be those of an idle server.
+
+After the first third of the laps, the number of descriptors and the number of threads must not grow. Resident memory
+must not grow by more than MAY_GROW_KB from the middle third to the last third. Every response must have a code that
+ALLOWED of test_stress.py permits in its situation, and every required code must occur. The last line is "N passed, M
+failed", counting laps."""
 import argparse
 import collections
 import gzip
@@ -51,8 +53,8 @@ def soak(seconds, n_laps, seed):
     from support import Server, wait_for  # pylint: disable=import-outside-toplevel
 
     class RudeClients(test_stress.Clients):
-        """The clients of test_stress.py, and clients that behave badly. These send compressed or large bodies, abandon
-        requests or responses, send bytes that are not a request, or cancel calls."""
+        """The clients of test_stress.py, and clients that send compressed or large bodies, abandon requests or
+        responses, send bytes that are not a request, or cancel calls."""
 
         def asks(self):
             return super().asks() + [self.compressed, self.large, self.large_grpc, self.half_a_request,
@@ -147,7 +149,8 @@ def soak(seconds, n_laps, seed):
                 i += 1
 
         def quiet(self):
-            """Returns the idle server's numbers of descriptors and threads, and its resident memory in kilobytes."""
+            """Waits until the server is idle. Returns its number of descriptors, number of threads, and resident memory
+            in kilobytes."""
             wait_for(lambda: not gauges(self.server), lambda: f"gauges: {gauges(self.server)}", 20)
             time.sleep(2.5)  # the server returns memory to the system at most every two seconds
             return self.resources()
@@ -175,7 +178,7 @@ def soak(seconds, n_laps, seed):
                 if seconds >= 300:
                     self.assertEqual(list(all_seen.missing()), [])
                 files, threads, _ = laps[n_laps // 3]
-                for lap in laps[n_laps // 3:]:  # gRPC core starts timer threads of its own.
+                for lap in laps[n_laps // 3:]:  # gRPC core starts its own timer threads.
                     self.assertLessEqual(lap[0], files)
                     self.assertLessEqual(lap[1], threads + 2)
                 middle = max(kb for _, _, kb in laps[n_laps // 3:2 * n_laps // 3])

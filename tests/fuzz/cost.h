@@ -5,10 +5,10 @@
  *   bytes held at the peak, beyond those held before   free_bytes + growth * size
  *   CPU seconds of the process                         free_s + us_per_byte * size / 1e6
  *
- * An input that makes a parser quadratic, or a short input that makes it allocate gigabytes, is
- * reported like a crash. The times are those of the instrumented build (ASan, UBSan and coverage),
- * which is about 20 times slower than the release build. A first run on an empty input allocates
- * the data that persists, such as the table of ops.
+ * An input on which a parser takes quadratic time, or a short input that makes it allocate
+ * gigabytes, is reported like a crash. The times are those of the instrumented build (ASan, UBSan
+ * and coverage), which is about 20 times slower than the release build. A first run on an empty
+ * input allocates the data that persists, such as the table of ops.
  */
 #ifndef TESTS_FUZZ_COST_H
 #define TESTS_FUZZ_COST_H

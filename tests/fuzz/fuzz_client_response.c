@@ -1,7 +1,7 @@
 /*
  * Reads arbitrary bytes as a server's response. The first byte selects the type of the message. A
  * tensor that can be read is also written as an input and read again. Writing may exceed the size
- * limit, because the last string of the tensor may be repeated very often.
+ * limit, because the last string of the tensor may be repeated many times.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /*
- * Builds graphs from the input. The graphs have functions that call, branch and loop through each
- * other, attributes that hold functions, TensorFlow 1's branches and frames, and counts that are
- * sometimes wrong. Within small limits, each graph is imported, its functions are instantiated, and
- * its fetches are checked for unsupported ops, planned, analysed, compiled, run, described and
- * freed.
+ * Builds graphs from the input. The graphs have functions that use each other in calls, branches
+ * and loops, attributes that hold functions, TensorFlow 1's Switch, Merge and loop frames, and
+ * count attributes that are sometimes wrong. Within small limits, each graph is imported, its
+ * functions are instantiated, and its fetches are checked for unsupported ops, planned, analysed,
+ * compiled, run, described and freed.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -157,7 +157,7 @@ static void fill_attrs(char *out, size_t capacity, const char *text, struct read
             snprintf(some, sizeof some, "%d", counts[next(r) % 10]);
         else if (*text == '?')
             snprintf(some, sizeof some, "%s", next(r) & 1 ? "true" : "false");
-        else if (*text == '2' && next(r) > 250) /* sometimes replaces a count of 2 by a wrong one */
+        else if (*text == '2' && next(r) > 250) /* sometimes replaces a count of 2 with 3 */
             some[0] = '3';
         for (const char *p = some; *p && n < last; p++)
             out[n++] = *p;

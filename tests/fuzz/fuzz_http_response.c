@@ -1,4 +1,4 @@
-/* Parses an HTTP response in one piece and byte by byte. Both must give the same result. */
+/* Parses an HTTP response once as a whole and once byte by byte. Both must give the same result. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * Passes bytes through the stream filter. Its output must not depend on how the bytes are split,
- * must be no longer than its input except for an error response, and must pass unchanged through
- * the filter a second time.
+ * and must pass unchanged through the filter a second time. The output may be longer than the input
+ * only by the canned request that replaces a refused one.
  */
 #include <stdint.h>
 #include <stdlib.h>

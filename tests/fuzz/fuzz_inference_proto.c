@@ -1,7 +1,7 @@
 /*
  * Reads arbitrary bytes as a request of an API other than Predict. The first byte selects the API
  * and the size of the slices that store the other bytes. If the request can be read, its tensors
- * are decoded within the budget and written as a new request, which must be readable.
+ * are decoded within a memory budget and written as a new request, which must be readable.
  */
 #include <stddef.h>
 #include <stdint.h>

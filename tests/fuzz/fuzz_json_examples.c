@@ -1,6 +1,6 @@
 /*
- * Decodes the body of a classify or regress request within a budget. There must be as many decoded
- * Examples as in the JSON, and the decoder of the wire format must accept each of them.
+ * Decodes the body of a classify or regress request within a budget. The number of decoded Examples
+ * must equal the number in the JSON, and the decoder of the wire format must accept each Example.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * Decodes the body of a predict request. The first byte selects the signature, and the rest is
- * JSON. A request that decodes is encoded again.
+ * Decodes the body of a predict request. The first byte selects the signature, and the other
+ * bytes are JSON. A request that can be decoded is encoded again.
  */
 #include <stdint.h>
 #include <stdlib.h>

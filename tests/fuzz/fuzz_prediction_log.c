@@ -1,6 +1,6 @@
 /*
- * Reads arbitrary bytes as a PredictionLog. By the rules of every API, compares the log's response
- * with itself and with the log's request, which is treated as another response.
+ * Reads arbitrary bytes as a PredictionLog. Compares the log's response by the rules of each API,
+ * first with itself and then with the log's request, which is read as a response.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -10,8 +10,8 @@
 #include "server/inference/golden_compare.h"
 #include "tests/fuzz/cost.h"
 
-/* A few bytes may encode a tensor of equal elements. The comparison decodes such a tensor twice,
- * each time to at most 256 MB (MIN_BUDGET of golden_compare.c). */
+/* A few bytes may encode a large tensor of equal elements. A comparison decodes two tensors, each
+ * of which takes at most 256 MB (MIN_BUDGET of golden_compare.c). */
 const struct fuzz_cost fuzz_cost = {
     .free_bytes = 544 << 20, .growth = 512, .free_s = 20, .us_per_byte = 100};
 
@@ -25,7 +25,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         struct rt_error err = {0};
         enum rt_status st =
             srv_golden_compare((enum srv_api)api, log.response, log.response, 0, &err);
-        /* Duplicate keys of a map may have different values, so the comparison of a response with
+        /* Duplicate keys in a map may have different values, so the comparison of a response with
          * itself may fail. */
         if (st == RT_FAILED_PRECONDITION && api != SRV_PREDICT && api != SRV_SESSION_RUN)
             abort();

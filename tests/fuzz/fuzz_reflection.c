@@ -7,7 +7,7 @@ const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
 
 void fuzz_one(const uint8_t *data, size_t size)
 {
-    /* The input comes in two slices, so that values across their boundary are copied. */
+    /* The input is split into two slices, so that values that span the boundary are copied. */
     struct rt_span service = rt_span_str("a.B");
     struct rt_span pieces[2] = {rt_span_of(data, size / 2),
                                 rt_span_of(data + size / 2, size - size / 2)};

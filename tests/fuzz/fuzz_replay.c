@@ -1,5 +1,5 @@
-/* Reads a record of a request log. Compares the recorded response with itself, and with the bytes
- * of the request as if those were a response. */
+/* Reads a record of a request log. Compares the recorded response with itself, and with the
+ * recorded request's bytes parsed as a response. */
 #include <stdint.h>
 #include <stdlib.h>
 

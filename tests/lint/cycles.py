@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Finds recursion in the built libraries: python3 tests/lint/cycles.py BUILD_FOLDER
 
-The calls between functions are read from the objects with objdump. A function that takes another function's address
-is treated as its caller, so recursion through a callback is found. cycles.txt names, for each recursion, the
-functions that bound its depth, and the bound: without these functions the calls must be free of cycles, so that new
-recursion fails until cycles.txt states its bound.
+The calls between functions are read from the objects with objdump. A function that takes another function's address is
+treated as its caller, so recursion through a callback is found. For each recursion, cycles.txt names the functions that
+bound its depth, and the bound. Without these functions the calls must form no cycle, so new recursion fails until
+cycles.txt states its bound.
 
-Calls through tables in data are not seen, except for those in TABLES. The tables that are not seen are: kernels and
-ops (no kernel may reach rt_plan_run, which is checked here), rt_object_type.free (rt_object_unref frees by a list
-instead of by recursion), and the methods of the APIs (srv_grpc_methods, srv_inference_ops: the transports call
-them, and none of them calls a transport). A function that cycles.txt names is taken out of the calls, so another
-recursion through it is not noticed. Other libraries are not seen either: protobuf-c frees messages that
-proto/unpack.c has found to be at most 100 levels deep, and jansson reads at most 2,048 levels.
+Calls through tables in data are seen only for the tables in TABLES. The other tables are: kernels and ops (no kernel
+may reach rt_plan_run, which is checked here), rt_object_type.free (rt_object_unref uses a list instead of recursion),
+and the methods of the APIs (srv_grpc_methods, srv_inference_ops), which the transports call and which call no
+transport.
+
+If a function that cycles.txt names is part of a second recursion, that recursion is not found. Neither is recursion
+in other libraries: protobuf-c frees only messages in which proto/unpack.c has found at most 100 levels, and jansson
+reads at most 2,048 levels.
 """
 import collections
 import os
@@ -23,7 +25,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LAYERS = {"base": "runtime/base", "proto": "proto", "runtime": "runtime", "kernels": "kernels",
           "server": "server", "client": "clients/c", "cli": "clients/cli"}
 ALLOWED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cycles.txt")
-# Each function in this set calls all functions that a table in its file names.
+# Functions that call every function in a table of the same file.
 TABLES = {("runtime/passes/pipeline.c", "run_pass")}
 # Suffixes that gcc appends to the names of copies of a function.
 COPY = re.compile(r"\.(isra|constprop|part|cold)(\.\d+)?")

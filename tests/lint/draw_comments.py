@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Draws comments at random from the sources of this repository, to be read without their code.
 
-The draw is reproducible: both the sources and the seed are those of one commit. Every comment and docstring of
-the C, header, Python, CMake and shell files has the same chance. Adjacent lines of // or # comments are one
-comment. Generated files, licence headers, section rulers ("---- codec ----"), lines for other programs
+The draw is reproducible, because the sources and the seed both come from one commit. Every comment and docstring in
+C, header, Python, CMake and shell files is equally likely to be drawn. Adjacent lines of // or # comments are one
+comment. Generated files, licence headers, section rulers ("---- codec ----"), directives to other programs
 ("# shellcheck disable=...") and comments of fewer than four words are left out.
 """
 import argparse
@@ -24,16 +24,16 @@ GENERATED = re.compile(r"\b(?:(?:generated|written) by \S+\.py|do not edit)\b", 
 LICENCE = re.compile(r"\b(?:copyright|SPDX-License-Identifier|licensed under)\b", re.I)
 RULER = re.compile(r"[-=*#~_/ ]{3,}[^\n]*[-=*#~_/]{3,}")
 DIRECTIVE = re.compile(r"(?:clang-format |shellcheck |pylint: |noqa\b|type: )")
-# Matches a string, a character constant, or a comment of C.
+# Matches a string, a character constant or a comment in C.
 C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//(?:\\\n|[^\n])*|/\*.*?\*/', re.S)
 # Matches CMake's bracket arguments, strings, bracket comments and line comments.
 CMAKE_TOKEN = re.compile(r'#?\[(=*)\[.*?\]\1\]|"(?:\\.|[^"\\])*"|#[^\n]*', re.S)
-# Matches a here-document, an escaped character, a string, or a comment of the shell. A # inside a word does not begin a
-# comment.
+# Matches a here-document, an escaped character, a string or a comment in a shell script. A # inside a word does not
+# begin a comment.
 SHELL_TOKEN = re.compile(r"<<-?\s*(['\"]?)(\w+)\1.*?\n\s*\2(?=\n)|\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<![^\s;&|()])#[^\n]*", re.S)
 
-# A comment as it is in the source. `line` and `column` are the position of its beginning. `alone` means that only white
-# space precedes it in its line.
+# A comment as written in the source. `line` and `column` are the position of its beginning. `alone` means that only
+# white space precedes the comment in its line.
 Piece = collections.namedtuple("Piece", "line column alone text")
 Comment = collections.namedtuple("Comment", "path line text")
 
@@ -95,7 +95,7 @@ def reader_of(path):
     """Returns the function that reads the comments of a file with the given path, or None for a file of another
     language."""
     name = os.path.basename(path)
-    if name.endswith((".c", ".h", ".inc")):
+    if name.endswith((".c", ".cc", ".h", ".cu", ".cuh", ".inc")):
         return in_c
     if name.endswith(".py"):
         return in_python
@@ -113,7 +113,7 @@ def is_prose(text):
 
 
 def comments_of(path, text):
-    """Returns the comments of a file that a reader can judge, sorted by line."""
+    """Returns those comments of a file that a reader can judge, sorted by line."""
     read = reader_of(path)
     if read is None or GENERATED.search("\n".join(text.split("\n", 3)[:3])):
         return []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compiles each installed header alone, with only the installed headers to include: headers.py COMPILER HEADER...
-(paths from the repository's root, as programs include them). Then compiles the library's example with the installed
-headers only. The exit status is 0 if all of them compile."""
+"""Compiles each installed header alone, with only the installed headers on the include path: headers.py COMPILER
+HEADER... (paths from the repository's root, as programs include them). Then compiles the library's example in the same
+way. The exit status is 0 if all of them compile."""
 import os
 import shutil
 import subprocess

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the rules of the tree. Files include only headers of their own layer and of lower layers; lines have at most
-100 columns; no banned function is called; no path of a developer's machine occurs; the links of documents have targets;
-and clang-format, where it is installed, changes nothing. Each finding is printed on a line; the exit status is 1 if
-there are any."""
+"""Checks the rules of the source tree. Files include only headers of their own layer and of lower layers; lines have at
+most 100 columns; no banned function is called; no path on a developer's machine occurs; links in documents have
+targets; and clang-format, where it is installed, changes nothing. Each finding is printed on a line; the exit status is
+1 if there are any."""
 import glob
 import os
 import re
@@ -38,7 +38,8 @@ NOT_IN_KERNELS = {f"__builtin_{how}_overflow" for how in ("add", "sub", "mul")}
 # A kernel uses rt_scratch, rt_run_alloc or kn_text_begin for allocations whose size depends on data, so that these
 # allocations count against the limit of a run.
 ALLOCATES = re.compile(r"\b(?:malloc|realloc|reallocarray|aligned_alloc|posix_memalign|calloc(?!\(1, sizeof \*?[\w>-]+\)))\s*\(")
-# `prepare` may allocate as much as the graph and its constants require. Tables count their memory themselves.
+# Files whose allocations do not count against the limit of a run: `prepare` may allocate as much as the graph and its
+# constants require, and look-up tables count their memory themselves.
 NOT_OF_A_RUN = {
     "kernels/conv/conv_onednn.c", "kernels/fused/epilogue.c", "kernels/conv/winograd_tiles.c",
     "kernels/lookup/table.c", "kernels/lookup/table_dense.c"}
@@ -201,7 +202,7 @@ def main():
     findings, formatted = [], []
     for path in tracked():
         kind = os.path.splitext(path)[1]
-        if kind not in (".c", ".h", ".py", ".sh", ".cmake", ".txt", ".inc", ".cu", ".md", ""):
+        if kind not in (".c", ".cc", ".h", ".py", ".sh", ".cmake", ".txt", ".inc", ".cu", ".cuh", ".md", ""):
             continue
         if path.startswith(("models/", "tests/fuzz/corpus/")) and kind != ".py":
             continue
@@ -211,7 +212,7 @@ def main():
         except UnicodeDecodeError:
             continue
         checks = [check_paths]
-        if kind in (".c", ".h"):
+        if kind in (".c", ".h", ".cu", ".cuh") or (kind == ".cc" and path.startswith("kernels/")):
             checks += [check_includes, check_included_sources, check_calls, check_allocations, check_lines]
             formatted.append(path)
         elif kind == ".py" and not path.startswith("tests/conformance/specs/"):

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Refuses old names: no name that tests/lint/vocabulary.txt lists as old may occur in the files that its line covers.
-docs/glossary.md explains the current words. With --apply [ROW]..., the script replaces old names: it renames files
-with git mv, then identifiers.
+"""Checks that no old name occurs in the sources. tests/lint/vocabulary.txt lists the old names and the files in which
+each of them is forbidden; docs/glossary.md explains the current words. With --apply [ROW]..., the script replaces old
+names: it renames files with git mv, then identifiers.
 
-A line of the list is SCOPE OLD NEW under a heading [ROW]. SCOPE is a path, a glob, or * for the whole tree; several
-are joined by commas. Where several lines have the same OLD for a path, the last one counts. An OLD with a slash is
-the path of a file, and every mention of it changes. Any other OLD is an identifier: in C code it changes wherever
-it is a whole token outside of strings. In comments and in other files it changes only if it has an underscore,
-since a word without one may be plain English there. An OLD that ends in () is a function: members of that name,
-behind a dot or an arrow, do not change.
+A line of the list is SCOPE OLD NEW under a heading [ROW]. SCOPE is a path, a glob, * for the whole tree, or several of
+these joined by commas. If several lines have the same OLD for a path, the last one applies. An OLD with a slash is the
+path of a file, and every mention of that path is replaced. Any other OLD is an identifier. In C code it is replaced
+wherever it is a whole token outside of strings. In comments and in other files it is replaced only if it has an
+underscore, because a word without one may be plain English. An OLD that ends in () is a function: members of the same
+name, after a dot or an arrow, are not replaced.
 """
 import argparse
 import collections
@@ -21,7 +21,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIST = "tests/lint/vocabulary.txt"
-SUFFIXES = (".c", ".h", ".inc", ".py", ".md", ".txt", ".cmake", ".in", ".map", ".json", "run")
+SUFFIXES = (".c", ".cc", ".h", ".cu", ".cuh", ".inc", ".py", ".md", ".txt", ".cmake", ".in", ".map", ".json", "run")
 NOT_SEARCHED = ("CHANGELOG.md", LIST)
 # Matches a string, a comment, or an identifier of C. Other tokens are skipped.
 C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/|[A-Za-z_]\w*', re.S)
@@ -80,7 +80,7 @@ def rewritten(path, text, names, files):
             return WORD.sub(word, found)
         return names.get(found, found)
 
-    if path.endswith((".c", ".h", ".inc")):
+    if path.endswith((".c", ".cc", ".h", ".cu", ".cuh", ".inc")):
         return C_TOKEN.sub(token, text)
     return WORD.sub(word, text)
 

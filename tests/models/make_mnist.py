@@ -1,8 +1,9 @@
-"""Writes TF1 models with the shapes of MNIST: make_mnist.py OUT_DIR
+"""Writes TF1 models for images of the size of MNIST: make_mnist.py OUT_DIR
 
-softmax: a regression 784 -> 10 on ref variables, as in TensorFlow 1's tutorials, trained on scikit-learn's digits
-scaled up to 28 by 28; a string table holds the names of the classes. cnn: two convolutions and two dense layers
-with dropout whose keep_prob is 1 unless it is fed. Needs tensorflow and scikit-learn (PyPI).
+The model `softmax` is a softmax regression from 784 inputs to 10 classes with reference variables, as in TensorFlow 1's
+tutorials. It is trained on scikit-learn's digits scaled up to 28 by 28, and a string table holds the names of the
+classes. The model `cnn` has two convolutions and two dense layers with dropout, whose keep_prob is 1 unless it is fed.
+Needs tensorflow and scikit-learn (PyPI).
 """
 import os
 import shutil

@@ -6,8 +6,8 @@ refused.
     python3 tests/opfuzz/advisories.py --record    # writes advisories.jsonl; needs TensorFlow
 
 The inputs were written from the advisories' descriptions; a row begins with the number of its advisory. An advisory
-that names several ops, or a check that was missing in several ops, has a row for each op. Every row runs fed and as
-constants, node by node and compiled.
+that names several ops, or concerns a check that was missing in several ops, has a row for each op. Each row is run both
+with fed and with constant inputs, and both node by node and compiled.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def parsed(value):
 
 
 def problem(case, want, results):
-    """Returns a description of the problem, or None if the result is right or differs deliberately."""
+    """Returns a description of the problem, or None if the result is right or its difference is deliberate."""
     found = difference(case, want, results)
     return None if found and any(pattern.search(f"{case.op}: {found}") for pattern, _ in DELIBERATE) else found
 

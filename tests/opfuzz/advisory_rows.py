@@ -133,7 +133,7 @@ row("CVE-2021-37640", "SparseReshape", t("int64", [1, 1]), i64(1), i64(0, 0, -1)
 
 
 def variable(number, op, kind, value, *inputs, shape=None, **attrs):
-    """Adds `op` on a resource variable that holds `value`."""
+    """Adds a node with op `op` that operates on a resource variable holding `value`."""
     names = [a.name for a in REGISTRY[op].attrs]
     more = {"dtype": kind} if "dtype" in names else {"T": kind}
     index = next((x.dtype for x in inputs if x.dtype in (3, 9)), 3)
@@ -513,7 +513,7 @@ row("CVE-2021-37687", "GatherNd", f32([2]), t("int32", [1, 1], [-1]))
 row("CVE-2021-37687", "GatherV2", f32([2]), i32(-1), scalar("int32", 0))
 row("CVE-2022-21741", "DepthwiseConv2dNative", f32([1, 2, 2, 1]), f32([1, 1, 1, 1]), strides=[1, 0, 0, 1], padding="SAME")
 
-# Advisories about TensorFlow Lite's kernel of an op that Slipway has.
+# Advisories about TensorFlow Lite's kernels of ops that Slipway also has.
 LITE = set("""
 CVE-2020-15207 CVE-2020-15208 CVE-2020-15212 CVE-2020-15213 CVE-2020-15214 CVE-2021-29585 CVE-2021-29586 CVE-2021-29587
 CVE-2021-29588 CVE-2021-29589 CVE-2021-29590 CVE-2021-29592 CVE-2021-29593 CVE-2021-29594 CVE-2021-29595 CVE-2021-29597
@@ -521,7 +521,7 @@ CVE-2021-29599 CVE-2021-29600 CVE-2021-29601 CVE-2021-29602 CVE-2021-29603 CVE-2
 CVE-2021-37685 CVE-2021-37686 CVE-2021-37687 CVE-2022-21741 CVE-2022-35937 CVE-2022-35938 CVE-2022-35939 CVE-2023-27579
 """.split())
 
-# Advisories about ops that Slipway lacks. Related ops are tested for the same mistakes.
+# Security advisories about ops that Slipway lacks. Slipway's related ops are tested for the same flaws.
 KIN = set("""
 CVE-2018-7576 CVE-2020-26268 CVE-2021-29534 CVE-2021-29539 CVE-2021-29540 CVE-2021-29552 CVE-2021-29557
 CVE-2021-29558 CVE-2021-29566 CVE-2021-29567 CVE-2021-29568 CVE-2021-29570 CVE-2021-29573 CVE-2021-29574 CVE-2021-29576

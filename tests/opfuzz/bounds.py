@@ -1,24 +1,29 @@
 #!/usr/bin/env python3
 """Checks that every op's work is bounded by the size of its data, and that each run ends soon after its deadline.
 
-    bounds.py [BUILD] [--kind empty|large|many|square|memory|both] [--only 'Op|Op'] [--part K/N] [--seconds N] [--seed N]
+    bounds.py [BUILD] [--kind empty|large|wide|many|square|value|memory|both] [--only 'Op|Op'] [--part K/N] [--seconds N] [--seed N]
 
-Five kinds of cases are made from the seeds, each run node by node in op_runner:
+Seven kinds of cases are made from the seeds, each run node by node in op_runner:
 
   empty  tensors without elements whose other dimensions are enormous, and enormous integers (values and attributes): the
          result, or the refusal, comes immediately. A run that reaches its deadline has looped over elements that do not
          exist.
   large  inputs repeated until an op has tens of megabytes to work on: when the deadline passes during the run, the run ends
-         soon after it, measured in CPU time, so that a busy machine does not matter.
+         soon after its deadline, measured in CPU time, so that a busy machine does not matter.
+  wide   inputs are repeated together along their dimensions of one size until the largest has hundreds of megabytes, so that
+         an op on channels has millions of them: the CPU time between two checks of the deadline stays within 30 ms.
   many   lists of a thousand inputs, each too small for the op to check the deadline while it works on that input: the run ends
-         as soon after the deadline as in `large`.
+         within the limit of `large`.
   square two adjacent dimensions of each matrix are equal and large, and windows are large, so that an op whose work grows
          faster than its inputs has seconds of work: the CPU time between two checks of the deadline stays within the
          limit of `large`.
+  value  small integers (values and attributes) become large, so that an output or a loop whose size is given by a value is
+         much larger than the inputs: the CPU time between two checks of the deadline stays within 30 ms, which is less
+         than a fill of a gigabyte takes.
   memory like large, with less data and without an early deadline: the process does not grow beyond the limit of the run.
 
-A case without a result after ten times the allowed time is a failure too. Prints each failure; the last line is "N
-passed, M failed", and the exit status is 1 if any case failed.
+A case that has no result after ten times the allowed time also fails. Prints each failure; the last line is "N passed,
+M failed", and the exit status is 1 if any case failed.
 """
 
 import argparse
@@ -39,13 +44,14 @@ import ours  # noqa: E402
 import schema  # noqa: E402
 from case import STRING, Tensor, count, load, NUMBERS, pack_one  # noqa: E402
 
-# Limit on the wall time of a case on a busy machine, including the time to send tens of megabytes to the child.
+# Limit on the wall time of a case on a busy machine, including the time to send tens of megabytes to the child process.
 ours.TIMES_OUT_S = 30
 DEADLINE_EXCEEDED = 4
 EMPTY_DEADLINE_MS = 1500  # deadline of a run, far longer than any op on empty tensors needs
 LARGE_DEADLINE_MS = 30
 SQUARE_DEADLINE_MS = 300
 LARGE_MB = 64  # size in megabytes of each repeated input in cases of kind `large`
+WIDE_MB, WIDE_DEADLINE_MS = 256, 600  # size in megabytes of the largest input in cases of kind `wide`
 MANY, MANY_ELEMENTS = 1000, 20000  # number of inputs in a list, and number of elements of each input
 SQUARE_MB = 64  # size in megabytes of each matrix in cases of kind `square`
 WINDOW = 200  # size of a pooling window in cases of kind `square`
@@ -58,7 +64,11 @@ MEMORY_DEADLINE_MS = 4000
 # never checks its deadline exceeds the limit.
 LATE_MS = 100
 HUGE = (1 << 40, 1 << 31, (1 << 62) - 1, 1 << 20)
-MOST_SQUARES = 27  # limit on the choices of dimensions for one case of kind `square`
+# Integers in cases of kind `value`. An output with three dimensions of the first size, two of the second or one of the
+# last takes about a gigabyte.
+VALUES = (1 << 9, 1 << 14, 1 << 24, 1 << 28)
+VALUE_DEADLINE_MS, VALUE_LATE_MS = 100, 30
+MOST_SQUARES = 27  # maximum number of combinations of dimensions per seed in cases of kind `square`
 FLOATS = {NUMBERS[n] for n in ("float32", "float64", "complex64", "complex128", "half", "bfloat16")}
 INTEGERS = {NUMBERS[n] for n in ("int32", "int64")}
 
@@ -181,9 +191,24 @@ def large_cases(case, megabytes):
                 yield out
 
 
+def wide_cases(case, megabytes):
+    """For each size of a dimension, yields cases in which all fed tensors that have a dimension of this size are
+    repeated along it, so that the sizes still agree."""
+    fed = [(name, t) for name, t in case.feeds.items() if t.data]
+    sizes = sorted({d for _, t in fed for d in t.shape})
+    for size, last in itertools.product(sizes, (False, True)):
+        members = [(name, t, [i for i, d in enumerate(t.shape) if d == size]) for name, t in fed if size in t.shape]
+        if last and all(len(axes) == 1 for _, _, axes in members):
+            continue
+        times = min(repeated(t, 0, megabytes).times for _, t, _ in members)
+        out = case.copy()
+        out.feeds.update((name, Repeated(t, axes[-1 if last else 0], times)) for name, t, axes in members)
+        yield out
+
+
 class Square(Tensor):
-    """A variant of tensor `t` in which dimensions `axis` and `axis + 1` are replaced by equal ones, so that it has
-    about `megabytes`. Its elements are drawn from those of `t`. Matrices of floating-point numbers get a large
+    """A variant of tensor `t` in which dimensions `axis` and `axis + 1` have equal sizes, chosen so that the tensor has
+    about `megabytes` MB. Its elements are drawn from those of `t`. Matrices of floating-point numbers get a large
     diagonal, because they should be positive definite. The bytes are made only when the tensor is sent."""
 
     def __init__(self, t, axis, megabytes):
@@ -232,6 +257,40 @@ def square_cases(case, megabytes):
             yield out
 
 
+def value_cases(case):
+    """Yields cases in which small integers are replaced by large ones: one integer of a tensor, all integers of a
+    tensor, all integers of all tensors, or one integer attribute. Each case is also made with each boolean attribute
+    inverted, because an attribute may decide whether an output is padded to a size given by a value."""
+    places = [((kind, key), t) for kind, key, t in tensors_of(case) if t.dtype in INTEGERS and 0 < count(t.shape) <= 8]
+    for large in reversed(VALUES):
+        whole = {place: Tensor(t.dtype, t.shape, pack_one(t.dtype, large) * count(t.shape)) for place, t in places}
+        changes = [whole] + ([{place: t} for place, t in whole.items()] if len(places) > 1 else [])
+        for place, t in places:
+            size = len(t.data) // count(t.shape)
+            for at in range(0, len(t.data) if count(t.shape) > 1 else 0, size):
+                changes.append({place: Tensor(t.dtype, t.shape, t.data[:at] + pack_one(t.dtype, large) + t.data[at + size:])})
+        for change in changes if places else []:
+            yield from (replaced(c, change) for c in with_inverted(case))
+    for i, node in enumerate(case.nodes):
+        for name, (kind, value) in node.attrs.items() if node.op == case.op else []:
+            if kind == "i":
+                for large in reversed(VALUES):
+                    out = case.copy()
+                    out.nodes[i].attrs[name] = [kind, large]
+                    yield out
+
+
+def with_inverted(case):
+    """Yields the case, and the case with each boolean attribute of its op inverted."""
+    yield case
+    for i, node in enumerate(case.nodes):
+        for name, (kind, value) in node.attrs.items() if node.op == case.op else []:
+            if kind == "b":
+                out = case.copy()
+                out.nodes[i].attrs[name] = [kind, not value]
+                yield out
+
+
 def lists_of_inputs(node, row):
     """Yields (index of the first input of the list, number of inputs, name of the attribute that counts the inputs) for
     each list of inputs."""
@@ -273,7 +332,7 @@ def many_cases(case, rows):
 
 
 class Child(ours.Child):
-    """An op_runner that runs node by node, with a deadline and a memory limit of its own."""
+    """An op_runner that runs node by node, with its own deadline and memory limit."""
 
     def __init__(self, path, deadline_ms, memory_mb, measures_memory):
         super().__init__(path, "node by node")
@@ -305,12 +364,12 @@ class Child(ours.Child):
 
 
 class Runner:
-    def __init__(self, path, deadline_ms, memory_mb, measures_memory=False, measures_checks=False):
+    def __init__(self, path, deadline_ms, memory_mb, measures_memory=False, measures_checks=False, late_limit_ms=LATE_MS):
         self.child = Child(path, deadline_ms, memory_mb, measures_memory)
-        self.measures_checks = measures_checks
+        self.measures_checks, self.late_limit_ms = measures_checks, late_limit_ms
         self.memory_mb, self.measures_memory = memory_mb, measures_memory
-        # Milliseconds by which the last case exceeded its deadline or, with measures_checks, for which it did not check
-        # its deadline.
+        # Milliseconds by which the last case exceeded its deadline or, if measures_checks is true, for which it did not
+        # check its deadline.
         self.late_ms = 0
         self.beyond_mb = 0  # megabytes by which the last case exceeded its memory limit
 
@@ -329,7 +388,7 @@ class Runner:
         last = results[-1] if results else None
         if is_empty and isinstance(last, ours.Refusal) and last.code == DEADLINE_EXCEEDED:
             return "walks what is not there until the deadline"
-        if not is_empty and self.late_ms > LATE_MS:
+        if not is_empty and self.late_ms > self.late_limit_ms:
             what = "did not check its deadline for {:.0f} ms" if self.measures_checks else "ended {:.0f} ms after its deadline"
             return what.format(self.late_ms)
         return None
@@ -351,6 +410,15 @@ def of_different_types(seeds):
     return list({tuple(t.dtype for t in s.feeds.values()): s for s in reversed(seeds)}.values())
 
 
+def in_turns(cases):
+    """Orders cases so that each op has its first case before any op has its second, and so on."""
+    seen, out = collections.Counter(), []
+    for case in cases:
+        out.append((seen[case[0]], case))
+        seen[case[0]] += 1
+    return [case for _, case in sorted(out, key=lambda turn: turn[0])]
+
+
 def check(runner, case, is_empty):
     why = runner.failure(case, is_empty)
     # The case is tried once more, because the machine may have been busy the first time.
@@ -365,9 +433,9 @@ def main():
     parser.add_argument("--only")
     parser.add_argument("--seconds", type=float, default=0, help="0: all cases")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", choices=("empty", "large", "many", "square", "memory", "both"), default="empty",
+    parser.add_argument("--kind", choices=("empty", "large", "wide", "many", "square", "value", "memory", "both"), default="empty",
                         help="both: empty, large and many")
-    parser.add_argument("--megabytes", type=int, default=0, help="of each input of the large and square kinds")
+    parser.add_argument("--megabytes", type=int, default=0, help="of each input of the large, wide and square kinds")
     parser.add_argument("--part", default="1/1", help="K/N: the Kth of N parts of the ops")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
@@ -377,6 +445,8 @@ def main():
     part, parts = map(int, args.part.split("/"))
     empty, large = Runner(path, EMPTY_DEADLINE_MS, 16), Runner(path, LARGE_DEADLINE_MS, 3000)
     square = Runner(path, SQUARE_DEADLINE_MS, 3000, measures_checks=True)
+    wide = Runner(path, WIDE_DEADLINE_MS, 4000, measures_checks=True, late_limit_ms=VALUE_LATE_MS)
+    value = Runner(path, VALUE_DEADLINE_MS, 3000, measures_checks=True, late_limit_ms=VALUE_LATE_MS)
     rows = schema.registry()
     limited = [Runner(path, MEMORY_DEADLINE_MS, mb, True) for mb in MEMORY_LIMITS_MB]
     for op, seeds in list(ops_of(args.only).items())[part - 1::parts]:
@@ -385,13 +455,19 @@ def main():
             cases += [(op, empty, c) for s in small for c in list(empty_cases(s)) + list(huge_cases(s))]
         if args.kind in ("large", "both"):
             cases += [(op, large, c) for s in seeds[:2] for c in large_cases(s, args.megabytes or LARGE_MB)]
+        if args.kind == "wide":
+            cases += [(op, wide, c) for s in of_different_types(seeds) for c in wide_cases(s, args.megabytes or WIDE_MB)]
         if args.kind in ("many", "both"):
             cases += [(op, large, c) for s in seeds[:2] for c in many_cases(s, rows)]
         if args.kind == "square":
             cases += [(op, square, c) for s in of_different_types(seeds) for c in square_cases(s, args.megabytes or SQUARE_MB)]
+        if args.kind == "value":
+            cases += [(op, value, c) for s in of_different_types(seeds) for c in value_cases(s)]
         if args.kind == "memory":
             cases += [(op, r, c) for s in seeds[:2] for c in large_cases(s, MEMORY_MB) for r in limited]
-    if args.seconds:
+    if args.kind in ("value", "wide"):
+        cases = in_turns(cases)
+    elif args.seconds:
         rng.shuffle(cases)
     else:
         cases.sort(key=lambda c: c[1] is not empty)
@@ -405,19 +481,20 @@ def main():
         if args.verbose:
             print(op, str(case)[:400], flush=True)
         why = check(runner, case, runner is empty)
-        if runner in (large, square):
+        if runner in (large, wide, square, value):
             latest[op] = max(latest[op], runner.late_ms)
         if runner in limited:
             most[op] = max(most[op], runner.beyond_mb)
         if why and failed[op] < 3:
             print(f"FAILED {op}: {why}\n{case}", flush=True)
         failed[op] += bool(why)
-    for runner in (empty, large, square, *limited):
+    for runner in (empty, large, wide, square, value, *limited):
         runner.child.stop()
     bad = sum(failed.values())
     print("latest: " + ", ".join(f"{op} {ms:.0f} ms" for op, ms in latest.most_common(20)))
     print("beyond the limit: " + ", ".join(f"{op} {mb:.0f} MB" for op, mb in most.most_common(20)))
-    print(f"{done[empty]} cases without elements or with enormous numbers, {done[large] + done[square]} large ones, "
+    print(f"{done[empty]} cases without elements or with enormous numbers, "
+          f"{sum(done[r] for r in (large, wide, square, value))} large ones, "
           f"{sum(done[r] for r in limited)} where memory is measured, {bad} failed"
           + (": " + " ".join(f"{op}({n})" for op, n in failed.items() if n) if bad else ""))
     print(f"{sum(done.values()) - bad} passed, {bad} failed")

@@ -109,9 +109,8 @@ class Node:
 class Case:
     """A graph with `feeds` {node: Tensor} and `steps`, which list what each run fetches ("x:0") or only runs ("x").
 
-    `loose` means that the fetched values are random numbers, so they need not agree with TensorFlow's or between the
-    tiers.
-    `tolerance` is that of tests/conformance/spec.py.
+    `loose` means that the fetched values are random numbers, so they may differ from TensorFlow's and from tier to
+    tier. `tolerance` has the form of a tolerance in tests/conformance/spec.py.
     """
 
     def __init__(self, op, nodes, feeds, steps, library=b"", loose=False, tolerance=None):

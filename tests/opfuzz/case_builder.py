@@ -1,5 +1,5 @@
-"""Helpers to write cases by hand. They make tensors from numbers, and graphs of one or more nodes with types that
-follow from the inputs."""
+"""Helpers for writing cases by hand. They make tensors from numbers, and graphs of one or more nodes whose types follow
+from the inputs."""
 
 from case import Case, Node, Tensor, count, tensor
 from mutate import constant, placeholder
@@ -51,8 +51,8 @@ def attributes(schema, attrs):
 
 
 def node(name, op, inputs, tensors, attrs):
-    """Makes a node whose types and counts follow from `tensors`, one per argument (a list for an argument of
-    several tensors)."""
+    """Makes a node whose type and count attributes follow from `tensors`. `tensors` has one item per argument, which is
+    a list if the argument takes several tensors."""
     schema, out = REGISTRY[op], {}
     names = [a.name for a in schema.attrs]
     for arg, value in zip(schema.inputs, tensors):

@@ -1,4 +1,4 @@
-"""Compares results, and decides which of them agree and which differ deliberately."""
+"""Compares results, and decides which of them agree and which of their differences are deliberate."""
 
 import math
 import re
@@ -63,13 +63,15 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"we accept; TensorFlow: Expected key shape \[\d+\] got \[\]", "TensorFlow reads the first dimension of a scalar key to remove"),
     (r"ScatterNd\w+: we refuse: indices\[[1-9]\d*\] = \[-?\d+\] does not index",
      "of a vector of indices, TensorFlow looks at the first only"),
+    (r"\w*ScatterNd\w+: we accept; TensorFlow: indices = \[-?\d{10,}\] does not index into shape",
+     "of an empty vector of indices too, so that TensorFlow reads memory behind it"),
     (r"we accept; TensorFlow: max_load_factor must be between 0 and 1, got: 0$", "TensorFlow's threads flush subnormal numbers"),
     (r"Dilation2D: we refuse: Dilation2D: a rate of -", "no window has a size below 0, which TensorFlow does not look at"),
     (r"we refuse: Expected key shape \[\d+\] got \[\d+,\d+\]", "TensorFlow imports a dense table of longer keys than it was made for"),
     (r"we refuse: .*(more than 8 dimensions|more than 8 are not supported|at most 8 are known|rank \d+ is more than)", "RT_MAX_RANK is 8"),
 ]]
 
-# Ops of which TensorFlow's kernels use only the lower 32 bits of a dimension.
+# Ops whose TensorFlow kernels use only the lower 32 bits of a dimension.
 NARROW_DIMENSIONS = re.compile(r"\w*Pool\w*|CombinedNonMaxSuppression|CropAndResize|DepthToSpace|DepthwiseConv2dNative|"
                                r"Dilation2D|LRN|NonMaxSuppressionWithOverlaps|SpaceToDepth|SplitV")
 
@@ -78,7 +80,8 @@ NARROW_DIMENSIONS = re.compile(r"\w*Pool\w*|CombinedNonMaxSuppression|CropAndRes
 LOOSE = {"Empty": "is not initialised", "RandomUniform": "is random", "RandomUniformInt": "is random",
          "RandomStandardNormal": "is random"}
 
-# Ops whose outputs have no specified order. The outputs of TopK and TopKV2 also have none if `sorted` is false.
+# Ops whose outputs have no specified order. If `sorted` is false, the outputs of TopK and TopKV2 have no specified
+# order either.
 OWN_ORDER = {"LookupTableExport": "a table's rows are in its own order", "LookupTableExportV2": "a table's rows are in its own order"}
 
 # When the outputs of graphs with these ops are compared, elements that are NaN in TensorFlow's output are skipped.
@@ -87,8 +90,8 @@ OWN_NAN = {"Erf": "TensorFlow's of an infinite float64 is NaN, not 1",
            "Conv2D": "the same", "Conv3D": "the same",
            "Conv3DBackpropInputV2": "TensorFlow multiplies the zeros between strided positions too"}
 
-# Attributes of the Cast from double to complex64. In this Cast, TensorFlow clears all mantissa bits, as if a complex64
-# had none. For example, 3.29 becomes 2.
+# Attributes of a Cast from double to complex64 in which TensorFlow clears all mantissa bits, as if a complex64 had no
+# mantissa. For example, 3.29 becomes 2.
 LOSES_MANTISSA = {"SrcT": ["type", 2], "DstT": ["type", 8], "Truncate": ["b", True]}
 
 # When the outputs of graphs with these ops are compared, elements that are infinite in Slipway's output and finite in
@@ -119,8 +122,8 @@ def destroys_table(case):
 
 
 def undefined(case):
-    """Returns whether nothing is compared, because TensorFlow's result has no meaning or because Slipway's state
-    differs by design."""
+    """Returns whether the results of the case are not compared, because TensorFlow's result has no meaning or because
+    Slipway's state differs by design."""
     if destroys_table(case):
         return True  # In Slipway, a table keeps its pairs for the lifetime of the session (MIGRATION.md).
     if any(n.op in ("ArgMax", "ArgMin") and n.attrs.get("Tidx") == ["type", 5] for n in case.nodes):
@@ -139,7 +142,7 @@ def undefined(case):
         # recognised as equal depends on chance.
         return True
     if any(n.op == "TensorListScatterIntoExistingList" and leaves_gaps(case, n) for n in case.nodes):
-        return True  # TensorFlow treats the gaps in a list as empty tensors, so later elements get other positions.
+        return True  # TensorFlow treats gaps in a list as empty tensors, which moves later elements.
     stack = [n for n in case.nodes if n.op.startswith(("StackPush", "StackPop"))]
     # No edge determines the order in which several stack ops run.
     return sum(not any(i.startswith("^") for i in n.inputs) for n in stack) > 1
@@ -150,7 +153,7 @@ def is_refusal(result):
 
 
 def input_of(case, node, i):
-    """Returns the fed or constant tensor of an input of a node, or None if the input is the output of another op."""
+    """Returns the tensor of input `i` of a node if this input is fed or constant, otherwise None."""
     name = node.inputs[i].split(":")[0] if i < len(node.inputs) else None
     held = [n.attrs["value"][1] for n in case.nodes if n.name == name and n.op == "Const" and "value" in n.attrs]
     t = case.feeds.get(name) or (held[0] if held else None)
@@ -182,7 +185,7 @@ def holds_far_complex(case):
 
 
 def nearly_singular(factor):
-    """Returns whether a pivot of a Cholesky decomposition is within the rounding errors of the sum from which the pivot
+    """Returns whether a pivot of a Cholesky decomposition is within the rounding error of the sum from which the pivot
     is computed."""
     n, values = factor.shape[-1], factor.values()
     epsilon = 2.0**-23 if factor.dtype in (1, 8) else 2.0**-52
@@ -201,18 +204,22 @@ def loses_sign(node, outputs):
 
 
 def unset_splits(node):
-    """Returns the names of the ragged row splits of the context in the outputs of a ParseSequenceExample. If the input
-    is a single example, these outputs are scalars, which TensorFlow leaves uninitialised."""
+    """Returns the names of two groups of outputs of a ParseSequenceExample: the context's ragged row splits, and the
+    feature lists' outer ragged row splits. If the input is a single example, these outputs are scalars, which
+    TensorFlow leaves uninitialised."""
     def count(name):
         kind, value = node.attrs.get(name, ["i", 0])
         return value if kind == "i" else len(value)
-    splits = 3 * count("Ncontext_sparse") + count("Tcontext_dense") + count("context_ragged_value_types")
-    return {f"{node.name}:{splits + k}" for k in range(count("context_ragged_split_types"))}
+    context = 3 * count("Ncontext_sparse") + count("Tcontext_dense") + count("context_ragged_value_types")
+    n_context, n_outer = count("context_ragged_split_types"), count("feature_list_ragged_split_types")
+    outer = (context + n_context + 3 * count("Nfeature_list_sparse") + 2 * count("Nfeature_list_dense")
+             + count("feature_list_ragged_value_types"))
+    return {f"{node.name}:{k}" for k in (*range(context, context + n_context), *range(outer, outer + n_outer))}
 
 
 def without_own(case, step, theirs, ours):
-    """Returns both results without three kinds of outputs: those of FusedBatchNorm that TensorFlow leaves uninitialised
-    without oneDNN, the signs that TensorFlow loses in LogMatrixDeterminant, and unset_splits of single examples."""
+    """Returns both results without three kinds of outputs: those that TensorFlow's FusedBatchNorm leaves uninitialised
+    without oneDNN, the signs that TensorFlow's LogMatrixDeterminant loses, and the unset_splits of single examples."""
     empty = any(0 in t.shape for t in tensors(case))
     norms = [n for n in case.nodes if n.op.startswith("FusedBatchNorm") and (empty or n.attrs.get("is_training") == ["b", False])]
     own = {f"{n.name}:{k}" for n in norms for k in (3, 4)}
@@ -243,7 +250,7 @@ def is_far(case, node, i):
 
 
 def nearly_constant(case, node):
-    """Returns whether FusedBatchNorm computes a variance that is within the rounding errors of the channel's mean."""
+    """Returns whether FusedBatchNorm computes a variance that may be due to rounding errors in the channel's mean."""
     t = input_of(case, node, 0)
     if node.attrs.get("is_training") == ["b", False] or t is None or len(t.shape) < 2 or 0 in t.shape:
         return False
@@ -304,7 +311,7 @@ def own_values(case, refused):
     if any(n.op == "Cast" and all(n.attrs.get(k) == v for k, v in LOSES_MANTISSA.items()) for n in case.nodes):
         return True
     if any(n.op in ("AsString", "StringFormat") for n in case.nodes) and holds_subnormal(case):
-        return True  # TensorFlow's threads flush a subnormal number to 0, so TensorFlow prints 0.
+        return True  # TensorFlow's threads flush subnormal numbers to 0, so TensorFlow prints 0.
     if any(n.op == "Roll" and is_far(case, n, 1) for n in case.nodes):
         return True
     if any(n.op == "MatrixBandPart" and (is_far(case, n, 1) or is_far(case, n, 2)) for n in case.nodes):
@@ -313,7 +320,7 @@ def own_values(case, refused):
         # TensorFlow computes the mean from a float32 sum, so the variance of equal elements may not be 0.
         return True
     if any(n.op == "SoftmaxCrossEntropyWithLogits" and weighs_by_infinity(case, n) for n in case.nodes):
-        return True  # TensorFlow rounds a small loss to 0 before the multiplication, which then makes a NaN.
+        return True  # TensorFlow rounds a small loss to 0 before the multiplication, which then yields a NaN.
     if any(n.op == "RaggedTensorToTensor" and lacks_values(case, n) for n in case.nodes):
         return True  # TensorFlow copies memory beyond the end of the values.
     if any(n.op == "MaxPool3D" for n in case.nodes) and holds_nan(case):
@@ -321,7 +328,7 @@ def own_values(case, refused):
         # before the NaN.
         return True
     if any(n.op == "Sign" for n in case.nodes) and holds_far_complex(case):
-        return True  # TensorFlow flushes the reciprocal of the absolute value to 0 at some positions of a tensor.
+        return True  # TensorFlow flushes the reciprocal of the absolute value to 0 at some positions in a tensor.
     unsorted = any(n.op in ("TopK", "TopKV2") and n.attrs.get("sorted") == ["b", False] for n in case.nodes)
     return unsorted or loose(case) or any(n.op in OWN_ORDER for n in case.nodes)
 
@@ -331,9 +338,10 @@ def loose(case):
 
 
 def difference_between_tiers(case, plain, compiled):
-    """Returns a description if the two tiers accept different cases or give different bits, otherwise None."""
+    """Returns a description of the difference if only one tier refuses a step or if the outputs of the tiers are not
+    bit-identical, otherwise None."""
     if any(is_refusal(r) and r.code in (DEADLINE, EXHAUSTED) for r in plain + compiled):
-        return None  # The tiers need different amounts of memory and time.
+        return None  # The tiers need different amounts of memory and time, so only one may exceed a limit.
     for a, b in zip(plain, compiled):
         if is_refusal(a) != is_refusal(b):
             return "refused " + ("node by node only: " + a.text if is_refusal(a) else "compiled only: " + b.text)[:120]
@@ -351,7 +359,7 @@ def difference_between_tiers(case, plain, compiled):
 
 
 def compare(case, theirs, ours):
-    """Returns a short description of the difference, or None if the results agree or differ deliberately."""
+    """Returns a short description of the difference, or None if the results agree or the difference is deliberate."""
     problem = None if undefined(case) else first_difference(case, theirs, ours)
     if problem and any(pattern.search(f"{case.op}: {problem}") for pattern, _ in DELIBERATE):
         return None
@@ -412,7 +420,9 @@ def different_values(case, theirs, ours):
         atol = case.tolerance.get("atol") or 0
         rtol = max(case.tolerance.get("rtol") or 0, 1e-6 if exact else 1e-3, {14: 0.02, 19: 4e-3}.get(dtype, 0))
         if any(n.op == "MatrixDeterminant" for n in case.nodes):
-            rtol = max(rtol, 1e-4)  # TensorFlow computes a determinant from its logarithm, which may be 88 in float32.
+            # TensorFlow computes a determinant as the exponential of its logarithm. In float32 the logarithm may be as
+            # large as 88, so its rounding error may be large.
+            rtol = max(rtol, 1e-4)
         largest = max((abs(x) for x, _ in flat if math.isfinite(x)), default=0)
         if any(n.op in OWN_NAN for n in case.nodes):
             flat = [(x, y) for x, y in flat if x == x]

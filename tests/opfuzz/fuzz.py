@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fuzzes ops by running malformed graphs of a few nodes in op_runner, built with sanitizers, in both tiers. See
+"""Fuzzes ops: runs malformed graphs of a few nodes in both tiers of op_runner, which is built with sanitizers. See
 README.md."""
 
 import argparse
@@ -47,7 +47,7 @@ class Fuzzer:
         self.pending = []  # cases that ran since the last check for leaks
 
     def make(self, index):
-        """Returns case number `index` for the fuzzer's random seed. Consecutive cases are mutations of seeds of
+        """Returns the case with number `index`, which depends on --seed. Consecutive cases mutate seed cases of
         consecutive ops."""
         rng = random.Random(f"{self.options.seed}:{index}")
         op = self.ops[index % len(self.ops)]

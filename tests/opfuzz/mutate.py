@@ -87,7 +87,7 @@ def other_shape(rng, shape):
         shape += [rng.choice(HUGE), 0]
     elif shape:
         shape[rng.randrange(len(shape))] = rng.choice(DIMS)
-    # One dimension may be enormous if another is 0, as long as the number of elements of a feed does not overflow.
+    # A dimension may be enormous if another is 0. Any other shape with too many elements is made small.
     return shape if count(shape) <= MOST else [min(d, 3) for d in shape]
 
 
@@ -235,8 +235,8 @@ class Mutator:
             other_attr(rng, node, attr, found[0] if found else None)
 
     def change_inputs(self, rng, case, node):
-        """Removes or adds a variadic input, with or without changing the attribute that counts the inputs, or moves an
-        edge."""
+        """Removes or adds a variadic input, with or without changing the attribute that counts the inputs, or changes
+        an edge."""
         how = rng.random()
         if not node.inputs:
             return
@@ -259,7 +259,7 @@ class Mutator:
             node.attrs[rng.choice(counts)][1] += -1 if how < 0.25 else 1
 
     def retype(self, rng, case):
-        """Changes one type attribute of one op, and the types of all feeds that follow this attribute."""
+        """Changes one type attribute of one op, and the types of all feeds that depend on this attribute."""
         ops = [(n, self.registry[n.op]) for n in case.nodes if n.op in self.registry and n.op not in ("Const", "Placeholder")]
         choices = [(n, s, i) for n, s in ops for i, a in enumerate(s.attrs)
                    if a.kind == "type" and n.attrs.get(a.name, ["", 0])[0] == "type"]

@@ -39,15 +39,15 @@ def size_of(case):
 
 
 def kind_of(case):
-    """Returns the kind of a case, which similar cases share."""
+    """Returns a key that is equal for similar cases."""
     if isinstance(case, Graph):
         return re.sub(r"[-\d. ]+", "", case.name), tuple(np.asarray(v).dtype.name for v in case.feeds)
     return len(case.inputs), tuple(sorted(case.attrs)), tuple(str(v) for k, v in sorted(case.attrs.items()) if isinstance(v, (str, bool)))
 
 
 def chosen(cases):
-    """Sorts the cases of each kind by size, then takes one case of each kind in turn. Empty inputs come last, because
-    mutation finds them anyway."""
+    """Sorts the cases of each kind by size, then takes one case of each kind in turn. Cases with empty inputs are last,
+    because mutation finds them anyway."""
     rng = random.Random(1)
     rng.shuffle(cases)
     kinds = {}

@@ -1,6 +1,5 @@
-"""Valid cases of ops that seeds.jsonl covers neither by single nodes nor by cases of the conformance specs. The cases
-are tables of the first version, graphs that create, fill and read lists and arrays, and checkpoints. Each case is one
-graph, and fuzz.py mutates it like the recorded cases."""
+"""Valid cases of ops that seeds.jsonl does not cover: tables, graphs that create, fill and read lists and arrays, and
+checkpoints. Each case is one graph, and fuzz.py mutates it like the recorded cases."""
 
 import base64
 
@@ -19,8 +18,8 @@ def case(op, *lines, steps):
 
 
 def table(kind, version, more=(), values=i64(1, 2), fill="LookupTableInsert", **attrs):
-    """Adds a case in which a table is created, filled, looked up, exported, and filled by an import, each in a run of
-    its own. `version` is "" or "V2"."""
+    """Adds a case in which separate runs fill a table, look up keys, export the table and, for a mutable table, import
+    pairs into it. `version` is "" or "V2"."""
     pair, default = {"Tin": "string", "Tout": "int64"}, i64(7, 8) if "OfTensors" in kind else scalar("int64", -1)
     lines = [("table", kind + version, list(more), WORDS | attrs),
              ("fill", fill + version, ["table", s("a", "b"), values], pair | {"Tkey": "string", "Tval": "int64"}),
@@ -147,3 +146,19 @@ CASES += one_node("PrintV2", scalar("string", b"text"), output_stream="stderr", 
 for scaled in (True, False):
     CASES += one_node("BatchNormWithGlobalNormalization", f32([1, 2, 2, 3], list(range(12))), f32([3]), f32([3]), f32([3]), f32([3]),
                       variance_epsilon=0.001, scale_after_normalization=scaled)
+
+# ---- ops on matrices that TensorFlow no longer accepts in new graphs ------------------------------
+
+MATRIX = f32([2, 2, 2], [4, 1, 1, 3, 5, 2, 2, 6])
+for op, *more in (("BatchCholesky",), ("BatchMatrixDeterminant",), ("BatchMatrixDiag",), ("BatchMatrixDiagPart",),
+                  ("BatchSelfAdjointEig",), ("SelfAdjointEig",), ("MatrixExponential",), ("BatchCholeskyGrad", MATRIX),
+                  ("BatchMatrixSetDiag", f32([2, 2], [7, 8, 9, 10]))):
+    CASES += one_node(op, MATRIX, *more)
+for flag in (True, False):
+    CASES += one_node("BatchMatrixInverse", MATRIX, adjoint=flag)
+    CASES += one_node("BatchMatrixSolve", MATRIX, MATRIX, adjoint=flag)
+    CASES += one_node("BatchMatrixTriangularSolve", MATRIX, MATRIX, lower=flag, adjoint=False)
+    CASES += one_node("BatchMatrixSolveLs", MATRIX, MATRIX, scalar("float64", 0.5), fast=flag)
+    CASES += one_node("BatchSvd", MATRIX, compute_uv=True, full_matrices=flag)
+    CASES += one_node("BatchSelfAdjointEigV2", MATRIX, compute_v=flag)
+CASES += one_node("BatchMatrixBandPart", MATRIX, scalar("int64", 0), scalar("int64", 1))

@@ -1,8 +1,6 @@
-"""Runs TensorFlow in a child process, because some malformed graphs crash the process that runs them.
-
-As a program, this file is that child. It reads a case as JSON from each line of standard input, and writes a pickled
-result for each case to standard output.
-"""
+"""Runs TensorFlow in a child process, because some malformed graphs crash the process that runs them. Run as a program,
+this file is that child: it reads a case as JSON from each line of standard input, and writes a pickled result for each
+case to standard output."""
 
 import os
 import pathlib
@@ -58,8 +56,8 @@ class Child:
             self.stop()
 
     def answer(self):
-        """Returns the results in the form of ours.Child.run, with refusals as (code, message). Returns None if
-        TensorFlow has died or hangs."""
+        """Returns the results as ours.Child.run does, but with refusals as (code, message). Returns None if TensorFlow
+        has died or hangs."""
         try:
             return self.read(TIMES_OUT_S) if self.process else None
         except (EOFError, BrokenPipeError):
@@ -104,8 +102,8 @@ def main():
         return dtype, value.shape, np.ascontiguousarray(value).tobytes() if DTYPES.get(dtype, ("", 1))[1] else b""
 
     def hidden(case):
-        """Returns the case with its constants and feeds hidden while Python builds the graph. Python then infers no
-        shapes from them, and neither does a server's session."""
+        """Returns a copy of the case that hides its constants and the shapes of its feeds while Python builds the
+        graph. No shapes are then inferred from them, as in a server's session."""
         case = case.copy()
         for n in [n for n in case.nodes if n.op in ("Const", "Placeholder")]:
             if n.op == "Placeholder":
@@ -134,7 +132,7 @@ def main():
                 feeds = imported(case)
             except tf.errors.OpError as e:
                 return [(e.error_code, plain_text(e.message))]
-            except Exception as e:  # One of Python's own checks of a graph or of a name failed.
+            except Exception as e:  # A check of the graph or of a name in TensorFlow's Python code failed.
                 return [(3, f"{type(e).__name__}: {e}"[:2000])]
             results = []
             with tf.compat.v1.Session(graph=graph, config=config) as session:

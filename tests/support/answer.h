@@ -12,7 +12,7 @@ enum { ANSWER_FEEDS = 4 };
 
 struct question {
     const struct rt_bytes *graph;
-    /* Names of the feeds, up to the first NULL. If there is none, "x:0" is fed. */
+    /* Names of the feeds, up to the first NULL. If there are no names, "x:0" is fed. */
     const char *feeds[ANSWER_FEEDS];
     /* A second tensor to fetch, or NULL if only "y:0" is fetched. */
     const char *also;
@@ -29,16 +29,16 @@ struct answer {
 /* Opens a session on the graph and returns its callable. The caller frees the session, which owns
  * the callable. */
 struct rt_callable *answer_open(const struct question *q, bool no_fusion, struct rt_session **s);
-/* Runs the graph once in a session of its own. The caller clears the output a->y. */
+/* Runs the graph once in its own session. The caller clears the output a->y. */
 void answer_ask(const struct question *q, const struct rt_tensor *in, bool no_fusion,
                 struct answer *a);
-/* Runs the graph without fusion and with it. Both runs must return the same status and, if they
+/* Runs the graph with and without fusion. Both runs must return the same status and, if they
  * succeed, outputs that pass answer_alike. Returns the number of nodes that ran with fusion, or -1
- * if both runs were refused as an invalid argument. */
+ * if both runs returned RT_INVALID_ARGUMENT. */
 int64_t answer_both(const struct question *q, const struct rt_tensor *in, float tolerance);
 /* Fails the test unless `a` and `b` have equal shapes and elements that differ by at most
- * `tolerance` times the largest finite element of `a`, or times 1 if that is larger. NaN equals
- * NaN. */
+ * `tolerance` * max(1, m), where m is the largest finite absolute value in `a`. NaN equals NaN, and
+ * an infinity equals only itself. */
 void answer_alike(const struct rt_tensor *a, const struct rt_tensor *b, float tolerance);
 
 #endif

@@ -12,25 +12,26 @@
  * Adds the nodes that tf.cond makes for "merge" = `x > 0 ? -x : x + 10`. They are the feed "x", the
  * constant "zero", the predicate "greater" and its Identity "pred", the pivots "pivot_t" and
  * "pivot_f" of the two branches, the "switch" of x, the results "then" and "else" that the Merge
- * reads, and "which". "which" is the index of the branch that was taken, 0 for "else".
+ * reads, and "which", the index of the branch that was taken (0 for "else", 1 for "then").
  */
 void cf_cond(struct small_graph *x);
-/* Adds the nodes of cf_cond with the predicate cf_flag, whose value is known when the plan is
- * made. */
+/* Adds the nodes of cf_cond, with the node "flag" of cf_flag as the predicate. The predicate's
+ * value is known when the plan is made. */
 void cf_cond_of_flag(struct small_graph *x, bool value);
 /* Adds "flag", a PlaceholderWithDefault of `value` that is never fed. */
 void cf_flag(struct small_graph *x, bool value);
 
 /*
- * Adds a loop whose value begins with `start` and becomes `next`, a tensor of the body, while it is
- * below `limit`. The names of the nodes begin with the name of the frame. FRAME/merge is the value
- * in the condition, FRAME/cond the condition, FRAME/y the value in the body, and FRAME/exit the
- * value after the loop. Constants of the body have a control edge from FRAME/y.
+ * Adds a loop with one variable. The variable is initialised from `start` and takes the value of
+ * `next`, a tensor of the body, in each iteration. The loop runs while the variable is below
+ * `limit`. The names of the nodes begin with the name of the frame. FRAME/merge is the value in the
+ * condition, FRAME/cond the condition, FRAME/y the value in the body, and FRAME/exit the value
+ * after the loop. Constants of the body have a control edge from FRAME/y.
  */
 void cf_loop(struct small_graph *x, const char *frame, const char *start, const char *limit,
              const char *next);
-/* Adds another variable to the loop whose condition is `cond`. NAME_switch:1 is its value in the
- * body, and NAME_exit its value after the loop. */
+/* Adds another variable to the loop whose condition is `cond`. NAME_switch:1 is the variable's
+ * value in the body, and NAME_exit its value after the loop. */
 void cf_loop_variable(struct small_graph *x, const char *frame, const char *name, const char *start,
                       const char *cond, const char *next);
 /*

@@ -14,8 +14,8 @@ void folder_make(const char *name);   /* creates a directory and its parents */
 void folder_delete(const char *name); /* deletes a file or a directory tree */
 void folder_rename(const char *from, const char *to);
 /*
- * Makes the entries of the directory `name` inaccessible (EACCES) while it can still be listed,
- * even if root runs the test. folder_open_again undoes this and must be called before
+ * Makes the entries of the directory `name` inaccessible (EACCES), even if root runs the test. The
+ * directory can still be listed. folder_open_again undoes this and must be called before
  * folder_remove.
  */
 void folder_close(const char *name);

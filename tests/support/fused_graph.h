@@ -8,7 +8,7 @@
  *   fg_compare(x, 0, "a Relu");
  *
  * cmocka calls fg_set_up and fg_tear_down for each test. Constants and feeds hold pseudo-random
- * numbers of tests/support/draw.h.
+ * numbers from tests/support/draw.h.
  */
 #ifndef TESTS_SUPPORT_FUSED_GRAPH_H
 #define TESTS_SUPPORT_FUSED_GRAPH_H
@@ -49,16 +49,16 @@ void fg_fetch(struct fused_graph *x, const char *name);
 
 /* Opens a session that runs the graph in the given way. The caller frees the session. */
 struct rt_session *fg_open(struct fused_graph *x, enum fg_way way, struct rt_callable **call);
-/* Runs the graph once in a session of its own and sets *nodes to the number of nodes that ran. The
+/* Runs the graph once in its own session and sets *nodes to the number of nodes that ran. The
  * caller clears the outputs. */
 enum rt_status fg_run(struct fused_graph *x, enum fg_way way, struct rt_tensor *out,
                       int64_t *nodes);
-/* Asserts that the shapes are equal and the elements differ by at most 1e-5 times the largest
- * finite element of `a`, or times 1 if that is larger. NaN equals NaN, and an infinity equals only
+/* Asserts that the shapes are equal and that the elements differ by at most 1e-5 * max(1, m), where
+ * m is the largest finite absolute value in `a`. NaN equals NaN, and an infinity equals only
  * itself. */
 void fg_assert_near(const struct rt_tensor *a, const struct rt_tensor *b, const char *what);
 /* Runs the graph node by node, fused and specialised, and compares the outputs. Fusion must remove
- * at least `saved` nodes. Ends with fg_clear. */
+ * at least `saved` nodes. Calls fg_clear at the end. */
 void fg_compare(struct fused_graph *x, int saved, const char *what);
 
 #endif

@@ -61,7 +61,8 @@ static void put_float(struct rt_bytes *b, int field, float f)
     rt_bytes_add(b, &f, sizeof f);
 }
 
-/* Writes a shape, "<2,-1>" or "<?>", and returns the rest of the text after it. */
+/* Appends to the message the shape at the start of `s`, such as "<2,-1>" or "<?>". Returns the text
+ * after the shape. */
 static const char *put_shape(struct rt_bytes *b, int field, const char *s)
 {
     struct rt_bytes shape = empty();
@@ -214,10 +215,8 @@ void gd_lines(struct rt_bytes *graph, const struct gd_line *lines, const struct 
     }
 }
 
-/*
- * Returns the number of characters before the first `end`. The strcspn of a sanitizer would first
- * compute the length of the complete text.
- */
+/* Returns the number of characters before the first `end`. A sanitizer's strcspn would first
+ * compute the length of the complete text. */
 static size_t until(const char *s, char end)
 {
     size_t n = 0;

@@ -26,10 +26,10 @@ struct gd_line {
 void gd_lines(struct rt_bytes *graph, const struct gd_line *lines, const struct gd_line *other);
 
 /*
- * Adds a function. `args` and `outs` are lists such as "x:float y:N*T z:*Ts". A colon is followed
- * by a type or the name of an attribute, with N* before it for N tensors, or * for a list of types.
- * `nodes` holds nodes that gd_node wrote into a buffer of their own. `rets` is "out=node:y:0", and
- * `ctrl_rets` is "c=node".
+ * Adds a function. `args` and `outs` are lists such as "x:float y:N*T z:*Ts". After the colon comes
+ * a type or the name of an attribute. A prefix N* means N tensors, where N is an attribute, and a
+ * prefix * means a list of types. `nodes` holds nodes that gd_node wrote into a separate buffer.
+ * `rets` is a list such as "out=node:y:0", and `ctrl_rets` a list such as "c=node".
  */
 void gd_function(struct rt_bytes *graph, const char *name, const char *args, const char *outs,
                  const struct rt_bytes *nodes, const char *rets, const char *ctrl_rets);

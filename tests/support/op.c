@@ -77,8 +77,12 @@ static enum rt_status open_call(struct opened *o, struct op_call *c)
         rt_library_free(library);
         return st;
     }
-    const struct rt_call_spec spec = {
-        .feeds = feeds, .fetches = fetches, .n_feeds = c->n_in, .n_fetches = c->n_out};
+    const struct rt_call_spec spec = {.feeds = feeds,
+                                      .fetches = fetches,
+                                      .targets = (const char *const[]){"op"},
+                                      .n_feeds = c->n_in,
+                                      .n_fetches = c->n_out,
+                                      .n_targets = c->n_out == 0};
     return rt_session_prepare(o->session, &spec, &o->callable, &c->err);
 }
 

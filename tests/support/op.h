@@ -1,5 +1,5 @@
 /*
- * Runs one op in a graph of its own, in a session with all of Slipway's kernels.
+ * Runs one op in its own graph, in a session with all of Slipway's kernels.
  *
  *   struct op_call c = {.op = "AddV2", .attrs = "T=float", .n_in = 2, .n_out = 1};
  *   c.in[0] = op_floats(3, (float[]){1, 2, 3});

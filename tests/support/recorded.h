@@ -24,8 +24,8 @@ struct rt_span recorded_text(struct recorded_reader *r);
 /* Reads a string and returns a copy, which the caller frees. */
 char *recorded_name(struct recorded_reader *r);
 
-/* For each file in the folder whose name ends in the suffix, calls `check` with the name without
- * the suffix. Returns the number of these files. */
+/* For each file in the folder with a name that ends in the suffix, calls `check` with the name
+ * without the suffix. Returns the number of these files. */
 int recorded_each(const char *folder, const char *suffix,
                   void (*check)(void *arg, const char *name), void *arg);
 

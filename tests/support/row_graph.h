@@ -1,11 +1,11 @@
 /*
- * Graphs with one input and one output for tests of the row analysis (runtime/passes/rows.c),
- * written as tables of nodes, and requests that run merged and alone.
+ * Graphs with one input and one output for tests of the row analysis (runtime/passes/rows.c). The
+ * graphs are written as tables of nodes. Requests run on each graph both merged and alone.
  *
  * "x" has shape [n, 3, 4], unless a test gives another shape; "n" and "d" are the first two
- * dimensions of "x" as scalars. row_graph.c defines additional constants and values. The session
- * also has a callable that writes the variable from which "got" gathers, so that this variable is
- * not frozen and its shape is unknown.
+ * dimensions of "x" as scalars. row_graph.c defines more constants and tensors for all graphs. The
+ * session also has a callable that writes the variable from which "got" gathers, so that this
+ * variable is not frozen and its shape is unknown.
  */
 #ifndef TESTS_SUPPORT_ROW_GRAPH_H
 #define TESTS_SUPPORT_ROW_GRAPH_H
@@ -26,7 +26,7 @@ struct rg_graph {
     struct rt_callable *callable; /* the callable feeds "x" and fetches "out" */
 };
 /* Opens a session on three groups of nodes: the nodes that all graphs have, `lines` and `more`.
- * Either `lines` or `more` adds "k", an int32 scalar. */
+ * Either `lines` or `more` must add "k", an int32 scalar. */
 void rg_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
 /* Opens a session as rg_open does, but returns false if the nodes are refused. */
 bool rg_try_open(struct rg_graph *g, const struct gd_line *lines, const struct gd_line *more);
@@ -37,12 +37,10 @@ void rg_close(struct rg_graph *g);
 struct rt_tensor rg_rows(const struct rt_shape *row, int64_t from, int64_t n);
 enum rt_status rg_run(struct rg_graph *g, const struct rt_shape *row, int64_t from, int64_t n,
                       struct rt_tensor *out, struct rt_error *err);
-/*
- * Runs pairs of requests of several sizes, alone and merged. Merged requests must give the same
- * bits as when they run alone, or fail exactly when one of them fails alone. Otherwise the test
- * fails with a message that holds `what` and the texts after it. Returns how many pairs gave
- * outputs.
- */
+/* Runs pairs of requests of several sizes, first each request alone and then the pair merged.
+ * Merged requests must fail exactly when one of them fails alone, and otherwise give the same bits
+ * as when they run alone. A failure's message contains `what` and `which`. Returns the number of
+ * pairs that gave outputs. */
 int rg_check_merged(struct rg_graph *g, const struct rt_shape *row, const char *what,
                     const char *which);
 

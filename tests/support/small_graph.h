@@ -30,15 +30,14 @@ void sg_constant(struct small_graph *x, const char *name, const char *ctrl, cons
 /* Adds the float scalar variable "v", and the node "init", which assigns the value of node "x" to
  * it. */
 void sg_variable(struct small_graph *x);
-/* Adds the float scalar variable "r", which is a reference variable of TensorFlow 1, and the node
- * "init" for it. */
+/* Adds the float scalar "r", a TensorFlow 1 reference variable, and the node "init" for it. */
 void sg_ref_variable(struct small_graph *x);
 
 /* Prepares a callable. The first call to sg_prepare, sg_run, sg_number or sg_count opens the
- * session, which lacks nodes that are added later. `fetch` or `target` may be NULL. */
+ * session, which lacks nodes that are added later. If `fetch` is NULL, nothing is fetched; if
+ * `target` is NULL, no target is run. */
 struct rt_callable *sg_prepare(struct small_graph *x, const char *fetch, const char *target);
-/* Runs the graph and returns the status of the run, or the status of making the plan if that
- * fails. */
+/* Runs the graph and returns the status of the run, or of making the plan if that fails. */
 enum rt_status sg_run(struct small_graph *x, float feed, const char *fetch, struct rt_tensor *out);
 /* Runs the graph and returns the float or int32 scalar that is fetched, or 0 if nothing is
  * fetched. */

@@ -2,12 +2,12 @@
  * A graph with every kind of state that a run can write: variables of both kinds, their shapes and
  * existence, and a table. Its nodes read and write the state directly, in functions, in branches
  * and in loops. The feed "p" is a float scalar. Each state holds one number, which is STATE_FIRST
- * when a session is opened (for "d", 1 if the variable exists):
+ * when a session is opened (1 for "d"):
  *
- *   r, w, k   TensorFlow 1's references: a scalar, a matrix of 64 x 64 equal numbers, an integer
+ *   r, w, k   TensorFlow 1 reference variables: a scalar, 64 x 64 equal numbers, an integer
  *   v, u      resource variables: a scalar, a vector of one element
  *   n         a resource variable whose number of elements is the number
- *   d         a resource variable that may be destroyed
+ *   d         a resource variable that may be destroyed; the number is 1 if it exists, otherwise 0
  *   t         a table whose value for the key 1, or whose size, is the number
  *
  * The name of a node gives its state and its action: "r_add" adds p to r, and "r_add_read" reads r
@@ -25,7 +25,7 @@ enum { STATE_FIRST = 40 };
 
 enum state_mode {
     STATE_NODE_BY_NODE,
-    STATE_COMPILED, /* a shape is compiled in the first run that has it */
+    STATE_COMPILED, /* each shape is specialised in its first run */
     /* Like STATE_COMPILED, but the test prepares the writer's callable after the reader has run, as
      * SessionRun may. */
     STATE_WRITER_COMES_LATE,

@@ -1,6 +1,6 @@
 /*
- * Includes cmocka with the headers that it needs, and defines assertions that print the text of an
- * rt_error.
+ * Includes cmocka with the headers that it needs, and defines assertions that print the message of
+ * an rt_error.
  */
 #ifndef TESTS_SUPPORT_TEST_H
 #define TESTS_SUPPORT_TEST_H
@@ -19,7 +19,7 @@
 
 #include "runtime/base/status.h"
 
-/* Asserts that `call` succeeds, and prints the error's text otherwise. */
+/* Asserts that `call` succeeds, and prints the error message otherwise. */
 #define assert_ok(call, err)                                                                       \
     do {                                                                                           \
         enum rt_status status_ = (call);                                                           \
@@ -27,7 +27,7 @@
             fail_msg("%s: %s", rt_status_name(status_), rt_error_text(err));                       \
     } while (0)
 
-/* Asserts that `call` fails with `status` and that the error's text contains `words`. */
+/* Asserts that `call` fails with `status` and that the error message contains `words`. */
 #define assert_fails(call, status, err, words)                                                     \
     do {                                                                                           \
         enum rt_status status_ = (call);                                                           \

@@ -1,22 +1,37 @@
 /*
- * A device for tests, in ordinary memory that only the device may access. Its pages are protected
- * except while the device copies or runs a kernel, and freed memory is poisoned. An access by a
- * kernel of another device, or a missing copy, therefore causes a fault. A thread of the device
- * does the work in order, and `sync` reports errors.
+ * An accelerator for tests. Its memory is ordinary memory whose pages are protected except while
+ * the accelerator copies or runs kernels, so that an access by the host, or a missing copy, causes
+ * a fault. New and freed memory is poisoned. A stream does nothing before it is waited for, so that
+ * a host that does not wait reads old bytes. Its kernels are those of the CPU, so that its results
+ * have the same bits.
+ *
+ * Threads: any.
  */
 #ifndef TESTS_SUPPORT_TEST_DEVICE_H
 #define TESTS_SUPPORT_TEST_DEVICE_H
 
-#include "runtime/core/op.h"
+#include "runtime/core/device.h"
+#include "runtime/core/registry.h"
 
-struct rt_device *test_device_new(void); /* type "TEST", index 0 */
-void test_device_free(struct rt_device *d);
-/* Registers the device's kernels: AddV2 and Mul of floats of equal shapes. Mul fails on 13 * 13, so
- * that `sync` has an error to report. */
+/* Makes an accelerator of type "TEST" and index 0. Returns NULL if out of memory. */
+struct rt_device *test_device_new(int n_streams);
+/* Frees the accelerator. Returns false, and frees nothing, if some of its memory is still in use.
+ */
+bool test_device_free(struct rt_device *d);
+/* Registers, as kernels of the accelerator, all kernels of the registry whose op is pure and that
+ * neither accept lazy inputs nor return views. Does nothing if the registry already has kernels of
+ * the accelerator. Must be called by one thread at a time. Returns false if memory runs out. */
 bool test_device_register(struct rt_registry *r);
-/* Returns the number of bytes that are currently allocated. */
-int64_t test_device_bytes(const struct rt_device *d);
-/* Returns the number of copies made to and from the device so far. */
-int test_device_copies(const struct rt_device *d);
+
+/* Limits the accelerator's memory to `bytes` bytes. */
+void test_device_limit(struct rt_device *d, int64_t bytes);
+
+struct test_device_counts {
+    int64_t bytes; /* number of bytes that are in use */
+    /* numbers of copies from the host, to the host, and within the accelerator's memory */
+    int64_t copies_in, copies_out, copies_within;
+    int64_t runs, kernels; /* numbers of calls of enqueue_steps, and of kernels run by them */
+};
+struct test_device_counts test_device_counts(const struct rt_device *d);
 
 #endif

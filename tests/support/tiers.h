@@ -26,7 +26,8 @@ struct tiers {
 int tiers_set_up(void **state);
 int tiers_tear_down(void **state);
 
-/* Opens both sessions on the nodes that have been added so far. `feed` may be NULL. */
+/* Opens both sessions on the nodes that have been added so far. If `feed` is NULL, nothing is
+ * fed. */
 void tiers_open(struct tiers *x, const char *feed, const char *const *fetches, int n);
 /* Asserts that `a` and `b` have the same type, shape and bits. */
 void tiers_same(const struct rt_tensor *a, const struct rt_tensor *b);

@@ -8,8 +8,8 @@
     with slipway_client.connect('grpc://127.0.0.1:8500') as client:
         client.predict('half_plus_two', {'x': [1, 2, 5]})['y']         # array([2.5, 3. , 4.5], dtype=float32)
 
-A call raises Error when the server refuses it, does not answer in time or cannot be reached: `code` is the name of
-gRPC's status code, and the exception's text is the server's own message. InputError, which is also a ValueError, is
+A call raises Error if the server refuses it, does not respond in time or cannot be reached. The exception's `code` is
+the name of a gRPC status code, and its `message` is the error message. InputError, which is also a ValueError, is
 raised for arguments that cannot be sent at all.
 """
 from __future__ import annotations

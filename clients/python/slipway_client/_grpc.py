@@ -15,8 +15,8 @@ _MODEL = '/tensorflow.serving.ModelService/'
 
 
 class Prediction(Mapping[str, np.ndarray]):
-    """The outputs of one Predict call, as a mapping from their names; `model`, `version` and `signature` identify what
-    computed the outputs."""
+    """The outputs of one Predict call, as a mapping from names to arrays. `model`, `version` and `signature` identify
+    the model and the signature that were run."""
 
     def __init__(self, outputs: Dict[str, np.ndarray], model: str, version: int, signature: str):
         self._outputs, self.model, self.version, self.signature = outputs, model, version, signature
@@ -42,7 +42,7 @@ def _read(path: Optional[str]) -> Optional[bytes]:
 
 
 def _sibling(request: Any, response: str) -> Any:
-    """Returns the response class for a request of the official client, looked up by name in the module of the
+    """Returns the response class for a request object of the official client, looked up by name in the module of the
     request's class."""
     found = getattr(sys.modules[type(request).__module__], response, None)
     if found is None:
@@ -53,9 +53,9 @@ def _sibling(request: Any, response: str) -> Any:
 class GrpcClient:
     """A gRPC client, which any number of threads may share. `address` is HOST:PORT or unix:PATH.
 
-    Every method that takes a model's name also takes, as its only argument, a request of the official client's
-    classes (PredictRequest, GetModelStatusRequest, ...). The method then returns an object of the matching response
-    class."""
+    Every method that takes a model's name can instead be called with a single argument, a request object of TensorFlow
+    Serving's official client (PredictRequest, GetModelStatusRequest, ...). The method then returns an object of the
+    matching response class."""
 
     def __init__(self, address: str = '127.0.0.1:8500', *, timeout: Optional[float] = 30.0, tls: bool = False,
                  ca: Optional[str] = None, cert: Optional[str] = None, key: Optional[str] = None,
@@ -107,13 +107,14 @@ class GrpcClient:
 
     def predict(self, model: Any, inputs: Any = None, *, version: Optional[int] = None, label: Optional[str] = None,
                 signature: Optional[str] = None, outputs: Sequence[str] = (), timeout: Optional[float] = None) -> Any:
-        """Runs a model and returns its outputs as a mapping from names to arrays. `outputs` restricts them to the
-        names given.
+        """Runs a model and returns its outputs as a mapping from names to arrays. If `outputs` is given, only the
+        outputs that it names are returned.
 
         `inputs` is a mapping from names to arrays, or the array of the only input. Values are converted to the types in
-        the model's metadata, which is fetched once: reals are rounded to the model's precision, integers must be in the
-        type's range, and reals become integers only if they have no fraction. If every input is an array
-        whose type is not one of numpy's defaults (float64 and int64), the arrays are sent unchanged."""
+        the model's metadata, which is fetched once: floating-point numbers are rounded to the model's precision,
+        integers must be in the type's range, and floating-point numbers become integers only if they have no fractional
+        part. If every input is an array whose type is not one of numpy's defaults (float64 and int64), the arrays are
+        sent unchanged."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_PREDICTION + 'Predict', model, 'PredictResponse', timeout)
         named = inputs if isinstance(inputs, Mapping) else None
@@ -137,7 +138,7 @@ class GrpcClient:
         try:
             answer = self._call(_PREDICTION + 'Predict', request, timeout)
         except Error:
-            # The next version of the model may have a different signature.
+            # The metadata may be out of date: a new version of the model may have a different signature.
             self._signatures.pop((model, version, label), None)
             raise
         found, spec = self._understand(messages.read_predict, answer)
@@ -152,8 +153,8 @@ class GrpcClient:
 
     def classify(self, model: Any, examples: Sequence[Any] = (), *, context: Any = None, version: Optional[int] = None,
                  label: Optional[str] = None, signature: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-        """Returns the classes of each example, as a list of (label, score). An example is a mapping from features
-        to values, or a tf.Example, serialized or not."""
+        """Returns a list of (label, score) pairs for each example. An example is a mapping from features to values, or
+        a tf.Example, serialized or not."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_PREDICTION + 'Classify', model, 'ClassificationResponse', timeout)
         spec = messages.model_spec(model, version, label, signature)
@@ -172,7 +173,7 @@ class GrpcClient:
         return values
 
     def status(self, model: Any, version: Optional[int] = None, *, timeout: Optional[float] = None) -> Any:
-        """Returns the status of one version, or of every version that the server has known."""
+        """Returns the status of one version, or of every version that the server reports."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_MODEL + 'GetModelStatus', model, 'GetModelStatusResponse', timeout)
         answer = self._call(_MODEL + 'GetModelStatus', messages.model_spec(model, version), timeout)
@@ -190,8 +191,8 @@ class GrpcClient:
         return found
 
     def reload(self, models: Union[Mapping[str, str], Sequence[ModelConfig], Any], *, timeout: Optional[float] = None) -> Any:
-        """Replaces the models that the server serves. `models` maps names to base paths, or is a list of
-        ModelConfigs. Returns when the new models are served; raises Error when one of them cannot be served."""
+        """Replaces the models that the server serves. `models` maps names to base paths, or is a list of ModelConfigs.
+        Returns when the new models are served, and raises Error if one of them cannot be served."""
         method = _MODEL + 'HandleReloadConfigRequest'
         if hasattr(models, 'SerializeToString'):
             return self._send(method, models, 'ReloadConfigResponse', timeout)

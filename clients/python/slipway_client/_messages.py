@@ -14,15 +14,15 @@ Bytes = Union[bytes, memoryview]
 _NUMPY = {1: 'float32', 2: 'float64', 3: 'int32', 4: 'uint8', 5: 'int16', 6: 'int8', 8: 'complex64', 9: 'int64', 10: 'bool',
           17: 'uint16', 18: 'complex128', 19: 'float16', 22: 'uint32', 23: 'uint64'}
 _DTYPE = {np.dtype(name): number for number, name in _NUMPY.items()}
-# For each dtype number, _FIXED or _VARINTS gives the TensorProto field that holds the values: as packed little-endian
-# numbers (_FIXED) or as varints (_VARINTS).
+# _FIXED and _VARINTS map a dtype number to the number of the TensorProto field that holds the values, which are packed
+# little-endian numbers (_FIXED) or varints (_VARINTS).
 _FIXED = {1: (5, '<f4'), 2: (6, '<f8'), 8: (9, '<c8'), 18: (12, '<c16')}
 _VARINTS = {3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11, 14: 13, 19: 13, 22: 16, 23: 17}
 _MAX_BYTES = 1 << 33
 
 
 def as_array(value: Any, dtype: Optional[str] = None) -> np.ndarray:
-    """Converts lists, numbers and arrays of numbers to an array of the model's type. Arrays of other types stay
+    """Converts lists, numbers and arrays of numbers to an array of the model's type. Other arrays are returned
     unchanged."""
     if isinstance(value, np.ndarray):
         return _converted(value, dtype)
@@ -80,8 +80,8 @@ def write_tensor(array: np.ndarray, dtype: Optional[str] = None) -> bytes:
 
 
 def _varints(kind: int, value: int, data: memoryview) -> np.ndarray:
-    """Decodes the varints of one field, which may be packed. numpy decodes all of them in one operation, since there
-    may be many."""
+    """Decodes the varints of one field, which may be packed. There may be many, so numpy decodes all of them at
+    once."""
     if kind == wire.VARINT:
         return np.array([value], np.uint64)
     octets = np.frombuffer(data, np.uint8)
@@ -131,7 +131,7 @@ def read_tensor(message: Bytes) -> np.ndarray:
         field = _VARINTS[dtype]
         values = [_varints(kind, value, data) for n, kind, value, data in found if n == field]
         flat = np.concatenate([np.empty(0, np.uint64), *values]).astype(native)
-    if len(flat) < count:  # elements without a value repeat the last value that is given
+    if len(flat) < count:  # elements without a value are copies of the last value
         flat = np.concatenate([flat, np.full(count - len(flat), flat[-1] if len(flat) else 0, flat.dtype)])
     if len(flat) != count:
         raise ValueError(f'{len(flat)} values in a tensor of shape {shape}')
@@ -202,7 +202,8 @@ def _feature(name: str, value: Any) -> bytes:
 
 
 def write_example(example: Any) -> bytes:
-    """Serializes an example: a mapping from features to values, a tf.Example, or bytes that are already serialized."""
+    """Serializes an example, which is a mapping from features to values or a tf.Example. Bytes are taken as an already
+    serialized example."""
     if isinstance(example, bytes):
         return example
     if hasattr(example, 'SerializeToString'):

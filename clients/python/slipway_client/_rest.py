@@ -17,7 +17,7 @@ _CODE_OF_HTTP = {400: 'INVALID_ARGUMENT', 401: 'UNAUTHENTICATED', 403: 'PERMISSI
 
 
 def b64(data: bytes) -> Dict[str, str]:
-    """Encodes bytes as an element of a string tensor."""
+    """Returns the JSON form of a string tensor's element that holds `data`."""
     return {'b64': base64.b64encode(data).decode()}
 
 
@@ -31,7 +31,7 @@ def _plain(value: Any) -> Any:
 
 
 class _NamedConnection(http.client.HTTPSConnection):
-    """A TLS connection that checks the server's certificate for `name` instead of the address."""
+    """A TLS connection that requires the server's certificate to contain `name` instead of the address."""
 
     def __init__(self, *args: Any, name: str, **more: Any):
         super().__init__(*args, **more)
@@ -91,7 +91,7 @@ class RestClient:
             answer = self._connection.getresponse()
             return answer, answer.read()
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-            # A server may close an idle connection at any time, so the request is sent once more on a new connection.
+            # A server may close an idle connection at any time. The request is then sent once more on a new connection.
             self.close()
             if fresh:
                 raise
@@ -132,9 +132,9 @@ class RestClient:
 
     def predict(self, model: str, instances: Any = None, *, inputs: Any = None, version: Optional[int] = None,
                 label: Optional[str] = None, signature: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-        """Returns the predictions of `instances` (a list of rows), or the outputs of `inputs` (a tensor, or a mapping
+        """Returns the predictions for `instances` (a list of rows), or the outputs for `inputs` (a tensor, or a mapping
         from names to tensors). A mapping given as the first argument is treated as inputs, as with the gRPC client.
-        Several outputs are returned as a mapping from their names.
+        Several outputs are returned as mappings from names to values.
 
         Values may contain numpy arrays and bytes at any depth."""
         if (instances is None) == (inputs is None):
@@ -160,7 +160,7 @@ class RestClient:
     def classify(self, model: str, examples: Sequence[Mapping[str, Any]], *, context: Optional[Mapping[str, Any]] = None,
                  version: Optional[int] = None, label: Optional[str] = None, signature: Optional[str] = None,
                  timeout: Optional[float] = None) -> Classes:
-        """Returns the classes of each example, as a list of (label, score)."""
+        """Returns a list of (label, score) pairs for each example."""
         results = self._of_examples('classify', model, examples, context, version, label, signature, timeout)
         return [[(name, score) for name, score in classes] for classes in results]
 
@@ -171,7 +171,7 @@ class RestClient:
         return self._of_examples('regress', model, examples, context, version, label, signature, timeout)
 
     def status(self, model: str, version: Optional[int] = None, *, timeout: Optional[float] = None) -> List[VersionStatus]:
-        """Returns the status of one version, or of every version that the server has known, newest first."""
+        """Returns the status of one version, or of every version that the server reports, newest first."""
         answer = self._call('GET', self._path(model, version, None), timeout=timeout)
         return [VersionStatus(int(v['version']), v['state'], v['status']['error_code'], v['status']['error_message'])
                 for v in answer['model_version_status']]

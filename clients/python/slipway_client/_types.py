@@ -18,9 +18,9 @@ STATES = {0: 'UNKNOWN', 10: 'START', 20: 'LOADING', 30: 'AVAILABLE', 40: 'UNLOAD
 
 
 class Error(Exception):
-    """The reason why a call has no response. `code` is the name of a gRPC status code ('NOT_FOUND'), and `message` is
-    the server's message. Over REST, `http_status` is also set, and `retry_after` holds the Retry-After header as the
-    server sent it."""
+    """Raised by a call that fails. `code` is the name of a gRPC status code ('NOT_FOUND'), and `message` is the error
+    message. Over REST, `http_status` is also set, and `retry_after` holds the Retry-After header as the server sent
+    it."""
 
     def __init__(self, code: str, message: str, http_status: Optional[int] = None, retry_after: Optional[str] = None):
         super().__init__(f'{code}: {message}')
@@ -28,7 +28,7 @@ class Error(Exception):
 
 
 class InputError(Error, ValueError):
-    """Arguments that cannot be sent. No request was made."""
+    """Raised for arguments that cannot be sent, before any request is sent."""
 
     def __init__(self, message: str):
         super().__init__('INVALID_ARGUMENT', message)
@@ -65,8 +65,8 @@ class Metadata:
 
 @dataclass
 class ModelConfig:
-    """One model of a server's configuration. `versions` is how many of the newest versions are served, 'all', or a
-    list of version numbers."""
+    """One model of a server's configuration. `versions` is the number of newest versions to serve, 'all', or a list of
+    version numbers."""
     name: str
     base_path: str
     platform: str = 'tensorflow'

@@ -1,4 +1,4 @@
-"""Protobuf's wire format, as far as this client's messages need it."""
+"""The part of protobuf's wire format that this client's messages need."""
 from __future__ import annotations
 
 import struct
@@ -48,8 +48,8 @@ _NOTHING = memoryview(b'')
 
 
 def fields(message: Union[bytes, memoryview]) -> Iterator[Tuple[int, int, int, memoryview]]:
-    """Yields (number, type, integer, data) for each field. A varint has its value in `integer` and no data. A field of
-    any other type has `data`, and its `integer` is 0."""
+    """Yields (number, type, integer, data) for each field. For a varint, `integer` is its value, and `data` is empty.
+    For any other type, `integer` is 0, and `data` holds the value."""
     view, at = memoryview(message), 0
     while at < len(view):
         tag, at = read_varint(view, at)

@@ -23,7 +23,7 @@ save("plain", ["f32", "f64", "i8", "bf16", "half", "str", "scalar", "empty", "bo
       np.zeros((0, 4), np.float32), np.array([True, False]), np.array([1 + 2j], np.complex64),
       np.array([2**63], np.uint64), np.int32(1), np.int32(2)])
 
-# Writes one tensor of three slices, each in a shard of its own.
+# Writes one tensor of three slices, each in its own shard.
 full = np.arange(40, dtype=np.float32).reshape(5, 8)
 save("part-0", ["w", "b"], [full[:2], np.float32(1)], ["5 8 0,2:-", ""])
 save("part-1", ["w", "c"], [full[2:5, :3], np.array([b"hello", b"you"], object)],

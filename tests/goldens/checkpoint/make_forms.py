@@ -1,5 +1,5 @@
-"""Writes variants of plain.index in the forms that other versions and machines write, and checks whether TensorFlow
-2.21 reads them. Must be run in this folder. Uses Debian's libsnappy."""
+"""Writes plain.index in other forms (compressed, with other restart intervals, big-endian), and checks whether
+TensorFlow 2.21 reads them. Must be run in this folder. Uses Debian's libsnappy."""
 import ctypes
 import struct
 import numpy as np
@@ -103,7 +103,7 @@ def entries_in(data):
 
 def big_endian(entries, data):
     """Returns the entries and data of a big-endian checkpoint. The bytes of elements, string lengths and checksums are
-    swapped."""
+    in reverse order."""
     out, swapped = [], bytearray(data)
     for key, value in entries:
         if not key:

@@ -1,7 +1,7 @@
-"""Makes a model with TensorFlow that classifies and regresses tf.Examples as in TensorFlow 1. The model uses
+"""Makes a model in the style of TensorFlow 1 for classification and regression of tf.Examples, runs it on requests with
+and without a context Example, and writes the outputs: make.py (writes 1/ and answers.json). The model uses
 parse_example with dense, default and sparse features, a vocabulary table from an asset, and class names from a
-HashTable. Then runs the model on requests in both forms of Input and writes the outputs: make.py (writes 1/ and
-answers.json). Needs tensorflow (PyPI)."""
+HashTable. Needs tensorflow (PyPI)."""
 import base64
 import json
 import os

@@ -1,9 +1,11 @@
-"""Writes loops whose initial states are narrower than the batch, and lists that no node reads (see make.py).
+"""Writes loops with initial states that are broadcast to the batch, and loops with output lists that no node reads (see
+make.py).
 
     python make_states.py [NAME...]
 
-Each graph gets x [time, batch, 2]; its states are constants. The loops are written like Keras's LSTM, and with x
-and the state concatenated as in TensorFlow 1.
+The input x of each graph has shape [time, batch, 2], and the initial states are constants. Cells multiply x and the
+state separately, as in Keras.
+In a case with "joined" in its name, the cell multiplies the concatenation of x and the state, as in TensorFlow 1.
 """
 import os
 import sys
@@ -16,8 +18,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 raw, v1 = tf.raw_ops, tf.compat.v1
 U, D = 3, 2
 
-# Maps a name to (shape of h, shape of c, fetched tensor, length of the list, last step). If the length or the last step
-# is None, the number of steps in x is used for it.
+# Maps a name to (shape of h, shape of c, fetched tensor, length of the list, last step). A length or last step of None
+# means the number of steps in x.
 CASES = {
     'states_scalar': ([1, U], [], 'y', None, None),
     'states_vector': ([1, U], [U], 'y', None, None),

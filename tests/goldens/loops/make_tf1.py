@@ -33,7 +33,7 @@ def one_way(x, cell, time_major=False, length=None):
 
 
 def row_lengths(x, more=2):
-    """Derives a length for each row from its values, between 0 and the number of steps plus `more`."""
+    """Derives a sequence length from each row's values. It is at most the number of steps plus `more`."""
     span = tf.cast(tf.shape(x)[1] + 1 + more, tf.float32)
     return tf.cast(tf.math.floormod(tf.abs(tf.reduce_sum(x[:, :1, 0], 1)) * 7, 1) * span, tf.int32)
 
@@ -73,7 +73,7 @@ def some(names):
 
 LSTM, BASIC_LSTM = lambda: cells.LSTMCell(U), lambda: cells.BasicLSTMCell(U)
 GRU, BASIC = lambda: cells.GRUCell(U), lambda: cells.BasicRNNCell(U)
-ROWS = 0 # the argument ROWS means that each row has a length of its own
+ROWS = 0 # the argument ROWS means that each row has its own length
 FORMS = {
     'tf1_lstm': (LSTM, one_way, {}),
     'tf1_basic_lstm': (BASIC_LSTM, one_way, {'time_major': True}),

@@ -34,9 +34,9 @@ static enum rt_status run_slow(struct rt_run *r)
     return RT_OK;
 }
 
-static const struct rt_op slow_op = {.name = "BesselK0", .infer = infer_slow};
+static const struct rt_op slow_op = {.name = "Copy", .infer = infer_slow};
 static const struct rt_kernel slow_kernel = {
-    .op = "BesselK0", .device = "CPU", .name = "test.slow", .run = run_slow};
+    .op = "Copy", .device = "CPU", .name = "test.slow", .run = run_slow};
 
 static int set_up(void **state)
 {
@@ -104,7 +104,7 @@ static void only_those_who_need_a_plan_wait_for_it(void **state)
     struct request r[2];
     sg_node(x, "x", "Placeholder", "", "dtype=float");
     sg_constant(x, "three", "", "3");
-    sg_node(x, "slow", "BesselK0", "three", "T=float");
+    sg_node(x, "slow", "Copy", "three", "T=float");
     sg_node(x, "y", "AddV2", "x slow", "T=float");
     sg_node(x, "z", "Neg", "x", "T=float");
     struct rt_callable *y = sg_prepare(x, "y", NULL), *z = sg_prepare(x, "z", NULL);

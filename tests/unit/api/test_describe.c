@@ -1,5 +1,7 @@
-/* Tests the description of a node (runtime/api/describe.h): its numbers of arithmetic operations
- * and bytes, and the name of its epilogue. */
+/*
+ * Tests the description of a node (runtime/api/describe.h): the number of its arithmetic
+ * operations, the number of bytes that it reads and writes, and the name of its epilogue.
+ */
 #include <string.h>
 
 #include "runtime/api/describe.h"

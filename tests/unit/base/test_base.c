@@ -103,7 +103,7 @@ static void bytes_stop_at_their_limit(void **state)
     rt_bytes_clear(&b);
 }
 
-/* Grants growth of a buffer up to the size that `arg` points to. */
+/* Permits the buffer to grow to at most *arg bytes. */
 static bool grants(void *arg, size_t capacity, size_t wanted)
 {
     size_t *most = arg;
@@ -220,7 +220,7 @@ static void bytes_that_are_not_utf8_are_replaced(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct rt_bytes b;
         rt_bytes_init(&b, 100);
-        rt_bytes_adds(&b, "\xff|"); /* bytes before the offset are kept */
+        rt_bytes_adds(&b, "\xff|"); /* the bytes before the offset must not change */
         rt_bytes_add(&b, rows[i].text, rows[i].n);
         rt_bytes_make_utf8(&b, 2);
         assert_int_equal(b.n, 2 + strlen(rows[i].want));
@@ -231,7 +231,7 @@ static void bytes_that_are_not_utf8_are_replaced(void **state)
     struct rt_bytes b;
     rt_bytes_init(&b, 4);
     rt_bytes_adds(&b, "a\xff\xff");
-    rt_bytes_make_utf8(&b, 0); /* the replacements exceed the limit */
+    rt_bytes_make_utf8(&b, 0); /* the replaced text would exceed the limit */
     assert_true(b.failed);
     assert_string_equal(b.p, "a\xff\xff");
     rt_bytes_clear(&b);

@@ -32,6 +32,12 @@ void rt_callable_request_compilation(struct rt_callable *c, const struct rt_shap
     (void)shapes;
 }
 
+struct rt_device *rt_model_accelerator(const struct rt_model *m)
+{
+    (void)m;
+    return sched_model.gpu;
+}
+
 enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
                                struct rt_tensor *fetches, const struct rt_run_options *options,
                                struct rt_error *err)
@@ -85,12 +91,19 @@ static void no_wake(struct srv_io_loop *io_loop)
     (void)io_loop;
 }
 
-struct world *sched_begin_with(int n_workers, bool rowwise, bool writes, enum srv_maybe batching,
-                               const char *parameters)
+/* Allocates a world, and clears the model. */
+static struct world *new_world(void)
 {
     struct world *w = calloc(1, sizeof *w);
     assert_non_null(w);
+    w->max_inline_bytes = SIZE_MAX;
     memset(&sched_model, 0, sizeof sched_model);
+    return w;
+}
+
+static struct world *begin(struct world *w, int n_workers, bool rowwise, bool writes,
+                           enum srv_maybe batching, const char *parameters)
+{
     w->server.options = (struct srv_options){
         .max_batch_rows = 64, .max_queue_jobs = 20, .max_queue_bytes = 1 << 20, .inline_max_us = 0};
     w->server.options.enable_batching = batching;
@@ -100,9 +113,10 @@ struct world *sched_begin_with(int n_workers, bool rowwise, bool writes, enum sr
         w->server.options.batching_parameters_file = folder_path("batching.txt");
     }
     atomic_store(&w->server.map, &w->map);
-    w->server.metrics = srv_metrics_new(1, n_workers + 1);
+    w->server.options.num_workers = n_workers;
+    w->server.metrics = srv_metrics_new(1, srv_scheduler_n_workers(&w->server));
     struct rt_error err = {0};
-    assert_ok(srv_scheduler_new(&w->server, n_workers, &w->server.scheduler, &err), &err);
+    assert_ok(srv_scheduler_new(&w->server, &w->server.scheduler, &err), &err);
     w->server.n_io_loops = 1;
     w->server.io_loops[0] = &w->io_loop;
     srv_io_loop_init(&w->io_loop, &w->server, "REST", no_wake, NULL);
@@ -125,6 +139,24 @@ struct world *sched_begin_with(int n_workers, bool rowwise, bool writes, enum sr
     if (parameters)
         folder_remove();
     return w;
+}
+
+struct world *sched_begin_with(int n_workers, bool rowwise, bool writes, enum srv_maybe batching,
+                               const char *parameters)
+{
+    return begin(new_world(), n_workers, rowwise, writes, batching, parameters);
+}
+
+struct world *sched_begin_on_gpus(int n, int gpu)
+{
+    struct world *w = new_world();
+    for (int k = 0; k < n; k++) {
+        w->gpu[k] = (struct rt_device){.type = "GPU", .index = k, .n_streams = 2};
+        w->server.gpus.device[k] = &w->gpu[k];
+    }
+    w->server.gpus.n = n;
+    sched_model.gpu = &w->gpu[gpu];
+    return begin(w, 1, true, false, SRV_UNSAID, NULL);
 }
 
 struct world *sched_begin(int n_workers, bool rowwise, bool writes)
@@ -173,6 +205,7 @@ struct request *sched_submit_shaped(struct world *w, int rank, const int64_t *di
                               .feeds = &r->feed,
                               .n_fetches = 1,
                               .fetches = &r->fetch,
+                              .max_inline_bytes = w->max_inline_bytes,
                               .deadline_ns = deadline,
                               .body_bytes = 100,
                               .done = sched_on_done,

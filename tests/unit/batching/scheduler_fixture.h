@@ -32,6 +32,8 @@ extern struct sched_model {
     /* Largest number of rows with which a run does not run out of memory; 0 means no limit. */
     _Atomic int64_t most_rows;
     int64_t sleep_us; /* duration of each run, which a test sets before the first request */
+    /* GPU that the model uses, or NULL; sched_begin_on_gpus sets it. */
+    struct rt_device *gpu;
 } sched_model;
 
 struct world {
@@ -43,7 +45,9 @@ struct world {
     struct rt_model_signature signature;
     struct rt_model loaded;
     struct srv_version version;
-    _Atomic int n_done; /* number of requests that have a response */
+    struct rt_device gpu[2];
+    size_t max_inline_bytes; /* srv_job.max_inline_bytes of later requests */
+    _Atomic int n_done;      /* number of requests that have a response */
 };
 
 struct request {
@@ -54,7 +58,8 @@ struct request {
 };
 
 /* Starts a server with one version of one signature. `parameters` is the text of the batching
- * parameters file, or NULL. sched_end frees the server after every request has completed. */
+ * parameters file, or NULL if there is no such file. sched_end frees the server after every request
+ * has completed. */
 struct world *sched_begin_with(int n_workers, bool rowwise, bool writes, enum srv_maybe batching,
                                const char *parameters);
 /* Starts a server without --enable_batching. */
@@ -62,6 +67,9 @@ struct world *sched_begin(int n_workers, bool rowwise, bool writes);
 /* Starts a server with --enable_batching=true, one worker, and a signature that is not known to be
  * row-wise. */
 struct world *sched_begin_as_tensorflow(const char *parameters);
+/* Starts a server with one worker for the CPU and n GPUs, which have two streams each. The model
+ * uses the GPU with index `gpu`. */
+struct world *sched_begin_on_gpus(int n, int gpu);
 void sched_end(struct world *w);
 
 /* Submits a request of the given shape whose numbers are value, value + step, value + 2 step, ...
@@ -80,8 +88,8 @@ void sched_drop(struct request *r);
 /* Submits a request that occupies the only worker until sched_model.held is false, so that later
  * requests have to queue. Returns when the request runs. */
 struct request *sched_block(struct world *w);
-/* Waits until n requests have completed, or until n runs have begun. The test fails if there are
- * more than n. */
+/* sched_wait_done waits until n requests have completed, and sched_wait_runs until n runs have
+ * begun. The test fails if their number exceeds n. */
 void sched_wait_done(struct world *w, int n);
 void sched_wait_runs(int n);
 /* Asserts that the request succeeded with the model's output for the input of sched_submit(w, rows,

@@ -1,5 +1,6 @@
-/* Tests that merging the inputs of a batch ends early when no client waits for the batch any more.
- * This file defines rt_callable_run, so that a test sees whether the model ran. */
+/* Tests how the size of outputs is counted, and that merging the inputs of a batch ends early when
+ * no client waits for the batch any more. This file defines rt_callable_run, so that a test sees
+ * whether the model ran. */
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"
@@ -70,10 +71,41 @@ static void merging_much_ends_when_nobody_wants_it_any_more(void **state)
     }
 }
 
+static bool has_large_outputs(struct rt_tensor *t, size_t max_inline_bytes)
+{
+    const struct srv_job job = {.n_fetches = 1, .fetches = t, .max_inline_bytes = max_inline_bytes};
+    return srv_batch_has_large_outputs(&job);
+}
+
+static void the_size_of_outputs_is_that_of_what_is_encoded(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_tensor t;
+    /* ten strings that share the same 40 bytes */
+    assert_ok(rt_tensor_new(&t, NULL, RT_STRING, 1, (const int64_t[]){10}, &err), &err);
+    struct rt_str *s = t.data;
+    assert_true(rt_str_set(&s[0], NULL, "0123456789012345678901234567890123456789", 40, &err));
+    for (int i = 1; i < 10; i++)
+        rt_str_copy(&s[i], &s[0]);
+    const size_t size = 10 * (sizeof *s + 40);
+    assert_false(has_large_outputs(&t, size));
+    assert_true(has_large_outputs(&t, size - 1));
+    rt_tensor_clear(&t);
+    /* empty rows, which JSON writes as brackets */
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (const int64_t[]){1000, 0}, &err), &err);
+    assert_false(has_large_outputs(&t, 1000 * sizeof(float)));
+    assert_true(has_large_outputs(&t, 1000 * sizeof(float) - 1));
+    rt_tensor_clear(&t);
+    /* no outputs, as before a run or after a failed run */
+    assert_false(has_large_outputs(&(struct rt_tensor){0}, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merging_much_ends_when_nobody_wants_it_any_more),
+        cmocka_unit_test(the_size_of_outputs_is_that_of_what_is_encoded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /*
- * Tests batches of a call that reads variables. When a version is loaded, an analysis of the
+ * Tests batches of a callable that reads variables. When a version is loaded, an analysis of the
  * variables' values permits merging the rows of requests. A client may later assign these variables
  * (SessionRun), but every request must still get the result that it gets alone.
  */
@@ -280,8 +280,8 @@ static void *run_merged_rows(void *arg)
     return NULL;
 }
 
-/* An assignment invalidates the plan. All runs of merged rows then analyse it at the same time, and
- * must reach the same result. */
+/* An assignment invalidates the plan. All runs of merged rows then repeat the row analysis at the
+ * same time, and must reach the same result. */
 static void rows_are_analysed_by_many_threads_at_once(void **state)
 {
     const struct rt_shape shape = {.rank = 2, .dim = {-1, COLUMNS}};
@@ -294,8 +294,8 @@ static void rows_are_analysed_by_many_threads_at_once(void **state)
         rt_session_serve(s);
         assert_true(rt_callable_is_rowwise(c, &shape, &why));
         prepare(s, "chosen:0", true);
-        /* The variable belongs to a different call, but the assignment invalidates all plans of the
-         * session. */
+        /* The variable belongs to a different callable, but the assignment invalidates all plans of
+         * the session. */
         run_target(s, "flag_off", false);
         for (int k = 0; k < N_THREADS; k++) {
             r[k].call = c;

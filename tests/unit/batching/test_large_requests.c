@@ -114,7 +114,7 @@ static void sub_requests_have_no_more_rows_than_memory_lately_allowed(void **sta
     sched_wait_done(w, 4);
     sched_expect(large, 10, 3);
     sched_drop(large);
-    /* A request of four rows, which one batch could hold before the failure, is split as well. */
+    /* A request of four rows, which one batch could hold before the failure, is also split. */
     large = sched_submit(w, 4, 3, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
     sched_wait_done(w, 5);

@@ -144,7 +144,43 @@ static void tiny_jobs_run_on_the_network_thread_once_their_cost_is_known(void **
     sched_end(w);
 }
 
-/* The run of such a job might be stopped and repeated, and its trace would then hold two runs. */
+/* Encoding large outputs would take long on the network thread. */
+static void a_run_with_large_outputs_is_repeated_on_a_worker(void **state)
+{
+    (void)state;
+    struct world *w = sched_begin(2, true, false);
+    learn_a_low_cost(w);
+    w->max_inline_bytes = 2 * sizeof(float) - 1;
+    /* The first job runs inline, and its run shows that the outputs are large. The second job
+     * therefore does not run inline. */
+    for (int i = 0, runs = 4; i < 2; i++, runs++) {
+        srv_io_loop_begin_turn(&w->io_loop);
+        struct request *r = sched_submit(w, 1, 4, RT_NEVER);
+        assert_int_equal(atomic_load(&sched_model.runs), runs);
+        assert_int_equal(atomic_load(&w->n_done), 3 + i);
+        assert_ptr_equal(w->io_loop.turn, &r->job);
+        assert_null(r->fetch.buf);
+        srv_io_loop_end_turn(&w->io_loop);
+        sched_wait_done(w, 4 + i);
+        assert_int_equal(atomic_load(&sched_model.runs), runs + 1);
+        sched_expect(r, 1, 4);
+        sched_drop(r);
+    }
+    /* Jobs run inline again after a worker has run a job whose outputs are not too large. */
+    w->max_inline_bytes++;
+    for (int i = 0; i < 2; i++) {
+        srv_io_loop_begin_turn(&w->io_loop);
+        struct request *r = sched_submit(w, 1, 4, RT_NEVER);
+        assert_int_equal(atomic_load(&w->n_done), 5 + 2 * i);
+        srv_io_loop_end_turn(&w->io_loop);
+        sched_wait_done(w, 6 + i);
+        sched_drop(r);
+    }
+    sched_end(w);
+}
+
+/* If a job with a trace ran inline, its run might be stopped and repeated, and the trace would then
+ * hold two runs. */
 static void a_job_with_a_trace_does_not_run_on_the_network_thread(void **state)
 {
     (void)state;
@@ -152,8 +188,7 @@ static void a_job_with_a_trace_does_not_run_on_the_network_thread(void **state)
     learn_a_low_cost(w);
     struct request *r = sched_submit(w, 1, 4, RT_NEVER);
     struct rt_trace trace = {.arena = r->arena, .wants_times = true};
-    /* A job with a trace is never merged, so it has a bucket of its own, whose cost must be known.
-     */
+    /* A job with a trace is never merged, so it has its own bucket, whose cost must be known. */
     for (int i = 4; i < 9; i++) {
         srv_io_loop_begin_turn(&w->io_loop);
         rt_tensor_clear(&r->fetch);
@@ -209,6 +244,57 @@ static void small_requests_do_not_wait_for_workers_that_are_at_long_ones(void **
     sched_end(w);
 }
 
+/* Of two GPUs with two streams each, two workers serve the model, whichever GPU it is on. */
+static void a_model_on_a_gpu_has_one_worker_per_stream(void **state)
+{
+    (void)state;
+    for (int gpu = 0; gpu < 2; gpu++) {
+        struct world *w = sched_begin_on_gpus(2, gpu);
+        struct request *r[6];
+        atomic_store(&sched_model.held, true);
+        for (int k = 0; k < 6; k++) {
+            r[k] = sched_submit(w, 1, (float)k, RT_NEVER);
+            srv_io_loop_end_turn(&w->io_loop);
+            sched_wait_runs(k < 2 ? k + 1 : 2);
+        }
+        usleep(20000);
+        assert_int_equal(atomic_load(&sched_model.together), 2);
+        atomic_store(&sched_model.held, false);
+        sched_wait_done(w, 6);
+        /* The requests that waited were merged. */
+        assert_int_equal(atomic_load(&sched_model.runs), 3);
+        for (int k = 0; k < 6; k++) {
+            sched_expect(r[k], 1, (float)k);
+            sched_drop(r[k]);
+        }
+        sched_end(w);
+    }
+}
+
+/* A batch is not divided among the free workers of a GPU, and no run begins on the network thread.
+ */
+static void a_batch_on_a_gpu_is_not_divided(void **state)
+{
+    (void)state;
+    struct world *w = sched_begin_on_gpus(1, 0);
+    w->server.options.inline_max_us = 1000000;
+    for (int round = 0; round < 6; round++) {
+        struct request *r[4];
+        const int before = atomic_load(&sched_model.runs);
+        for (int k = 0; k < 4; k++)
+            r[k] = sched_submit(w, 8, (float)k, RT_NEVER);
+        assert_int_equal(atomic_load(&sched_model.runs), before);
+        srv_io_loop_end_turn(&w->io_loop);
+        sched_wait_done(w, 4 * (round + 1));
+        assert_int_equal(atomic_load(&sched_model.runs), before + 1);
+        for (int k = 0; k < 4; k++) {
+            sched_expect(r[k], 8, (float)k);
+            sched_drop(r[k]);
+        }
+    }
+    sched_end(w);
+}
+
 static void what_is_queued_at_the_end_is_refused(void **state)
 {
     (void)state;
@@ -235,8 +321,11 @@ int main(void)
         cmocka_unit_test(what_the_client_gave_up_is_not_run),
         cmocka_unit_test(a_batch_ends_when_the_last_of_its_clients_has_gone),
         cmocka_unit_test(tiny_jobs_run_on_the_network_thread_once_their_cost_is_known),
+        cmocka_unit_test(a_run_with_large_outputs_is_repeated_on_a_worker),
         cmocka_unit_test(a_job_with_a_trace_does_not_run_on_the_network_thread),
         cmocka_unit_test(small_requests_do_not_wait_for_workers_that_are_at_long_ones),
+        cmocka_unit_test(a_model_on_a_gpu_has_one_worker_per_stream),
+        cmocka_unit_test(a_batch_on_a_gpu_is_not_divided),
         cmocka_unit_test(what_is_queued_at_the_end_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,51 +2,7 @@
 
 #include "runtime/base/clock.h"
 #include "server/batching/scheduler_core.h"
-
-enum { N = 64 };
-
-struct world {
-    struct srv_core core;
-    struct srv_core_policy policy;
-    struct srv_core_queue queue[3]; /* queue[i] belongs to the callable of model_queue[i] */
-    struct srv_core_model_queue model_queue[3];
-    struct srv_core_bucket bucket[6]; /* model_queue[i] has the buckets 2 * i and 2 * i + 1 */
-    struct srv_core_job job[N];
-    int n;
-};
-
-static struct srv_core_settings usual(void)
-{
-    return (struct srv_core_settings){.patience_ns = 1000,
-                                      .max_model_queue_jobs = 20,
-                                      .max_jobs = 40,
-                                      .max_model_queue_bytes = 1000,
-                                      .max_bytes = 1500};
-}
-
-static void begin(struct world *w, struct srv_core_settings s)
-{
-    memset(w, 0, sizeof *w);
-    srv_core_init(&w->core, &s);
-    w->policy.max_rows = 8;
-    for (int i = 0; i < 3; i++)
-        srv_core_model_queue_init(&w->core, &w->model_queue[i], &w->policy);
-    for (int i = 0; i < 6; i++)
-        srv_core_bucket_init(&w->bucket[i], &w->model_queue[i / 2], &w->queue[i / 2], true, false);
-}
-
-static enum srv_core_admission put(struct world *w, int bucket, int64_t rows, int64_t deadline,
-                                   int64_t now)
-{
-    struct srv_core_job *j = &w->job[w->n++];
-    *j = (struct srv_core_job){.rows = rows, .bytes = 10, .deadline_ns = deadline};
-    return srv_core_submit(&w->core, &w->bucket[bucket], j, now);
-}
-
-static int at(const struct world *w, const struct srv_core_job *j)
-{
-    return j ? (int)(j - w->job) : -1;
-}
+#include "tests/unit/batching/core_fixture.h"
 
 /* Takes one batch from the scheduler core and asserts that it comes from `bucket` and has `n_jobs`
  * jobs. */
@@ -54,7 +10,7 @@ static struct srv_core_batch take(struct world *w, int64_t now, int bucket, int 
 {
     struct srv_core_batch b;
     struct srv_core_job *expired = NULL;
-    assert_true(srv_core_next(&w->core, now, 1, &b, &expired));
+    assert_true(srv_core_next(&w->core, now, worker(0, 1), &b, &expired));
     assert_null(expired);
     assert_int_equal(b.bucket - w->bucket, bucket);
     assert_int_equal(b.n_jobs, n_jobs);
@@ -65,7 +21,7 @@ static void take_none(struct world *w, int64_t now)
 {
     struct srv_core_batch b;
     struct srv_core_job *expired = NULL;
-    assert_false(srv_core_next(&w->core, now, 1, &b, &expired));
+    assert_false(srv_core_next(&w->core, now, worker(0, 1), &b, &expired));
     assert_null(expired);
 }
 
@@ -207,7 +163,7 @@ static void an_expired_job_is_given_back_and_not_run(void **state)
     assert_int_equal(put(&w, 0, 1, 7, 7), SRV_CORE_EXPIRED);
     put(&w, 0, 1, 50, 0);
     put(&w, 0, 1, 500, 0);
-    assert_true(srv_core_next(&w.core, 60, 1, &b, &expired));
+    assert_true(srv_core_next(&w.core, 60, worker(0, 1), &b, &expired));
     assert_int_equal(at(&w, expired), 1);
     assert_null(expired->next);
     assert_int_equal(b.n_jobs, 1);
@@ -222,7 +178,7 @@ static void when_all_that_is_queued_has_expired_nothing_runs(void **state)
     struct srv_core_job *expired = NULL;
     begin(&w, usual());
     put(&w, 0, 1, 50, 0);
-    assert_false(srv_core_next(&w.core, 60, 1, &b, &expired));
+    assert_false(srv_core_next(&w.core, 60, worker(0, 1), &b, &expired));
     assert_int_equal(at(&w, expired), 0);
     assert_int_equal(w.core.n_jobs, 0);
     assert_null(w.core.active);
@@ -238,7 +194,7 @@ static void a_job_that_cannot_make_its_deadline_is_given_up_before_it_runs(void 
     for (int i = 0; i < 5; i++)
         srv_cost_learn(&w.bucket[0].cost, 1, 1000);
     put(&w, 0, 1, 500, 0);
-    assert_false(srv_core_next(&w.core, 1, 1, &b, &expired));
+    assert_false(srv_core_next(&w.core, 1, worker(0, 1), &b, &expired));
     assert_int_equal(at(&w, expired), 0);
 }
 
@@ -252,7 +208,7 @@ static void giving_jobs_up_does_not_shut_a_bucket_for_good(void **state)
         struct srv_core_batch b;
         struct srv_core_job *expired = NULL;
         put(&w, 0, 1, 300000, 0);
-        if (srv_core_next(&w.core, 1, 1, &b, &expired))
+        if (srv_core_next(&w.core, 1, worker(0, 1), &b, &expired))
             return;
     }
     fail_msg("never tried again");
@@ -282,16 +238,16 @@ static void a_batch_is_shared_among_free_workers_when_rows_cost_more_than_the_st
         srv_cost_learn(&w.bucket[0].cost, i, 10 + 100 * i);
     for (int i = 0; i < 8; i++)
         put(&w, 0, 1, RT_NEVER, 0);
-    assert_true(srv_core_next(&w.core, 1, 2, &b, &expired));
+    assert_true(srv_core_next(&w.core, 1, worker(0, 2), &b, &expired));
     assert_int_equal(b.n_jobs, 4);
-    assert_true(srv_core_next(&w.core, 1, 1, &b, &expired));
+    assert_true(srv_core_next(&w.core, 1, worker(0, 1), &b, &expired));
     assert_int_equal(b.n_jobs, 4);
     /* If the fixed cost of a run exceeds the cost of its rows, one batch takes all rows. */
     for (int i = 1; i <= 8; i++)
         srv_cost_learn(&w.bucket[2].cost, i, 10000 + i);
     for (int i = 0; i < 8; i++)
         put(&w, 2, 1, RT_NEVER, 0);
-    assert_true(srv_core_next(&w.core, 1, 2, &b, &expired));
+    assert_true(srv_core_next(&w.core, 1, worker(0, 2), &b, &expired));
     assert_int_equal(b.n_jobs, 8);
 }
 
@@ -338,7 +294,7 @@ a_worker_beside_stalled_others_gets_jobs_of_a_model_queue_that_runs_nothing(void
     assert_false(srv_core_next_spare(&w.core, 5, false, &b, &expired));
     assert_true(srv_core_next_spare(&w.core, 5, true, &b, &expired));
     assert_ptr_equal(b.bucket->model_queue, &w.model_queue[1]);
-    /* Now a batch of this model queue runs too. */
+    /* Now both model queues have a running batch. */
     struct srv_core_batch second;
     assert_false(srv_core_next_spare(&w.core, 5, true, &second, &expired));
     srv_core_done(&w.core, &b, 1000, true);
@@ -361,7 +317,7 @@ static void model_queues_share_by_time_used(void **state)
     for (int i = 0; i < 20; i++) {
         struct srv_core_batch b;
         struct srv_core_job *expired = NULL;
-        assert_true(srv_core_next(&w.core, 1, 1, &b, &expired));
+        assert_true(srv_core_next(&w.core, 1, worker(0, 1), &b, &expired));
         bool slow = b.bucket == &w.bucket[0];
         runs[!slow]++;
         srv_core_done(&w.core, &b, slow ? 300 : 100, true);
@@ -387,7 +343,7 @@ static void a_model_queue_that_was_idle_does_not_claim_the_past(void **state)
     for (int i = 0; i < 3; i++) {
         struct srv_core_batch b;
         struct srv_core_job *expired = NULL;
-        assert_true(srv_core_next(&w.core, 21, 1, &b, &expired));
+        assert_true(srv_core_next(&w.core, 21, worker(0, 1), &b, &expired));
         first += b.bucket == &w.bucket[0];
         srv_core_done(&w.core, &b, 1000, true);
     }
@@ -442,7 +398,7 @@ static void full_queues_refuse_at_once(void **state)
     assert_int_equal(put(&w, 1, 1, RT_NEVER, 0), SRV_CORE_FULL); /* the model queue is full */
     for (int i = 0; i < 20; i++)
         assert_int_equal(put(&w, 2, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
-    /* The number of jobs in all queues is at its limit. */
+    /* The total number of queued jobs is at its limit. */
     assert_int_equal(put(&w, 4, 1, RT_NEVER, 0), SRV_CORE_FULL);
     assert_int_equal(w.core.n_jobs, 40);
     assert_int_equal(w.core.n_bytes, 400);
@@ -537,7 +493,7 @@ static void batches_that_wait_are_limited_and_an_open_one_is_filled(void **state
     assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED);
     assert_int_equal(w.queue[0].n_batches, 2);
     assert_int_equal(put(&w, 0, 4, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
-    /* The request fits the open batch. */
+    /* The request fits into the open batch. */
     assert_int_equal(put(&w, 0, 3, RT_NEVER, 0), SRV_CORE_QUEUED);
     assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
     assert_int_equal(srv_core_free_rows(&w.bucket[0]), 0);
@@ -608,15 +564,15 @@ static void no_more_batches_run_than_threads_are_asked_for(void **state)
     put(&w, 0, 1, RT_NEVER, 0);
     put(&w, 2, 1, RT_NEVER, 0);
     struct srv_core_job *expired = NULL;
-    assert_true(srv_core_next(&w.core, 1, 4, &b, &expired));
-    assert_false(srv_core_is_ready(&w.core, 1));
+    assert_true(srv_core_next(&w.core, 1, worker(0, 4), &b, &expired));
+    assert_false(srv_core_is_ready(&w.core, 1, worker(0, 1)));
     take_none(&w, 1);
     for (int i = 0; i < 5; i++)
         srv_cost_learn(&w.bucket[4].cost, 1, 10);
     w.job[w.n] = (struct srv_core_job){.rows = 1, .deadline_ns = RT_NEVER};
     assert_false(srv_core_begin_inline(&w.core, &w.bucket[4], &w.job[w.n], 4, 100, &inline_batch));
     srv_core_done(&w.core, &b, 5, true);
-    assert_true(srv_core_is_ready(&w.core, 2));
+    assert_true(srv_core_is_ready(&w.core, 2, worker(0, 1)));
 }
 
 static void fixed_batches_are_neither_shared_nor_cut_short_by_what_was_learned(void **state)
@@ -632,7 +588,7 @@ static void fixed_batches_are_neither_shared_nor_cut_short_by_what_was_learned(v
     put(&w, 0, 2, RT_NEVER, 1000);
     struct srv_core_batch b;
     struct srv_core_job *expired = NULL;
-    assert_true(srv_core_next(&w.core, 1001, 4, &b, &expired));
+    assert_true(srv_core_next(&w.core, 1001, worker(0, 4), &b, &expired));
     assert_null(expired);
     assert_int_equal(b.n_jobs, 3);
 }
@@ -671,8 +627,12 @@ static void a_cheap_job_of_an_idle_bucket_may_run_where_it_is(void **state)
     assert_true(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
     assert_int_equal(w.core.running, 1);
     srv_core_done(&w.core, &b, 20, true);
+    /* The outputs of the last run were too large, so the job does not run inline. */
+    w.bucket[0].has_large_outputs = true;
+    assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
+    w.bucket[0].has_large_outputs = false;
     put(&w, 0, 1, RT_NEVER, 0);
-    /* A job already waits in the bucket. */
+    /* A job already waits in the bucket, so the next job does not run inline. */
     assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
 }
 

@@ -1,4 +1,4 @@
-/* Tests how the bench command counts durations and compares responses. */
+/* Tests how the client commands collect durations in a histogram and compare responses. */
 #include "tests/support/test.h"
 
 #include <math.h>

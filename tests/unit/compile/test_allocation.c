@@ -1,8 +1,8 @@
 /*
- * A run of a specialised shape allocates nothing. While a plan is made, any allocation may
- * fail, and a sanitizer then checks that nothing leaks. The linker wraps calls to malloc and
- * related functions from Slipway's own libraries (tests/CMakeLists.txt), and the wrappers count
- * them.
+ * Tests memory allocation. A specialised run must allocate nothing. While a plan is made, any
+ * allocation may fail, and nothing may leak, which a sanitizer checks. The linker wraps calls to
+ * malloc and related functions from Slipway's own libraries (tests/CMakeLists.txt), and the
+ * wrappers count these calls.
  *
  * With directories of models as arguments, the program prints the allocations of each model's
  * "serving_default" signature with a batch of 1.
@@ -68,8 +68,8 @@ int __wrap_posix_memalign(void **p, size_t align, size_t n)
 
 enum { MAX_FETCHES = 64 };
 
-/* Runs the plan six times, during which it may allocate memory to specialise and to fill the pools.
- * Returns the number of allocations in the ten runs after that. */
+/* Runs the plan six times, so that it can specialise and fill the pools. Returns the number of
+ * allocations in the next ten runs. */
 static long allocations(struct rt_callable *call, const struct rt_tensor *feeds, int n_fetches)
 {
     struct rt_tensor out[MAX_FETCHES];
@@ -120,8 +120,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Makes the plan with its first allocation failing, then with its second, and so on until no
- * allocation is left to fail. */
+/* Makes the plan repeatedly: first so that its first allocation fails, then so that its second
+ * fails, and so on until no allocation fails. */
 static void fail_each(struct fixture *x, const struct rt_session_options *options,
                       const struct rt_call_spec *spec)
 {
@@ -298,11 +298,9 @@ static void a_loop_of_frames_with_a_branch_in_it_allocates_nothing(void **state)
     rt_tensor_clear(&t);
 }
 
-/*
- * An assignment to a frozen variable invalidates every plan, and the analysis that permits merging
- * rows. If memory is too short for a new analysis, runs are not merged until a later analysis
- * succeeds.
- */
+/* An assignment to a frozen variable invalidates every plan, and the analysis that permits merging
+ * rows. If there is too little memory for a new analysis, runs are not merged until a later
+ * analysis succeeds. */
 static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
 {
     struct fixture *x = *state;
@@ -335,7 +333,7 @@ static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
         assert_true(rt_callable_is_rowwise(call, &shape, &err));
         gs_call(x->s, NULL, "read");
         assert_ok(rt_callable_run(gs_prepare(x->s, &writes), NULL, NULL, NULL, &err), &err);
-        /* The assignment invalidated the plan, so gs_call makes it again. */
+        /* The assignment invalidated the plan, so gs_call makes a new one. */
         call = gs_call(x->s, "x", "y");
         n_calls = 0;
         at += 1 + at / 8;

@@ -36,7 +36,7 @@ static void what_is_in_use_together_never_overlaps(void **state)
             e[i] = (struct rt_extent){
                 .bytes = (seed >> 4) % 5000, .first = first, .last = first + length};
         }
-        size_t total = rt_memory_plan_place(e, N);
+        size_t total = rt_memory_plan_place(e, N, false);
         check(e, N, total);
         for (int t = 0; t < STEPS + 9; t++) {
             size_t now = 0;
@@ -58,7 +58,7 @@ static void a_chain_needs_memory_for_two(void **state)
     struct rt_extent e[50];
     for (int i = 0; i < 50; i++)
         e[i] = (struct rt_extent){.bytes = 1000, .first = i, .last = i + 1};
-    assert_int_equal(rt_memory_plan_place(e, 50), 2048);
+    assert_int_equal(rt_memory_plan_place(e, 50, false), 2048);
     check(e, 50, 2048);
 }
 
@@ -66,10 +66,10 @@ static void nothing_takes_nothing(void **state)
 {
     (void)state;
     struct rt_extent e = {.bytes = 0, .first = 0, .last = 1};
-    assert_int_equal(rt_memory_plan_place(&e, 0), 0);
-    assert_int_equal(rt_memory_plan_place(&e, 1), 0);
+    assert_int_equal(rt_memory_plan_place(&e, 0, false), 0);
+    assert_int_equal(rt_memory_plan_place(&e, 1, false), 0);
     e.bytes = SIZE_MAX - 10;
-    assert_true(rt_memory_plan_place(&e, 1) == SIZE_MAX);
+    assert_true(rt_memory_plan_place(&e, 1, false) == SIZE_MAX);
 }
 
 int main(void)

@@ -143,11 +143,11 @@ static void errors_say_the_same(void **state)
     node(x, "y", "GatherV2", "w i zero", "Tparams=float Tindices=int32 Taxis=int32");
     node(x, "z", "MatMul", "n w", "T=float");
     tiers_open(x, "x", (const char *[]){"y", "z"}, 2);
-    compare_rows(x, 4); /* some of the indices that GatherV2 gets are negative */
+    compare_rows(x, 4); /* some of GatherV2's indices are negative */
     struct rt_tensor t;
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){2, 3}, &x->err), &x->err);
     memset(t.data, 0, rt_tensor_bytes(&t));
-    tiers_compare(x, &t); /* the MatMul's inputs do not match, so its output has no shape */
+    tiers_compare(x, &t); /* the shapes of the MatMul's inputs do not match */
     rt_tensor_clear(&t);
 }
 
@@ -201,7 +201,7 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
             snprintf(in, sizeof in, "%s square", a);
             node(x, name, "Reshape", in, "T=float Tshape=int32");
             break;
-        case 4: /* adds nodes that exchange the two halves of the columns */
+        case 4: /* adds nodes that swap the left and right halves of the columns */
             snprintf(in, sizeof in, "one %s", b);
             snprintf(a, sizeof a, "split%d", i);
             node(x, a, "Split", in, "T=float num_split=2");
@@ -215,7 +215,7 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
             snprintf(in, sizeof in, "%s swap", a);
             node(x, name, "Transpose", in, "T=float Tperm=int32");
             break;
-        case 6: /* sometimes adds a shape that depends on values */
+        case 6: /* sometimes adds a tensor whose shape depends on values */
             if (next(seed) % 4 == 0) {
                 snprintf(in, sizeof in, "%s half", b);
                 snprintf(a, sizeof a, "more%d", i);
@@ -283,8 +283,7 @@ static void what_is_kept_is_bounded(void **state)
     assert_true(tiers_specialisations(x) > 0 && tiers_specialisations(x) <= 64);
 }
 
-/* A session on the fixture's graph with the given options, and its callable from "x" to one
- * fetch. */
+/* A session on the fixture's graph, and its callable, which feeds "x" and fetches one tensor. */
 struct opened {
     struct rt_session *session;
     struct rt_callable *call;
@@ -311,8 +310,8 @@ static struct rt_session_stats run_one(const struct opened *o, int n)
     return stats;
 }
 
-/* Opens the compiled session of the fixture with the given options. The session's callable runs
- * from "x" to "y". */
+/* Opens the compiled session of the fixture with the given options, and prepares a callable that
+ * feeds "x" and fetches "y". */
 static void open_compiled(struct tiers *x, const struct rt_session_options *options)
 {
     const struct opened o = open_one(x, "y", options);
@@ -609,7 +608,8 @@ static void a_shape_is_compiled_when_it_recurs(void **state)
     assert_int_equal(tiers_specialisations(x), 1);
     assert_int_equal(rt_session_compile(x->tier[1]), 1);
     assert_int_equal(tiers_specialisations(x), 2);
-    rt_callable_request_compilation(x->call[1], &shape); /* the shape has been compiled already */
+    /* the shape already has a specialisation */
+    rt_callable_request_compilation(x->call[1], &shape);
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
 }
 
@@ -644,7 +644,8 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     node(x, "n", "Neg", "x", "T=float");
     node(x, "y", "Tanh", "n", "T=float");
     open_compiled(x, &options);
-    for (int i = 0; i < 40; i++) /* the compiler may begin to compile the ten shapes */
+    /* meanwhile the compiler may make specialisations for the ten shapes */
+    for (int i = 0; i < 40; i++)
         run_rows(x, i % 10);
     rt_session_loading(x->tier[1], true, NULL);
     const int before = tiers_specialisations(x) + rt_session_compile(x->tier[1]);
@@ -655,7 +656,7 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     rt_compiler_wait(compiler);
     assert_int_equal(tiers_specialisations(x), 10);
     assert_int_equal(rt_session_compile(x->tier[1]), 6);
-    run_rows(x, 30); /* the shape with 30 rows is compiled when loading ends */
+    run_rows(x, 30); /* the shape with 30 rows is specialised when loading ends */
     rt_session_loading(x->tier[1], false, NULL);
     rt_compiler_wait(compiler);
     assert_int_equal(tiers_specialisations(x), 17);
@@ -663,9 +664,9 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     rt_compiler_free(compiler);
 }
 
-/* Callables of one session that together need more specialisations than the session holds. Each
- * callable runs on its own thread, beside the compiler's thread, so plans evict each other's
- * specialisations while they run. */
+/* The callables of one session together need more specialisations than the session holds. Each
+ * callable runs on its own thread, concurrently with the compiler's thread, so plans evict each
+ * other's specialisations while they run. */
 enum { RIVALS = 8, RIVAL_RUNS = 1500, RUNS_PER_SHAPE = 3 };
 
 struct rival {

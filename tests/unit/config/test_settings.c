@@ -66,8 +66,8 @@ static void parallelism_is_the_number_of_workers_and_the_cores_of_a_run(void **s
     assert_int_equal(o.cores_per_run, 4);
     assert_ok(RESOLVE("--tensorflow_intra_op_parallelism=2", "--tensorflow_session_parallelism=7"),
               &err);
-    /* The flags for intra-op and inter-op parallelism take precedence over the flag for the
-     * session. */
+    /* The flags for intra-op and inter-op parallelism take precedence over
+     * --tensorflow_session_parallelism. */
     assert_int_equal(o.num_workers, 2);
     assert_ok(RESOLVE("--tensorflow_intra_op_parallelism=2", "--num_workers=9"), &err);
     assert_int_equal(o.num_workers, 9);

@@ -61,7 +61,7 @@ static void a_shape_that_cannot_be_is_refused(void **state)
     assert_ok(rt_tensor_new(&t, NULL, RT_I8, 2, (int64_t[]){0, INT64_C(1) << 62}, &err), &err);
     rt_tensor_clear(&t);
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){0, 5}, &err), &err);
-    /* The pointer that rt_no_elements() returns may be copied, but its memory must not be read. */
+    /* The pointer that rt_no_elements() returns may be copied but must not be dereferenced. */
     assert_ptr_equal(t.data, rt_no_elements());
     assert_int_equal(rt_tensor_count(&t), 0);
     rt_tensor_clear(&t);
@@ -423,11 +423,9 @@ static void a_tight_budget_holds_while_reserves_move(void **state)
     assert_int_equal(atomic_load(&t.budget.used), 0);
 }
 
-/*
- * The cost of a refusal by a full budget does not depend on the number of pools that share the
- * budget. An implementation that queried 8000 pools at each of 40000 refusals took ten seconds or
- * more. The limit of MOST_S allows for a busy machine.
- */
+/* The cost of a refusal by a full budget must not depend on the number of pools that share the
+ * budget. An implementation that queried 8,000 pools at each of 40,000 refusals took ten seconds or
+ * more. The limit of MOST_S seconds allows for a busy machine. */
 static void a_refusal_does_not_ask_all_pools_that_have_nothing(void **state)
 {
     (void)state;
@@ -481,8 +479,8 @@ static void what_is_no_tensor_counts_likewise(void **state)
     assert_non_null(b);
     rt_pool_discharge(p, 40 << 20);
     rt_buffer_unref(b);
-    /* Only the blocks of buffers stay in the pool for the next run; bytes that were only charged do
-     * not. */
+    /* Only the blocks of buffers stay in the pool for the next run. Bytes charged with
+     * rt_pool_charge do not. */
     assert_in_range(rt_pool_end(p, 0), 0, 20 << 20);
     assert_int_equal(rt_pool_in_use(p), 0);
     rt_pool_unref(p);

@@ -12,8 +12,8 @@
 
 enum { RUNS = 3, TUNINGS = 4 };
 
-/* `fetch` is fetched in RUNS runs with x = 1; `sum` holds the sum of its elements in each run.
- * Before the first run, v is {{0, 1}, {2, 3}} and w is 64 ones in rows of 16. */
+/* `fetch` is fetched in RUNS runs with x = 1; sum[i] is the sum of the fetched elements in run i.
+ * Before the first run, v is {{0, 1}, {2, 3}} and w is a 4 x 16 matrix of ones. */
 struct form {
     const char *fetch;
     float sum[RUNS];
@@ -26,7 +26,7 @@ static const struct form forms[] = {
     {"assigned", {10, 14, 18}},
     {"scattered", {8, 10, 12}},
     {"updated_twice", {14, 22, 30}},
-    /* a reader that waits for the update by a data edge */
+    /* a reader that waits for the update through a data edge */
     {"by_data", {20, 28, 36}},
     {"old_is_new", {10, 14, 18}},
     /* views share the buffer of the variable */
@@ -51,7 +51,7 @@ static const struct form forms[] = {
     {"blocks_behind", {10, 14, 18}},
     {"w_split_behind", {64, 96, 128}},
     {"w_row_behind", {32, 48, 64}},
-    /* outputs that are copies have buffers of their own */
+    /* outputs that are copies have their own buffers */
     {"norm_behind", {6, 10, 14}},
     {"broadcast_behind", {6, 10, 14}},
     {"conjugate_behind", {6, 10, 14}},
@@ -326,7 +326,8 @@ static void run_form(struct rt_session *s, const struct form *f)
     }
 }
 
-/* Each form runs in a session of its own, so that no other form has updated its variables. */
+/* Each variant of the graph runs in its own session, so that no other variant has updated its
+ * variables. */
 static void readers_behind_an_update_see_what_it_wrote(void **state)
 {
     struct rt_bytes g;

@@ -1,12 +1,13 @@
 /*
- * Tests TensorFlow 1 graphs with branches of Switch and Merge nodes and loops of frames. Every test
- * runs twice, once on the token executor (runtime/exec/exec_token.c) and once in a session with
- * fusion, where most of the graphs are functionalised and need no token executor.
+ * Tests TensorFlow 1 graphs with branches (Switch and Merge) and loops (frames). Every test runs
+ * twice: on the token executor (runtime/exec/exec_token.c), and in a session with fusion, where
+ * most of the graphs are functionalised and need no token executor.
  */
 #include "runtime/base/clock.h"
 #include "tests/support/control_flow.h"
 
-/* Checks that fetching `fetch` fails with the status and the words if x is `value`. */
+/* Asserts that fetching `fetch` with x = `value` fails with `status` and with `words` in the
+ * message. */
 static void refuses(struct small_graph *x, float value, const char *fetch, enum rt_status status,
                     const char *words)
 {
@@ -88,7 +89,7 @@ static void a_loop_runs_until_its_condition_ends_it(void **state)
     assert_true(sg_number(x, 1, "w/exit", NULL) == 128);
 }
 
-/* The Merge waits for a NextIteration by a control edge and does not read its output. Import
+/* A control edge makes the Merge wait for a NextIteration whose output it does not read. Import
  * accepts a cycle only through a Merge's inputs, so this graph has no cycle, but the plan must
  * still order the two nodes. */
 static void a_merge_may_wait_for_a_next_iteration(void **state)

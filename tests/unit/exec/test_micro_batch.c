@@ -1,5 +1,5 @@
-/* Tests batches that run in micro-batches of a few rows (runtime/compile/micro_batch.c), compared
- * with the same batches run node by node. */
+/* Compares batches that run in micro-batches of a few rows (runtime/compile/micro_batch.c) with the
+ * same batches run node by node. */
 #include "tests/support/tiers.h"
 
 enum { SIDE = 64, CHANNELS = 16 }; /* each row of the feed takes 256 KiB */
@@ -32,7 +32,8 @@ static struct rt_tensor image(int64_t rows, int64_t side)
     return t;
 }
 
-/* Compares both tiers on `rows` images and returns the number of specialisations afterwards. */
+/* Runs `rows` images in both sessions and compares the outputs. Returns the number of
+ * specialisations afterwards. */
 static int compare(struct tiers *x, int64_t rows, int64_t side)
 {
     struct rt_tensor t = image(rows, side);
@@ -62,7 +63,7 @@ static void a_row_may_be_a_micro_batch(void **state)
     pools(x);
     open_sessions(x, (const char *const[]){"y"}, 1);
     assert_int_equal(compare(x, 2, 512), 2);
-    /* The specialisation for a micro-batch also runs a batch of one row. */
+    /* The specialisation for micro-batches is also used for a batch of one row. */
     assert_int_equal(compare(x, 1, 512), 2);
 }
 

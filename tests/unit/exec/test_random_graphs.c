@@ -31,7 +31,7 @@ struct feeding {
     char *feed_name[MOST], *fetch_name[MOST];
     struct rt_tensor feed[MOST];
     struct sample want[MOST];
-    struct rt_tensor plain[MOST]; /* Slipway's outputs when it runs node by node */
+    struct rt_tensor plain[MOST]; /* Slipway's outputs in the node-by-node run */
 };
 
 struct recorded {
@@ -186,7 +186,7 @@ static void check_bits(const char *what, const char *name, const struct rt_tenso
 static const struct way {
     const char *name;
     struct rt_tuning tuning;
-    bool same_bits; /* whether outputs must have the same bits as with the tuning "node by node" */
+    bool same_bits; /* whether the outputs must have the same bits as those of "node by node" */
 } ways[] = {
     {"node by node",
      {.no_fusion = true, .no_winograd = true, .no_autotune = true, .no_specialise = true},
@@ -243,7 +243,7 @@ static void check_graph(void *arg, const char *name)
         rt_session_stats(s, &stats);
         if (ways[i].tuning.no_specialise)
             assert_int_equal(stats.n_specialisations, 0);
-        /* A graph with TensorFlow 1's branches is not specialised. */
+        /* A graph with TensorFlow 1 branches is not specialised. */
         n_compiled += stats.n_specialisations > 0;
         rt_session_free(s);
     }

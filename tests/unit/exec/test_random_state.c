@@ -1,8 +1,8 @@
 /*
  * Runs random programs that have side effects and whose outputs TensorFlow recorded
- * (tests/conformance/random_state.py --record). Several signatures read and write variables of both
- * kinds and a table, through functions, branches and loops. Runs of the signatures are interleaved,
- * and every second run fetches the complete state.
+ * (tests/conformance/random_state.py --record). Several signatures read and write resource
+ * variables, ref variables and a table, through functions, branches and loops. Runs of the
+ * signatures are interleaved, and every second run fetches the complete state.
  */
 #include "tests/support/recorded.h"
 #include "tests/support/registry.h"
@@ -21,7 +21,7 @@ struct names {
 struct program {
     char *data;
     struct rt_span graph;
-    struct names init, *signature; /* the last of the SIGNATURES signatures fetches all state */
+    struct names init, *signature; /* the last signature fetches the complete state */
     struct recorded_reader runs;
 };
 enum { SIGNATURES = 5 };

@@ -1,7 +1,7 @@
 /*
  * A fixture for tests of checkpoints. It holds two checkpoints that TensorFlow 2.21 wrote
  * (tests/goldens/checkpoint), the tensors of these checkpoints, and damaged copies of the files.
- * The copies are in the folder of tests/support/folder.h.
+ * The copies are in the temporary directory (tests/support/folder.h).
  */
 #ifndef TESTS_UNIT_FILES_CHECKPOINT_FIXTURE_H
 #define TESTS_UNIT_FILES_CHECKPOINT_FIXTURE_H
@@ -13,11 +13,12 @@
 
 /* A checkpoint with 13 tensors of many types in one shard. */
 #define CK_PLAIN "tests/goldens/checkpoint/plain"
-/* A checkpoint with the tensor "w" in slices, over several shards. */
+/* A checkpoint with the tensor "w", whose slices are in several shards. */
 #define CK_SLICED "tests/goldens/checkpoint/sliced"
 #define CK_WHOLE  rt_span_of(NULL, 0) /* a slice that covers the complete tensor */
 
-/* Set-up and tear-down functions of a cmocka group. They make and remove the folder. */
+/* Set-up and tear-down functions of a cmocka group. They make and remove the temporary
+ * directory. */
 int ck_set_up(void **state);
 int ck_tear_down(void **state);
 
@@ -27,7 +28,7 @@ const struct rt_checkpoint_entry *ck_entry(const struct rt_checkpoint *c, const 
  * clears t. */
 void ck_get(struct rt_checkpoint *c, const char *name, enum rt_dtype dtype, const char *slice,
             struct rt_tensor *t);
-/* Fails the test unless `c` has the tensors of CK_PLAIN with the same names and bytes. */
+/* Fails the test unless `c` has the same tensors as CK_PLAIN, with the same names and bytes. */
 void ck_assert_as_plain(struct rt_checkpoint *c);
 /* Copies a file without its last `cut` bytes. Bit `flip` of the copy is inverted, or none if `flip`
  * is -1. */

@@ -3,6 +3,9 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "runtime/base/thread.h"
 #include "runtime/core/slice.h"
@@ -298,6 +301,105 @@ static void threads_open_and_close_one_at_the_same_time(void **state)
     }
 }
 
+/* A checkpoint in which tensor i, the integer i with the name "t00" to "t99", is in shard i. */
+enum { SHARDS = 100 };
+
+static void write_shards(void)
+{
+    static char prefix[SHARDS][256];
+    const char *prefixes[SHARDS];
+    struct rt_error err = {0};
+
+    for (int32_t i = 0; i < SHARDS; i++) {
+        char name[16];
+        struct rt_tensor t;
+        snprintf(name, sizeof name, "t%02d", i);
+        snprintf(prefix[i], sizeof prefix[i], "%s", folder_path(name));
+        prefixes[i] = prefix[i];
+        assert_ok(rt_tensor_new(&t, NULL, RT_I32, 0, NULL, &err), &err);
+        *(int32_t *)t.data = i;
+        assert_ok(rt_checkpoint_write(prefix[i], 1, &(const char *){name}, &t, NULL, NULL, &err),
+                  &err);
+        rt_tensor_clear(&t);
+    }
+    assert_ok(rt_checkpoint_merge(prefixes, SHARDS, folder_path("many"), false, NULL, &err), &err);
+}
+
+static void *stream_all(void *tensors)
+{
+    struct rt_tensor *t = tensors;
+
+    for (int32_t i = 0; i < SHARDS; i++) {
+        struct ck_collected to = {.n = 0};
+        if (t[i].buf->stream(t[i].buf, ck_collect, &to, NULL) || memcmp(to.bytes, &i, sizeof i))
+            return NULL;
+    }
+    return tensors;
+}
+
+/* Tests the shards with RLIMIT_NOFILE at 80, so that 10 shards are kept open. */
+static void check_shards(int files)
+{
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t[SHARDS];
+    char name[16];
+    pthread_t thread[4];
+
+    assert_ok(rt_checkpoint_open(&c, folder_path("many"), NULL, &err), &err);
+    for (int i = 0; i < SHARDS; i++) {
+        snprintf(name, sizeof name, "t%02d", i);
+        assert_ok(rt_checkpoint_tensor(c, name, CK_WHOLE, RT_I32, NULL, &t[i], &err), &err);
+    }
+    assert_int_equal(open_files(), files + 10);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(rt_thread_start(&thread[i], "read", stream_all, t), 0);
+    for (int i = 0; i < 4; i++) {
+        void *good;
+        pthread_join(thread[i], &good);
+        assert_non_null(good);
+    }
+    assert_int_equal(open_files(), files + 10);
+    assert_ok(rt_checkpoint_check_unchanged(c, &err), &err);
+
+    /* Of a shard that is kept open, the removal is not noticed, and of any other it is. */
+    folder_rename("many.data-00001-of-00100", "kept");
+    folder_rename("many.data-00098-of-00100", "other");
+    assert_ok(rt_tensor_load(&t[1], &err), &err);
+    assert_int_equal(*(int32_t *)t[1].data, 1);
+    assert_fails(rt_tensor_load(&t[98], &err), RT_NOT_FOUND, &err, "many.data-00098-of-00100");
+    ck_copy_file(folder_path("other"), folder_path("many.data-00098-of-00100"), 0, -1);
+    assert_fails(rt_tensor_load(&t[98], &err), RT_DATA_LOSS, &err,
+                 "many.data-00098-of-00100 was changed while it was read");
+    assert_fails(rt_checkpoint_check_unchanged(c, &err), RT_DATA_LOSS, &err, "was changed");
+    folder_rename("kept", "many.data-00001-of-00100");
+    folder_rename("other", "many.data-00098-of-00100");
+    assert_ok(rt_tensor_load(&t[98], &err), &err);
+    assert_int_equal(*(int32_t *)t[98].data, 98);
+    assert_int_equal(open_files(), files + 10);
+    for (int i = 0; i < SHARDS; i++)
+        rt_tensor_clear(&t[i]);
+    rt_checkpoint_unref(c);
+}
+
+static void many_shards_need_few_descriptors(void **state)
+{
+    struct rlimit before, few;
+    const int files = open_files();
+    (void)state;
+    write_shards();
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = 80;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    /* The second checkpoint may keep as many shards open, because the first one has been closed. */
+    for (int i = 0; i < 2; i++) {
+        check_shards(files);
+        assert_int_equal(open_files(), files);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +412,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_of_the_other_byte_order_is_read),
         cmocka_unit_test(one_that_is_open_is_shared_until_its_file_changes),
         cmocka_unit_test(threads_open_and_close_one_at_the_same_time),
+        cmocka_unit_test(many_shards_need_few_descriptors),
     };
     return cmocka_run_group_tests(tests, ck_set_up, ck_tear_down);
 }

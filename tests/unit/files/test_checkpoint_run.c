@@ -1,5 +1,8 @@
-/* Tests that a run's memory limit and its cancellation apply when the run reads a checkpoint. */
+/* Tests that a run's memory limit and its cancellation apply when the run reads or writes a
+ * checkpoint. */
 #include "tests/unit/files/checkpoint_fixture.h"
+
+#include <unistd.h>
 
 static enum rt_status go_on(void *arg, struct rt_error *err)
 {
@@ -32,17 +35,53 @@ static void a_lazy_tensor_is_read_in_pieces_until_its_run_ends(void **state)
 
     assert_ok(rt_tensor_new(&t, NULL, RT_U8, 1, (int64_t[]){5 << 20}, &err), &err);
     memset(t.data, 7, rt_tensor_bytes(&t));
-    assert_ok(rt_checkpoint_write(folder_path("lazy"), 1, &name, &t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_write(folder_path("lazy"), 1, &name, &t, NULL, NULL, &err), &err);
     assert_ok(rt_checkpoint_open(&c, folder_path("lazy"), NULL, &err), &err);
     assert_ok(rt_checkpoint_tensor(c, name, CK_WHOLE, RT_U8, &run, &back, &err), &err);
     assert_fails(rt_tensor_load_checked(&back, &check, &err), RT_CANCELLED, &err, "was cancelled");
     assert_int_equal(left, -1);
     assert_true(rt_tensor_is_lazy(&back));
     assert_int_equal(rt_pool_in_use(pool), 0);
-    /* The tensor is still lazy, so a different run may load it. */
+    /* The tensor is still lazy, so another run can load it. */
     assert_ok(rt_tensor_load(&back, &err), &err);
     assert_memory_equal(back.data, t.data, rt_tensor_bytes(&t));
     rt_tensor_clear(&back);
+    rt_tensor_clear(&t);
+    rt_checkpoint_unref(c);
+    rt_pool_unref(pool);
+}
+
+static void a_long_string_is_read_in_pieces_until_its_run_ends(void **state)
+{
+    (void)state;
+    enum { BYTES = 5 << 20 };
+    const char *const name = "text";
+    /* The check is called before the lengths, before the string, and before each of six windows, in
+     * the last of which are the bytes behind the fifth megabyte. */
+    int left = 1000;
+    struct rt_pool *pool = rt_pool_new(0);
+    const struct rt_checkpoint_run run = {.check = cancel_after, .arg = &left, .pool = pool};
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t, back;
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_STRING, 0, NULL, &err), &err);
+    char *bytes = rt_str_resize(t.data, NULL, BYTES, &err);
+    assert_non_null(bytes);
+    memset(bytes, 7, BYTES);
+    assert_ok(rt_checkpoint_write(folder_path("long"), 1, &name, &t, NULL, NULL, &err), &err);
+    assert_ok(rt_checkpoint_open(&c, folder_path("long"), NULL, &err), &err);
+    assert_ok(rt_checkpoint_tensor(c, name, CK_WHOLE, RT_STRING, &run, &back, &err), &err);
+    assert_int_equal(rt_strs(&back)[0].n, BYTES);
+    assert_memory_equal(rt_str_data(rt_strs(&back)), bytes, BYTES);
+    rt_tensor_clear(&back);
+    assert_in_range(1000 - left, 8, 10);
+    for (int i = 1000 - left - 1; i >= 0; i--) {
+        left = i;
+        assert_fails(rt_checkpoint_tensor(c, name, CK_WHOLE, RT_STRING, &run, &back, &err),
+                     RT_CANCELLED, &err, "the run was cancelled");
+        assert_int_equal(rt_pool_in_use(pool), 0);
+    }
     rt_tensor_clear(&t);
     rt_checkpoint_unref(c);
     rt_pool_unref(pool);
@@ -61,7 +100,7 @@ static void reading_at_once_ends_when_its_run_does(void **state)
     assert_ok(rt_tensor_new(&t[0], NULL, RT_U8, 1, (int64_t[]){BYTES}, &err), &err);
     memset(t[0].data, 7, BYTES);
     assert_ok(rt_tensor_new(&t[1], NULL, RT_STRING, 1, (int64_t[]){STRINGS}, &err), &err);
-    assert_ok(rt_checkpoint_write(folder_path("ends"), 2, names, t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_write(folder_path("ends"), 2, names, t, NULL, NULL, &err), &err);
     assert_ok(rt_checkpoint_open(&c, folder_path("ends"), NULL, &err), &err);
     for (int k = 0; k < 2; k++) {
         const struct rt_span slice = rt_span_str(slices[k]);
@@ -100,7 +139,7 @@ static void what_is_read_counts_in_the_pool_of_its_run(void **state)
     memset(t[0].data, 7, BYTES);
     assert_ok(rt_tensor_new(&t[1], NULL, RT_STRING, 0, NULL, &err), &err);
     assert_true(rt_str_set(t[1].data, NULL, t[0].data, BYTES, &err));
-    assert_ok(rt_checkpoint_write(folder_path("counted"), 2, names, t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_write(folder_path("counted"), 2, names, t, NULL, NULL, &err), &err);
     assert_ok(rt_checkpoint_open(&c, folder_path("counted"), NULL, &err), &err);
     for (int k = 0; k < 3; k++) { /* reads a slice, a lazy tensor and strings */
         const struct rt_span slice = rt_span_str(slices[k]);
@@ -143,7 +182,7 @@ static void write_many(const char *prefix)
         names[i] = texts[i];
         tensors[i] = t;
     }
-    assert_ok(rt_checkpoint_write(prefix, MANY, names, tensors, NULL, &err), &err);
+    assert_ok(rt_checkpoint_write(prefix, MANY, names, tensors, NULL, NULL, &err), &err);
     rt_tensor_clear(&t);
 }
 
@@ -165,7 +204,7 @@ static void an_index_counts_in_the_pool_of_its_run(void **state)
     assert_ok(rt_checkpoint_open(&c, folder_path("many"), &run, &err), &err);
     const size_t held = rt_pool_in_use(pool);
     assert_in_range(held, LEAST, ENOUGH);
-    /* Runs share a checkpoint, and its memory counts once, if they have the same pool. */
+    /* Runs with the same pool share the open checkpoint, whose memory counts once. */
     assert_ok(rt_checkpoint_open(&same, folder_path("many"), &run, &err), &err);
     assert_ptr_equal(same, c);
     assert_int_equal(rt_pool_in_use(pool), held);
@@ -212,14 +251,98 @@ static void reading_an_index_ends_when_its_run_does(void **state)
     assert_int_equal(bytes, 5 + 2500 * 4);
 }
 
+static void writing_ends_when_its_run_does(void **state)
+{
+    (void)state;
+    enum { BYTES = 3 << 20, STRINGS = 50000, TEXT = 2 << 20 };
+    const char *const names[] = {"bytes", "strings"};
+    struct rt_error err = {0};
+    struct rt_tensor t[2];
+    int left = 1000;
+    const struct rt_checkpoint_run run = {.check = cancel_after, .arg = &left};
+
+    assert_ok(rt_tensor_new(&t[0], NULL, RT_U8, 1, (int64_t[]){BYTES}, &err), &err);
+    memset(t[0].data, 7, BYTES);
+    assert_ok(rt_tensor_new(&t[1], NULL, RT_STRING, 1, (int64_t[]){STRINGS}, &err), &err);
+    assert_true(rt_str_set(t[1].data, NULL, t[0].data, TEXT, &err));
+    assert_ok(rt_checkpoint_write(folder_path("done/w"), 2, names, t, NULL, &run, &err), &err);
+    const int asked = 1000 - left;
+    /* Cancellation is checked for each tensor, for each megabyte, and twice for every 16,384
+     * strings, because the lengths of all strings are written before their bytes. */
+    assert_true(asked >= 2 + 3 + 4 + 4 + 2);
+    for (int i = 0; i < asked; i++) {
+        left = i;
+        assert_fails(rt_checkpoint_write(folder_path("cut/w"), 2, names, t, NULL, &run, &err),
+                     RT_CANCELLED, &err, "the run was cancelled");
+        assert_int_equal(rmdir(folder_path("cut")), 0); /* the directory is empty */
+    }
+    rt_tensor_clear(&t[0]);
+    rt_tensor_clear(&t[1]);
+}
+
+static void a_lazy_tensor_is_read_for_the_run_that_writes_it(void **state)
+{
+    (void)state;
+    const char *const name = "bytes";
+    int left = 4; /* one check for the tensor, and one for each of three megabytes */
+    const struct rt_checkpoint_run run = {.check = cancel_after, .arg = &left};
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t;
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_U8, 1, (int64_t[]){5 << 20}, &err), &err);
+    memset(t.data, 7, rt_tensor_bytes(&t));
+    assert_ok(rt_checkpoint_write(folder_path("lazy"), 1, &name, &t, NULL, NULL, &err), &err);
+    rt_tensor_clear(&t);
+    assert_ok(rt_checkpoint_open(&c, folder_path("lazy"), NULL, &err), &err);
+    assert_ok(rt_checkpoint_tensor(c, name, CK_WHOLE, RT_U8, NULL, &t, &err), &err);
+    assert_fails(rt_checkpoint_write(folder_path("copy"), 1, &name, &t, NULL, &run, &err),
+                 RT_CANCELLED, &err, "the run was cancelled");
+    assert_true(rt_tensor_is_lazy(&t));
+    rt_tensor_clear(&t);
+    rt_checkpoint_unref(c);
+}
+
+/* All names may be copies of one long string, so a small graph can write a large index. */
+static void the_index_that_is_written_counts_in_the_pool_of_its_run(void **state)
+{
+    (void)state;
+    enum { LENGTH = 100000, MANY = 20 };
+    static char text[LENGTH + 1];
+    static const char *names[MANY];
+    static struct rt_tensor tensors[MANY];
+    struct rt_pool *pool = rt_pool_new_plain(MANY / 2 * LENGTH, "--a_limit");
+    const struct rt_checkpoint_run run = {.check = go_on, .pool = pool};
+    struct rt_error err = {0};
+    struct rt_tensor t;
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, 0, NULL, &err), &err);
+    memset(t.data, 0, 4);
+    memset(text, 'n', LENGTH);
+    for (int i = 0; i < MANY; i++) {
+        names[i] = text;
+        tensors[i] = t;
+    }
+    assert_fails(rt_checkpoint_write(folder_path("cut/w"), MANY, names, tensors, NULL, &run, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "--a_limit");
+    assert_int_equal(rmdir(folder_path("cut")), 0);
+    assert_int_equal(rt_pool_in_use(pool), 0);
+    rt_tensor_clear(&t);
+    rt_pool_unref(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lazy_tensor_is_read_in_pieces_until_its_run_ends),
+        cmocka_unit_test(a_long_string_is_read_in_pieces_until_its_run_ends),
         cmocka_unit_test(reading_at_once_ends_when_its_run_does),
         cmocka_unit_test(what_is_read_counts_in_the_pool_of_its_run),
         cmocka_unit_test(an_index_counts_in_the_pool_of_its_run),
         cmocka_unit_test(reading_an_index_ends_when_its_run_does),
+        cmocka_unit_test(writing_ends_when_its_run_does),
+        cmocka_unit_test(a_lazy_tensor_is_read_for_the_run_that_writes_it),
+        cmocka_unit_test(the_index_that_is_written_counts_in_the_pool_of_its_run),
     };
     return cmocka_run_group_tests(tests, ck_set_up, ck_tear_down);
 }

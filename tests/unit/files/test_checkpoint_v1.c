@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/core/slice.h"
 #include "runtime/files/checkpoint_v1.h"
 #include "runtime/files/file.h"
 #include "tests/support/folder.h"
@@ -156,14 +157,18 @@ static void many_files_need_few_descriptors(void **state)
     const enum rt_status st = rt_checkpoint_v1_open(&c, pattern, NULL, &err);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_ok(st, &err);
-    assert_true(rt_checkpoint_v1_count(c) >= FILES);
+    assert_int_equal(rt_checkpoint_v1_count(c), 2);
     rt_checkpoint_v1_close(c);
 
-    /* An open checkpoint is shared until one of its files changes. Then the checkpoint is read
-     * again. */
+    /* A checkpoint that is kept is shared until one of its files changes. Then the checkpoint is
+     * read again. */
     snprintf(pattern, sizeof pattern, "%s", folder_path("v1-000"));
     c = opened(pattern);
     struct rt_checkpoint_v1 *again = opened(pattern);
+    assert_ptr_not_equal(c, again);
+    rt_checkpoint_v1_close(again);
+    rt_checkpoint_v1_keep(c);
+    again = opened(pattern);
     assert_ptr_equal(c, again);
     rt_checkpoint_v1_close(again);
     copy_file(GOLDEN "v1", folder_path("v1-000"));
@@ -255,7 +260,8 @@ static void what_is_read_counts_in_the_pool_of_its_run(void **state)
     struct rt_tensor t;
     size_t needed = 0;
 
-    for (size_t limit = 0;; limit += 16) { /* finds the memory that the list and its block need */
+    /* determines how much memory opening the checkpoint needs */
+    for (size_t limit = 0;; limit += 16) {
         rt_pool_set_limit(pool, limit + 1, "--a_limit");
         if (rt_checkpoint_v1_open(&c, GOLDEN "v1", &run, &err) == RT_OK)
             break;
@@ -267,7 +273,8 @@ static void what_is_read_counts_in_the_pool_of_its_run(void **state)
     }
     const size_t list = rt_pool_in_use(pool);
     assert_in_range(list, 1000, needed + 16);
-    /* The block of the tensor does not fit beside the list. */
+    /* The list of tensors stays in memory, so the rest of the limit is too small for the tensor's
+     * block. */
     rt_pool_set_limit(pool, list + 100, "--a_limit");
     assert_fails(rt_checkpoint_v1_tensor(c, "f32", WHOLE, RT_F32, &run, &t, &err),
                  RT_RESOURCE_EXHAUSTED, &err, "--a_limit");
@@ -282,6 +289,296 @@ static void what_is_read_counts_in_the_pool_of_its_run(void **state)
     rt_pool_unref(pool);
 }
 
+/* Appends a length-delimited field of n bytes. If `bytes` is NULL, each byte is 1. */
+static void add_field(struct rt_bytes *b, int number, const void *bytes, size_t n)
+{
+    rt_bytes_addc(b, (char)(number << 3 | 2));
+    for (size_t left = n;; left >>= 7) {
+        rt_bytes_addc(b, (char)((left & 127) | (left > 127 ? 128 : 0)));
+        if (left <= 127)
+            break;
+    }
+    for (size_t i = 0; !bytes && i < n; i++)
+        rt_bytes_addc(b, 1);
+    if (bytes)
+        rt_bytes_add(b, bytes, n);
+}
+
+/* Replaces *b, the bytes of a message, with a message that has *b in field `number`. */
+static void wrap(struct rt_bytes *b, int number)
+{
+    struct rt_bytes outer;
+    rt_bytes_init(&outer, SIZE_MAX / 2);
+    add_field(&outer, number, b->p, b->n);
+    rt_bytes_clear(b);
+    *b = outer;
+}
+
+/* Returns a table with the tensor "t" of n elements. The TensorProto `values` contains its
+ * values. */
+static struct rt_sstable_writer table_of(int dtype, int64_t n, struct rt_bytes *values)
+{
+    const struct rt_slice all = {.rank = 1, .length = {-1}};
+    struct rt_sstable_writer w;
+    struct rt_bytes list, shape, key;
+    rt_bytes_init(&list, 1000);
+    rt_bytes_init(&shape, 1000);
+    rt_bytes_init(&key, 1000);
+    rt_bytes_addc(&shape, 1 << 3);
+    for (int64_t left = n; left || shape.n == 1; left >>= 7)
+        rt_bytes_addc(&shape, (char)((left & 127) | (left > 127 ? 128 : 0)));
+    wrap(&shape, 2);
+    add_field(&list, 1, "t", 1);
+    add_field(&list, 2, shape.p, shape.n);
+    rt_bytes_addc(&list, 3 << 3);
+    rt_bytes_addc(&list, (char)dtype);
+    add_field(&list, 4, "\x0a\0", 2); /* a slice with one extent, which is the full dimension */
+    wrap(&list, 1);
+    wrap(&list, 1);
+    wrap(values, 3);
+    wrap(values, 2);
+    rt_slice_key(&key, rt_span_str("t"), &all);
+    rt_sstable_begin(&w, 0);
+    rt_sstable_add(&w, rt_span_of("", 0), rt_span_of(list.p, list.n));
+    rt_sstable_add(&w, rt_span_of(key.p, key.n), rt_span_of(values->p, values->n));
+    assert_true(rt_sstable_end(&w));
+    rt_bytes_clear(&list);
+    rt_bytes_clear(&shape);
+    rt_bytes_clear(&key);
+    return w;
+}
+
+static enum rt_status fail_at(void *arg, struct rt_error *why)
+{
+    return --*(int *)arg ? RT_OK : rt_fail(why, RT_CANCELLED, "cancelled");
+}
+
+/* Reads the tensor "t". The run's check function fails when it is called for the *at-th time. */
+static enum rt_status read_until(const struct rt_sstable_writer *w, int *at, struct rt_tensor *t)
+{
+    const struct rt_checkpoint_run run = {.check = fail_at, .arg = at};
+    const struct rt_sstable_source from = {
+        .size = w->file.n, .p = (const unsigned char *)w->file.p, .run = &run};
+    struct rt_checkpoint_v1 *c;
+    enum rt_status st = rt_checkpoint_v1_over(&c, "x", &from, &err);
+    if (st)
+        return st;
+    st = rt_checkpoint_v1_tensor(c, "t", WHOLE, RT_NO_DTYPE, &run, t, &err);
+    rt_checkpoint_v1_close(c);
+    return st;
+}
+
+enum { BIG = 4 << 20, WIRE_F32 = 1, WIRE_I32 = 3, WIRE_U8 = 4, WIRE_STRING = 7, WIRE_BOOL = 10 };
+
+/* One row for each way in which the values of a slice may be stored. */
+static const struct stored {
+    int dtype, field;
+    size_t n_bytes; /* size in bytes of each occurrence of the field */
+    int n_fields;   /* number of occurrences */
+    int64_t n;      /* number of elements */
+    size_t first;   /* the tensor's first byte, or the length of its first string */
+} stored[] = {
+    {WIRE_U8, 4, BIG, 1, BIG, 1}, /* tensor_content */
+    {WIRE_BOOL, 4, BIG, 1, BIG, 1},        {WIRE_STRING, 4, BIG, 1, BIG / 2, 1},
+    {WIRE_F32, 5, BIG, 1, BIG / 4, 1}, /* packed values */
+    {WIRE_I32, 7, BIG, 1, BIG, 1},         {WIRE_U8, 7, BIG, 1, BIG, 1},
+    {WIRE_BOOL, 11, BIG, 1, BIG, 1},       {WIRE_STRING, 8, 20, BIG / 22, BIG / 22, 20},
+    {WIRE_I32, 7, 1, BIG / 3, BIG / 3, 1}, /* one field for each value */
+};
+
+static void a_run_is_checked_while_a_large_slice_is_decoded(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof stored / sizeof *stored; k++) {
+        const struct stored *s = &stored[k];
+        struct rt_bytes values;
+        struct rt_tensor t;
+        rt_bytes_init(&values, SIZE_MAX / 2);
+        for (int i = 0; i < s->n_fields; i++)
+            add_field(&values, s->field, NULL, s->n_bytes);
+        struct rt_sstable_writer w = table_of(s->dtype, s->n, &values);
+        rt_bytes_clear(&values);
+        int left = INT32_MAX;
+        assert_ok(read_until(&w, &left, &t), &err);
+        const int n_checks = INT32_MAX - left;
+        assert_int_equal(rt_tensor_count(&t), s->n);
+        if (s->dtype == WIRE_STRING)
+            assert_int_equal(rt_strs(&t)[0].n, s->first);
+        else
+            assert_int_equal(*(unsigned char *)t.data, s->first);
+        rt_tensor_clear(&t);
+        /* There is a check for each 256 KiB that is decoded. Reading the blocks alone makes fewer
+         * than 16 checks. */
+        assert_in_range(n_checks, BIG >> 18, 10000);
+        for (int at = 1; at <= n_checks; at += 1 + n_checks / 6) {
+            left = at;
+            assert_int_equal(read_until(&w, &left, &t), RT_CANCELLED);
+            assert_int_equal(left, 0);
+            assert_null(t.data);
+        }
+        rt_sstable_clear(&w);
+    }
+}
+
+/* Reads the tensor "t" of n elements, whose values are in the TensorProto `values`. */
+static enum rt_status decode(int dtype, int64_t n, const char *values, size_t size,
+                             struct rt_tensor *t)
+{
+    struct rt_bytes b;
+    rt_bytes_init(&b, 1000);
+    rt_bytes_add(&b, values, size);
+    struct rt_sstable_writer w = table_of(dtype, n, &b);
+    int never = INT32_MAX;
+    const enum rt_status st = read_until(&w, &never, t);
+    rt_bytes_clear(&b);
+    rt_sstable_clear(&w);
+    return st;
+}
+
+static void values_that_do_not_fit_the_tensor_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int dtype;
+        int64_t n;
+        const char *values;
+        size_t size;
+        const char *why;
+    } wrong[] = {
+        {WIRE_I32, 3, "\x3a\2\1\1", 4, "a slice of 3 values of type int32, of which 2 are given"},
+        {WIRE_I32, 1, "\x3a\1\x80", 3, "not a tensorflow.SavedTensorSlices"},
+        {WIRE_I32, 1, "\x3d\1\1\1\1", 5, "not a tensorflow.SavedTensorSlices"},
+        {WIRE_F32, 1, "\x2a\3\1\1\1", 5, "not a tensorflow.SavedTensorSlices"},
+        {WIRE_F32, 1, "\x2a\7\1\1\1", 5, "not a tensorflow.SavedTensorSlices"},
+        {WIRE_U8, 2, "\x22\1\1", 3, "tensor_content holds 1 bytes, not 2 values"},
+        {WIRE_BOOL, 2, "\x22\2\1\2", 4, "tensor_content: byte 1 is no bool"},
+        {WIRE_STRING, 2, "\x42\0", 2, "a slice of 2 values of type string, of which 1 are given"},
+        {WIRE_STRING, 2, "\x22\3\1\3a", 5, "tensor_content: length 1 of 2 is bad"},
+        {WIRE_STRING, 2, "\x22\3\1\1a", 5, "their lengths say otherwise"},
+    };
+    struct rt_tensor t;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_fails(decode(wrong[i].dtype, wrong[i].n, wrong[i].values, wrong[i].size, &t),
+                     RT_DATA_LOSS, &err, wrong[i].why);
+        assert_null(t.data);
+    }
+    /* The values of several fields are concatenated, values beyond the end of the tensor are
+     * ignored, and tensor_content takes precedence. */
+    assert_ok(decode(WIRE_I32, 3, "\x3a\2\1\2\x38\3\x3a\1\4", 9, &t), &err);
+    assert_memory_equal(t.data, ((int32_t[]){1, 2, 3}), 12);
+    rt_tensor_clear(&t);
+    assert_ok(decode(WIRE_STRING, 2, "\x42\1x\x22\3\0\1y\x42\1z", 11, &t), &err);
+    assert_int_equal(rt_strs(&t)[0].n, 0);
+    assert_string_equal(rt_str_data(&rt_strs(&t)[1]), "y");
+    rt_tensor_clear(&t);
+}
+
+/* Opens a table that has only the list of tensors `list`. The run's check function fails when it is
+ * called for the *at-th time. */
+static enum rt_status open_list(const struct rt_bytes *list, int *at)
+{
+    const struct rt_checkpoint_run run = {.check = fail_at, .arg = at};
+    struct rt_checkpoint_v1 *c;
+    struct rt_sstable_writer w;
+    rt_sstable_begin(&w, 0);
+    rt_sstable_add(&w, rt_span_of("", 0), rt_span_of(list->p, list->n));
+    assert_true(rt_sstable_end(&w));
+    const struct rt_sstable_source from = {
+        .size = w.file.n, .p = (const unsigned char *)w.file.p, .run = &run};
+    const enum rt_status st = rt_checkpoint_v1_over(&c, "x", &from, &err);
+    if (!st)
+        rt_checkpoint_v1_close(c);
+    rt_sstable_clear(&w);
+    return st;
+}
+
+static void a_run_is_checked_while_a_long_list_is_read(void **state)
+{
+    (void)state;
+    enum { TENSORS = 200000, BYTES = TENSORS * 14 };
+    struct rt_bytes list;
+    rt_bytes_init(&list, SIZE_MAX / 2);
+    for (int i = 0; i < TENSORS; i++)
+        rt_bytes_addf(&list, "\x0a\x0c\x0a\x08%08d\x18\1", i);
+    assert_int_equal(list.n, BYTES);
+    wrap(&list, 1);
+    int left = INT32_MAX;
+    assert_ok(open_list(&list, &left), &err);
+    const int n_checks = INT32_MAX - left;
+    assert_in_range(n_checks, BYTES >> 17, 10000);
+    for (int at = 1; at <= n_checks; at += 1 + n_checks / 6) {
+        left = at;
+        assert_int_equal(open_list(&list, &left), RT_CANCELLED);
+        assert_int_equal(left, 0);
+    }
+    rt_bytes_clear(&list);
+}
+
+/* One comparison of a name with a pattern of many bracket expressions may take milliseconds. */
+static void a_run_is_checked_while_a_pattern_is_compared_with_names(void **state)
+{
+    (void)state;
+    enum { FILES = 20 };
+    int left = FILES;
+    const struct rt_checkpoint_run run = {.check = fail_at, .arg = &left};
+    struct rt_checkpoint_v1 *c;
+    char pattern[600], name[32];
+    folder_new();
+    for (int i = 0; i < FILES; i++) {
+        snprintf(name, sizeof name, "v1-%03d", i);
+        folder_write(name, "");
+    }
+    snprintf(pattern, sizeof pattern, "%s", folder_path("[x]*"));
+    assert_int_equal(rt_checkpoint_v1_open(&c, pattern, &run, &err), RT_CANCELLED);
+    assert_int_equal(left, 0);
+    /* A pattern of more bytes than a file's name may have is refused before any comparison. */
+    const size_t n = (size_t)snprintf(pattern, sizeof pattern, "%s", folder_path("*"));
+    memset(pattern + n, 'x', 255);
+    pattern[n + 254] = '\0';
+    assert_fails(rt_checkpoint_v1_open(&c, pattern, NULL, &err), RT_NOT_FOUND, &err,
+                 "Failed to find any matching files");
+    pattern[n + 254] = 'x';
+    pattern[n + 255] = '\0';
+    assert_fails(rt_checkpoint_v1_open(&c, pattern, NULL, &err), RT_FAILED_PRECONDITION, &err,
+                 "File name too long");
+    folder_remove();
+}
+
+static void a_wrong_list_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *list;
+        size_t n;
+        enum rt_status code;
+        const char *why;
+    } wrong[] = {
+        {"", 0, RT_DATA_LOSS, "it lists no tensors"},
+        {"\x12\0", 2, RT_DATA_LOSS, "it lists no tensors"}, /* the message of a slice */
+        {"\x08\0", 2, RT_DATA_LOSS, "not a tensorflow.SavedTensorSlices"},
+        {"\x0a\2\x08\0", 4, RT_DATA_LOSS, "not a tensorflow.SavedTensorSlices"},
+        {"\x0a\3\x0a\1\x0a", 5, RT_DATA_LOSS, "not a tensorflow.SavedTensorSlices"},
+        {"\x0a\5\x0a\3\x0a\1\0", 7, RT_DATA_LOSS, "a tensor's name holds a NUL"},
+        {"\x0a\4\x12\2\x10\2", 6, RT_UNIMPLEMENTED, "needs a reader of version 2, this is 1"},
+    };
+    int never = INT32_MAX;
+    struct rt_bytes list;
+    rt_bytes_init(&list, SIZE_MAX / 2);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        list.n = 0;
+        rt_bytes_add(&list, wrong[i].list, wrong[i].n);
+        assert_fails(open_list(&list, &never), wrong[i].code, &err, wrong[i].why);
+    }
+    list.n = 0; /* an entry of 6 MB, which has three million slices */
+    for (int i = 0; i < 3 << 20; i++)
+        rt_bytes_add(&list, "\x22\0", 2);
+    wrap(&list, 1);
+    wrap(&list, 1);
+    assert_fails(open_list(&list, &never), RT_RESOURCE_EXHAUSTED, &err,
+                 "a tensor whose entry has 6291456 bytes, more than 4194304");
+    rt_bytes_clear(&list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +589,11 @@ int main(void)
         cmocka_unit_test(a_directory_that_cannot_be_read_is_no_missing_file),
         cmocka_unit_test(flipped_bits_and_missing_bytes_are_refused),
         cmocka_unit_test(what_is_read_counts_in_the_pool_of_its_run),
+        cmocka_unit_test(a_run_is_checked_while_a_large_slice_is_decoded),
+        cmocka_unit_test(a_run_is_checked_while_a_long_list_is_read),
+        cmocka_unit_test(a_run_is_checked_while_a_pattern_is_compared_with_names),
+        cmocka_unit_test(a_wrong_list_is_refused),
+        cmocka_unit_test(values_that_do_not_fit_the_tensor_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

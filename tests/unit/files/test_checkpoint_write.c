@@ -1,9 +1,37 @@
-/* Tests that writing and merging checkpoints makes the files that TensorFlow makes. */
+/* Tests that writing and merging checkpoints produces the same files as TensorFlow. */
 #include "tests/unit/files/checkpoint_fixture.h"
 
+#include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "runtime/files/file.h"
+#include "runtime/files/sstable.h"
+
+/* The state of the file system that the program's statvfs reports, which replaces that of the C
+ * library, and the bytes that each call takes from its free space. */
+static struct statvfs disk;
+static size_t shrinks_by;
+
+int statvfs(const char *path, struct statvfs *v)
+{
+    if (access(path, F_OK))
+        return -1;
+    *v = disk;
+    disk.f_bavail -= shrinks_by / disk.f_frsize;
+    return 0;
+}
+
+static int set_up(void **state)
+{
+    disk = (struct statvfs){.f_frsize = 4096,
+                            .f_blocks = 1 << 20,
+                            .f_bavail = 1 << 20,
+                            .f_files = 1000,
+                            .f_favail = 50};
+    shrinks_by = 0;
+    return ck_set_up(state);
+}
 
 static void what_is_written_is_what_tensorflow_writes(void **state)
 {
@@ -30,7 +58,7 @@ static void what_is_written_is_what_tensorflow_writes(void **state)
     for (int i = 0; i < 13; i++)
         assert_ok(rt_checkpoint_tensor(c, names[i], CK_WHOLE, RT_NO_DTYPE, NULL, &t[i], &err),
                   &err);
-    assert_ok(rt_checkpoint_write(folder_path("new/sub/w"), 13, names, t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_write(folder_path("new/sub/w"), 13, names, t, NULL, NULL, &err), &err);
     for (int i = 0; i < 2; i++) {
         char *a, *b, path[300];
         size_t na, nb;
@@ -44,7 +72,7 @@ static void what_is_written_is_what_tensorflow_writes(void **state)
         free(b);
     }
     static const char *const twice[] = {"a", "a"};
-    assert_fails(rt_checkpoint_write(folder_path("x"), 2, twice, t, NULL, &err),
+    assert_fails(rt_checkpoint_write(folder_path("x"), 2, twice, t, NULL, NULL, &err),
                  RT_INVALID_ARGUMENT, &err, "Adding duplicate key: a");
     for (int i = 0; i < 13; i++)
         rt_tensor_clear(&t[i]);
@@ -66,9 +94,10 @@ static void a_merge_that_names_a_tensor_twice_touches_no_file(void **state)
     *(float *)t.data = 3;
     snprintf(buffer[0], sizeof buffer[0], "%s", folder_path("one"));
     snprintf(buffer[1], sizeof buffer[1], "%s", folder_path("two"));
-    assert_ok(rt_checkpoint_write(buffer[0], 2, names, (struct rt_tensor[]){t, t}, NULL, &err),
-              &err);
-    assert_ok(rt_checkpoint_write(buffer[1], 1, only, &t, NULL, &err), &err);
+    assert_ok(
+        rt_checkpoint_write(buffer[0], 2, names, (struct rt_tensor[]){t, t}, NULL, NULL, &err),
+        &err);
+    assert_ok(rt_checkpoint_write(buffer[1], 1, only, &t, NULL, NULL, &err), &err);
     /* The first checkpoint is merged with itself, and then with a second checkpoint that also has
      * the tensor "v". */
     for (int k = 0; k < 2; k++) {
@@ -81,8 +110,9 @@ static void a_merge_that_names_a_tensor_twice_touches_no_file(void **state)
                      RT_INVALID_ARGUMENT, &err, words);
     }
     const char *const twice[] = {"u", "u"};
-    assert_fails(rt_checkpoint_write(buffer[0], 2, twice, (struct rt_tensor[]){t, t}, NULL, &err),
-                 RT_INVALID_ARGUMENT, &err, "Adding duplicate key: u");
+    assert_fails(
+        rt_checkpoint_write(buffer[0], 2, twice, (struct rt_tensor[]){t, t}, NULL, NULL, &err),
+        RT_INVALID_ARGUMENT, &err, "Adding duplicate key: u");
     for (int k = 0; k < 2; k++) {
         assert_ok(rt_checkpoint_open(&c, buffer[k], NULL, &err), &err);
         assert_ok(rt_checkpoint_measure(buffer[k], NULL, &bytes, &err), &err);
@@ -112,7 +142,7 @@ static void merged_parts_are_as_tensorflow_merges_them(void **state)
         ck_get(c, "w", RT_F32, slices[i], &t[0]);
         if (names[i][1])
             ck_get(c, names[i][1], RT_NO_DTYPE, NULL, &t[1]);
-        assert_ok(rt_checkpoint_write(prefixes[i], names[i][1] ? 2 : 1, names[i], t, s, &err),
+        assert_ok(rt_checkpoint_write(prefixes[i], names[i][1] ? 2 : 1, names[i], t, s, NULL, &err),
                   &err);
         rt_tensor_clear(&t[0]);
         if (names[i][1])
@@ -147,7 +177,7 @@ static void a_tensor_larger_than_a_window_is_read_whole(void **state)
     assert_ok(rt_tensor_new(&t, NULL, RT_I32, 1, (int64_t[]){700001}, &err), &err);
     for (int i = 0; i < 700001; i++)
         ((int32_t *)t.data)[i] = i * 7;
-    assert_ok(rt_checkpoint_write(folder_path("large"), 1, &name, &t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_write(folder_path("large"), 1, &name, &t, NULL, NULL, &err), &err);
     assert_ok(rt_checkpoint_open(&c, folder_path("large"), NULL, &err), &err);
     ck_get(c, name, RT_I32, NULL, &back);
     assert_memory_equal(back.data, t.data, rt_tensor_bytes(&t));
@@ -156,13 +186,95 @@ static void a_tensor_larger_than_a_window_is_read_whole(void **state)
     rt_checkpoint_unref(c);
 }
 
+/* Writes a checkpoint index with `n_shards` shards and one scalar, which is in shard `shard`. If
+ * `shard` is -1, the index has no tensor. */
+static void write_index(const char *path, int n_shards, int shard)
+{
+    unsigned char header[8], entry[16];
+    struct rt_sstable_writer w;
+    struct rt_error err = {0};
+    size_t n = 0, m = 0;
+
+    header[n++] = 1 << 3; /* num_shards */
+    for (; n_shards > 127; n_shards >>= 7)
+        header[n++] = (unsigned char)(n_shards | 128);
+    header[n++] = (unsigned char)n_shards;
+    entry[m++] = 1 << 3; /* dtype */
+    entry[m++] = RT_F32;
+    entry[m++] = 3 << 3; /* shard_id */
+    for (unsigned id = (unsigned)shard; id || m == 3; id >>= 7)
+        entry[m++] = (unsigned char)(id > 127 ? id | 128 : id);
+    rt_sstable_begin(&w, 0);
+    rt_sstable_add(&w, rt_span_of("", 0), rt_span_of(header, n));
+    if (shard >= 0)
+        rt_sstable_add(&w, rt_span_str("a"), rt_span_of(entry, m));
+    assert_true(rt_sstable_end(&w));
+    assert_ok(rt_file_write(path, w.file.p, w.file.n, &err), &err);
+    rt_sstable_clear(&w);
+}
+
+static void a_merge_refuses_shards_that_cannot_be_numbered(void **state)
+{
+    (void)state;
+    enum { SHARDS = 10000, MANY = INT32_MAX / SHARDS + 1 };
+    static const char *prefixes[MANY];
+    struct rt_error err = {0};
+    char one[256];
+
+    snprintf(one, sizeof one, "%s", folder_path("shards"));
+    for (int i = 0; i < MANY; i++)
+        prefixes[i] = one;
+    write_index(folder_path("shards.index"), SHARDS, -1);
+    assert_fails(rt_checkpoint_merge(prefixes, MANY, folder_path("to"), false, NULL, &err),
+                 RT_INVALID_ARGUMENT, &err, "more than 2147483647 shards in all");
+    write_index(folder_path("shards.index"), SHARDS, INT32_MAX);
+    assert_fails(rt_checkpoint_merge(prefixes, 1, folder_path("to"), false, NULL, &err),
+                 RT_DATA_LOSS, &err, "shard 2147483647 of 10000");
+}
+
+/* The file system has 4 GiB, of which 52,428 blocks are kept free. */
+static void a_save_leaves_a_part_of_the_file_system_free(void **state)
+{
+    (void)state;
+    enum { KEPT = (1 << 20) / 20, MEGABYTE = 256 /* in blocks */ };
+    const char *const name = "bytes";
+    struct rt_error err = {0};
+    struct rt_tensor t;
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_U8, 1, (int64_t[]){5 << 20}, &err), &err);
+    memset(t.data, 7, rt_tensor_bytes(&t));
+    disk.f_bavail = KEPT - 1;
+    assert_fails(rt_checkpoint_write(folder_path("a/b/c"), 1, &name, &t, NULL, NULL, &err),
+                 RT_RESOURCE_EXHAUSTED, &err,
+                 "the file system has 214740992 bytes left, of which 214745088 are kept free");
+    assert_int_not_equal(access(folder_path("a"), F_OK), 0);
+    /* Something else fills the file system while the third megabyte is written. */
+    disk.f_bavail = KEPT + 4 * MEGABYTE;
+    shrinks_by = 1 << 20;
+    assert_fails(rt_checkpoint_write(folder_path("sub/b"), 1, &name, &t, NULL, NULL, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "are kept free");
+    assert_int_equal(rmdir(folder_path("sub")), 0); /* no file is left */
+    shrinks_by = 0;
+    disk.f_bavail = KEPT + MEGABYTE;
+    assert_ok(rt_checkpoint_write(folder_path("b"), 1, &name, &t, NULL, NULL, &err), &err);
+    disk.f_favail = 49;
+    assert_fails(rt_checkpoint_write(folder_path("c"), 1, &name, &t, NULL, NULL, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "room for 49 more files, which are kept free");
+    /* Some file systems do not have a number of files. */
+    disk.f_files = disk.f_favail = 0;
+    assert_ok(rt_checkpoint_write(folder_path("c"), 1, &name, &t, NULL, NULL, &err), &err);
+    rt_tensor_clear(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_what_tensorflow_writes),
         cmocka_unit_test(a_merge_that_names_a_tensor_twice_touches_no_file),
         cmocka_unit_test(merged_parts_are_as_tensorflow_merges_them),
+        cmocka_unit_test(a_merge_refuses_shards_that_cannot_be_numbered),
         cmocka_unit_test(a_tensor_larger_than_a_window_is_read_whole),
+        cmocka_unit_test(a_save_leaves_a_part_of_the_file_system_free),
     };
-    return cmocka_run_group_tests(tests, ck_set_up, ck_tear_down);
+    return cmocka_run_group_tests(tests, set_up, ck_tear_down);
 }

@@ -279,7 +279,7 @@ static void cycles_go_through_next_iteration_or_are_refused(void **state)
     refused(x, RT_INVALID_ARGUMENT, "1 nodes in a cycle, 'a' is one of them");
     p(x);
     node(x, "c", "Relu", "p", "T=float");
-    node(x, "d", "Relu", "a", "T=float"); /* `d` depends on the cycle, but is not a part of it */
+    node(x, "d", "Relu", "a", "T=float"); /* `d` depends on the cycle but is not part of it */
     node(x, "a", "AddV2", "b c", "T=float");
     node(x, "b", "Relu", "a", "T=float");
     refused(x, RT_INVALID_ARGUMENT, "3 nodes in a cycle, 'a' is one of them");

@@ -28,7 +28,7 @@ static void a_model_of_the_second_generation_is_read(void **state)
     struct rt_saved_model *m;
     const struct rt_meta_graph *g;
 
-    assert_ok(rt_saved_model_read(&m, SECOND, &err), &err);
+    assert_ok(rt_saved_model_read(&m, SECOND, NULL, &err), &err);
     assert_int_equal(m->n_meta_graphs, 1);
     assert_ok(rt_saved_model_choose(m, NULL, 0, &g, &err), &err);
     assert_int_equal(g->n_signatures, 1);
@@ -68,7 +68,7 @@ static void a_model_in_text_with_two_tag_sets_is_read(void **state)
     const struct rt_meta_graph *g;
     static const char *const both[] = {"gpu", "serve"};
 
-    assert_ok(rt_saved_model_read(&m, FIRST, &err), &err);
+    assert_ok(rt_saved_model_read(&m, FIRST, NULL, &err), &err);
     assert_int_equal(m->n_meta_graphs, 2);
     assert_ok(rt_saved_model_choose(m, NULL, 0, &g, &err), &err);
     assert_ptr_equal(g, &m->meta_graphs[0]);
@@ -111,10 +111,10 @@ static void what_is_not_there_is_said_in_tensorflows_words(void **state)
     const struct rt_meta_graph *g;
     static const char *const tags[] = {"serve", "tpu"};
 
-    assert_fails(rt_saved_model_read(&m, "/nonexistent", &err), RT_NOT_FOUND, &err,
+    assert_fails(rt_saved_model_read(&m, "/nonexistent", NULL, &err), RT_NOT_FOUND, &err,
                  "Could not find SavedModel .pb or .pbtxt at supplied export directory path: "
                  "/nonexistent");
-    assert_ok(rt_saved_model_read(&m, SECOND, &err), &err);
+    assert_ok(rt_saved_model_read(&m, SECOND, NULL, &err), &err);
     assert_fails(rt_saved_model_choose(m, tags, 2, &g, &err), RT_NOT_FOUND, &err,
                  "Could not find meta graph def matching supplied tags: { serve tpu }. To inspect "
                  "available tag-sets in the SavedModel, please use the SavedModel CLI: "
@@ -146,7 +146,7 @@ static void assert_strings_count_as_they_are_loaded(void)
     run("cp -r %s/variables %s/kept", dir, dir);
     snprintf(prefix, sizeof prefix, "%s/variables/variables", dir);
     assert_ok(rt_tensor_new(&t, NULL, RT_STRING, 1, (int64_t[]){1000}, &err), &err);
-    assert_ok(rt_checkpoint_write(prefix, 1, &name, &t, NULL, &err), &err);
+    assert_ok(rt_checkpoint_write(prefix, 1, &name, &t, NULL, NULL, &err), &err);
     rt_tensor_clear(&t);
     assert_ok(rt_saved_model_is_complete(dir, NULL, 0, NULL, &bytes, &err), &err);
     assert_int_equal(bytes, 1004 + 1000 * sizeof(struct rt_str));
@@ -269,6 +269,97 @@ static void a_file_of_very_many_meta_graphs_is_refused(void **state)
                  RT_INVALID_ARGUMENT, &err, "more than 1024 meta graphs");
 }
 
+/* Returns the status of parsing a SavedModel whose only meta graph consists of `n` copies of the
+ * 7-byte field `field`. */
+static enum rt_status parse_repeated(const char *field, size_t n)
+{
+    enum { FIELD_BYTES = 7 };
+    struct rt_saved_model *m = NULL;
+    struct rt_bytes file;
+    rt_bytes_init(&file, SIZE_MAX);
+    rt_bytes_add(&file, "\x12", 1);
+    for (size_t left = n * FIELD_BYTES; left || file.n == 1; left >>= 7) {
+        const unsigned char byte = (left & 127) | (left > 127 ? 128 : 0);
+        rt_bytes_add(&file, &byte, 1);
+    }
+    for (size_t i = 0; i < n; i++)
+        rt_bytes_add(&file, field, FIELD_BYTES);
+    const enum rt_status st = rt_saved_model_parse(&m, rt_span_of(file.p, file.n), false, &err);
+    rt_saved_model_free(m);
+    rt_bytes_clear(&file);
+    return st;
+}
+
+static void a_file_of_very_many_assets_or_collections_is_refused(void **state)
+{
+    (void)state;
+    enum { MOST_ASSETS = 50000, N_COLLECTIONS = 100000 };
+    const char *asset = "\x32\x05\x12\x03xyz", *collection = "\x22\x05\x0a\x01x\x12\0";
+    assert_ok(parse_repeated(asset, MOST_ASSETS), &err);
+    assert_fails(parse_repeated(asset, MOST_ASSETS + 1), RT_INVALID_ARGUMENT, &err,
+                 "more than 50000 assets");
+    assert_ok(parse_repeated(collection, N_COLLECTIONS), &err);
+    assert_fails(parse_repeated(collection, 10 * N_COLLECTIONS), RT_INVALID_ARGUMENT, &err,
+                 "the meta graphs without their nodes take more than 81");
+}
+
+/* A check that fails in call number *arg, counted from 1. */
+static enum rt_status fail_at(void *arg, struct rt_error *why)
+{
+    return --*(int *)arg ? RT_OK : rt_fail(why, RT_CANCELLED, "the load was cancelled");
+}
+
+static void a_file_is_read_in_pieces_until_the_load_ends(void **state)
+{
+    (void)state;
+    enum { MEGABYTES = 8 };
+    struct rt_saved_model *m = NULL;
+    int left = INT32_MAX;
+    const struct rt_check check = {fail_at, &left};
+    folder_new();
+    /* The file has one field of bytes, which TensorFlow's message does not have. */
+    folder_write("saved_model.pb", "\x3a\xfb\xff\xff\x03");
+    assert_int_equal(truncate(folder_path("saved_model.pb"), MEGABYTES << 20), 0);
+    assert_ok(rt_saved_model_read(&m, folder_path("."), &check, &err), &err);
+    rt_saved_model_free(m);
+    assert_true(INT32_MAX - left >= MEGABYTES);
+    for (int at = 1; at <= MEGABYTES; at++) {
+        left = at;
+        assert_fails(rt_saved_model_read(&m, folder_path("."), &check, &err), RT_CANCELLED, &err,
+                     "the load was cancelled");
+        assert_int_equal(left, 0);
+    }
+    folder_remove();
+}
+
+/* A text of empty tags takes more memory than its size allows. The load's check ends the parsing of
+ * a text. */
+static void a_text_may_not_take_much_memory(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20 };
+    struct rt_saved_model *m = NULL;
+    int left = 8; /* the file is read in four pieces, so the text is being parsed by then */
+    const struct rt_check check = {fail_at, &left};
+    struct rt_bytes text;
+    rt_bytes_init(&text, SIZE_MAX);
+    rt_bytes_adds(&text, "meta_graphs{meta_info_def{tags:[");
+    for (int i = 0; i < N; i++)
+        rt_bytes_adds(&text, "'',");
+    rt_bytes_adds(&text, "'']}}");
+    assert_false(text.failed);
+    assert_fails(rt_saved_model_parse(&m, rt_span_of(text.p, text.n), true, &err),
+                 RT_INVALID_ARGUMENT, &err,
+                 "The message takes more than 92274984 bytes of memory, the limit for a text of "
+                 "3145765 bytes.");
+    folder_new();
+    folder_write("saved_model.pbtxt", text.p);
+    assert_fails(rt_saved_model_read(&m, folder_path("."), &check, &err), RT_CANCELLED, &err,
+                 "saved_model.pbtxt: the load was cancelled");
+    folder_remove();
+    rt_bytes_clear(&text);
+}
+
 static long peak_kilobytes(void)
 {
     struct rusage usage;
@@ -286,9 +377,63 @@ static void a_large_file_of_zeros_is_refused_before_it_is_read(void **state)
     folder_write("saved_model.pb", "\x08\x01");
     assert_int_equal(truncate(folder_path("saved_model.pb"), 1 << 30), 0);
     const long before = peak_kilobytes();
-    assert_fails(rt_saved_model_read(&m, folder_path("."), &err), RT_DATA_LOSS, &err,
+    assert_fails(rt_saved_model_read(&m, folder_path("."), NULL, &err), RT_DATA_LOSS, &err,
                  "saved_model.pb: Can't parse saved_model.pb as binary proto");
     assert_in_range(peak_kilobytes() - before, 0, 100 << 10);
+    folder_remove();
+}
+
+/* Makes field `number` of the message `b`. The field consists of the previous contents of `b` and
+ * n fields of two bytes each that TensorFlow's messages do not have, or whose values are unused. */
+static void wrap_fields(struct rt_bytes *b, int number, size_t n)
+{
+    struct rt_bytes out;
+    rt_bytes_init(&out, SIZE_MAX / 2);
+    rt_bytes_addc(&out, (char)(number << 3 | 2));
+    for (size_t left = b->n + 2 * n; left; left >>= 7)
+        rt_bytes_addc(&out, (char)((left & 127) | (left > 127 ? 128 : 0)));
+    rt_bytes_add(&out, b->p, b->n);
+    for (size_t i = 0; i < n; i++)
+        rt_bytes_adds(&out, "\x38\x01");
+    rt_bytes_clear(b);
+    *b = out;
+}
+
+/*
+ * The file has N fields next to the meta graph, in the meta graph, in the GraphDef, and in a node.
+ * The fields of the file are read twice, and so are those of the meta graph, because the GraphDef
+ * is in two pieces. The model has a restore op and no checkpoint, so the fields of the GraphDef and
+ * of the node are searched for variables.
+ */
+static void a_load_is_checked_while_very_many_fields_are_read(void **state)
+{
+    (void)state;
+    enum { N = 1 << 18, READ = 6 * N, EVERY = 1 << 14 };
+    struct rt_bytes b;
+    int left = INT32_MAX;
+    const struct rt_check check = {fail_at, &left};
+    folder_new();
+    rt_bytes_init(&b, SIZE_MAX / 2);
+    wrap_fields(&b, 1, N); /* GraphDef.node */
+    wrap_fields(&b, 2, N); /* MetaGraphDef.graph_def */
+    /* a second piece of the GraphDef, the tag "serve", and a SaverDef with a restore op */
+    rt_bytes_adds(&b, "\x12\x02\x38\x01\x0a\x07\x22\x05serve\x1a\x03\x1a\x01r");
+    wrap_fields(&b, 2, N); /* SavedModel.meta_graphs */
+    for (int i = 0; i < N; i++)
+        rt_bytes_adds(&b, "\x38\x01");
+    rt_bytes_addc(&b, '\0');
+    folder_write("saved_model.pb", b.p);
+    rt_bytes_clear(&b);
+    const char *path = folder_path(".");
+    assert_ok(rt_saved_model_is_complete(path, NULL, 0, &check, NULL, &err), &err);
+    const int n_checks = INT32_MAX - left;
+    assert_in_range(n_checks, READ / EVERY, 2 * READ / EVERY);
+    for (int at = 1; at <= n_checks; at += 5) {
+        left = at;
+        assert_int_equal(rt_saved_model_is_complete(path, NULL, 0, &check, NULL, &err),
+                         RT_CANCELLED);
+        assert_int_equal(left, 0);
+    }
     folder_remove();
 }
 
@@ -326,7 +471,11 @@ int main(void)
         cmocka_unit_test(defaults_share_one_limit),
         cmocka_unit_test(of_a_key_that_a_map_has_twice_the_last_counts),
         cmocka_unit_test(a_file_of_very_many_meta_graphs_is_refused),
+        cmocka_unit_test(a_file_of_very_many_assets_or_collections_is_refused),
+        cmocka_unit_test(a_text_may_not_take_much_memory),
         cmocka_unit_test(a_large_file_of_zeros_is_refused_before_it_is_read),
+        cmocka_unit_test(a_load_is_checked_while_very_many_fields_are_read),
+        cmocka_unit_test(a_file_is_read_in_pieces_until_the_load_ends),
         cmocka_unit_test(flipped_and_missing_bytes_never_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,10 +84,10 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         size_t n;
         char type;
         int times;
-        /* A part of the expected error, NULL if one entry is read, or "" if no entry is read. */
+        /* Part of the expected error, NULL if one entry is read, or "" if no entry is read. */
         const char *words;
     } rows[] = {
-        /* A table with one entry, "k" with the value "v", and one restart point. The rows store it
+        /* A table with one entry, "k" with the value "v", and one restart point. It is stored
          * uncompressed, as a Snappy literal, and with unsupported types of compression. */
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 0, 1, NULL},
         {"\x0d\x30\0\1\1kv\0\0\0\0\1\0\0\0", 15, 1, 1, NULL},
@@ -136,7 +136,7 @@ static void names_take_no_more_than_their_file_allows(void **state)
     struct rt_bytes b, t, padded;
 
     rt_bytes_init(&b, 1 << 20);
-    rt_bytes_add(&b, "\0\0\2\x08\1", 5); /* the header states one shard */
+    rt_bytes_add(&b, "\0\0\2\x08\1", 5); /* num_shards is 1 in the header */
     rt_bytes_add(&b, "\0\x88\x27\0", 4);
     for (int i = 0; i < LONG; i++)
         rt_bytes_addc(&b, 'x');
@@ -147,7 +147,8 @@ static void names_take_no_more_than_their_file_allows(void **state)
     }
     rt_bytes_add(&b, "\0\0\0\0\1\0\0\0", 8);
     t = table_with(b.p, b.n, 0, 1);
-    /* Bytes that belong to no block may be a hole, and allow no more. */
+    /* Bytes that belong to no block do not raise the limit on names, because they may be a hole in
+     * the file. */
     rt_bytes_init(&padded, 1 << 20);
     rt_bytes_add(&padded, t.p, t.n - FOOTER);
     rt_bytes_add(&padded, hole, sizeof hole);
@@ -170,8 +171,9 @@ static enum rt_status keep_value(void *arg, struct rt_span value, struct rt_erro
     return RT_OK;
 }
 
-/* Entries that repeat one key would let a few bytes cost a comparison of a long key. The wanted key
- * is behind all entries of the block, and before the index entry's key. */
+/* If entries could repeat a key, a few bytes would cause many comparisons of a long key. The key
+ * that is looked up is greater than all keys of the block and less than the key of the index
+ * entry. */
 static void keys_increase_and_have_a_limit(void **state)
 {
     (void)state;
@@ -218,7 +220,7 @@ static void a_look_up_finds_each_key_and_no_other(void **state)
         int i = 0;
         if (!pass)
             rt_sstable_begin(&w, 200);
-        for (size_t n = 0;; i++) { /* visits the keys in order: first deeper, then to the next */
+        for (size_t n = 0;; i++) { /* visits the keys in ascending order */
             if (n < DIGITS) {
                 key[n++] = '0';
             } else {

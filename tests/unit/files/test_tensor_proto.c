@@ -161,8 +161,7 @@ static size_t nested(unsigned char *buffer, size_t size, int depth)
 {
     size_t at = size;
     for (int i = 0; i < depth; i++) {
-        /* Each field number is that of AttrValue.func, of NameAttrList.attr, or of the value of a
-         * map entry. */
+        /* The fields are AttrValue.func, NameAttrList.attr, and the value of a map entry. */
         static const unsigned char tags[] = {10 << 3 | 2, 2 << 3 | 2, 2 << 3 | 2};
         size_t len = size - at;
         unsigned char head[8];

@@ -1,5 +1,5 @@
 /*
- * Tests that activations after a convolution or a matmul become a part of that node's epilogue
+ * Tests that activations after a convolution or a matmul become part of that node's epilogue
  * (runtime/fusion/fuse_activation.c), in each of the forms that frameworks export.
  */
 #include "tests/support/epilogue_graph.h"
@@ -22,12 +22,12 @@ static void every_activation_joins_every_head(void **state)
             }
 }
 
-/* Activations written with other nodes than frameworks export, and expressions that only resemble
- * an activation. Fusion is optional where `saved` is 0. */
+/* Activations written with nodes other than those that frameworks export, and expressions that only
+ * resemble an activation. Fusion is optional where `saved` is 0. */
 enum { MOST_NODES = 10 };
 static const struct variant {
     const char *what;
-    int saved;                       /* the least number of nodes that fusion must remove */
+    int saved;                       /* minimum number of nodes that fusion must remove */
     const char *node[MOST_NODES][3]; /* name, op and inputs of each node from "head" to "out" */
 } variants[] = {
     {"hard sigmoid by a difference and a quotient",

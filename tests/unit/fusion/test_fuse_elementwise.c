@@ -1,7 +1,7 @@
 /*
- * Tests that element-wise nodes become one node (runtime/fusion/fuse_elementwise.c), and that a
- * fused node reads the operands of a concatenation directly (fuse_concat.c). The outputs must be
- * those of the same graph without fusion, bit for bit.
+ * Tests that element-wise nodes are fused into one node (runtime/fusion/fuse_elementwise.c), and
+ * that a fused node reads the operands of a concatenation directly (fuse_concat.c). The outputs
+ * must be those of the same graph without fusion, bit for bit.
  */
 #include "tests/support/test.h"
 
@@ -41,7 +41,7 @@ struct run {
     int n_feeds, n_fetches;
     const char *feeds[FEEDS], *fetches[4];
     struct rt_tensor in[FEEDS], out[4];
-    int64_t nodes; /* number of nodes that ran in two runs together */
+    int64_t nodes; /* total number of nodes that ran in two runs */
 };
 
 static enum rt_status run_with(struct run *x, bool no_fusion)
@@ -77,8 +77,8 @@ static void expect_same(const struct rt_tensor *a, const struct rt_tensor *b)
     }
 }
 
-/* Compares the outputs with and without fusion. With fusion, two runs together may run at most
- * `most` nodes; 0 means no limit. */
+/* Compares the outputs with and without fusion. With fusion, at most `most` nodes may run in two
+ * runs in total; 0 means no limit. */
 static void compare(struct run *x, int64_t most)
 {
     struct rt_tensor unfused[4];
@@ -126,8 +126,8 @@ static struct rt_tensor random_operand(int rank, const int64_t *dim)
 {
     int64_t own[RT_MAX_RANK];
     const int skip = below(3) ? 0 : (int)below(rank + 1);
-    /* If `how` is 0, all axes keep their length. If it is 1, some axes keep theirs, and if it is 2,
-     * only one axis does. */
+    /* 0 means that all axes keep their length, 1 that some axes do, and 2 that at most one axis
+     * does. The other axes have length 1. */
     const int how = (int)below(3);
     const int64_t axis = below(rank + 1);
     for (int i = skip; i < rank; i++)
@@ -210,13 +210,13 @@ static const struct other_type {
     const char *name;
 } other_types[] = {{RT_U8, "uint8"}, {RT_I32, "int32"}, {RT_I64, "int64"}, {RT_BOOL, "bool"}};
 
-/* A graph of floats and booleans. It has two feeds of floats, one of booleans, and one of a
- * different type, which only a Cast reads. */
+/* A graph of floats and booleans. It has two feeds of floats, one of booleans, and one of type
+ * `other`, which only a Cast reads. */
 struct mixed {
     struct run run;
     const struct other_type *other;
     char name[FEEDS + MOST_NODES][MOST_NAME];
-    /* Indices into `name`: those of the numbers and those of the booleans. */
+    /* Indices into `name` of the values that are numbers, and of those that are booleans. */
     int number[FEEDS + MOST_NODES], truth[FEEDS + MOST_NODES];
     int n_numbers, n_truths;
 };
@@ -325,9 +325,10 @@ static void a_choice_is_one_node(void **state)
     end(&x);
 }
 
-/* TensorFlow 1's Select takes a condition of the shape of the values or a vector with an element
- * for each row, so Select is fused only if all shapes are known to be equal. Otherwise, for values
- * of 5 x 5, a fused SelectV2 would broadcast a condition of 5 elements along the wrong axis. */
+/* The condition of TensorFlow 1's Select has the shape of the values or is a vector with one
+ * element per row, so Select is fused only if all shapes are known to be equal. Otherwise, for
+ * values of 5 x 5, a fused SelectV2 would broadcast a condition of 5 elements along the wrong
+ * axis. */
 static void a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape(void **state)
 {
     (void)state;
@@ -336,7 +337,7 @@ static void a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape(void **s
         int64_t most;
     } cases[] = {
         {"x0 c", "g x0 m", 2}, {"m c", "g z x0", 4},  /* the ZerosLike "z" is not fused */
-        {"m c", "g m m", 2},   {"x1 c", "g x0 m", 0}, /* the last three forms need not be fused */
+        {"m c", "g m m", 2},   {"x1 c", "g x0 m", 0}, /* the last three cases may be fused */
         {"x0 c", "g x2 m", 0}, {"x0 c", "g x0 s", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -406,7 +407,7 @@ static void what_others_see_stays(void **state)
         x.in[k] = random_tensor(2, (int64_t[]){40, 50});
     gd_node(&x.g, "a", "Exp", "x0", "T=float"); /* "t", which is not fused, reads "a" */
     gd_node(&x.g, "b", "Neg", "a", "T=float");
-    gd_node(&x.g, "c", "Mul", "b x1", "T=float"); /* "e" waits for "c" by a control edge */
+    gd_node(&x.g, "c", "Mul", "b x1", "T=float"); /* a control edge makes "e" wait for "c" */
     gd_node(&x.g, "d", "Tanh", "c", "T=float");
     gd_node(&x.g, "e", "Sqrt", "x1 ^c", "T=float");
     gd_node(&x.g, "f", "Sub", "d e", "T=float");
@@ -467,7 +468,7 @@ static void unequal_shapes_may_be_unequal(void **state)
     }
 }
 
-/* A node with a control input is not fused, because the control input may fail. */
+/* A node with a control input is not fused, because the node that it waits for may fail. */
 static void a_node_that_waits_stays(void **state)
 {
     (void)state;

@@ -115,8 +115,8 @@ static struct rt_tensor others(enum rt_dtype dtype, int rank, const int64_t *dim
     return t;
 }
 
-/* Compares runs with and without fusion. The indices have one shape, and the weights, or the mask,
- * have a different one. */
+/* Compares runs with and without fusion. The indices have the shape `dim`, and the weights, or the
+ * mask, have the shape `by_dim`. */
 static void compare(const struct way *w, int width, enum rt_dtype dtype, int rank,
                     const int64_t *dim, int by_rank, const int64_t *by_dim)
 {
@@ -256,7 +256,7 @@ static void write_bag(struct rt_bytes *g, const char *op, const char *ids, const
     gd_node(g, "other", "Neg", "once", text);
 }
 
-/* Runs an embedding bag without and with fusion. `refused` is a part of the error that both must
+/* Runs an embedding bag without and with fusion. `refused` is part of the error that both must
  * give, or NULL if the outputs must have the same bits. */
 static void compare_bag(const char *op, enum rt_dtype dtype, int rank, int64_t n, const int64_t *id,
                         int64_t n_segments, const int64_t *segment, const char *refused)

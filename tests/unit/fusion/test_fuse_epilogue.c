@@ -1,16 +1,16 @@
 /*
- * Tests that operations on the channels after a convolution or a matmul become its epilogue
- * (runtime/fusion/fuse_epilogue.c): bias, batch normalisation, and an activation after them. A
- * value that other nodes read is still computed, constants that do not fit remain nodes, and no NaN
- * is lost.
+ * Tests that a bias, a batch normalisation, and an activation after them become the epilogue of the
+ * preceding convolution or matmul (runtime/fusion/fuse_epilogue.c). A value that other nodes read
+ * is still computed, constants whose shape does not fit the channels remain nodes, and no NaN is
+ * lost.
  */
 #include "tests/support/epilogue_graph.h"
 
 #include <math.h>
 
 /* Each bit of `form` controls one step: 1 adds a bias, 2 writes the batch normalisation after a
- * convolution as one node instead of Mul and AddV2, 4 adds a residual. An activation ends each
- * form. */
+ * convolution as one node instead of Mul and AddV2, and 4 adds a residual. Every form ends with an
+ * activation. */
 static void bias_normalisation_and_residual_join(void **state)
 {
     struct fused_graph *x = *state;
@@ -234,9 +234,9 @@ static void an_average_of_nothing_stays_nan_behind_relu(void **state)
     fg_clear(x);
 }
 
-/* Form 0 reshapes to a constant shape, in which the number of rows is split into dimensions 2 and
- * 3. Forms 1 and 2 compute the number of rows from the shape of x, and form 2 multiplies by
- * BatchMatMulV2. */
+/* In form 0, the Reshape's target is a constant that splits the rows into two dimensions. In forms
+ * 1 and 2, the target contains the number of rows, which is computed from the shape of x. Form 2
+ * has BatchMatMulV2 instead of MatMul. */
 static void steps_behind_a_reshape_join_the_matmul(void **state)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Tests that a Pad with zeros before a convolution or a pool becomes a part of that node's own
+/* Tests that a Pad with zeros before a convolution or a pool becomes part of that node's own
  * padding (runtime/fusion/fuse_pad.c). */
 #include "tests/support/fused_graph.h"
 
@@ -18,7 +18,7 @@ static void padding_with_zeros_joins_a_convolution(void **state)
         {"0,0,4,3,4,4,0,0", NULL, "padding='VALID' strides=[1,1,1,1] dilations=[1,2,2,1]", false,
          true},
         /* A Pad is not fused if its value is not 0, if it pads axes other than height and width, if
-         * the convolution's padding is SAME, or if the Pad is longer than the window. */
+         * the convolution's padding is SAME, or if the Pad is not shorter than the window. */
         {"0,0,1,1,1,1,0,0", "2", "padding='VALID' strides=[1,1,1,1]", false, false},
         {"0,0,1,1,1,1,0,0", "nan", "padding='VALID' strides=[1,1,1,1]", false, false},
         {"1,0,1,1,1,1,0,0", NULL, "padding='VALID' strides=[1,1,1,1]", false, false},
@@ -73,8 +73,8 @@ static void padding_with_zeros_joins_a_pool(void **state)
         {"0,0,0,1,2,0,0,0", "MaxPool", "padding='VALID' ksize=[1,3,3,1] strides=[1,1,1,1]", true},
         {"0,0,1,0,1,0,0,0", "MaxPool", "padding='VALID' ksize=[1,2,2,1] strides=[1,3,3,1]", true},
         {"0,0,3,3,0,0,0,0", "MaxPool", "padding='VALID' ksize=[1,4,1,1] strides=[1,4,1,1]", true},
-        /* A Pad is not fused if the pool has padding of its own or computes averages, or if the Pad
-         * is longer than the window or pads axes other than height and width. */
+        /* A Pad is not fused if the pool has its own padding or computes averages, if the Pad is
+         * not shorter than the window, or if it pads axes other than height and width. */
         {"0,0,1,1,1,1,0,0", "MaxPool", "padding='SAME' ksize=[1,3,3,1] strides=[1,2,2,1]", false},
         {"0,0,1,1,1,1,0,0", "MaxPool",
          "padding='EXPLICIT' explicit_paddings=[0,0,1,1,1,1,0,0] ksize=[1,3,3,1] "

@@ -6,8 +6,9 @@
 #include "tests/support/epilogue_graph.h"
 
 /* An epilogue scales and shifts before it adds the residual, so nodes that scale or shift the sum,
- * such as batch normalisation, must not move before the sum. The last node of `behind` is in
- * training mode, where the moments are those of the batch and no scale is constant. */
+ * such as batch normalisation, must not be moved before the sum. The last row of `behind` is a
+ * batch normalisation in training mode. It uses the moments of the batch, so its scale is not
+ * constant. */
 static void what_comes_behind_a_residual_stays_there(void **state)
 {
     static const char *const behind[][3] = {

@@ -1,7 +1,8 @@
 /*
- * Tests that loops become recurrent layers (runtime/fusion/rnn_loop.h, kernels/rnn/rnn.c). Graphs
- * that Keras exported are compared with TensorFlow's recorded outputs. With other shapes, or with
- * one op, name or number changed, the graphs are compared with the loop as it runs without fusion.
+ * Tests that loops become recurrent layers (runtime/fusion/rnn_loop.h, kernels/rnn/rnn.c). The
+ * outputs of exported graphs are compared with those that TensorFlow recorded. For other shapes,
+ * and for graphs with one op, name or number changed, the outputs with and without fusion are
+ * compared.
  */
 #include "tests/support/test.h"
 
@@ -259,7 +260,7 @@ static bool must_be_cut(const char *name)
      * sharded. */
     if (strncmp(name, "states_", 7) == 0)
         return false;
-    /* An unrolled loop leaves no loop in the graph, so no layer is made. */
+    /* Keras has unrolled these loops, so the graphs have no loop that could become a layer. */
     if (strstr(name, "_unroll"))
         return false;
     /* keras_lstm_rows and the goldens called tf1_fixed_ have a fixed batch size. */
@@ -317,8 +318,8 @@ static char *find(char *from, const char *end, const char *text, size_t n)
     return NULL;
 }
 
-/* Finds each place in the graph where the n bytes `from` occur, replaces them by `to` at that place
- * alone, and compares the outputs with and without fusion. */
+/* Finds each place in the graph where the n bytes `from` occur, replaces them with `to` at that
+ * place alone, and compares the outputs with and without fusion. */
 static void each_change(const char *name, const struct golden *g, const char *from, const char *to,
                         size_t n)
 {
@@ -346,8 +347,8 @@ static void each_change(const char *name, const struct golden *g, const char *fr
     free(graph);
 }
 
-/* Replaces one op or one input by another. A name in the file is preceded by its length, so only a
- * name of the same length can replace it. */
+/* Replaces one op or one input with another. A name in the file is preceded by its length, so only
+ * a name of the same length can replace it. */
 static void damaged(const char *name, const struct golden *g)
 {
     static const char *const change[][2] = {
@@ -367,7 +368,7 @@ static void damaged(const char *name, const struct golden *g)
         {"SelectV2_2:output:0", "SelectV2_1:output:0"},
         {"while_placeholder_4", "while_placeholder_3"},
         {"while_placeholder_4", "while_placeholder_2"},
-        /* The following replacements apply to loops that are made of frames. */
+        /* The following replacements apply to TensorFlow 1 loops. */
         {"while/Identity_3", "while/Identity_4"},
         {"while/Identity_4", "while/Identity_3"},
         {"while/Identity_1", "while/Identity_2"},
@@ -402,7 +403,7 @@ static void damaged(const char *name, const struct golden *g)
         each_change(name, g, change[i][0], change[i][1], strlen(change[i][0]));
 }
 
-/* Replaces a dimension of -1 in a constant shape by 7, which is not a batch size in the test. */
+/* Replaces a dimension of -1 in a constant shape with 7, which is not a batch size in the test. */
 static void reshaped(const char *name, const struct golden *g)
 {
     each_change(name, g, "\xff\xff\xff\xff", "\7\0\0\0", 4);

@@ -1,7 +1,7 @@
 /*
- * Tests that attention becomes one node (runtime/fusion/fuse_attention.c). The output is compared
- * with that of the same graph without fusion. The feeds are queries, keys and values of shape
- * [batch, length, heads, depth], and a mask.
+ * Tests that attention is fused into one node (runtime/fusion/fuse_attention.c). The output is
+ * compared with that of the same graph without fusion. The feeds are queries, keys and values of
+ * shape [batch, length, heads, depth], and a mask.
  */
 #include "tests/support/test.h"
 
@@ -89,7 +89,8 @@ static const struct form forms[] = {
       {"both", "LogicalAnd", "ones mask", ""},
       {"a", "SelectV2", "both m low", "T=float"},
       CONTEXT}},
-    /* attention as tf_keras exports it, where the keys are the first input and the mask is added */
+    /* attention as tf_keras exports it, where the keys are the first input of the first Einsum and
+     * the mask is added */
     {RT_F32,
      false,
      0,
@@ -143,7 +144,8 @@ static const struct form forms[] = {
       {"d", "Mul", "s scale", "T=float"},
       {"a", "SelectV2", "mask d low", "T=float"},
       SOFTMAX_CONTEXT}},
-    /* attention with two Transposes of the keys, and an output whose heads precede its rows */
+    /* attention with two Transposes of the keys, and an output whose axis of heads precedes that of
+       rows */
     {RT_F32,
      false,
      2,
@@ -362,8 +364,8 @@ static void a_matmul_may_have_one_for_many(void **state)
         }
 }
 
-/* Returns the scratch memory for one head with q queries and k keys. A mask broadcasts the scores
- * to [t, s]. */
+/* Returns the scratch memory for one head with q queries and k keys. The mask has shape [t, s], to
+ * which the scores are broadcast. */
 static size_t scratch_of(int64_t q, int64_t k, int64_t t, int64_t s)
 {
     struct rt_described_plan d;

@@ -1,7 +1,7 @@
 /*
- * Tests that dense layers on three axes, which Keras writes as tensordot, become one MatMul
- * (runtime/fusion/fuse_dense.c). The outputs of the fused graph are compared with those of the same
- * graph without fusion.
+ * Tests that dense layers on tensors with three axes, which Keras exports as tensordot, are fused
+ * into one MatMul (runtime/fusion/fuse_dense.c). The outputs of the fused graph are compared with
+ * those of the same graph without fusion.
  */
 #include "tests/support/test.h"
 
@@ -13,7 +13,7 @@
 static struct rt_error err;
 
 /* Multiplies x of shape [?,?,4] by w of shape [4,6], splits the last axis of the product into axes
- * of 2 and 3, and adds a bias of shape [2,3]. */
+ * of lengths 2 and 3, and adds a bias of shape [2,3]. */
 static const struct gd_line graph[] = {
     {"x", "Placeholder", "", "dtype=float"},
     {"w", "Const", "",

@@ -14,7 +14,7 @@ static struct rt_error err;
 
 struct form {
     const char *equation, *w, *bias; /* `w` and `bias` are the shapes of these tensors */
-    /* Number of nodes that a fused run has, including views. The bias is part of the MatMul's
+    /* Number of nodes that a fused run executes, including views. The bias is part of the MatMul's
      * epilogue and is not counted. */
     int nodes;
 };

@@ -1,4 +1,4 @@
-/* Tests that an AvgPool after a 1x1 convolution moves before the convolution
+/* Tests that an AvgPool that follows a 1x1 convolution is moved before it
  * (runtime/fusion/fuse_pool.c). */
 #include "tests/support/test.h"
 

@@ -1,6 +1,7 @@
 /*
- * Tests that rotary position embedding becomes one node (runtime/fusion/fuse_rotary.c). Its
- * outputs, specialised and node by node, are compared with those of the same graph without fusion.
+ * Tests that rotary position embedding is fused into one node (runtime/fusion/fuse_rotary.c). The
+ * node's outputs, in specialised runs and in runs node by node, are compared with those of the same
+ * graph without fusion.
  */
 #include "tests/support/test.h"
 
@@ -162,8 +163,9 @@ static void as_exporters_write_it_is_one_node(void **state)
         }
 }
 
-/* Runs a form on an x of the given shape, with one cosine and sine for each element of a row.
- * Returns the number of nodes of the fused run, or -1 if both runs are refused. */
+/* Runs one form of the graph on an x of the given shape, with one cosine and one sine for each
+ * element of a row. Returns the number of nodes of the fused run, or -1 if both runs are
+ * refused. */
 static int64_t ask(const struct form *f, const struct gd_line *other, const char *also, int rank,
                    const int64_t *dim)
 {

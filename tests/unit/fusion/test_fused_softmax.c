@@ -1,4 +1,4 @@
-/* Tests that a softmax written as maximum, exponential, sum and quotient becomes one node
+/* Tests that a softmax written as maximum, exponential, sum and quotient is fused into one node
  * (runtime/fusion/fuse_softmax.c). The output is compared with that of the graph without fusion. */
 #include "tests/support/test.h"
 

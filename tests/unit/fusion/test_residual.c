@@ -1,7 +1,6 @@
 /*
- * Tests that kernels write their outputs into the memory of the residual that is added to them, for
- * every kernel that can do so (kernels/fused/epilogue.h). The outputs are compared with those of
- * the same graph without fusion.
+ * Tests that every kernel that can write its output over the residual does so
+ * (kernels/fused/epilogue.h). The outputs are compared with those of the same graph without fusion.
  */
 #include "tests/support/test.h"
 
@@ -49,7 +48,7 @@ static const struct layer layers[] = {
     {"matmul.packed", "MatMul", "T=float", 2, {70, 100}, {100, 72}, {70, 72}},
     {"matmul.packed", "MatMul", "T=float", 2, {3, 513}, {513, 100}, {3, 100}},
     {"matmul.packed", "MatMul", "T=float transpose_b=true", 2, {5, 640}, {640, 640}, {5, 640}},
-    /* oneDNN computes the following layer on any processor. */
+    /* oneDNN computes the following layer on every processor. */
     {"matmul.packed", "MatMul", "T=float transpose_a=true", 2, {100, 70}, {100, 72}, {70, 72}},
     /* The following layer has too many weights to be packed, so oneDNN also computes it. */
     {"matmul.gemm", "MatMul", "T=float", 2, {3, 1024}, {1024, 8200}, {3, 8200}},
@@ -87,7 +86,7 @@ static void constant(struct rt_bytes *g, const char *name, int rank, const int64
 }
 
 /* Writes a graph that computes `relu6(n + (op(nx, w) * scale + shift))`. The values `n = -r` and
- * `nx = -x` are held only by the plan, so kernels may write over them. */
+ * `nx = -x` are held only by the plan, so kernels may overwrite them. */
 static void network(struct rt_bytes *g, const struct layer *l, const char *sum)
 {
     rt_bytes_init(g, 1 << 25);
@@ -204,8 +203,8 @@ static void compare(const struct layer *l, const char *sum, bool bf16)
         out = answer(&g, &ways[i], true, false, in, &over);
         assert_near(&expected, &out, what);
         rt_tensor_clear(&out);
-        /* A residual that a later node reads keeps its memory, and the output needs memory of its
-         * own. */
+        /* A residual that a later node reads keeps its memory, and the output needs its own
+         * memory. */
         out = answer(&g, &ways[i], true, true, in, &apart);
         assert_near(&expected, &out, what);
         if (apart < over + rt_tensor_bytes(&expected))

@@ -1,4 +1,4 @@
-/* Tests the limit on the number of gRPC core's messages that are logged per second. */
+/* Tests the limit on how many errors of the gRPC core are logged per second. */
 #include "tests/support/test.h"
 
 #include "server/grpc/core_log.h"

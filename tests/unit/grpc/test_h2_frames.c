@@ -80,7 +80,7 @@ static void a_cut_at_any_place_changes_nothing(void **state)
         assert_true(f.has_settings_ack);
         assert_int_equal(f.skip + f.n_frame, 0);
         assert_int_equal(f.last_stream, 1);
-        /* Three of the frames cost budget, namely a CONTINUATION, a DATA and a WINDOW_UPDATE. */
+        /* Three frames use the budget: the CONTINUATION, DATA and WINDOW_UPDATE frames. */
         assert_int_equal(f.budget, SRV_H2_BUDGET - 3);
     }
 }
@@ -133,9 +133,9 @@ static void frames_that_ask_for_nothing_have_a_budget(void **state)
     assert_int_equal(most(CONTINUATION, 0, 1, 0), SRV_H2_BUDGET);
     assert_int_equal(most(RESET, 0, 1, 4), SRV_H2_BUDGET / 13);
     assert_int_equal(most(DATA, 0, 1, 0), SRV_H2_BUDGET);
-    assert_int_equal(most(DATA, 0, 1, 1000), SRV_H2_BUDGET);
-    assert_int_equal(most(DATA, 0, 1, 1024), -1);
-    assert_int_equal(most(0x77, 0, 1, 0xffff), 9); /* each frame costs 1 + 65535 / 64 */
+    assert_int_equal(most(DATA, 0, 1, SRV_H2_LARGE_DATA - 1), SRV_H2_BUDGET);
+    assert_int_equal(most(DATA, 0, 1, SRV_H2_LARGE_DATA), -1); /* an upload in large frames */
+    assert_int_equal(most(0x77, 0, 1, 0xffff), 9);             /* each frame costs 1 + 65535 / 64 */
 }
 
 static void a_block_in_small_pieces_is_a_flood(void **state)

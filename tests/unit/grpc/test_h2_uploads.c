@@ -9,6 +9,7 @@
 
 enum { DATA, HEADERS, RESET = 3, PING = 6 };
 enum { END_STREAM = 1, MAX_BLOCK = 33000 };
+enum { PART = SRV_H2_PART_BYTES };
 
 static void streams_come_and_go_as_in_a_plain_table(void **state)
 {
@@ -107,7 +108,7 @@ static void a_body_counts_as_it_arrives_until_it_ends(void **state)
     frame(HEADERS, 0, 1, 50);
     assert_int_equal(f.uploads.held, 0);
     frame(DATA, 0, 1, 16384);
-    assert_int_equal(f.uploads.held, 9 + 50 + 9 + 16384);
+    assert_int_equal(f.uploads.held, 9 + 50 + 9 + 16384 + 17 * PART);
     frame(DATA, END_STREAM, 1, 3000);
     assert_int_equal(f.uploads.held, 0);
     frame(HEADERS, 0, 3, 50);
@@ -122,7 +123,7 @@ static void a_body_counts_as_it_arrives_until_it_ends(void **state)
     frame(DATA, 0, 7, 100);
     frame(HEADERS, END_STREAM, 7, 50); /* the trailers end stream 7 */
     assert_int_equal(f.uploads.held, 0);
-    frame(DATA, 0, 7, 100); /* stream 7 has ended, so its DATA is not counted */
+    frame(DATA, 0, 7, 100); /* stream 7 has ended, so its DATA frame is not counted */
     frame(HEADERS, END_STREAM, 9, 50);
     frame(DATA, 0, 9, 100);
     assert_int_equal(f.uploads.held, 0);
@@ -142,12 +143,12 @@ static void what_is_announced_does_not_count(void **state)
     head_of(head, DATA, END_STREAM, 1, (1 << 24) - 1);
     srv_h2_frames_take(&f, head, sizeof head);
     srv_h2_frames_take(&f, head, 5);
-    assert_int_equal(f.uploads.held, 9 + 9 + 5);
+    assert_int_equal(f.uploads.held, 9 + 9 + 5 + PART);
     srv_h2_frames_clear(&f);
 }
 
-/* Stream 1 retains a few bytes of each 8 KB that arrive on the connection. gRPC core frees a block
- * of memory only when no part of the block is held, so the other bytes of these blocks are also
+/* Stream 1 retains a few bytes of every 8 KB received on the connection. gRPC core frees a block of
+ * memory only when no part of the block is held, so the other bytes of these blocks are also
  * counted. */
 static void a_piece_counts_with_what_lies_beside_it(void **state)
 {
@@ -163,16 +164,41 @@ static void a_piece_counts_with_what_lies_beside_it(void **state)
     }
     frame(DATA, 0, 1, 30);
     assert_true(f.uploads.held > N * BESIDE);
-    assert_true(f.uploads.held < N * (BESIDE + 200));
-    /* A piece of stream 1 is counted with at most SRV_H2_RETAINED_BYTES of earlier bytes, because
-     * bytes that arrived long before the piece are in other blocks. */
+    assert_true(f.uploads.held < N * (BESIDE + 200 + (BESIDE / 1000 + 1) * PART));
+    /* Data of stream 1 is counted together with at most SRV_H2_RETAINED_BYTES bytes that arrived
+     * before it, because earlier bytes are in other blocks. */
     for (uint32_t i = 0; i < N; i++) {
         frame(HEADERS, 0, 2 * (N + i) + 3, 50);
         frame(DATA, END_STREAM, 2 * (N + i) + 3, BESIDE);
     }
     uint64_t before = f.uploads.held;
     frame(DATA, 0, 1, 30);
-    assert_int_equal(f.uploads.held - before, SRV_H2_RETAINED_BYTES + 30);
+    assert_int_equal(f.uploads.held - before, SRV_H2_RETAINED_BYTES + 30 + PART);
+    srv_h2_frames_clear(&f);
+}
+
+/* gRPC's core keeps a slice for each part of a body, however small the part is. */
+static void a_body_in_small_parts_counts_with_its_slices(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    uint8_t head[SRV_H2_FRAME_BYTES], payload[N] = {0};
+
+    begin();
+    frame(HEADERS, 0, 1, 0);
+    for (int i = 0; i < N; i++)
+        frame(DATA, 0, 1, 1);
+    assert_int_equal(f.uploads.held, 9 + N * (9 + 1 + PART));
+    frame(RESET, 0, 1, 4);
+    assert_int_equal(f.uploads.held, 0);
+    f.unpaid = 0;
+    /* a frame whose payload arrives in many reads */
+    frame(HEADERS, 0, 3, 0);
+    head_of(head, DATA, 0, 3, N);
+    srv_h2_frames_take(&f, head, sizeof head);
+    for (int i = 0; i < N; i++)
+        srv_h2_frames_take(&f, payload + i, 1);
+    assert_int_equal(f.uploads.held, 9 + 9 + N * (1 + PART));
     srv_h2_frames_clear(&f);
 }
 
@@ -213,6 +239,7 @@ int main(void)
         cmocka_unit_test(a_body_counts_as_it_arrives_until_it_ends),
         cmocka_unit_test(what_is_announced_does_not_count),
         cmocka_unit_test(a_piece_counts_with_what_lies_beside_it),
+        cmocka_unit_test(a_body_in_small_parts_counts_with_its_slices),
         cmocka_unit_test(what_the_server_sends_ends_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

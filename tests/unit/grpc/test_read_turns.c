@@ -12,7 +12,7 @@
 
 #include "server/grpc/read_turns.h"
 
-enum { MANY = 1000, WAIT_MS = 20000, CROWD = 8, BULK = 1 << 20, STEP_NS = 1000000 };
+enum { MANY = 1000, WAIT_MS = 20000, CROWD = 8, SENDERS = 64, BULK = 1 << 20, STEP_NS = 1000000 };
 
 struct ends {
     int client, server;
@@ -84,7 +84,8 @@ static int end(void **state)
     return 0;
 }
 
-/* Must be the first test, because earlier tests could cause a crowd (CROWD in read_turns.c). */
+/* Must run first, because the connections of an earlier test could count as a crowd (CROWD in
+ * read_turns.c). */
 static void test_the_end_waits_if_many_frames_came(void **state)
 {
     (void)state;
@@ -94,9 +95,12 @@ static void test_the_end_waits_if_many_frames_came(void **state)
         close(e.client);
         assert_int_equal(next_edge(), e.server);
         assert_int_equal(srv_turns_end(e.server), frames > 0);
-        if (frames)
-            expect_pause(e.server);
-        assert_false(srv_turns_end(e.server)); /* the read of the end is postponed only once */
+        if (frames) { /* the pause may have ended already, but its end is reported in any case */
+            assert_int_equal(next_edge(), e.server);
+            assert_true(srv_turns_limit(e.server) > 0);
+        }
+        /* The read that finds the end of the stream is postponed only once. */
+        assert_false(srv_turns_end(e.server));
         close(e.server);
     }
 }
@@ -125,8 +129,8 @@ static void test_reads_that_leave_nothing_begin_a_turn(void **state)
     close_ends(e);
 }
 
-/* A connection's reads are short at first and after many frames. They become longer when many bytes
- * arrive in few frames. */
+/* A connection's reads are short at first. They become longer when many bytes arrive in few frames,
+ * and short again after many frames. */
 static void test_frames_make_reads_short(void **state)
 {
     (void)state;
@@ -210,6 +214,37 @@ static void test_in_a_crowd_bulk_is_a_turn(void **state)
     close_ends(e);
     for (int i = 0; i < CROWD; i++)
         close_ends(crowd[i]);
+}
+
+/* While many connections send, a connection is paused once it has sent its share of bytes, even if
+ * each of its reads empties the socket. Connections that send little are not paused. */
+static void test_many_senders_have_shares(void **state)
+{
+    (void)state;
+    struct ends senders[SENDERS], e = connect_ends(), quiet = connect_ends();
+    const size_t least = srv_turns_limit(e.server);
+
+    for (int i = 0; i < MANY; i++) {
+        srv_turns_took(e.server, least, 0, true);
+        assert_true(srv_turns_limit(e.server) > 0); /* no other connection sends yet */
+    }
+    for (int i = 0; i < SENDERS; i++) {
+        senders[i] = connect_ends();
+        srv_turns_took(senders[i].server, BULK, 0, true);
+    }
+    say(e);
+    for (int i = 0; i < MANY && srv_turns_limit(e.server); i++)
+        srv_turns_took(e.server, least, 0, true);
+    assert_int_equal(next_edge(), e.server); /* the pause may have ended already */
+    assert_true(srv_turns_limit(e.server) > 0);
+    for (int i = 0; i < MANY; i++) {
+        srv_turns_took(quiet.server, 8, 2, true);
+        assert_true(srv_turns_limit(quiet.server) > 0);
+    }
+    close_ends(e);
+    close_ends(quiet);
+    for (int i = 0; i < SENDERS; i++)
+        close_ends(senders[i]);
 }
 
 /* With SO_RCVLOWAT, epoll reports no event for a socket that was reset and has nothing left to
@@ -353,6 +388,64 @@ static void test_a_handshake_waits_for_time_or_an_idle_loop(void **state)
     close_ends(e);
 }
 
+/* A paused connection whose peer has closed it does not wait for its handshake's permission. */
+static void test_a_handshake_without_a_peer_ends(void **state)
+{
+    (void)state;
+    struct ends first = connect_ends(), waits = connect_ends(), gone[CROWD];
+
+    say(first);
+    assert_true(srv_turns_limit(first.server) > 0);
+    /* All time for handshakes is used up, so no connection receives permission. */
+    srv_turns_handshake(first.server, WAIT_MS * INT64_C(1000000), false);
+    say(waits);
+    assert_int_equal(srv_turns_limit(waits.server), 0);
+    for (int i = 0; i < CROWD; i++) {
+        gone[i] = connect_ends();
+        say(gone[i]);
+        assert_int_equal(srv_turns_limit(gone[i].server), 0);
+    }
+    for (int i = 0; i < CROWD; i++)
+        close(gone[i].client);
+    for (int i = 0; i < CROWD; i++)
+        while (!srv_turns_is_gone(gone[i].server))
+            assert_true(next_edge() >= 0);
+    assert_int_equal(srv_turns_limit(waits.server), 0);
+    assert_false(srv_turns_is_gone(waits.server));
+    for (int i = 0; i < CROWD; i++)
+        close(gone[i].server);
+    close_ends(waits);
+    close_ends(first);
+}
+
+/* Connections that are closed while their turn is over end before the pauses of others that are
+ * older. */
+static void test_a_connection_without_a_peer_does_not_wait_for_its_turn(void **state)
+{
+    (void)state;
+    struct ends e[MANY / 10];
+    const int n = MANY / 10;
+
+    srv_turns_begin_loop(); /* this loop is never idle */
+    for (int i = 0; i < n; i++) {
+        e[i] = connect_ends();
+        assert_int_equal(write(e[i].client, "x", 1), 1);
+        srv_turns_took(e[i].server, 10, MANY, false);
+        assert_int_equal(srv_turns_limit(e[i].server), 0);
+    }
+    close(e[n - 1].client);
+    while (!srv_turns_is_gone(e[n - 1].server))
+        assert_true(next_edge() >= 0);
+    int n_paused = 0;
+    for (int i = 0; i < n - 1; i++)
+        n_paused += !srv_turns_limit(e[i].server);
+    assert_true(n_paused > 0);
+    assert_false(srv_turns_end(e[n - 1].server));
+    close(e[n - 1].server);
+    for (int i = 0; i < n - 1; i++)
+        close_ends(e[i]);
+}
+
 /* gRPC core may close a paused connection, and a new connection may get its descriptor. */
 static void test_a_new_connection_takes_over_the_pause_of_its_descriptor(void **state)
 {
@@ -389,16 +482,20 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_encrypted_bytes_are_a_turn_at_first, begin, end),
         cmocka_unit_test_setup_teardown(test_in_a_crowd_turns_are_shorter, begin, end),
         cmocka_unit_test_setup_teardown(test_in_a_crowd_bulk_is_a_turn, begin, end),
+        cmocka_unit_test_setup_teardown(test_many_senders_have_shares, begin, end),
         cmocka_unit_test_setup_teardown(test_a_pause_in_which_the_peer_resets_ends, begin, end),
         cmocka_unit_test_setup_teardown(test_sockets_of_other_kinds_are_never_paused, begin, end),
         cmocka_unit_test_setup_teardown(test_nothing_stays_paused_at_the_end, begin, end),
         cmocka_unit_test_setup_teardown(test_handshakes_wait_for_each_other, begin_tls, end),
+        cmocka_unit_test_setup_teardown(test_a_handshake_without_a_peer_ends, begin_tls, end),
         cmocka_unit_test_setup_teardown(
             test_a_new_connection_takes_over_the_pause_of_its_descriptor, begin_tls, end),
         /* These tests come last, because they register their own thread as an I/O loop until the
          * program ends. */
         cmocka_unit_test_setup_teardown(test_a_handshake_waits_for_time_or_an_idle_loop, begin_tls,
                                         end),
+        cmocka_unit_test_setup_teardown(test_a_connection_without_a_peer_does_not_wait_for_its_turn,
+                                        begin, end),
         cmocka_unit_test_setup_teardown(test_while_loops_are_busy_pauses_end_by_time, begin, end),
     };
 

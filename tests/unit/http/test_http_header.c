@@ -1,4 +1,4 @@
-/* Tests which values of the headers Accept-Encoding and Content-Length are accepted and which are
+/* Tests which values of the Accept-Encoding and Content-Length headers are accepted and which are
  * refused. */
 #include "tests/support/test.h"
 

@@ -1,4 +1,4 @@
-/* Tests which bytes of a client's stream the filter passes on to libmicrohttpd. */
+/* Tests which bytes of a client's stream are passed on to libmicrohttpd. */
 #include "tests/support/test.h"
 
 #include <string.h>

@@ -127,7 +127,7 @@ static void assert_default(const char *value, const char *expected)
     rt_saved_model_free(m);
 }
 
-/* The expected texts are those that protobuf prints for the TensorProto in the file. */
+/* `expected` is what protobuf prints for the TensorProto `value` of a model file. */
 static void defaults_have_the_values_of_the_file(void **state)
 {
     (void)state;

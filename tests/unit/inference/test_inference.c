@@ -1,4 +1,4 @@
-/* Tests inferences by every API on a version that no server has published, as warm-up runs them.
+/* Tests inference through every API on a version that no server has published, as in warm-up.
  * String literals hold the serialized requests and responses. */
 #include "tests/support/test.h"
 
@@ -56,8 +56,8 @@ static enum rt_status perform(struct world *w, enum srv_api api, const void *req
                                  &w->err);
 }
 
-/* Asserts that the response to the request is the bytes `want`, and that decoding and encoding the
- * request gives the bytes `again`. The response to `again` must also be `want`. */
+/* Asserts that the response to the request consists of the bytes `want`, and that decoding and
+ * re-encoding the request gives the bytes `again`. The response to `again` must also be `want`. */
 static void answers(struct world *w, enum srv_api api, const char *request, size_t n,
                     const char *want, size_t n_want, const char *again, size_t n_again)
 {

@@ -44,8 +44,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A PredictLog whose request names no model and has the float [1] x = 2, and whose response has two
- * bytes. */
+/* A PredictLog. Its request has no model name and one input, `x`, with the shape [1] and the
+ * value 2. Its response is two bytes long. */
 #define TENSOR  "\x08\x01\x12\x04\x12\x02\x08\x01\x2a\x04\x00\x00\x00\x40"
 #define PREDICT "\x32\x1b\x0a\x15\x12\x13\x0a\x01x\x12\x0e" TENSOR "\x12\x02ok"
 

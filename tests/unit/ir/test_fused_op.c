@@ -37,8 +37,8 @@ static const struct t_scale given = {.axis = INT64_C(1) << 40,
                                      .name = "layer/scale",
                                      .sizes = {2, sizes}};
 
-/* A graph of three feeds of different types and two nodes, GOING and AT, which are fused into one
- * at AT. */
+/* A graph of three feeds of different types and two nodes, GOING and AT, which are fused into the
+ * node AT. */
 enum { F32_FEED, BOOL_FEED, I64_FEED, GOING, AT, N_NODES };
 struct plan {
     struct rt_registry *registry;

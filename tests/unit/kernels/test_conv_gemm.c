@@ -1,6 +1,6 @@
 /* Tests convolutions that run as a GEMM with a packed filter and an epilogue. They are compared
- * with oneDNN's convolution followed by separate nodes, for many windows, numbers of channels and
- * cores, and activations. */
+ * with oneDNN's convolution followed by separate nodes, for many combinations of window, number of
+ * channels, number of cores and activation. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -144,7 +144,7 @@ static void compare(const struct shape *s, const char *act, bool odd)
              (long long)s->in_h, (long long)s->in_w, (long long)s->ci, s->size_h, s->size_w,
              (long long)s->co, s->attrs);
     struct way apart = {.kernel = "conv2d.onednn", .no_fusion = true};
-    /* A first run determines the shape of the output, which the residual must have too. */
+    /* The first run determines the shape of the output, which the residual must also have. */
     in[1] = floats(1, 1, 1, s->co, false);
     struct rt_tensor shape = answer(&g, &apart, in);
     rt_tensor_clear(&in[1]);

@@ -136,15 +136,17 @@ static struct kn_conv_shape with_padding(struct kn_conv_shape g, int64_t lo, int
 static void the_cost_is_that_of_the_largest_execution(void **state)
 {
     const struct kn_conv_shape g = shape(4, 56, 64, 32, 3, 1, 1);
-    /* The cost of one row is its number of multiplications, plus 32 for each of its elements. */
+    /* The cost of an output row is its number of multiplications, plus 32 for each element of the
+     * row and of one input row. */
     const double row = 56.0 * 64 * 32 * 9 + 32.0 * 56 * (64 + 32);
     const struct kn_conv_split images = {.images = 3}, rows = {.images = 1, .rows = 10};
     (void)state;
     assert_float_equal(kn_conv_split_cost(&g, &images), row * 56 * 3, 1);
     assert_float_equal(kn_conv_split_cost(&g, &rows), row * 10, 1);
 
-    /* oneDNN computes output channels in vectors of 16, so 4 channels cost as much as 16. The rule
-     * ignores this for grouped convolutions. */
+    /* oneDNN computes output channels in vectors of 16, so 4 channels cost as much as 16. The
+     * estimated cost of a grouped convolution does not include the unused elements of these
+     * vectors. */
     struct kn_conv_shape few = shape(1, 56, 64, 4, 3, 1, 1);
     const struct kn_conv_split one = {.images = 1};
     const double products = 56.0 * 56 * 64 * 4 * 9, elements = 56.0 * 56 * (64 + 4);
@@ -159,8 +161,8 @@ static void the_cost_is_that_of_the_largest_execution(void **state)
     assert_float_equal(kn_conv_split_cost(&few, &one), products + 32 * elements, 1);
 }
 
-/* Tests that an execution of a common convolution does limited work, however large the batch and
- * the image are. */
+/* Tests that the work of one execution of a common convolution is limited, however large the batch
+ * and the image are. */
 static void a_large_convolution_is_interruptible(void **state)
 {
     const struct kn_conv_shape large = shape(64, 2048, 64, 64, 3, 1, 1);
@@ -196,7 +198,7 @@ static void a_transpose_of_a_large_image_is_not_interruptible(void **state)
     (void)state;
     g.transposed = true;
     assert_false(kn_conv_split_is_interruptible(&g));
-    /* After the split, each image is an execution of its own. */
+    /* After the split, each image is a separate execution. */
     g = shape(64, 224, 64, 64, 3, 1, 1);
     g.transposed = true;
     assert_true(kn_conv_split_is_interruptible(&g));

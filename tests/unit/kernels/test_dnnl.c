@@ -23,7 +23,8 @@ struct worker {
     int k;
 };
 
-/* Runs the graph in rounds that all threads begin together, each round in a session of its own. */
+/* Runs the graph in rounds. All threads begin each round together, and each thread opens its own
+ * session in each round. */
 static void *work(void *arg)
 {
     const struct worker *w = arg;

@@ -1,5 +1,5 @@
-/* Tests that equations of Einsum are matched with shapes. The tests cover which axes share a label,
- * which shapes agree, and TensorFlow's messages where an equation or a shape is refused. */
+/* Tests how Einsum equations are matched with shapes: which axes share a label, which shapes match,
+ * and which of TensorFlow's error messages a refusal has. */
 #include "tests/support/test.h"
 
 #include "kernels/matmul/einsum_equation.h"

@@ -8,8 +8,8 @@
 
 /*
  * Tests properties of array ops that the comparison with TensorFlow (tests/conformance) does not
- * show. The tests cover which graphs the analysis finds row-wise, whether their rows are
- * independent, lists and views that share bytes, and strided copies.
+ * show. The tests cover the analysis that finds row-wise graphs, the independence of rows, lists
+ * and views that share bytes, and strided copies.
  */
 
 /* ---- rows ---- */
@@ -112,7 +112,7 @@ static void check_rows(struct opened *o, const struct graph *g)
     {                                                                                              \
         name_, "Const", "", "dtype=int32 value=int32" values                                       \
     }
-/* Nodes that compute the number of rows as "b", a vector of one element. */
+/* Nodes that compute "b", a vector whose only element is the number of rows. */
 #define BATCH                                                                                      \
     {"sh", "Shape", "x", "T=float out_type=int32"}, C("z", "<1>:0"), C("o", "<1>:1"),              \
     {                                                                                              \
@@ -530,7 +530,7 @@ static void fingerprints_are_those_that_models_were_trained_with(void **state)
     char text[200];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memset(text, cases[i].fill, sizeof text);
-        assert_int_equal(kn_fingerprint64(text, cases[i].n) % 1000000007, cases[i].bucket);
+        assert_int_equal(kn_fingerprint64(text, cases[i].n, NULL) % 1000000007, cases[i].bucket);
     }
 }
 

@@ -124,7 +124,7 @@ static void our_functions_keep_nan_and_go_to_their_limits(void **state)
 }
 
 /* Each op must give the same bits on fed inputs, which it must not change, and on outputs of Abs,
- * which it may write over. */
+ * which it may overwrite. */
 static void an_output_on_top_of_an_input_changes_nothing(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static void an_output_on_top_of_an_input_changes_nothing(void **state)
                 .op = ops[k].op, .attrs = ops[k].attrs, .n_in = ops[k].n_in, .n_out = 1};
             for (int i = 0; i < kept.n_in; i++)
                 kept.in[i] = random_tensor(2, shapes[s][i]);
-            /* `made` computes the absolute values by Abs nodes, and `kept` is fed with them. */
+            /* `made` computes its inputs with Abs nodes, and `kept` is fed with the same values. */
             struct op_call made = kept;
             for (int i = 0; i < kept.n_in; i++) {
                 made.before[i] = "Abs";
@@ -476,7 +476,8 @@ static void every_pair_of_types_keeps_to_its_output(void **state)
     (void)state;
     static const struct {
         const char *op, *in, *out;
-        int n_in, n_out, typed; /* output number `typed` has the type of attribute `out` */
+        /* `typed` is the index of the output whose type is the attribute `out` */
+        int n_in, n_out, typed;
     } ops[] = {
         {"Shape", "T", "out_type", 1, 1, 0},
         {"Size", "T", "out_type", 1, 1, 0},

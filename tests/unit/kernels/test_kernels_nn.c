@@ -10,9 +10,9 @@
 #include "tests/support/graph_def.h"
 
 /*
- * Compares GEMMs and convolutions of the libraries with the plain loops of the kernels named
- * "*.plain" on random shapes. Also tests epilogues, and the libraries' behaviour when several
- * threads call them.
+ * Compares GEMMs and convolutions, including those of oneDNN and OpenBLAS, with the plain loops of
+ * the kernels named "*.plain" on random shapes. Also tests epilogues, and both libraries when
+ * several threads call them.
  */
 
 enum { N_THREADS = 4, N_RUNS = 40, MAX_CASES = 60 };
@@ -197,8 +197,8 @@ static void next_graph(struct fixture *x)
     rt_bytes_init(&x->g, 1 << 24);
 }
 
-/* Runs the graph in x->g with only the plain kernels and with all kernels, compares the outputs,
- * and empties the graph. */
+/* Runs the graph in x->g once with only the plain kernels and once with all kernels, compares the
+ * outputs, and empties the graph. */
 static void compare(struct fixture *x, const struct rt_tensor *in, int n_in, const char *what)
 {
     struct rt_tensor a = answer(x, x->plain, in, n_in), b = answer(x, x->all, in, n_in);
@@ -281,9 +281,9 @@ static void convolutions_agree_with_the_loops(void **state)
 
 /* ---- epilogues ---- */
 
-/* Runs the node "h", an `op`, and the steps after it, once with the steps as the epilogue of "h"
- * and once as separate nodes, and compares the outputs. In the second case, "h" is also fetched,
- * which prevents the fusion. */
+/* Runs a graph in which nodes follow the node "h" of the given op. Compares the outputs of a run in
+ * which these nodes are the epilogue of "h" with those of a run in which fetching "h" prevents the
+ * fusion. */
 static void epilogue(struct fixture *x, const char *op, const struct rt_tensor *in,
                      const struct rt_tensor *filter, const char *attrs, int64_t channels)
 {
@@ -492,7 +492,7 @@ static void four_threads_get_the_answers_of_one_and_none_stays(void **state)
     struct rt_callable *call;
     struct job job[N_THREADS];
     pthread_t thread[N_THREADS];
-    /* A sanitizer starts a thread of its own when the process creates its first thread. */
+    /* A sanitizer starts its own thread when the process creates its first thread. */
     assert_int_equal(pthread_create(&thread[0], NULL, do_nothing, NULL), 0);
     pthread_join(thread[0], NULL);
     nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);

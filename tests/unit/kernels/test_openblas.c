@@ -6,8 +6,8 @@
 #include "runtime/base/thread.h"
 #include "tests/support/draw.h"
 
-/* Threads that multiply their own matrices at the same time must get the bits that one thread gets
- * alone, because each call to OpenBLAS has a buffer of its own (kernels/cpu/openblas.c). */
+/* Threads that multiply their own matrices at the same time must get the same bits as a single
+ * thread, because each call to OpenBLAS has its own buffer (kernels/cpu/openblas.c). */
 
 enum { THREADS = 4, ROUNDS = 3000, MOST = 64 * 64 };
 

@@ -7,8 +7,8 @@
 
 #include "kernels/matmul/packed_gemm_internal.h"
 
-/* Returns n random floats, followed by a spare byte, because malloc(0) may return NULL. A sanitizer
- * reports a read of a float beyond the n floats. */
+/* Returns n random floats. One extra byte is allocated, because malloc(0) may return NULL. A
+ * sanitizer still reports a read past the n floats. */
 static float *floats(int64_t n)
 {
     float *p = malloc((size_t)n * sizeof *p + 1);

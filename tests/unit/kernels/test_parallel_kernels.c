@@ -45,7 +45,7 @@ static struct rt_tensor floats(struct fixture *x, int rank, const int64_t *dim)
     return t;
 }
 
-/* Adds a constant of the given shape ("3,3,64,64"), with `n` random values. */
+/* Adds a constant of the given shape, such as "3,3,64,64", with `n` random values. */
 static void constant(struct fixture *x, const char *name, const char *shape, int64_t n)
 {
     const size_t capacity = (size_t)n * 10 + 200;

@@ -1,5 +1,5 @@
 /*
- * Tests images that are resized in chunks (kernels/image/resize.c). Pixels with millions of
+ * Tests that images are resized in chunks (kernels/image/resize.c). Pixels with millions of
  * channels, and windows as large as the image, must give the same outputs as pixels and windows of
  * common sizes. A run must end soon after its deadline.
  */
@@ -77,6 +77,36 @@ static void columns_in_chunks_are_those_of_a_narrow_picture(void **state)
     }
 }
 
+/* The taps of more than 65,536 columns are computed during the run. If the width does not change, a
+ * column depends on its neighbours only, so the outputs must be those of a narrower image. */
+static void columns_of_a_wide_picture_are_those_of_its_parts(void **state)
+{
+    enum { PART = 60000, ALL = 2 * PART, EDGE = 4, H = 3 };
+    (void)state;
+    for (int k = 0; k < N_OPS; k++)
+        for (int half = 0; half < 2; half++) {
+            struct op_call wide, part;
+            struct rt_tensor all = picture(H, ALL, 1);
+            resize(&wide, ops[k], all, 2, ALL);
+            assert_ok(op_run(&wide), &wide.err);
+            struct rt_tensor some = picture(H, PART, 1);
+            for (int64_t i = 0; i < (int64_t)H * PART; i++)
+                ((float *)some.data)[i] =
+                    ((float *)all.data)[i / PART * ALL + half * PART + i % PART];
+            resize(&part, ops[k], some, 2, PART);
+            assert_ok(op_run(&part), &part.err);
+            for (int64_t y = 0; y < 2; y++)
+                for (int64_t x = EDGE; x < PART - EDGE; x++) {
+                    const float a = ((float *)wide.out[0].data)[y * ALL + half * PART + x];
+                    const float b = ((float *)part.out[0].data)[y * PART + x];
+                    if (a != b)
+                        fail_msg("%s: row %lld, column %lld", ops[k], (long long)y, (long long)x);
+                }
+            op_clear(&wide);
+            op_clear(&part);
+        }
+}
+
 static void an_area_as_large_as_the_picture_is_its_mean(void **state)
 {
     struct op_call c;
@@ -130,6 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(channels_in_chunks_are_those_of_a_small_pixel),
         cmocka_unit_test(columns_in_chunks_are_those_of_a_narrow_picture),
+        cmocka_unit_test(columns_of_a_wide_picture_are_those_of_its_parts),
         cmocka_unit_test(an_area_as_large_as_the_picture_is_its_mean),
         cmocka_unit_test(a_run_ends_long_before_a_row_is_done),
     };

@@ -41,8 +41,8 @@ static void is_near(double want, float got)
         fail_msg("%g, not %g", (double)got, want);
 }
 
-/* The arguments of a step and their memory. The sums of the gates are in the reverse order of the
- * cell's gates. */
+/* The arguments of a step and their memory. The gates' sums are stored in the reverse of the cell's
+ * gate order. */
 struct step {
     struct kn_rnn_step s;
     float *sums, *recurrent_sums, *candidate_sums, *h, *h_new, *c, *spare[2];
@@ -89,7 +89,7 @@ static void drop(struct step *x)
 }
 
 /* Returns the new h that the cell must compute for unit u of row i, and replaces the old cell state
- * *c by the new one. */
+ * *c with the new one. */
 static double want_of(const struct step *x, enum rt_cell_id id, int64_t i, int64_t u, double *c)
 {
     const struct kn_rnn_step *s = &x->s;

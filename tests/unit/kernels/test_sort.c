@@ -1,4 +1,4 @@
-/* Tests kn_sort through SparseReorder, which sorts with it. */
+/* Tests kn_sort through SparseReorder, which calls it. */
 #include "tests/support/test.h"
 
 #include "kernels/array/sort.h"

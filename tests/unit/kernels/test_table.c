@@ -2,18 +2,32 @@
  * outputs of dense tables are those of TensorFlow 2.21 (tests/conformance/specs/tables.py). */
 #include "tests/support/test.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "kernels/array/hash_set.h"
 #include "kernels/kernels.h"
 #include "runtime/base/clock.h"
 #include "runtime/session/session.h"
+#include "tests/support/folder.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/op.h"
+
+/* The number of calls to clock_gettime, which this program replaces. Each check of a run that has a
+ * deadline reads the clock. */
+static int64_t n_clock_reads;
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    n_clock_reads++;
+    return (int)syscall(SYS_clock_gettime, clock, t);
+}
 
 struct fixture {
     struct rt_bytes g;
     struct rt_registry *ops;
     struct rt_session *s;
-    int64_t deadline_ms; /* deadline of each run; 0 means no deadline */
+    int64_t deadline_ms; /* deadline of each run, in milliseconds; 0 means no deadline */
     struct rt_error err;
 };
 
@@ -254,8 +268,8 @@ static void ends_soon(struct fixture *x, const char *what, int64_t n, const int6
 
 enum { CROWD = 1 << 17 };
 
-/* The keys hash to the first slots of the table. An attacker could choose such keys by knowing the
- * secret key of this process's hash function. */
+/* The keys hash to the first slots of the table. An attacker who knew the secret key of this
+ * process's hash function could choose such keys. */
 static void insertions_that_all_collide_end_soon_after_their_deadline(void **state)
 {
     struct fixture *x = *state;
@@ -264,7 +278,7 @@ static void insertions_that_all_collide_end_soon_after_their_deadline(void **sta
     float *v = calloc(CROWD, sizeof *v);
     assert_true(k && v);
     for (int64_t key = 0; found < CROWD; key++)
-        if ((kn_hash_elements(RT_I64, &key, 1) & mask) < mask >> 7)
+        if ((kn_hash_elements(RT_I64, &key, 1, NULL) & mask) < mask >> 7)
             k[found++] = key;
     gd_node(&x->g, "t", "MutableHashTableV2", "", "key_dtype=int64 value_dtype=float");
     open_table(x);
@@ -308,8 +322,8 @@ static void an_import_that_ends_by_its_deadline_leaves_a_dense_table_as_it_was(v
     free(v);
 }
 
-/* An export places keys by TensorFlow's hash function, which has no secret key, so multiples of
- * 2^32 all hash to the first bucket. */
+/* An export places keys according to TensorFlow's hash function, which has no secret key, so
+ * multiples of 2^32 all hash to the first bucket. */
 static void an_export_whose_buckets_all_collide_ends_soon_after_its_deadline(void **state)
 {
     struct fixture *x = *state;
@@ -328,6 +342,74 @@ static void an_export_whose_buckets_all_collide_ends_soon_after_its_deadline(voi
     free(v);
 }
 
+/* Fills a table from the file "words" of the temporary directory. */
+static enum rt_status fill_from_file(struct fixture *x)
+{
+    const char *feed = "file:0", *target = "init", *path = folder_path("words");
+    const struct rt_call_spec spec = {
+        .feeds = &feed, .n_feeds = 1, .targets = &target, .n_targets = 1};
+    struct rt_tensor in, unused;
+    struct rt_callable *c;
+    assert_ok(rt_tensor_new(&in, NULL, RT_STRING, 0, NULL, &x->err), &x->err);
+    assert_true(rt_str_set(in.data, NULL, path, strlen(path), &x->err));
+    assert_ok(rt_session_prepare(x->s, &spec, &c, &x->err), &x->err);
+    const struct rt_run_options options = {
+        .deadline_ns = x->deadline_ms ? rt_now_ns() + x->deadline_ms * 1000000 : 0};
+    const enum rt_status st = rt_callable_run(c, &in, &unused, &options, &x->err);
+    rt_tensor_clear(&in);
+    return st;
+}
+
+/* While a table grows, each key may write to a new page of memory, and the run has to be checked
+ * every 4,096 such writes, which take about 10 ms. */
+static void a_table_that_grows_looks_at_its_deadline_often(void **state)
+{
+    struct fixture *x = *state;
+    enum {
+        N = 1 << 18,
+        N_INDEXED = N
+    }; /* N_INDEXED: number of keys that are indexed when the table grows, over all growths */
+    int64_t *k = calloc(N, sizeof *k);
+    float *v = calloc(N, sizeof *v);
+    assert_true(k && v);
+    for (int i = 0; i < N; i++)
+        k[i] = i;
+    gd_node(&x->g, "t", "MutableHashTableV2", "", "key_dtype=int64 value_dtype=float");
+    open_table(x);
+    x->deadline_ms = 600000;
+    n_clock_reads = 0;
+    assert_ok(run(x, "insert", N, 0, k, v, NULL), &x->err);
+    assert_true(n_clock_reads >= N_INDEXED / 4096);
+    assert_int_equal(size_of(x), N);
+    free(k);
+    free(v);
+}
+
+/* A file of carriage returns is one empty line. Reading 32 MiB takes more than 2 ms, so a deadline
+ * that ends the reading takes precedence over the error for the empty line. */
+static void a_vocabulary_of_carriage_returns_ends_by_its_deadline(void **state)
+{
+    enum { BYTES = 32 << 20 };
+    struct fixture *x = *state;
+    char *text = malloc(BYTES + 1);
+    assert_non_null(text);
+    memset(text, '\r', BYTES);
+    text[BYTES] = '\0';
+    folder_new();
+    folder_write("words", text);
+    free(text);
+    gd_node(&x->g, "file", "Placeholder", "", "dtype=string");
+    gd_node(&x->g, "words", "HashTableV2", "", "key_dtype=string value_dtype=int64");
+    gd_node(&x->g, "init", "InitializeTableFromTextFileV2", "words file",
+            "key_index=-2 value_index=-1 vocab_size=-1 delimiter=','");
+    dense_table(x, EMPTY_0, BUCKETS8);
+    x->deadline_ms = 2;
+    assert_int_equal(fill_from_file(x), RT_DEADLINE_EXCEEDED);
+    x->deadline_ms = 0;
+    assert_fails(fill_from_file(x), RT_INVALID_ARGUMENT, &x->err, "empty line found");
+    folder_remove();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +422,8 @@ int main(void)
         T(insertions_that_all_collide_end_soon_after_their_deadline),
         T(an_import_that_ends_by_its_deadline_leaves_a_dense_table_as_it_was),
         T(an_export_whose_buckets_all_collide_ends_soon_after_its_deadline),
+        T(a_table_that_grows_looks_at_its_deadline_often),
+        T(a_vocabulary_of_carriage_returns_ends_by_its_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,8 +75,8 @@ static void work_is_sharded_over_as_many_cores_as_it_is_worth(void **state)
     assert_int_equal(kn_winograd_sharding(&t, 3).slots, 1);
 }
 
-/* Every position of the transform domain has weights of its own. Positions 7 and above are
- * multiplied in one call, and positions 0 to 6 in one call per panel. */
+/* Every position of the transform domain has its own weights. Positions 7 and above are multiplied
+ * in one call, and positions 0 to 6 in one call per panel. */
 static void each_point_of_the_transform_domain_has_its_gemm(void **state)
 {
     (void)state;

@@ -14,7 +14,7 @@
 
 static void entries_are_read_in_order(void **state)
 {
-    struct kn_example x = kn_example_of(SPAN(GOOD));
+    struct kn_example x = kn_example_of(SPAN(GOOD), NULL);
     struct rt_span name, feature;
     float f[2];
     int64_t i, n;
@@ -41,7 +41,7 @@ static void every_cut_of_an_example_is_survived(void **state)
         unsigned char *copy = malloc(n + 1); /* a sanitizer reports a read beyond `n + 1` bytes */
         assert_non_null(copy);
         memcpy(copy, GOOD, n);
-        struct kn_example x = kn_example_of(rt_span_of(copy, n));
+        struct kn_example x = kn_example_of(rt_span_of(copy, n), NULL);
         struct rt_span name, feature;
         while (kn_example_next(&x, &name, &feature) > 0) {
             int64_t many;

@@ -1,7 +1,7 @@
 /*
- * Graphs of few bytes that expand to large structures, because their functions, branches, loops and
+ * Small graphs that expand to large structures, because their functions, branches, loops and
  * attributes are deep, wide or refer to themselves. Each graph is imported, searched for missing
- * ops, prepared, run and freed in a process of its own, on a thread with a small stack. It may be
+ * ops, prepared, run and freed in its own process, on a thread with a small stack. It may be
  * refused with an error that states the exceeded limit, but the process must stay within limits on
  * memory and CPU time.
  *
@@ -14,9 +14,9 @@
 
 #include "tests/support/graph_def.h"
 
-/* Builds a graph in a child process, loads and runs it there, and fails the test if the process
- * dies or exceeds its limits. `words` is a part of the error with which the run must end, or NULL
- * if the graph must run. Needs test_registry. */
+/* Builds, loads and runs a graph in a child process. Fails the test if the process dies or exceeds
+ * its limits. `words` is part of the error with which the run must end, or NULL if the graph must
+ * run. Needs test_registry. */
 void ga_attempt(const char *name, void (*build)(struct rt_bytes *g), const char *words);
 #define GA_TRY(graph, words) ga_attempt(#graph, graph, words)
 

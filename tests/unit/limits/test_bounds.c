@@ -1,7 +1,11 @@
 /* Tests that the work of a kernel is bounded by the number of elements that exist. Neither the
  * other dimensions of an empty tensor, nor a count larger than the number of elements that follow,
- * may increase the work. A kernel with much work must end soon after its deadline. */
+ * may increase the work. A long-running kernel must end soon after its deadline. */
 #include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "kernels/array/hash_set.h"
 #include "runtime/base/clock.h"
@@ -171,7 +175,7 @@ static struct rt_tensor crowd(int64_t n, uint64_t n_slots)
     struct rt_tensor t = empty(RT_I64, 1, DIM(n));
     int64_t *v = t.data;
     for (int64_t x = 0, found = 0; found < n; x++)
-        if ((kn_hash_elements(RT_I64, &x, 1) & (n_slots - 1)) < n_slots / 64)
+        if ((kn_hash_elements(RT_I64, &x, 1, NULL) & (n_slots - 1)) < n_slots / 64)
             v[found++] = x;
     return t;
 }
@@ -297,6 +301,49 @@ static void many_small_steps_end_soon_after_their_deadline(void **state)
     op_clear(&list);
 }
 
+/* Saves one tensor of 1 MB under `n` names, with a limit of 2 MB for the memory of the run. */
+static enum rt_status save_under_names(int n, const char *prefix, struct op_call *c)
+{
+    enum { BYTES = 1 << 20 };
+    static const char *const attrs[] = {"dtypes=[float]", "dtypes=[float,float]", NULL, NULL,
+                                        "dtypes=[float,float,float,float,float]"};
+    struct rt_tensor shared = op_tensor(RT_F32, 1, DIM(BYTES / 4), NULL);
+    *c = (struct op_call){
+        .op = "SaveV2", .attrs = attrs[n - 1], .n_in = 3 + n, .run_memory_limit = 2 * BYTES};
+    c->in[0] = text(prefix);
+    c->in[1] = op_tensor(RT_STRING, 1, DIM(n), NULL);
+    c->in[2] = op_tensor(RT_STRING, 1, DIM(n), NULL);
+    for (int i = 0; i < n; i++) {
+        assert_true(rt_str_set((struct rt_str *)c->in[1].data + i, NULL, &"abcde"[i], 1, NULL));
+        rt_tensor_ref(&c->in[3 + i], &shared);
+    }
+    rt_tensor_clear(&shared);
+    return op_run(c);
+}
+
+static void a_save_that_repeats_a_tensor_has_a_limit(void **state)
+{
+    char dir[] = "/tmp/slipway_saveXXXXXX", prefix[64];
+    struct op_call c;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(prefix, sizeof prefix, "%s/ck", dir);
+    assert_int_equal(save_under_names(5, prefix, &c), RT_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(c.err.msg, "4194304 bytes"));
+    assert_non_null(strstr(c.err.msg, "2097152"));
+    op_clear(&c);
+    assert_int_equal(rmdir(dir), 0); /* nothing was written */
+    assert_int_equal(mkdir(dir, 0700), 0);
+    snprintf(prefix, sizeof prefix, "%s/ck", dir);
+    assert_ok(save_under_names(2, prefix, &c), &c.err);
+    op_clear(&c);
+    for (int i = 0; i < 2; i++) {
+        snprintf(prefix, sizeof prefix, "%s/ck%s", dir, i ? ".index" : ".data-00000-of-00001");
+        assert_int_equal(unlink(prefix), 0);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +353,7 @@ int main(void)
         cmocka_unit_test(a_crowd_in_one_slot_ends_soon_after_its_deadline),
         cmocka_unit_test(items_that_collide_in_a_hash_without_a_key_do_not_here),
         cmocka_unit_test(long_work_ends_soon_after_its_deadline),
+        cmocka_unit_test(a_save_that_repeats_a_tensor_has_a_limit),
         cmocka_unit_test(many_small_steps_end_soon_after_their_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,9 @@
-/* Some ops give the number of an argument's tensors by more than one attribute, but the schema
- * relates each argument to only one. If the attributes disagreed, a kernel that takes an output's
- * size from one attribute and an index from another would write beyond the output. The import
- * therefore refuses such nodes. */
+/*
+ * Tests that import refuses a node whose attributes disagree about the number of tensors in an
+ * argument. Some ops give this number in several attributes, but the schema relates each argument
+ * to only one of these attributes. A kernel that took an output's size from one attribute and an
+ * index from another would write past the end of the output.
+ */
 #include "tests/support/test.h"
 
 #include "runtime/core/graph.h"
@@ -60,6 +62,9 @@ static const struct {
      "T=float Tindex=int64 Tshape=int64 num_row_partition_tensors=2 "
      "row_partition_types=['FIRST_DIM_SIZE','ROW_SPLITS']",
      ""},
+    {"RaggedGather", "i i f i",
+     "Tvalues=float Tindices=int64 Tsplits=int64 PARAMS_RAGGED_RANK=2 OUTPUT_RAGGED_RANK=2",
+     "OUTPUT_RAGGED_RANK"},
 };
 enum { N_OPS = (int)(sizeof ops / sizeof *ops) };
 

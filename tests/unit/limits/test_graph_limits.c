@@ -1,6 +1,6 @@
 /*
- * Tests graphs of many nodes, outputs or nested TensorFlow 1 frames, deeply nested values, and
- * resources that would hold handles to resources.
+ * Tests graphs with many nodes, outputs or nested TensorFlow 1 frames, with deeply nested values,
+ * or with resources that would hold handles to resources.
  */
 #include "tests/unit/limits/graph_attempt.h"
 
@@ -11,7 +11,7 @@ static void short_chain_of_calls(struct rt_bytes *g)
     ga_chain(g, 150, "PartitionedCall", "a", GA_CALL);
 }
 
-/* Builds x -> n Enter nodes -> n Exit nodes -> y, where each Enter opens a frame of its own. */
+/* Builds x -> n Enter nodes -> n Exit nodes -> y, where each Enter opens its own frame. */
 static void frames(struct rt_bytes *g, int n)
 {
     char name[20], input[20], attrs[100];
@@ -145,7 +145,7 @@ static void nodes_of_many_outputs(struct rt_bytes *g)
     }
 }
 
-/* Builds a graph in which 2,000 nodes call a function of 20,000 outputs by its name. */
+/* Builds a graph in which 2,000 nodes call, by name, a function with 20,000 outputs. */
 static void calls_of_a_large_signature(struct rt_bytes *g)
 {
     struct rt_bytes outs, rets;
@@ -169,8 +169,8 @@ static void calls_of_a_large_signature(struct rt_bytes *g)
     rt_bytes_clear(&rets);
 }
 
-/* Builds a graph with a function of 60,000 named outputs, each of which has an entry of its own in
- * `ret` and is read by its name. */
+/* Builds a graph with a function that has 60,000 named outputs. Each output has its own entry in
+ * `ret` and is read by name. */
 static void names_of_a_large_signature(struct rt_bytes *g)
 {
     enum { N = 60000 };

@@ -1,4 +1,5 @@
-/* Tests that graphs of many inputs, values or arguments load in time proportional to their size. */
+/* Tests that graphs with many inputs, values or arguments load in time proportional to their
+ * size. */
 #include "tests/support/test.h"
 
 #include <time.h>

@@ -3,6 +3,8 @@
 #include "tests/support/test.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/op.h"
 
@@ -163,6 +165,130 @@ static void long_copies_are_whole(void **state)
         bad += floats(&k.out[0])[i] != value_of(i % LONG);
     assert_int_equal(bad, 0);
     op_clear(&k);
+}
+
+/* ---- texts of several chunks ---- */
+
+enum { CHUNK = 1 << 20, TEXT = 3 * CHUNK + 77 };
+
+static struct rt_tensor texts(int n, const struct rt_span *text)
+{
+    struct rt_error err = {0};
+    struct rt_tensor t;
+    assert_ok(rt_tensor_new(&t, NULL, RT_STRING, 1, DIM(n), &err), &err);
+    for (int i = 0; i < n; i++)
+        assert_true(rt_str_set((struct rt_str *)t.data + i, NULL, text[i].p, text[i].n, &err));
+    return t;
+}
+
+static char *some_text(void)
+{
+    char *p = malloc(TEXT);
+    assert_non_null(p);
+    for (int i = 0; i < TEXT; i++)
+        p[i] = (char)(i * INT64_C(7919) % 251);
+    return p;
+}
+
+/* The expected values were computed by TensorFlow 2.21. */
+static void long_texts_are_hashed_and_counted_whole(void **state)
+{
+    static const struct {
+        const char *op, *attrs;
+        int64_t want;
+    } cases[] = {
+        {"StringToHashBucketFast", "num_buckets=1000000007", 311066466},
+        {"StringToHashBucket", "num_buckets=1000000007", 572020470},
+        {"StringToHashBucketStrong", "num_buckets=1000000007 key=[1,2]", 503202230},
+        {"StringLength", "unit='UTF8_CHAR'", 2343687},
+    };
+    char *p = some_text();
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct op_call c = {.op = cases[i].op, .attrs = cases[i].attrs, .n_in = 1, .n_out = 1};
+        c.in[0] = texts(1, (struct rt_span[]){rt_span_of(p, TEXT)});
+        assert_ok(op_run(&c), &c.err);
+        assert_int_equal(c.out[0].dtype == RT_I64 ? *(int64_t *)c.out[0].data
+                                                  : *(int32_t *)c.out[0].data,
+                         cases[i].want);
+        op_clear(&c);
+    }
+    free(p);
+}
+
+/* The separators straddle the boundaries between chunks. */
+static void long_texts_are_split_and_stripped_whole(void **state)
+{
+    static const int at[] = {CHUNK - 1, 2 * CHUNK - 2, TEXT - 2};
+    char *p = malloc(TEXT);
+    assert_non_null(p);
+    (void)state;
+    memset(p, 'a', TEXT);
+    for (int i = 0; i < 3; i++)
+        memcpy(p + at[i], "<>", 2);
+    struct op_call c = {.op = "StringSplitV2", .attrs = "maxsplit=-1", .n_in = 2, .n_out = 3};
+    c.in[0] = texts(1, (struct rt_span[]){rt_span_of(p, TEXT)});
+    c.in[1] = texts(1, (struct rt_span[]){rt_span_of("<>", 2)});
+    c.in[1].rank = 0;
+    assert_ok(op_run(&c), &c.err);
+    assert_int_equal(rt_tensor_count(&c.out[1]), 4);
+    assert_int_equal(rt_strs(&c.out[1])[0].n, CHUNK - 1);
+    assert_int_equal(rt_strs(&c.out[1])[1].n, CHUNK - 3);
+    assert_int_equal(rt_strs(&c.out[1])[2].n, TEXT - 2 * CHUNK - 2);
+    assert_int_equal(rt_strs(&c.out[1])[3].n, 0);
+    op_clear(&c);
+    memset(p, ' ', TEXT);
+    memcpy(p + CHUNK, "a b", 3);
+    struct op_call s = {.op = "StringStrip", .attrs = "", .n_in = 1, .n_out = 1};
+    s.in[0] = texts(1, (struct rt_span[]){rt_span_of(p, TEXT)});
+    assert_ok(op_run(&s), &s.err);
+    assert_int_equal(rt_strs(&s.out[0])[0].n, 3);
+    assert_memory_equal(rt_str_data(rt_strs(&s.out[0])), "a b", 3);
+    op_clear(&s);
+    free(p);
+}
+
+/* A separator longer than a chunk is found by its beginning, which also occurs alone. */
+static void long_separators_are_found(void **state)
+{
+    enum { SEPARATOR = CHUNK + 5 };
+    char *p = malloc(TEXT);
+    assert_non_null(p);
+    (void)state;
+    memset(p, 'a', TEXT);
+    memset(p + 1000 + SEPARATOR - 1, 'b', 1);
+    struct op_call c = {.op = "StringSplitV2", .attrs = "maxsplit=-1", .n_in = 2, .n_out = 3};
+    c.in[0] = texts(1, (struct rt_span[]){rt_span_of(p, TEXT)});
+    c.in[1] = texts(1, (struct rt_span[]){rt_span_of(p + 1000, SEPARATOR)});
+    c.in[1].rank = 0;
+    assert_ok(op_run(&c), &c.err);
+    assert_int_equal(rt_tensor_count(&c.out[1]), 2);
+    assert_int_equal(rt_strs(&c.out[1])[0].n, 1000);
+    assert_int_equal(rt_strs(&c.out[1])[1].n, TEXT - 1000 - SEPARATOR);
+    op_clear(&c);
+    free(p);
+}
+
+/* The third text differs from the first two in its last byte. */
+static void long_texts_are_compared_whole(void **state)
+{
+    char *p = some_text(), *q = some_text();
+    q[TEXT - 1] ^= 1;
+    (void)state;
+    const struct rt_span all[] = {rt_span_of(p, TEXT), rt_span_of(p, TEXT), rt_span_of(q, TEXT)};
+    struct op_call c = {.op = "Unique", .attrs = "T=string out_idx=int32", .n_in = 1, .n_out = 2};
+    c.in[0] = texts(3, all);
+    assert_ok(op_run(&c), &c.err);
+    assert_memory_equal(c.out[1].data, ((int32_t[]){0, 0, 1}), 12);
+    op_clear(&c);
+    struct op_call e = {.op = "Equal", .attrs = "T=string", .n_in = 2, .n_out = 1};
+    e.in[0] = texts(3, all);
+    e.in[1] = texts(1, all);
+    assert_ok(op_run(&e), &e.err);
+    assert_memory_equal(e.out[0].data, ((bool[]){true, true, false}), 3);
+    op_clear(&e);
+    free(p);
+    free(q);
 }
 
 static void large_products_agree_with_single_sums(void **state)
@@ -337,7 +463,7 @@ static void small_images_of_a_large_batch_are_those_of_one(void **state)
     op_clear(&all);
 }
 
-/* An image that is too large to be convolved in one part is divided by rows of its output. */
+/* An image that is too large to be convolved in one part is split by output rows. */
 static void a_large_image_is_convolved_whole(void **state)
 {
     (void)state;
@@ -450,6 +576,10 @@ int main(void)
         cmocka_unit_test(long_sums_hold_every_number),
         cmocka_unit_test(large_matrices_are_transposed_whole),
         cmocka_unit_test(long_copies_are_whole),
+        cmocka_unit_test(long_texts_are_hashed_and_counted_whole),
+        cmocka_unit_test(long_texts_are_split_and_stripped_whole),
+        cmocka_unit_test(long_separators_are_found),
+        cmocka_unit_test(long_texts_are_compared_whole),
         cmocka_unit_test(large_products_agree_with_single_sums),
         cmocka_unit_test(large_integer_products_agree_with_single_sums),
         cmocka_unit_test(rows_of_softmax_and_scans_in_parts_are_those_of_one),

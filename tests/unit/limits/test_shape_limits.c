@@ -571,7 +571,7 @@ static void attributes_hold_no_shape_beyond_int64(void **state)
         }
 }
 
-/* A merge of no prefix at all, or of a prefix whose file does not exist, is refused. */
+/* A merge of no prefixes, or of a prefix whose file does not exist, is refused. */
 static void checkpoints_of_nothing_are_not_merged(void **state)
 {
     (void)state;

@@ -12,7 +12,7 @@
 enum { MEGABYTE = 1 << 20, LIMIT = 100 * MEGABYTE, MANY = 3000 };
 
 /* Returns a tensor whose elements share one string of `bytes` bytes, in which every 64th byte is a
- * blank and the others are 'a'. */
+ * space and the others are 'a'. */
 static struct rt_tensor shared_strings(int rank, const int64_t *dim, size_t bytes)
 {
     struct rt_tensor t = op_tensor(RT_STRING, rank, dim, NULL);
@@ -73,7 +73,7 @@ static void one_case(struct op_case *k)
     if (st != k->status)
         fail_msg("%s: status %d (%s), not %d", k->op, (int)st, rt_error_text(&c.err),
                  (int)k->status);
-    if (st) { /* the error's message states the number of bytes and the flag that sets the limit */
+    if (st) { /* the error message states the number of bytes and the flag that sets the limit */
         assert_non_null(strstr(rt_error_text(&c.err), "bytes for"));
         assert_non_null(strstr(rt_error_text(&c.err), "(--run_memory_limit_bytes)"));
     }

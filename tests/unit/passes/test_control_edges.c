@@ -3,7 +3,7 @@
  * after B. This must hold no matter what replaces A in a plan: a constant, the body of a function,
  * the branch that is taken, a fused node, or a value that follows from a shape.
  *
- * Each tensor in the list is fetched separately and depends on "gate", which adds 1 to a variable
+ * Each tensor in `waiting` is fetched separately and depends on "gate", which adds 1 to a variable
  * and fails when the feed "p" is negative.
  */
 #include "tests/support/registry.h"

@@ -1,7 +1,7 @@
-/* Tests branches of TensorFlow 1 whose predicate is known when the plan is made
- * (runtime/passes/dead_branches.c). The branch that cannot be taken leaves the plan, and the
- * outputs are those of the original graph. In the graphs, the predicate is a "flag" that is never
- * fed. */
+/* Tests TensorFlow 1 branches whose predicate is known when the plan is made
+ * (runtime/passes/dead_branches.c). The branch that cannot be taken is removed from the plan, and
+ * the outputs are those of the original graph. In the graphs, the predicate is a "flag" that is
+ * never fed. */
 #include "tests/support/control_flow.h"
 
 static void a_default_that_nobody_feeds_leaves_no_branch(void **state)
@@ -130,8 +130,8 @@ static void references_pass_through_known_branches(void **state)
     assert_int_equal(sg_count(x, "out", NULL, "RefSwitch"), 0);
 }
 
-/* The taken branch computes `while y < 20: y = y + y`; y begins with x. The other branch computes
- * x * x. */
+/* The taken branch computes `while y < 20: y = y + y`, where y is initially x. The other branch
+ * computes x * x. */
 static void a_known_branch_around_a_loop_leaves_the_loop(void **state)
 {
     struct small_graph *x = *state;
@@ -148,8 +148,8 @@ static void a_known_branch_around_a_loop_leaves_the_loop(void **state)
     assert_int_equal(sg_count(x, "merge", NULL, "Merge"), 0);
 }
 
-/* The work must not be quadratic in the number of inputs. A pass that searched all inputs of the
- * Merge for each dead input took minutes. */
+/* The work of the pass must not be quadratic in the number of inputs of the Merge. A pass that
+ * searched all inputs for each dead input took minutes. */
 static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
 {
     struct small_graph *x = *state;
@@ -173,8 +173,8 @@ static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
     rt_bytes_clear(&in);
 }
 
-/* The work must not be quadratic in the length of the chain. It would be quadratic if the pass
- * followed the path from each RefSwitch to the variable separately. */
+/* The work of the pass must not be quadratic in the length of the chain, as it would be if the path
+ * from each RefSwitch to the variable were followed separately. */
 static void a_reference_may_be_handed_on_many_times(void **state)
 {
     struct small_graph *x = *state;

@@ -1,6 +1,6 @@
 /* Tests constant folding (runtime/passes/constant_evaluation.c). Folding must do little work while
- * a plan is made, and must leave to the runs any work that exceeds the limits on time and
- * memory. */
+ * a plan is made. Nodes whose evaluation exceeds the limits on time and memory must be computed in
+ * each run instead. */
 #include <string.h>
 
 #include "runtime/base/clock.h"

@@ -2,9 +2,9 @@
  * A variable that a plan may write is not frozen in that plan (runtime/passes/freeze.c), no matter
  * how the plan gets a handle to the variable. Even the first run must read the new value.
  *
- * The variables "a" and "b" hold 1 and 2. Each form makes the handle "h" (to "a" where x is
- * positive, otherwise to "b") and writes 10 through "h". "a_now" and "b_now" are read after the
- * write.
+ * The variables "a" and "b" hold 1 and 2. In each form of the graph, "h" is a handle to "a" if x is
+ * positive and to "b" otherwise, and 10 is written through "h". "a_now" and "b_now" are read after
+ * the write.
  */
 #include "tests/support/registry.h"
 #include "tests/support/test.h"
@@ -132,7 +132,7 @@ static const struct form forms[] = {
      {IF, {"d", "PlaceholderWithDefault", "h", "dtype=resource shape=<>"}, ASSIGN("d")}},
 };
 
-/* Forms in which the variables are references of TensorFlow 1. */
+/* Forms of the graph in which "a" and "b" are TensorFlow 1 reference variables. */
 static const struct form ref_forms[] = {
     {"RefSwitch and RefMerge",
      {{"sa", "RefSwitch", "ra positive", "T=float"},
@@ -360,7 +360,7 @@ static void the_first_run_reads_what_it_wrote(void **state)
     for (int way = 0; way < N_WAYS; way++) {
         for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
             check_first_run(&forms[k], false, way, 1);
-            if (!strstr(forms[k].what, "last step")) /* the loop runs no iteration if x is -1 */
+            if (!strstr(forms[k].what, "last step")) /* the loop has no iterations if x is -1 */
                 check_first_run(&forms[k], false, way, -1);
         }
         for (size_t k = 0; k < sizeof ref_forms / sizeof *ref_forms; k++) {

@@ -1,5 +1,5 @@
 /* Tests that branches of TensorFlow 1 become If nodes with subgraphs
- * (runtime/passes/functionalise.c). No Switch and no Merge is left in the plan, and the outputs are
+ * (runtime/passes/functionalise.c). No Switch or Merge is left in the plan, and the outputs are
  * those of the original graph. */
 #include "tests/support/control_flow.h"
 
@@ -197,9 +197,8 @@ static void branches_inside_loops_are_functionalised_too(void **state)
     assert_int_equal(sg_count(x, "w/exit", NULL, "If"), 1);
 }
 
-/* The result is the index of the first limit, out of 40, that is greater than x, or -1 if there is
- * none. Each comparison is inside the "else" branch of the previous comparison, as tf.case nests
- * them. */
+/* The result is the index of the first of 40 limits that is greater than x, or -1 if none is. Each
+ * comparison is inside the "else" branch of the previous comparison, as tf.case nests them. */
 static void as_many_cases_as_models_have_are_functionalised(void **state)
 {
     enum { CASES = 40 };

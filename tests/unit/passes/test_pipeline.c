@@ -51,7 +51,7 @@ static void a_pass_stands_behind_what_must_have_run(void **state)
     }
 }
 
-/* The passes of a group, which is repeated as a unit, are neighbours in the table. */
+/* The passes of a group, which is repeated as a unit, are adjacent in the table. */
 static void groups_are_in_one_piece(void **state)
 {
     int n, begun[PL_FUNCTIONALISE + 1] = {0};

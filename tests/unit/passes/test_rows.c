@@ -1,8 +1,8 @@
 /*
  * Tests ops whose arguments depend on the batch size or on another length (runtime/passes/rows.c,
  * runtime/plan/row_analyses.h). If a graph is analysed as row-wise, merged requests must get the
- * bits that each gets alone, for every number of rows. A batch may be merged only if the analysis
- * covered its lengths.
+ * same bits as each request alone, for every number of rows. A batch may be merged only if its
+ * lengths have been analysed.
  */
 #include "tests/support/test.h"
 
@@ -555,8 +555,8 @@ static void what_is_merged_was_analysed_for_its_lengths(void **state)
     }
 }
 
-/* Runs three rounds with more lengths than the analyses that a session can hold. In every round,
- * each length must get its own analysis. */
+/* Runs three rounds with RT_ROW_ANALYSES lengths. In every round, each length must get its own
+ * analysis. */
 static void lengths_that_come_and_go_keep_their_answers(void **state)
 {
     const struct length *x = &lengths[0];

@@ -4,6 +4,7 @@
 
 #include "proto/text.h"
 #include "proto/unpack.h"
+#include "runtime/base/bytes.h"
 #include "google/protobuf/wrappers.pb-c.h"
 #include "tensorflow/core/framework/graph.pb-c.h"
 #include "tensorflow/core/framework/tensor.pb-c.h"
@@ -166,7 +167,8 @@ static void depth_is_limited(void **state)
     refused(text, "recursion limit of 100");
 }
 
-/* Where the parsers of Python and C++ read a text differently, Slipway follows C++. */
+/* Where protobuf's Python and C++ parsers read a text differently, Slipway reads it as the C++
+ * parser does. */
 static void what_only_python_reads_is_refused(void **state)
 {
     (void)state;
@@ -289,6 +291,96 @@ static void pythons_protobuf_agrees(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
+/* Returns a text of `n` copies of `piece`. */
+static struct rt_bytes repeated(const char *piece, size_t n)
+{
+    struct rt_bytes text;
+    rt_bytes_init(&text, SIZE_MAX);
+    for (size_t i = 0; i < n; i++)
+        rt_bytes_adds(&text, piece);
+    assert_false(text.failed);
+    return text;
+}
+
+/* Parses `text` with a limit on its memory. Returns the status. */
+static enum rt_status parse_limited(const struct rt_bytes *text, size_t max_bytes,
+                                    const struct rt_check *check)
+{
+    ProtobufCMessage *m = NULL;
+    err = (struct rt_error){0};
+    const enum rt_status st =
+        pb_text_parse_limited(&m, &tensorflow__graph_def__descriptor, rt_span_of(text->p, text->n),
+                              max_bytes, check, &err);
+    assert_true((m != NULL) == (st == RT_OK));
+    pb_free(m);
+    return st;
+}
+
+/* The limit counts messages, strings and the arrays of repeated fields. */
+static void memory_is_limited(void **state)
+{
+    (void)state;
+    enum { N = 10000 };
+    struct rt_bytes nodes = repeated("node{}", N);
+    assert_ok(parse_limited(&nodes, N * (sizeof(Tensorflow__NodeDef) + 64), NULL), &err);
+    assert_fails(parse_limited(&nodes, N * sizeof(Tensorflow__NodeDef), NULL), RT_INVALID_ARGUMENT,
+                 &err, "bytes of memory, the limit for a text of 60000 bytes.");
+    rt_bytes_clear(&nodes);
+    struct rt_bytes strings = repeated("node{input:['','','','','','','','']}", N);
+    assert_ok(parse_limited(&strings, N * (sizeof(Tensorflow__NodeDef) + 1024), NULL), &err);
+    assert_fails(parse_limited(&strings, N * (sizeof(Tensorflow__NodeDef) + 256), NULL),
+                 RT_INVALID_ARGUMENT, &err, "The message takes more than");
+    rt_bytes_clear(&strings);
+    struct rt_bytes numbers = repeated("versions{bad_consumers:[1", 1);
+    for (int i = 0; i < N; i++)
+        rt_bytes_adds(&numbers, ",1");
+    rt_bytes_adds(&numbers, "]}");
+    assert_ok(parse_limited(&numbers, N * 16, NULL), &err);
+    assert_fails(parse_limited(&numbers, N * 4, NULL), RT_INVALID_ARGUMENT, &err,
+                 "The message takes more than 40000 bytes of memory");
+    rt_bytes_clear(&numbers);
+}
+
+struct countdown {
+    int left; /* number of calls after which the check fails */
+    int calls;
+};
+
+static enum rt_status count_down(void *arg, struct rt_error *e)
+{
+    struct countdown *c = arg;
+    c->calls++;
+    return c->left-- > 0 ? RT_OK : rt_fail(e, RT_CANCELLED, "the load was cancelled");
+}
+
+/* The check ends the parsing of messages, of one long string, of one long number, and of comments.
+ * Its status and error are returned even at positions where the text could end. */
+static void the_check_ends_the_parsing(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {"node{}", "node{input:['','']}", "# comment\n", "'", "0",
+                                         "\n"};
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        const char c = pieces[i][0];
+        const size_t n = 16 * PB_TEXT_CHECK_EVERY / strlen(pieces[i]);
+        struct rt_bytes body = repeated(c == '\'' ? "a" : pieces[i], n), text = body;
+        if (c == '\'' || c == '0') {
+            rt_bytes_init(&text, SIZE_MAX);
+            rt_bytes_adds(&text, c == '0' ? "versions{producer:" : "node{name:'");
+            rt_bytes_add(&text, body.p, body.n);
+            rt_bytes_adds(&text, c == '0' ? "}" : "'}");
+            rt_bytes_clear(&body);
+        }
+        struct countdown never = {.left = 1 << 30}, third = {.left = 2};
+        assert_ok(parse_limited(&text, SIZE_MAX, &(struct rt_check){count_down, &never}), &err);
+        assert_in_range(never.calls, 14, 40);
+        assert_fails(parse_limited(&text, SIZE_MAX, &(struct rt_check){count_down, &third}),
+                     RT_CANCELLED, &err, "the load was cancelled");
+        assert_int_equal(third.calls, 3);
+        rt_bytes_clear(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +393,8 @@ int main(void)
         cmocka_unit_test(an_any_holds_what_is_written_in_it),
         cmocka_unit_test(an_any_of_another_type_is_refused_with_its_place),
         cmocka_unit_test(pythons_protobuf_agrees),
+        cmocka_unit_test(memory_is_limited),
+        cmocka_unit_test(the_check_ends_the_parsing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

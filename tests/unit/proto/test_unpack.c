@@ -141,8 +141,8 @@ static void a_message_does_not_grow_without_limit(void **state)
     rt_bytes_clear(&value);
 }
 
-/* Each singular message of a MetaGraphDef is repeated 100,000 times. The parser accepts repetitions
- * only of the graph. */
+/* Each singular message field of a MetaGraphDef is repeated 100,000 times. The parser accepts only
+ * repetitions of the graph. */
 static void a_saved_model_in_many_pieces_is_read_or_refused_at_once(void **state)
 {
     (void)state;
@@ -194,6 +194,47 @@ static void a_string_that_holds_a_nul_is_refused(void **state)
     rt_bytes_clear(&config);
 }
 
+static enum rt_status fail_at(void *arg, struct rt_error *why)
+{
+    return --*(int *)arg ? RT_OK : rt_fail(why, RT_CANCELLED, "cancelled");
+}
+
+static void a_check_ends_the_unpacking_at_any_time(void **state)
+{
+    (void)state;
+    enum { SIGNATURES = 100000 };
+    struct rt_bytes b;
+    struct rt_error err = {0};
+    const ProtobufCMessageDescriptor *d = &tensorflow__meta_graph_def__descriptor;
+    rt_bytes_init(&b, SIZE_MAX / 2);
+    for (int i = 0; i < SIGNATURES; i++)
+        rt_bytes_addf(&b, "\x2a\x0a\x0a\x08%08d", i);
+    int left = INT32_MAX;
+    const struct rt_check check = {fail_at, &left};
+    void *m = pb_unpack_checked(d, rt_span_of(b.p, b.n), "x", &check, &err);
+    assert_non_null(m);
+    pb_free(m);
+    /* there is a check for every 16,384 of the 200,000 fields, and one for every 4,096
+     * allocations */
+    const int n_checks = INT32_MAX - left;
+    assert_in_range(n_checks, SIGNATURES * 2 / 16384 + SIGNATURES / 4096, 1000);
+    for (int at = 1; at <= n_checks; at++) {
+        left = at;
+        err = (struct rt_error){0};
+        assert_null(pb_unpack_checked(d, rt_span_of(b.p, b.n), "x", &check, &err));
+        assert_int_equal(left, 0);
+        assert_int_equal(pb_unpack_failed(&err, RT_DATA_LOSS), RT_CANCELLED);
+    }
+    size_t n_bytes = 0;
+    left = 1 + SIGNATURES * 2 / 16384;
+    assert_ok(pb_unpacked_bytes_checked(d, rt_span_of(b.p, b.n), &check, &n_bytes, &err), &err);
+    assert_int_equal(left, 1);
+    assert_int_equal(n_bytes, pb_unpacked_bytes(d, rt_span_of(b.p, b.n)));
+    assert_int_equal(pb_unpacked_bytes_checked(d, rt_span_of(b.p, b.n), &check, &n_bytes, &err),
+                     RT_CANCELLED);
+    rt_bytes_clear(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_message_does_not_grow_without_limit),
         cmocka_unit_test(a_saved_model_in_many_pieces_is_read_or_refused_at_once),
         cmocka_unit_test(a_string_that_holds_a_nul_is_refused),
+        cmocka_unit_test(a_check_ends_the_unpacking_at_any_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes text_golden.inc, which holds texts and, for each text, the packed message that Python's protobuf reads from
-it, or a mark that it is refused.
+"""Writes text_golden.inc, which holds texts and, for each text, either the serialized message that protobuf's Python
+parser reads from it, or a mark that the parser refuses the text.
 
     python3 text_golden.py > text_golden.inc    (needs tensorflow and tensorflow-serving-api)
 
-Texts that the parsers of Python and C++ read differently are left out, because
-tensorflow_model_server reads with C++: 0b1, 1_0 and +1 as integers, -0 as an unsigned integer, 01
-and 0x1 for true, 1ff, \\u beyond Latin-1, unknown escapes, "- 1", strings that are not UTF-8."""
+Texts that protobuf's Python and C++ parsers read differently are left out, because tensorflow_model_server uses the C++
+parser. These texts are 0b1, 1_0 and +1 as integers, -0 as an unsigned integer, 01 and 0x1 for true, 1ff, \\u beyond
+Latin-1, unknown escapes, "- 1", and strings that are not UTF-8."""
 import itertools
 import os
 

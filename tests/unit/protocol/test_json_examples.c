@@ -11,7 +11,7 @@ static enum rt_status decode(const char *text, size_t budget, struct rt_tensor *
     return st ? st : srv_json_decode_examples(&doc, budget, out, err);
 }
 
-/* Asserts that the text decodes to one Example, whose serialized form is the bytes `want`. */
+/* Asserts that the text decodes to one Example, which serializes to the bytes `want`. */
 static void becomes(const char *text, const char *want, size_t n)
 {
     struct rt_error err = {0};

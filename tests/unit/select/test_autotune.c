@@ -119,9 +119,9 @@ static int64_t packed(struct rt_session *s)
     return stats.packed_bytes;
 }
 
-/* Returns whether `bytes` is the size of weights packed for Winograd F(m x m, 3 x 3), with the
- * number of channels possibly rounded up. A direct kernel packs fewer weights, nine per pair of an
- * input and an output channel. */
+/* Returns whether `bytes` is the size of weights packed for Winograd F(m x m, 3 x 3), where the
+ * number of output channels may have been rounded up. A direct kernel packs fewer weights, nine per
+ * pair of an input and an output channel. */
 static bool is_wino(int64_t bytes, int m)
 {
     return bytes >= (m + 2) * (m + 2) * CI * CO * 4 && bytes < (m + 2) * (m + 2) * CI * 64 * 4 + 1;
@@ -164,7 +164,7 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
         rt_tensor_clear(&y[i]);
 }
 
-/* For images of 12x12, the rule chooses winograd2. */
+/* For images of 12x12, the selection rule chooses winograd2. */
 static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **state)
 {
     static const struct {
@@ -189,8 +189,8 @@ static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **st
     }
 }
 
-/* A single run of the kernel that the rule chooses may be slow because another process uses the
- * core. */
+/* A single run of the kernel that the selection rule chooses may be slow because another process
+ * uses the core. */
 static void one_slow_run_of_the_rules_choice_is_no_reason_for_another(void **state)
 {
     struct fixture *x = *state;

@@ -1,4 +1,7 @@
-/* Tests a kernel that ranks above Sqrt's own and whose prepare fails (runtime/select/choose.c). */
+/*
+ * Tests the choice of a kernel for Sqrt when `prepare` of the kernel that ranks first fails
+ * (runtime/select/choose.c).
+ */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"

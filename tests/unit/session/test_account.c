@@ -1,4 +1,7 @@
-/* Tests the bytes that a session holds (rt_session_held), and the account that follows them. */
+/*
+ * Tests the number of bytes that a session holds (rt_session_held), and that the session's account
+ * is updated to this number.
+ */
 #include "tests/support/test.h"
 
 #include <pthread.h>
@@ -26,7 +29,7 @@ static struct rt_account *account(size_t limit, size_t estimate)
     return a;
 }
 
-/* Makes a graph with a constant of 8 MB that is one repeated value, and a variable of n floats. */
+/* Makes a graph with a constant of 8 MB, which repeats one value, and a variable of n floats. */
 static int set_up(void **state)
 {
     rt_bytes_init(&graph, 1 << 24);

@@ -1,5 +1,6 @@
-/* Tests which owner's idle memory is evicted if the cache is full
- * (runtime/session/idle_cache.h). */
+/*
+ * Tests which owner's idle memory is evicted when the cache is full (runtime/session/idle_cache.h).
+ */
 #include "tests/support/test.h"
 
 #include "runtime/base/thread.h"
@@ -30,8 +31,8 @@ static struct rt_idle_cache *idle_cache_new(size_t bytes)
     return k;
 }
 
-/* Takes an item out of the cache, either to use it or to evict it. Returns false if there is no
- * item. */
+/* Takes an item out of the cache, either to use it or to evict it. Returns false if the cache is
+ * empty. */
 static bool take_one(struct shelf *s)
 {
     rt_mutex_lock(&s->mu);
@@ -68,7 +69,7 @@ static bool put_one(struct shelf *s, int64_t at_ms)
     return true;
 }
 
-/* Opens shelf `s`, which belongs to the same session as shelf `of`. */
+/* Initialises `s`, a cache owner of the same session as `of`. */
 static void open_shelf_of(struct shelf *of, struct shelf *s, struct rt_idle_cache *idle_cache,
                           size_t size)
 {

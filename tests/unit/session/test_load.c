@@ -1,4 +1,4 @@
-/* Tests which weights are in memory after a model has been loaded, and loads that are cancelled. */
+/* Tests which weights are in memory after a model has been loaded, and how loads are cancelled. */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
@@ -9,6 +9,8 @@
 #include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
 #include "tests/support/folder.h"
+#include "tests/support/graph_def.h"
+#include "tests/support/graph_session.h"
 #include "tests/support/registry.h"
 
 static struct rt_error err;
@@ -186,8 +188,159 @@ static void a_load_may_be_cancelled_at_any_node(void **state)
     rt_registry_free(all);
 }
 
+/* The number of loads of the lazy tensor of make_lazy, in all and without a check. */
+static int n_loads, n_loads_unchecked;
+
+static enum rt_status load_zeros(struct rt_buffer *b, const struct rt_check *check,
+                                 struct rt_error *e)
+{
+    void *data = calloc(1, b->size);
+    (void)e;
+    assert_non_null(data);
+    n_loads++;
+    n_loads_unchecked += !check;
+    atomic_store(&b->data, data);
+    return RT_OK;
+}
+
+static void free_zeros(struct rt_buffer *b)
+{
+    free(atomic_load(&b->data));
+}
+
+/* Gives the session's only variable a lazy value of four floats. */
+static void make_lazy(struct rt_session *s)
+{
+    struct rt_buffer *b = rt_buffer_foreign(NULL, 16, NULL, free_zeros);
+    assert_non_null(b);
+    assert_int_equal(s->slots.n, 1);
+    b->kind = RT_BUF_LAZY;
+    b->load = load_zeros;
+    struct rt_tensor t = {.dtype = RT_F32, .rank = 1, .dim = {4}, .buf = b};
+    assert_ok(rt_variable_assign(s->slots.entry[0].value, &t, NULL, &err), &err);
+    rt_tensor_clear(&t);
+}
+
+/* A weight of several gigabytes is read in pieces, and the load's check is called between them. So
+ * every way in which a load reads a weight has to pass the check. */
+static void a_weight_is_read_with_a_check_of_the_load(void **state)
+{
+    (void)state;
+    enum { COMPILED, SEALED, ALL_LOADED, N_WAYS };
+    for (int way = 0; way < N_WAYS; way++) {
+        const struct rt_session_options options = {.registry = test_registry};
+        struct rt_bytes g;
+        rt_bytes_init(&g, 1 << 20);
+        gd_node(&g, "x", "Placeholder", "", "dtype=float");
+        gd_node(&g, "zeros", "Const", "", "dtype=float value=float<4>:0");
+        gd_node(&g, "v", "VarHandleOp", "", "dtype=float shape=<4> shared_name='v'");
+        gd_node(&g, "load", "AssignVariableOp", "v zeros", "dtype=float");
+        gd_node(&g, "read", "ReadVariableOp", "v", "dtype=float");
+        gd_node(&g, "y", "AddV2", "x read", "T=float");
+        struct rt_session *s = gs_open(gd_span(&g), &options);
+        gs_load(s, "load");
+        make_lazy(s);
+        rt_session_serve(s);
+        n_loads = n_loads_unchecked = 0;
+        struct rt_callable *call = gs_call(s, "x", "y");
+        assert_int_equal(n_loads, 0);
+        if (way == COMPILED) {
+            rt_session_loading(s, true, NULL);
+            rt_callable_request_compilation(call, &(struct rt_shape){.rank = 1, .dim = {4}});
+            assert_int_equal(rt_session_compile(s), 1);
+            rt_session_loading(s, false, NULL);
+        } else if (way == SEALED)
+            assert_ok(rt_session_seal(s, &call, 1, false, &err), &err);
+        else
+            assert_ok(rt_session_seal(s, NULL, 0, true, &err), &err);
+        assert_int_equal(n_loads, 1);
+        assert_int_equal(n_loads_unchecked, 0);
+        rt_session_free(s);
+        rt_bytes_clear(&g);
+    }
+}
+
+static void a_weight_that_a_run_changes_is_read_with_a_check_of_the_run(void **state)
+{
+    (void)state;
+    static const char *const targets[] = {"add", "scatter", "assign"};
+    for (int k = 0; k < 3; k++) {
+        const struct rt_session_options options = {.registry = test_registry};
+        const struct rt_call_spec spec = {.targets = &targets[k], .n_targets = 1};
+        struct rt_bytes g;
+        rt_bytes_init(&g, 1 << 20);
+        gd_node(&g, "zeros", "Const", "", "dtype=float value=float<4>:0");
+        gd_node(&g, "zero", "Const", "", "dtype=int32 value=int32<>:0");
+        gd_node(&g, "one", "Const", "", "dtype=float value=float<>:1");
+        gd_node(&g, "v", "VarHandleOp", "", "dtype=float shape=<4> shared_name='v'");
+        gd_node(&g, "load", "AssignVariableOp", "v zeros", "dtype=float");
+        gd_node(&g, "add", "AssignAddVariableOp", "v zeros", "dtype=float");
+        gd_node(&g, "scatter", "ResourceScatterAdd", "v zero one", "dtype=float Tindices=int32");
+        gd_node(&g, "read", "ReadVariableOp", "v", "dtype=float");
+        gd_node(&g, "assign", "AssignVariableOp", "v read", "dtype=float");
+        struct rt_session *s = gs_open(gd_span(&g), &options);
+        gs_load(s, "load");
+        make_lazy(s);
+        rt_session_serve(s);
+        n_loads = n_loads_unchecked = 0;
+        struct rt_callable *call = gs_prepare(s, &spec);
+        assert_ok(rt_callable_run(call, NULL, NULL, NULL, &err), &err);
+        assert_int_equal(n_loads, 1);
+        assert_int_equal(n_loads_unchecked, 0);
+        rt_session_free(s);
+        rt_bytes_clear(&g);
+    }
+}
+
+/* Returns the number of bytes that the session's idle pools and its pool of weights count. */
+static size_t bytes_in_use(struct rt_session *s)
+{
+    size_t n = rt_pool_in_use(s->state.weights);
+    for (int i = 0; i < s->n_pools; i++)
+        n += rt_pool_in_use(s->pools[i]);
+    return n;
+}
+
+/* While a session is loaded, the list of tensors of a version 1 checkpoint stays in memory for the
+ * next node that restores from it. A run of the served session must not leave the list behind,
+ * because it may have gigabytes. */
+static void a_run_leaves_no_list_of_a_checkpoint_in_memory(void **state)
+{
+    (void)state;
+    const struct rt_session_options options = {.registry = test_registry};
+    static const char *const feeds[] = {"file", "name"};
+    static const char *const texts[] = {"tests/goldens/checkpoint/v1", "f32"};
+    const char *fetch = "r";
+    const struct rt_call_spec spec = {
+        .feeds = feeds, .n_feeds = 2, .fetches = &fetch, .n_fetches = 1};
+    struct rt_bytes g;
+    struct rt_tensor in[2], out;
+    rt_bytes_init(&g, 1 << 20);
+    for (int k = 0; k < 2; k++) {
+        gd_node(&g, feeds[k], "Placeholder", "", "dtype=string");
+        assert_ok(rt_tensor_new(&in[k], NULL, RT_STRING, 0, NULL, &err), &err);
+        assert_true(rt_str_set(in[k].data, NULL, texts[k], strlen(texts[k]), &err));
+    }
+    gd_node(&g, "r", "Restore", "file name", "dt=float preferred_shard=-1");
+    struct rt_session *s = gs_open(gd_span(&g), &options);
+    for (int served = 0; served < 2; served++) {
+        assert_ok(rt_callable_run(gs_prepare(s, &spec), in, &out, NULL, &err), &err);
+        assert_int_equal(rt_tensor_count(&out), 6);
+        rt_tensor_clear(&out);
+        assert_int_equal(bytes_in_use(s) > 0, !served);
+        rt_session_serve(s);
+        assert_int_equal(bytes_in_use(s), 0);
+    }
+    assert_true(s->n_pools > 0);
+    rt_session_free(s);
+    rt_tensor_clear(&in[0]);
+    rt_tensor_clear(&in[1]);
+    rt_bytes_clear(&g);
+}
+
 /* Compiles three shapes before serving, as a server does after warm-up requests, and cancels the
- * compilation in call number `at` to can_never. Returns how many shapes were compiled. */
+ * compilation during the `at`-th call of can_never. Returns the number of shapes that were
+ * compiled. */
 static int compile_until(int at, struct rt_model *m)
 {
     const struct rt_model_signature *s = rt_model_signature(m, "serving_default");
@@ -236,6 +389,9 @@ int main(void)
         cmocka_unit_test(the_ops_that_signatures_lack_are_not_kept),
         cmocka_unit_test(a_server_that_runs_any_node_reads_all),
         cmocka_unit_test(a_load_may_be_cancelled_at_any_node),
+        cmocka_unit_test(a_weight_is_read_with_a_check_of_the_load),
+        cmocka_unit_test(a_weight_that_a_run_changes_is_read_with_a_check_of_the_run),
+        cmocka_unit_test(a_run_leaves_no_list_of_a_checkpoint_in_memory),
         cmocka_unit_test(what_is_compiled_before_a_model_is_served_may_be_cancelled),
     };
     return cmocka_run_group_tests(tests, test_registry_make, test_registry_drop);

@@ -1,5 +1,5 @@
-/* Tests sessions (runtime/session/session.h), including feeds and fetches, variables, functions and
- * devices. */
+/* Tests sessions (runtime/session/session.h), including feeds and fetches, variables and functions.
+ */
 #include "tests/support/test.h"
 
 #include <pthread.h>
@@ -8,13 +8,11 @@
 #include "runtime/session/resource.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/graph_session.h"
-#include "tests/support/test_device.h"
 
 struct fixture {
     struct rt_bytes g;
     struct rt_registry *ops;
     struct rt_session *s;
-    struct rt_device *device;
     struct rt_error err;
 };
 
@@ -24,17 +22,13 @@ static int set_up(void **state)
     rt_bytes_init(&x->g, 1 << 24);
     x->ops = rt_registry_new();
     *state = x;
-    return x->ops && kn_register(x->ops) && test_device_register(x->ops) ? 0 : -1;
+    return x->ops && kn_register(x->ops) ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
     struct fixture *x = *state;
     rt_session_free(x->s);
-    if (x->device) {
-        assert_int_equal(test_device_bytes(x->device), 0);
-        test_device_free(x->device);
-    }
     rt_bytes_clear(&x->g);
     rt_registry_free(x->ops);
     free(x);
@@ -49,9 +43,7 @@ static void node(struct fixture *x, const char *name, const char *op, const char
 
 static void open_session(struct fixture *x)
 {
-    const struct rt_session_options options = {.registry = x->ops,
-                                               .devices = x->device ? &x->device : NULL,
-                                               .n_devices = x->device ? 1 : 0};
+    const struct rt_session_options options = {.registry = x->ops};
     x->s = gs_open(gd_span(&x->g), &options);
 }
 
@@ -73,7 +65,8 @@ static struct rt_tensor vector(int n, const float *v)
     return t;
 }
 
-/* Runs the session with at most one feed, one fetch and one target, each of which may be NULL. */
+/* Runs the session with one feed, one fetch and one target. NULL means no feed, no fetch or no
+ * target. */
 static enum rt_status run1(struct fixture *x, const char *feed, const struct rt_tensor *in,
                            const char *fetch, struct rt_tensor *out, const char *target)
 {
@@ -384,31 +377,6 @@ static void only_what_is_rowwise_may_be_merged(void **state)
     assert_false(rowwise(x, "n:0"));
 }
 
-static void work_on_another_device_gets_copies_and_no_other_touch(void **state)
-{
-    struct fixture *x = *state;
-    struct rt_tensor in, out;
-    x->device = test_device_new();
-    assert_non_null(x->device);
-    node(x, "p", "Placeholder", "", "dtype=float");
-    node(x, "sum", "AddV2@/device:TEST:0", "p p", "T=float");
-    node(x, "product", "Mul@/job:a/device:TEST:0", "sum sum", "T=float");
-    node(x, "host", "Neg@/device:TEST:0", "product", "T=float"); /* the test device has no Neg */
-    node(x, "y", "AddV2@/device:GPU:3", "host sum", "T=float");  /* no device GPU:3 exists */
-    open_session(x);
-    for (int i = 0; i < 3; i++) {
-        in = vector(4, (float[]){1, 2, 3, 4});
-        assert_ok(run1(x, "p:0", &in, "y:0", &out, NULL), &x->err);
-        assert_true(((float *)out.data)[3] == -64 + 8);
-        rt_tensor_clear(&in);
-        rt_tensor_clear(&out);
-    }
-    assert_true(test_device_copies(x->device) >= 3);
-    in = vector(1, (float[]){6.5f});
-    assert_fails(run1(x, "p:0", &in, "product:0", &out, NULL), RT_INTERNAL, &x->err, "13 * 13");
-    rt_tensor_clear(&in);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,7 +391,6 @@ int main(void)
         T(a_function_that_calls_itself_for_ever_is_refused),
         T(many_threads_and_shapes_at_once_get_right_answers),
         T(only_what_is_rowwise_may_be_merged),
-        T(work_on_another_device_gets_copies_and_no_other_touch),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

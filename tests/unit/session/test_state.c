@@ -3,8 +3,7 @@
  * written last, even if the reader's plan or specialisation was made for an earlier state.
  *
  * Every reader of a kind of state runs against every writer of that kind, in each mode of
- * tests/support/state_graph.h. Reads and writes alternate. This file computes the expected outputs
- * from one number.
+ * tests/support/state_graph.h. Reads and writes alternate.
  */
 #include "tests/support/state_graph.h"
 
@@ -73,7 +72,7 @@ static const struct writer writers[] = {
     {"ref", "r_add", add},
     {"ref", "r_subtract", subtract},
     {"ref", "r_set", set},
-    {"ref", "r_by_switch", add}, /* the reference to the variable is known only during the run */
+    {"ref", "r_by_switch", add}, /* which variable is referenced is known only during the run */
     {"ref", "r_by_merge", add},
     {"matrix", "w_add", add},
     {"matrix", "w_set", set},
@@ -140,7 +139,7 @@ static const struct reader readers[] = {
     {"table size", "t_keys:0", same},
 };
 
-/* Tensors that, when fetched, add p to a state and then read the state. */
+/* Tensors that, when fetched, add p to a state variable and then read the variable. */
 static const char *const both[] = {
     "r_add_read:0",     "r_by_switch_read:0", "v_add_read:0",     "v_in_function:0",
     "v_in_branch:0",    "v_by_switch_read:0", "v_in_loop_read:0", "v_by_case_read:0",
@@ -149,7 +148,7 @@ static const char *const both[] = {
 
 enum { N_WRITERS = sizeof writers / sizeof *writers, N_READERS = sizeof readers / sizeof *readers };
 
-/* Interleaves a reader and a writer. Each character of `turns` stands for a run: r for a read, w
+/* Interleaves a reader and a writer. Each character of `turns` stands for a run: r for a read and w
  * for a write. The feed changes from run to run, and there are more reads than are needed for
  * compilation. */
 static void interleave(enum state_mode mode, const struct reader *r, const struct writer *w,

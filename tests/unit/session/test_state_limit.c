@@ -113,8 +113,8 @@ static size_t held(struct rt_session *s)
     return stats.state_bytes;
 }
 
-/* Runs the node `what` if out is NULL, otherwise fetches the integer `what` into *out. The feeds
- * are n, a string of `bytes` bytes, and a vector of n zeros. */
+/* Runs the node `what` if `out` is NULL. Otherwise, fetches the tensor `what`, an integer, into
+ * *out. The feeds are n, a string of `bytes` bytes, and a vector of n zeros. */
 static enum rt_status run(struct rt_session *s, const char *what, int32_t n, size_t bytes,
                           int64_t *out, struct rt_error *err)
 {
@@ -173,7 +173,7 @@ static int64_t number(struct rt_session *s, const char *what)
 
 static void holds(struct rt_session *s, size_t bytes)
 {
-    /* Block sizes come in four steps per power of two, so a block may be a quarter larger than
+    /* There are four block sizes per power of two, so a block may be a quarter larger than
      * requested. */
     const size_t have = held(s);
     if (have < bytes || have > bytes + bytes / 4 + 4096)
@@ -277,7 +277,7 @@ static void tables_count_what_they_hold(void **state)
     (void)state;
     while (n < 200 && run(s, "t_put", n, MB, NULL, &err) == RT_OK)
         n++;
-    assert_int_equal(n, 99); /* the rest of the limit is used by the table's arrays */
+    assert_int_equal(n, 99); /* the table's arrays leave too little memory for another string */
     refused(s, "t_put", 1000, MB);
     assert_int_equal(number(s, "t_size:0"), n);
     for (int i = 0; i < 300; i++) /* replaces values of the table repeatedly */
@@ -341,8 +341,8 @@ static void weights_that_are_replaced_raise_the_limit(void **state)
     assert_non_null(b);
     b->kind = RT_BUF_LAZY;
     const struct rt_tensor weights = {.dtype = RT_F32, .rank = 1, .dim = {1250}, .buf = b};
-    /* The test holds a second reference to the buffer, as does a plan that holds the weights in
-     * memory. */
+    /* The second reference stands for a plan that holds the weights in memory. While it exists, the
+     * limit does not rise. */
     rt_buffer_ref(b);
     rt_state_replaced(&s, &weights);
     assert_int_equal(rt_pool_hold(s.pool, 5000, 0, "a test", &err), RT_RESOURCE_EXHAUSTED);

@@ -11,7 +11,7 @@ static const char *const drawn[] = {"g_uniform",  "g_normal", "g_int", "g_fed",
                                     "g_function", "g_branch", "g_loop"};
 enum { N_GENERATORS = sizeof drawn / sizeof *drawn, N_THREADS = 3 };
 
-/* Adds the random nodes. Each has a generator of its own, which continues from run to run. */
+/* Adds the random nodes. Each has its own generator, which continues from run to run. */
 static void generators(struct rt_bytes *g)
 {
     const char *uniform = "T=int32 dtype=float seed=7 seed2=3";
@@ -44,7 +44,7 @@ static void generators(struct rt_bytes *g)
             "T=int32 Tout=int32 seed=7 seed2=3");
     gd_node(g, "g_int", "Cast", "g_ints", "SrcT=int32 DstT=float");
     gd_node(g, "g_fed", "RandomUniform", "p_int",
-            uniform); /* draws as many random numbers as the feed states */
+            uniform); /* draws the number of random numbers that the feed holds */
     gd_node(g, "g_function", "StatefulPartitionedCall", "p", "Tin=[float] Tout=[float] f=@draw");
     gd_node(g, "g_branch", "If", "always p",
             "Tcond=bool Tin=[float] Tout=[float] then_branch=@draw else_branch=@draw");
@@ -85,7 +85,7 @@ static void prepare_draws(struct drawing *d, struct rt_session *s, int k)
 }
 
 /* Computes the sums that one callable gets in successive runs, node by node. All calls of a test
- * together must get the same sums, in whatever way they share the generator. */
+ * together must get the same sums, in any order. */
 static void expected_draws(int k, double *sum)
 {
     struct rt_session *s = state_open(STATE_NODE_BY_NODE);

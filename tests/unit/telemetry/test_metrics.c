@@ -383,7 +383,7 @@ static void counters_of_a_model_that_is_gone_are_dropped_after_a_while(void **st
     forget_after(w, SRV_GONE_SECONDS + 1);
     expect_not(w, "=\"m\"");
     expect(w, ":tensorflow:core:graph_runs{} 1\n");
-    srv_metrics_logged(w->server.metrics, "m", RT_OK); /* the log of a model outlives the model */
+    srv_metrics_logged(w->server.metrics, "m", RT_OK); /* a request log outlives its model */
     expect_not(w, "=\"m\"");
     end(w);
 }
@@ -412,7 +412,7 @@ static void few_models_that_are_gone_keep_their_counters(void **state)
         snprintf(name, sizeof name, "gone%d", i);
         srv_metrics_load(w->server.metrics, name, "/gone", true, 1000);
         srv_metrics_model_gone(w->server.metrics, name);
-        srv_metrics_model_gone(w->server.metrics, "gone0"); /* a repeat keeps the model's place */
+        srv_metrics_model_gone(w->server.metrics, "gone0"); /* "gone0" stays the oldest */
     }
     for (int i = 0; i < 1000; i++) {
         snprintf(text, sizeof text, "slipway_model_loads_total{model=\"gone%d\",", i);
@@ -495,7 +495,7 @@ static void threads_may_call_a_signature_for_the_first_time_at_once(void **state
         c[i] = (struct counter){.w = w, .io_loop = i};
         assert_int_equal(rt_thread_start(&c[i].thread, "count", count_all, &c[i]), 0);
     }
-    expect(w, "# TYPE slipway_requests_total counter\n"); /* requests add cells meanwhile */
+    expect(w, "# TYPE slipway_requests_total counter\n"); /* threads count requests meanwhile */
     for (int i = 0; i < N_IO_LOOPS; i++)
         pthread_join(c[i].thread, NULL);
     expect(w, ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 600\n");

@@ -1,5 +1,7 @@
-/* Tests which requests are sampled for request logs, and what the log files contain, without a
- * server. */
+/*
+ * Tests, without a server, which requests are sampled for request logs, and what the log files
+ * contain.
+ */
 #include "tests/support/test.h"
 
 #include "runtime/base/tfrecord.h"

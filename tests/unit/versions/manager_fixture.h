@@ -1,17 +1,17 @@
 /*
- * Runs the manager of versions with models that are text files: saved_model.pb holds one word,
- * which determines how the version loads. A version is complete as soon as that file exists.
+ * Runs the version manager on models that are text files: saved_model.pb holds one word, which
+ * determines how the version loads. A version is complete as soon as that file exists.
  *
  *   ok     loads
  *   bad    fails with UNIMPLEMENTED, which the manager does not retry
  *   flaky  fails with UNAVAILABLE, which the manager retries
- *   huge   needs more memory than there is
+ *   huge   needs more memory than is available
  *   large  loads, and holds MF_LARGE_BYTES of memory
  *   writer loads, and writes one more file into its own directory
  *
  * Two threads stand in for the I/O loops: they only receive the manager's messages, through the
- * fixture's own srv_message_post. Files are in the folder of tests/support/folder.h, and paths are
- * relative to it. Every test runs between mf_set_up and mf_tear_down.
+ * fixture's own srv_message_post. Files are in the temporary directory (tests/support/folder.h),
+ * and paths are relative to it. Every test runs between mf_set_up and mf_tear_down.
  */
 #ifndef TESTS_UNIT_VERSIONS_MANAGER_FIXTURE_H
 #define TESTS_UNIT_VERSIONS_MANAGER_FIXTURE_H
@@ -33,13 +33,13 @@ extern struct manager_fixture {
     atomic_int n_held;  /* number of loads that began while load_held was true */
     /* Number of loads that noticed, while load_held was true, that they were cancelled. */
     atomic_int n_cancelled_loads;
-    atomic_int n_loaded, n_freed; /* numbers of models that were loaded and that were freed */
+    atomic_int n_loaded, n_freed; /* number of models loaded and number of models freed */
     atomic_int n_attached, n_detached;
     atomic_int n_events; /* number of calls to count_event */
     char gone[64];       /* model of the last call to model_gone */
     atomic_int n_gone;   /* number of calls to model_gone; incremented after `gone` is set */
-    /* Number of versions whose requests were ended. Ending them also releases the handles that the
-     * I/O loop holds. */
+    /* Number of versions whose requests the manager has ended. This also releases the handles that
+     * the I/O loop holds. */
     atomic_int n_ended;
     atomic_bool load_held; /* while true, loads wait until they are cancelled */
     atomic_bool load_deaf; /* while true, loads ignore their cancellation */
@@ -61,7 +61,7 @@ enum rt_status mf_start_with(const char *const *flags, int n);
 #define MF_START(...)                                                                              \
     mf_start_with((const char *const[]){__VA_ARGS__},                                              \
                   (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
-/* Ends the threads of the I/O loops. Call it after srv_manager_stop, or after a start that
+/* Ends the threads of the I/O loops. Must be called after srv_manager_stop, or after a start that
  * failed. */
 void mf_stop_io_loops(void);
 /* While `hold` is true, an I/O loop holds a handle to every version and confirms no retirement. */

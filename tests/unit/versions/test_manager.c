@@ -72,7 +72,7 @@ static void models_share_a_limit_of_memory(void **state)
     assert_true(mf_comes_to(other, 2, SRV_AVAILABLE));
 }
 
-/* Waits until the version has failed, and checks its error text. */
+/* Waits until the version has failed, and checks its error message. */
 static void fails_with(const char *model, const char *why)
 {
     char text[400];
@@ -272,7 +272,23 @@ static void unknown_models_and_versions_are_told(void **state)
     rt_arena_free(arena);
 }
 
-/* More versions may serve than an earlier table of 4,096 versions for all models could hold. */
+static void a_base_path_without_versions_says_why(void **state)
+{
+    (void)state;
+    assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m")), &fixture.err);
+    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
+    struct srv_version_status *s;
+    int n;
+    do
+        assert_int_equal(
+            srv_status_of(fixture.manager, rt_span_str("m"), false, 0, arena, &s, &n, &fixture.err),
+            RT_NOT_FOUND);
+    while (!strstr(rt_error_text(&fixture.err), "of model m: Could not find base path "));
+    rt_arena_free(arena);
+}
+
+/* The number of serving versions is not limited. An earlier version had a table for at most 4,096
+ * versions of all models. */
 static void any_number_of_versions_may_serve(void **state)
 {
     (void)state;
@@ -300,6 +316,27 @@ static void any_number_of_versions_may_serve(void **state)
     assert_true(mf_comes_to("n", 1, SRV_AVAILABLE));
 }
 
+static void a_warning_about_a_version_stands_at_that_version(void **state)
+{
+    (void)state;
+    static const char *const dirs[] = {"m/0", "m/00", "m/000", "m/1", "m/2"};
+    char config[1024], text[1024];
+    for (int i = 0; i < 5; i++)
+        mf_add_version(dirs[i], "ok");
+    snprintf(config, sizeof config,
+             "model_config_list { config { name: 'm' base_path: '%s' model_platform: 'tensorflow' "
+             "model_version_policy { all {} } } }",
+             folder_path("m"));
+    folder_write("models.config", config);
+    assert_ok(MF_START(mf_flag("model_config_file", "models.config")), &fixture.err);
+    for (int i = 0; i <= 2; i++) {
+        assert_true(mf_comes_to("m", i, SRV_AVAILABLE));
+        mf_state_of("m", i, text, sizeof text);
+        assert_int_equal(strstr(text, "3 directories are one version, 0") != NULL, i == 0);
+        assert_int_equal(text[0] == 0, i != 0);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, mf_set_up, mf_tear_down)
@@ -319,7 +356,9 @@ int main(void)
         TEST(the_start_fails_with_the_models_error),
         TEST(a_start_without_models_is_refused),
         TEST(unknown_models_and_versions_are_told),
+        TEST(a_base_path_without_versions_says_why),
         TEST(any_number_of_versions_may_serve),
+        TEST(a_warning_about_a_version_stands_at_that_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

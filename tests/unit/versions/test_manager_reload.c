@@ -67,8 +67,8 @@ static void start_with_m_then_ask_for_n(void)
     assert_int_equal(wait_for_reload(100), -1);
 }
 
-/* Starts with the models m and n, removes n while requests hold it, and configures it again after
- * more than --model_wait_seconds. */
+/* Starts the manager with the models m and n, removes n while requests hold it, and configures it
+ * again after more than --model_wait_seconds. */
 static void a_reload_waits_for_a_model_that_is_still_being_unloaded(void **state)
 {
     (void)state;
@@ -165,10 +165,6 @@ static void expect_listed(int want)
     assert_true(ascend);
 }
 
-/* Merging a new list of models, whose names come before, between and after the present ones, takes
- * time proportional to the length of both lists. An earlier version inserted each model separately,
- * which took 10^9 comparisons (4.3 s) under the manager's lock, and moved 10^9 pointers to remove
- * models. */
 static void a_model_is_gone_once_its_last_version_has_ended(void **state)
 {
     (void)state;
@@ -190,11 +186,11 @@ static void a_model_is_gone_once_its_last_version_has_ended(void **state)
     assert_string_equal(fixture.gone, "n");
     assert_int_equal(mf_state_of("n", 1, NULL, 0), SRV_END);
     atomic_store(&fixture.n_gone, 0);
-    MF_CONFIG("m"); /* a model that never had a version is reported as gone, too */
+    MF_CONFIG("m"); /* a model that never had a version is also reported as gone */
     assert_true(mf_comes_above_0(&fixture.n_gone));
     assert_string_equal(fixture.gone, "none");
     atomic_store(&fixture.n_gone, 0);
-    MF_CONFIG("m", "n"); /* a model that was configured again is reported again when it goes */
+    MF_CONFIG("m", "n"); /* a model that was configured again is reported again when it is gone */
     assert_true(mf_comes_to("n", 1, SRV_AVAILABLE));
     assert_int_equal(atomic_load(&fixture.n_gone), 0);
     MF_CONFIG("m");
@@ -202,6 +198,9 @@ static void a_model_is_gone_once_its_last_version_has_ended(void **state)
     assert_string_equal(fixture.gone, "n");
 }
 
+/* Applying a new list of models takes time proportional to the lengths of the old and the new list.
+ * An earlier version inserted each model separately, which took 10^9 comparisons (4.3 s) under the
+ * manager's lock. */
 static void many_models_come_and_go_at_once(void **state)
 {
     (void)state;

@@ -2,18 +2,48 @@
 
 #include "server/versions/policy.h"
 
+struct move {
+    enum srv_move move;
+    int index;
+};
+
+/* Returns the first of the moves that the policy decides for versions in any order. */
+static struct move first_move(const struct srv_version_view *views, int n, bool unload_before_load)
+{
+    struct srv_version_view sorted[8];
+    enum srv_move moves[8];
+    int index[8];
+    for (int i = 0; i < n; i++) {
+        int k = i;
+        for (; k > 0 && sorted[k - 1].version < views[i].version; k--) {
+            sorted[k] = sorted[k - 1];
+            index[k] = index[k - 1];
+        }
+        sorted[k] = views[i];
+        index[k] = i;
+    }
+    srv_policy_decide(sorted, n, unload_before_load, moves);
+    for (int i = n; i-- > 0;)
+        if (moves[i] == SRV_MOVE_UNLOAD)
+            return (struct move){SRV_MOVE_UNLOAD, index[i]};
+    for (int i = 0; i < n; i++)
+        if (moves[i] == SRV_MOVE_LOAD)
+            return (struct move){SRV_MOVE_LOAD, index[i]};
+    return (struct move){SRV_MOVE_NONE, -1};
+}
+
 #define DECIDE_BY(unload_before_load, ...)                                                         \
-    srv_policy_decide((const struct srv_version_view[]){__VA_ARGS__},                              \
-                      (int)(sizeof((const struct srv_version_view[]){__VA_ARGS__}) /               \
-                            sizeof(struct srv_version_view)),                                      \
-                      unload_before_load)
+    first_move((const struct srv_version_view[]){__VA_ARGS__},                                     \
+               (int)(sizeof((const struct srv_version_view[]){__VA_ARGS__}) /                      \
+                     sizeof(struct srv_version_view)),                                             \
+               unload_before_load)
 #define DECIDE(...) DECIDE_BY(false, __VA_ARGS__)
 #define V(version, state, wanted, may_load)                                                        \
     {                                                                                              \
         version, state, wanted, may_load                                                           \
     }
 
-static void expect(struct srv_decision d, enum srv_move move, int index)
+static void expect(struct move d, enum srv_move move, int index)
 {
     assert_int_equal(d.move, move);
     assert_int_equal(d.index, index);
@@ -22,7 +52,7 @@ static void expect(struct srv_decision d, enum srv_move move, int index)
 static void nothing_known_means_nothing_to_do(void **state)
 {
     (void)state;
-    expect(srv_policy_decide(NULL, 0, false), SRV_MOVE_NONE, -1);
+    expect(first_move(NULL, 0, false), SRV_MOVE_NONE, -1);
 }
 
 static void the_highest_wanted_version_is_loaded_first(void **state)
@@ -88,6 +118,24 @@ static void resource_preserving_unloads_before_it_loads(void **state)
            SRV_MOVE_LOAD, 1);
 }
 
+static void all_moves_are_decided_together(void **state)
+{
+    (void)state;
+    const struct srv_version_view v[] = {
+        V(6, SRV_START, true, true),       V(5, SRV_START, true, false),
+        V(4, SRV_START, true, true),       V(3, SRV_AVAILABLE, false, false),
+        V(2, SRV_AVAILABLE, false, false), V(1, SRV_AVAILABLE, false, false)};
+    static const enum srv_move preserving[] = {SRV_MOVE_LOAD, SRV_MOVE_NONE,   SRV_MOVE_LOAD,
+                                               SRV_MOVE_NONE, SRV_MOVE_UNLOAD, SRV_MOVE_UNLOAD};
+    static const enum srv_move unloading[] = {SRV_MOVE_NONE,   SRV_MOVE_NONE,   SRV_MOVE_NONE,
+                                              SRV_MOVE_UNLOAD, SRV_MOVE_UNLOAD, SRV_MOVE_UNLOAD};
+    enum srv_move moves[6];
+    srv_policy_decide(v, 6, false, moves);
+    assert_memory_equal(moves, preserving, sizeof moves);
+    srv_policy_decide(v, 6, true, moves);
+    assert_memory_equal(moves, unloading, sizeof moves);
+}
+
 static void only_legal_moves_are_made(void **state)
 {
     (void)state;
@@ -119,7 +167,7 @@ static void every_start_comes_to_rest_without_a_gap(void **state)
         }
         int steps = 0;
         for (;; steps++) {
-            struct srv_decision d = srv_policy_decide(v, 3, false);
+            struct move d = first_move(v, 3, false);
             if (d.move == SRV_MOVE_NONE)
                 break;
             assert_true(steps < 10);
@@ -151,6 +199,7 @@ int main(void)
         cmocka_unit_test(of_two_unwanted_versions_the_lower_one_goes),
         cmocka_unit_test(everything_goes_when_nothing_is_wanted),
         cmocka_unit_test(resource_preserving_unloads_before_it_loads),
+        cmocka_unit_test(all_moves_are_decided_together),
         cmocka_unit_test(only_legal_moves_are_made),
         cmocka_unit_test(every_start_comes_to_rest_without_a_gap),
     };

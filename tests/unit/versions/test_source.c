@@ -44,16 +44,16 @@ static void latest_takes_the_highest_numbers(void **state)
     folder_make("m/-7");
     folder_make("m/.hidden");
     struct srv_model_config c = config(SRV_POLICY_LATEST, 1);
-    assert_ok(srv_source_scan(&c, arena, &scan, &err), &err);
+    assert_ok(srv_source_scan(&c, SRV_SCAN_MAX_NAMES, arena, &scan, &err), &err);
     assert_int_equal(scan.n, 1);
     assert_int_equal(scan.n_there, 3);
     assert_int_equal(scan.found[0].version, 20170111173521);
     c.n_latest = 2;
-    assert_ok(srv_source_scan(&c, arena, &scan, &err), &err);
+    assert_ok(srv_source_scan(&c, SRV_SCAN_MAX_NAMES, arena, &scan, &err), &err);
     assert_int_equal(scan.n, 2);
     assert_int_equal(scan.found[1].version, 3);
     c.policy = SRV_POLICY_ALL;
-    assert_ok(srv_source_scan(&c, arena, &scan, &err), &err);
+    assert_ok(srv_source_scan(&c, SRV_SCAN_MAX_NAMES, arena, &scan, &err), &err);
     assert_int_equal(scan.n, 3);
     assert_null(scan.warning);
 }
@@ -63,14 +63,23 @@ static void leading_zeros_belong_to_the_name_only(void **state)
     (void)state;
     folder_make("m/00000123");
     struct srv_model_config c = config(SRV_POLICY_LATEST, 1);
-    assert_ok(srv_source_scan(&c, arena, &scan, &err), &err);
+    assert_ok(srv_source_scan(&c, SRV_SCAN_MAX_NAMES, arena, &scan, &err), &err);
     assert_int_equal(scan.found[0].version, 123);
     assert_string_equal(scan.found[0].name, "00000123");
+    assert_null(scan.found[0].warning);
     folder_make("m/123");
+    folder_make("m/0123");
+    folder_make("m/2");
     c.n_latest = 5;
-    assert_ok(srv_source_scan(&c, arena, &scan, &err), &err);
-    assert_int_equal(scan.n, 1);
-    assert_non_null(strstr(scan.warning, "one version"));
+    assert_ok(srv_source_scan(&c, SRV_SCAN_MAX_NAMES, arena, &scan, &err), &err);
+    assert_int_equal(scan.n, 2);
+    assert_int_equal(scan.n_there, 2);
+    assert_string_equal(scan.found[0].name, "00000123");
+    /* the warning belongs to the version, not to the model */
+    assert_non_null(strstr(scan.found[0].warning, "3 directories are one version, 123; "));
+    assert_non_null(strstr(scan.found[0].warning, "/00000123 is used, not 0123"));
+    assert_null(scan.found[1].warning);
+    assert_null(scan.warning);
 }
 
 static void specific_versions_that_are_missing_are_told(void **state)
@@ -82,20 +91,53 @@ static void specific_versions_that_are_missing_are_told(void **state)
     struct srv_model_config c = config(SRV_POLICY_SPECIFIC, 0);
     c.specific = want;
     c.n_specific = 2;
-    assert_ok(srv_source_scan(&c, arena, &scan, &err), &err);
+    assert_ok(srv_source_scan(&c, SRV_SCAN_MAX_NAMES, arena, &scan, &err), &err);
     assert_int_equal(scan.n, 1);
     assert_int_equal(scan.found[0].version, 2);
     assert_non_null(strstr(scan.warning, "Version 7 of servable m"));
+}
+
+static void a_base_path_has_a_limit_of_names(void **state)
+{
+    (void)state;
+    folder_make("m/1");
+    folder_make("m/junk");
+    folder_make("m/2");
+    struct srv_model_config c = config(SRV_POLICY_LATEST, 1);
+    assert_ok(srv_source_scan(&c, 3, arena, &scan, &err), &err);
+    assert_int_equal(scan.n_names, 3);
+    assert_fails(srv_source_scan(&c, 2, arena, &scan, &err), RT_RESOURCE_EXHAUSTED, &err,
+                 "of servable m: more than 2 files and directories");
+    assert_int_equal(scan.n_names, 3);
+}
+
+static void specific_versions_may_be_named_in_any_order(void **state)
+{
+    (void)state;
+    folder_make("m/1");
+    folder_make("m/2");
+    folder_make("m/3");
+    folder_make("m/4");
+    static const int64_t want[] = {3, 1, 4, 3};
+    struct srv_model_config c = config(SRV_POLICY_SPECIFIC, 0);
+    c.specific = want;
+    c.n_specific = 4;
+    assert_ok(srv_source_scan(&c, SRV_SCAN_MAX_NAMES, arena, &scan, &err), &err);
+    assert_int_equal(scan.n, 3);
+    assert_int_equal(scan.found[0].version, 4);
+    assert_int_equal(scan.found[1].version, 3);
+    assert_int_equal(scan.found[2].version, 1);
+    assert_null(scan.warning);
 }
 
 static void a_missing_base_path_is_not_an_empty_one(void **state)
 {
     (void)state;
     struct srv_model_config c = config(SRV_POLICY_LATEST, 1);
-    assert_fails(srv_source_scan(&c, arena, &scan, &err), RT_NOT_FOUND, &err,
+    assert_fails(srv_source_scan(&c, SRV_SCAN_MAX_NAMES, arena, &scan, &err), RT_NOT_FOUND, &err,
                  "Could not find base path");
     folder_make("m");
-    assert_ok(srv_source_scan(&c, arena, &scan, &err), &err);
+    assert_ok(srv_source_scan(&c, SRV_SCAN_MAX_NAMES, arena, &scan, &err), &err);
     assert_int_equal(scan.n, 0);
 }
 
@@ -105,18 +147,19 @@ static void a_fingerprint_changes_with_anything_below_the_directory(void **state
     struct srv_fingerprint a, b;
     folder_write("m/1/saved_model.pb", "x");
     folder_write("m/1/variables/variables.index", "yy");
-    assert_ok(srv_source_fingerprint(folder_path("m/1"), &a, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &a, &err), &err);
     assert_int_equal(a.bytes, 3);
-    assert_ok(srv_source_fingerprint(folder_path("m/1"), &b, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &b, &err), &err);
     assert_true(srv_fingerprint_eq(&a, &b));
     folder_write("m/1/variables/variables.index", "yyy");
-    assert_ok(srv_source_fingerprint(folder_path("m/1"), &b, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &b, &err), &err);
     assert_false(srv_fingerprint_eq(&a, &b));
     a = b;
     folder_age("m/1/saved_model.pb", 100);
-    assert_ok(srv_source_fingerprint(folder_path("m/1"), &b, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &b, &err), &err);
     assert_false(srv_fingerprint_eq(&a, &b));
-    assert_fails(srv_source_fingerprint(folder_path("m/2"), &b, &err), RT_NOT_FOUND, &err, "m/2");
+    assert_fails(srv_source_fingerprint(folder_path("m/2"), NULL, &b, &err), RT_NOT_FOUND, &err,
+                 "m/2");
 }
 
 static void a_link_to_nothing_is_seen_and_no_hindrance(void **state)
@@ -124,18 +167,19 @@ static void a_link_to_nothing_is_seen_and_no_hindrance(void **state)
     (void)state;
     struct srv_fingerprint a, b;
     folder_write("m/1/saved_model.pb", "x");
-    assert_ok(srv_source_fingerprint(folder_path("m/1"), &a, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &a, &err), &err);
     assert_int_equal(symlink("nowhere", folder_path("m/1/.#lock")), 0);
-    assert_ok(srv_source_fingerprint(folder_path("m/1"), &b, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &b, &err), &err);
     assert_false(srv_fingerprint_eq(&a, &b));
     folder_write("m/1/nowhere", "y"); /* the link now points to a file */
-    assert_ok(srv_source_fingerprint(folder_path("m/1"), &a, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &a, &err), &err);
     assert_false(srv_fingerprint_eq(&a, &b));
     assert_int_equal(symlink("itself", folder_path("m/1/itself")), 0);
-    assert_ok(srv_source_fingerprint(folder_path("m/1"), &b, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &b, &err), &err);
     /* A dangling link is not a version yet. */
     assert_int_equal(symlink("nowhere", folder_path("m/2")), 0);
-    assert_fails(srv_source_fingerprint(folder_path("m/2"), &b, &err), RT_NOT_FOUND, &err, "m/2");
+    assert_fails(srv_source_fingerprint(folder_path("m/2"), NULL, &b, &err), RT_NOT_FOUND, &err,
+                 "m/2");
 }
 
 static void a_fingerprint_sees_behind_links(void **state)
@@ -148,19 +192,19 @@ static void a_fingerprint_sees_behind_links(void **state)
     snprintf(target, sizeof target, "%s", folder_path("data1"));
     folder_make("m");
     assert_int_equal(symlink(target, folder_path("m/1")), 0);
-    assert_ok(srv_source_fingerprint(folder_path("m/1"), &a, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &a, &err), &err);
     folder_delete("m/1");
     snprintf(target, sizeof target, "%s", folder_path("data2"));
     assert_int_equal(symlink(target, folder_path("m/1")), 0);
-    assert_ok(srv_source_fingerprint(folder_path("m/1"), &b, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &b, &err), &err);
     assert_false(srv_fingerprint_eq(&a, &b));
 }
 
-/* Takes the fingerprint of the version m/1 and returns the number of files and directories in
- * it. */
+/* Computes the fingerprint of the version m/1. Returns the number of files and directories in the
+ * version. */
 static int64_t listed(struct srv_fingerprint *f)
 {
-    assert_ok(srv_source_fingerprint(folder_path("m/1"), f, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, f, &err), &err);
     return f->n_files;
 }
 
@@ -211,7 +255,7 @@ static void kubernetes_links_are_seen_through(void **state)
     folder_write("v/..2024/1/saved_model.pb", "x");
     assert_int_equal(symlink("..2024", folder_path("v/..data")), 0);
     assert_int_equal(symlink("..data/1", folder_path("v/1")), 0);
-    assert_ok(srv_source_fingerprint(folder_path("v/1"), &a, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("v/1"), NULL, &a, &err), &err);
     assert_int_equal(a.n_files, 2);
 }
 
@@ -223,8 +267,8 @@ static void a_tree_that_is_too_large_or_too_deep_is_refused(void **state)
     for (int i = 0, n = snprintf(path, sizeof path, "m/1"); i < 40; i++)
         n += snprintf(path + n, sizeof path - (size_t)n, "/d");
     folder_make(path);
-    assert_fails(srv_source_fingerprint(folder_path("m/1"), &f, &err), RT_INVALID_ARGUMENT, &err,
-                 "deeper than 16 directories");
+    assert_fails(srv_source_fingerprint(folder_path("m/1"), NULL, &f, &err), RT_INVALID_ARGUMENT,
+                 &err, "deeper than 16 directories");
     folder_write("m/2/one", "");
     char first[512], next[512];
     snprintf(first, sizeof first, "%s", folder_path("m/2/one"));
@@ -233,8 +277,8 @@ static void a_tree_that_is_too_large_or_too_deep_is_refused(void **state)
         snprintf(next, sizeof next, "%.*s%d", (int)n - 3, first, i);
         assert_int_equal(symlink("nowhere", next), 0);
     }
-    assert_fails(srv_source_fingerprint(folder_path("m/2"), &f, &err), RT_INVALID_ARGUMENT, &err,
-                 "m/2: more than 50000 files and directories");
+    assert_fails(srv_source_fingerprint(folder_path("m/2"), NULL, &f, &err), RT_INVALID_ARGUMENT,
+                 &err, "m/2: more than 50000 files and directories");
 }
 
 static void files_are_stable_when_they_rest_or_are_old(void **state)
@@ -250,6 +294,37 @@ static void files_are_stable_when_they_rest_or_are_old(void **state)
     assert_false(srv_source_is_stable(&f, 50 * s, 50 * s, 90 * s));
 }
 
+/* A check that succeeds *arg times and then reports that the listing is cancelled. */
+static enum rt_status cancel_after(void *arg, struct rt_error *e)
+{
+    int *left = arg;
+    return (*left)-- > 0 ? RT_OK : rt_fail(e, RT_CANCELLED, "the listing is cancelled");
+}
+
+static void a_listing_ends_when_its_check_fails(void **state)
+{
+    (void)state;
+    enum { FILES = 4 * SRV_CHECK_FILES };
+    char name[32];
+    int left = 1000;
+    const struct rt_check check = {cancel_after, &left};
+    struct srv_fingerprint f, same;
+    folder_make("m/1");
+    for (int i = 0; i < FILES; i++) {
+        snprintf(name, sizeof name, "m/1/%d", i);
+        folder_write(name, "");
+    }
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &same, &err), &err);
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), &check, &f, &err), &err);
+    assert_true(srv_fingerprint_eq(&f, &same));
+    assert_int_equal(left, 1000 - 4);
+    for (int i = 0; i < 4; i++) {
+        left = i;
+        assert_fails(srv_source_fingerprint(folder_path("m/1"), &check, &f, &err), RT_CANCELLED,
+                     &err, "the listing is cancelled");
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -257,6 +332,8 @@ int main(void)
         TEST(latest_takes_the_highest_numbers),
         TEST(leading_zeros_belong_to_the_name_only),
         TEST(specific_versions_that_are_missing_are_told),
+        TEST(specific_versions_may_be_named_in_any_order),
+        TEST(a_base_path_has_a_limit_of_names),
         TEST(a_missing_base_path_is_not_an_empty_one),
         TEST(a_fingerprint_changes_with_anything_below_the_directory),
         TEST(a_link_to_nothing_is_seen_and_no_hindrance),
@@ -264,6 +341,7 @@ int main(void)
         TEST(links_to_directories_are_not_walked_into),
         TEST(kubernetes_links_are_seen_through),
         TEST(a_tree_that_is_too_large_or_too_deep_is_refused),
+        TEST(a_listing_ends_when_its_check_fails),
         TEST(files_are_stable_when_they_rest_or_are_old),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""Checks that ops on strings check their deadline often enough, however long the strings are.
+
+    texts.py [BUILD] [--only 'Op|Op'] [--part K/N] [--growth]
+
+The strings of a tensor may share one text: a Fill of a text of 10 MB takes 24 bytes for each further element. An op
+that counts such an element as little work then reads terabytes before it looks at its deadline. A single text may also
+be very long: a StringJoin of one text with itself makes hundreds of megabytes within the default memory limit of a run.
+In each case, a node Fill replaces the string inputs of a seed of bounds.py, either with many elements of one text of 8
+MB or with the seed's shape and one text of 64 MB, or an op has very many inputs or indices that share their data. The
+CPU time between two checks of the deadline must stay within LATE_MS of bounds.py. With --growth, only tables that grow
+and lists that shrink by millions of elements are checked, against VALUE_LATE_MS.
+
+Prints each failure; the last line is "N passed, M failed", and the exit status is 1 if any case failed.
+"""
+
+import argparse
+import functools
+import itertools
+import pathlib
+import sys
+
+import bounds
+from case import NUMBERS, STRING, Case, Node, Tensor, count, tensor
+
+# Each text has 8 MB. An op that reads 4,000 of them takes a second or more, but one that reads a single text takes a
+# few milliseconds.
+TEXT_BYTES = 8 << 20
+ELEMENTS = 4000
+# Deadlines of the cases in which many elements share a text, of those with one longer text, of the others, and of those
+# in which a table grows or a list shrinks. All but the first kind first make their inputs.
+SHORT_MS, ONE_MS, LONG_MS, GROWTH_MS = 100, 900, 600, 4000
+JOINED = 8  # number of times that a text is repeated in a text of 64 MB
+# Each text consists of copies of one of these units. The last unit is a serialized Example without features.
+UNITS = (b"q", b" ", b"\x0a\x00")
+
+
+@functools.cache
+def long_text(unit):
+    """Returns a text of TEXT_BYTES, which all cases share, because there are more than a thousand cases."""
+    return unit * (TEXT_BYTES // len(unit))
+
+
+def filled(name, dims, of, times=1):
+    """Returns the nodes that make `name` a string tensor of shape `dims`, whose elements share one text: the text fed as
+    `of`, repeated `times` times."""
+    shape = tensor("int32", [len(dims)], dims)
+    text = of if times == 1 else f"{name}_joined"
+    nodes = [Node(of, "Placeholder", [], {"dtype": ["type", STRING], "shape": ["shape", None]}),
+             Node(f"{name}_dims", "Const", [], {"dtype": ["type", shape.dtype], "value": ["tensor", shape]}),
+             Node(name, "Fill", [f"{name}_dims", text], {"T": ["type", STRING], "index_type": ["type", shape.dtype]})]
+    if times > 1:
+        nodes.insert(1, Node(text, "StringJoin", [of] * times, {"N": ["i", times], "separator": ["s", b""]}))
+    return nodes
+
+
+def with_texts(case, names, unit):
+    """Returns the case with at least ELEMENTS elements in the first dimension of the fed string tensors `names`. All
+    elements of a tensor share one text, but each tensor has its own copy of it. Any other feed whose first dimension
+    has the same length grows by the same factor."""
+    out = case.copy()
+    first = case.feeds[names[0]].shape[0]
+    times = -(-ELEMENTS // first)
+    for name, t in case.feeds.items():
+        if name in names:
+            of = f"{name}_text"
+            at = next(i for i, n in enumerate(out.nodes) if n.name == name)
+            out.nodes[at:at + 1] = filled(name, (t.shape[0] * times,) + t.shape[1:], of)
+            del out.feeds[name]
+            out.feeds[of] = Tensor(STRING, (), [long_text(unit)])
+        elif t.shape and t.shape[0] == first and t.data:
+            out.feeds[name] = bounds.Repeated(t, 0, times)
+    return out
+
+
+def text_cases(case):
+    """Yields cases in which all fed string tensors have long texts, and cases in which only one of them does."""
+    names = [n for n, t in case.feeds.items() if t.dtype == STRING and t.shape and count(t.shape)]
+    for group in [names] + ([[n] for n in names] if len(names) > 1 else []):
+        for unit in UNITS if group else ():
+            yield with_texts(case, group, unit)
+
+
+def with_one_text(case, names, unit):
+    """Returns the case in which all elements of each fed string tensor in `names` share one text of JOINED * TEXT_BYTES
+    bytes. Each tensor has its own text."""
+    out = case.copy()
+    for name in names:
+        of = f"{name}_text"
+        at = next(i for i, n in enumerate(out.nodes) if n.name == name)
+        out.nodes[at:at + 1] = filled(name, case.feeds[name].shape, of, JOINED)
+        del out.feeds[name]
+        out.feeds[of] = Tensor(STRING, (), [long_text(unit)])
+    return out
+
+
+def one_text_cases(case):
+    """Yields cases in which all fed string tensors have one text of hundreds of megabytes, and cases in which only one
+    of them does."""
+    names = [n for n, t in case.feeds.items() if t.dtype == STRING and count(t.shape)]
+    for group in [names] + ([[n] for n in names] if len(names) > 1 else []):
+        for unit in UNITS if group else ():
+            yield with_one_text(case, group, unit)
+
+
+def placeholder(name, dtype):
+    return Node(name, "Placeholder", [], {"dtype": ["type", NUMBERS[dtype]], "shape": ["shape", None]})
+
+
+def many_inputs(op, dtype):
+    """Returns a case of AddN or AccumulateNV2 with 3,000 inputs, all of which are one tensor."""
+    n = 3000
+    attrs = {"N": ["i", n], "T": ["type", NUMBERS[dtype]]}
+    if op == "AccumulateNV2":
+        attrs["shape"] = ["shape", [1000000]]
+    one = tensor(dtype, [1], [1])
+    return Case(op, [placeholder("x", dtype), Node("op", op, ["x"] * n, attrs)], {"x": bounds.Repeated(one, 0, 1000000)}, [["op"]])
+
+
+def many_indices(op, nd, dtype):
+    """Returns a case with 3,000 scalar updates of a row of a million elements or, if `nd` is true, with 20 million
+    updates of a single element."""
+    ref = not op.startswith("Resource")
+    cols, rows = (1, 20000000) if nd else (1000000, 3000)
+    t = ["type", NUMBERS[dtype]]
+    dims, one = tensor("int32", [2], [1, cols]), tensor(dtype, [], [1])
+    variable = {"dtype": t, "shape": ["shape", [1, cols]], "shared_name": ["s", b"v"], "container": ["s", b""]}
+    int32 = ["type", NUMBERS["int32"]]
+    nodes = [
+        Node("v", "VariableV2" if ref else "VarHandleOp", [], variable),
+        Node("dims", "Const", [], {"dtype": int32, "value": ["tensor", dims]}),
+        Node("one", "Const", [], {"dtype": t, "value": ["tensor", one]}),
+        Node("first", "Fill", ["dims", "one"], {"T": t, "index_type": int32}),
+        Node("init", "Assign", ["v", "first"], {"T": t}) if ref else Node("init", "AssignVariableOp", ["v", "first"], {"dtype": t}),
+        placeholder("index", "int32"),
+    ]
+    updates = "one"
+    feeds = {"index": bounds.Repeated(tensor("int32", [1, 1] if nd else [1], [0]), 0, rows)}
+    if nd:
+        nodes.append(placeholder("updates", dtype))
+        feeds["updates"] = bounds.Repeated(tensor(dtype, [1, cols], [1] * cols), 0, rows)
+        updates = "updates"
+    nodes.append(Node("op", op, ["v", "index", updates], {"T" if ref or nd else "dtype": t, "Tindices": int32}))
+    return Case(op, nodes, feeds, [["init"], ["op"]])
+
+
+def on_texts(op, inputs, attrs, unit=b"q", also=()):
+    """Returns a case of an op that may read "x" and "y", two equal vectors of long strings. The vectors do not share
+    their bytes."""
+    names = [n for n in ("x", "y") if n in inputs or f"{n}_text" in inputs]
+    nodes = [n for name in names for n in filled(name, [ELEMENTS], f"{name}_text")]
+    text = Tensor(STRING, (), [long_text(unit)])
+    return Case(op, nodes + [*also, Node("op", op, inputs, attrs)], {f"{n}_text": text for n in names}, [["op"]])
+
+
+def constant(name, t):
+    return Node(name, "Const", [], {"dtype": ["type", t.dtype], "value": ["tensor", t]})
+
+
+def table_cases():
+    string, int64 = ["type", STRING], ["type", NUMBERS["int64"]]
+    also = [constant("values", tensor("int64", [ELEMENTS], [1] * ELEMENTS)), constant("none", tensor("int64", [], [-1]))]
+    types = {"key_dtype": string, "value_dtype": int64, "shared_name": ["s", b"t"], "container": ["s", b""]}
+    mutable, fixed = Node("t", "MutableHashTableV2", [], types), Node("t", "HashTableV2", [], types)
+    t, key_value = {"Tin": string, "Tout": int64}, {"Tkey": string, "Tval": int64}
+    yield on_texts("InitializeTableV2", ["t", "x", "values"], key_value, also=[*also, fixed])
+    yield on_texts("LookupTableImportV2", ["t", "x", "values"], t, also=[*also, mutable])
+    yield on_texts("LookupTableInsertV2", ["t", "x", "values"], t, also=[*also, mutable])
+    # The table holds one pair, so that each key of "x" is hashed and compared.
+    insert = [filled("key", [1], "x_text")[i] for i in (1, 2)] + [constant("value", tensor("int64", [1], [1])),
+                                                                   Node("put", "LookupTableInsertV2", ["t", "key", "value"], t)]
+    for op, inputs, attrs in (("LookupTableFindV2", ["t", "x", "none"], t), ("LookupTableRemoveV2", ["t", "x"], {"Tin": string})):
+        case = on_texts(op, inputs, attrs, also=[*also, mutable, *insert])
+        case.steps.insert(0, ["put"])
+        yield case
+
+
+def text_op_cases():
+    """Yields cases of ops for which no seed feeds a vector of strings."""
+    t, index = ["type", STRING], ["type", NUMBERS["int32"]]
+    for op in ("Unique", "UniqueWithCounts"):
+        yield on_texts(op, ["x"], {"T": t, "out_idx": index})
+    axis = [constant("axis", tensor("int32", [1], [0]))]
+    yield on_texts("UniqueV2", ["x", "axis"], {"T": t, "Taxis": index, "out_idx": index}, also=axis)
+    yield on_texts("ListDiff", ["x", "y"], {"T": t, "out_idx": index})
+    for op in ("Equal", "NotEqual"):
+        yield on_texts(op, ["x", "y"], {"T": t})
+        yield on_texts(op, ["x", "y_text"], {"T": t})
+    yield on_texts("StringSplitV2", ["x", "by"], {"maxsplit": ["i", -1]}, b" ", [constant("by", tensor(STRING, [], [b""]))])
+    yield on_texts("StringSplit", ["x", "by"], {"skip_empty": ["b", True]}, b" ", [constant("by", tensor(STRING, [], [b" "]))])
+    yield from table_cases()
+
+
+def outer_sum(equation, dtype):
+    """Returns a case of Einsum that multiplies two vectors of 20 million elements and sums over the index of one of
+    them."""
+    t = ["type", NUMBERS[dtype]]
+    nodes = [placeholder("one", dtype), constant("dims", tensor("int32", [1], [20000000]))]
+    nodes += [Node(n, "Fill", ["dims", "one"], {"T": t, "index_type": ["type", NUMBERS["int32"]]}) for n in "ab"]
+    nodes.append(Node("op", "Einsum", ["a", "b"], {"N": ["i", 2], "T": t, "equation": ["s", equation]}))
+    return Case("Einsum", nodes, {"one": tensor(dtype, [], [1])}, [["op"]])
+
+
+def swapped_bytes():
+    """Returns a case of DecodeRaw that swaps the bytes of 1.6 GB of int16 values."""
+    nodes = filled("x", [200], "text") + [
+        Node("op", "DecodeRaw", ["x"], {"out_type": ["type", NUMBERS["int16"]], "little_endian": ["b", False]})]
+    return Case("DecodeRaw", nodes, {"text": Tensor(STRING, (), [long_text(b"q")])}, [["op"]])
+
+
+def long_template():
+    """Returns a case of StringFormat with a long placeholder. At each position before its match in the template, the
+    comparison fails only after 200,000 bytes."""
+    attrs = {"T": ["list:type", [NUMBERS["float32"]]], "template": ["s", b"a" * 400000 + b"{}" + b"a"],
+             "placeholder": ["s", b"a" * 200000 + b"{}"], "summarize": ["i", 3]}
+    return Case("StringFormat", [placeholder("x", "float32"), Node("op", "StringFormat", ["x"], attrs)],
+                {"x": tensor("float32", [1], [1])}, [["op"]])
+
+
+def ranges(names, n):
+    """Returns nodes that make the int64 vector 0, 1, ... n - 1 under each name. The vectors share no memory."""
+    int64 = ["type", NUMBERS["int64"]]
+    limits = [constant(name, tensor("int64", [], [v])) for name, v in (("from", 0), ("to", n), ("by", 1))]
+    return limits + [Node(name, "Range", ["from", "to", "by"], {"Tidx": int64}) for name in names]
+
+
+def growing_table(op, keys_as_text):
+    """Returns a case that inserts millions of pairs into a table, removes most of them, and inserts others, so that the
+    table grows and is compacted."""
+    string, int64 = ["type", STRING], ["type", NUMBERS["int64"]]
+    key, n = (string, 1000000) if keys_as_text else (int64, 6000000)
+    attrs = {"key_dtype": key, "value_dtype": int64, "shared_name": ["s", b"t"], "container": ["s", b""]}
+    nodes = ranges(["x"], n) + [constant("more", tensor("int64", [], [n])), Node("y", "AddV2", ["x", "more"], {"T": int64})]
+    keys, others = "x", "y"
+    if keys_as_text:
+        fill = {"T": int64, "fill": ["s", b"0"], "width": ["i", 20]}
+        nodes += [Node(f"{k}_text", "AsString", [k], fill) for k in "xy"]
+        keys, others = "x_text", "y_text"
+    inputs = []
+    if op == "MutableDenseHashTableV2":
+        inputs = ["empty", "deleted"]
+        nodes += [constant(name, tensor("int64", [], [v])) for name, v in (("empty", -1), ("deleted", -2))]
+    io = {"Tin": key, "Tout": int64}
+    nodes += [Node("t", op, inputs, attrs), Node("insert", "LookupTableInsertV2", ["t", keys, "x"], io),
+              Node("remove", "LookupTableRemoveV2", ["t", keys], {"Tin": key}),
+              Node("again", "LookupTableInsertV2", ["t", others, "x"], io)]
+    return Case(op, nodes, {}, [["insert"], ["remove"], ["again"]])
+
+
+def shrinking_list():
+    """Returns a case that removes 4 million items from a list."""
+    float32 = ["type", NUMBERS["float32"]]
+    attrs = {"element_dtype": float32, "shape_type": ["type", NUMBERS["int32"]]}
+    nodes = [constant("dims", tensor("int32", [2], [4000000, 1])), constant("shape", tensor("int32", [1], [1])),
+             constant("zero", tensor("float32", [], [0])), constant("few", tensor("int32", [], [1])),
+             Node("x", "Fill", ["dims", "zero"], {"T": float32, "index_type": ["type", NUMBERS["int32"]]}),
+             Node("list", "TensorListFromTensor", ["x", "shape"], attrs), Node("op", "TensorListResize", ["list", "few"], {})]
+    return Case("TensorListResize", nodes, {}, [["op"]])
+
+
+def growth_cases():
+    tables = [growing_table(op, False) for op in ("MutableHashTableV2", "MutableDenseHashTableV2")]
+    return [*tables, growing_table("MutableHashTableV2", True), shrinking_list()]
+
+
+def other_cases():
+    sums = [outer_sum(e, t) for e, t in ((b"a,b->a", "float32"), (b"a,b->b", "float64"))]
+    scatters = [many_indices(kind + "Scatter" + how, False, "float32")
+                for kind in ("", "Resource") for how in ("Update", "Add", "Mul", "Div", "Max")]
+    scatters += [many_indices("ScatterNdAdd", True, "float32"), many_indices("ResourceScatterNdUpdate", True, "float32")]
+    inputs = [many_inputs(op, t) for op in ("AddN", "AccumulateNV2") for t in ("float32", "half")]
+    return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), long_template()]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", nargs="?", default="build/release")
+    parser.add_argument("--only")
+    parser.add_argument("--part", default="1/1", help="K/N: the Kth of N parts of the cases")
+    parser.add_argument("--growth", action="store_true", help="only tables that grow and lists that shrink")
+    parser.add_argument("--verbose", action="store_true")
+    args = parser.parse_args()
+    path = f"{args.build}/op_runner" if pathlib.Path(f"{args.build}/op_runner").exists() else f"{args.build}/tests/op_runner"
+    part, parts = map(int, args.part.split("/"))
+    short, long = (bounds.Runner(path, ms, 4000, measures_checks=True) for ms in (SHORT_MS, LONG_MS))
+    one = bounds.Runner(path, ONE_MS, 4000, measures_checks=True)
+    growth = bounds.Runner(path, GROWTH_MS, 4000, measures_checks=True, late_limit_ms=bounds.VALUE_LATE_MS)
+    seeds = [s for of_op in bounds.ops_of(args.only).values() for s in bounds.of_different_types(of_op)]
+    cases = [(short, c) for c in itertools.chain.from_iterable(map(text_cases, seeds))]
+    cases += [(one, c) for c in itertools.chain.from_iterable(map(one_text_cases, seeds))]
+    cases += [(long, c) for c in other_cases() if not args.only or bounds.re.fullmatch(args.only, c.op)]
+    if args.growth:
+        cases = [(growth, c) for c in growth_cases() if not args.only or bounds.re.fullmatch(args.only, c.op)]
+    done = failed = 0
+    latest = {}
+    for runner, case in cases[part - 1::parts]:
+        if args.verbose:
+            print(case.op, str(case)[:400], flush=True)
+        why = bounds.check(runner, case, False)
+        latest[case.op] = max(latest.get(case.op, 0), runner.late_ms)
+        done += 1
+        if why:
+            failed += 1
+            print(f"FAILED {case.op}: {why}\n{str(case)[:2000]}", flush=True)
+    for runner in (short, one, long, growth):
+        runner.child.stop()
+    print("latest: " + ", ".join(f"{op} {ms:.0f} ms" for op, ms in sorted(latest.items(), key=lambda x: -x[1])[:20]))
+    print(f"{done - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+/* Tests the groups of workers of the scheduler core (server/batching/scheduler_core.h). */
+#include "tests/unit/batching/core_fixture.h"
+
+#include "runtime/base/clock.h"
+
+static void a_group_takes_only_what_its_workers_may_run(void **state)
+{
+    (void)state;
+    struct world w;
+    struct srv_core_batch b;
+    struct srv_core_job *expired = NULL;
+    begin(&w, usual());
+    w.model_queue[0].groups = 1 << 1;
+    w.model_queue[1].groups = 1 << 1 | 1 << 2;
+    put(&w, 0, 1, RT_NEVER, 0);
+    put(&w, 2, 1, RT_NEVER, 0);
+    for (int group = 0; group < 4; group += 3) {
+        assert_false(srv_core_is_ready(&w.core, 1, worker(group, 1)));
+        assert_false(srv_core_next(&w.core, 1, worker(group, 1), &b, &expired));
+    }
+    assert_true(srv_core_is_ready(&w.core, 1, worker(2, 1)));
+    assert_true(srv_core_next(&w.core, 1, worker(2, 1), &b, &expired));
+    assert_int_equal(b.bucket - w.bucket, 2);
+    assert_false(srv_core_is_ready(&w.core, 1, worker(2, 1)));
+    assert_true(srv_core_next(&w.core, 1, worker(1, 1), &b, &expired));
+    assert_int_equal(b.bucket - w.bucket, 0);
+}
+
+/* With settings.long_ns, a long batch does not take the last worker of a group on which another
+ * model queue ran within the last second. */
+static void a_long_batch_leaves_the_last_worker_to_others(void **state)
+{
+    (void)state;
+    enum { LONG = 0, SHORT = 2, SECOND = 1000000000 };
+    const struct srv_core_worker last = {.group = 1, .n_free = 1, .is_last = true};
+    struct srv_core_settings settings = usual();
+    struct srv_core_job *expired = NULL;
+    struct srv_core_batch b;
+    struct world w;
+    settings.long_ns = 100;
+    settings.patience_ns = 10 * (int64_t)SECOND;
+    begin(&w, settings);
+    srv_cost_learn(&w.bucket[LONG].cost, 1, 101);
+    srv_cost_learn(&w.bucket[SHORT].cost, 1, 100);
+    /* Alone on the group, the long one takes every worker. */
+    put(&w, LONG, 1, RT_NEVER, 0);
+    assert_true(srv_core_next(&w.core, 0, &last, &b, &expired));
+    put(&w, SHORT, 1, RT_NEVER, 1);
+    assert_true(srv_core_next(&w.core, 1, &last, &b, &expired));
+    assert_int_equal(b.bucket - w.bucket, SHORT);
+    /* The short one has just run. */
+    put(&w, LONG, 1, RT_NEVER, 2);
+    assert_false(srv_core_is_ready(&w.core, 2, &last));
+    assert_false(srv_core_next(&w.core, 2, &last, &b, &expired));
+    assert_int_equal(srv_core_long_at(&w.core), 1 + SECOND);
+    put(&w, SHORT, 1, RT_NEVER, 3);
+    assert_true(srv_core_next(&w.core, 3, &last, &b, &expired));
+    assert_int_equal(b.bucket - w.bucket, SHORT);
+    /* A worker beside which another one is free takes the long one, and so does the last one after
+     * a second. */
+    assert_true(srv_core_is_ready(&w.core, 4, worker(1, 1)));
+    assert_false(srv_core_next(&w.core, 2 + SECOND, &last, &b, &expired));
+    assert_true(srv_core_next(&w.core, 3 + SECOND, &last, &b, &expired));
+    assert_int_equal(b.bucket - w.bucket, LONG);
+    assert_int_equal(srv_core_long_at(&w.core), RT_NEVER);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_takes_only_what_its_workers_may_run),
+        cmocka_unit_test(a_long_batch_leaves_the_last_worker_to_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

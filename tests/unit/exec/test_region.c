@@ -1,0 +1,348 @@
+/*
+ * Tests regions of nodes that run on an accelerator (runtime/plan/device_region.h). The host cannot
+ * access the memory of the tests' accelerator. Many other unit tests also run with all nodes on
+ * this accelerator (tests/CMakeLists.txt).
+ */
+#include "tests/support/test.h"
+
+#include <pthread.h>
+
+#include "kernels/kernels.h"
+#include "runtime/base/clock.h"
+#include "runtime/core/device_stream.h"
+#include "tests/support/graph_def.h"
+#include "tests/support/graph_session.h"
+#include "tests/support/test_device.h"
+
+struct fixture {
+    struct rt_bytes g;
+    struct rt_registry *ops;
+    struct rt_device *device;
+    struct rt_session *s;
+    struct rt_error err;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *x = calloc(1, sizeof *x);
+    rt_bytes_init(&x->g, 1 << 20);
+    x->ops = rt_registry_new();
+    x->device = test_device_new(2);
+    *state = x;
+    return x->ops && x->device && kn_register(x->ops) && test_device_register(x->ops) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *x = *state;
+    rt_session_free(x->s);
+    const bool is_clean = test_device_free(x->device);
+    rt_bytes_clear(&x->g);
+    rt_registry_free(x->ops);
+    free(x);
+    assert_true(is_clean);
+    return 0;
+}
+
+static void node(struct fixture *x, const char *name, const char *op, const char *inputs,
+                 const char *attrs)
+{
+    gd_node(&x->g, name, op, inputs, attrs);
+}
+
+/* Opens a session. If `all` is true, all nodes run on the accelerator; otherwise, only nodes whose
+ * device string names it do. */
+static void open_assigned(struct fixture *x, bool all)
+{
+    const struct rt_session_options options = {.registry = x->ops,
+                                               .accelerator = x->device,
+                                               .accelerates_all = all,
+                                               .compiles_inline = true};
+    x->s = gs_open(gd_span(&x->g), &options);
+}
+
+static void open_session(struct fixture *x)
+{
+    open_assigned(x, true);
+}
+
+static struct rt_tensor vector(int n, float first)
+{
+    struct rt_tensor t;
+    struct rt_error err = {0};
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, 1, (int64_t[]){n}, &err), &err);
+    for (int i = 0; i < n; i++)
+        ((float *)t.data)[i] = first + (float)i;
+    return t;
+}
+
+/* Runs the callable on `in` and returns element 0 of its float result. */
+static float first_of(struct fixture *x, struct rt_callable *c, const struct rt_tensor *in)
+{
+    struct rt_tensor out;
+    assert_ok(rt_callable_run(c, in, &out, NULL, &x->err), &x->err);
+    const float first = *(const float *)out.data;
+    rt_tensor_clear(&out);
+    return first;
+}
+
+static struct test_device_counts since(const struct fixture *x, struct test_device_counts before)
+{
+    struct test_device_counts now = test_device_counts(x->device);
+    now.copies_in -= before.copies_in;
+    now.copies_out -= before.copies_out;
+    now.copies_within -= before.copies_within;
+    now.runs -= before.runs;
+    now.kernels -= before.kernels;
+    return now;
+}
+
+/* Without accelerates_all, only nodes whose device string names the accelerator run on it. In this
+ * graph, these nodes form one region with one input and two outputs, which only the host reads. */
+static void a_device_string_assigns_a_node(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_tensor in = vector(4, 1), out;
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "sum", "AddV2@/device:TEST:0", "p p", "T=float");
+    node(x, "product", "Mul@/job:a/device:TEST:0", "sum sum", "T=float");
+    node(x, "host", "Neg", "product", "T=float");
+    node(x, "other", "Neg@/device:TEST:0", "product", "T=float");
+    node(x, "y", "AddV2@/device:GPU:3", "host other", "T=float"); /* no device GPU:3 exists */
+    open_assigned(x, false);
+    struct rt_callable *c = gs_call(x->s, "p:0", "y:0");
+    for (int i = 0; i < 3; i++) {
+        assert_ok(rt_callable_run(c, &in, &out, NULL, &x->err), &x->err);
+        assert_true(((float *)out.data)[3] == -128);
+        rt_tensor_clear(&out);
+    }
+    rt_tensor_clear(&in);
+    const struct test_device_counts counts = test_device_counts(x->device);
+    assert_int_equal(counts.runs, 3);
+    assert_int_equal(counts.kernels, 6);
+    assert_int_equal(counts.copies_in, 3);
+    assert_int_equal(counts.copies_within, 0);
+    assert_int_equal(counts.copies_out, 6);
+}
+
+/* Runs a loop for 10 and for 110 iterations. Its condition and its body, which adds the constant w
+ * to the state s, run on the accelerator. Each iteration may copy only the condition's result to
+ * the host. */
+static void a_loop_copies_only_its_condition(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_bytes b;
+    rt_bytes_init(&b, 1 << 16);
+    gd_node(&b, "less", "Less", "i most", "T=float");
+    gd_function(&x->g, "cond", "i:float most:float s:float", "out:bool", &b, "out=less:z:0", "");
+    rt_bytes_clear(&b);
+    rt_bytes_init(&b, 1 << 16);
+    gd_node(&b, "one", "Const", "", "dtype=float value=float<>:1");
+    gd_node(&b, "w", "Const", "", "dtype=float value=float<2>:1,-1");
+    gd_node(&b, "next", "AddV2", "i one:output:0", "T=float");
+    gd_node(&b, "sum", "AddV2", "s w:output:0", "T=float");
+    gd_function(&x->g, "body", "i:float most:float s:float", "a:float b:float c:float", &b,
+                "a=next:z:0 b=most c=sum:z:0", "");
+    rt_bytes_clear(&b);
+    node(x, "most", "Placeholder", "", "dtype=float shape=<>");
+    node(x, "zero", "Const", "", "dtype=float value=float<>:0");
+    node(x, "start", "Const", "", "dtype=float value=float<2>:5,5");
+    node(x, "loop", "StatelessWhile", "zero most start",
+         "T=[float,float,float] cond=@cond body=@body output_shapes=[] parallel_iterations=10");
+    node(x, "y", "Identity", "loop:2", "T=float");
+    open_session(x);
+    struct rt_callable *c = gs_call(x->s, "most:0", "y:0");
+    struct rt_tensor most;
+    assert_ok(rt_tensor_new(&most, NULL, RT_F32, 0, NULL, &x->err), &x->err);
+    struct test_device_counts counts[2];
+    for (int k = 0; k < 2; k++) {
+        *(float *)most.data = 10;
+        first_of(x, c, &most); /* compiles */
+        const struct test_device_counts before = test_device_counts(x->device);
+        *(float *)most.data = k ? 110 : 10;
+        assert_true(first_of(x, c, &most) == 5 + *(float *)most.data);
+        counts[k] = since(x, before);
+    }
+    rt_tensor_clear(&most);
+    assert_int_equal(counts[1].copies_in, counts[0].copies_in);
+    assert_int_equal(counts[1].copies_out - counts[0].copies_out, 100);
+    assert_int_equal(counts[1].runs - counts[0].runs, 200);
+}
+
+/* A constant that two signatures read, each at two shapes, is uploaded once. */
+static void a_constant_is_uploaded_once(void **state)
+{
+    struct fixture *x = *state;
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "w", "Const", "", "dtype=float value=float<>:3");
+    node(x, "sum", "Maximum", "p w", "T=float");
+    node(x, "other", "Minimum", "p w", "T=float");
+    open_session(x);
+    struct rt_callable *c[2] = {gs_call(x->s, "p:0", "sum:0"), gs_call(x->s, "p:0", "other:0")};
+    const struct test_device_counts before = test_device_counts(x->device);
+    for (int n = 2; n < 4; n++)
+        for (int k = 0; k < 2; k++) {
+            struct rt_tensor in = vector(n, 5);
+            assert_true(first_of(x, c[k], &in) == (k ? 3 : 5));
+            rt_tensor_clear(&in);
+        }
+    /* Each of the four runs copies its feed. */
+    assert_int_equal(since(x, before).copies_in, 4 + 1);
+}
+
+/* A view of a region's value is fetched, is read by the region, and is read by the host. */
+static void views_of_a_regions_value_are_right(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_tensor in = vector(6, 1), out[3];
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "square", "Mul", "p p", "T=float");
+    node(x, "shape", "Const", "", "dtype=int32 value=int32<2>:2,3");
+    node(x, "matrix", "Reshape", "square shape", "T=float Tshape=int32");
+    node(x, "axis", "Const", "", "dtype=int32 value=int32<1>:1");
+    node(x, "sums", "Sum", "matrix axis", "T=float Tidx=int32 keep_dims=false");
+    node(x, "texts", "AsString@/device:CPU:0", "matrix", "T=float precision=0");
+    open_session(x);
+    const char *const feeds[] = {"p:0"}, *const fetches[] = {"matrix:0", "sums:0", "texts:0"};
+    const struct rt_call_spec spec = {
+        .feeds = feeds, .fetches = fetches, .n_feeds = 1, .n_fetches = 3};
+    struct rt_callable *c = gs_prepare(x->s, &spec);
+    for (int again = 0; again < 3; again++) {
+        assert_ok(rt_callable_run(c, &in, out, NULL, &x->err), &x->err);
+        assert_int_equal(out[0].rank, 2);
+        assert_int_equal(out[0].dim[1], 3);
+        assert_true(((float *)out[0].data)[5] == 36);
+        assert_true(((float *)out[1].data)[1] == 16 + 25 + 36);
+        assert_memory_equal(rt_str_data(&rt_strs(&out[2])[5]), "36", 2);
+        for (int k = 0; k < 3; k++)
+            rt_tensor_clear(&out[k]);
+    }
+    rt_tensor_clear(&in);
+    assert_true(test_device_counts(x->device).runs >= 3);
+}
+
+/* If a kernel in the middle of a region fails, the error names the kernel's node. A later run
+ * succeeds. */
+static void an_error_in_a_region_names_the_node(void **state)
+{
+    struct fixture *x = *state;
+    node(x, "p", "Placeholder", "", "dtype=int32");
+    node(x, "one", "Const", "", "dtype=int32 value=int32<>:1");
+    node(x, "before", "BitwiseXor", "p one", "T=int32");
+    node(x, "table", "Const", "", "dtype=int32 value=int32<3>:5,6,7");
+    node(x, "axis", "Const", "", "dtype=int32 value=int32<>:0");
+    node(x, "row", "GatherV2", "table before axis", "Tparams=int32 Tindices=int32 Taxis=int32");
+    node(x, "after", "BitwiseXor", "row one", "T=int32");
+    open_session(x);
+    struct rt_callable *c = gs_call(x->s, "p:0", "after:0");
+    struct rt_tensor in, out;
+    assert_ok(rt_tensor_new(&in, NULL, RT_I32, 1, (int64_t[]){1}, &x->err), &x->err);
+    for (int again = 0; again < 3; again++) {
+        *(int32_t *)in.data = 8;
+        assert_int_equal(rt_callable_run(c, &in, &out, NULL, &x->err), RT_INVALID_ARGUMENT);
+        assert_non_null(strstr(rt_error_text(&x->err), "indices[0] = 9 is not in [0, 3)"));
+        assert_non_null(strstr(rt_error_text(&x->err), "{{node row}}"));
+        *(int32_t *)in.data = 3;
+        assert_ok(rt_callable_run(c, &in, &out, NULL, &x->err), &x->err);
+        assert_int_equal(*(int32_t *)out.data, 7 ^ 1);
+        rt_tensor_clear(&out);
+    }
+    rt_tensor_clear(&in);
+    assert_true(test_device_counts(x->device).runs >= 6);
+}
+
+/* If the accelerator has too little memory for a region's activations, the run is refused. */
+static void a_run_without_memory_is_refused(void **state)
+{
+    struct fixture *x = *state;
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "y", "Neg", "p", "T=float");
+    open_session(x);
+    struct rt_callable *c = gs_call(x->s, "p:0", "y:0");
+    struct rt_tensor in = vector(1 << 16, 1), out;
+    for (int64_t pages = 0; pages < 300; pages += 50) {
+        test_device_limit(x->device, pages * 4096);
+        const enum rt_status st = rt_callable_run(c, &in, &out, NULL, &x->err);
+        /* The stream's block holds the feed and the output, 256 KiB each. */
+        assert_int_equal(st, pages < 150 ? RT_RESOURCE_EXHAUSTED : RT_OK);
+        if (!st)
+            rt_tensor_clear(&out);
+    }
+    rt_tensor_clear(&in);
+}
+
+struct client {
+    struct fixture *x;
+    struct rt_callable *c;
+    int seed, n_wrong;
+};
+
+static void *call_often(void *arg)
+{
+    struct client *k = arg;
+    for (int i = 0; i < 200; i++) {
+        struct rt_tensor in = vector(3 + (i + k->seed) % 5, (float)(k->seed * 1000 + i)), out;
+        struct rt_error err = {0};
+        const enum rt_status st = rt_callable_run(k->c, &in, &out, NULL, &err);
+        const float want = -(float)(k->seed * 1000 + i) * 2;
+        k->n_wrong += st || *(float *)out.data != want;
+        rt_tensor_clear(&out);
+        rt_tensor_clear(&in);
+    }
+    return NULL;
+}
+
+/* Four threads share two streams. The shapes of their inputs differ. */
+static void many_runs_share_the_streams(void **state)
+{
+    struct fixture *x = *state;
+    struct client client[4];
+    pthread_t thread[4];
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "sum", "AddV2", "p p", "T=float");
+    node(x, "y", "Neg", "sum", "T=float");
+    open_session(x);
+    for (int k = 0; k < 4; k++) {
+        client[k] = (struct client){x, gs_call(x->s, "p:0", "y:0"), k, 0};
+        assert_int_equal(pthread_create(&thread[k], NULL, call_often, &client[k]), 0);
+    }
+    for (int k = 0; k < 4; k++) {
+        pthread_join(thread[k], NULL);
+        assert_int_equal(client[k].n_wrong, 0);
+    }
+    assert_true(test_device_counts(x->device).runs > 400);
+}
+
+/* A run that waits for a stream ends at its deadline. */
+static void a_run_that_waits_for_a_stream_ends(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_tensor in = vector(2, 1), out;
+    struct rt_stream stream[2];
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "y", "Neg", "p", "T=float");
+    open_session(x);
+    struct rt_callable *c = gs_call(x->s, "p:0", "y:0");
+    assert_true(first_of(x, c, &in) == -1);
+    for (int k = 0; k < 2; k++)
+        assert_ok(rt_stream_take(x->device, 0, NULL, &stream[k], &x->err), &x->err);
+    const struct rt_run_options options = {.deadline_ns = rt_now_ns() + 30000000};
+    assert_int_equal(rt_callable_run(c, &in, &out, &options, &x->err), RT_DEADLINE_EXCEEDED);
+    rt_stream_give(x->device, &stream[1]);
+    assert_true(first_of(x, c, &in) == -1);
+    rt_stream_give(x->device, &stream[0]);
+    rt_tensor_clear(&in);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+        T(a_device_string_assigns_a_node),      T(a_loop_copies_only_its_condition),
+        T(a_constant_is_uploaded_once),         T(views_of_a_regions_value_are_right),
+        T(an_error_in_a_region_names_the_node), T(a_run_without_memory_is_refused),
+        T(many_runs_share_the_streams),         T(a_run_that_waits_for_a_stream_ends),
+#undef T
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
