@@ -25,8 +25,8 @@ foreach(number 75 80 86 89 90 100 120)
 endforeach()
 list(APPEND SLIPWAY_CUDA_CODE -gencode arch=compute_${newest},code=compute_${newest})
 
-# The GEMM and convolution kernels use fused multiply-adds. All other kernels round as on the CPU.
-set(SLIPWAY_CUDA_FUSED conv matmul)
+# Kernels of products use fused multiply-adds. All other kernels round as on the CPU.
+set(SLIPWAY_CUDA_FUSED attention conv matmul)
 set(folder ${CMAKE_BINARY_DIR}/fatbins)
 file(MAKE_DIRECTORY ${folder})
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/device/*.cu)

@@ -19,6 +19,7 @@
  * threads of a block use barriers or shuffles.
  */
 #define KC_MODULES(X)                                                                              \
+    X(attention, true)                                                                             \
     X(conv, false)                                                                                 \
     X(copy, false)                                                                                 \
     X(elementwise, false)                                                                          \

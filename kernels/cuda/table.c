@@ -64,6 +64,7 @@ static const struct rt_kernel kernels[] = {
     FLOAT_HOST("Sum", reduce, 2),
     FLOAT_HOST("Tile", copy, 2),
     FLOAT_HOST("Transpose", copy, 2),
+    ROW("_Attention", attention, 0, 0),
     ROW("_Chain", elementwise, 0, 0),
     ROW("_LayerNorm", norm, 0, 0),
 };

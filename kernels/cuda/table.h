@@ -13,6 +13,7 @@ const struct rt_kernel *kc_kernels(int *n);
 /* Declares the `can`, `prepare` and `run` functions of each module (runtime/core/kernel.h), which
  * MODULE.c defines. */
 #define KC_FUNCTIONS(X)                                                                            \
+    X(attention)                                                                                   \
     X(conv)                                                                                        \
     X(conv_dnn) X(copy) X(elementwise) X(matmul) X(matmul_blas) X(norm) X(pool) X(reduce) X(softmax)
 #define X(module)                                                                                  \

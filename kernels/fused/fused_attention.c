@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "kernels/fused/attention.h"
 #include "kernels/math/elementwise.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/math/op_rows.h"
@@ -40,109 +41,6 @@ enum {
     ROUND = 1 << 28 /* number of multiplications between two deadline checks */
 };
 
-/* ---- shapes ---- */
-
-static enum rt_status check_dim(const struct rt_shape *s, int axis, int64_t want,
-                                struct rt_error *err)
-{
-    char text[160];
-    if (want < 0 || s->dim[axis] < 0 || s->dim[axis] == want)
-        return RT_OK;
-    return rt_fail(err, RT_INVALID_ARGUMENT,
-                   "Expected dimension %lld at axis %d of the input shaped %s but got dimension "
-                   "%lld",
-                   (long long)want, axis, rt_shape_text(text, sizeof text, s->rank, s->dim),
-                   (long long)s->dim[axis]);
-}
-
-static enum rt_status check_rank(int k, int rank, struct rt_error *err)
-{
-    return rank == 4 ? RT_OK
-                     : rt_fail(err, RT_INVALID_ARGUMENT,
-                               "Expected input %d to have rank %d but got: %d", k, 4, rank);
-}
-
-/* Returns the axis of the heads, 1 or 2, in input k, or in the output for k = RT_ATTENTION_OUT. The
- * rows lie along the other of the two axes. */
-static int heads_axis(const struct rt_attention *op, int k)
-{
-    return op->heads_first >> k & 1 ? 1 : 2;
-}
-
-/* Checks the batch size and the number of heads of input k, whose shape is `s`, against those in
- * *scores. They must be equal, unless op->broadcasts contains `which`. In that case, they are
- * broadcast and *scores receives the result. */
-static enum rt_status meet(const struct rt_attention *op, int k, int which,
-                           const struct rt_shape *s, struct rt_shape *scores, struct rt_error *err)
-{
-    const int axis[2] = {0, heads_axis(op, k)};
-    enum rt_status st = RT_OK;
-
-    for (int i = 0; i < 2 && !st; i++) {
-        if (op->broadcasts & which) {
-            const struct rt_shape one = {1, {scores->dim[i]}}, other = {1, {s->dim[axis[i]]}};
-            struct rt_shape both;
-            st = kn_broadcast(&both, &one, &other, err);
-            scores->dim[i] = st ? 0 : both.dim[0];
-        } else {
-            st = check_dim(s, axis[i], scores->dim[i], err);
-        }
-    }
-    return st;
-}
-
-/* Computes the shapes of the scores before and after the node's steps (struct rt_attention_step). A
- * step may broadcast axes of length 1 of the scores to the shape of its operand. */
-static enum rt_status set_scores(const struct rt_attention *op, const struct rt_info *in,
-                                 struct rt_shape *before, struct rt_shape *behind,
-                                 struct rt_error *err)
-{
-    const struct rt_shape *q = &in[RT_ATTENTION_QUERIES].shape, *k = &in[RT_ATTENTION_KEYS].shape;
-    int n_steps;
-    const struct rt_attention_step *s = rt_attention_steps(op, &n_steps);
-    enum rt_status st = check_rank(0, q->rank, err);
-
-    if (!st)
-        st = check_rank(1, k->rank, err);
-    if (!st)
-        st = check_dim(k, 3, q->dim[3], err);
-    if (st)
-        return st;
-    const int qn = heads_axis(op, RT_ATTENTION_QUERIES), kn = heads_axis(op, RT_ATTENTION_KEYS);
-    *before = (struct rt_shape){4, {q->dim[0], q->dim[qn], q->dim[3 - qn], k->dim[3 - kn]}};
-    st = meet(op, RT_ATTENTION_KEYS, RT_ATTENTION_SCORES, k, before, err);
-    *behind = *before;
-    for (int j = 0; j < n_steps && !st; j++) {
-        const struct rt_shape last = *behind;
-        st = kn_broadcast(behind, &last, &in[s[j].a].shape, err);
-    }
-    return st ? st : check_rank(0, behind->rank, err);
-}
-
-static enum rt_status attention_infer(struct rt_infer *x)
-{
-    const struct rt_shape *v = &x->in[RT_ATTENTION_VALUES].shape;
-    struct rt_shape before, s;
-    struct rt_attention op;
-
-    rt_attention_read(x->node, &op);
-    for (int k = 0; k < x->n_in; k++)
-        if (x->in[k].shape.rank < 0)
-            return RT_OK;
-    enum rt_status st = set_scores(&op, x->in, &before, &s, x->err);
-    if (!st)
-        st = check_rank(1, v->rank, x->err);
-    if (!st)
-        st = check_dim(v, 3 - heads_axis(&op, RT_ATTENTION_VALUES), s.dim[3], x->err);
-    if (!st)
-        st = meet(&op, RT_ATTENTION_VALUES, RT_ATTENTION_CONTEXT, v, &s, x->err);
-    const int heads = heads_axis(&op, RT_ATTENTION_OUT);
-    x->out[0].shape = (struct rt_shape){4, {s.dim[0], 0, 0, v->dim[3]}};
-    x->out[0].shape.dim[heads] = s.dim[1];
-    x->out[0].shape.dim[3 - heads] = s.dim[2];
-    return st;
-}
-
 /* Marks the op as row-wise. A row's context depends on that row of queries, keys and values, and on
  * the same row of each operand that has rows. */
 static void rows(struct rt_rows *r)
@@ -173,25 +71,10 @@ struct step {
     int64_t stride[4]; /* strides of operand a along the batch, head, query and key axes */
 };
 
-/* Strides, in elements, of a tensor of queries, keys, values or contexts. A stride is 0 if the
- * tensor is broadcast along that axis. */
-struct places {
-    int64_t batch, head, row;
-};
-
-static struct places places_of(const struct rt_attention *op, int k, const struct rt_shape *s)
-{
-    const int heads = heads_axis(op, k), rows = 3 - heads;
-    int64_t apart[3] = {s->dim[1] * s->dim[2] * s->dim[3], s->dim[2] * s->dim[3], s->dim[3]};
-    return (struct places){.batch = s->dim[0] == 1 ? 0 : apart[0],
-                           .head = s->dim[heads] == 1 ? 0 : apart[heads],
-                           .row = apart[rows]};
-}
-
 struct attention {
     int64_t from[4], dim[4]; /* shapes of the scores, [B,N,T,S], before and after the steps */
     int64_t h, d;            /* lengths of a query (or key) vector and of a value vector */
-    struct places q, k, v, out;
+    struct kn_attention_places q, k, v, out;
     bool widens;         /* whether the steps broadcast the scores to more queries or keys */
     int64_t rows;        /* number of rows of scores that are processed together */
     int64_t span, spans; /* A shard has `span` rows, and a head has `spans` shards. */
@@ -291,11 +174,11 @@ static void place_heads(struct attention *k, const struct rt_attention *op, cons
 
     /* The values may have a larger batch or more heads than the scores. */
     k->dim[0] = out->dim[0];
-    k->dim[1] = out->dim[heads_axis(op, RT_ATTENTION_OUT)];
-    k->q = places_of(op, RT_ATTENTION_QUERIES, &p->in[RT_ATTENTION_QUERIES].shape);
-    k->k = places_of(op, RT_ATTENTION_KEYS, &p->in[RT_ATTENTION_KEYS].shape);
-    k->v = places_of(op, RT_ATTENTION_VALUES, &p->in[RT_ATTENTION_VALUES].shape);
-    k->out = places_of(op, RT_ATTENTION_OUT, out);
+    k->dim[1] = out->dim[kn_attention_heads(op, RT_ATTENTION_OUT)];
+    k->q = kn_attention_places(op, RT_ATTENTION_QUERIES, &p->in[RT_ATTENTION_QUERIES].shape);
+    k->k = kn_attention_places(op, RT_ATTENTION_KEYS, &p->in[RT_ATTENTION_KEYS].shape);
+    k->v = kn_attention_places(op, RT_ATTENTION_VALUES, &p->in[RT_ATTENTION_VALUES].shape);
+    k->out = kn_attention_places(op, RT_ATTENTION_OUT, out);
 }
 
 /* Sets the number of rows that are processed together, and the number of blocks of rows between two
@@ -335,7 +218,7 @@ static enum rt_status attention_prepare(struct rt_prep *p, void **state)
     if (!k)
         return p->err->code;
     rt_attention_read(p->node, &op);
-    const enum rt_status st = set_scores(&op, p->in, &before, &behind, p->err);
+    const enum rt_status st = kn_attention_scores(&op, p->in, &before, &behind, p->err);
     if (st)
         return st;
     memcpy(k->from, before.dim, sizeof k->from);
@@ -531,7 +414,7 @@ static double attention_flops(const struct rt_node *n, const struct rt_shape *in
 
 const struct kn_entry kn_attention = {
     .op = {.name = "_Attention",
-           .infer = attention_infer,
+           .infer = kn_attention_infer,
            .rows = rows,
            .flops = attention_flops,
            .internal_schema = &rt_attention_schema},

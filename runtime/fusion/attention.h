@@ -11,20 +11,11 @@
 #define RT_ATTENTION_H
 
 #include "runtime/core/fused_op.h"
+#include "runtime/fusion/attention_op.h"
 
 enum { RT_ATTENTION_MOST = 6 }; /* maximum number of steps of an "_Attention" */
 /* bits of the attribute `broadcasts`, one for each of the two matrix products */
 enum { RT_ATTENTION_SCORES = 1, RT_ATTENTION_CONTEXT = 2 };
-
-enum rt_attention_op {
-    RT_ATTENTION_MUL, /* multiplies the score by a float operand */
-    RT_ATTENTION_DIV, /* divides the score by a float operand */
-    RT_ATTENTION_ADD, /* adds a float operand to the score */
-    RT_ATTENTION_SUB, /* subtracts a float operand from the score */
-    /* keeps the score where the bool operand a is true, and sets it to the scalar b elsewhere */
-    RT_ATTENTION_KEEP,
-    RT_ATTENTION_REPLACE /* sets the score to the scalar b where the bool operand a is true */
-};
 
 struct rt_attention_step {
     /* `op` is an enum rt_attention_op. `a` and `b` are its operands, as indexes of the node's

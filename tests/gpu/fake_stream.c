@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/cuda/device/attention.h"
 #include "kernels/cuda/device/conv.h"
 #include "kernels/cuda/device/copy.h"
 #include "kernels/cuda/device/elementwise.h"

@@ -94,6 +94,7 @@ enum rt_status __wrap_rt_session_new(struct rt_session **out, struct rt_library 
         with.accelerator = accelerator;
         with.accelerates_all = true;
         with.compiles_inline = true;
+        with.tuning.no_specialise = with.tuning.no_specialise && !is_gpu;
     }
     return __real_rt_session_new(out, library, &with, err);
 }

@@ -1,0 +1,205 @@
+/* Device code of attention (attention.h). */
+#include "kernels/cuda/device/attention.h"
+#include "kernels/cuda/device/block.cuh"
+#include "runtime/fusion/attention_op.h"
+
+enum {
+    ROWS = KC_ATTENTION_ROWS,
+    KEYS = 64,    /* number of keys of a group */
+    DEPTH = 32,   /* number of elements of queries and keys held at a time */
+    COLUMNS = 64, /* number of columns of the values held at a time */
+    PARTS = KC_ATTENTION_COLUMNS / COLUMNS,
+    OWN = 4,                /* each thread computes OWN x OWN elements of a product */
+    ACROSS = COLUMNS / OWN, /* number of threads that share a row */
+    SCORE_ROW = KEYS + 1,   /* The padding avoids conflicts of memory banks. */
+    DEPTH_ROW = DEPTH + 1,
+    STAGED = 2 * ROWS * DEPTH_ROW, /* Q and K; the values of a group need less */
+    PER_ROW = 4,                   /* number of threads that reduce a row of scores */
+};
+
+/* The tile that a block computes. */
+struct tile {
+    int64_t batch, head, row, column; /* `row` and `column` are the first ones */
+};
+
+KC_DEVICE struct tile tile_of(const struct kc_attention *a, int64_t index)
+{
+    const int64_t down = (a->rows + ROWS - 1) / ROWS;
+    const int64_t across = (a->d + KC_ATTENTION_COLUMNS - 1) / KC_ATTENTION_COLUMNS;
+    struct tile t;
+    t.column = index % across * KC_ATTENTION_COLUMNS;
+    t.row = index / across % down * ROWS;
+    t.head = index / across / down % a->heads;
+    t.batch = index / across / down / a->heads;
+    return t;
+}
+
+/* Copies `DEPTH` elements from element h on of ROWS vectors to `to`, and 0 beyond the ends. */
+KC_DEVICE void stage_vectors(float *to, const float *from, int64_t stride, int64_t first,
+                             int64_t most, int64_t h, int64_t length)
+{
+    for (int i = KC_THREAD; i < ROWS * DEPTH; i += KC_BLOCK_THREADS) {
+        const int64_t row = first + i / DEPTH, at = h + i % DEPTH;
+        to[i / DEPTH * DEPTH_ROW + i % DEPTH] =
+            row < most && at < length ? from[row * stride + at] : 0;
+    }
+}
+
+/* Applies the steps to the score of row `row` and key `key`. */
+KC_DEVICE float apply_steps(const struct kc_attention *a, const struct tile *t, float score,
+                            int64_t row, int64_t key)
+{
+    for (int k = 0; k < a->n_steps; k++) {
+        const struct kc_attention_step *s = &a->step[k];
+        const int64_t at = t->batch * s->stride[0] + t->head * s->stride[1] + row * s->stride[2] +
+                           key * s->stride[3];
+        if (s->op == RT_ATTENTION_KEEP || s->op == RT_ATTENTION_REPLACE) {
+            const int is_set = ((const uint8_t *)KC_ADDRESS(s->operand))[at] != 0;
+            if (is_set != (s->op == RT_ATTENTION_KEEP))
+                score = *KC_ADDRESS(s->other);
+            continue;
+        }
+        const float x = ((const float *)KC_ADDRESS(s->operand))[at];
+        score = s->op == RT_ATTENTION_MUL   ? score * x
+                : s->op == RT_ATTENTION_DIV ? score / x
+                : s->op == RT_ATTENTION_SUB ? score - x
+                                            : score + x;
+    }
+    return score;
+}
+
+/* Computes the scores of the tile's rows and of the group of keys that begins at `first`. */
+KC_DEVICE void compute_scores(const struct kc_attention *a, const struct tile *t, int64_t first,
+                              float *stage, float *score)
+{
+    const int row = KC_THREAD / ACROSS * OWN, column = KC_THREAD % ACROSS;
+    const float *q = KC_ADDRESS(a->q) + t->batch * a->q_at.batch + t->head * a->q_at.head;
+    const float *k = KC_ADDRESS(a->k) + t->batch * a->k_at.batch + t->head * a->k_at.head;
+    float *keys = stage + ROWS * DEPTH_ROW;
+    float sum[OWN][OWN];
+    for (int i = 0; i < OWN; i++)
+        for (int j = 0; j < OWN; j++)
+            sum[i][j] = 0;
+    for (int64_t h = 0; h < a->h; h += DEPTH) {
+        KC_BARRIER();
+        stage_vectors(stage, q, a->q_at.row, t->row, a->rows, h, a->h);
+        stage_vectors(keys, k, a->k_at.row, first, a->keys, h, a->h);
+        KC_BARRIER();
+        for (int c = 0; c < DEPTH && h + c < a->h; c++)
+            for (int i = 0; i < OWN; i++)
+                for (int j = 0; j < OWN; j++)
+                    sum[i][j] += stage[(row + i) * DEPTH_ROW + c] *
+                                 keys[(column + j * ACROSS) * DEPTH_ROW + c];
+    }
+    for (int i = 0; i < OWN; i++)
+        for (int j = 0; j < OWN; j++) {
+            const int64_t r = t->row + row + i, key = first + column + j * ACROSS;
+            if (r < a->rows && key < a->keys)
+                score[(row + i) * SCORE_ROW + column + j * ACROSS] =
+                    apply_steps(a, t, sum[i][j], r, key);
+        }
+}
+
+/*
+ * Replaces the scores of n keys by their exponentials relative to the maximum so far, and updates
+ * each row's maximum `top` and sum. Sets `factor` to what the row's earlier exponentials must be
+ * multiplied by. Rows beyond the end of the tensor are computed like the others, from whatever is
+ * in shared memory, and are not written.
+ */
+KC_DEVICE void update_rows(int n, float *score, float *top, float *sum, float *factor)
+{
+    const int row = KC_THREAD / PER_ROW, lane = KC_THREAD % PER_ROW;
+    float *s = score + row * SCORE_ROW;
+    const float before = top[row];
+    float now = before, part = 0;
+    for (int c = lane; c < n; c += PER_ROW)
+        now = kc_max(now, s[c]);
+    for (int mask = 1; mask < PER_ROW; mask *= 2)
+        now = kc_max(now, KC_SHUFFLE_XOR(now, mask));
+    /* If all scores so far are -inf, nothing is added, and the row ends as 0 / 0. */
+    const float scale = now == -INFINITY ? 1 : expf(before - now);
+    for (int c = lane; c < n; c += PER_ROW) {
+        s[c] = now == -INFINITY ? 0 : expf(s[c] - now);
+        part += s[c];
+    }
+    for (int mask = 1; mask < PER_ROW; mask *= 2)
+        part += KC_SHUFFLE_XOR(part, mask);
+    if (lane == 0) {
+        top[row] = now;
+        sum[row] = sum[row] * scale + part;
+        factor[row] = scale;
+    }
+}
+
+/* Adds the product of the exponentials of n keys and their values to `context`. */
+KC_DEVICE void add_context(const struct kc_attention *a, const struct tile *t, int64_t first, int n,
+                           float *stage, const float *score, const float *factor,
+                           float context[PARTS][OWN][OWN])
+{
+    const int row = KC_THREAD / ACROSS * OWN, column = KC_THREAD % ACROSS;
+    const float *v = KC_ADDRESS(a->v) + t->batch * a->v_at.batch + t->head * a->v_at.head;
+    for (int p = 0; p < PARTS; p++) {
+        const int64_t from = t->column + p * COLUMNS;
+        if (from >= a->d)
+            continue;
+        KC_BARRIER();
+        for (int i = KC_THREAD; i < n * COLUMNS; i += KC_BLOCK_THREADS) {
+            const int64_t at = from + i % COLUMNS;
+            stage[i] = at < a->d ? v[(first + i / COLUMNS) * a->v_at.row + at] : 0;
+        }
+        KC_BARRIER();
+        for (int i = 0; i < OWN; i++)
+            for (int j = 0; j < OWN; j++)
+                context[p][i][j] *= factor[row + i];
+        for (int c = 0; c < n; c++)
+            for (int i = 0; i < OWN; i++)
+                for (int j = 0; j < OWN; j++)
+                    context[p][i][j] +=
+                        score[(row + i) * SCORE_ROW + c] * stage[c * COLUMNS + column + j * ACROSS];
+    }
+}
+
+KC_KERNEL(kc_attention, kc_attention, args)
+{
+    KC_SHARED(float, stage, STAGED);
+    KC_SHARED(float, score, ROWS *SCORE_ROW);
+    KC_SHARED(float, top, ROWS);
+    KC_SHARED(float, sum, ROWS);
+    KC_SHARED(float, factor, ROWS);
+    const int row = KC_THREAD / ACROSS * OWN, column = KC_THREAD % ACROSS;
+    const int64_t n_tiles = args.batches * args.heads * ((args.rows + ROWS - 1) / ROWS) *
+                            ((args.d + KC_ATTENTION_COLUMNS - 1) / KC_ATTENTION_COLUMNS);
+    for (int64_t index = KC_BLOCK; index < n_tiles; index += KC_N_BLOCKS) {
+        const struct tile t = tile_of(&args, index);
+        float context[PARTS][OWN][OWN];
+        for (int p = 0; p < PARTS; p++)
+            for (int i = 0; i < OWN; i++)
+                for (int j = 0; j < OWN; j++)
+                    context[p][i][j] = 0;
+        KC_BARRIER(); /* another thread may still be using `sum` for the last tile */
+        if (KC_THREAD < ROWS) {
+            top[KC_THREAD] = -INFINITY;
+            sum[KC_THREAD] = 0;
+        }
+        for (int64_t first = 0; first < args.keys; first += KEYS) {
+            const int n = (int)(args.keys - first < KEYS ? args.keys - first : KEYS);
+            KC_BARRIER(); /* another thread may still be reading the scores of the last group */
+            compute_scores(&args, &t, first, stage, score);
+            KC_BARRIER();
+            update_rows(n, score, top, sum, factor);
+            KC_BARRIER();
+            add_context(&args, &t, first, n, stage, score, factor, context);
+        }
+        KC_BARRIER();
+        float *out = KC_ADDRESS(args.out) + t.batch * args.out_at.batch + t.head * args.out_at.head;
+        for (int p = 0; p < PARTS; p++)
+            for (int i = 0; i < OWN; i++)
+                for (int j = 0; j < OWN; j++) {
+                    const int64_t r = t.row + row + i;
+                    const int64_t c = t.column + p * COLUMNS + column + j * ACROSS;
+                    if (r < args.rows && c < args.d)
+                        out[r * args.out_at.row + c] =
+                            args.keys ? context[p][i][j] / sum[row + i] : 0;
+                }
+    }
+}

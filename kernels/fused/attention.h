@@ -1,0 +1,34 @@
+/*
+ * The shapes of an "_Attention" (runtime/fusion/attention.h), which its kernels share.
+ *
+ * Threads: pure functions.
+ */
+#ifndef KN_ATTENTION_H
+#define KN_ATTENTION_H
+
+#include "runtime/core/infer.h"
+#include "runtime/fusion/attention.h"
+
+/* Strides, in elements, of a tensor of queries, keys, values or contexts. A stride is 0 if the
+ * tensor is broadcast along that axis. */
+struct kn_attention_places {
+    int64_t batch, head, row;
+};
+
+/* Returns the axis of the heads, 1 or 2, in input k, or in the output for k = RT_ATTENTION_OUT. The
+ * rows lie along the other of the two axes. */
+int kn_attention_heads(const struct rt_attention *op, int k);
+/* Returns the strides of input k, or of the output for k = RT_ATTENTION_OUT, which has the shape
+ * *s. */
+struct kn_attention_places kn_attention_places(const struct rt_attention *op, int k,
+                                               const struct rt_shape *s);
+/* Computes the shapes of the scores, [B,N,T,S], before and after the node's steps (struct
+ * rt_attention_step). A step may broadcast axes of length 1 of the scores to the shape of its
+ * operand. */
+enum rt_status kn_attention_scores(const struct rt_attention *op, const struct rt_info *in,
+                                   struct rt_shape *before, struct rt_shape *behind,
+                                   struct rt_error *err);
+/* Infers the shape of the output (rt_op.infer). */
+enum rt_status kn_attention_infer(struct rt_infer *x);
+
+#endif

@@ -1,0 +1,18 @@
+/*
+ * The steps that "_Attention" (attention.h) applies to its scores. Device code (kernels/cuda)
+ * includes this header too, so it contains nothing else.
+ */
+#ifndef RT_ATTENTION_OP_H
+#define RT_ATTENTION_OP_H
+
+enum rt_attention_op {
+    RT_ATTENTION_MUL, /* multiplies the score by a float operand */
+    RT_ATTENTION_DIV, /* divides the score by a float operand */
+    RT_ATTENTION_ADD, /* adds a float operand to the score */
+    RT_ATTENTION_SUB, /* subtracts a float operand from the score */
+    /* keeps the score where the bool operand a is true, and sets it to the scalar b elsewhere */
+    RT_ATTENTION_KEEP,
+    RT_ATTENTION_REPLACE /* sets the score to the scalar b where the bool operand a is true */
+};
+
+#endif
