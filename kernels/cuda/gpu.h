@@ -28,6 +28,7 @@
     X(norm, true)                                                                                  \
     X(pool, false)                                                                                 \
     X(reduce, true)                                                                                \
+    X(rnn, true)                                                                                   \
     X(softmax, true)
 
 enum kc_module {

@@ -3,6 +3,7 @@
 
 #include "runtime/core/types.h"
 #include "runtime/fusion/elementwise_steps.h"
+#include "runtime/fusion/recurrent.h"
 
 /* A row of the list for an op whose attribute T has one of the types `types_`. Bit k of `host_in_`
  * is set if the host must be able to read input k, as it must read a reduction's axes. */
@@ -14,6 +15,9 @@
     }
 #define FLOAT(op, module)               ROW(op, module, RT_T(RT_F32), 0)
 #define FLOAT_HOST(op, module, host_in) ROW(op, module, RT_T(RT_F32), host_in)
+/* the inputs of "_RNN" that its shape depends on */
+#define KC_RNN_HOST_IN                                                                             \
+    (UINT64_C(1) << RT_RNN_LIMIT | UINT64_C(1) << RT_RNN_LIMIT_TOO | UINT64_C(1) << RT_RNN_LENGTH)
 /* Cast to float32 */
 #define CAST                                                                                       \
     {                                                                                              \
@@ -67,6 +71,7 @@ static const struct rt_kernel kernels[] = {
     ROW("_Attention", attention, 0, 0),
     ROW("_Chain", elementwise, 0, 0),
     ROW("_LayerNorm", norm, 0, 0),
+    ROW("_RNN", rnn, 0, KC_RNN_HOST_IN),
 };
 
 const struct rt_kernel *kc_kernels(int *n)

@@ -1,9 +1,9 @@
 /*
- * Recurrent layers: the table of cells, and the inputs and attributes of the op _RNN
- * (kernels/rnn/rnn.h). Passes find recurrent layers in loops and replace them with _RNN (cell.h,
+ * Recurrent layers: the inputs and attributes of the op _RNN (kernels/rnn/rnn.h). cells.h has the
+ * table of cells. Passes find recurrent layers in loops and replace them with _RNN (cell.h,
  * rnn_loop.h).
  *
- * A new cell needs a row in this table, a matcher pl_match_NAME in runtime/fusion/cell_*.c, and a
+ * A new cell needs a row in that table, a matcher pl_match_NAME in runtime/fusion/cell_*.c, and a
  * step LOOPS(NAME) in kernels/rnn/rnn_cells.h. Nothing more is needed for a cell that has at most
  * four gates, at most one of them with reset before (n_reset_before below), and at most two states.
  * A cell beyond these limits also needs changes in other places:
@@ -19,29 +19,7 @@
 #define RT_RECURRENT_H
 
 #include "runtime/core/fused_op.h"
-
-/*
- * Cells of recurrent layers. X(name, gates, n_reset_before, n_reset_after, n_states)
- *   gates           one letter for each gate, in the order in which the step reads them; the gate
- *                   'f' gets the forget bias
- *   n_reset_before  number of gates, at the end of `gates`, whose weights r_reset_before multiply
- *                   reset * state instead of the state
- *   n_reset_after   number of gates, at the end of `gates`, that multiply the recurrent sum (the
- *                   product of weights and state, plus its bias) by the reset gate before adding it
- *   n_states        1 if the only state is h, which is also the output; 2 if the states are h and c
- */
-#define RT_CELLS(X)                                                                                \
-    X(lstm, "ifgo", 0, 0, 2)                                                                       \
-    X(gru, "zrn", 0, 1, 1)        /* the candidate is `n = act(x + r * (h R))` */                  \
-    X(gru_before, "zrn", 1, 0, 1) /* the candidate is `n = act(x + (r * h) R)` */                  \
-    X(simple, "n", 0, 0, 1)       /* the state is `h = act(x + h R)` */
-
-enum rt_cell_id {
-#define X(name, ...) RT_CELL_##name,
-    RT_CELLS(X)
-#undef X
-        RT_N_CELLS
-};
+#include "runtime/fusion/cells.h"
 
 struct rt_cell {
     enum rt_cell_id id;
@@ -59,21 +37,6 @@ static inline const struct rt_cell *rt_cell(int id)
     return &cells[id];
 }
 
-/* Activation functions of the gates, and of the values that the gates scale. */
-#define RT_CELL_ACTS(X)                                                                            \
-    X(linear)                                                                                      \
-    X(sigmoid)                                                                                     \
-    X(tanh)                                                                                        \
-    X(relu)                                                                                        \
-    X(hard_sigmoid)   /* `clip(x / 5 + 1/2, 0, 1)` */                                              \
-    X(hard_sigmoid_6) /* `clip(x / 6 + 1/2, 0, 1)` */
-
-enum rt_cell_act {
-#define X(name) RT_CELL_ACT_##name,
-    RT_CELL_ACTS(X)
-#undef X
-        RT_N_CELL_ACTS
-};
 /* Inputs of _RNN. An absent input is an empty vector. */
 #define RT_RNN_INPUTS(IN, op)                                                                      \
     IN(op, X, x, ONE)                                                                              \

@@ -16,6 +16,7 @@
 #include "kernels/cuda/device/norm.h"
 #include "kernels/cuda/device/pool.h"
 #include "kernels/cuda/device/reduce.h"
+#include "kernels/cuda/device/rnn.h"
 #include "kernels/cuda/device/softmax.h"
 #include "kernels/cuda/gpu.h"
 #include "tests/gpu/emulation.h"

@@ -1,6 +1,8 @@
 #include "tests/support/answer.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/graph_session.h"
 #include "tests/support/registry.h"
@@ -78,4 +80,10 @@ int64_t answer_both(const struct question *q, const struct rt_tensor *in, float 
     rt_tensor_clear(&unfused.y);
     rt_tensor_clear(&fused.y);
     return unfused.status ? -1 : fused.nodes;
+}
+
+bool answer_is_emulated(void)
+{
+    const char *accelerator = getenv("SLIPWAY_TEST_ACCELERATOR");
+    return accelerator && strcmp(accelerator, "gpu") == 0;
 }

