@@ -15,7 +15,8 @@ const struct rt_kernel *kc_kernels(int *n);
 #define KC_FUNCTIONS(X)                                                                            \
     X(attention)                                                                                   \
     X(conv)                                                                                        \
-    X(conv_dnn) X(copy) X(elementwise) X(matmul) X(matmul_blas) X(norm) X(pool) X(reduce) X(rnn) X(softmax)
+    X(conv_dnn) X(copy) X(elementwise) X(matmul) X(matmul_blas) X(norm) X(pool) X(reduce) X(rnn)   \
+        X(softmax)
 #define X(module)                                                                                  \
     int kc_##module##_can(const struct rt_prep *p);                                                \
     enum rt_status kc_##module##_prepare(struct rt_prep *p, void **state);                         \

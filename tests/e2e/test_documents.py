@@ -165,7 +165,9 @@ class Documents(Case):
         self.addCleanup(server.__exit__)
         for old, new in (("8500", server.grpc_port), ("8501", server.rest_port)):
             ask = ask.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
-        wait_for(lambda: "Successfully loaded servable version {name: half_plus_two" in server.log(), server.log)
+        for model in os.listdir(os.path.join(ROOT, "models")):
+            if os.path.isdir(os.path.join(ROOT, "models", model)):
+                wait_for(lambda m=model: f"Successfully loaded servable version {{name: {m}" in server.log(), server.log)
         said = self.run_script(ask)
         self.assertIn('{"predictions": [2.5, 3.0, 4.5]}', said)
         self.assertRegex(said, r"half_plus_two +2 +AVAILABLE")
