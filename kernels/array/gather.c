@@ -1,5 +1,6 @@
 /* Gather, GatherV2 and GatherNd select slices by index. */
 #include "kernels/array/array.h"
+#include "kernels/array/gather.h"
 #include "kernels/array/gather_rows.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"
@@ -19,18 +20,9 @@ static void copy_small(void *dst, const void *src, size_t bytes)
         memcpy(dst, src, bytes);
 }
 
-struct gathered {
-    int axis, batch;
-    /* shape of params viewed as [n_batch, outer, limit, inner] */
-    int64_t n_batch, outer, limit, n_index, inner;
-    struct rt_shape shape;
-};
-
-/* Resolves the shapes of a gather. `axis_t` is the axis tensor, or NULL for Gather, which has no
- * axis input. */
-static enum rt_status gather_of(const struct rt_node *n, const struct rt_shape *params,
-                                const struct rt_shape *index, const struct rt_tensor *axis_t,
-                                struct gathered *p, struct rt_error *err)
+enum rt_status kn_gathered_of(const struct rt_node *n, const struct rt_shape *params,
+                              const struct rt_shape *index, const struct rt_tensor *axis_t,
+                              struct kn_gathered *p, struct rt_error *err)
 {
     int64_t axis = 0, batch = 0;
 
@@ -98,12 +90,12 @@ static enum rt_status gather_of(const struct rt_node *n, const struct rt_shape *
 
 static enum rt_status gather_infer(struct rt_infer *x)
 {
-    struct gathered p;
+    struct kn_gathered p;
 
     if (!kn_known(x, x->n_in > 2 ? 4 : 0))
         return RT_OK;
-    enum rt_status st = gather_of(x->node, &x->in[0].shape, &x->in[1].shape,
-                                  x->n_in > 2 ? x->in[2].value : NULL, &p, x->err);
+    enum rt_status st = kn_gathered_of(x->node, &x->in[0].shape, &x->in[1].shape,
+                                       x->n_in > 2 ? x->in[2].value : NULL, &p, x->err);
     if (!st)
         x->out[0].shape = p.shape;
     return st;
@@ -115,23 +107,21 @@ static void shape_of(const struct rt_tensor *t, struct rt_shape *s)
     memcpy(s->dim, t->dim, sizeof s->dim);
 }
 
-/* Reports an index out of range, as "indices[1,0] = 5 is not in [0, 2)". */
-static enum rt_status out_of_range(struct rt_run *r, int64_t at, int64_t limit)
+enum rt_status kn_gather_outside(int rank, const int64_t *dim, int64_t at, int64_t value,
+                                 int64_t limit, struct rt_error *err)
 {
-    const struct rt_tensor *ix = &r->in[1];
     char text[RT_MAX_RANK * 22] = "";
     int64_t stride[RT_MAX_RANK], left = at;
     size_t n = 0;
 
-    kn_strides(ix->rank, ix->dim, stride);
-    for (int i = 0; i < ix->rank; i++) {
+    kn_strides(rank, dim, stride);
+    for (int i = 0; i < rank; i++) {
         n += (size_t)snprintf(text + n, sizeof text - n, "%s%lld", i ? "," : "",
                               (long long)(left / stride[i]));
         left %= stride[i];
     }
-    return rt_fail(r->err, RT_INVALID_ARGUMENT, "indices%s%s%s = %lld is not in [0, %lld)",
-                   ix->rank ? "[" : "", text, ix->rank ? "]" : "", (long long)kn_int_at(ix, at),
-                   (long long)limit);
+    return rt_fail(err, RT_INVALID_ARGUMENT, "indices%s%s%s = %lld is not in [0, %lld)",
+                   rank ? "[" : "", text, rank ? "]" : "", (long long)value, (long long)limit);
 }
 
 static enum rt_status gather_run(struct rt_run *r)
@@ -139,11 +129,12 @@ static enum rt_status gather_run(struct rt_run *r)
     const struct rt_tensor *params = &r->in[0], *index = &r->in[1];
     const enum rt_dtype dt = kn_dtype(params);
     struct rt_shape ps, is;
-    struct gathered p;
+    struct kn_gathered p;
 
     shape_of(params, &ps);
     shape_of(index, &is);
-    enum rt_status st = gather_of(r->node, &ps, &is, r->n_in > 2 ? &r->in[2] : NULL, &p, r->err);
+    enum rt_status st =
+        kn_gathered_of(r->node, &ps, &is, r->n_in > 2 ? &r->in[2] : NULL, &p, r->err);
     if (st)
         return st;
     char *o = kn_out(r, 0, p.shape.rank, p.shape.dim);
@@ -153,7 +144,8 @@ static enum rt_status gather_run(struct rt_run *r)
         return RT_OK;
     const int64_t outside = kn_first_outside(index, p.limit);
     if (outside >= 0)
-        return out_of_range(r, outside, p.limit);
+        return kn_gather_outside(index->rank, index->dim, outside, kn_int_at(index, outside),
+                                 p.limit, r->err);
     const size_t bytes = (size_t)p.inner * rt_dtype_size(dt);
     const char *src = params->data;
     const int64_t work = 4 + p.inner;
@@ -179,15 +171,15 @@ static enum rt_status gather_run(struct rt_run *r)
 
 static void gather_rows(struct rt_rows *r)
 {
-    struct gathered p;
+    struct kn_gathered p;
     const struct rt_dep d = r->in_dep[0], i = r->in_dep[1];
 
     if (kn_rows_independent(r))
         return;
     if (!kn_shape_known(&r->in[0].shape) || !kn_shape_known(&r->in[1].shape) ||
         (r->n_in > 2 && (r->in_dep[2].kind != RT_DEP_NONE || !r->in[2].value)) ||
-        gather_of(r->node, &r->in[0].shape, &r->in[1].shape, r->n_in > 2 ? r->in[2].value : NULL,
-                  &p, NULL))
+        kn_gathered_of(r->node, &r->in[0].shape, &r->in[1].shape,
+                       r->n_in > 2 ? r->in[2].value : NULL, &p, NULL))
         return;
     if (d.kind == RT_DEP_ROWS && i.kind == RT_DEP_ROWS) {
         if (d.axis == i.axis && d.axis < p.batch)

@@ -8,6 +8,7 @@
 #ifndef KC_GPU_H
 #define KC_GPU_H
 
+#include "kernels/cuda/device/fault.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/precision.h"
@@ -24,6 +25,7 @@
     X(copy, false)                                                                                 \
     X(elementwise, false)                                                                          \
     X(finish, false)                                                                               \
+    X(gather, true)                                                                                \
     X(matmul, true)                                                                                \
     X(norm, true)                                                                                  \
     X(pool, false)                                                                                 \
@@ -49,6 +51,11 @@ struct cuda_stream {
     struct cuda_gpu *gpu;
     struct CUstream_st *handle;
     _Atomic int64_t waiting_since_ns; /* when a thread began to wait for the stream, or 0 */
+    /* Faults that device code finds in its inputs. `fault` is in the GPU's memory, and `found` is
+     * its copy after the steps `checked`, or `checked` is NULL. */
+    struct kc_fault *fault, found;
+    const struct rt_region_steps *checked;
+    int64_t step; /* number of the step whose kernels are being launched, counted from 1 */
 };
 
 struct cuda_gpu {

@@ -109,6 +109,7 @@ static enum rt_status launch_steps(struct cuda_stream *s, struct rt_region_steps
     enum rt_status st = RT_OK;
     for (int k = 0; k < steps->n && !st; k++) {
         steps->step[k].run.stream = s;
+        s->step = k + 1;
         st = steps->step[k].kernel->run(&steps->step[k].run);
         if (st)
             *failed = &steps->step[k];
@@ -141,8 +142,48 @@ static enum rt_status record(struct cuda_stream *s, struct rt_region_steps *step
     return st;
 }
 
-static enum rt_status enqueue_steps(struct rt_device *d, int stream, struct rt_region_steps *steps,
-                                    const struct rt_region_step **failed, struct rt_error *err)
+/* ---- faults ---- */
+
+static bool may_find_faults(const struct rt_region_steps *steps)
+{
+    for (int k = 0; k < steps->n; k++)
+        if (steps->step[k].kernel->explain)
+            return true;
+    return false;
+}
+
+/* Enqueues that s->fault is cleared before the steps. */
+static int clear_fault(struct cuda_stream *s)
+{
+    static const struct kc_fault none;
+    return s->gpu->driver->MemcpyHtoDAsync(address_of(s->fault), &none, sizeof none, s->handle);
+}
+
+/* Enqueues that s->fault is read after the steps. */
+static int read_fault(struct cuda_stream *s)
+{
+    return s->gpu->driver->MemcpyDtoHAsync(&s->found, address_of(s->fault), sizeof s->found,
+                                           s->handle);
+}
+
+/* Reports the fault that the steps have found, if any. */
+static enum rt_status explain(struct cuda_stream *s, const struct rt_region_step **failed,
+                              struct rt_error *err)
+{
+    const struct rt_region_steps *steps = s->checked;
+    const int64_t k = s->found.step - 1;
+    s->checked = NULL;
+    if (!steps || k < 0 || k >= steps->n || !steps->step[k].kernel->explain)
+        return RT_OK;
+    *failed = &steps->step[k];
+    return (*failed)->kernel->explain(&(*failed)->run, s->found.position, s->found.value, err);
+}
+
+/* ---- regions ---- */
+
+static enum rt_status enqueue_kernels(struct rt_device *d, int stream,
+                                      struct rt_region_steps *steps,
+                                      const struct rt_region_step **failed, struct rt_error *err)
 {
     struct cuda_gpu *g = d->state;
     struct cuda_stream *s = &g->stream[stream];
@@ -166,6 +207,21 @@ static enum rt_status enqueue_steps(struct rt_device *d, int stream, struct rt_r
     return result ? cuda_gpu_fail(g, result, "cuGraphLaunch", err) : RT_OK;
 }
 
+static enum rt_status enqueue_steps(struct rt_device *d, int stream, struct rt_region_steps *steps,
+                                    const struct rt_region_step **failed, struct rt_error *err)
+{
+    struct cuda_gpu *g = d->state;
+    struct cuda_stream *s = &g->stream[stream];
+    const bool checks = may_find_faults(steps);
+    enum rt_status st = cuda_enter(g, err);
+    int result = st || !checks ? 0 : clear_fault(s);
+    if (!st && !result)
+        st = enqueue_kernels(d, stream, steps, failed, err);
+    if (!st && !result && checks && !(result = read_fault(s)))
+        s->checked = steps;
+    return st || !result ? st : cuda_gpu_fail(g, result, "a copy of the fault", err);
+}
+
 static void forget(struct rt_device *d, struct rt_region_steps *steps)
 {
     struct cuda_gpu *g = d->state;
@@ -183,32 +239,40 @@ static enum rt_status wait(struct rt_device *d, int stream, const struct rt_regi
                            struct rt_error *err)
 {
     struct cuda_gpu *g = d->state;
-    (void)failed;
     int result = g->driver->CtxSetCurrent(g->context);
     cuda_watch_begin(&g->stream[stream]);
     if (!result)
         result = g->driver->StreamSynchronize(g->stream[stream].handle);
     cuda_watch_end(&g->stream[stream]);
-    return result ? cuda_gpu_fail(g, result, "a region on the GPU", err) : RT_OK;
+    if (!result)
+        return explain(&g->stream[stream], failed, err);
+    g->stream[stream].checked = NULL;
+    return cuda_gpu_fail(g, result, "a region on the GPU", err);
 }
 
 /* ---- opening and closing ---- */
 
 enum rt_status cuda_streams_begin(struct cuda_gpu *g, struct rt_error *err)
 {
+    cuda_address fault;
     int result = g->driver->StreamCreate(&g->copies, CUDA_STREAM_NON_BLOCKING);
     for (int k = 0; k < g->device.n_streams && !result; k++) {
         g->stream[k].gpu = g;
         result = g->driver->StreamCreate(&g->stream[k].handle, CUDA_STREAM_NON_BLOCKING);
+        if (!result && !(result = g->driver->MemAlloc(&fault, sizeof(struct kc_fault))))
+            g->stream[k].fault = (struct kc_fault *)(uintptr_t)fault;
     }
     return result ? cuda_gpu_fail(g, result, "cuStreamCreate", err) : RT_OK;
 }
 
 void cuda_streams_end(struct cuda_gpu *g)
 {
-    for (int k = 0; k < g->device.n_streams; k++)
+    for (int k = 0; k < g->device.n_streams; k++) {
         if (g->stream[k].handle)
             g->driver->StreamDestroy(g->stream[k].handle);
+        if (g->stream[k].fault)
+            g->driver->MemFree(address_of(g->stream[k].fault));
+    }
     if (g->copies)
         g->driver->StreamDestroy(g->copies);
 }

@@ -18,6 +18,13 @@
 /* the inputs of "_RNN" that its shape depends on */
 #define KC_RNN_HOST_IN                                                                             \
     (UINT64_C(1) << RT_RNN_LIMIT | UINT64_C(1) << RT_RNN_LIMIT_TOO | UINT64_C(1) << RT_RNN_LENGTH)
+/* a gather of float32 */
+#define GATHER(op_, host_in_)                                                                      \
+    {                                                                                              \
+        .op = (op_), .device = "GPU", .name = "gather.cuda", .type_attr = "Tparams",               \
+        .types = RT_T(RT_F32), .host_in = (host_in_), .can = kc_gather_can,                        \
+        .prepare = kc_gather_prepare, .run = kc_gather_run, .explain = kc_gather_explain           \
+    }
 /* Cast to float32 */
 #define CAST                                                                                       \
     {                                                                                              \
@@ -46,6 +53,8 @@ static const struct rt_kernel kernels[] = {
     FLOAT("Conv3D", conv),
     FLOAT("Conv3D", conv_dnn),
     FLOAT("DepthwiseConv2dNative", conv),
+    GATHER("Gather", 0),
+    GATHER("GatherV2", 4),
     FLOAT("LeakyRelu", elementwise),
     FLOAT("LogSoftmax", softmax),
     FLOAT("MatMul", matmul),

@@ -15,13 +15,17 @@ const struct rt_kernel *kc_kernels(int *n);
 #define KC_FUNCTIONS(X)                                                                            \
     X(attention)                                                                                   \
     X(conv)                                                                                        \
-    X(conv_dnn) X(copy) X(elementwise) X(matmul) X(matmul_blas) X(norm) X(pool) X(reduce) X(rnn)   \
-        X(softmax)
+    X(conv_dnn)                                                                                    \
+    X(copy)                                                                                        \
+    X(elementwise) X(gather) X(matmul) X(matmul_blas) X(norm) X(pool) X(reduce) X(rnn) X(softmax)
 #define X(module)                                                                                  \
     int kc_##module##_can(const struct rt_prep *p);                                                \
     enum rt_status kc_##module##_prepare(struct rt_prep *p, void **state);                         \
     enum rt_status kc_##module##_run(struct rt_run *r);
 KC_FUNCTIONS(X)
 #undef X
+/* what rt_kernel.explain is for gathers */
+enum rt_status kc_gather_explain(const struct rt_run *r, int64_t position, int64_t value,
+                                 struct rt_error *err);
 
 #endif

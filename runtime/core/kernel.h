@@ -88,6 +88,11 @@ struct rt_kernel {
     int (*can)(const struct rt_prep *p);
     enum rt_status (*prepare)(struct rt_prep *p, void **state); /* NULL if not needed */
     enum rt_status (*run)(struct rt_run *r);
+    /* Sets err from what the code of an accelerator has found wrong in the inputs while it ran:
+     * the value `value` at position `position`, whose meaning the kernel defines. NULL if the code
+     * finds nothing. */
+    enum rt_status (*explain)(const struct rt_run *r, int64_t position, int64_t value,
+                              struct rt_error *err);
 };
 
 #endif

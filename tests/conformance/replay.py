@@ -100,7 +100,7 @@ def check_case(runners, case, on_gpu):
 def gpu_ops():
     """Returns the ops of kernels/cuda/table.c."""
     text = (ROOT / "kernels" / "cuda" / "table.c").read_text()
-    ops = set(re.findall(r'^\s+(?:FLOAT|FLOAT_HOST|ROW)\("(\w+)"', text, re.M)) | {"Cast"}
+    ops = set(re.findall(r'^\s+(?:FLOAT|FLOAT_HOST|GATHER|ROW)\("(\w+)"', text, re.M)) | {"Cast"}
     steps = (ROOT / "runtime" / "fusion" / "elementwise_steps.h").read_text()
     for name in re.findall(r"RT_ELEMENTWISE_\w+(?=\(X\))", text):
         body = re.search(rf"#define {name}\(X\)((?:.*\\\n)*.*)", steps).group(1)

@@ -8,6 +8,7 @@ import subprocess
 import unittest
 from unittest import mock
 
+import small_models
 from support import MODELS, ROOT, SLOW, Case, Server, binary, wait_for
 from test_models import held_out
 
@@ -106,6 +107,32 @@ class Answers(GpuCase):
                     for each in asked:
                         each.result()
         self.assertEqual(self.counts()["bytes_in_use"], 0)
+
+    def test_an_index_out_of_range_is_told_as_by_the_cpu(self):
+        def build(graph):
+            graph.placeholder("i", "int32")
+            graph.const("table", "float", [6], float_val=[0, 1, 2, 3, 4, 5])
+            graph.const("axis", "int32", [], int_val=[0])
+            graph.node("row", "GatherV2", "table", "i", "axis", Tparams="float", Tindices="int32", Taxis="int32")
+            graph.node("y", "Exp", "row", T="float")
+
+        small_models.write(self.path("m/1"), {"serving_default": ({"i": ("i", "int32")}, {"y": ("y", "float")})}, build)
+        answers = {}
+        for gpus in ("none", "all"):
+            with self.serve(f"--gpus={gpus}", f"--model_base_path={self.path('m')}", "--model_name=m") as server:
+                asked = ([[0, 5]], [[1, 2]], [[0, 6]], [[4, 5], [-1, 9]], [[3, 3]], [[2147483647, 0]], [[5, 0]])
+                answers[gpus] = [server.post("/v1/models/m:predict", {"instances": rows}) for rows in asked]
+        self.assertEqual([status for status, _ in answers["all"]], [200, 200, 400, 400, 200, 400, 200],
+                         answers)
+        for (status, want), (_, got) in zip(answers["none"], answers["all"]):
+            if status == 200:
+                for a, b in zip(sum(json.loads(want)["predictions"], []), sum(json.loads(got)["predictions"], [])):
+                    self.assertAlmostEqual(a, b, delta=1e-4)
+            else:
+                self.assertEqual(got, want)
+        counts = self.counts()
+        self.assertGreater(counts["LaunchKernel"], 0)
+        self.assertEqual(counts["bytes_in_use"], 0)
 
     def test_a_model_that_does_not_fit_the_gpu_is_served_by_the_cpu(self):
         with self.serve("--gpus=none", *DIGITS) as server:
@@ -275,7 +302,7 @@ class Metrics(GpuCase):
 
     def test_a_server_without_gpus_has_no_metrics_of_them(self):
         with self.serve("--gpus=none", *DIGITS) as server:
-            self.assertFalse([name for name in self.metrics(server) if "gpu" in name])
+            self.assertFalse([name for name in self.metrics(server) if name.startswith("slipway_gpu")])
 
 
 class Commands(GpuCase):

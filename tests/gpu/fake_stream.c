@@ -12,6 +12,7 @@
 #include "kernels/cuda/device/copy.h"
 #include "kernels/cuda/device/elementwise.h"
 #include "kernels/cuda/device/finish.h"
+#include "kernels/cuda/device/gather.h"
 #include "kernels/cuda/device/matmul.h"
 #include "kernels/cuda/device/norm.h"
 #include "kernels/cuda/device/pool.h"
