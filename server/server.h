@@ -12,7 +12,8 @@
  *   | metrics     | 1, with REST         | the metrics page while it is written (rest_metrics.c)  |
  *   | description | 1, with REST         | descriptions of large models (rest_background.c)       |
  *   | rest-free   | 1, with REST         | calls that hold much memory, while it frees them       |
- *   | worker      | 1 per core, 1 spare  | a batch and its context while it runs                  |
+ *   | worker      | 1 per core           | a batch and its context while it runs                  |
+ *   | spare       | 1 to 64              | likewise, while the workers are busy (batching.md)     |
  *   | GPU worker  | 1 per GPU stream     | likewise, for the models on the GPU                    |
  *   | helper      | cores - 1, or 0      | nothing; runs shards of large batches on idle cores    |
  *   | compile     | 1, of low priority   | pending compilations of plans, of all versions         |

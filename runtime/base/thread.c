@@ -107,7 +107,20 @@ int rt_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void 
     return rc;
 }
 
+int rt_thread_id(void)
+{
+    return (int)syscall(SYS_gettid);
+}
+
+void rt_thread_lower(int id)
+{
+    enum { LOW_PRIORITY = 10 };
+    /* A process that runs as root could otherwise raise the priority of its threads. */
+    if (getpriority(PRIO_PROCESS, (id_t)id) < LOW_PRIORITY)
+        setpriority(PRIO_PROCESS, (id_t)id, LOW_PRIORITY);
+}
+
 void rt_thread_low_priority(void)
 {
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);
+    rt_thread_lower(rt_thread_id());
 }

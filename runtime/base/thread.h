@@ -55,5 +55,10 @@ int rt_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void 
 /* Lowers the priority of the calling thread (nice 10) below that of the process's other threads.
  * Background threads, such as those that load or compile, call this function. */
 void rt_thread_low_priority(void);
+/* Returns the id of the calling thread for rt_thread_lower. */
+int rt_thread_id(void);
+/* Like rt_thread_low_priority, for another thread of the process. Neither thread can raise the
+ * priority again without a privilege. */
+void rt_thread_lower(int id);
 
 #endif

@@ -13,8 +13,8 @@
 #include "server/batching/job.h"
 #include "server/server.h"
 
-/* Returns the number of threads that run batches: --num_workers for the CPU, one for each stream of
- * a GPU, and the spare worker. */
+/* Returns the number of the workers' indexes in the metrics: --num_workers for the CPU, one for
+ * each stream of a GPU, and one that the spare workers share. */
 int srv_scheduler_n_workers(const struct srv_server *server);
 /* Creates the scheduler and its workers, and reads the batching parameters from the sources that
  * the options specify. */

@@ -283,8 +283,8 @@ static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *
 
 /* The buckets from which a worker may take a batch. SMALL permits only buckets whose runs are
  * expected to be short. SMALL_OR_IDLE also permits the buckets of model queues that have no running
- * batch. */
-enum choice { ALL, SMALL, SMALL_OR_IDLE };
+ * batch, and SMALL_OR_NOT_LONG those of model queues that have no long one. */
+enum choice { ALL, SMALL, SMALL_OR_IDLE, SMALL_OR_NOT_LONG };
 
 /* Returns whether the bucket is small and a run of `rows` rows is expected to be short. */
 static bool is_short(const struct srv_core_bucket *b, int64_t rows)
@@ -295,6 +295,7 @@ static bool is_short(const struct srv_core_bucket *b, int64_t rows)
 static bool may_take(const struct srv_core_bucket *b, enum choice which)
 {
     return which == ALL || (which == SMALL_OR_IDLE && !b->model_queue->running) ||
+           (which == SMALL_OR_NOT_LONG && !b->model_queue->long_running) ||
            (!b->model_queue->small_running && is_short(b, b->head->rows));
 }
 
@@ -475,12 +476,31 @@ bool srv_core_next(struct srv_core *c, int64_t now, const struct srv_core_worker
     return may_start(c) && next(c, now, worker, ALL, out, expired);
 }
 
-bool srv_core_next_spare(struct srv_core *c, int64_t now, bool is_stalled,
+void srv_core_mark_long(struct srv_core *c, struct srv_core_batch *batch)
+{
+    if (batch->is_long)
+        return;
+    batch->is_long = true;
+    batch->bucket->model_queue->long_running++;
+    c->long_running++;
+}
+
+bool srv_core_has_place(const struct srv_core *c, int n_workers)
+{
+    const int most = c->settings.max_running;
+    return c->running - c->long_running < (most && most < n_workers ? most : n_workers);
+}
+
+bool srv_core_next_spare(struct srv_core *c, int64_t now, int n_workers, bool is_ample,
                          struct srv_core_batch *out, struct srv_core_job **expired)
 {
     const struct srv_core_worker spare = {.n_free = 1};
     *out = (struct srv_core_batch){0};
-    return next(c, now, &spare, is_stalled ? SMALL_OR_IDLE : SMALL, out, expired);
+    return next(c, now, &spare,
+                !srv_core_has_place(c, n_workers) ? SMALL
+                : is_ample                        ? SMALL_OR_NOT_LONG
+                                                  : SMALL_OR_IDLE,
+                out, expired);
 }
 
 bool srv_core_is_ready(const struct srv_core *c, int64_t now, const struct srv_core_worker *worker)
@@ -511,7 +531,9 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
     b->running--;
     l->running--;
     l->small_running -= batch->is_short;
+    l->long_running -= batch->is_long;
     c->running--;
+    c->long_running -= batch->is_long;
     if (b->alone)
         l->alone_running = false;
     l->virtual_ns = later(l->virtual_ns - batch->charged_ns, max64(run_ns, 1));
@@ -527,7 +549,7 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
     enum { ENOUGH_RUNS = 3 };
     struct srv_core_model_queue *l = b->model_queue;
 
-    if (b->head || b->alone || b->has_large_outputs || c->running >= n_workers || !may_start(c) ||
+    if (b->head || b->alone || b->has_large_outputs || !srv_core_has_place(c, n_workers) ||
         l->alone_running || b->cost.runs < ENOUGH_RUNS || srv_cost_of(&b->cost, j->rows) > max_ns ||
         (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
         return false;

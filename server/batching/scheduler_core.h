@@ -106,6 +106,7 @@ struct srv_core_model_queue {
     int64_t virtual_ns; /* worker time used by the model queue, for fair scheduling */
     int running, n_jobs;
     int small_running; /* number of running batches that were expected to be short */
+    int long_running;  /* number of running batches that srv_core_mark_long has marked */
     size_t n_bytes;
     bool alone_running;
 };
@@ -145,6 +146,7 @@ struct srv_core {
     int64_t soonest_ns;                  /* lower bound on the deadlines of all queued jobs */
     int64_t swept_ns;
     int n_jobs, running;
+    int long_running; /* number of running batches that srv_core_mark_long has marked */
     size_t n_bytes;
     /* for each group, the two model queues whose batches began last, the latest first */
     struct srv_core_recent recent[SRV_CORE_GROUPS][2];
@@ -190,6 +192,7 @@ struct srv_core_batch {
      * charges the measured cost instead. */
     int64_t charged_ns;
     bool is_short; /* whether the bucket is small and the run is expected to be short */
+    bool is_long;  /* whether srv_core_mark_long has marked the running batch */
 };
 /*
  * Takes the batch that a free worker should run now. If the rows of a batch are expected to cost
@@ -199,11 +202,18 @@ struct srv_core_batch {
  */
 bool srv_core_next(struct srv_core *c, int64_t now, const struct srv_core_worker *worker,
                    struct srv_core_batch *out, struct srv_core_job **expired);
-/* Like srv_core_next, but for the spare worker of group 0. Ignores settings.max_running. Takes a
- * batch only from small buckets whose runs are expected to be short, and only if the model queue
- * has no other short run in progress. If `is_stalled`, also takes a batch from any bucket of a
- * model queue that has no running batch. */
-bool srv_core_next_spare(struct srv_core *c, int64_t now, bool is_stalled,
+/* Marks a running batch as long. A long batch does not occupy a place: other batches may run on
+ * spare workers instead. */
+void srv_core_mark_long(struct srv_core *c, struct srv_core_batch *batch);
+/* Returns whether fewer batches run, apart from long ones, than group 0 has workers and
+ * settings.max_running permits. */
+bool srv_core_has_place(const struct srv_core *c, int n_workers);
+/* Like srv_core_next, but for a spare worker of group 0, which has n_workers workers. Takes a batch
+ * from a small bucket whose runs are expected to be short, if the model queue has no other short
+ * run in progress. If srv_core_has_place, also takes a batch of any model queue that has no running
+ * batch or, if `is_ample`, no long one. A model whose runs are long thus takes one spare worker,
+ * and several only while spare workers are ample. */
+bool srv_core_next_spare(struct srv_core *c, int64_t now, int n_workers, bool is_ample,
                          struct srv_core_batch *out, struct srv_core_job **expired);
 /* Ends a batch that ran for run_ns. If `learn` is true, adds the measured time to the cost model.
  * `learn` must be false if the time is not representative, for example because the run failed. */

@@ -2,7 +2,8 @@
  * The state of the scheduler, which the following files share:
  *
  *   scheduler.c          admits, queues and refuses jobs, and runs jobs inline
- *   scheduler_workers.c  the threads: workers, the spare worker and the timer
+ *   scheduler_workers.c  runs batches; the threads of the workers and the timer
+ *   scheduler_spares.c   the spare workers
  *   scheduler_start.c    creates and frees the scheduler and the model queues
  *
  * Workers form groups. Group 0 runs on the CPU, one worker per core. Each further group belongs to
@@ -10,6 +11,10 @@
  * while one worker waits for the GPU, another merges the next batch, enqueues it, or splits the
  * last one. The model queues of the CPU and those of the GPUs have a scheduler core each, because
  * they do not compete for the same workers.
+ *
+ * Spare workers run batches of the CPU while all workers of group 0 are busy. One of the idle spare
+ * workers, the leader, looks for such batches. When it takes one, another idle spare worker becomes
+ * the leader, and if there is none, the timer starts a new spare worker.
  */
 #ifndef SRV_SCHEDULER_INTERNAL_H
 #define SRV_SCHEDULER_INTERNAL_H
@@ -21,12 +26,19 @@
 #include "server/batching/scheduler.h"
 
 /* The capacity of all model queues together is SRV_QUEUES_FACTOR times the capacity of one. */
-enum { SRV_QUEUES_FACTOR = 4, SRV_MAX_GROUPS = RT_MAX_ACCELERATORS + 1 };
+enum {
+    SRV_QUEUES_FACTOR = 4,
+    SRV_MAX_GROUPS = RT_MAX_ACCELERATORS + 1,
+    /* A model queue whose runs are long takes a further spare worker only while fewer than
+     * SRV_MAX_SPARES / 2 spare workers exist or are busy. The others are left for model queues that
+     * run nothing. */
+    SRV_MAX_SPARES = 64,
+};
 
 struct srv_worker_group {
     struct srv_core *core; /* the core of the model queues that the group may run */
     struct rt_cond work;   /* signalled when a batch is ready for the group */
-    int n_workers;         /* number of workers, without the spare worker */
+    int n_workers;         /* number of workers, without the spare workers */
     /* number of waiting workers, and number of these that have been signalled; guarded by the
      * scheduler's mu */
     int n_idle, n_woken;
@@ -38,27 +50,44 @@ struct srv_worker {
     int group;
     pthread_t thread;
     struct rt_arena *arena; /* memory for the batch that the worker runs */
+    bool is_spare;
+    /* The scheduler's mu guards the following members. */
+    struct srv_worker *next;      /* next spare worker in the same list */
+    struct srv_core_batch *batch; /* batch that the worker runs, or NULL */
+    int64_t began_ns;             /* time at which the worker took the batch */
+    /* Thread id of a spare worker, and whether a long run has lowered the thread's priority. The
+     * kernel does not let a thread raise its priority again, so such a thread ends with its run. */
+    int thread_id;
+    bool is_lowered;
 };
 
 struct srv_scheduler {
     struct srv_server *server;
     struct srv_batching batching; /* read-only after the server has started */
     struct rt_mutex mu;
-    struct rt_cond time, spare;
+    struct rt_cond time;
+    struct rt_cond spare,
+        follower;                /* the leader waits for `spare`, and the others for `follower` */
+    struct rt_mutex spare_cells; /* guards the metrics that all spare workers share */
     /* The cores of the model queues that run on the CPU, and of those that run on a GPU. mu guards
      * these members and all following members up to `stopping`. */
     struct srv_core cpu, gpus;
     int64_t timer_ns; /* time at which the timer thread will wake */
     int64_t taken_ns; /* time at which a worker of group 0 last took a batch */
-    int64_t spare_ns; /* time at which the spare worker will wake, or 0 if it is running */
+    int64_t spare_ns; /* time at which the leader will wake, or 0 if no leader sleeps */
+    bool has_leader;
+    int n_spares, n_idle_spares;
+    struct srv_worker *spares,
+        *ended_spares; /* spare workers, and those whose threads are ending */
     bool stopping;
     struct rt_pool *pool;
     _Atomic int n_jobs; /* number of queued and running jobs of all versions */
     int n_groups;
     struct srv_worker_group group[SRV_MAX_GROUPS];
     pthread_t timer;
-    int n_workers;              /* number of workers of all groups, and the spare worker */
-    struct srv_worker worker[]; /* the spare worker is the last element */
+    int n_workers; /* number of workers of all groups, and the index of the spare workers' metrics
+                    */
+    struct srv_worker worker[];
 };
 
 static inline struct srv_job *srv_job_of(struct srv_core_job *j)
@@ -90,16 +119,23 @@ bool srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int 
 uint32_t srv_scheduler_groups_to_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu);
 /* Signals a worker of each group in the mask. */
 void srv_scheduler_wake(struct srv_scheduler *s, uint32_t groups);
-/* Returns the time from which the spare worker may take a batch, or RT_NEVER if no jobs are queued
- * for the CPU or a worker is idle. */
+/* Returns the time from which a spare worker may take a batch, or RT_NEVER if no jobs are queued
+ * for the CPU or a worker may take them. */
 int64_t srv_scheduler_spare_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
 /* Returns the next time at which the timer must check the queues, or RT_NEVER. */
 int64_t srv_scheduler_timer_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
 
-/* the functions of the threads; the argument of the timer is the scheduler, and that of the others
- * their worker */
+/* Starts a spare worker. Called by threads of normal priority, which the new thread inherits. */
+bool srv_scheduler_start_spare(struct srv_scheduler *s);
+/* Returns whether no spare worker is idle and another one may be started. */
+bool srv_scheduler_lacks_spare(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
+/* Joins and frees the spare workers whose threads are ending, or all of them after `stopping` has
+ * been set. */
+void srv_scheduler_join_spares(struct srv_scheduler *s);
+
+/* the functions of the threads; the argument of the timer is the scheduler, and that of a worker is
+ * the worker */
 void *srv_worker_main(void *arg);
-void *srv_spare_worker_main(void *arg);
 void *srv_timer_main(void *arg);
 
 #endif

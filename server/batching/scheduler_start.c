@@ -47,10 +47,12 @@ static void stop(struct srv_scheduler *s, int n_started, bool has_timer)
         rt_cond_broadcast(&s->group[k].work);
     rt_cond_broadcast(&s->time);
     rt_cond_broadcast(&s->spare);
+    rt_cond_broadcast(&s->follower);
     for (int i = 0; i < n_started; i++)
         pthread_join(s->worker[i].thread, NULL);
     if (has_timer)
         pthread_join(s->timer, NULL);
+    srv_scheduler_join_spares(s);
     for (int i = 0; i < s->n_workers; i++)
         rt_arena_free(s->worker[i].arena);
     if (s->pool)
@@ -59,6 +61,8 @@ static void stop(struct srv_scheduler *s, int n_started, bool has_timer)
         rt_cond_clear(&s->group[k].work);
     rt_cond_clear(&s->time);
     rt_cond_clear(&s->spare);
+    rt_cond_clear(&s->follower);
+    rt_mutex_clear(&s->spare_cells);
     rt_mutex_clear(&s->mu);
     free(s);
 }
@@ -101,13 +105,13 @@ static bool start_workers(struct srv_scheduler *s, int *n)
         for (int i = 0; i < s->group[k].n_workers; i++)
             if (!start_worker(s, k, k ? "slip-gpu" : "slip-worker", srv_worker_main, n))
                 return false;
-    return start_worker(s, 0, "slip-spare", srv_spare_worker_main, n);
+    return srv_scheduler_start_spare(s);
 }
 
 enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler **out,
                                  struct rt_error *err)
 {
-    const int n_workers = srv_scheduler_n_workers(server);
+    const int n_workers = srv_scheduler_n_workers(server) - 1;
     const size_t bytes =
         sizeof(struct srv_scheduler) + (size_t)n_workers * sizeof(struct srv_worker);
     struct srv_scheduler *s = calloc(1, bytes);
@@ -126,6 +130,8 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
     rt_mutex_init(&s->mu);
     rt_cond_init(&s->time);
     rt_cond_init(&s->spare);
+    rt_cond_init(&s->follower);
+    rt_mutex_init(&s->spare_cells);
     init_groups(s);
     s->pool = rt_pool_new(0);
     if (s->pool && server->run_memory.limit)

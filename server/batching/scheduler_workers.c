@@ -1,4 +1,4 @@
-/* The threads of the scheduler (scheduler_internal.h). */
+/* Runs batches; the threads of the workers and the timer (scheduler_internal.h). */
 #include "server/batching/scheduler_internal.h"
 
 #include "runtime/base/clock.h"
@@ -11,12 +11,8 @@ enum {
      * can take longer than earlier runs, because its duration may depend on the values of the
      * inputs. */
     INLINE_RUN_NS = 5000000,
-    /* The spare worker takes a small batch if no worker has taken any batch for SPARE_AFTER_NS. */
-    SPARE_AFTER_NS = 20000000,
-    /* If all workers are busy and none of them has taken a batch for STALLED_AFTER_NS, they count
-     * as stalled, because a few models may occupy all workers indefinitely. */
-    STALLED_AFTER_NS = 1000000000,
     RUNS_BEFORE_LARGER = 256,
+    START_AGAIN_NS = 1000000000, /* time between two attempts to start a spare worker */
 };
 
 /* ---- responses: never under the lock ---- */
@@ -146,6 +142,21 @@ static bool must_repeat(struct srv_job *job, int64_t end_ns, struct srv_batch_ve
     return true;
 }
 
+/* Adds the batch to the metrics. Only one thread at a time may write the counters of an index, and
+ * the spare workers share one. */
+static void count_batch(struct srv_scheduler *s, const struct srv_worker *w, int index,
+                        const struct srv_batch *g, int64_t run_ns)
+{
+    struct srv_metrics *m = s->server->metrics;
+    if (!w || !w->is_spare) {
+        srv_metrics_batch(m, index, g->first, g->n_jobs, g->rows, g->run_rows, run_ns);
+        return;
+    }
+    rt_mutex_lock(&s->spare_cells);
+    srv_metrics_batch(m, index, g->first, g->n_jobs, g->rows, g->run_rows, run_ns);
+    rt_mutex_unlock(&s->spare_cells);
+}
+
 bool srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int worker,
                              const struct srv_core_batch *batch)
 {
@@ -183,8 +194,7 @@ bool srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int 
     if (!w && g.n_jobs && must_repeat(g.first, g.end_ns, &verdict))
         repeats = true;
     else if (g.n_jobs)
-        srv_metrics_batch(s->server->metrics, worker, g.first, g.n_jobs, g.rows, g.run_rows,
-                          finish - start);
+        count_batch(s, w, worker, &g, finish - start);
     if (verdict.never_merge)
         srv_scheduler_log_never_merged(g.first);
     rt_mutex_lock(&s->mu);
@@ -193,10 +203,12 @@ bool srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int 
          * rows */
         verdict.learn = false;
     end_batch(s, batch, finish - start, &verdict);
+    if (w)
+        w->batch = NULL;
     /* The end of this run may allow a waiting batch to start. A worker takes that batch itself when
-     * its run ends. After an inline run or a run of the spare worker, an idle worker must be woken
+     * its run ends. After an inline run or a run of a spare worker, an idle worker must be woken
      * to take the batch. */
-    const bool is_worker = w && w->index != s->n_workers - 1;
+    const bool is_worker = w && !w->is_spare;
     const uint32_t wake = is_worker || !s->cpu.n_jobs ? 0 : srv_scheduler_groups_to_wake(s, finish);
     rt_mutex_unlock(&s->mu);
     srv_scheduler_wake(s, wake);
@@ -211,11 +223,6 @@ bool srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int 
     if (w)
         rt_arena_reset(w->arena);
     return true;
-}
-
-int64_t srv_scheduler_spare_at(const struct srv_scheduler *s)
-{
-    return s->cpu.n_jobs && !s->group[0].n_idle ? s->taken_ns + SPARE_AFTER_NS : RT_NEVER;
 }
 
 int64_t srv_scheduler_timer_at(const struct srv_scheduler *s)
@@ -243,8 +250,10 @@ void *srv_worker_main(void *arg)
         int64_t now = rt_now_ns();
         const struct srv_core_worker free_one = free_worker(s, w->group, 1 + g->n_idle);
         bool got = srv_core_next(g->core, now, &free_one, &batch, &expired);
-        if (got && !w->group)
-            s->taken_ns = now;
+        if (got && !w->group) {
+            s->taken_ns = w->began_ns = now;
+            w->batch = &batch;
+        }
         if (!got && !expired) {
             if (s->stopping)
                 break;
@@ -272,53 +281,25 @@ void *srv_worker_main(void *arg)
     return NULL;
 }
 
-/*
- * The spare worker. If no worker has taken a batch for SPARE_AFTER_NS, the spare worker
- * runs small batches. If the workers are stalled, it also runs batches of any model queue that has
- * no running batch. Without the spare worker, small requests would wait for seconds while large
- * requests or slow models occupy all workers, and a model whose runs never end could block all
- * other models.
- */
-void *srv_spare_worker_main(void *arg)
-{
-    struct srv_worker *w = arg;
-    struct srv_scheduler *s = w->s;
-
-    rt_mutex_lock(&s->mu);
-    while (!s->stopping) {
-        struct srv_core_batch batch;
-        struct srv_core_job *expired = NULL;
-        int64_t now = rt_now_ns(), at = srv_scheduler_spare_at(s);
-        /* A worker that is just starting or ending a run is not stalled, even if taken_ns is long
-         * past. */
-        bool is_stalled =
-            s->cpu.running >= s->group[0].n_workers && now >= s->taken_ns + STALLED_AFTER_NS;
-        bool got = now >= at && srv_core_next_spare(&s->cpu, now, is_stalled, &batch, &expired);
-        if (!got && !expired) {
-            s->spare_ns = now >= at ? now + SPARE_AFTER_NS : at;
-            rt_cond_wait_until(&s->spare, &s->mu, s->spare_ns);
-            s->spare_ns = 0;
-            continue;
-        }
-        rt_mutex_unlock(&s->mu);
-        srv_scheduler_complete_expired(s, expired);
-        if (got)
-            srv_scheduler_run_batch(s, w, w->index, &batch);
-        rt_mutex_lock(&s->mu);
-    }
-    rt_mutex_unlock(&s->mu);
-    return NULL;
-}
-
-/* The timer completes jobs whose deadlines pass while all workers are busy, and wakes
- * a worker when a batch has waited long enough. */
+/* The timer completes jobs whose deadlines pass while all workers are busy, wakes a worker when a
+ * batch has waited long enough, and starts and joins spare workers. */
 void *srv_timer_main(void *arg)
 {
     struct srv_scheduler *s = arg;
+    int64_t start_ns = 0; /* time from which a spare worker may be started */
 
     rt_mutex_lock(&s->mu);
     while (!s->stopping) {
         int64_t now = rt_now_ns();
+        const bool starts = srv_scheduler_lacks_spare(s) && now >= start_ns;
+        if (starts || s->ended_spares) {
+            rt_mutex_unlock(&s->mu);
+            srv_scheduler_join_spares(s);
+            if (starts && !srv_scheduler_start_spare(s))
+                start_ns = now + START_AGAIN_NS;
+            rt_mutex_lock(&s->mu);
+            continue;
+        }
         struct srv_core_job *expired = srv_core_expired(&s->cpu, now);
         struct srv_core_job *of_gpus = srv_core_expired(&s->gpus, now);
         const uint32_t wake = srv_scheduler_groups_to_wake(s, now);
@@ -333,6 +314,8 @@ void *srv_timer_main(void *arg)
         s->timer_ns = srv_scheduler_timer_at(s);
         if (s->timer_ns <= now) /* a batch is due, but no worker is free to run it */
             s->timer_ns = now + 1000000;
+        if (srv_scheduler_lacks_spare(s) && s->timer_ns > start_ns)
+            s->timer_ns = start_ns;
         rt_cond_wait_until(&s->time, &s->mu, s->timer_ns);
     }
     rt_mutex_unlock(&s->mu);

@@ -13,8 +13,7 @@
 #include "server/batching/io_loop.h"
 
 struct srv_metrics;
-/* Creates empty metrics. n_workers is the number of threads that run batches, including the spare
- * worker. */
+/* Creates empty metrics. n_workers is the number of workers' indexes (srv_scheduler_n_workers). */
 struct srv_metrics *srv_metrics_new(int n_io_loops, int n_workers);
 void srv_metrics_free(struct srv_metrics *m);
 

@@ -14,6 +14,23 @@ from support import SLOW, wait_for
 from tensorflow_serving.apis import predict_pb2
 
 
+NICE = os.nice(0)
+
+
+def priorities(server, name):
+    """Returns the nice values of the server's threads with a name."""
+    values = []
+    for task in glob.glob(f"/proc/{server.process.pid}/task/*"):
+        try:
+            with open(os.path.join(task, "stat"), encoding="utf-8") as file:
+                comm, fields = file.read().rsplit(")", 1)
+        except OSError:  # the thread has ended
+            continue
+        if comm.endswith("(" + name):
+            values.append(int(fields.split()[16]))
+    return values
+
+
 class Endless(GrpcCase):
     def serve_endless(self, *flags):
         """Serves the models "endless" and "half_plus_two" with one worker and without a warm-up."""
@@ -22,12 +39,14 @@ class Endless(GrpcCase):
         return self.serve(f"--models={self.path('models')}", "--num_workers=1", "--inline_max_us=0",
                           "--enable_model_warmup=false", *flags)
 
-    def begin(self, server, timeout=None, model="endless", x=1):
+    def begin(self, server, timeout=None, model="endless", x=1, dims=()):
         """Begins a call that does not end by itself and returns its future."""
         request = predict_pb2.PredictRequest()
         request.model_spec.name = model
         request.inputs["x"].dtype = 1
         request.inputs["x"].tensor_shape.SetInParent()
+        for dim in dims:
+            request.inputs["x"].tensor_shape.dim.add(size=dim)
         request.inputs["x"].float_val.append(x)
         call = self.client(server).prediction.Predict.future(request, timeout=timeout)
         self.addCleanup(call.cancel)
@@ -45,6 +64,36 @@ class Endless(GrpcCase):
         for i in range(3):
             self.assertEqual(server.predict("half_plus_two", [float(i)]), [i / 2 + 2])
         self.assertFalse(call.done())
+
+    def test_models_that_hold_all_workers_and_spare_workers_leave_one_to_others(self):
+        """Three models have four runs each that do not end. Every further model must still get a worker."""
+        for name in ("a", "b", "c", "other"):
+            small_models.write_counting(self.path("models", name, "1"))
+        self.put("models/half_plus_two/1")
+        server = self.serve(f"--models={self.path('models')}", "--num_workers=2", "--enable_model_warmup=false")
+        calls = [self.begin(server, 1000 * WAIT, name, 1e18) for _ in range(4) for name in "abc"]
+        for i in range(5):
+            self.assertEqual(server.predict("half_plus_two", [float(i)]), [i / 2 + 2])
+            status, body = server.post("/v1/models/other:predict", {"inputs": 3.0})
+            self.assertEqual((status, json.loads(body)), (200, {"outputs": 3.0}))
+        wait_for(lambda: any(nice >= 10 for nice in priorities(server, "slip-spare")), "a run of low priority")
+        self.assertTrue(all(nice < 10 for nice in priorities(server, "slip-worker")) or NICE >= 10)
+        self.assertFalse(any(call.done() for call in calls))
+        for call in calls:
+            call.cancel()
+        wait_for(lambda: server.metric("slipway_jobs") == 0, "the end of the cancelled calls")
+        # The threads of low priority end with their runs.
+        wait_for(lambda: all(nice == NICE for nice in priorities(server, "slip-spare")), "threads of usual priority")
+        self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
+
+    def test_a_run_that_does_not_end_does_not_use_up_num_batch_threads(self):
+        self.write("batching.txt", "num_batch_threads { value: 1 }")
+        server = self.serve_endless("--enable_batching=true", "--num_workers=3",
+                                    f"--batching_parameters_file={self.path('batching.txt')}")
+        calls = [self.begin(server, dims=[1]) for _ in range(2)]
+        for i in range(3):
+            self.assertEqual(server.predict("half_plus_two", [float(i)]), [i / 2 + 2])
+        self.assertFalse(any(call.done() for call in calls))
 
     def test_a_request_without_a_deadline_gets_the_default_one(self):
         server = self.serve_endless("--default_deadline_seconds=1.5", "--rest_api_timeout_in_ms=0")

@@ -268,40 +268,79 @@ a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short(void
     w.bucket[2].is_small = w.bucket[3].is_small = true;
     srv_cost_learn(&w.bucket[1].cost, 1, 1000);
     srv_cost_learn(&w.bucket[2].cost, 1, 1000000000);
-    assert_false(srv_core_next_spare(&w.core, 5, false, &b, &expired));
+    assert_false(srv_core_next_spare(&w.core, 5, 8, true, &b, &expired));
     srv_cost_learn(&w.bucket[3].cost, 1, 1000);
-    assert_true(srv_core_next_spare(&w.core, 5, false, &b, &expired));
+    assert_true(srv_core_next_spare(&w.core, 5, 8, true, &b, &expired));
     assert_ptr_equal(b.bucket, &w.bucket[3]);
-    assert_false(srv_core_next_spare(&w.core, 5, false, &b, &expired));
+    assert_false(srv_core_next_spare(&w.core, 5, 8, true, &b, &expired));
     assert_null(expired);
     assert_int_equal(w.core.n_jobs, 2);
 }
 
-static void
-a_worker_beside_stalled_others_gets_jobs_of_a_model_queue_that_runs_nothing(void **state)
+/* Takes a batch with a spare worker beside one worker. Returns the model queue of the batch, or -1
+ * if there is none. */
+static int take_spare(struct world *w, bool is_ample, struct srv_core_batch *b)
+{
+    struct srv_core_job *expired = NULL;
+    if (!srv_core_next_spare(&w->core, 5, 1, is_ample, b, &expired))
+        return -1;
+    assert_null(expired);
+    return (int)(b->bucket->model_queue - w->model_queue);
+}
+
+static void each_long_batch_leaves_its_place_to_a_model_queue_without_one(void **state)
 {
     (void)state;
     struct world w;
-    struct srv_core_settings s = usual();
-    struct srv_core_batch b;
+    struct srv_core_batch b[4], none;
+    begin(&w, usual());
+    for (int i = 0; i < 6; i++) { /* six jobs for each of the first two model queues */
+        put(&w, 0, 8, RT_NEVER, 0);
+        put(&w, 2, 8, RT_NEVER, 0);
+    }
     struct srv_core_job *expired = NULL;
-    s.max_running = 1;
-    begin(&w, s);
-    put(&w, 0, 1, RT_NEVER, 0);
-    take(&w, 5, 0, 1);          /* the batch of this job is the only one that may run */
-    for (int i = 0; i < 4; i++) /* two jobs for each of the first two model queues */
-        put(&w, i, 1, RT_NEVER, 5);
-    assert_false(srv_core_next_spare(&w.core, 5, false, &b, &expired));
-    assert_true(srv_core_next_spare(&w.core, 5, true, &b, &expired));
-    assert_ptr_equal(b.bucket->model_queue, &w.model_queue[1]);
-    /* Now both model queues have a running batch. */
-    struct srv_core_batch second;
-    assert_false(srv_core_next_spare(&w.core, 5, true, &second, &expired));
-    srv_core_done(&w.core, &b, 1000, true);
-    assert_true(srv_core_next_spare(&w.core, 5, true, &second, &expired));
-    assert_ptr_equal(second.bucket->model_queue, &w.model_queue[1]);
-    assert_null(expired);
-    assert_int_equal(w.core.n_jobs, 2);
+    assert_true(srv_core_next(&w.core, 5, worker(0, 1), &b[0], &expired));
+    const int first = (int)(b[0].bucket->model_queue - w.model_queue), other = 1 - first;
+    assert_false(srv_core_has_place(&w.core, 1));
+    assert_int_equal(take_spare(&w, true, &none), -1);
+    for (int i = 0; i < 2; i++) { /* a batch is marked once */
+        srv_core_mark_long(&w.core, &b[0]);
+        assert_true(srv_core_has_place(&w.core, 1));
+    }
+    assert_int_equal(take_spare(&w, true, &b[1]), other);
+    assert_int_equal(take_spare(&w, true, &none), -1); /* the place is occupied */
+    /* A batch that is not long leaves its place to any model queue without a long batch. */
+    srv_core_done(&w.core, &b[1], 1000, true);
+    assert_int_equal(take_spare(&w, true, &b[1]), other);
+    srv_core_mark_long(&w.core, &b[1]);
+    assert_int_equal(take_spare(&w, true, &none), -1);
+    put(&w, 4, 1, RT_NEVER, 5);
+    assert_int_equal(take_spare(&w, true, &b[2]), 2);
+    srv_core_done(&w.core, &b[0], 1000, true);
+    assert_int_equal(take_spare(&w, true, &none), -1);
+    srv_core_done(&w.core, &b[2], 1000, true);
+    assert_int_equal(take_spare(&w, true, &b[3]), first);
+    assert_int_equal(w.core.long_running, 1);
+}
+
+/* While few spare workers are left, a model queue has only one of them. */
+static void the_last_spare_workers_are_for_model_queues_that_run_nothing(void **state)
+{
+    (void)state;
+    struct world w;
+    struct srv_core_batch b[3], none;
+    struct srv_core_job *expired = NULL;
+    begin(&w, usual());
+    for (int i = 0; i < 3; i++)
+        put(&w, 0, 8, RT_NEVER, 0);
+    assert_true(srv_core_next_spare(&w.core, 5, 2, false, &b[0], &expired));
+    assert_false(srv_core_next_spare(&w.core, 5, 2, false, &none, &expired));
+    put(&w, 2, 8, RT_NEVER, 0);
+    assert_true(srv_core_has_place(&w.core, 2));
+    assert_true(srv_core_next_spare(&w.core, 5, 3, false, &b[1], &expired));
+    assert_ptr_equal(b[1].bucket, &w.bucket[2]);
+    assert_true(srv_core_next_spare(&w.core, 5, 3, true, &b[2], &expired));
+    assert_ptr_equal(b[2].bucket, &w.bucket[0]);
 }
 
 static void model_queues_share_by_time_used(void **state)
@@ -686,8 +725,8 @@ int main(void)
         cmocka_unit_test(a_batch_is_shared_among_free_workers_when_rows_cost_more_than_the_start),
         cmocka_unit_test(
             a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short),
-        cmocka_unit_test(
-            a_worker_beside_stalled_others_gets_jobs_of_a_model_queue_that_runs_nothing),
+        cmocka_unit_test(each_long_batch_leaves_its_place_to_a_model_queue_without_one),
+        cmocka_unit_test(the_last_spare_workers_are_for_model_queues_that_run_nothing),
         cmocka_unit_test(model_queues_share_by_time_used),
         cmocka_unit_test(a_model_queue_that_was_idle_does_not_claim_the_past),
         cmocka_unit_test(a_writer_runs_alone_and_in_order),

@@ -1,0 +1,179 @@
+/* The spare workers of the scheduler (scheduler_internal.h). */
+#include <stdlib.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "server/batching/scheduler_internal.h"
+
+enum {
+    /* A spare worker takes a small batch if no worker has taken any batch for SPARE_AFTER_NS. */
+    SPARE_AFTER_NS = 20000000,
+    /* A run that lasts for LONG_AFTER_NS while jobs wait counts as long, because it may never
+     * end. */
+    LONG_AFTER_NS = 500000000,
+};
+
+int64_t srv_scheduler_spare_at(const struct srv_scheduler *s)
+{
+    const int most = s->cpu.settings.max_running;
+    if (!s->cpu.n_jobs || (s->group[0].n_idle && (!most || s->cpu.running < most)))
+        return RT_NEVER;
+    return srv_core_has_place(&s->cpu, s->group[0].n_workers) ? 0 : s->taken_ns + SPARE_AFTER_NS;
+}
+
+/* Marks the worker's run as long if it has lasted for LONG_AFTER_NS. The priority of a spare worker
+ * is lowered, so that however many spare workers run models whose runs never end, those runs take
+ * little processor time from other requests. */
+static void mark_if_long(struct srv_scheduler *s, struct srv_worker *w, int64_t now)
+    RT_REQUIRES(s->mu)
+{
+    if (!w->batch || w->batch->is_long || now < w->began_ns + LONG_AFTER_NS)
+        return;
+    srv_core_mark_long(&s->cpu, w->batch);
+    if (w->is_spare) {
+        rt_thread_lower(w->thread_id);
+        w->is_lowered = true;
+    }
+}
+
+static void mark_long_runs(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu)
+{
+    for (int i = 0; i < s->group[0].n_workers; i++)
+        mark_if_long(s, &s->worker[i], now);
+    for (struct srv_worker *w = s->spares; w; w = w->next)
+        mark_if_long(s, w, now);
+}
+
+/* Waits until the spare worker has a batch to run, or jobs have missed their deadlines, or the
+ * scheduler stops. Returns whether the spare worker has a batch. */
+static bool lead(struct srv_scheduler *s, struct srv_core_batch *batch,
+                 struct srv_core_job **expired) RT_REQUIRES(s->mu)
+{
+    while (!s->stopping) {
+        const int64_t now = rt_now_ns();
+        if (srv_scheduler_spare_at(s) != RT_NEVER)
+            mark_long_runs(s, now);
+        const int64_t at = srv_scheduler_spare_at(s);
+        const bool is_ample = s->n_spares - s->n_idle_spares < SRV_MAX_SPARES / 2;
+        if (now >= at &&
+            srv_core_next_spare(&s->cpu, now, s->group[0].n_workers, is_ample, batch, expired))
+            return true;
+        if (*expired)
+            return false;
+        s->spare_ns = now >= at ? now + SPARE_AFTER_NS : at;
+        rt_cond_wait_until(&s->spare, &s->mu, s->spare_ns);
+        s->spare_ns = 0;
+    }
+    return false;
+}
+
+static void remove_spare(struct srv_scheduler *s, const struct srv_worker *w) RT_REQUIRES(s->mu)
+{
+    struct srv_worker **at = &s->spares;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    s->n_spares--;
+}
+
+/*
+ * Without spare workers, small requests would wait for seconds while large requests or slow models
+ * occupy all workers, and models whose runs never end could block all other models.
+ */
+static void *spare_main(void *arg)
+{
+    struct srv_worker *w = arg;
+    struct srv_scheduler *s = w->s;
+
+    rt_mutex_lock(&s->mu);
+    w->thread_id = rt_thread_id();
+    while (!s->stopping && !w->is_lowered) {
+        struct srv_core_batch batch;
+        struct srv_core_job *expired = NULL;
+        if (s->has_leader) {
+            rt_cond_wait(&s->follower, &s->mu);
+            continue;
+        }
+        s->has_leader = true;
+        const bool got = lead(s, &batch, &expired);
+        s->has_leader = false;
+        if (got) {
+            w->batch = &batch;
+            w->began_ns = rt_now_ns();
+            s->n_idle_spares--;
+        }
+        const bool lacks_spare = srv_scheduler_lacks_spare(s);
+        rt_mutex_unlock(&s->mu);
+        if (lacks_spare)
+            rt_cond_signal(&s->time);
+        else
+            rt_cond_signal(&s->follower);
+        srv_scheduler_complete_expired(s, expired);
+        if (got)
+            srv_scheduler_run_batch(s, w, w->index, &batch);
+        rt_mutex_lock(&s->mu);
+        s->n_idle_spares += got;
+    }
+    if (!s->stopping) {
+        remove_spare(s, w);
+        s->n_idle_spares--;
+        w->next = s->ended_spares;
+        s->ended_spares = w;
+        rt_cond_signal(&s->time);
+    }
+    rt_mutex_unlock(&s->mu);
+    return NULL;
+}
+
+bool srv_scheduler_lacks_spare(const struct srv_scheduler *s)
+{
+    return !s->n_idle_spares && s->n_spares < SRV_MAX_SPARES;
+}
+
+bool srv_scheduler_start_spare(struct srv_scheduler *s)
+{
+    struct srv_worker *w = calloc(1, sizeof *w);
+    if (!w)
+        return false;
+    *w = (struct srv_worker){
+        .s = s, .index = s->n_workers, .arena = rt_arena_new(SIZE_MAX), .is_spare = true};
+    rt_mutex_lock(&s->mu);
+    const bool ok = w->arena && rt_thread_start(&w->thread, "slip-spare", spare_main, w) == 0;
+    if (ok) {
+        w->next = s->spares;
+        s->spares = w;
+        s->n_spares++;
+        s->n_idle_spares++;
+    }
+    rt_mutex_unlock(&s->mu);
+    if (!ok) {
+        RT_LOG(RT_LOG_WARNING, "a spare worker could not be started");
+        rt_arena_free(w->arena);
+        free(w);
+    }
+    return ok;
+}
+
+/* Removes a spare worker from its list that must be joined, or returns NULL. */
+static struct srv_worker *take_ended(struct srv_scheduler *s) RT_REQUIRES(s->mu)
+{
+    struct srv_worker **list = s->ended_spares ? &s->ended_spares : &s->spares, *w = *list;
+    if (!w || (list == &s->spares && !s->stopping))
+        return NULL;
+    *list = w->next;
+    return w;
+}
+
+void srv_scheduler_join_spares(struct srv_scheduler *s)
+{
+    struct srv_worker *w;
+    rt_mutex_lock(&s->mu);
+    while ((w = take_ended(s)) != NULL) {
+        rt_mutex_unlock(&s->mu);
+        pthread_join(w->thread, NULL);
+        rt_arena_free(w->arena);
+        free(w);
+        rt_mutex_lock(&s->mu);
+    }
+    rt_mutex_unlock(&s->mu);
+}
