@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -89,6 +90,14 @@ bool srv_socket_has_unread(int fd)
     int n = 0;
 
     return ioctl(fd, FIONREAD, &n) == 0 && n > 0;
+}
+
+bool srv_socket_is_over(int fd)
+{
+    struct pollfd now = {.fd = fd, .events = POLLRDHUP};
+
+    return poll(&now, 1, 0) == 1 &&
+           ((now.revents & (POLLERR | POLLHUP)) || !srv_socket_has_unread(fd));
 }
 
 bool srv_socket_acked(int fd, uint64_t *bytes)

@@ -16,6 +16,9 @@
 int srv_sockets(int *fds, int capacity);
 /* Returns whether the socket has received bytes that have not been read. */
 bool srv_socket_has_unread(int fd);
+/* Returns whether the peer has reset the connection, or has closed its sending side and no received
+ * bytes are left, so that no request can follow. */
+bool srv_socket_is_over(int fd);
 /* Reads how many bytes the peer has acknowledged since the connection began. Returns false if
  * the number is unknown because the socket is not a TCP socket. */
 bool srv_socket_acked(int fd, uint64_t *bytes);

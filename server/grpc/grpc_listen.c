@@ -155,6 +155,12 @@ static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd
             return false;
         }
         n_failed = 0;
+        /* During a flood most connections that waited are over, and the core takes much longer to
+         * begin and end a connection than this check. */
+        if (srv_socket_is_over(fd)) {
+            close(fd);
+            continue;
+        }
         if (fd >= max_fd)
             fd = make_room(l, fd, max_fd);
         if (fd < 0)

@@ -22,6 +22,9 @@ enum {
     /* Maximum number of connections that an I/O loop accepts in one turn. After that it serves its
      * open connections. */
     BURST = 16,
+    /* Maximum number of connections per turn whose clients have closed them before they were
+     * accepted. To close them costs much less than to serve a connection. */
+    MOST_OVER = 256,
     RETRY_MS = 100,
     /* Times in milliseconds after which a connection may be closed in favour of a new one. FRESH_MS
      * applies to a connection that waits for its first request, IDLE_MS to one that waits for
@@ -162,7 +165,7 @@ bool srv_rest_accept(struct srv_rest_loop *l)
         return false;
     }
     l->is_full = false;
-    int left = BURST;
+    int left = BURST, left_over = MOST_OVER;
     while (left > 0 && l->n_open < l->most_open) {
         struct sockaddr_storage from;
         socklen_t n = sizeof from;
@@ -182,8 +185,14 @@ bool srv_rest_accept(struct srv_rest_loop *l)
             pause_accepting(l, "the limit of open files leaves no more beside files of models");
             return false;
         }
-        left--;
         l->accept_at_ns = 0;
+        if (srv_socket_is_over(fd)) {
+            close(fd);
+            if (--left_over == 0)
+                return true;
+            continue;
+        }
+        left--;
         /* If MHD_add_connection fails, it closes the descriptor. */
         MHD_add_connection(l->daemon, fd, (struct sockaddr *)(void *)&from, n);
     }
