@@ -1,0 +1,100 @@
+/*
+ * A caller of image decoders for fuzz targets: it bounds the memory and the work of an input, as a
+ * run's limits do, and gives a decoder just the memory that it asks for, so that AddressSanitizer
+ * sees each access beyond it.
+ *
+ * Threads: the target's only one.
+ */
+#ifndef TESTS_FUZZ_IMAGE_CODEC_H
+#define TESTS_FUZZ_IMAGE_CODEC_H
+
+#include <stdlib.h>
+
+#include "kernels/image/codec.h"
+#include "tests/fuzz/cost.h"
+
+/* The bounds below, and what the libraries allocate at once. */
+#define FUZZ_IMAGE                                                                                 \
+    {                                                                                              \
+        .free_bytes = 32 << 20, .growth = 64, .free_s = 2, .us_per_byte = 500                      \
+    }
+
+struct fuzz_codec {
+    struct kn_codec codec; /* the first member, because decoders hand back a pointer to it */
+    struct rt_error err;
+    size_t sample_bytes;
+    int64_t work;
+    size_t charged;
+    void *pixels;
+};
+
+static inline void *fuzz_pixels(struct kn_codec *c, int64_t frames, int64_t height, int64_t width,
+                                int64_t channels)
+{
+    struct fuzz_codec *f = (struct fuzz_codec *)c;
+    const int64_t n = frames * height * width * channels;
+
+    if (f->pixels || frames <= 0 || height <= 0 || width <= 0 || channels <= 0 ||
+        n >= KN_IMAGE_LIMIT)
+        abort();
+    if (n > 4 << 20)
+        (void)rt_fail(c->err, RT_RESOURCE_EXHAUSTED, "too many pixels");
+    else
+        f->pixels = malloc((size_t)n * f->sample_bytes);
+    return f->pixels;
+}
+
+static inline enum rt_status fuzz_spend(struct kn_codec *c, int64_t work)
+{
+    struct fuzz_codec *f = (struct fuzz_codec *)c;
+
+    f->work += work;
+    if (work < 0 || f->work < 0)
+        abort();
+    return f->work > 1 << 26 ? rt_fail(c->err, RT_DEADLINE_EXCEEDED, "too much work") : RT_OK;
+}
+
+static inline enum rt_status fuzz_charge(struct kn_codec *c, size_t bytes)
+{
+    struct fuzz_codec *f = (struct fuzz_codec *)c;
+
+    if (bytes > (16 << 20) - f->charged)
+        return rt_fail(c->err, RT_RESOURCE_EXHAUSTED, "too much memory");
+    f->charged += bytes;
+    return RT_OK;
+}
+
+static inline void *fuzz_memory(struct kn_codec *c, size_t bytes)
+{
+    return fuzz_charge(c, bytes) ? NULL : calloc(bytes ? bytes : 1, 1);
+}
+
+static inline void fuzz_release(struct kn_codec *c, void *memory)
+{
+    (void)c;
+    free(memory);
+}
+
+/* Initialises *f. A decoder writes samples of `sample_bytes` bytes. */
+static inline void fuzz_codec_init(struct fuzz_codec *f, size_t sample_bytes)
+{
+    *f = (struct fuzz_codec){
+        .codec = {.pixels = fuzz_pixels,
+                  .memory = fuzz_memory,
+                  .release = fuzz_release,
+                  .spend = fuzz_spend,
+                  .charge = fuzz_charge},
+        .sample_bytes = sample_bytes,
+    };
+    f->codec.err = &f->err;
+}
+
+/* Frees the pixels, after it has checked that a decoder which succeeds has asked for pixels. */
+static inline void fuzz_codec_end(struct fuzz_codec *f, enum rt_status st)
+{
+    if (st != f->err.code || (!st && !f->pixels))
+        abort();
+    free(f->pixels);
+}
+
+#endif
