@@ -252,3 +252,97 @@ def encode_png(g, op):
             yield Case(np.zeros(shape, t), texts=True)
     for level in (-2, 10):
         yield Case(np.zeros((3, 4, 3), "uint8"), compression=level, texts=True)
+
+
+def wav(g, frames, channels=1, rate=8000, form=1, bits=16, form_size=16, extra=b"", before=b"", size=None, tag=b"data", **wrong):
+    data = g.rng.integers(-2**15, 2**15, frames * channels).astype("<i2").tobytes()
+    frame = wrong.get("frame", channels * 2)
+    header = struct.pack("<HHIIHH", form, channels, rate, wrong.get("bytes", rate * frame % 2**32), frame, bits) + bytes(max(0, form_size - 16))
+    body = b"WAVE" + before + b"fmt " + struct.pack("<I", form_size) + header + extra + tag
+    body += struct.pack("<I", len(data) if size is None else size) + data
+    return b"RIFF" + struct.pack("<I", wrong.get("riff", len(body))) + body
+
+
+def chunk(tag, data, size=None):
+    return tag + struct.pack("<I", len(data) if size is None else size) + data
+
+
+@spec("DecodeWav")
+def decode_wav(g, op):
+    for data in [wav(g, n, c, rate) for n in (0, 1, 5, 300) for c in (1, 2, 5) for rate in (0, 1, 8000, 44100, 2**31 - 1)]:
+        yield Case(s(data), texts=True)
+    for channels in (-1, 0, 1, 2, 3, 7):
+        for samples in (-1, 0, 1, 4, 5, 6, 50):
+            for c in (1, 2, 4):
+                yield Case(s(wav(g, 5, c)), desired_channels=channels, desired_samples=samples, texts=True)
+    whole = wav(g, 5)
+    for data in [whole[:n] for n in range(len(whole))] + [whole + bytes(n) for n in range(1, 10)]:
+        yield Case(s(data), texts=True)
+    for how in (dict(form=0), dict(form=3), dict(form=0xfffe), dict(channels=0, frame=2), dict(channels=1025), dict(bits=8), dict(bits=24),
+                dict(frame=4), dict(bytes=5), dict(form_size=14), dict(form_size=17), dict(form_size=18), dict(form_size=20),
+                dict(form_size=40), dict(riff=0), dict(tag=b"dat_"), dict(size=4), dict(size=5), dict(size=9), dict(size=11), dict(size=100),
+                dict(size=2**31), dict(size=2**32 - 1), dict(size=0), dict(rate=2**31, bytes=0)):
+        yield Case(s(wav(g, 5, **how)), texts=True)
+    for tag in b"JUNK bext iXML qlty mext levl link axml LIST junk data fmt_".split():
+        for n, size in ((0, None), (3, None), (4, None), (4, 1000), (4, 2**31 - 1), (4, 2**31), (4, 2**32 - 1)):
+            yield Case(s(wav(g, 5, before=chunk(tag, bytes(n), size))), texts=True)
+            yield Case(s(wav(g, 5, extra=chunk(tag, bytes(n), size))), texts=True)
+            yield Case(s(wav(g, 5) + chunk(tag, bytes(n), size)), texts=True)
+    for copy in damaged(g, wav(g, 6, 2), 60):
+        yield Case(s(copy), texts=True)
+    for contents in (np.array([whole, None], object)[:1], np.zeros((0,), object)):
+        yield Case(contents, texts=True)
+
+
+@spec("EncodeWav")
+def encode_wav(g, op):
+    edges = np.float32([0, -0.0, 1, -1, 2, -2, np.inf, -np.inf, 1e-45, 0.99998, 32766.5 / 32768, 32767.5 / 32768, -32768.5 / 32768])
+    edges = np.concatenate([edges, (np.arange(-20, 20, dtype="float32") + 0.5) / 32768, np.arange(-9, 9, dtype="float32") / 65536])
+    yield Case(edges[:, None], np.int32(8000), texts=True)
+    for shape in ((1, 1), (7, 2), (300, 1), (40, 6), (0, 1), (0, 3), (1, 32767), (1, 32768), (1, 65535)):
+        for rate in (1, 8000, 44100, 2**30, 2**31 - 1, 0, -1, -2**31):
+            yield Case(g.rng.normal(0, 0.5, shape).astype("float32"), np.int32(rate), texts=True)
+    for shape in ((3,), (1, 2, 3), (), (3, 0), (0, 0), (1, 65536), (2, 70000)):
+        for rate in (8000, 0, [8000], []):
+            yield Case(np.zeros(shape, "float32"), np.int32(rate), texts=True)
+
+
+@spec("AudioSpectrogram", rtol=3e-7)
+def audio_spectrogram(g, op):
+    for window, stride in ((2, 1), (3, 1), (4, 4), (10, 3), (16, 4), (30, 7), (50, 1), (50, 100), (51, 1), (64, 16), (200, 80), (256, 128),
+                           (1000, 1), (5, 2)):
+        for shape in ((50, 1), (50, 3), (0, 2), (20, 0), (400, 2), (1, 1), (70, 40)):
+            yield Case(g.rng.normal(0, 1, shape).astype("float32"), window_size=window, stride=stride, texts=True,
+                       magnitude_squared=bool(g.rng.integers(2)))
+    for special in (np.nan, 1e10, 1e-30, 0):
+        x = g.rng.normal(0, 1, (60, 1)).astype("float32")
+        x[30] = special
+        yield Case(x, window_size=12, stride=3)
+        yield Case(np.full((40, 1), special, "float32"), window_size=16, stride=5, magnitude_squared=True)
+    for shape in ((), (5,), (1, 5, 1)):
+        yield Case(np.zeros(shape, "float32"), window_size=4, stride=2, texts=True)
+
+
+@spec("Mfcc", rtol=3e-7)
+def mfcc(g, op):
+    power = lambda *shape: np.square(g.rng.normal(0, 3, shape)).astype("float32")
+    for bins in (2, 3, 9, 65, 129, 257):
+        for rate in (8000, 16000, 44100, 100, 1):
+            for filters, coefficients in ((40, 13), (40, 40), (20, 5), (2, 1), (200, 20)):
+                yield Case(power(2, 3, bins), np.int32(rate), filterbank_channel_count=filters, dct_coefficient_count=coefficients, texts=True)
+    x = power(1, 4, 129)
+    for low in (-1.0, 0.0, 20.0, 300.0, 4000.0, 5000.0):
+        for high in (0.0, 20.0, 301.0, 4000.0, 7999.0, 8000.0, 8001.0, 1e9):
+            yield Case(x, np.int32(16000), lower_frequency_limit=low, upper_frequency_limit=high, texts=True)
+    for filters in (-1, 0, 1, 2, 500):
+        for coefficients in (-1, 0, 1, 2, 13, 501):
+            yield Case(x, np.int32(16000), filterbank_channel_count=filters, dct_coefficient_count=coefficients, texts=True)
+    for rate in (0, -1, 2**31 - 1, [16000], [16000, 1], []):
+        yield Case(x, np.int32(rate), texts=True)
+    for shape in ((129,), (2, 129), (1, 2, 2, 129), (1, 2, 1), (1, 2, 0), (0, 2, 129), (1, 0, 129), ()):
+        yield Case(np.ones(shape, "float32"), np.int32(16000), texts=True)
+    for special in (0, -1, np.nan, np.inf, 1e-30, 1e30):
+        y = x.copy()
+        y[0, 1, 40:50] = special
+        yield Case(y, np.int32(16000))
+        yield Case(np.full_like(x, special), np.int32(16000))
