@@ -49,7 +49,8 @@ def main():
     for path in sorted(CORPUS.glob("jpeg/*.jpg")):
         scores = loaded["serving_default"](image_bytes=tf.constant([path.read_bytes()]))["scores"]
         answers["scores"][path.name] = [round(float(v), 7) for v in scores[0]]
-    for path in sorted([*CORPUS.glob("jpeg/*.jpg"), *CORPUS.glob("png/rgb*.png"), *CORPUS.glob("gif/a*.gif"), *CORPUS.glob("bmp/RGB_*.bmp")]):
+    of_any_format = ("jpeg/*.jpg", "png/rgb*.png", "gif/a*.gif", "bmp/RGB_*.bmp")
+    for path in sorted(path for pattern in of_any_format for path in CORPUS.glob(pattern)):
         png = loaded["thumbnail"](image_bytes=tf.constant(path.read_bytes()))["png_bytes"].numpy()
         answers["thumbnails"][f"{path.parent.name}/{path.name}"] = base64.b64encode(png).decode()
     (HERE / "answers.json").write_text(json.dumps(answers, indent=0) + "\n")
