@@ -12,7 +12,8 @@
 /* ---- AudioSpectrogram ---- */
 
 enum {
-    LINES = 16,            /* windows that are transformed at a time */
+    LINES = 16,            /* most windows that are transformed at a time */
+    MOST_POINTS = 1 << 20, /* points of the windows that are transformed at a time, if several */
     POINT_WORK = 16,       /* work per point of a window, in units of rt_run_spend */
     MOST_WINDOW = 1 << 22, /* longer windows are refused */
 };
@@ -20,6 +21,7 @@ enum {
 struct spectrogram {
     struct kn_real_fft plan;
     double *window;
+    int64_t lines;  /* number of windows that are transformed at a time */
     size_t scratch; /* bytes of the plan's scratch memory */
 };
 
@@ -75,7 +77,10 @@ static enum rt_status spectrogram_prepare(struct rt_prep *p, void **state)
         return s ? RT_OK : p->err->code;
     if (extent_of(p->node, p->in[0].shape.dim[0], &e, p->err))
         return p->err->code;
-    bytes = kn_real_fft_size(&s->plan, e.length, LINES, true);
+    s->lines = e.slices < LINES ? e.slices : LINES;
+    if (s->lines > MOST_POINTS / e.length)
+        s->lines = e.length < MOST_POINTS ? MOST_POINTS / e.length : 1;
+    bytes = kn_real_fft_size(&s->plan, e.length, s->lines, true);
     if (bytes < 0)
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "A window of %lld samples is too long",
                        (long long)e.window);
@@ -88,7 +93,8 @@ static enum rt_status spectrogram_prepare(struct rt_prep *p, void **state)
         s->window[i] = 0.5 - 0.5 * cos(turn * (double)i / (double)e.window);
     scratch = kn_real_fft_scratch(&s->plan);
     s->scratch = (size_t)(scratch + 63) / 64 * 64;
-    p->scratch_bytes = s->scratch + (size_t)(e.length + 2 * e.bins) * LINES * sizeof(double);
+    p->scratch_bytes =
+        s->scratch + (size_t)(e.length + 2 * e.bins) * (size_t)s->lines * sizeof(double);
     return RT_OK;
 }
 
@@ -99,7 +105,7 @@ static enum rt_status lines_run(struct rt_run *r, const struct extent *e, int64_
     const struct spectrogram *s = r->state;
     const int64_t channels = r->in[0].dim[1];
     const bool is_squared = rt_attr_bool(r->node, "magnitude_squared");
-    double *x = (double *)((char *)r->scratch + s->scratch), *z = x + LINES * e->length;
+    double *x = (double *)((char *)r->scratch + s->scratch), *z = x + s->lines * e->length;
     float *y = kn_at_mut(&r->out[0], (channel * e->slices + first) * e->bins);
     const struct kn_fft_job job = {
         .src = x, .dst = z, .count = n, .src_next = e->length, .dst_next = 2 * e->bins, .scale = 1};
@@ -123,6 +129,7 @@ static enum rt_status lines_run(struct rt_run *r, const struct extent *e, int64_
 static enum rt_status spectrogram_run(struct rt_run *r)
 {
     const struct rt_tensor *x = &r->in[0];
+    const struct spectrogram *s = r->state;
     struct extent e = {0};
 
     if (x->rank != 2)
@@ -130,9 +137,11 @@ static enum rt_status spectrogram_run(struct rt_run *r)
     if (extent_of(r->node, x->dim[0], &e, r->err) ||
         !kn_out(r, 0, 3, (int64_t[]){x->dim[1], e.slices, e.bins}))
         return r->err->code;
+    if (rt_tensor_count(&r->out[0]) == 0)
+        return RT_OK;
     for (int64_t c = 0; c < x->dim[1]; c++)
-        for (int64_t i = 0; i < e.slices; i += LINES) {
-            const int64_t n = e.slices - i < LINES ? e.slices - i : LINES;
+        for (int64_t i = 0; i < e.slices; i += s->lines) {
+            const int64_t n = e.slices - i < s->lines ? e.slices - i : s->lines;
             if (lines_run(r, &e, c, i, n))
                 return r->err->code;
         }

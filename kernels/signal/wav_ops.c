@@ -33,11 +33,14 @@ static enum rt_status frames_copy(struct rt_run *r, const struct kn_wav *wav, fl
     int64_t left = RT_WORK;
 
     for (int64_t i = 0; i < frames; i++, y += channels) {
-        const unsigned char *x = wav->samples + i * wav->channels * SAMPLE_BYTES;
+        const int64_t frame = i < wav->frames ? i : 0;
+        const unsigned char *x = wav->samples + frame * wav->channels * SAMPLE_BYTES;
         for (int64_t c = 0; c < channels; c++) {
             const int64_t from = c < wav->channels ? c : wav->channels - 1;
             const unsigned char *s = x + from * SAMPLE_BYTES;
             y[c] = i < wav->frames ? (float)(int16_t)(s[0] | s[1] << 8) / 32768 : 0;
+            if (rt_run_tick(r, c))
+                return r->err->code;
         }
         if (rt_run_spend(r, &left, channels * SAMPLE_WORK))
             return r->err->code;
