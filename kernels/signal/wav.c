@@ -77,7 +77,7 @@ static enum rt_status read_format(struct reader *r, struct kn_wav *wav)
 {
     const unsigned char *p = take(r, sizeof(uint32_t));
     const uint32_t size = p ? number(p, 4) : 0;
-    uint32_t frame_bytes, wanted, rate_bytes;
+    uint32_t step_bytes, wanted, rate_bytes;
 
     if (!p)
         return r->err->code;
@@ -93,20 +93,20 @@ static enum rt_status read_format(struct reader *r, struct kn_wav *wav)
         return fail_format(r, "Bad number of channels for WAV: Expected at least 1, but got ", 0);
     wav->sample_rate = number(p + 4, 4);
     rate_bytes = number(p + 8, 4);
-    frame_bytes = number(p + 12, 2);
+    step_bytes = number(p + 12, 2);
     if (number(p + 14, 2) != BITS)
         return fail_format(r, "Can only read 16-bit WAV files, but received ", number(p + 14, 2));
     wanted = (uint32_t)wav->channels * SAMPLE_BYTES;
-    if (wanted != frame_bytes)
+    if (wanted != step_bytes)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Bad bytes per sample in WAV header: Expected %u but got %u", wanted,
-                       frame_bytes);
-    if ((int64_t)frame_bytes * wav->sample_rate != rate_bytes)
+                       step_bytes);
+    if ((int64_t)step_bytes * wav->sample_rate != rate_bytes)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Bad bytes per second in WAV header: Expected %lld but got %u "
                        "(sample_rate=%lld, bytes_per_sample=%u)",
-                       (long long)frame_bytes * wav->sample_rate, rate_bytes,
-                       (long long)wav->sample_rate, frame_bytes);
+                       (long long)step_bytes * wav->sample_rate, rate_bytes,
+                       (long long)wav->sample_rate, step_bytes);
     r->at += size - SHORT_FORMAT;
     return RT_OK;
 }
