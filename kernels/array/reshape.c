@@ -1,5 +1,5 @@
-/* Ops that return the same elements with a different shape: Reshape, Squeeze, ExpandDims. They
- * return views and copy nothing. */
+/* Ops that return the same elements with a different shape: Reshape, QuantizedReshape, Squeeze,
+ * ExpandDims. They return views and copy nothing. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 
@@ -107,6 +107,41 @@ const struct kn_entry kn_reshape = {
            .rows = rt_rows_reshape,
            .is_view = true},
     .kernels = VIEW("Reshape", "reshape", reshape_run),
+};
+
+/* ---- QuantizedReshape(tensor, shape, input_min, input_max) ---- */
+
+static enum rt_status quantized_reshape_infer(struct rt_infer *x)
+{
+    for (int k = 1; k < 3; k++) {
+        const struct rt_shape *s = &x->in[k + 1].shape;
+        if (s->rank > 1 || (s->rank == 1 && s->dim[0] >= 0 && s->dim[0] != 1))
+            return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                           "input_%s must be a scalar or a vector of 1 element",
+                           k == 1 ? "min" : "max");
+        x->out[k].shape.rank = 0;
+    }
+    return reshape_infer(x);
+}
+
+static enum rt_status quantized_reshape_run(struct rt_run *r)
+{
+    struct rt_info out[3];
+    enum rt_status st = kn_infer_now(r, quantized_reshape_infer, out);
+
+    for (int k = 0; !st && k < 3; k++)
+        st = kn_view(r, k, k ? k + 1 : 0, out[k].shape.rank, out[k].shape.dim);
+    return st;
+}
+
+const struct kn_entry kn_quantized_reshape = {
+    .op = {.name = "QuantizedReshape", .shape_in = 2, .infer = quantized_reshape_infer},
+    .kernels = KN_KERNELS({.op = "QuantizedReshape",
+                           .device = "CPU",
+                           .name = "quantized_reshape",
+                           .types = RT_T(RT_QU8) | RT_T(RT_QI32),
+                           .flags = RT_K_VIEWS,
+                           .run = quantized_reshape_run}),
 };
 
 /* ---- ExpandDims(input, dim) ---- */

@@ -136,7 +136,9 @@ class Runner(Child):
         self.tf = tf
 
     def dtype(self, number):
-        return self.tf.as_dtype(number).as_numpy_dtype
+        """Returns the plain integer for a quantised type, which TensorFlow's session returns as one."""
+        found = np.dtype(self.tf.as_dtype(number).as_numpy_dtype)
+        return found[0] if found.names else found
 
     def run(self, built):
         return self.guarded([lambda step=step: self.step(built, step) for step in built.steps])

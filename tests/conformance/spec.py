@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 
 __all__ = """np bfloat16 spec Case Const Graph Gen SPECS SIGNED UNSIGNED INTS HALFS FLOATS WIDE_FLOATS REALS
-COMPLEX NUMBERS PLAIN dtype_of""".split()
+COMPLEX NUMBERS PLAIN QUANTISED dtype_of""".split()
 
 bfloat16 = ml_dtypes.bfloat16
 
@@ -21,12 +21,16 @@ REALS = INTS + FLOATS
 COMPLEX = ["complex64", "complex128"]
 NUMBERS = REALS + COMPLEX
 PLAIN = NUMBERS + ["bool"]
+# TensorFlow's Python package represents a quantised type by a structure of one integer, named like the type.
+QUANTISED = {"qint8": "int8", "quint8": "uint8", "qint16": "int16", "quint16": "uint16", "qint32": "int32"}
 
 SPECS = []  # all specifications, in the order in which they are defined
 
 
 def dtype_of(name):
-    """Returns the numpy dtype with the given name, including bfloat16, which numpy itself lacks."""
+    """Returns the numpy dtype with the given name, including bfloat16 and quantised types, which numpy itself lacks."""
+    if name in QUANTISED:
+        return np.dtype([(name, QUANTISED[name])])
     return np.dtype(bfloat16) if name == "bfloat16" else np.dtype(object if name == "string" else name)
 
 
@@ -72,6 +76,7 @@ class Case:
             if isinstance(x, Const):
                 return "const " + text(x.value)
             x = np.asarray(x)
+            x = x.view(x.dtype[0]) if x.dtype.names and x.shape else x
             small = np.array2string(x, threshold=8) if x.size <= 6 else ""
             return f"{x.dtype}{list(x.shape)}{small}"
 
@@ -122,6 +127,8 @@ class Gen:
         values, and integers without lo and hi include extreme values."""
         rng, n = self.rng, int(np.prod(shape))
         d = dtype_of(dtype)
+        if dtype in QUANTISED:
+            return self.values(QUANTISED[dtype], (n,), lo, hi, special).view(d).reshape(shape)
         if dtype == "bool":
             return rng.integers(0, 2, n).astype(bool).reshape(shape)
         if dtype == "string":

@@ -1,0 +1,370 @@
+"""Specifies quantisation: floats rounded to what quantised integers represent, conversions, and arithmetic on quantised
+types (kernels/quant)."""
+
+import itertools
+
+from spec import *
+
+SHAPES = [(), (1,), (0,), (7,), (3, 5), (2, 0, 3), (2, 1, 3, 2), (2, 1, 1, 2, 1, 3, 1, 2), (5000,)]
+RANGES = [(-1, 1), (0, 1), (-6, 6), (-1, 0), (-0.3, 2.7), (0.5, 3), (-3, -0.25), (0, 0), (-1e-6, 1e-6), (-1e6, 3e7), (-0.1, 127.5), (1, 1)]
+BAD_RANGES = [(1, -1), (np.nan, 1), (-1, np.nan), (-np.inf, np.inf), (0, np.inf), (3e38, -3e38), (-3e38, 3e38)]
+
+
+def scalars(*values):
+    return [np.float32(v) for v in values]
+
+
+def near(g, lo, hi, shape, dtype="float32"):
+    """Returns numbers around a range, some of which lie at the boundaries of its steps."""
+    width = max(abs(hi - lo), 1e-3)
+    x = g.rng.uniform(lo - width / 4, hi + width / 4, shape)
+    steps = np.round(g.rng.uniform(-2, 258, shape)) / 255 * width + lo
+    half = (np.round(g.rng.uniform(-2, 258, shape)) + 0.5) / 255 * width + lo
+    pick = g.rng.integers(0, 3, shape)
+    return np.asarray(np.choose(pick, [x, steps, half]), dtype_of(dtype))
+
+
+# ---- fake quantisation ----
+
+
+@spec("FakeQuantWithMinMaxArgs")
+def fake_args(g, op):
+    for (lo, hi), bits, narrow in itertools.product([r for r in RANGES if r[0] < r[1]], (2, 4, 8, 16), (False, True)):
+        yield Case(near(g, lo, hi, (259,)), min=lo, max=hi, num_bits=bits, narrow_range=narrow)
+    for shape in SHAPES:
+        yield Case(g.values("float32", shape), min=-6, max=6)
+        yield Case(g.values("float32", shape), min=-0.5, max=7.3, num_bits=5)
+    x = g.values("float32", (5,))
+    for lo, hi in [(1, 1), (2, 1), (0, 0), (0.25, -1e10), (np.nan, 1), (-1, np.inf), (-np.inf, 1)]:
+        yield Case(x, min=lo, max=hi, texts=True)
+    for bits in (-1, 0, 1, 2, 16, 17, 64):
+        yield Case(x, num_bits=bits, texts=True)
+
+
+@spec("FakeQuantWithMinMaxVars")
+def fake_vars(g, op):
+    for (lo, hi), bits, narrow in itertools.product(RANGES, (2, 4, 8, 16), (False, True)):
+        yield Case(near(g, lo, hi, (259,)), *scalars(lo, hi), num_bits=bits, narrow_range=narrow)
+    for shape in SHAPES:
+        yield Case(g.values("float32", shape), *scalars(-6, 6))
+    x = g.values("float32", (5,))
+    for lo, hi in BAD_RANGES:
+        yield Case(x, *scalars(lo, hi))
+    for bits in (-1, 1, 17):
+        yield Case(x, *scalars(0, 1), num_bits=bits, texts=True)
+    for a, b in [((1,), ()), ((), (1,)), ((0,), ()), ((2,), (2,)), ((1, 1), ())]:
+        yield Case(x, np.zeros(a, "float32"), np.ones(b, "float32"), texts=True)
+
+
+def channel_range(g, depth):
+    lo = g.rng.uniform(-3, 1, depth).astype("float32")
+    return lo, lo + g.rng.uniform(0.1, 5, depth).astype("float32")
+
+
+@spec("FakeQuantWithMinMaxVarsPerChannel")
+def fake_channels(g, op):
+    for shape, bits, narrow in itertools.product([(3,), (1,), (0,), (4, 0), (0, 3), (4, 3), (2, 5, 3), (2, 3, 4, 7), (300, 5)], (2, 8, 16), (False, True)):
+        lo, hi = channel_range(g, shape[-1])
+        yield Case(g.values("float32", shape), lo, hi, num_bits=bits, narrow_range=narrow)
+    for (lo, hi), n in itertools.product(RANGES + BAD_RANGES, (1, 4)):
+        yield Case(near(g, 0, 1, (6, n)), np.full(n, lo, "float32"), np.full(n, hi, "float32"))
+    yield from channel_refusals(g, 0)
+
+
+def channel_refusals(g, grads):
+    x = lambda *shape: [g.values("float32", shape)] * (grads + 1)
+    for a, b in [((3,), (2,)), ((2,), (3,)), ((1,), (1,)), ((0,), (0,))]:
+        yield Case(*x(4, 3), np.zeros(a, "float32"), np.ones(b, "float32"), texts=True)
+    yield Case(*x(2, 1, 1, 2, 2), np.zeros(2, "float32"), np.ones(2, "float32"), texts=True)
+    for bits in (-1, 1, 17):
+        yield Case(*x(4, 2), np.zeros(2, "float32"), np.ones(2, "float32"), num_bits=bits, texts=True)
+
+
+@spec("FakeQuantWithMinMaxArgsGradient")
+def fake_args_gradient(g, op):
+    for (lo, hi), bits, narrow in itertools.product([r for r in RANGES if r[0] < r[1]], (2, 8, 16), (False, True)):
+        x = near(g, lo, hi, (259,))
+        yield Case(g.values("float32", x.shape), x, min=lo, max=hi, num_bits=bits, narrow_range=narrow)
+    for shape in SHAPES:
+        yield Case(g.values("float32", shape), g.values("float32", shape), min=-6, max=6)
+    for a, b in [((3,), (4,)), ((2, 3), (3, 2)), ((), (1,)), ((0,), (1,)), ((6,), (2, 3))]:
+        yield Case(g.values("float32", a), g.values("float32", b), texts=True)
+    x = g.values("float32", (5,))
+    for how in [dict(min=1, max=1), dict(min=2, max=1), dict(num_bits=1), dict(num_bits=17)]:
+        yield Case(x, x, **how, texts=True)
+
+
+@spec("FakeQuantWithMinMaxVarsGradient", rtol=1e-6, atol=1e-5)
+def fake_vars_gradient(g, op):
+    for (lo, hi), bits, narrow in itertools.product(RANGES, (2, 8, 16), (False, True)):
+        x = near(g, lo, hi, (259,))
+        yield Case(g.values("float32", x.shape, special=False), x, *scalars(lo, hi), num_bits=bits, narrow_range=narrow)
+    for shape in SHAPES:
+        yield Case(g.values("float32", shape, special=False), g.values("float32", shape), *scalars(-6, 6))
+    for lo, hi in BAD_RANGES:
+        yield Case(g.values("float32", (9,), special=False), g.values("float32", (9,)), *scalars(lo, hi))
+    yield Case(np.float32([np.nan, 1, np.inf, 2]), np.float32([0, 1, 2, 3]), *scalars(0, 1))
+    for a, b in [((3,), (4,)), ((2, 3), (3, 2)), ((), (1,)), ((0,), (1,)), ((6,), (2, 3))]:
+        yield Case(g.values("float32", a), g.values("float32", b), *scalars(0, 1), texts=True)
+    x = g.values("float32", (5,))
+    for bits in (-1, 1, 17):
+        yield Case(x, x, *scalars(0, 1), num_bits=bits, texts=True)
+    for a, b in [((1,), ()), ((), (1,)), ((0,), ()), ((2,), (2,)), ((1, 1), ())]:
+        yield Case(x, x, np.zeros(a, "float32"), np.ones(b, "float32"), texts=True)
+
+
+@spec("FakeQuantWithMinMaxVarsPerChannelGradient", rtol=1e-6, atol=1e-5)
+def fake_channels_gradient(g, op):
+    for shape, bits, narrow in itertools.product([(3,), (1,), (0,), (4, 0), (0, 3), (4, 3), (2, 5, 3), (2, 3, 4, 7), (300, 5)], (2, 8, 16), (False, True)):
+        lo, hi = channel_range(g, shape[-1])
+        yield Case(g.values("float32", shape, special=False), g.values("float32", shape), lo, hi, num_bits=bits, narrow_range=narrow)
+    for (lo, hi), n in itertools.product(RANGES + BAD_RANGES, (1, 4)):
+        yield Case(near(g, 0, 1, (6, n)), near(g, 0, 1, (6, n)), np.full(n, lo, "float32"), np.full(n, hi, "float32"))
+    for a, b in [((4, 3), (3,)), ((2, 3), (3, 3)), ((3,), (1, 3))]:
+        yield Case(g.values("float32", a), g.values("float32", b), np.zeros(3, "float32"), np.ones(3, "float32"), texts=True)
+    yield from channel_refusals(g, 1)
+
+
+# ---- quantisation and back ----
+
+
+@spec("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
+def quantize_and_dequantize(g, op):
+    v3 = op.endswith("V3")
+
+    def case(x, lo, hi, bits=8, **attrs):
+        extra = [np.int32(bits)] if v3 else []
+        if not v3:
+            attrs["num_bits"] = bits
+        return Case(x, np.asarray(lo, x.dtype), np.asarray(hi, x.dtype), *extra, **attrs)
+
+    modes = ("HALF_TO_EVEN",) if v3 else ("HALF_TO_EVEN", "HALF_UP")
+    for dtype, (lo, hi), signed, given, narrow, mode in itertools.product(WIDE_FLOATS, RANGES, *[(False, True)] * 3, modes):
+        how = {} if v3 else {"round_mode": mode}
+        x = near(g, lo, hi, (67,), dtype)
+        yield case(x, lo, hi, g.rng.choice([1, 2, 4, 8, 16, 31]), signed_input=signed, range_given=given, narrow_range=narrow, **how)
+    for dtype, shape, given in itertools.product(WIDE_FLOATS, SHAPES, (False, True)):
+        yield case(g.values(dtype, shape, special=False), -6, 6, range_given=given)
+    for dtype, shape, given in itertools.product(WIDE_FLOATS, [(3,), (0,), (4, 3), (2, 0, 3), (2, 3, 4), (2, 1, 3, 1, 2)], (False, True)):
+        for axis in range(len(shape)):
+            lo, hi = channel_range(g, shape[axis])
+            yield case(g.values(dtype, shape, special=False), lo, hi, 5, range_given=given, axis=axis)
+    for given, (lo, hi) in itertools.product((False, True), BAD_RANGES):
+        yield case(g.values("float32", (9,), special=False), lo, hi, range_given=given, texts=True)
+    x = g.values("float32", (4, 3), special=False)
+    for value, given in itertools.product([np.nan, np.inf, -np.inf, 3e38], (False, True)):
+        y = x.copy()
+        y[2, 1] = value
+        yield case(y, -1, 1, range_given=given)
+    for bits, signed in itertools.product((-1, 0, 1, 2, 60, 61, 62, 63, 64), (False, True)):
+        yield case(x, -1, 1, bits, signed_input=signed, range_given=True, texts=True)
+    for axis, given in itertools.product((2, 3), (False, True)):
+        yield case(x, np.zeros(3), np.ones(3), axis=axis, range_given=given, texts=True)
+    for given, axis, a, b in itertools.product((False, True), (-1, 0, 1), [(), (1,), (3,), (4,), (0,), (3, 1)], [(), (3,), (4,)]):
+        if not v3 or axis >= 0 or a == b == ():  # TensorFlow's kernel of V3 aborts
+            yield case(x, np.zeros(a), np.ones(b), axis=axis, range_given=given, texts=True)
+
+
+@spec("QuantizeAndDequantizeV4Grad")
+def quantize_and_dequantize_grad(g, op):
+    for dtype, (lo, hi) in itertools.product(WIDE_FLOATS, RANGES + BAD_RANGES):
+        x = near(g, -1, 1, (67,), dtype)
+        yield Case(g.values(dtype, x.shape), x, *[np.asarray(v, x.dtype) for v in (lo, hi)])
+    for dtype, shape in itertools.product(WIDE_FLOATS, SHAPES):
+        yield Case(g.values(dtype, shape), g.values(dtype, shape), *[np.asarray(v, dtype) for v in (-3, 3)])
+    for dtype, shape in itertools.product(WIDE_FLOATS, [(3,), (0,), (4, 3), (2, 0, 3), (2, 3, 4), (2, 1, 3, 1, 2)]):
+        for axis in range(len(shape)):
+            lo, hi = channel_range(g, shape[axis])
+            yield Case(g.values(dtype, shape), g.values(dtype, shape), lo.astype(dtype), hi.astype(dtype), axis=axis)
+    x = g.values("float32", (4, 3))
+    for axis in (2, 3):
+        yield Case(x, x, np.zeros(3, "float32"), np.ones(3, "float32"), axis=axis, texts=True)
+    for axis, a, b in itertools.product((-1, 0, 1), [(), (1,), (3,), (4,), (0,), (3, 1)], [(), (3,), (4,)]):
+        yield Case(x, x, np.zeros(a, "float32"), np.ones(b, "float32"), axis=axis, texts=True)
+    for a, b in [((3,), (4,)), ((2, 3), (3, 2)), ((), (1,)), ((6,), (2, 3))]:
+        yield Case(g.values("float32", a), g.values("float32", b), *scalars(0, 1), texts=True)
+
+
+@spec("QuantizeV2")
+def quantize(g, op):
+    modes = [("MIN_COMBINED", "HALF_AWAY_FROM_ZERO"), ("MIN_FIRST", "HALF_AWAY_FROM_ZERO"), ("SCALED", "HALF_AWAY_FROM_ZERO"), ("SCALED", "HALF_TO_EVEN")]
+    for dtype, (mode, rounding), (lo, hi), narrow in itertools.product(QUANTISED, modes, RANGES, (False, True)):
+        yield Case(near(g, lo, hi, (67,)), *scalars(lo, hi), T=dtype, mode=mode, round_mode=rounding, narrow_range=narrow)
+    for dtype, (mode, rounding), least in itertools.product(QUANTISED, modes, (0, 0.5, -1, 1e-6)):
+        yield Case(near(g, -1, 1, (9,)), *scalars(0.2, 0.2), T=dtype, mode=mode, round_mode=rounding, ensure_minimum_range=least)
+        yield Case(near(g, -1, 1, (9,)), *scalars(-5, -4), T=dtype, mode=mode, round_mode=rounding, ensure_minimum_range=least)
+    for dtype, (mode, rounding), shape in itertools.product(QUANTISED, modes, SHAPES):
+        yield Case(g.values("float32", shape, special=False), *scalars(-6, 6), T=dtype, mode=mode, round_mode=rounding)
+    for dtype, (mode, rounding), shape in itertools.product(QUANTISED, modes, [(3,), (4, 3), (2, 0, 3), (2, 3, 4), (2, 1, 3, 1, 2)]):
+        for axis in range(len(shape)):
+            yield Case(g.values("float32", shape, special=False), *channel_range(g, shape[axis]), T=dtype, mode=mode, round_mode=rounding, axis=axis)
+    for dtype, (mode, rounding), (lo, hi) in itertools.product(("qint8", "quint8"), modes, BAD_RANGES):
+        if (lo, hi) == (-np.inf, np.inf):
+            continue  # NaN becomes another integer in the vector loop of TensorFlow than in the rest of the tensor
+        yield Case(g.values("float32", (9,), special=False), *scalars(lo, hi), T=dtype, mode=mode, round_mode=rounding, texts=True)
+    yield from quantize_refusals(g.values("float32", (4, 3), special=False), modes, T="qint8")
+    for mode in ("MIN_COMBINED", "MIN_FIRST"):
+        yield Case(g.values("float32", (3,), special=False), *scalars(0, 1), T="quint8", mode=mode, round_mode="HALF_TO_EVEN", texts=True)
+
+
+def quantize_refusals(x, modes, **attrs):
+    for axis in (2, 3) if attrs else ():  # TensorFlow's shape function refuses the axes of Dequantize
+        yield Case(x, np.zeros(3, "float32"), np.ones(3, "float32"), axis=axis, **attrs, texts=True)
+    for axis, a, b, (mode, _) in itertools.product((-1, 0, 1), [(), (1,), (3,), (4,), (0,), (3, 1)], [(), (3,), (4,)], modes[:3]):
+        if not attrs and axis >= 0 and len(a) != 1 or not attrs and axis >= 0 and len(b) != 1:
+            continue  # TensorFlow's kernel of Dequantize aborts
+        yield Case(x, np.zeros(a, "float32"), np.ones(b, "float32"), axis=axis, mode=mode, **attrs, texts=True)
+
+
+@spec("Dequantize")
+def dequantize(g, op):
+    modes = ("MIN_COMBINED", "MIN_FIRST", "SCALED")
+    for dtype, mode, (lo, hi), narrow, out in itertools.product(QUANTISED, modes, RANGES + BAD_RANGES, (False, True), ("float32", "bfloat16")):
+        yield Case(g.values(dtype, (67,), lo=-128, hi=127), *scalars(lo, hi), mode=mode, narrow_range=narrow, dtype=out)
+    for dtype, mode, shape in itertools.product(QUANTISED, modes, SHAPES):
+        yield Case(g.values(dtype, shape), *scalars(-6, 6), mode=mode)
+    for dtype, mode, shape, out in itertools.product(QUANTISED, modes, [(3,), (4, 3), (2, 0, 3), (2, 3, 4), (2, 1, 3, 1, 2)], ("float32", "bfloat16")):
+        for axis in range(len(shape)):
+            yield Case(Const(g.values(dtype, shape)), *channel_range(g, shape[axis]), mode=mode, axis=axis, dtype=out)
+    yield from quantize_refusals(Const(g.values("qint8", (4, 3))), [(m, "") for m in modes])
+
+
+# ---- from range to range ----
+
+
+def not_scalar(g, *inputs, first, n, **attrs):
+    """Yields cases in which one of the bounds, which are the inputs `first` to `first + n - 1`, is no scalar."""
+    for k, shape in itertools.product(range(n), [(1,), (0,), (2,), (1, 1)]):
+        changed = list(inputs)
+        changed[first + k] = np.full(shape, inputs[first + k], "float32")
+        yield Case(*changed, **attrs)
+
+
+def wide(g, shape):
+    """Returns qint32 numbers of several magnitudes."""
+    x = g.values("qint32", shape)
+    if g.rng.integers(0, 2):
+        x = g.values("qint32", shape, lo=-(2 ** int(g.rng.integers(3, 31))), hi=2 ** int(g.rng.integers(3, 31)))
+    return x
+
+
+@spec("RequantizationRange", "QuantizeDownAndShrinkRange")
+def requantization_range(g, op):
+    how = {} if op.startswith("R") else {"out_type": "quint8"}
+    for (lo, hi), k in itertools.product(RANGES + [(1, -1)], range(8)):
+        yield Case(wide(g, (67,)), *scalars(lo, hi), **how)
+    for shape in [s for s in SHAPES if np.prod(s)]:
+        yield Case(wide(g, shape), *scalars(-100, 100), **how)
+    yield Case(wide(g, (2, 0)), *scalars(-100, 100), **how)
+    yield from not_scalar(g, wide(g, (5,)), *scalars(-2, 3), first=1, n=2, texts=True, **how)
+
+
+@spec("Requantize")
+def requantize(g, op):
+    for (lo, hi), (a, b), out in itertools.product(RANGES + [(1, -1)], [(-1, 1), (0, 1), (-5, 0), (-1e-3, 2e-3), (0, 0), (-1e8, 3e8), (-0.1, 7)], ("qint8", "quint8")):
+        yield Case(wide(g, (67,)), *scalars(lo, hi, a, b), out_type=out)
+    for shape, out in itertools.product(SHAPES, ("qint8", "quint8")):
+        yield Case(wide(g, shape), *scalars(-100, 100, -1, 1), out_type=out)
+    for a, b in [(0.5, 1), (1, -1), (-1, -2), (-2, -1), (np.nan, 1), (-1, np.nan)]:
+        yield Case(wide(g, (5,)), *scalars(-1, 1, a, b), out_type="quint8", texts=True)
+    yield from not_scalar(g, wide(g, (5,)), *scalars(-2, 3, -1, 1), first=1, n=4, texts=True, out_type="quint8")
+
+
+CHANNELED = [(3,), (4, 3), (2, 5, 3), (2, 3, 4, 3), (1, 2, 2, 1), (2, 2, 2, 17), (0, 2, 2, 3), (2, 2, 2, 0), ()]
+
+
+@spec("RequantizationRangePerChannel")
+def requantization_range_per_channel(g, op):
+    for shape, clip, one in itertools.product(CHANNELED[3:6], (1, 6, 1e9, 1e-3, 0), (False, True)):
+        for _ in range(4):
+            lo, hi = channel_range(g, 1 if one else shape[-1])
+            yield Case(wide(g, shape), lo * 100, hi * 100, clip_value_max=clip)
+    x = np.abs(wide(g, (1, 2, 3, 2)).view("int32") // 2).view(dtype_of("qint32"))
+    yield Case(x, np.float32([-3, -4]), np.float32([5, 6]), clip_value_max=1e30)
+    for a, b in [((2,), (3,)), ((3,), (2,)), ((4,), (4,)), ((0,), (3,))]:
+        yield Case(wide(g, (1, 2, 2, 3)), np.full(a, -1, "float32"), np.full(b, 1, "float32"), clip_value_max=6.0, texts=True)
+    for shape in [(3,), (4, 3), (2, 5, 3), (2, 1, 2, 2, 3)]:
+        yield Case(wide(g, shape), np.full(3, -1, "float32"), np.full(3, 1, "float32"), clip_value_max=6.0, texts=True)
+
+
+@spec("RequantizePerChannel")
+def requantize_per_channel(g, op):
+    for shape, (a, b), out, one in itertools.product(CHANNELED[3:6], [(-1, 1), (0, 1), (-5, 0), (-0.1, 7)], ("qint8", "quint8"), (False, True)):
+        if one and shape[-1] > 16:
+            continue  # TensorFlow's kernel reads beyond the bounds
+        for _ in range(3):
+            lo, hi = channel_range(g, 1 if one else shape[-1])
+            yield Case(wide(g, shape), lo, hi, *scalars(a, b), out_type=out)
+    for a, b in [((2,), (3,)), ((3,), (2,)), ((0,), (3,))]:
+        yield Case(wide(g, (1, 2, 2, 3)), np.full(a, -1, "float32"), np.full(b, 1, "float32"), *scalars(0, 1), out_type="quint8", texts=True)
+    for shape in [(3,), (4, 3), (2, 5, 3), (2, 1, 2, 2, 3)]:
+        yield Case(wide(g, shape), np.full(3, -1, "float32"), np.full(3, 1, "float32"), *scalars(0, 1), out_type="quint8", texts=True)
+
+
+# ---- arithmetic on quantised integers ----
+
+
+@spec("QuantizedAdd", "QuantizedMul")
+def quantized_arithmetic(g, op):
+    for a, b in g.broadcasts("quint8"):
+        small, large = sorted((a, b), key=np.size)
+        if small.size > 1 and large.shape[large.ndim - small.ndim :] != small.shape and small.shape != (1, 3) and a.size != b.size:
+            continue  # TensorFlow's kernel repeats the smaller input and leaves a part of the output unset
+        yield Case(a, b, *scalars(-1, 1, -3, 7))
+        yield Case(a, b, *scalars(0, 255, 0, 255))
+    for (lo, hi), (lo2, hi2) in itertools.product(RANGES + [(1, -1)], RANGES[:8]):
+        yield Case(g.values("quint8", (37,)), g.values("quint8", (37,)), *scalars(lo, hi, lo2, hi2))
+    for k in range(256):
+        if k % 8 == 0:
+            yield Case(np.arange(256, dtype="uint8").view(dtype_of("quint8")), np.array([k], "uint8").view(dtype_of("quint8")), *scalars(-3, 9.3, -2.2, 3.7))
+    x = g.values("quint8", (3,))
+    yield from not_scalar(g, x, x, *scalars(-1, 1, -1, 1), first=2, n=4, texts=True)
+
+
+@spec("QuantizedBiasAdd")
+def quantized_bias_add(g, op):
+    for dtype, shape, (lo, hi), (lo2, hi2) in itertools.product(("quint8", "qint8"), [(4, 3), (2, 3, 4, 17), (40, 16)], RANGES[:6], RANGES[:3] + [(-300, 200)]):
+        yield Case(g.values(dtype, shape, lo=-128, hi=255), g.values(dtype, shape[-1:], lo=-128, hi=255), *scalars(lo, hi, lo2, hi2), out_type="qint32")
+    for a, b in [((3,), (3,)), ((2, 3), (4,)), ((2, 3), (1,)), ((2, 3), ()), ((2, 3), (1, 3)), ((), (1,)), ((0, 3), (3,)), ((3, 0), (0,))]:
+        yield Case(g.values("quint8", a), g.values("quint8", b), *scalars(-1, 1, -1, 1), out_type="qint32", texts=True)
+    x = g.values("quint8", (2, 3))
+    yield from not_scalar(g, x, x[0], *scalars(-1, 1, -1, 1), first=2, n=4, texts=True, out_type="qint32")
+
+
+@spec("QuantizedRelu", "QuantizedRelu6")
+def quantized_relu(g, op):
+    for dtype, (lo, hi) in itertools.product(("quint8", "qint32"), RANGES + [(1, -1), (-100, 100), (0, 255), (5, 8), (-8, -7)]):
+        yield Case(g.values(dtype, (259,)), *scalars(lo, hi), out_type=dtype)
+    for dtype, shape in itertools.product(("quint8", "qint32"), SHAPES):
+        yield Case(g.values(dtype, shape), *scalars(-7, 10), out_type=dtype)
+    for dtype in ("quint8", "qint32"):
+        yield from not_scalar(g, g.values(dtype, (5,)), *scalars(-2, 3), first=1, n=2, texts=True, out_type=dtype)
+
+
+@spec("QuantizedReshape")
+def quantized_reshape(g, op):
+    for dtype, (shape, to), index in itertools.product(
+        ("quint8", "qint32"), [((6,), [2, 3]), ((2, 3), [-1]), ((2, 3), [3, -1, 1]), ((), []), ((), [1]), ((0, 3), [3, 0]), ((2, 3), [4]), ((2, 3), [-1, -1]), ((2, 3), [6])], ("int32", "int64")
+    ):
+        yield Case(g.values(dtype, shape), np.array(to, index), *scalars(-1, 2), texts=True)
+        yield Case(g.values(dtype, shape), Const(np.array(to, index)), *scalars(-1, 2))
+    yield from not_scalar(g, g.values("quint8", (4,)), np.int32([2, 2]), *scalars(-1, 2), first=2, n=2, texts=True)
+
+
+@spec("QuantizedConcat")
+def quantized_concat(g, op):
+    shapes = [([(3,), (4,)], (0, -1)), ([(2, 3), (2, 1)], (1, -1)), ([(2, 3), (0, 3), (1, 3)], (0, -2)), ([(2, 2, 3)] * 3, (0, 1, 2, -3)), ([(0,), (0,)], (0,))]
+    for dtype, (inputs, axes), same in itertools.product(("quint8", "qint32"), shapes, (False, True)):
+        for axis in axes:
+            ranges = [channel_range(g, ()) for _ in inputs]
+            ranges = [ranges[0]] * len(inputs) if same else ranges
+            yield Case(np.int32(axis), [g.values(dtype, s) for s in inputs], *[[np.float32(r[k]) for r in ranges] for k in (0, 1)])
+    for dtype, (lo, hi), (lo2, hi2) in itertools.product(("quint8", "qint32"), RANGES, RANGES[:6]):
+        yield Case(np.int32(0), [g.values(dtype, (20,)) for _ in "ab"], scalars(lo, lo2), scalars(hi, hi2))
+    x = g.values("quint8", (2, 3))
+    bad = [(2, [x, x]), (-3, [x, x]), (0, [x, x[0]]), (0, [x, x[:, :2]]), (0, [x[0, 0], x[0, 0]]), ([0], [x, x]), ([0, 1], [x, x])]
+    for axis, values in bad:
+        yield Case(np.int32(axis), values, scalars(0, 0), scalars(1, 1), texts=True)
+    for shape in [(1,), (0,), (2,)]:
+        yield Case(np.int32(0), [x, x], [np.zeros(shape, "float32"), np.float32(0)], scalars(1, 1), texts=True)
+        yield Case(np.int32(0), [x, x], scalars(0, 0), [np.float32(1), np.ones(shape, "float32")], texts=True)
