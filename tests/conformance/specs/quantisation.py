@@ -368,3 +368,122 @@ def quantized_concat(g, op):
     for shape in [(1,), (0,), (2,)]:
         yield Case(np.int32(0), [x, x], [np.zeros(shape, "float32"), np.float32(0)], scalars(1, 1), texts=True)
         yield Case(np.int32(0), [x, x], scalars(0, 0), [np.float32(1), np.ones(shape, "float32")], texts=True)
+
+
+# ---- products, convolutions and poolings ----
+
+
+@spec("QuantizedMatMul")
+def quantized_matmul(g, op):
+    q = lambda *shape: g.values("quint8", shape, lo=0, hi=255)
+    how = [(a, b) for a in (False, True) for b in (False, True)]
+    for (ta, tb), (m, k, n), (lo, hi), (lo2, hi2) in itertools.product(how, [(1, 1, 1), (3, 5, 4), (7, 33, 2), (0, 3, 2), (2, 3, 0)], RANGES[:5], [(-2, 3), (0, 255), (1, 2)]):
+        yield Case(q(*((k, m) if ta else (m, k))), q(*((n, k) if tb else (k, n))), *scalars(lo, hi, lo2, hi2), transpose_a=ta, transpose_b=tb)
+    for a, b in [((2, 3), (4, 2)), ((2,), (2, 3)), ((2, 3), (3,)), ((1, 2, 3), (3, 2)), ((), ())]:
+        yield Case(q(*a), q(*b), *scalars(-1, 1, -1, 1), texts=True)
+    yield from not_scalar(g, q(2, 3), q(3, 2), *scalars(-1, 1, -1, 1), first=2, n=4, texts=True)
+
+
+@spec("QuantizedConv2D")
+def quantized_conv(g, op):
+    q = lambda *shape: g.values("quint8", shape, lo=0, hi=255)
+    def case(x, f, lo, hi, lo2, hi2, stride=1, padding="SAME", **attrs):
+        return Case(x, f, *scalars(lo, hi, lo2, hi2), strides=[1, stride, stride, 1], padding=padding, **attrs)
+
+    for padding, stride, (lo, hi), (lo2, hi2) in itertools.product(("SAME", "VALID"), (1, 2, 3), RANGES[:6], [(-2, 3), (0, 255), (1, 2)]):
+        yield case(q(2, 7, 5, 3), q(3, 2, 3, 4), lo, hi, lo2, hi2, stride, padding)
+        yield case(q(1, 6, 6, 1), q(1, 1, 1, 1), lo, hi, lo2, hi2, stride, padding)
+    for padding, stride, n in itertools.product(("SAME", "VALID"), (3, 4, 5, 7), (8, 12, 13)):
+        yield case(q(1, n, 11, 2), q(1, 2, 2, 3), -1, 1, -2, 1, stride, padding)
+    for x, f in [((0, 4, 4, 2), (2, 2, 2, 3)), ((1, 4, 4, 2), (2, 2, 3, 3)), ((4, 4, 2), (2, 2, 2, 3)), ((1, 4, 4, 2), (2, 2, 2))]:
+        for padding in ("SAME", "VALID"):
+            yield case(q(*x), q(*f), -1, 1, -1, 1, padding=padding, texts=True)
+    yield from not_scalar(g, q(1, 4, 4, 2), q(2, 2, 2, 3), *scalars(-1, 1, -1, 1), first=2, n=4, texts=True, strides=[1, 1, 1, 1], padding="SAME")
+    for strides in ([2, 1, 1, 1], [1, 1, 1, 2], [1, 1, 2, 1]):
+        yield Case(q(1, 4, 4, 2), q(2, 2, 2, 3), *scalars(-1, 1, -1, 1), strides=strides, padding="SAME", texts=True)
+    yield case(q(1, 6, 6, 2), q(2, 2, 2, 3), -1, 1, -1, 1, dilations=[1, 2, 2, 1], texts=True)
+
+
+@spec("QuantizedAvgPool", "QuantizedMaxPool")
+def quantized_pool(g, op):
+    for dtype, padding, k, stride, shape in itertools.product(("quint8",), ("SAME", "VALID"), (1, 2, 3), (1, 2), [(2, 7, 5, 3), (1, 3, 3, 17), (0, 4, 4, 1), (1, 4, 4, 0)]):
+        x = g.values(dtype, shape, lo=-128, hi=255)
+        yield Case(x, *scalars(-1, 3), ksize=[1, k, k, 1], strides=[1, stride, stride, 1], padding=padding)
+        yield Case(x, *scalars(-1, 3), ksize=[1, k, 1, 1], strides=[1, 1, stride, 1], padding=padding)
+    x = g.values("quint8", (1, 4, 4, 2))
+    how = dict(ksize=[1, 2, 2, 1], strides=[1, 1, 1, 1], padding="SAME", texts=True)
+    yield from not_scalar(g, x, *scalars(-2, 3), first=1, n=2, **how)
+    yield Case(x[0], *scalars(-1, 1), **how)
+
+
+@spec("QuantizedBatchNormWithGlobalNormalization")
+def quantized_batch_norm(g, op):
+    q = lambda *shape: g.values("quint8", shape, lo=0, hi=255)
+    for depth, (lo, hi), scale, epsilon in itertools.product((1, 3, 8), RANGES[:5], (False, True), (0.001, 0.1)):
+        inputs = [(q(2, 3, 2, depth), lo, hi), (q(depth), -2, 3), (q(depth), 0, 4), (q(depth), -1, 1), (q(depth), 0.1, 2)]
+        yield Case(*[v for x, a, b in inputs for v in (x, np.float32(a), np.float32(b))], out_type="qint32", variance_epsilon=epsilon, scale_after_normalization=scale)
+
+
+# ---- ops of other families on quantised types ----
+
+SOME = ("qint8", "quint8", "qint32")  # TensorFlow registers some kernels for these types only
+
+
+@spec("Cast")
+def cast(g, op):
+    for dtype, other in itertools.product(QUANTISED, PLAIN):
+        yield Case(g.values(dtype, (37,)), DstT=other)
+        if other not in COMPLEX:
+            yield Case(g.values(other, (37,), lo=0, hi=100, special=False), DstT=dtype)
+    for a, b in itertools.product(QUANTISED, QUANTISED):
+        yield Case(g.values(a, (37,)), DstT=b)
+
+
+@spec("Bitcast")
+def bitcast(g, op):
+    for a, b in itertools.product(QUANTISED, list(QUANTISED) + INTS + ["float32", "bfloat16"]):
+        yield Case(g.values(a, (3, 8)), type=b)
+        yield Case(g.values(a, (3, 4)), type=b)
+
+
+@spec("Identity", "Shape", "Size", "Rank", "StopGradient", "Squeeze")
+def moved_whole(g, op):
+    for dtype, shape in itertools.product(QUANTISED, ((), (3,), (2, 1, 3), (0, 2))):
+        yield Case(g.values(dtype, shape))
+        yield Case(Const(g.values(dtype, shape)))
+
+
+@spec("Concat", "ConcatV2", "Pack", "Gather", "GatherV2", "Fill", "Equal", "NotEqual", "Reshape", "ExpandDims", "Tile")
+def moved(g, op):
+    for dtype in QUANTISED:
+        x, y, i = g.values(dtype, (2, 3)), g.values(dtype, (2, 3)), np.int32
+        yield {
+            "Concat": lambda: Case(i(1), [x, y]),
+            "ConcatV2": lambda: Case([x, y], i(0)),
+            "Pack": lambda: Case([x, y], axis=1),
+            "Gather": lambda: Case(x, i([1, 0, 1])),
+            "GatherV2": lambda: Case(x, i([2, 0]), i(1)),
+            "Fill": lambda: Case(i([2, 2]), x[0, 0]),
+            "Reshape": lambda: Case(x, i([3, 2])),
+            "ExpandDims": lambda: Case(x, i(1)),
+            "Tile": lambda: Case(x, i([1, 2])),
+        }.get(op, lambda: Case(x, np.where(g.rng.integers(0, 2, (2, 3)), x, y)))()
+
+
+@spec("Pad", "PadV2", "MirrorPad", "Slice", "StridedSlice", "Split", "SplitV", "DynamicStitch", "Switch", "GatherNd")
+def moved_in_part(g, op):
+    for dtype in ("quint8",) if op.startswith("Split") else SOME:
+        x, i = g.values(dtype, (4, 4)), np.int32
+        pads = i([[1, 0], [0, 2]])
+        yield {
+            "Pad": lambda: Case(x, pads),
+            "PadV2": lambda: Case(x, pads, x[0, 0]),
+            "MirrorPad": lambda: Case(x, pads, mode="REFLECT"),
+            "Slice": lambda: Case(x, i([1, 0]), i([2, -1])),
+            "StridedSlice": lambda: Case(x, i([0, 3]), i([4, 0]), i([2, -1])),
+            "Split": lambda: Case(i(1), x, num_split=2),
+            "SplitV": lambda: Case(x, i([1, 3]), i(0), num_split=2),
+            "DynamicStitch": lambda: Case([i([2, 0]), i([1])], [x[:2], x[2:3]]),
+            "Switch": lambda: Case(x, np.bool_(True), outputs=[1]),
+            "GatherNd": lambda: Case(x, i([[0, 1], [1, 2]])),
+        }[op]()
