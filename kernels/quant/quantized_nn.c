@@ -149,7 +149,7 @@ static float norm_value(const struct rt_run *r, int k, int64_t i)
 
 static enum rt_status norm_run(struct rt_run *r)
 {
-    const struct kn_q_range to = {-(1 << 20), 1 << 20}, from = kn_q_range_of(r, 1, 2);
+    const struct kn_q_range to = {-(1 << 20), 1 << 20};
     const int64_t depth = r->in[0].dim[3], n = rt_tensor_count(&r->in[0]);
     const float epsilon = rt_attr_float(r->node, "variance_epsilon");
     const bool with_gamma = rt_attr_bool(r->node, "scale_after_normalization");
@@ -164,6 +164,7 @@ static enum rt_status norm_run(struct rt_run *r)
         if (rt_tensor_count(&r->in[3 * (k + 1)]) < 2) /* TensorFlow refuses one, too */
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Must have at least a %s value%s", names[k],
                            KN_TEXT(&r->in[3 * (k + 1)]));
+    const struct kn_q_range from = kn_q_range_of(r, 1, 2);
     for (int64_t c = 0; c < depth; c++) {
         const float deviation = sqrtf(norm_value(r, 6, c) + epsilon);
         const float scale = (with_gamma ? norm_value(r, 12, c) : 1) / deviation;
@@ -184,21 +185,23 @@ static enum rt_status norm_run(struct rt_run *r)
 
 /* ---- registry entries ---- */
 
-#define QUANTIZED_NN(symbol, op_, name_, infer_, rows_, attr_, types_, run_)                       \
-    const struct kn_entry kn_##symbol = {                                                          \
-        .op = {.name = op_, .infer = infer_, .rows = rows_},                                       \
-        .kernels = KN_KERNELS({.op = op_,                                                          \
-                               .device = "CPU",                                                    \
-                               .name = name_,                                                      \
-                               .type_attr = attr_,                                                 \
-                               .types = types_,                                                    \
-                               .run = run_}),                                                      \
-    }
 #define EIGHT_BITS (RT_T(RT_QU8) | RT_T(RT_QI8))
-QUANTIZED_NN(quantized_avg_pool, "QuantizedAvgPool", "quantized_avg_pool", pool_infer, NULL, "T",
-             EIGHT_BITS, pool_run);
-QUANTIZED_NN(quantized_max_pool, "QuantizedMaxPool", "quantized_max_pool", pool_infer, NULL, "T",
-             EIGHT_BITS, pool_run);
-QUANTIZED_NN(quantized_batch_norm_with_global_normalization,
-             "QuantizedBatchNormWithGlobalNormalization", "quantized_batch_norm", norm_infer, NULL,
-             "Tinput", RT_T(RT_QU8), norm_run);
+const struct kn_entry kn_quantized_avg_pool = {
+    .op = {.name = "QuantizedAvgPool", .infer = pool_infer},
+    .kernels = KN_CPU("QuantizedAvgPool", "quantized_avg_pool", EIGHT_BITS, NULL, pool_run),
+};
+const struct kn_entry kn_quantized_max_pool = {
+    .op = {.name = "QuantizedMaxPool", .infer = pool_infer},
+    .kernels = KN_CPU("QuantizedMaxPool", "quantized_max_pool", EIGHT_BITS, NULL, pool_run),
+};
+const struct kn_entry kn_quantized_batch_norm_with_global_normalization = {
+    .op = {.name = "QuantizedBatchNormWithGlobalNormalization", .infer = norm_infer},
+    .kernels = KN_KERNELS({.op = "QuantizedBatchNormWithGlobalNormalization",
+                           .device = "CPU",
+                           .name = "quantized_batch_norm",
+                           .type_attr = "Tinput",
+                           .types = RT_T(RT_QU8),
+                           .and_type_attr = "out_type",
+                           .and_types = RT_T(RT_QI32),
+                           .run = norm_run}),
+};

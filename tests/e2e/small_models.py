@@ -134,6 +134,30 @@ def write_counter(folder, is_ref):
                    "value": (x, {"y": ("value", "float")})}, build, init="init")
 
 
+def write_quantised(folder):
+    """Writes a model of quantised types: `set` sets the upper bound of a range that starts at 0, `fake` rounds x to the 256
+    values that 8 bits represent in this range, and `product` multiplies the matrix x by 2 in quantised integers."""
+    def build(g):
+        g.placeholder("x", "float")
+        g.const("zero", "float", [], float_val=[0])
+        g.const("start", "float", [], float_val=[255])
+        g.const("two", "quint8", [1, 1], int_val=[2])
+        g.node("v", "VarHandleOp", dtype="float").attr["shape"].shape.SetInParent()
+        g.node("init", "AssignVariableOp", "v", "start", dtype="float")
+        g.node("change", "AssignVariableOp", "v", "x", dtype="float")
+        g.node("done", "Identity", "x", "^change", T="float")
+        g.node("top", "ReadVariableOp", "v", dtype="float")
+        g.node("fake", "FakeQuantWithMinMaxVars", "x", "zero", "top")
+        g.node("quantised", "QuantizeV2", "x", "zero", "start", T="quint8")
+        g.node("product", "QuantizedMatMul", "quantised", "two", "quantised:1", "quantised:2", "zero", "start", T1="quint8",
+               T2="quint8", Toutput="qint32")
+        g.node("narrow", "QuantizeDownAndShrinkRange", "product", "product:1", "product:2", Tinput="qint32", out_type="quint8")
+        g.node("y", "Dequantize", "narrow", "narrow:1", "narrow:2", T="quint8")
+    x = {"x": ("x", "float")}
+    write(folder, {"set": (x, {"y": ("done", "float")}), "fake": (x, {"y": ("fake", "float")}),
+                   "product": (x, {"y": ("y", "float")})}, build, init="init")
+
+
 def count(g, most):
     """Adds a loop that counts up to the value of the int64 node `most`. Returns the node that outputs the count as a float."""
     g.const("one", "int64", [], int64_val=[1])

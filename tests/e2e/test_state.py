@@ -34,3 +34,30 @@ class State(Case):
                             self.assertEqual(self.ask(server, "sum"), value + 1)
                         else:
                             self.assertEqual(self.ask(server, "value"), value)
+
+
+class Quantised(Case):
+    def ask(self, server, signature, x):
+        status, body = server.post("/v1/models/quantised:predict", {"signature_name": signature, "inputs": {"x": x}})
+        self.assertEqual(status, 200, body)
+        return json.loads(body)["outputs"]
+
+    def test_ranges_that_change_and_products_of_integers(self):
+        small_models.write_quantised(self.path("models/quantised/1"))
+        for flags in SETTINGS:
+            with self.subTest(flags=flags), Server(f"--models={self.path('models')}", *flags) as server:
+                top, draw = 255, random.Random(3)
+                for _ in range(RUNS):
+                    turn = draw.choice(("set", "fake", "fake", "product"))
+                    if turn == "set":
+                        top = draw.choice((255, 510, 1020))
+                        self.assertEqual(self.ask(server, "set", float(top)), top)
+                    elif turn == "fake":
+                        x = [draw.randrange(-100, 1200) for _ in range(5)]
+                        step = top // 255
+                        want = [(min(max(v, 0), top) * 2 + step) // (2 * step) * step for v in x]
+                        self.assertEqual(self.ask(server, "fake", [float(v) for v in x]), want)
+                    else:
+                        x = [[float(draw.randrange(256))], [255.0]]
+                        for (found,), (v,) in zip(self.ask(server, "product", x), x):
+                            self.assertAlmostEqual(found, 2 * v, delta=1.01)  # 255 steps in a range of 510

@@ -424,6 +424,76 @@ def quantized_batch_norm(g, op):
         yield Case(*[v for x, a, b in inputs for v in (x, np.float32(a), np.float32(b))], out_type="qint32", variance_epsilon=epsilon, scale_after_normalization=scale)
 
 
+# ---- uniform quantisation: a scale and a zero point ----
+
+LIMITS = {"qint8": (-128, 127), "quint8": (0, 255), "qint32": (-(2**31), 2**31 - 1)}
+
+
+def limits(dtype, prefix="", narrow=False):
+    return {f"{prefix}quantization_min_val": LIMITS[dtype][0] + narrow, f"{prefix}quantization_max_val": LIMITS[dtype][1]}
+
+
+def uniform(g, *shape):
+    """Returns a scale and a zero point, or vectors of them."""
+    return g.rng.uniform(0.01, 3, shape).astype("float32"), g.rng.integers(-20, 20, shape).astype("int32")
+
+
+def uniform_shapes():
+    for shape in SHAPES + [(4, 3), (2, 3, 4)]:
+        yield shape, -1
+        if len(shape) < 4:
+            yield from ((shape, axis) for axis in range(len(shape)))
+
+
+def uniform_refusals(g, x, build):
+    """Yields cases with a scale and a zero point that do not fit a tensor of shape [4, 3]."""
+    for axis, a, b in itertools.product((-1, 0, 1), [(), (1,), (3,), (4,)], [(), (3,), (4,)]):
+        yield build(x, np.ones(a, "float32"), np.zeros(b, "int32"), axis)
+    for scale in (0, -1, np.nan, np.inf):
+        yield build(x, np.float32(scale), np.int32(1), -1)
+
+
+@spec("UniformQuantize")
+def uniform_quantize(g, op):
+    for dtype, (shape, axis), narrow in itertools.product(("qint8", "qint32"), uniform_shapes(), (False, True)):
+        x = g.values("float32", shape, lo=-300, hi=300, special=False)
+        yield Case(x, *uniform(g, *(shape[axis : axis + 1] if axis >= 0 else ())), Tout=dtype, quantization_axis=axis, **limits(dtype, narrow=narrow))
+    for scale in (0.25, 0.5, 1, 3):
+        yield Case(np.arange(-40, 40, dtype="float32") / 8, np.float32(scale), np.int32(2), Tout="qint8", **limits("qint8"))
+    yield from uniform_refusals(g, g.values("float32", (4, 3), special=False), lambda x, s, z, a: Case(x, s, z, Tout="qint8", quantization_axis=a, **limits("qint8"), texts=True))
+
+
+@spec("UniformDequantize")
+def uniform_dequantize(g, op):
+    for dtype, (shape, axis) in itertools.product(("qint8", "quint8", "qint32"), uniform_shapes()):
+        x = g.values(dtype, shape, *((-(2**23), 2**23) if dtype == "qint32" else ()))  # larger integers are rounded in another order
+        yield Case(x, *uniform(g, *(shape[axis : axis + 1] if axis >= 0 else ())), Tout="float32", quantization_axis=axis, **limits(dtype))
+    yield from uniform_refusals(g, g.values("qint8", (4, 3)), lambda x, s, z, a: Case(x, s, z, Tout="float32", quantization_axis=a, **limits("qint8"), texts=True))
+
+
+@spec("UniformRequantize")
+def uniform_requantize(g, op):
+    for dtype, (shape, axis), way in itertools.product(("qint8", "qint32"), uniform_shapes(), range(3)):
+        if axis < 0 and way:
+            continue
+        one, each = (), shape[axis : axis + 1] if axis >= 0 else ()
+        a, b = [(each, each), (each, one), (one, each)][way]
+        yield Case(
+            g.values(dtype, shape, lo=-5000, hi=5000), *uniform(g, *a), *uniform(g, *b), Tout="qint8", input_quantization_axis=axis if a else -1,
+            output_quantization_axis=axis if b else -1, **limits(dtype, "input_"), **limits("qint8", "output_"),
+        )
+
+
+@spec("UniformQuantizedClipByValue")
+def uniform_clip(g, op):
+    for shape, axis in uniform_shapes():
+        each = shape[axis : axis + 1] if axis >= 0 else ()
+        low = g.values("int32", each, lo=-10, hi=5)
+        x, high = g.values("qint32", shape), (low + 7).astype("int32")
+        low, high = [np.asarray(v).reshape(-1).view(dtype_of("qint32")).reshape(each) for v in (low, high)]
+        yield Case(x, low, high, *uniform(g, *each), quantization_axis=axis, **limits("qint32"))
+
+
 # ---- ops of other families on quantised types ----
 
 SOME = ("qint8", "quint8", "qint32")  # TensorFlow registers some kernels for these types only
