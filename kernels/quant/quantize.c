@@ -166,6 +166,8 @@ static struct quantize read_node(const struct rt_node *n, enum rt_dtype dtype,
     }
     for (int d = 0; d < in->rank; d++)
         *(d < q.axis ? &q.outer : d == q.axis ? &q.slices : &q.inner) *= in->dim[d];
+    if (rt_tensor_count(in) == 0)
+        q.outer = 0; /* the other dimensions may be enormous */
     return q;
 }
 

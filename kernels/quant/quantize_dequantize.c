@@ -61,7 +61,7 @@ static enum rt_status check_axis(struct rt_infer *x, const struct rt_shape *in)
                        "value was %lld",
                        in->rank, (long long)axis);
     return rt_fail(x->err, RT_INVALID_ARGUMENT, "Shape must be at least rank %lld but is rank %d",
-                   (long long)axis + 1, in->rank);
+                   (long long)((uint64_t)axis + 1), in->rank);
 }
 
 /* Refuses bounds that are not scalars, or, with an axis, not vectors. TensorFlow's kernels of V2
@@ -247,6 +247,8 @@ static void set_slices(struct qdq *q, const struct rt_tensor *t)
     }
     for (int d = 0; d < t->rank; d++)
         *(d < q->axis ? &q->outer : d == q->axis ? &q->slices : &q->inner) *= t->dim[d];
+    if (rt_tensor_count(t) == 0)
+        q->outer = 0; /* the other dimensions may be enormous */
 }
 
 static enum rt_status qdq_run(struct rt_run *r)
@@ -269,7 +271,7 @@ static enum rt_status qdq_run(struct rt_run *r)
         q.half_up = mode.n == 7 && memcmp(mode.p, "HALF_UP", 7) == 0;
     }
     set_slices(&q, &r->in[0]);
-    for (int64_t s = 0; s < q.slices; s++) {
+    for (int64_t s = 0; s < (q.given || q.outer ? q.slices : 0); s++) {
         const enum rt_status st =
             r->in[0].dtype == RT_F64 ? slice_RT_F64(r, &q, s) : slice_RT_F32(r, &q, s);
         if (st)

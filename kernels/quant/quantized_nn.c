@@ -60,9 +60,10 @@ static enum rt_status pool_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Reduces one window of one channel. `x` is the image at this channel. */
-static int32_t pool_window(struct rt_run *r, const struct kn_axis *axis, int64_t row,
-                           int64_t column, int64_t channel, int64_t first, bool average)
+/* Sets *out to the reduced window of one channel. `first` is the first element of the image. */
+static enum rt_status pool_window(struct rt_run *r, const struct kn_axis *axis, int64_t row,
+                                  int64_t column, int64_t channel, int64_t first, bool average,
+                                  uint8_t *out)
 {
     const int64_t channels = r->in[0].dim[3];
     int64_t top, bottom, left, right, sum = 0;
@@ -77,9 +78,12 @@ static int32_t pool_window(struct rt_run *r, const struct kn_axis *axis, int64_t
             const int32_t q = kn_q_at(&r->in[0], first + at * channels + channel);
             sum += q;
             most = q > most ? q : most;
+            if (rt_run_spend(r, &r->left, 2))
+                return r->err->code;
         }
     const int64_t n = (bottom - top) * (right - left);
-    return !average ? most : n ? (int32_t)(sum / n) : 0;
+    *out = (uint8_t)(!average ? most : n ? (int32_t)(sum / n) : 0);
+    return rt_run_spend(r, &r->left, 1);
 }
 
 static enum rt_status pool_run(struct rt_run *r)
@@ -105,10 +109,7 @@ static enum rt_status pool_run(struct rt_run *r)
             for (int64_t j = 0; j < o->dim[2]; j++)
                 for (int64_t c = 0; c < o->dim[3]; c++) {
                     const int64_t first = b * t->dim[1] * t->dim[2] * t->dim[3];
-                    *y++ = (uint8_t)pool_window(r, axis, i, j, c, first, average);
-                    if (rt_run_spend(r, &r->left,
-                                     kn_min_i64(axis[0].size, axis[0].in) *
-                                         kn_min_i64(axis[1].size, axis[1].in)))
+                    if (pool_window(r, axis, i, j, c, first, average, y++))
                         return r->err->code;
                 }
     return RT_OK;

@@ -273,7 +273,7 @@ static enum rt_status requantize_channels_run(struct rt_run *r)
     if (check_requantize_channels(r, to))
         return r->err->code;
     channels_of(r, &depth, &n);
-    for (int64_t c = 0; c < depth; c++) {
+    for (int64_t c = 0; c < (n ? depth : 0); c++) {
         const float scale = factor * (channel_bound(r, c) / largest / 0x1p31F);
         for (int64_t i = 0; i < n; i++) {
             float v = rintf((float)((const int32_t *)r->in[0].data)[i * depth + c] * scale);
