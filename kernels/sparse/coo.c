@@ -51,10 +51,13 @@ enum rt_status kn_coo_check_shape(struct rt_run *r, const int64_t *dim, int64_t 
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "Expected shape dimensions to be non-negative, got %lld",
                            (long long)dim[d]);
-        if (!rt_mul(total, dim[d], &total))
+        if (!rt_mul(total, dim[d], &total)) {
+            size_t product;
+            const bool fits = rt_mul_size((size_t)before, (size_t)dim[d], &product);
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                           "Encountered overflow when multiplying %lld with %lld, result: -1",
-                           (long long)before, (long long)dim[d]);
+                           "Encountered overflow when multiplying %lld with %lld, result: %lld",
+                           (long long)before, (long long)dim[d], fits ? (long long)product : -1);
+        }
     }
     return RT_OK;
 }
