@@ -48,6 +48,7 @@ static void rows_each_own(struct rt_rows *r)
         .kernels = PASS(op_, #symbol),                                                             \
     };
 SAME(identity, "Identity")
+SAME(guarantee_const, "GuaranteeConst")
 SAME(identity_n, "IdentityN")
 SAME(stop_gradient, "StopGradient")
 SAME(prevent_gradient, "PreventGradient")

@@ -184,11 +184,25 @@ const struct kn_entry kn_scatter_nd = {
     .kernels = KN_CPU("ScatterNd", "scatter_nd", 0, NULL, nd_run),
 };
 
-/* ---- TensorScatter*(tensor, indices, updates) ---- */
+/* ---- TensorScatter*(tensor, indices, updates), ScatterNdNonAliasingAdd ---- */
+
+/* Returns the shape of the indices. For ScatterNdNonAliasingAdd, a vector is a list of indices into
+ * the first dimension. */
+static struct rt_shape index_shape(const struct rt_node *n, const struct rt_shape *s)
+{
+    struct rt_shape out = *s;
+
+    if (n->schema->name[0] == 'S' && s->rank == 1) {
+        out.dim[1] = 1;
+        out.rank = 2;
+    }
+    return out;
+}
 
 static enum rt_status tensor_infer(struct rt_infer *x)
 {
-    const struct rt_shape *t = &x->in[0].shape, *index = &x->in[1].shape, *u = &x->in[2].shape;
+    const struct rt_shape *t = &x->in[0].shape, *u = &x->in[2].shape;
+    const struct rt_shape indices = index_shape(x->node, &x->in[1].shape), *index = &indices;
 
     x->out[0].shape = *t;
     if (!kn_known(x, 0))
@@ -227,8 +241,9 @@ static enum rt_status tensor_run(struct rt_run *r)
         const char *name;
         enum mode mode;
     } modes[] = {{"Update", PUT}, {"Add", ADD}, {"Sub", SUB}, {"Min", MIN}, {"Max", MAX}};
-    const char *name = r->node->schema->name + strlen("TensorScatter");
-    enum mode mode = PUT;
+    const bool is_nd = r->node->schema->name[0] == 'S'; /* ScatterNdNonAliasingAdd */
+    const char *name = r->node->schema->name + (is_nd ? 0 : strlen("TensorScatter"));
+    enum mode mode = is_nd ? ADD : PUT;
     enum rt_status st = kn_outputs(r, tensor_infer);
     struct rt_tensor *o = &r->out[0];
 
@@ -239,7 +254,12 @@ static enum rt_status tensor_run(struct rt_run *r)
             mode = modes[i].mode;
     if (o->data != r->in[0].data)
         st = kn_copy_run(r, kn_dtype(o), o->data, r->in[0].data, rt_tensor_count(o));
-    return st ? st : scatter(r, mode, &r->in[1], &r->in[2], o);
+    struct rt_tensor index = r->in[1];
+    if (is_nd && index.rank == 1) {
+        index.dim[1] = 1;
+        index.rank = 2;
+    }
+    return st ? st : scatter(r, mode, &index, &r->in[2], o);
 }
 
 #define SCATTER(symbol, op_, types_)                                                               \
@@ -253,3 +273,4 @@ SCATTER(tensor_scatter_add, "TensorScatterAdd",
 SCATTER(tensor_scatter_sub, "TensorScatterSub", KN_SET(KN_NUMBERS))
 SCATTER(tensor_scatter_min, "TensorScatterMin", KN_SET(KN_REALS))
 SCATTER(tensor_scatter_max, "TensorScatterMax", KN_SET(KN_REALS))
+SCATTER(scatter_nd_non_aliasing_add, "ScatterNdNonAliasingAdd", KN_SET(KN_NUMBERS) | RT_T(RT_BOOL))

@@ -141,6 +141,22 @@ enum rt_status kn_slice_of(const struct rt_node *node, int rank, const int64_t *
     return RT_OK;
 }
 
+bool kn_slice_source(const struct kn_slice *s, const struct rt_tensor *t, int64_t *src)
+{
+    const int more = s->shape.rank - t->rank;
+    int64_t stride[RT_MAX_RANK];
+
+    for (int i = 0; i < t->rank; i++)
+        if (t->dim[i] != 1 && (i + more < 0 || t->dim[i] != s->shape.dim[i + more]))
+            return false;
+    kn_strides(t->rank, t->dim, stride);
+    for (int i = 0; i < s->rank; i++) {
+        const int at = s->out_axis[i] - more;
+        src[i] = s->out_axis[i] < 0 || at < 0 || t->dim[at] == 1 ? 0 : stride[at];
+    }
+    return true;
+}
+
 void kn_slice_walk(const struct kn_slice *s, const int64_t *dim, struct kn_walk *w, int64_t *first)
 {
     int64_t stride[RT_MAX_RANK];

@@ -25,5 +25,9 @@ enum rt_status kn_slice_of(const struct rt_node *n, int rank, const int64_t *dim
  * row-major order. *first is the offset of the slice's first element. With dst and src swapped, the
  * copy writes to the slice. */
 void kn_slice_walk(const struct kn_slice *s, const int64_t *dim, struct kn_walk *w, int64_t *first);
+/* For a tensor `t` that is written to the slice, sets src[i] to the stride in `t` that corresponds
+ * to dimension i of the input, or to 0 if `t` is broadcast along it. `t` may have additional
+ * leading dimensions of 1. Returns false if `t` cannot be broadcast to the slice's shape. */
+bool kn_slice_source(const struct kn_slice *s, const struct rt_tensor *t, int64_t *src);
 
 #endif

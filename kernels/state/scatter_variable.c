@@ -399,25 +399,6 @@ static enum rt_status scatter_nd(void *arg, struct rt_tensor *value, struct rt_e
 
 /* ---- StridedSliceAssign ---- */
 
-/* Sets src[i] to the stride in `t` that corresponds to dimension i of the variable, or to 0 if `t`
- * is broadcast along it. `t` may have additional leading dimensions of 1. Returns false if `t`
- * cannot be broadcast to the slice's shape. */
-static bool broadcast_source(const struct kn_slice *s, const struct rt_tensor *t, int64_t *src)
-{
-    const int more = s->shape.rank - t->rank;
-    int64_t stride[RT_MAX_RANK];
-
-    for (int i = 0; i < t->rank; i++)
-        if (t->dim[i] != 1 && (i + more < 0 || t->dim[i] != s->shape.dim[i + more]))
-            return false;
-    kn_strides(t->rank, t->dim, stride);
-    for (int i = 0; i < s->rank; i++) {
-        const int at = s->out_axis[i] - more;
-        src[i] = s->out_axis[i] < 0 || at < 0 || t->dim[at] == 1 ? 0 : stride[at];
-    }
-    return true;
-}
-
 static enum rt_status assign_slice(void *arg, struct rt_tensor *value, struct rt_error *err)
 {
     const struct job *j = arg;
@@ -437,7 +418,7 @@ static enum rt_status assign_slice(void *arg, struct rt_tensor *value, struct rt
     kn_slice_walk(&s, value->dim, &get, &first);
     put = get;
     memcpy(put.dst, get.src, sizeof put.dst);
-    if (!broadcast_source(&s, &in[4], put.src))
+    if (!kn_slice_source(&s, &in[4], put.src))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Cannot broadcast input shape %s into final shape %s", KN_TEXT(&in[4]),
                        KN_TEXT(&s.shape));
