@@ -132,7 +132,7 @@ enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_
     if (t->value_shape.rank < 0) /* TensorFlow treats an unknown shape as []. */
         t->value_shape.rank = 0;
     t->n_value = kn_shape_total(&t->value_shape);
-    enum rt_status st = kn_check_container(n, err);
+    enum rt_status st = rt_attr(n, "container") ? kn_check_container(n, err) : RT_OK;
     if (!st && (t->n_value < 0 || t->value_shape.rank == RT_MAX_RANK))
         st = rt_fail(err, RT_INVALID_ARGUMENT, "%s: value_shape must be fully defined", n->name);
     if (!st && (t->key_type == RT_RESOURCE || t->key_type == RT_VARIANT ||
@@ -196,6 +196,37 @@ TABLE(mutable_hash_table_of_tensors, "MutableHashTableOfTensors", "mutable hash 
       make_of_tensors)
 TABLE(mutable_hash_table_of_tensors_v2, "MutableHashTableOfTensorsV2",
       "mutable hash table of tensors", make_of_tensors)
+
+/* ---- anonymous tables ---- */
+
+enum rt_status
+kn_table_anonymous(struct rt_run *r,
+                   enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
+                                          struct rt_object **out, struct rt_error *err))
+{
+    struct rt_object *o = NULL;
+    const enum rt_status st = make(r->node, r->in, &o, r->err);
+
+    return st ? st : rt_out_object(r, 0, o);
+}
+
+#define ANONYMOUS(symbol, op_, make_)                                                              \
+    static enum rt_status symbol##_run(struct rt_run *r)                                           \
+    {                                                                                              \
+        return kn_table_anonymous(r, make_);                                                       \
+    }                                                                                              \
+    const struct kn_entry kn_##symbol = {                                                          \
+        .op = {.name = (op_), .effect = RT_RANDOM},                                                \
+        .kernels = KN_KERNELS({.op = (op_),                                                        \
+                               .device = "CPU",                                                    \
+                               .name = #symbol,                                                    \
+                               .type_attr = "key_dtype",                                           \
+                               .run = symbol##_run}),                                              \
+    };
+ANONYMOUS(anonymous_hash_table, "AnonymousHashTable", make_fixed)
+ANONYMOUS(anonymous_mutable_hash_table, "AnonymousMutableHashTable", make_mutable)
+ANONYMOUS(anonymous_mutable_hash_table_of_tensors, "AnonymousMutableHashTableOfTensors",
+          make_of_tensors)
 
 /* ---- items ---- */
 

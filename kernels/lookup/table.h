@@ -62,6 +62,13 @@ struct kn_table {
     struct kn_dense dense; /* n_buckets is guarded by mu; the other members never change */
 };
 
+/* Runs an op that makes an anonymous table, which lives as long as its handle. `make` is as in
+ * struct rt_op. */
+enum rt_status
+kn_table_anonymous(struct rt_run *r,
+                   enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
+                                          struct rt_object **out, struct rt_error *err));
+
 /* Creates the table that the node's attributes describe, with scalar keys. The caller owns it. */
 enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_table **out,
                             struct rt_error *err);

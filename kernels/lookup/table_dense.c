@@ -90,6 +90,20 @@ const struct kn_entry kn_mutable_dense_hash_table_v2 = {
            .make = make},
 };
 
+static enum rt_status anonymous_run(struct rt_run *r)
+{
+    return kn_table_anonymous(r, make);
+}
+
+const struct kn_entry kn_anonymous_mutable_dense_hash_table = {
+    .op = {.name = "AnonymousMutableDenseHashTable", .effect = RT_RANDOM},
+    .kernels = KN_KERNELS({.op = "AnonymousMutableDenseHashTable",
+                           .device = "CPU",
+                           .name = "anonymous_mutable_dense_hash_table",
+                           .type_attr = "key_dtype",
+                           .run = anonymous_run}),
+};
+
 enum rt_status kn_dense_check_key(struct rt_run *r, int64_t *left, const struct kn_table *t,
                                   const void *key)
 {
