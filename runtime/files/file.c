@@ -179,10 +179,12 @@ enum rt_status rt_file_check_space(const char *path, size_t n, struct rt_error *
 
     if (st)
         return st;
-    const uint64_t block = v.f_frsize, part = (uint64_t)v.f_blocks / PART * block;
+    const uint64_t block = v.f_frsize ? v.f_frsize : v.f_bsize;
+    const uint64_t part = (uint64_t)v.f_blocks / PART * block;
     const uint64_t reserve = part < MOST_BYTES ? part : MOST_BYTES;
     const uint64_t is_free = (uint64_t)v.f_bavail * block;
-    if (is_free < reserve || n > is_free - reserve)
+    const bool is_known = v.f_blocks && block;
+    if (is_known && (is_free < reserve || n > is_free - reserve))
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "%s: the file system has %llu bytes left, of which %llu are kept free", path,
                        (unsigned long long)is_free, (unsigned long long)reserve);

@@ -18,7 +18,7 @@ int statvfs(const char *path, struct statvfs *v)
     if (access(path, F_OK))
         return -1;
     *v = disk;
-    disk.f_bavail -= shrinks_by / disk.f_frsize;
+    disk.f_bavail -= shrinks_by / 4096;
     return 0;
 }
 
@@ -266,6 +266,32 @@ static void a_save_leaves_a_part_of_the_file_system_free(void **state)
     rt_tensor_clear(&t);
 }
 
+/* A file system without a known size is full only when a write fails. */
+static void a_file_system_that_reports_no_blocks_can_be_written(void **state)
+{
+    (void)state;
+    static const struct statvfs unknown[] = {
+        {.f_frsize = 4096}, /* as of ramfs */
+        {.f_blocks = 1 << 20, .f_bavail = 1 << 19},
+        {.f_bsize = 4096, .f_blocks = 1 << 20, .f_bavail = 1 << 19},
+    };
+    const char *const name = "bytes";
+    struct rt_error err = {0};
+    struct rt_tensor t;
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_U8, 1, (int64_t[]){3 << 20}, &err), &err);
+    memset(t.data, 7, rt_tensor_bytes(&t));
+    for (int i = 0; i < 3; i++) {
+        disk = unknown[i];
+        assert_ok(rt_checkpoint_write(folder_path("u"), 1, &name, &t, NULL, NULL, &err), &err);
+    }
+    /* A block size that is given only as f_bsize counts. */
+    disk.f_bavail = 0;
+    assert_fails(rt_checkpoint_write(folder_path("u"), 1, &name, &t, NULL, NULL, &err),
+                 RT_RESOURCE_EXHAUSTED, &err, "has 0 bytes left");
+    rt_tensor_clear(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +301,7 @@ int main(void)
         cmocka_unit_test(a_merge_refuses_shards_that_cannot_be_numbered),
         cmocka_unit_test(a_tensor_larger_than_a_window_is_read_whole),
         cmocka_unit_test(a_save_leaves_a_part_of_the_file_system_free),
+        cmocka_unit_test(a_file_system_that_reports_no_blocks_can_be_written),
     };
     return cmocka_run_group_tests(tests, set_up, ck_tear_down);
 }
