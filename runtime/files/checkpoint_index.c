@@ -10,7 +10,6 @@
 #include "tensorflow/core/protobuf/tensor_bundle.pb-c.h"
 
 enum {
-    MAX_SHARDS = 100000,
     /*
      * Limit on the total size of the names in an index: FREE_NAME_BYTES plus NAME_BYTES_PER_BYTE
      * times the size of the entries without their names. The size of an entry is FIXED_BYTES plus
@@ -82,7 +81,7 @@ static enum rt_status read_header(struct reader *r, struct rt_span value, struct
     if (h->version && h->version->min_consumer > 1)
         st = rt_fail(err, RT_UNIMPLEMENTED, "needs a reader of version %d, this is 1",
                      (int)h->version->min_consumer);
-    else if (h->num_shards < 1 || h->num_shards > MAX_SHARDS)
+    else if (h->num_shards < 1 || h->num_shards > RT_BUNDLE_MAX_SHARDS)
         st = rt_fail(err, RT_DATA_LOSS, "%d shards", (int)h->num_shards);
     c->n_shards = st ? 0 : h->num_shards;
     pb_free(h);

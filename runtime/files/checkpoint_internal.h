@@ -70,6 +70,9 @@ enum rt_status rt_bundle_open_index(const char *path, const struct rt_checkpoint
 
 /* ---- checkpoint_index.c ---- */
 
+/* maximum number of shards of a checkpoint */
+enum { RT_BUNDLE_MAX_SHARDS = 100000 };
+
 /* Returns the entry with this key, or NULL if there is none. */
 const struct rt_bundle_entry *rt_bundle_find(const struct rt_checkpoint *c, struct rt_span key);
 /* Reads a checkpoint's index as rt_checkpoint_measure does. */

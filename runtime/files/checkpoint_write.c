@@ -8,10 +8,14 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/crc32c.h"
 #include "runtime/base/map.h"
+#include "runtime/base/sort.h"
 #include "runtime/files/checkpoint_internal.h"
 #include "runtime/files/file.h"
 #include "runtime/core/slice.h"
 #include "tensorflow/core/protobuf/tensor_bundle.pb-c.h"
+
+/* number of strings, or of items of an index, after which the run's check is called again */
+enum { CHECK_EVERY = 1 << 14 };
 
 /* ---- the index while it is made ---- */
 
@@ -28,14 +32,14 @@ struct index {
      * added so far */
     struct rt_map sliced;
     int n_shards;
-    int source;           /* when merging, the number of the checkpoint that is being added */
-    struct rt_pool *pool; /* pool that counts `held` bytes; may be NULL */
+    int source; /* when merging, the number of the checkpoint that is being added */
+    const struct rt_checkpoint_run *run; /* its pool counts `held` bytes; may be NULL */
     size_t held;
 };
 
-static bool index_init(struct index *x, struct rt_pool *pool)
+static bool index_init(struct index *x, const struct rt_checkpoint_run *run)
 {
-    *x = (struct index){.arena = rt_arena_new(SIZE_MAX), .pool = pool};
+    *x = (struct index){.arena = rt_arena_new(SIZE_MAX), .run = run};
     rt_map_init(&x->sliced);
     return x->arena;
 }
@@ -48,13 +52,20 @@ static void index_clear(struct index *x)
     rt_map_clear(&x->sliced);
     rt_arena_free(x->arena);
     free(x->item);
-    rt_pool_release(x->pool, x->held);
+    rt_pool_release(rt_checkpoint_run_pool(x->run), x->held);
 }
 
-/* Makes the pool count `bytes` more bytes for the index. */
+/* Calls the run's check at every CHECK_EVERY-th item. */
+static enum rt_status check_item(const struct index *x, size_t i, struct rt_error *err)
+{
+    return i % CHECK_EVERY ? RT_OK : rt_checkpoint_run_check(x->run, err);
+}
+
+/* Makes the run's pool count `bytes` more bytes for the index. */
 static enum rt_status hold(struct index *x, size_t bytes, struct rt_error *err)
 {
-    const enum rt_status st = rt_pool_hold(x->pool, bytes, 0, "the index of a checkpoint", err);
+    const enum rt_status st =
+        rt_pool_hold(rt_checkpoint_run_pool(x->run), bytes, 0, "the index of a checkpoint", err);
 
     if (!st)
         x->held += bytes;
@@ -142,11 +153,13 @@ static enum rt_status index_finish(struct index *x, const struct item **twice, s
 {
     Tensorflow__BundleHeaderProto h = TENSORFLOW__BUNDLE_HEADER_PROTO__INIT;
     Tensorflow__VersionDef version = TENSORFLOW__VERSION_DEF__INIT;
+    struct rt_check check;
     enum rt_status st = RT_OK;
 
     for (size_t i = 0; i < x->sliced.n && !st; i++) {
         const struct rt_map_entry *e = &x->sliced.entry[i];
-        if (e->key)
+        st = check_item(x, i, err);
+        if (e->key && !st)
             st = index_add(x, rt_span_of(e->key, e->key_len), e->value, err);
     }
     version.producer = 1;
@@ -154,41 +167,63 @@ static enum rt_status index_finish(struct index *x, const struct item **twice, s
     h.num_shards = x->n_shards;
     if (!st)
         st = index_add(x, rt_span_of("", 0), &h.base, err);
-    if (st)
-        return st;
-    qsort(x->item, x->n, sizeof *x->item, by_key);
+    if (!st)
+        st = rt_sort_alloc(x->item, x->n, sizeof *x->item, by_key, "an index",
+                           rt_checkpoint_run_as_check(x->run, &check), err);
     *twice = NULL;
-    for (size_t i = 1; i < x->n && !*twice; i++)
+    for (size_t i = 1; i < x->n && !*twice && !st; i++) {
+        st = check_item(x, i, err);
         if (compare_keys(x->item[i - 1].key, x->item[i].key) == 0)
             *twice = &x->item[i];
-    return RT_OK;
+    }
+    return st;
 }
 
-static enum rt_status index_write(struct index *x, const char *prefix, struct rt_error *err)
+/* An index that has been written, but does not have its name yet. */
+struct index_file {
+    char path[4200], temp[4300];
+};
+
+/* Writes the index to a temporary file, which the caller renames or unlinks. A failed call leaves
+ * no file. */
+static enum rt_status index_write(struct index *x, const char *prefix, struct index_file *f,
+                                  struct rt_error *err)
 {
     struct rt_sstable_writer w;
-    char path[4200];
-    enum rt_status st;
+    struct rt_check check;
+    enum rt_status st = RT_OK;
 
+    snprintf(f->path, sizeof f->path, "%s.index", prefix);
     rt_sstable_begin(&w, 0);
-    for (size_t i = 0; i < x->n; i++)
+    for (size_t i = 0; i < x->n && !st; i++) {
+        st = check_item(x, i, err);
         rt_sstable_add(&w, x->item[i].key, x->item[i].value);
-    if (rt_sstable_end(&w)) {
-        snprintf(path, sizeof path, "%s.index", prefix);
-        st = rt_file_check_space(path, w.file.n, err);
-        if (!st)
-            st = rt_file_write(path, w.file.p, w.file.n, err);
-    } else {
-        st = rt_fail_memory(err, "an index", w.file.n);
     }
+    if (!st && !rt_sstable_end(&w))
+        st = rt_fail_memory(err, "an index", w.file.n);
+    if (!st)
+        st = rt_file_check_space(f->path, w.file.n, err);
+    if (!st)
+        st = rt_file_write_temp(f->path, w.file.p, w.file.n,
+                                rt_checkpoint_run_as_check(x->run, &check), f->temp, sizeof f->temp,
+                                err);
     rt_sstable_clear(&w);
     return st;
 }
 
-/* ---- data ---- */
+/* Gives an index that index_write has written its name, if `st` is RT_OK, and otherwise removes
+ * it. */
+static enum rt_status index_publish(const struct index_file *f, enum rt_status st,
+                                    struct rt_error *err)
+{
+    if (!st && rename(f->temp, f->path))
+        st = rt_fail_errno(err, f->path, errno);
+    if (st)
+        unlink(f->temp);
+    return st;
+}
 
-/* number of strings after which the run's check is called again */
-enum { CHECK_EVERY = 1 << 14 };
+/* ---- data ---- */
 
 struct data_file {
     int fd;
@@ -424,13 +459,14 @@ enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const 
 {
     struct index x;
     struct data_file f = {.fd = -1, .run = run};
+    struct index_file index;
     struct rt_error why = {0};
     const struct item *twice;
     enum rt_status st;
 
     if (strlen(prefix) > 4000)
         return rt_fail_errno(err, prefix, ENAMETOOLONG);
-    if (!index_init(&x, rt_checkpoint_run_pool(run)))
+    if (!index_init(&x, run))
         return rt_fail_memory(err, "an index", sizeof x);
     x.n_shards = 1;
     st = make_parent(prefix, err);
@@ -456,12 +492,17 @@ enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const 
     if (!st && twice)
         st = rt_fail(err, RT_INVALID_ARGUMENT, "Adding duplicate key: %s",
                      (const char *)twice->key.p);
-    if (!st && rename(f.temp, f.path))
-        st = rt_fail_errno(err, f.path, errno);
-    if (st)
+    if (!st)
+        st = index_write(&x, prefix, &index, err);
+    if (st) {
         unlink(f.temp);
-    else
-        st = index_write(&x, prefix, err);
+        goto out;
+    }
+    if (rename(f.temp, f.path)) {
+        st = rt_fail_errno(err, f.path, errno);
+        unlink(f.temp);
+    }
+    st = index_publish(&index, st, err);
 out:
     index_clear(&x);
     return st;
@@ -481,21 +522,27 @@ static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span 
 {
     struct merge *m = arg;
     /* Counts the unpacked message, which stays in memory if the tensor is stored as slices. */
-    const size_t unpacked = pb_unpacked_bytes(&tensorflow__bundle_entry_proto__descriptor, value);
-    enum rt_status st = hold_item(&m->x, key.n + value.n + unpacked, err);
+    struct rt_check run;
+    const struct rt_check *check = rt_checkpoint_run_as_check(m->x.run, &run);
+    size_t unpacked;
+    enum rt_status st = pb_unpacked_bytes_checked(&tensorflow__bundle_entry_proto__descriptor,
+                                                  value, check, &unpacked, err);
 
+    if (!st)
+        st = hold_item(&m->x, key.n + value.n + unpacked, err);
     if (st)
         return st;
     if (!key.n) {
-        Tensorflow__BundleHeaderProto *h =
-            pb_unpack(&tensorflow__bundle_header_proto__descriptor, value, "header", err);
+        Tensorflow__BundleHeaderProto *h = pb_unpack_checked(
+            &tensorflow__bundle_header_proto__descriptor, value, "header", check, err);
         if (!h)
             return pb_unpack_failed(err, RT_DATA_LOSS);
-        if (h->num_shards < 1 || h->num_shards > 10000 || h->endianness)
+        if (h->num_shards < 1 || h->num_shards > RT_BUNDLE_MAX_SHARDS || h->endianness)
             st = rt_fail(err, RT_DATA_LOSS, "%d shards, byte order %d", (int)h->num_shards,
                          (int)h->endianness);
-        else if (h->num_shards > INT32_MAX - m->first_shard)
-            st = rt_fail(err, RT_INVALID_ARGUMENT, "more than %d shards in all", INT32_MAX);
+        else if (h->num_shards > RT_BUNDLE_MAX_SHARDS - m->first_shard)
+            st = rt_fail(err, RT_INVALID_ARGUMENT, "more than %d shards in all",
+                         RT_BUNDLE_MAX_SHARDS);
         m->n_shards = st ? 0 : h->num_shards;
         pb_free(h);
         return st;
@@ -503,7 +550,7 @@ static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span 
     if (!m->n_shards)
         return rt_fail(err, RT_DATA_LOSS, "the header is missing");
     Tensorflow__BundleEntryProto *e =
-        pb_unpack(&tensorflow__bundle_entry_proto__descriptor, value, "entry", err);
+        pb_unpack_checked(&tensorflow__bundle_entry_proto__descriptor, value, "entry", check, err);
     if (!e)
         return pb_unpack_failed(err, RT_DATA_LOSS);
     if (e->n_slices) {
@@ -521,7 +568,7 @@ static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span 
         st = index_add(&m->x, key, &e->base, err);
     }
     pb_free(e);
-    rt_pool_release(m->x.pool, unpacked);
+    rt_pool_release(rt_checkpoint_run_pool(m->x.run), unpacked);
     m->x.held -= unpacked;
     return st;
 }
@@ -558,10 +605,11 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
     struct merge m = {0};
     char from[4200], to[4200];
     int *n_shards = calloc((size_t)n + 1, sizeof *n_shards), at = 0;
+    struct index_file index;
     const struct item *twice;
     enum rt_status st;
 
-    if (!n_shards || !index_init(&m.x, rt_checkpoint_run_pool(run))) {
+    if (!n_shards || !index_init(&m.x, run)) {
         free(n_shards);
         return rt_fail_memory(err, "an index", (size_t)n * sizeof *n_shards);
     }
@@ -579,6 +627,12 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
         st = rt_fail(err, RT_INVALID_ARGUMENT,
                      "Duplicate tensor keyed by %s encountered, when merging prefix: %s",
                      (const char *)twice->key.p, prefixes[twice->source]);
+    if (!st)
+        st = index_write(&m.x, destination, &index, err);
+    if (st)
+        goto out;
+    /* From here on the run is not checked, so that a merge is never left half done. At most
+     * RT_BUNDLE_MAX_SHARDS files are moved. */
     for (int i = 0; i < n && !st; i++) {
         for (int k = 0; k < n_shards[i] && !st; k++) {
             snprintf(from, sizeof from, "%s.data-%05d-of-%05d", prefixes[i], k, n_shards[i]);
@@ -587,8 +641,7 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
                 st = rt_fail_errno(err, from, errno);
         }
     }
-    if (!st)
-        st = index_write(&m.x, destination, err);
+    st = index_publish(&index, st, err);
     for (int i = 0; i < n && !st; i++) {
         snprintf(from, sizeof from, "%s.index", prefixes[i]);
         snprintf(to, sizeof to, "%s.index", destination);
@@ -600,6 +653,7 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
             rmdir(from); /* rmdir fails, as intended, if the directory is not empty. */
         }
     }
+out:
     index_clear(&m.x);
     free(n_shards);
     return st;

@@ -11,12 +11,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+/* number of bytes that are read or written between two checks */
+enum { PIECE = 1 << 20 };
+
 /* Reads exactly n bytes from the file's current position. */
 static enum rt_status read_all(int fd, const char *path, const struct rt_check *check, char *dst,
                                size_t n, struct rt_error *err)
 {
-    enum { PIECE = 1 << 20 };
-
     for (size_t have = 0; have < n;) {
         const enum rt_status st = rt_check_call(check, err);
         if (st) {
@@ -119,34 +120,45 @@ int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err)
     return fd;
 }
 
-enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err)
+enum rt_status rt_file_write_temp(const char *path, const void *p, size_t n,
+                                  const struct rt_check *check, char *temp, size_t capacity,
+                                  struct rt_error *err)
 {
-    char temp[4200];
     size_t done = 0;
     enum rt_status st = RT_OK;
     struct rt_error why = {0};
-    int fd = rt_file_temp(path, temp, sizeof temp, &why);
+    int fd = rt_file_temp(path, temp, capacity, &why);
 
     if (fd < 0) {
         rt_error_copy(err, &why);
         return why.code;
     }
-    while (done < n) {
-        ssize_t k = write(fd, (const char *)p + done, n - done);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0) {
-            st = rt_fail_errno(err, path, errno);
+    while (done < n && !st) {
+        st = rt_check_call(check, err);
+        if (st)
             break;
-        }
-        done += (size_t)k;
+        ssize_t k = write(fd, (const char *)p + done, n - done < PIECE ? n - done : PIECE);
+        if (k >= 0)
+            done += (size_t)k;
+        else if (errno != EINTR)
+            st = rt_fail_errno(err, path, errno);
     }
     if (close(fd) && !st)
         st = rt_fail_errno(err, path, errno);
-    if (!st && rename(temp, path))
-        st = rt_fail_errno(err, path, errno);
     if (st)
         unlink(temp);
+    return st;
+}
+
+enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err)
+{
+    char temp[4200];
+    enum rt_status st = rt_file_write_temp(path, p, n, NULL, temp, sizeof temp, err);
+
+    if (!st && rename(temp, path)) {
+        st = rt_fail_errno(err, path, errno);
+        unlink(temp);
+    }
     return st;
 }
 

@@ -31,6 +31,12 @@ enum rt_status rt_file_read_exactly(void *fd, uint64_t offset, void *dst, size_t
 /* Writes a temporary file in the directory of `path` and renames it to `path`, so that the file is
  * never incomplete. */
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err);
+/* Writes a temporary file as rt_file_write does, but leaves renaming it to `path` to the caller.
+ * Writes its name into `temp`. If `check`, which may be NULL, fails, returns its status. A failed
+ * call leaves no file. */
+enum rt_status rt_file_write_temp(const char *path, const void *p, size_t n,
+                                  const struct rt_check *check, char *temp, size_t capacity,
+                                  struct rt_error *err);
 /* Creates a file with an unused name in the directory of `path` and opens it for writing. Writes
  * the name into `buffer`. Returns the descriptor. On failure, returns -1 and sets err. */
 int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err);

@@ -2,7 +2,12 @@
  * checkpoint. */
 #include "tests/unit/files/checkpoint_fixture.h"
 
+#include <dirent.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "runtime/files/file.h"
+#include "runtime/files/sstable.h"
 
 static enum rt_status go_on(void *arg, struct rt_error *err)
 {
@@ -251,6 +256,81 @@ static void reading_an_index_ends_when_its_run_does(void **state)
     assert_int_equal(bytes, 5 + 2500 * 4);
 }
 
+/* Writes a checkpoint of `n` scalars, whose names begin with `first`, without their data. */
+static void write_scalars(const char *prefix, char first, int n)
+{
+    /* num_shards; dtype and size */
+    static const char header[] = {1 << 3, 1}, entry[] = {1 << 3, RT_F32, 5 << 3, 4};
+    struct rt_sstable_writer w;
+    struct rt_error err = {0};
+    char path[700], key[16];
+
+    rt_sstable_begin(&w, 0);
+    rt_sstable_add(&w, rt_span_of("", 0), rt_span_of(header, sizeof header));
+    for (int i = 0; i < n; i++) {
+        snprintf(key, sizeof key, "%c%07d", first, i);
+        rt_sstable_add(&w, rt_span_str(key), rt_span_of(entry, sizeof entry));
+    }
+    assert_true(rt_sstable_end(&w));
+    snprintf(path, sizeof path, "%s.index", prefix);
+    assert_ok(rt_file_write(path, w.file.p, w.file.n, &err), &err);
+    snprintf(path, sizeof path, "%s.data-00000-of-00001", prefix);
+    assert_ok(rt_file_write(path, "", 0, &err), &err);
+    rt_sstable_clear(&w);
+}
+
+static int n_files(const char *folder)
+{
+    DIR *d = opendir(folder);
+    int n = 0;
+
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 2; /* "." and ".." */
+}
+
+/* The names are sorted, compared with each other and written in pieces. Until the first shard is
+ * moved, a merge that ends leaves all files as they were. */
+static void merging_many_names_ends_when_its_run_does(void **state)
+{
+    (void)state;
+    enum { MANY = 40000, RUN = 1 << 14 /* names between two checks */ };
+    char from[2][300], to[300];
+    const char *const prefixes[] = {from[0], from[1]};
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    int left = 1000;
+    const struct rt_checkpoint_run run = {.check = cancel_after, .arg = &left};
+
+    assert_int_equal(mkdir(folder_path("merge"), 0777), 0);
+    snprintf(to, sizeof to, "%s", folder_path("merge/all"));
+    for (int k = 0; k < 2; k++) {
+        snprintf(from[k], sizeof from[k], "%s%d", folder_path("merge/part"), k);
+        write_scalars(from[k], k ? 'a' : 'b', MANY);
+    }
+    for (int k = 0; k < 2; k++) {
+        assert_ok(rt_checkpoint_open(&c, from[k], &run, &err), &err);
+        rt_checkpoint_unref(c);
+    }
+    const int to_read = 1000 - left;
+    for (int asked = 0;; asked++) {
+        left = asked;
+        if (rt_checkpoint_merge(prefixes, 2, to, false, &run, &err) == RT_OK) {
+            /* The names are sorted (and merged three times), compared and added to the table. */
+            assert_true(asked >= to_read + (1 + 3 + 1 + 1) * (2 * MANY / RUN));
+            break;
+        }
+        assert_int_equal(err.code, RT_CANCELLED);
+        assert_int_equal(n_files(folder_path("merge")), 4);
+    }
+    assert_int_equal(n_files(folder_path("merge")), 3);
+    assert_ok(rt_checkpoint_open(&c, to, NULL, &err), &err);
+    assert_int_equal(rt_checkpoint_count(c), 2 * MANY);
+    rt_checkpoint_unref(c);
+}
+
 static void writing_ends_when_its_run_does(void **state)
 {
     (void)state;
@@ -340,6 +420,7 @@ int main(void)
         cmocka_unit_test(what_is_read_counts_in_the_pool_of_its_run),
         cmocka_unit_test(an_index_counts_in_the_pool_of_its_run),
         cmocka_unit_test(reading_an_index_ends_when_its_run_does),
+        cmocka_unit_test(merging_many_names_ends_when_its_run_does),
         cmocka_unit_test(writing_ends_when_its_run_does),
         cmocka_unit_test(a_lazy_tensor_is_read_for_the_run_that_writes_it),
         cmocka_unit_test(the_index_that_is_written_counts_in_the_pool_of_its_run),

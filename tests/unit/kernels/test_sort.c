@@ -2,6 +2,7 @@
 #include "tests/support/test.h"
 
 #include "kernels/array/sort.h"
+#include "runtime/base/sort.h"
 #include "runtime/base/clock.h"
 #include "tests/support/op.h"
 
@@ -34,13 +35,13 @@ static void every_number_of_elements_is_sorted(void **state)
     static const int64_t n[] = {0,
                                 1,
                                 2,
-                                KN_SORT_RUN - 1,
-                                KN_SORT_RUN,
-                                KN_SORT_RUN + 1,
-                                2 * KN_SORT_RUN,
-                                3 * KN_SORT_RUN - 1,
-                                4 * KN_SORT_RUN + 1,
-                                7 * KN_SORT_RUN + 100};
+                                RT_SORT_RUN - 1,
+                                RT_SORT_RUN,
+                                RT_SORT_RUN + 1,
+                                2 * RT_SORT_RUN,
+                                3 * RT_SORT_RUN - 1,
+                                4 * RT_SORT_RUN + 1,
+                                7 * RT_SORT_RUN + 100};
     for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
         struct op_call c = shuffled(n[k]);
         assert_ok(op_run(&c), &c.err);
@@ -55,10 +56,10 @@ static void every_number_of_elements_is_sorted(void **state)
 static void sorting_counts_what_it_takes(void **state)
 {
     (void)state;
-    struct op_call c = shuffled(4 * KN_SORT_RUN);
-    /* In bytes, the outputs take 64 * KN_SORT_RUN, the sorted order of the rows takes 96 *
-     * KN_SORT_RUN, and merging takes another 96 * KN_SORT_RUN. */
-    c.run_memory_limit = 200 * KN_SORT_RUN;
+    struct op_call c = shuffled(4 * RT_SORT_RUN);
+    /* In bytes, the outputs take 64 * RT_SORT_RUN, the sorted order of the rows takes 96 *
+     * RT_SORT_RUN, and merging takes another 96 * RT_SORT_RUN. */
+    c.run_memory_limit = 200 * RT_SORT_RUN;
     assert_fails(op_run(&c), RT_RESOURCE_EXHAUSTED, &c.err, "out of memory");
     op_clear(&c);
 }
