@@ -1,5 +1,6 @@
 #include "proto/field.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "google/protobuf/wrappers.pb-c.h"
@@ -44,6 +45,77 @@ bool pb_field_is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *
     default:
         return memcmp(p, zeros, 4) != 0;
     }
+}
+
+size_t pb_element_bytes(ProtobufCType t)
+{
+    switch (t) {
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return 8;
+    case PROTOBUF_C_TYPE_BOOL:
+        return sizeof(protobuf_c_boolean);
+    case PROTOBUF_C_TYPE_STRING:
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return sizeof(void *);
+    case PROTOBUF_C_TYPE_BYTES:
+        return sizeof(ProtobufCBinaryData);
+    default:
+        return 4;
+    }
+}
+
+/* Returns the smallest power of two that is not less than n, 0 for n = 0, or SIZE_MAX if there is
+ * none. */
+static size_t capacity_for(size_t n)
+{
+    if (n > SIZE_MAX / 2)
+        return SIZE_MAX;
+    return n < 2 ? n : (size_t)1 << (64 - __builtin_clzll((unsigned long long)n - 1));
+}
+
+size_t pb_append_bytes(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, size_t n)
+{
+    const size_t have = *(const size_t *)(const void *)((const char *)m + f->quantifier_offset);
+    const size_t size = pb_element_bytes(f->type);
+
+    if (n > SIZE_MAX - have || capacity_for(have + n) > SIZE_MAX / 2 / size)
+        return SIZE_MAX;
+    return (capacity_for(have + n) - capacity_for(have)) * size;
+}
+
+void *pb_append(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, size_t n)
+{
+    size_t *have = (size_t *)(void *)((char *)m + f->quantifier_offset);
+    void **array = (void **)(void *)((char *)m + f->offset);
+    const size_t size = pb_element_bytes(f->type), more = pb_append_bytes(m, f, n);
+
+    if (more) {
+        void *p = more < SIZE_MAX ? realloc(*array, capacity_for(*have + n) * size) : NULL;
+        if (!p)
+            return NULL;
+        *array = p;
+    }
+    char *first = (char *)*array + *have * size;
+    memset(first, 0, n * size);
+    *have += n;
+    return first;
+}
+
+void *pb_set_field(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+{
+    void *quantifier = (char *)m + f->quantifier_offset;
+
+    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
+        *(uint32_t *)quantifier = f->id;
+    else if (f->label == PROTOBUF_C_LABEL_OPTIONAL && f->type != PROTOBUF_C_TYPE_STRING &&
+             f->type != PROTOBUF_C_TYPE_MESSAGE)
+        *(protobuf_c_boolean *)quantifier = 1;
+    return (char *)m + f->offset;
 }
 
 const ProtobufCMessageDescriptor *pb_any_type(struct rt_span name)

@@ -43,66 +43,15 @@ static ProtobufCMessage *message_new(struct pb_text_parser *x, const ProtobufCMe
 
 /* ---- fields ---- */
 
-static size_t element_size(ProtobufCType t)
-{
-    switch (t) {
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return 8;
-    case PROTOBUF_C_TYPE_BOOL:
-        return sizeof(protobuf_c_boolean);
-    case PROTOBUF_C_TYPE_STRING:
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return sizeof(void *);
-    case PROTOBUF_C_TYPE_BYTES:
-        return sizeof(ProtobufCBinaryData);
-    default:
-        return 4;
-    }
-}
-
-/* Appends a zeroed element to a repeated field of a message. The array's capacity is the smallest
- * power of two that holds all elements. Returns NULL if memory runs out or the limit is
- * exceeded. */
-static void *append(struct pb_text_parser *x, ProtobufCMessage *m,
-                    const ProtobufCFieldDescriptor *f)
-{
-    size_t *n = (size_t *)(void *)((char *)m + f->quantifier_offset);
-    void **array = (void **)(void *)((char *)m + f->offset);
-    size_t size = element_size(f->type);
-
-    if ((*n & (*n - 1)) == 0) {
-        size_t capacity = *n ? *n * 2 : 1;
-        bool may_grow = capacity <= SIZE_MAX / 2 / size && charge(x, (capacity - *n) * size);
-        void *more = may_grow ? realloc(*array, capacity * size) : NULL;
-        if (!more)
-            return NULL;
-        *array = more;
-    }
-    void *slot = (char *)*array + *n * size;
-    memset(slot, 0, size);
-    ++*n;
-    return slot;
-}
-
 /* Returns the address at which a value of field `f` is to be stored in the message. Marks a
  * singular field as present. Returns NULL if memory runs out or the limit is exceeded. */
 static void *slot_of(struct pb_text_parser *x, ProtobufCMessage *m,
                      const ProtobufCFieldDescriptor *f)
 {
-    if (f->label == PROTOBUF_C_LABEL_REPEATED)
-        return append(x, m, f);
-    void *quantifier = (char *)m + f->quantifier_offset;
-    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
-        *(uint32_t *)quantifier = f->id;
-    else if (f->label == PROTOBUF_C_LABEL_OPTIONAL && f->type != PROTOBUF_C_TYPE_STRING &&
-             f->type != PROTOBUF_C_TYPE_MESSAGE)
-        *(protobuf_c_boolean *)quantifier = 1;
-    return (char *)m + f->offset;
+    if (f->label != PROTOBUF_C_LABEL_REPEATED)
+        return pb_set_field(m, f);
+    const size_t more = pb_append_bytes(m, f, 1);
+    return !more || (more < SIZE_MAX && charge(x, more)) ? pb_append(m, f, 1) : NULL;
 }
 
 static enum rt_status open_body(struct pb_text_parser *x, char *close)
@@ -248,7 +197,7 @@ static enum rt_status value(struct pb_text_parser *x, ProtobufCMessage *m,
     void *slot = slot_of(x, m, f);
     if (!slot)
         return pb_text_fail_memory(x);
-    memcpy(slot, &v, element_size(f->type));
+    memcpy(slot, &v, pb_element_bytes(f->type));
     return RT_OK;
 }
 

@@ -3,23 +3,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/field.h"
 #include "proto/wire.h"
 #include "runtime/base/growth.h"
 
-enum verdict { FINE, TOO_DEEP, IN_PIECES, HAS_NUL, TOO_LARGE, BROKEN, STOPPED };
+enum verdict { FINE, TOO_DEEP, IN_PIECES, HAS_NUL, TOO_LARGE, BROKEN, STOPPED, NO_MEMORY };
 
 enum {
-    /* Size of the record that protobuf-c stores for each parsed field while it unpacks a message.
-     * The records are stored in slabs, each twice as large as the previous one. */
-    FIELD_BYTES = 48,
     BLOCK_BYTES = 16, /* number of bytes that the memory allocator adds to each block */
     /* number of fields of a message type whose occurrences can be counted; the largest type has 40
      * fields */
     MAX_FIELDS = 128,
-    /* numbers of fields, allocations and allocated bytes after which the check is called again */
-    CHECK_FIELDS = 1 << 14,
-    CHECK_BLOCKS = 1 << 12,
-    CHECK_BYTES = 1 << 24,
+    CHECK_FIELDS = 1 << 14, /* number of fields that are scanned between two checks */
+    /* The number of units of work between two checks while a message is built. A field counts as
+     * FIELD_WORK units, and each byte of a string or of a packed field as one unit. A check follows
+     * about every millisecond. */
+    CHECK_WORK = 1 << 20,
+    FIELD_WORK = 1 << 8,
+    /* number of bytes of a packed field, string or bytes field that are read at a time */
+    PIECE = 1 << 16,
 };
 
 struct look {
@@ -41,33 +43,40 @@ static bool spend(struct look *l, size_t bytes)
     return true;
 }
 
-static size_t element_bytes(const ProtobufCFieldDescriptor *f)
+/* Returns the number of bytes of an element of fixed size on the wire, or 0 if an element is a
+ * varint. */
+static size_t fixed_bytes(ProtobufCType t)
 {
-    switch (f->type) {
-    case PROTOBUF_C_TYPE_STRING:
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return sizeof(void *);
-    case PROTOBUF_C_TYPE_BYTES:
-        return sizeof(ProtobufCBinaryData);
+    switch (t) {
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return 8;
+    case PROTOBUF_C_TYPE_SFIXED32:
+    case PROTOBUF_C_TYPE_FIXED32:
+    case PROTOBUF_C_TYPE_FLOAT:
+        return 4;
     default:
-        return sizeof(uint64_t);
+        return 0;
     }
 }
 
-/* Returns the number of bytes that protobuf-c allocates for one field, excluding the contents of a
- * submessage. */
+/* Returns the maximum number of bytes that are allocated for one field, excluding the contents of a
+ * submessage. The arrays of repeated fields double when they are full, so an element takes up to
+ * two places. */
 static size_t field_bytes(const ProtobufCFieldDescriptor *known, const struct pb_field *f)
 {
     const size_t n = f->bytes.n;
 
     if (!known)
-        return FIELD_BYTES + BLOCK_BYTES + sizeof(ProtobufCMessageUnknownField) + f->whole.n;
+        return 2 * sizeof(ProtobufCMessageUnknownField) + 2 * BLOCK_BYTES + f->whole.n;
+    const size_t place = 2 * pb_element_bytes(known->type), fixed = fixed_bytes(known->type);
     if (f->type != PB_BYTES || known->type == PROTOBUF_C_TYPE_MESSAGE)
-        return FIELD_BYTES + element_bytes(known);
+        return BLOCK_BYTES + place;
     if (known->type == PROTOBUF_C_TYPE_STRING || known->type == PROTOBUF_C_TYPE_BYTES)
-        return FIELD_BYTES + element_bytes(known) + BLOCK_BYTES + 1 + n;
-    /* a packed field has at most n elements, because each takes at least one byte */
-    return FIELD_BYTES + BLOCK_BYTES + n * element_bytes(known);
+        return place + 2 * BLOCK_BYTES + 1 + n;
+    /* a packed varint takes at least one byte */
+    return BLOCK_BYTES + n / (fixed ? fixed : 1) * place;
 }
 
 static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
@@ -115,51 +124,299 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
     return more < 0 ? BROKEN : FINE;
 }
 
-/* State of one call of protobuf-c's unpacking function. The function returns NULL both for a
- * malformed message and after a failed allocation, so the cause is recorded here. */
-struct unpacking {
+/* ---- building ---- */
+
+/* State of the building of one message. */
+struct building {
     const struct rt_check *check;
     struct rt_error *err;
-    bool no_memory, is_stopped; /* whether memory ran out, and whether the check failed */
-    int n_blocks;               /* numbers of blocks and bytes allocated since the last check */
-    size_t n_bytes;
+    enum verdict failure; /* FINE, BROKEN, STOPPED or NO_MEMORY */
+    size_t work;          /* units of work since the last check */
 };
 
-/* Allocates n bytes for protobuf-c. Returns NULL, which stops protobuf-c, if the check fails or
- * memory runs out. */
-static void *allocate(void *arg, size_t n)
+/* Records a failure, unless one was recorded before. Returns false. */
+static bool fail(struct building *b, enum verdict v)
 {
-    struct unpacking *u = arg;
+    if (b->failure == FINE)
+        b->failure = v;
+    return false;
+}
 
-    u->n_bytes += n < CHECK_BYTES ? n : CHECK_BYTES;
-    if (++u->n_blocks >= CHECK_BLOCKS || u->n_bytes >= CHECK_BYTES) {
-        u->n_blocks = 0;
-        u->n_bytes = 0;
-        u->is_stopped = u->is_stopped || rt_check_call(u->check, u->err);
-    }
-    if (u->is_stopped)
+static bool spend_work(struct building *b, size_t work)
+{
+    b->work += work;
+    if (b->work < CHECK_WORK)
+        return true;
+    b->work = 0;
+    return rt_check_call(b->check, b->err) ? fail(b, STOPPED) : true;
+}
+
+/* Returns a copy of the bytes that is followed by a NUL, or NULL after a failure. */
+static void *copy_bytes(struct building *b, struct rt_span from)
+{
+    char *p = malloc(from.n + 1);
+
+    if (!p) {
+        fail(b, NO_MEMORY);
         return NULL;
-    void *p = malloc(n);
-    u->no_memory |= !p;
+    }
+    for (size_t at = 0; at < from.n; at += PIECE) {
+        const size_t some = from.n - at < PIECE ? from.n - at : PIECE;
+        memcpy(p + at, from.p + at, some);
+        if (!spend_work(b, some)) {
+            free(p);
+            return NULL;
+        }
+    }
+    p[from.n] = '\0';
     return p;
 }
 
-static void give_back(void *arg, void *p)
+/* Stores the value of a field of a scalar type, given its bits on the wire. */
+static void store_scalar(ProtobufCType t, void *to, uint64_t bits)
 {
-    (void)arg;
-    free(p);
+    const uint32_t low = (uint32_t)bits;
+    const uint32_t zigzag32 = low >> 1 ^ (0 - (low & 1));
+    const uint64_t zigzag64 = bits >> 1 ^ (0 - (bits & 1));
+    const protobuf_c_boolean b = bits != 0;
+
+    switch (t) {
+    case PROTOBUF_C_TYPE_BOOL:
+        memcpy(to, &b, sizeof b);
+        break;
+    case PROTOBUF_C_TYPE_SINT32:
+        memcpy(to, &zigzag32, 4);
+        break;
+    case PROTOBUF_C_TYPE_SINT64:
+        memcpy(to, &zigzag64, 8);
+        break;
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE:
+        memcpy(to, &bits, 8);
+        break;
+    default: /* types of four bytes, and enums */
+        memcpy(to, &low, 4);
+        break;
+    }
 }
+
+/* Stores n varints of one byte each. Returns false if the type needs store_scalar. */
+static bool store_small(ProtobufCType t, char *to, const unsigned char *from, size_t n)
+{
+    const bool is_signed = t == PROTOBUF_C_TYPE_SINT32 || t == PROTOBUF_C_TYPE_SINT64;
+
+    if (is_signed || t == PROTOBUF_C_TYPE_BOOL)
+        return false;
+    if (pb_element_bytes(t) == 8)
+        for (size_t i = 0; i < n; i++)
+            ((uint64_t *)(void *)to)[i] = from[i];
+    else
+        for (size_t i = 0; i < n; i++)
+            ((uint32_t *)(void *)to)[i] = from[i];
+    return true;
+}
+
+/* Appends the elements of a packed field. */
+static bool add_packed(struct building *b, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
+                       struct rt_span rest)
+{
+    const size_t fixed = fixed_bytes(f->type), size = pb_element_bytes(f->type);
+    uint64_t bits = 0;
+
+    while (rest.n) {
+        size_t some = rest.n < PIECE ? rest.n : PIECE, n = 0;
+        if (fixed) {
+            n = some / fixed;
+            some = n * fixed;
+        }
+        for (size_t i = 0; !fixed && i < some; i++)
+            n += rest.p[i] < 128;
+        /* Without the end of an element in a piece, an element is too long. */
+        char *to = n ? pb_append(m, f, n) : NULL;
+        if (!to)
+            return fail(b, n ? NO_MEMORY : BROKEN);
+        const size_t before = rest.n;
+        const bool is_done = !fixed && n == some && store_small(f->type, to, rest.p, n);
+        if (fixed)
+            memcpy(to, rest.p, some);
+        if (fixed || is_done)
+            rest = rt_span_of(rest.p + some, rest.n - some);
+        for (size_t i = 0; !fixed && !is_done && i < n; i++) {
+            if (!pb_varint(&rest, &bits))
+                return fail(b, BROKEN);
+            store_scalar(f->type, to + i * size, bits);
+        }
+        if (!spend_work(b, before - rest.n))
+            return false;
+    }
+    return true;
+}
+
+/* Copies a field that the message type does not have. */
+static bool add_unknown(struct building *b, ProtobufCMessage *m, const struct pb_field *f)
+{
+    struct rt_span tag = f->whole;
+    const size_t n = m->n_unknown_fields;
+    uint64_t number;
+
+    if ((n & (n - 1)) == 0) { /* the capacity is the smallest power of two that holds all fields */
+        ProtobufCMessageUnknownField *more =
+            realloc(m->unknown_fields, (n ? 2 * n : 1) * sizeof *more);
+        if (!more)
+            return fail(b, NO_MEMORY);
+        m->unknown_fields = more;
+    }
+    pb_varint(&tag, &number);
+    uint8_t *data = copy_bytes(b, tag);
+    if (!data)
+        return false;
+    m->unknown_fields[m->n_unknown_fields++] = (ProtobufCMessageUnknownField){
+        .tag = f->number, .wire_type = (ProtobufCWireType)f->type, .len = tag.n, .data = data};
+    return true;
+}
+
+/* Frees the member of a oneof that is set, and zeroes its memory. */
+static void clear_member(ProtobufCMessage *m, uint32_t number)
+{
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field(m->descriptor, number);
+    void *value = (char *)m + f->offset;
+
+    if (f->type == PROTOBUF_C_TYPE_MESSAGE)
+        pb_free(*(void **)value);
+    else if (f->type == PROTOBUF_C_TYPE_BYTES)
+        free(((ProtobufCBinaryData *)value)->data);
+    else if (f->type == PROTOBUF_C_TYPE_STRING && *(char **)value != f->default_value)
+        free(*(char **)value);
+    memset(value, 0, pb_element_bytes(f->type));
+}
+
+/* Returns the address at which the value of `f` is to be stored. Returns NULL after a failure. */
+static void *slot_of(struct building *b, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+{
+    if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+        void *slot = pb_append(m, f, 1);
+        if (!slot)
+            fail(b, NO_MEMORY);
+        return slot;
+    }
+    const uint32_t set = *(const uint32_t *)(const void *)((const char *)m + f->quantifier_offset);
+    if ((f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) && set && set != f->id)
+        clear_member(m, set);
+    return pb_set_field(m, f);
+}
+
+static bool build(struct building *b, ProtobufCMessage *m, struct rt_span rest);
+
+/* Allocates a zeroed message. Returns NULL after a failure. */
+static ProtobufCMessage *new_message(struct building *b, const ProtobufCMessageDescriptor *d)
+{
+    ProtobufCMessage *m = calloc(1, d->sizeof_message);
+
+    if (m)
+        d->message_init(m);
+    else
+        fail(b, NO_MEMORY);
+    return m;
+}
+
+static bool add_value(struct building *b, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
+                      const struct pb_field *from)
+{
+    void *slot = slot_of(b, m, f), *copy;
+    ProtobufCMessage **message = slot;
+    ProtobufCBinaryData *bytes = slot;
+    char **text = slot;
+
+    if (!slot)
+        return false;
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_MESSAGE: /* several occurrences of a singular message are merged */
+        if (!*message)
+            *message = new_message(b, f->descriptor);
+        return *message && build(b, *message, from->bytes);
+    case PROTOBUF_C_TYPE_STRING:
+        copy = copy_bytes(b, from->bytes);
+        if (copy && *text != f->default_value)
+            free(*text);
+        if (copy)
+            *text = copy;
+        return copy;
+    case PROTOBUF_C_TYPE_BYTES:
+        copy = from->bytes.n ? copy_bytes(b, from->bytes) : NULL;
+        if (from->bytes.n && !copy)
+            return false;
+        free(bytes->data);
+        *bytes = (ProtobufCBinaryData){from->bytes.n, copy};
+        return true;
+    default:
+        store_scalar(f->type, slot, from->value);
+        return true;
+    }
+}
+
+/* Returns the wire type of a field that is not packed. */
+static enum pb_wire_type wire_type(ProtobufCType t)
+{
+    if (t == PROTOBUF_C_TYPE_STRING || t == PROTOBUF_C_TYPE_BYTES || t == PROTOBUF_C_TYPE_MESSAGE)
+        return PB_BYTES;
+    return fixed_bytes(t) == 8 ? PB_FIXED64 : fixed_bytes(t) == 4 ? PB_FIXED32 : PB_VARINT;
+}
+
+/* Adds the fields of a serialized message, which look_at has accepted, to `m`. */
+static bool build(struct building *b, ProtobufCMessage *m, struct rt_span rest)
+{
+    const ProtobufCFieldDescriptor *known = NULL;
+    uint32_t number = 0;
+    struct pb_field f;
+    bool ok = true;
+
+    while (ok && pb_field_next(&rest, &f) > 0) {
+        if (number != f.number)
+            known = protobuf_c_message_descriptor_get_field(m->descriptor, f.number);
+        number = f.number;
+        if (!spend_work(b, FIELD_WORK))
+            return false;
+        if (!known)
+            ok = add_unknown(b, m, &f);
+        else if (f.type == wire_type(known->type))
+            ok = add_value(b, m, known, &f);
+        else if (f.type == PB_BYTES && known->label == PROTOBUF_C_LABEL_REPEATED)
+            ok = add_packed(b, m, known, f.bytes);
+        else
+            ok = fail(b, BROKEN);
+    }
+    return ok;
+}
+
+/* Builds a message. Returns NULL after a failure. */
+static void *build_message(struct building *b, const ProtobufCMessageDescriptor *d,
+                           struct rt_span bytes)
+{
+    ProtobufCMessage *m = new_message(b, d);
+
+    if (m && !build(b, m, bytes)) {
+        pb_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+/* ---- the whole ---- */
 
 void *pb_unpack_checked(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                         const struct rt_check *check, struct rt_error *err)
 {
     struct look l = {
         .left = rt_growth_limit(PB_FREE_BYTES, bytes.n, PB_MAX_GROWTH), .check = check, .err = err};
-    struct unpacking u = {.check = check, .err = err};
-    ProtobufCAllocator allocator = {.alloc = allocate, .free = give_back, .allocator_data = &u};
-    void *m = NULL;
+    struct building b = {.check = check, .err = err};
+    enum verdict v = look_at(&l, d, bytes, 1);
+    void *m = v == FINE ? build_message(&b, d, bytes) : NULL;
 
-    switch (look_at(&l, d, bytes, 1)) {
+    switch (v == FINE ? b.failure : v) {
     case TOO_DEEP:
         rt_fail(err, RT_INVALID_ARGUMENT, "%s: messages nested deeper than %d", what, PB_MAX_DEPTH);
         return NULL;
@@ -177,20 +434,16 @@ void *pb_unpack_checked(const ProtobufCMessageDescriptor *d, struct rt_span byte
                 "%s: a %s of %zu bytes would take more than %d bytes of memory for each of them",
                 what, d->short_name, bytes.n, PB_MAX_GROWTH);
         return NULL;
-    case FINE:
-        m = protobuf_c_message_unpack(d, &allocator, bytes.n, bytes.p);
-        break;
     case BROKEN:
-        break;
-    case STOPPED:
-        return NULL;
-    }
-    if (u.is_stopped)
-        return NULL;
-    if (u.no_memory)
-        rt_fail_memory(err, what, bytes.n);
-    else if (!m)
         rt_fail(err, RT_INVALID_ARGUMENT, "%s: not a %s", what, d->name);
+        return NULL;
+    case NO_MEMORY:
+        rt_fail_memory(err, what, bytes.n);
+        return NULL;
+    case FINE:
+    case STOPPED:
+        break;
+    }
     return m;
 }
 

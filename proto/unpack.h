@@ -1,11 +1,12 @@
 /*
  * Unpacks serialized protobuf messages from files, requests, responses and the runtime's own
- * tables. No other code calls protobuf-c's unpacking functions, because protobuf-c trusts its
- * input: its recursion into nested messages has no limit, each repetition of a singular message
- * field makes it copy all that it has parsed of that field (51 s for 400 KB), and it may unpack a
- * field of two bytes into a structure of hundreds of bytes. pb_unpack therefore scans the bytes
- * first, without allocating memory, and refuses a message that exceeds PB_MAX_DEPTH, PB_MAX_PIECES
- * or PB_MAX_GROWTH.
+ * tables. protobuf-c's own unpacking function is not used, because it trusts its input: its
+ * recursion into nested messages has no limit, each repetition of a singular message field makes it
+ * copy all that it has parsed of that field (51 s for 400 KB), it may unpack a field of two bytes
+ * into a structure of hundreds of bytes, and it cannot be stopped while it reads a packed field.
+ * pb_unpack first scans the bytes without allocating memory, and refuses a message that exceeds
+ * PB_MAX_DEPTH, PB_MAX_PIECES or PB_MAX_GROWTH. Fields that the message type does not have are kept
+ * in the message.
  *
  * Threads: the functions keep no state. The caller owns the message and frees it with pb_free.
  */
@@ -38,10 +39,9 @@ enum {
  */
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err);
-/* Unpacks a message as pb_unpack does, but calls `check` regularly while it scans the bytes and
- * while protobuf-c allocates memory. The check is not called while protobuf-c reads a packed field,
- * or the first fields of a message, because protobuf-c then allocates nothing. If the check fails,
- * returns NULL and sets *err to the check's error. `check` may be NULL. */
+/* Unpacks a message as pb_unpack does, but calls `check` regularly: about every millisecond, also
+ * within long fields. If the check fails, returns NULL and sets *err to the check's error. `check`
+ * may be NULL. */
 void *pb_unpack_checked(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                         const struct rt_check *check, struct rt_error *err);
 /* Returns the maximum number of bytes that pb_unpack allocates for a message or, if the message is

@@ -1,10 +1,13 @@
 #include "tests/support/test.h"
 
+#include "proto/pack.h"
 #include "proto/unpack.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
 #include "runtime/files/saved_model.h"
+#include "tensorflow/core/example/example.pb-c.h"
 #include "tensorflow/core/framework/attr_value.pb-c.h"
+#include "tensorflow/core/framework/tensor.pb-c.h"
 #include "tensorflow/core/protobuf/meta_graph.pb-c.h"
 #include "tensorflow_serving/apis/model_management.pb-c.h"
 
@@ -194,9 +197,153 @@ static void a_string_that_holds_a_nul_is_refused(void **state)
     rt_bytes_clear(&config);
 }
 
+/* Returns a number below n, the next of a fixed sequence. */
+static unsigned any(unsigned n)
+{
+    static uint64_t x = 1;
+
+    x = x * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return (unsigned)(x >> 33) % n;
+}
+
+/* Appends fields with arbitrary numbers, wire types and values, of which about a tenth is
+ * malformed. Many of them are fields of the messages of a model. Sets *repeats if a message has two
+ * fields of bytes with the same number. */
+static void put_any(struct rt_bytes *b, int depth, bool *repeats)
+{
+    struct rt_bytes inner;
+    uint64_t seen = 0;
+
+    for (unsigned n = any(6); n > 0; n--) {
+        const unsigned number = 1 + any(any(8) ? 12 : 40), form = any(20);
+        if (form >= 8 && form < 19) {
+            *repeats |= seen >> number & 1;
+            seen |= UINT64_C(1) << number;
+        }
+        if (form < 6) {
+            put_varint(b, number << 3);
+            put_varint(b, any(2) ? any(3) : (size_t)0 - any(1000000));
+        } else if (form < 8) {
+            put_varint(b, number << 3 | (form == 6 ? 1 : 5));
+            for (int i = form == 6 ? 8 : 4; i > 0; i--)
+                rt_bytes_addc(b, (char)any(256));
+        } else if (form < 14 && depth) {
+            rt_bytes_init(&inner, SIZE_MAX / 2);
+            put_any(&inner, depth - 1, repeats);
+            put(b, number, inner.p, inner.n);
+            rt_bytes_clear(&inner);
+        } else if (form < 19) {
+            char raw[24];
+            const unsigned n_raw = any(sizeof raw);
+            for (unsigned i = 0; i < n_raw; i++)
+                raw[i] = (char)(any(4) ? any(127) + 1 : any(256));
+            put(b, number, raw, n_raw);
+        } else if (!any(4)) {
+            rt_bytes_addc(b, (char)any(256));
+        }
+    }
+}
+
+/* Returns whether pb_pack serializes `m` to the bytes to which protobuf-c serializes `other`. */
+static bool is_packed_as(const ProtobufCMessage *m, const ProtobufCMessage *other)
+{
+    const size_t n = protobuf_c_message_get_packed_size(other);
+    uint8_t *q = malloc(n + 1);
+    struct rt_error err = {0};
+    size_t n_packed = 0, n_counted = 0;
+    char *p = NULL;
+
+    assert_non_null(q);
+    assert_ok(pb_pack(m, SIZE_MAX, NULL, &p, &n_packed, &err), &err);
+    assert_ok(pb_packed_bytes(m, NULL, &n_counted, &err), &err);
+    protobuf_c_message_pack(other, q);
+    const bool same = n_packed == n && n_counted == n && memcmp(p, q, n) == 0;
+    free(p);
+    free(q);
+    return same;
+}
+
+/* The two readers must make the same of a message, and pb_unpack must accept what protobuf-c
+ * accepts, unless it refuses a message for its limits. Messages in pieces are left out, because
+ * protobuf-c loses their unknown fields, and replaces the members of oneofs that it should merge.
+ */
+static void a_message_is_read_as_protobuf_c_reads_it(void **state)
+{
+    (void)state;
+    const ProtobufCMessageDescriptor *const types[] = {
+        &tensorflow__attr_value__descriptor, &tensorflow__tensor_proto__descriptor,
+        &tensorflow__meta_graph_def__descriptor, &tensorflow__example__descriptor,
+        &tensorflow__serving__reload_config_request__descriptor};
+    int n_read = 0, n_refused = 0, n_bools = 0;
+
+    for (int i = 0; i < 60000; i++) {
+        const ProtobufCMessageDescriptor *d = types[i % 5];
+        struct rt_error err = {0};
+        struct rt_bytes b;
+        rt_bytes_init(&b, SIZE_MAX / 2);
+        bool repeats = false;
+        put_any(&b, 6, &repeats);
+        ProtobufCMessage *ours = pb_unpack(d, rt_span_of(b.p, b.n), "x", &err);
+        if (!repeats && (ours || strstr(err.msg, "not a "))) {
+            ProtobufCMessage *theirs =
+                protobuf_c_message_unpack(d, NULL, b.n, (const uint8_t *)b.p);
+            /* protobuf-c does not compare the wire type of a bool with its own. */
+            assert_true(theirs || !ours);
+            assert_true(!ours || is_packed_as(ours, theirs));
+            n_read += ours != NULL;
+            n_refused += !ours && !theirs;
+            n_bools += !ours && theirs;
+            pb_free(theirs);
+        }
+        pb_free(ours);
+        rt_bytes_clear(&b);
+    }
+    assert_true(n_read > 5000 && n_refused > 5000 && n_bools < 3000);
+}
+
 static enum rt_status fail_at(void *arg, struct rt_error *why)
 {
     return --*(int *)arg ? RT_OK : rt_fail(why, RT_CANCELLED, "cancelled");
+}
+
+/* A packed list, a string and an unknown field are read in pieces. */
+static void a_check_ends_the_reading_of_a_long_field(void **state)
+{
+    (void)state;
+    enum { BYTES = 8 << 20 };
+    static const struct {
+        const ProtobufCMessageDescriptor *type;
+        unsigned field;
+    } cases[] = {{&tensorflow__tensor_proto__descriptor, 5},  /* float_val */
+                 {&tensorflow__tensor_proto__descriptor, 7},  /* int_val */
+                 {&tensorflow__tensor_proto__descriptor, 4},  /* tensor_content */
+                 {&tensorflow__tensor_proto__descriptor, 39}, /* an unknown field */
+                 {&tensorflow__attr_value__descriptor, 9}};   /* placeholder */
+    char *bytes = malloc(BYTES);
+
+    assert_non_null(bytes);
+    memset(bytes, 1, BYTES);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct rt_bytes b;
+        struct rt_error err = {0};
+        rt_bytes_init(&b, SIZE_MAX / 2);
+        put(&b, cases[k].field, bytes, BYTES);
+        int left = INT32_MAX;
+        const struct rt_check check = {fail_at, &left};
+        const struct rt_span all = rt_span_of(b.p, b.n);
+        void *m = pb_unpack_checked(cases[k].type, all, "x", &check, &err);
+        assert_non_null(m);
+        pb_free(m);
+        const int n_checks = INT32_MAX - left;
+        assert_true(n_checks >= 7);
+        for (int at = 1; at <= n_checks; at++) {
+            left = at;
+            assert_null(pb_unpack_checked(cases[k].type, all, "x", &check, &err));
+            assert_int_equal(pb_unpack_failed(&err, RT_DATA_LOSS), RT_CANCELLED);
+        }
+        rt_bytes_clear(&b);
+    }
+    free(bytes);
 }
 
 static void a_check_ends_the_unpacking_at_any_time(void **state)
@@ -235,6 +382,68 @@ static void a_check_ends_the_unpacking_at_any_time(void **state)
     rt_bytes_clear(&b);
 }
 
+/* A list of many strings lies 98 messages deep. Each level adds its header to the message and no
+ * time. */
+static void packing_takes_no_longer_for_what_is_nested(void **state)
+{
+    (void)state;
+    enum { LEVELS = 24, STRINGS = 100000 };
+    struct rt_error err = {0};
+    struct rt_bytes now, next;
+    char *packed = NULL;
+    size_t n = 0;
+
+    rt_bytes_init(&now, SIZE_MAX / 2);
+    rt_bytes_init(&next, SIZE_MAX / 2);
+    for (int i = 0; i < STRINGS; i++)
+        put(&next, 2, "text", 4);
+    put(&now, 1, next.p, next.n);
+    for (int i = 0; i < LEVELS; i++) { /* AttrValue {func {attr {value {..}}}} */
+        for (int k = 0; k < 3; k++) {
+            static const unsigned fields[] = {2, 2, 10};
+            next.n = 0;
+            put(&next, fields[k], now.p, now.n);
+            now.n = 0;
+            rt_bytes_add(&now, next.p, next.n);
+        }
+    }
+    int left = INT32_MAX;
+    const struct rt_check check = {fail_at, &left};
+    void *m = pb_unpack(&tensorflow__attr_value__descriptor, rt_span_of(now.p, now.n), "x", &err);
+    assert_non_null(m);
+    assert_ok(pb_pack(m, SIZE_MAX, &check, &packed, &n, &err), &err);
+    assert_int_equal(n, now.n);
+    assert_memory_equal(packed, now.p, n);
+    free(packed);
+    /* a check for every 16,384 strings in each of the two passes */
+    const int n_checks = INT32_MAX - left;
+    assert_in_range(n_checks, 2 * (STRINGS / 16384), 2 * (STRINGS / 16384) + 4);
+    for (int at = 1; at <= n_checks; at++) {
+        left = at;
+        assert_int_equal(pb_pack(m, SIZE_MAX, &check, &packed, &n, &err), RT_CANCELLED);
+    }
+    assert_int_equal(pb_pack(m, now.n - 1, NULL, &packed, &n, &err), RT_RESOURCE_EXHAUSTED);
+    pb_free(m);
+    rt_bytes_clear(&now);
+    rt_bytes_clear(&next);
+}
+
+/* The two pieces of a message that is a member of a oneof are merged, as in protobuf. */
+static void pieces_of_a_oneof_are_merged(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    static const char pieces[] = "\x42\x02\x08\x01\x42\x02\x18\x02"; /* dtype, version_number */
+    Tensorflow__AttrValue *m =
+        pb_unpack(&tensorflow__attr_value__descriptor, rt_span_str(pieces), "x", &err);
+
+    assert_non_null(m);
+    assert_int_equal(m->value_case, TENSORFLOW__ATTR_VALUE__VALUE_TENSOR);
+    assert_int_equal(m->tensor->dtype, 1);
+    assert_int_equal(m->tensor->version_number, 2);
+    pb_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +452,10 @@ int main(void)
         cmocka_unit_test(a_message_does_not_grow_without_limit),
         cmocka_unit_test(a_saved_model_in_many_pieces_is_read_or_refused_at_once),
         cmocka_unit_test(a_string_that_holds_a_nul_is_refused),
+        cmocka_unit_test(a_message_is_read_as_protobuf_c_reads_it),
+        cmocka_unit_test(a_check_ends_the_reading_of_a_long_field),
+        cmocka_unit_test(packing_takes_no_longer_for_what_is_nested),
+        cmocka_unit_test(pieces_of_a_oneof_are_merged),
         cmocka_unit_test(a_check_ends_the_unpacking_at_any_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
