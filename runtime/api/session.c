@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "runtime/files/checkpoint_v1.h"
+#include "runtime/files/import.h"
 #include "runtime/api/callable.h"
 #include "runtime/plan/specialisation.h"
 #include "runtime/session/account.h"
@@ -74,6 +75,7 @@ enum rt_status rt_session_new(struct rt_session **out, struct rt_library *librar
         return rt_fail_memory(err, "a session", sizeof *s);
     }
     s->library = library;
+    rt_library_set_check(library, rt_session_as_check(s));
     rt_mutex_init(&s->mu);
     rt_mutex_init(&s->spec_mu);
     s->pending_end = &s->pending;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/pieces.h"
 #include "runtime/core/tensor_proto.h"
 
 enum { MAX_FUNC_ATTRS = 1000, MAX_FUNC_DEPTH = 64 };
@@ -80,7 +81,7 @@ static enum rt_status read_tensor(const struct rt_attr_reader *r, const Tensorfl
     if (!held)
         return no_memory(err);
     size_t limit = *r->splat_left < splat_max ? *r->splat_left : splat_max;
-    enum rt_status st = rt_tensor_from_proto(p, limit, &held->tensor, NULL, err);
+    enum rt_status st = rt_tensor_from_proto(p, limit, &held->tensor, NULL, r->check, err);
     if (st)
         return st;
     held->next = *r->held;
@@ -98,11 +99,12 @@ static enum rt_status read_tensor(const struct rt_attr_reader *r, const Tensorfl
 static enum rt_status read_str(const struct rt_attr_reader *r, ProtobufCBinaryData s,
                                struct rt_span *out, struct rt_error *err)
 {
-    char *copy = rt_arena_strndup(r->arena, (const char *)s.data, s.len);
+    char *copy = s.len < SIZE_MAX ? rt_arena_aligned(r->arena, s.len + 1, 16) : NULL;
     if (!copy)
         return no_memory(err);
+    copy[s.len] = '\0';
     *out = rt_span_of(copy, s.len);
-    return RT_OK;
+    return rt_copy_pieces(copy, s.data, s.len, r->check, err);
 }
 
 /* Returns the nesting depth of the functions in an attribute value, or 0 if the value contains no
@@ -200,6 +202,35 @@ static int list_type(const Tensorflow__AttrValue__ListValue *l, int want, size_t
     return found;
 }
 
+/* Reads element i of a list into the array `to`. */
+static enum rt_status read_element(const struct rt_attr_reader *r,
+                                   const Tensorflow__AttrValue__ListValue *l, int type, size_t i,
+                                   void *to, struct rt_error *err)
+{
+    switch (type) {
+    case RT_ATTR_STRING:
+        return read_str(r, l->s[i], (struct rt_span *)to + i, err);
+    case RT_ATTR_INT:
+        ((int64_t *)to)[i] = l->i[i];
+        return RT_OK;
+    case RT_ATTR_FLOAT:
+        ((float *)to)[i] = l->f[i];
+        return RT_OK;
+    case RT_ATTR_BOOL:
+        ((bool *)to)[i] = l->b[i] != 0;
+        return RT_OK;
+    case RT_ATTR_TYPE:
+        return read_type((int)l->type[i], (uint8_t *)to + i, err);
+    case RT_ATTR_SHAPE:
+        memset((struct rt_shape *)to + i, 0, sizeof(struct rt_shape));
+        return read_shape(l->shape[i], (struct rt_shape *)to + i, err);
+    case RT_ATTR_TENSOR:
+        return read_tensor(r, l->tensor[i], (struct rt_tensor *)to + i, err);
+    default:
+        return rt_func_ref_read(r, l->func[i], (struct rt_func_ref *)to + i, err);
+    }
+}
+
 static enum rt_status read_list(const struct rt_attr_reader *r,
                                 const Tensorflow__AttrValue__ListValue *l, int type, size_t n,
                                 struct rt_attr *out, struct rt_error *err)
@@ -212,40 +243,18 @@ static enum rt_status read_list(const struct rt_attr_reader *r,
                                   [RT_ATTR_SHAPE] = sizeof(struct rt_shape),
                                   [RT_ATTR_TENSOR] = sizeof(struct rt_tensor),
                                   [RT_ATTR_FUNC] = sizeof(struct rt_func_ref)};
-    void *p = rt_arena_array(r->arena, n, size[type]);
+    /* The array is not zeroed, which would take a second for a gigabyte; every element is set. */
+    void *p = n <= SIZE_MAX / size[type] ? rt_arena_aligned(r->arena, n * size[type], 16) : NULL;
     if (!p)
         return no_memory(err);
     out->type = (uint8_t)(RT_ATTR_LIST + type);
     out->n = n;
     out->v.ints = p;
     enum rt_status st = RT_OK;
-    for (size_t i = 0; i < n && !st; i++)
-        switch (type) {
-        case RT_ATTR_STRING:
-            st = read_str(r, l->s[i], (struct rt_span *)p + i, err);
-            break;
-        case RT_ATTR_INT:
-            ((int64_t *)p)[i] = l->i[i];
-            break;
-        case RT_ATTR_FLOAT:
-            ((float *)p)[i] = l->f[i];
-            break;
-        case RT_ATTR_BOOL:
-            ((bool *)p)[i] = l->b[i] != 0;
-            break;
-        case RT_ATTR_TYPE:
-            st = read_type((int)l->type[i], (uint8_t *)p + i, err);
-            break;
-        case RT_ATTR_SHAPE:
-            st = read_shape(l->shape[i], (struct rt_shape *)p + i, err);
-            break;
-        case RT_ATTR_TENSOR:
-            st = read_tensor(r, l->tensor[i], (struct rt_tensor *)p + i, err);
-            break;
-        default:
-            st = rt_func_ref_read(r, l->func[i], (struct rt_func_ref *)p + i, err);
-            break;
-        }
+    for (size_t i = 0; i < n && !st; i++) {
+        st = read_element(r, l, type, i, p, err);
+        st = st ? st : rt_check_tick(r->check, i, err);
+    }
     return st;
 }
 
@@ -550,8 +559,8 @@ static enum rt_status check_string(const struct rt_attr_schema *s, struct rt_spa
     return RT_INVALID_ARGUMENT;
 }
 
-enum rt_status rt_attr_check(const struct rt_attr_schema *s, const struct rt_attr *a,
-                             struct rt_error *err)
+enum rt_status rt_attr_check(const struct rt_attr_reader *r, const struct rt_attr_schema *s,
+                             const struct rt_attr *a, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     if (s->has_minimum && a->type == RT_ATTR_INT && a->v.i < s->minimum)
@@ -566,14 +575,18 @@ enum rt_status rt_attr_check(const struct rt_attr_schema *s, const struct rt_att
     case RT_ATTR_TYPE:
         return check_type(s, a->v.t, err);
     case RT_ATTR_LIST + RT_ATTR_TYPE:
-        for (size_t i = 0; i < a->n && !st; i++)
+        for (size_t i = 0; i < a->n && !st; i++) {
             st = check_type(s, (enum rt_dtype)a->v.types[i], err);
+            st = st ? st : rt_check_tick(r->check, i, err);
+        }
         return st;
     case RT_ATTR_STRING:
         return check_string(s, rt_span_of(a->v.s, a->n), err);
     case RT_ATTR_LIST + RT_ATTR_STRING:
-        for (size_t i = 0; i < a->n && !st; i++)
+        for (size_t i = 0; i < a->n && !st; i++) {
             st = check_string(s, a->v.strs[i], err);
+            st = st ? st : rt_check_tick(r->check, i, err);
+        }
         return st;
     default:
         return RT_OK;

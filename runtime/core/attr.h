@@ -9,6 +9,7 @@
 #define RT_ATTR_H
 
 #include "runtime/base/arena.h"
+#include "runtime/base/check.h"
 #include "runtime/core/graph.h"
 
 #include "tensorflow/core/framework/attr_value.pb-c.h"
@@ -30,6 +31,8 @@ struct rt_attr_reader {
      * messages. The limit is needed because a message of a few bytes can expand to gigabytes of one
      * repeated value. */
     size_t *splat_left;
+    /* The check that long loops call, and whose failure ends them. May be NULL. */
+    const struct rt_check *check;
 };
 
 /* Reads an attribute value. `want` is the type that the schema declares (enum rt_attr_type); with
@@ -44,8 +47,8 @@ enum rt_status rt_attr_default(const struct rt_attr_reader *r, const struct rt_a
                                struct rt_attr *out, struct rt_error *err);
 /* Checks a value against the allowed types, allowed strings and minimum of the schema. The error
  * message is TensorFlow's. */
-enum rt_status rt_attr_check(const struct rt_attr_schema *s, const struct rt_attr *a,
-                             struct rt_error *err);
+enum rt_status rt_attr_check(const struct rt_attr_reader *r, const struct rt_attr_schema *s,
+                             const struct rt_attr *a, struct rt_error *err);
 const char *rt_attr_type_name(int type); /* returns a name like "list(int)" */
 void rt_attr_drop(struct rt_held_tensor *held);
 

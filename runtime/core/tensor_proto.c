@@ -2,6 +2,7 @@
 
 #include "proto/unpack.h"
 #include "proto/wire.h"
+#include "runtime/base/pieces.h"
 
 enum rt_status rt_shape_from_proto(const Tensorflow__TensorShapeProto *p, int *rank,
                                    int64_t dim[RT_MAX_RANK], struct rt_error *err)
@@ -74,60 +75,84 @@ static struct values values_of(const Tensorflow__TensorProto *p, enum rt_dtype d
     }
 }
 
-/* Converts the first `n` values into elements of `size` bytes. */
-static void store(const struct values *v, char *dst, size_t size, int64_t n)
+/* The number of elements that are converted between two checks. */
+enum { PIECE = 1 << 20 };
+
+/* Converts the values `from` to `n - 1` into elements of `size` bytes. */
+static void store_piece(const struct values *v, char *dst, size_t size, int64_t from, int64_t n)
 {
-    if (n == 0)
-        return;
     if (v->form == I32 && size == 2) {
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = from; i < n; i++)
             ((uint16_t *)dst)[i] = (uint16_t)((const int32_t *)v->p)[i];
     } else if (v->form == I32 && size == 1) {
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = from; i < n; i++)
             ((uint8_t *)dst)[i] = (uint8_t)((const int32_t *)v->p)[i];
     } else if (v->form == BOOLS) {
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = from; i < n; i++)
             ((uint8_t *)dst)[i] = ((const protobuf_c_boolean *)v->p)[i] != 0;
     } else {
         /* These values have the same representation in the message and in memory. */
-        memcpy(dst, v->p, (size_t)n * size);
+        memcpy(dst + (size_t)from * size, (const char *)v->p + (size_t)from * size,
+               (size_t)(n - from) * size);
     }
+}
+
+/* Converts the first `n` values into elements of `size` bytes. */
+static enum rt_status store(const struct values *v, char *dst, size_t size, int64_t n,
+                            const struct rt_check *check, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+
+    for (int64_t from = 0; from < n && !st; from += PIECE) {
+        const bool is_last = n - from <= PIECE;
+        store_piece(v, dst, size, from, is_last ? n : from + PIECE);
+        st = is_last ? RT_OK : rt_check_call(check, err);
+    }
+    return st;
 }
 
 /* Fills elements `from` to `n - 1` with copies of element `from - 1`. Each memcpy doubles the
- * filled part. */
-static void repeat_last(char *dst, size_t size, int64_t from, int64_t n)
+ * filled part, up to PIECE elements. */
+static enum rt_status repeat_last(char *dst, size_t size, int64_t from, int64_t n,
+                                  const struct rt_check *check, struct rt_error *err)
 {
-    int64_t have = 1;
     char *at = dst + (size_t)(from - 1) * size;
-    for (int64_t left = n - from; left > 0;) {
-        int64_t k = left < have ? left : have;
+    enum rt_status st = RT_OK;
+
+    for (int64_t have = 1, left = n - from; left > 0 && !st;) {
+        const int64_t most = have < PIECE ? have : PIECE, k = left < most ? left : most;
         memcpy(at + (size_t)have * size, at, (size_t)k * size);
         have += k;
         left -= k;
+        st = k < PIECE ? RT_OK : rt_check_call(check, err);
     }
+    return st;
 }
 
 static enum rt_status fill_strings(const Tensorflow__TensorProto *p, struct rt_str *dst, int64_t n,
-                                   struct rt_error *err)
+                                   const struct rt_check *check, struct rt_error *err)
 {
-    for (int64_t i = 0; i < n && p->n_string_val; i++) {
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < n && p->n_string_val && !st; i++) {
         size_t k = (size_t)i < p->n_string_val ? (size_t)i : p->n_string_val - 1;
         if (k < (size_t)i)
             rt_str_copy(&dst[i], &dst[k]);
         else if (!rt_str_set(&dst[i], NULL, p->string_val[k].data, p->string_val[k].len, err))
             return err->code;
+        st = rt_check_tick(check, (uint64_t)i, err);
     }
-    return RT_OK;
+    return st;
 }
 
 /* Reads strings from tensor_content, which holds the lengths of all strings as varints, followed by
  * the bytes of all strings. */
 static enum rt_status strings_from_content(struct rt_span content, struct rt_str *dst, int64_t n,
-                                           struct rt_error *err)
+                                           const struct rt_check *check, struct rt_error *err)
 {
     struct rt_span lengths = content, data = content;
     uint64_t len, total = 0;
+    enum rt_status st;
 
     for (int64_t i = 0; i < n; i++) {
         if (!pb_varint(&data, &len) || len > content.n)
@@ -136,6 +161,8 @@ static enum rt_status strings_from_content(struct rt_span content, struct rt_str
         total += len; /* `total` cannot overflow, because it is at most `2 * content.n`. */
         if (total > content.n)
             break;
+        if ((st = rt_check_tick(check, (uint64_t)i, err)))
+            return st;
     }
     if (total != data.n)
         return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -145,28 +172,41 @@ static enum rt_status strings_from_content(struct rt_span content, struct rt_str
         if (!rt_str_set(&dst[i], NULL, data.p, (size_t)len, err))
             return err->code;
         data.p += len;
+        if ((st = rt_check_tick(check, (uint64_t)i, err)))
+            return st;
     }
     return RT_OK;
 }
 
+/* Kernels rely on bools being 0 or 1. */
+static enum rt_status check_bools(struct rt_span content, const struct rt_check *check,
+                                  struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+
+    for (size_t i = 0; i < content.n && !st; i++) {
+        if (content.p[i] > 1)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "tensor_content: byte %zu is no bool", i);
+        st = rt_check_tick(check, i, err);
+    }
+    return st;
+}
+
 static enum rt_status fill(const Tensorflow__TensorProto *p, struct rt_tensor *t,
-                           struct rt_error *err)
+                           const struct rt_check *check, struct rt_error *err)
 {
     enum rt_dtype dtype = (enum rt_dtype)t->dtype;
     size_t size = rt_dtype_size(dtype);
     int64_t n = rt_tensor_count(t);
     struct rt_span content = rt_span_of(p->tensor_content.data, p->tensor_content.len);
+    enum rt_status st;
 
     if (dtype == RT_STRING)
-        return content.n ? strings_from_content(content, t->data, n, err)
-                         : fill_strings(p, t->data, n, err);
+        return content.n ? strings_from_content(content, t->data, n, check, err)
+                         : fill_strings(p, t->data, n, check, err);
     if (content.n) {
-        memcpy(t->data, content.p, content.n);
-        /* Kernels rely on bools being 0 or 1. */
-        for (size_t i = 0; dtype == RT_BOOL && i < content.n; i++)
-            if (content.p[i] > 1)
-                return rt_fail(err, RT_INVALID_ARGUMENT, "tensor_content: byte %zu is no bool", i);
-        return RT_OK;
+        st = dtype == RT_BOOL ? check_bools(content, check, err) : RT_OK;
+        return st ? st : rt_copy_pieces(t->data, content.p, content.n, check, err);
     }
     struct values v = values_of(p, dtype);
     int64_t have = (int64_t)v.n;
@@ -174,17 +214,15 @@ static enum rt_status fill(const Tensorflow__TensorProto *p, struct rt_tensor *t
         have /= 2;
     if (have > n)
         have = n;
-    store(&v, t->data, size, have);
-    if (have)
-        repeat_last(t->data, size, have, n);
-    else
-        memset(t->data, 0, (size_t)n * size);
-    return RT_OK;
+    if (!have)
+        return rt_zero_pieces(t->data, (size_t)n * size, check, err);
+    st = store(&v, t->data, size, have, check, err);
+    return st ? st : repeat_last(t->data, size, have, n, check, err);
 }
 
 enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t limit,
                                     struct rt_tensor *out, struct rt_pool *pool,
-                                    struct rt_error *err)
+                                    const struct rt_check *check, struct rt_error *err)
 {
     bool is_ref;
     char buffer[128];
@@ -231,11 +269,11 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
                        "%zu bytes",
                        rt_shape_text(buffer, sizeof buffer, rank, dim), rt_dtype_name(dtype),
                        present, limit);
-    st = rt_tensor_new(&t, pool, dtype, rank, dim, err);
+    st = rt_tensor_new_checked(&t, pool, dtype, rank, dim, check, err);
     if (st)
         return st;
     if (n)
-        st = fill(p, &t, err);
+        st = fill(p, &t, check, err);
     if (st)
         rt_tensor_clear(&t);
     else
@@ -256,7 +294,7 @@ static enum rt_status check_type(enum rt_dtype found, enum rt_dtype want, struct
 
 static enum rt_status from_message(const Tensorflow__TensorProto *p, enum rt_dtype want,
                                    size_t limit, struct rt_tensor *out, struct rt_pool *pool,
-                                   struct rt_error *err)
+                                   const struct rt_check *check, struct rt_error *err)
 {
     const enum rt_dtype dtype = rt_dtype_from_wire((int)p->dtype, NULL);
     struct rt_error why = {0};
@@ -267,7 +305,7 @@ static enum rt_status from_message(const Tensorflow__TensorProto *p, enum rt_dty
         st = check_type(dtype, want, err);
     if (st)
         return st;
-    st = rt_tensor_from_proto(p, limit, out, pool, &why);
+    st = rt_tensor_from_proto(p, limit, out, pool, check, &why);
     if (st)
         return rt_fail(err, st, "Cannot parse tensor from proto: %s", why.msg);
     st = check_type((enum rt_dtype)out->dtype, want, err);
@@ -297,7 +335,7 @@ enum rt_status rt_tensor_parse(struct rt_span bytes, enum rt_dtype want, size_t 
                  ? rt_fail(err, st, "Could not parse `serialized` as TensorProto: %s", why.msg)
                  : rt_fail(err, st, "%s", why.msg);
     } else {
-        st = from_message(p, want, limit, out, pool, err);
+        st = from_message(p, want, limit, out, pool, check, err);
     }
     pb_free(p);
     rt_pool_discharge(pool, unpacked);

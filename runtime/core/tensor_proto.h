@@ -14,10 +14,11 @@
  * Makes a tensor with memory of `pool`, or of malloc if `pool` is NULL. If the message lacks some
  * of the tensor's values, the tensor may have at most `limit` bytes. Refuses resource and variant
  * tensors (unless empty), shapes with unknown dimensions, and a tensor_content of the wrong length.
+ * Calls `check`, which may be NULL, regularly; if it fails, returns its status.
  */
 enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t limit,
                                     struct rt_tensor *out, struct rt_pool *pool,
-                                    struct rt_error *err);
+                                    const struct rt_check *check, struct rt_error *err);
 /*
  * Parses a serialized TensorProto and makes a tensor as rt_tensor_from_proto does. `pool` also
  * counts the unpacked message while it exists. Refuses a tensor whose type is not `want`. The

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/base/crc32c.h"
+#include "runtime/base/pieces.h"
 #include "runtime/files/file.h"
 
 /* Maximum number of shards that all checkpoints together keep open, if RLIMIT_NOFILE is at least
@@ -233,13 +234,9 @@ enum rt_status rt_bundle_read_all(struct rt_checkpoint *c, const struct rt_bundl
 enum rt_status rt_checkpoint_run_zero(const struct rt_checkpoint_run *run, void *dst, size_t n,
                                       struct rt_error *err)
 {
-    enum rt_status st = RT_OK;
+    struct rt_check check;
 
-    for (size_t off = 0; off < n && !st; off += RT_BUNDLE_WINDOW) {
-        memset((char *)dst + off, 0, n - off < RT_BUNDLE_WINDOW ? n - off : RT_BUNDLE_WINDOW);
-        st = rt_checkpoint_run_check(run, err);
-    }
-    return st;
+    return rt_zero_pieces(dst, n, rt_checkpoint_run_as_check(run, &check), err);
 }
 
 void rt_bundle_make_native(const struct rt_checkpoint *c, enum rt_dtype dtype, void *data,

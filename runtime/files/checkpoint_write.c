@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "proto/pack.h"
 #include "proto/unpack.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/crc32c.h"
@@ -82,7 +83,9 @@ static enum rt_status hold_item(struct index *x, size_t bytes, struct rt_error *
 static enum rt_status index_add(struct index *x, struct rt_span key, const ProtobufCMessage *m,
                                 struct rt_error *err)
 {
-    size_t n = protobuf_c_message_get_packed_size(m);
+    struct rt_check check;
+    char *bytes;
+    size_t n;
 
     if (x->n == x->capacity) {
         size_t capacity = x->capacity ? x->capacity * 2 : 64;
@@ -92,11 +95,15 @@ static enum rt_status index_add(struct index *x, struct rt_span key, const Proto
         x->item = more;
         x->capacity = capacity;
     }
+    enum rt_status st =
+        pb_pack(m, INT32_MAX, rt_checkpoint_run_as_check(x->run, &check), &bytes, &n, err);
+    if (st)
+        return st;
     char *k = rt_arena_strndup(x->arena, (const char *)key.p, key.n);
-    unsigned char *v = rt_arena_alloc(x->arena, n + 1);
+    char *v = rt_arena_strndup(x->arena, bytes, n);
+    free(bytes);
     if (!k || !v)
         return rt_fail_memory(err, "an index", n);
-    protobuf_c_message_pack(m, v);
     x->item[x->n++] = (struct item){rt_span_of(k, key.n), rt_span_of(v, n), x->source};
     return RT_OK;
 }

@@ -85,6 +85,19 @@ enum rt_status im_fail_node(struct im_build *b, const char *node, struct rt_erro
     return st;
 }
 
+enum rt_status im_next_field(const struct rt_library *l, struct rt_span *rest, size_t *n_fields,
+                             struct pb_field *f, bool *more, const char *what, struct rt_error *err)
+{
+    const enum rt_status st = rt_check_tick(l->check, ++*n_fields, err);
+    const int n = st ? 0 : pb_field_next(rest, f);
+
+    *more = n > 0;
+    if (n < 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%s is damaged: its bytes are no such message",
+                       what);
+    return st;
+}
+
 /* ---- a graph ---- */
 
 static enum rt_status start(struct im_build *b, struct rt_library *l, const char *function,
@@ -107,8 +120,11 @@ static enum rt_status start(struct im_build *b, struct rt_library *l, const char
     b->names = &names->map;
     b->g->name = function ? function : "";
     b->g->by_name = b->names;
-    b->reader = (struct rt_attr_reader){
-        .arena = l->arena, .held = &l->held, .bytes = &l->bytes, .splat_left = &l->splat_left};
+    b->reader = (struct rt_attr_reader){.arena = l->arena,
+                                        .held = &l->held,
+                                        .bytes = &l->bytes,
+                                        .splat_left = &l->splat_left,
+                                        .check = l->check};
     return RT_OK;
 }
 
@@ -125,7 +141,8 @@ enum rt_status im_finish(struct im_build *b, struct rt_error *err)
     enum rt_status st = im_check_cycles(b, err);
     for (int i = 0; i < b->n && !st; i++) {
         const struct rt_node *n = &b->node[i];
-        if (n->op && n->op->check) {
+        st = im_step(b, err);
+        if (!st && n->op && n->op->check) {
             st = n->op->check(n, err);
             if (st)
                 im_name_node(b, n->name, NULL, err);
@@ -155,31 +172,30 @@ static enum rt_status end(struct im_build *b, enum rt_status st, struct rt_error
 
 /* ---- the main graph ---- */
 
-static enum rt_status not_parsed(struct rt_error *err, const char *what)
-{
-    return rt_fail(err, RT_INVALID_ARGUMENT, "%s is damaged: its bytes are no such message", what);
-}
-
 /* Adds a function to the library. Reads its name, signature and is_stateful, but not its body. */
-static enum rt_status add_function(struct rt_library *l, struct rt_span def, struct rt_error *err)
+static enum rt_status add_function(struct rt_library *l, struct rt_span def, size_t *n_fields,
+                                   struct rt_error *err)
 {
     struct im_function *f = rt_arena_alloc(l->arena, sizeof *f);
     unsigned char *copy = rt_arena_aligned(l->arena, def.n, 16);
     if (!f || !copy)
         return im_no_memory(err);
-    memcpy(copy, def.p, def.n);
+    enum rt_status st = rt_copy_pieces(copy, def.p, def.n, l->check, err);
     f->def = rt_span_of(copy, def.n);
     f->name = "";
     struct pb_field x;
-    for (struct rt_span rest = f->def; rest.n;) {
-        if (pb_field_next(&rest, &x) < 0)
-            return not_parsed(err, "a function of the library");
-        if (x.number == 1 && x.type == PB_BYTES)
+    bool more = true;
+    for (struct rt_span rest = f->def; !st && more;) {
+        st = im_next_field(l, &rest, n_fields, &x, &more, "a function of the library", err);
+        if (!st && more && x.number == 1 && x.type == PB_BYTES)
             f->signature = x.bytes;
     }
-    for (struct rt_span rest = f->signature; rest.n;) {
-        if (pb_field_next(&rest, &x) < 0)
-            return not_parsed(err, "the signature of a function of the library");
+    more = true;
+    for (struct rt_span rest = f->signature; !st && more;) {
+        st = im_next_field(l, &rest, n_fields, &x, &more,
+                           "the signature of a function of the library", err);
+        if (st || !more)
+            break;
         if (x.number == 1 && x.type == PB_BYTES) {
             f->name = rt_arena_strndup(l->arena, (const char *)x.bytes.p, x.bytes.n);
             if (!f->name)
@@ -188,6 +204,8 @@ static enum rt_status add_function(struct rt_library *l, struct rt_span def, str
         if (x.number == 17 && x.type == PB_VARINT)
             f->is_stateful = x.value != 0;
     }
+    if (st)
+        return st;
     if (rt_schema_find(f->name))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Cannot add function '%s' because an op with the same name already exists.",
@@ -201,22 +219,22 @@ static enum rt_status add_function(struct rt_library *l, struct rt_span def, str
     return other || rt_map_put(&l->functions, f->name, f) ? RT_OK : im_no_memory(err);
 }
 
-static enum rt_status add_functions(struct rt_library *l, struct rt_span library,
+static enum rt_status add_functions(struct rt_library *l, struct rt_span library, size_t *n_fields,
                                     struct rt_error *err)
 {
+    enum rt_status st = RT_OK;
     struct pb_field f;
-    while (library.n) {
-        if (pb_field_next(&library, &f) < 0)
-            return not_parsed(err, "the library of functions");
-        if (f.number == 1 && f.type == PB_BYTES) {
-            enum rt_status st = rt_check_call(l->check, err);
-            if (!st)
-                st = add_function(l, f.bytes, err);
-            if (st)
-                return st;
-        }
+    bool more = true;
+
+    while (!st && more) {
+        st = im_next_field(l, &library, n_fields, &f, &more, "the library of functions", err);
+        if (st || !more || f.number != 1 || f.type != PB_BYTES)
+            continue;
+        st = rt_check_call(l->check, err);
+        if (!st)
+            st = add_function(l, f.bytes, n_fields, err);
     }
-    return RT_OK;
+    return st;
 }
 
 static enum rt_status check_versions(const struct rt_library *l, struct rt_span bytes,
@@ -239,38 +257,54 @@ static enum rt_status check_versions(const struct rt_library *l, struct rt_span 
     return st;
 }
 
+/* Unpacks a node of the main graph and adds it. */
+static enum rt_status add_main_node(struct im_build *b, struct rt_span bytes, struct rt_error *err)
+{
+    Tensorflow__NodeDef *def = NULL;
+    enum rt_status st = rt_check_call(b->l->check, err);
+
+    if (!st)
+        st = im_unpack(b->l, &def, &tensorflow__node_def__descriptor, bytes,
+                       "a node of the GraphDef", err);
+    if (!st)
+        st = im_add_node(b, def, err);
+    pb_free(def);
+    return st;
+}
+
 static enum rt_status import_main(struct rt_library *l, struct rt_span graph_def,
                                   struct rt_error *err)
 {
-    size_t n_nodes = 0;
+    const char *what = "the GraphDef";
+    size_t n_nodes = 0, n_fields = 0;
+    enum rt_status st = RT_OK;
     struct pb_field f;
-    for (struct rt_span rest = graph_def; rest.n;) {
-        if (pb_field_next(&rest, &f) < 0)
-            return not_parsed(err, "the GraphDef");
-        n_nodes += f.number == 1 && f.type == PB_BYTES;
+    bool more = true;
+
+    for (struct rt_span rest = graph_def; !st && more;) {
+        st = im_next_field(l, &rest, &n_fields, &f, &more, what, err);
+        n_nodes += !st && more && f.number == 1 && f.type == PB_BYTES;
     }
+    if (st)
+        return st;
     struct im_build b;
-    enum rt_status st = start(&b, l, NULL, n_nodes, err);
+    st = start(&b, l, NULL, n_nodes, err);
     /* Functions are added before nodes, because the op of a node may be a function. */
-    for (struct rt_span rest = graph_def; rest.n && !st;) {
-        pb_field_next(&rest, &f);
-        if (f.number == 2 && f.type == PB_BYTES)
-            st = add_functions(l, f.bytes, err);
-        else if (f.number == 4 && f.type == PB_BYTES)
+    more = true;
+    for (struct rt_span rest = graph_def; !st && more;) {
+        st = im_next_field(l, &rest, &n_fields, &f, &more, what, err);
+        if (st || !more || f.type != PB_BYTES)
+            continue;
+        if (f.number == 2)
+            st = add_functions(l, f.bytes, &n_fields, err);
+        else if (f.number == 4)
             st = check_versions(l, f.bytes, err);
     }
-    for (struct rt_span rest = graph_def; rest.n && !st;) {
-        pb_field_next(&rest, &f);
-        if (f.number != 1 || f.type != PB_BYTES)
-            continue;
-        Tensorflow__NodeDef *def = NULL;
-        st = rt_check_call(l->check, err);
-        if (!st)
-            st = im_unpack(l, &def, &tensorflow__node_def__descriptor, f.bytes,
-                           "a node of the GraphDef", err);
-        if (!st)
-            st = im_add_node(&b, def, err);
-        pb_free(def);
+    more = true;
+    for (struct rt_span rest = graph_def; !st && more;) {
+        st = im_next_field(l, &rest, &n_fields, &f, &more, what, err);
+        if (!st && more && f.number == 1 && f.type == PB_BYTES)
+            st = add_main_node(&b, f.bytes, err);
     }
     if (!st)
         st = im_connect(&b, err);
@@ -311,6 +345,12 @@ enum rt_status rt_library_import_checked(struct rt_library **out, struct rt_span
     l->check = NULL;
     *out = l;
     return RT_OK;
+}
+
+void rt_library_set_check(struct rt_library *l, struct rt_check check)
+{
+    l->later = check;
+    l->check = &l->later;
 }
 
 void rt_library_free(struct rt_library *l)

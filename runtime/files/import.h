@@ -13,6 +13,8 @@
 #ifndef RT_IMPORT_H
 #define RT_IMPORT_H
 
+#include "proto/wire.h"
+#include "runtime/base/pieces.h"
 #include "runtime/core/attr.h"
 #include "runtime/base/map.h"
 #include "runtime/base/thread.h"
@@ -44,8 +46,10 @@ struct im_name_map {
 
 struct rt_library {
     struct rt_arena *arena;
-    /* the check that the import calls; NULL if there is none, and after the import */
+    /* the check that the import and the making of bodies call; may be NULL. It is the caller's
+     * during the import, and `later` afterwards if rt_library_set_check has set it. */
     const struct rt_check *check;
+    struct rt_check later;
     const struct rt_registry *ops;
     const struct rt_graph *main;
     struct rt_map functions; /* maps names to struct im_function */
@@ -90,6 +94,7 @@ struct im_build {
     struct rt_map *names;
     struct rt_attr_reader reader;
     const char *function; /* name of the function, or NULL for the main graph */
+    size_t n_steps;       /* number of calls of im_step */
     struct rt_map args;   /* maps the name of each of the function's arguments to a struct im_arg */
 };
 
@@ -106,7 +111,20 @@ struct im_run {
 };
 
 /* ---- import.c ---- */
+/* Sets the check that rt_library_instantiate calls regularly, and whose failure ends it. The check
+ * must be valid for as long as the library. No other thread may use the library yet. */
+void rt_library_set_check(struct rt_library *l, struct rt_check check);
 enum rt_status im_no_memory(struct rt_error *err);
+/* Counts a step of the work, and calls the library's check after every RT_TICK_STEPS of them. */
+static inline enum rt_status im_step(struct im_build *b, struct rt_error *err)
+{
+    return rt_check_tick(b->l->check, ++b->n_steps, err);
+}
+/* Reads the next field of a message as pb_field_next does, and calls the check regularly. Sets
+ * *more to whether there was a field. If the message is malformed, the error names `what`. */
+enum rt_status im_next_field(const struct rt_library *l, struct rt_span *rest, size_t *n_fields,
+                             struct pb_field *f, bool *more, const char *what,
+                             struct rt_error *err);
 /* Unpacks a message. Sets *out to the message, or to NULL on failure. The caller frees *out with
  * pb_free. */
 enum rt_status im_unpack(const struct rt_library *l, void *out,
@@ -144,7 +162,7 @@ enum rt_status im_arg_types(struct rt_arena *arena, const char *function,
                             const Tensorflow__OpDef__ArgDef *a, const struct rt_func_ref *with,
                             const uint8_t **types, int *n, struct rt_error *err);
 /* Sets *out to the list(type) of the types of all arguments' tensors, in order. */
-enum rt_status im_all_types(struct rt_arena *arena, const char *function,
+enum rt_status im_all_types(struct im_build *b, struct rt_arena *arena, const char *function,
                             Tensorflow__OpDef__ArgDef **arg, size_t n_arg,
                             const struct rt_func_ref *with, struct rt_attr *out,
                             struct rt_error *err);

@@ -173,6 +173,9 @@ static enum rt_status connect_node(struct im_build *b, struct rt_node *n, struct
     int n_data = p->n_input - n->n_ctrl, n_in = 0;
     for (int i = 0; i < p->n_input; i++) {
         const char *text = p->input[i];
+        const enum rt_status ended = im_step(b, err);
+        if (ended)
+            return ended;
         if (i >= n_data) {
             const struct rt_node *from = rt_map_get(b->names, text + 1);
             if (!from)
@@ -202,8 +205,11 @@ static enum rt_status connect_node(struct im_build *b, struct rt_node *n, struct
 enum rt_status im_connect(struct im_build *b, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
-    for (int i = 0; i < b->n && !st; i++)
-        st = connect_node(b, &b->node[i], err);
+    for (int i = 0; i < b->n && !st; i++) {
+        st = im_step(b, err);
+        if (!st)
+            st = connect_node(b, &b->node[i], err);
+    }
     return st;
 }
 
@@ -269,6 +275,7 @@ enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
     /* The consumers of node i are `to[first[i]]` to `to[first[i + 1] - 1]`. The first pass counts
      * the consumers in first[i + 2]. A running sum then makes first[i + 1] the start of node i's
      * range. The second pass fills in `to` and advances first[i + 1] to the end of the range. */
+    enum rt_status st;
     for (int fill = 0; fill < 2; fill++) {
         for (int i = 0; i < b->n; i++) {
             const struct rt_node *n = &b->node[i];
@@ -277,6 +284,9 @@ enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
                 if (data && is_back_edge(b, n, k))
                     continue;
                 int from = data ? n->in[k].node : n->ctrl[k - n->n_in];
+                st = im_step(b, err);
+                if (st)
+                    return st;
                 if (fill) {
                     to[first[from + 1]++] = i;
                 } else {
@@ -297,7 +307,11 @@ enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
         if (behind > MAX_FRAMES)
             return im_fail_node(b, b->node[ready[at]].name, err,
                                 "loops are nested more than %d deep", MAX_FRAMES);
+        if ((st = im_step(b, err)))
+            return st;
         for (size_t e = first[ready[at]]; e < first[ready[at] + 1]; e++) {
+            if ((st = im_step(b, err)))
+                return st;
             frames[to[e]] = behind > frames[to[e]] ? behind : frames[to[e]];
             if (--waits[to[e]] == 0)
                 ready[n_ready++] = to[e];
@@ -307,9 +321,8 @@ enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
         return RT_OK;
     for (int i = 0; i < b->n; i++)
         if (waits[i] > 0) {
-            enum rt_status st =
-                rt_fail(err, RT_INVALID_ARGUMENT, "%d nodes in a cycle, '%s' is one of them",
-                        b->n - n_ready, b->node[node_on_cycle(b, waits, i)].name);
+            st = rt_fail(err, RT_INVALID_ARGUMENT, "%d nodes in a cycle, '%s' is one of them",
+                         b->n - n_ready, b->node[node_on_cycle(b, waits, i)].name);
             if (b->function)
                 rt_fail_prefix(err, "Function '%s': ", b->function);
             return st;

@@ -69,7 +69,7 @@ enum rt_status im_arg_types(struct rt_arena *arena, const char *function,
     return RT_OK;
 }
 
-enum rt_status im_all_types(struct rt_arena *arena, const char *function,
+enum rt_status im_all_types(struct im_build *b, struct rt_arena *arena, const char *function,
                             Tensorflow__OpDef__ArgDef **arg, size_t n_arg,
                             const struct rt_func_ref *with, struct rt_attr *out,
                             struct rt_error *err)
@@ -82,6 +82,8 @@ enum rt_status im_all_types(struct rt_arena *arena, const char *function,
             const uint8_t *types;
             int count;
             enum rt_status st = im_arg_types(arena, function, arg[i], with, &types, &count, err);
+            if (!st)
+                st = im_step(b, err);
             if (st)
                 return st;
             if (pass && count)
@@ -111,14 +113,16 @@ enum rt_status im_add_defaults(struct im_build *b, const Tensorflow__OpDef *sig,
         memcpy(attr, given->attr, (size_t)given->n_attr * sizeof *attr);
     for (size_t i = 0; i < sig->n_attr; i++) {
         const Tensorflow__OpDef__AttrDef *a = sig->attr[i];
+        enum rt_status st = im_step(b, err);
+        if (st)
+            return st;
         if (!a->default_value || named_attr(given, a->name))
             continue;
         struct rt_named_attr *to = &attr[with->n_attr++];
         to->name = rt_arena_strdup(b->l->arena, a->name);
         if (!to->name)
             return im_no_memory(err);
-        enum rt_status st =
-            rt_attr_read(&b->reader, a->default_value, RT_ATTR_NONE, &to->value, err);
+        st = rt_attr_read(&b->reader, a->default_value, RT_ATTR_NONE, &to->value, err);
         if (st)
             return st;
     }
@@ -153,6 +157,8 @@ static enum rt_status add_arg_nodes(struct im_build *b, const Tensorflow__OpDef 
         if (!rt_map_put(&b->args, sig->input_arg[i]->name, a))
             return im_no_memory(err);
         for (int k = 0; k < a->n; k++, at++) {
+            if ((st = im_step(b, err)))
+                return st;
             char *name = a->n == 1 ? sig->input_arg[i]->name
                                    : rt_arena_printf(b->temp, "%s_%d", sig->input_arg[i]->name, k);
             struct rt_node *n = name ? im_new_node(b, name, "") : NULL;
@@ -205,6 +211,8 @@ static enum rt_status add_data_rets(struct im_build *b, const Tensorflow__Functi
                            "Function '%s': return '%s' names '%s', which is not there", b->function,
                            name, text);
         for (int k = 0; k < n; k++, at++) {
+            if ((st = im_step(b, err)))
+                return st;
             struct rt_edge e = im_run_at(&r, k);
             struct rt_node *from =
                 e.node < (r.over_nodes ? b->g->n_args : b->n) ? &b->node[e.node] : NULL;
@@ -236,9 +244,13 @@ static enum rt_status add_rets(struct im_build *b, const Tensorflow__FunctionDef
     bool ok = true;
     rt_map_init(&text_of);
     /* if a key occurs several times, its last value is used */
-    for (size_t k = 0; k < def->n_ret && ok; k++)
+    enum rt_status st = RT_OK;
+    for (size_t k = 0; k < def->n_ret && ok && !st; k++) {
         ok = rt_map_put(&text_of, def->ret[k]->key, def->ret[k]->value);
-    enum rt_status st = ok ? add_data_rets(b, def, &text_of, types, err) : im_no_memory(err);
+        st = im_step(b, err);
+    }
+    if (!st)
+        st = ok ? add_data_rets(b, def, &text_of, types, err) : im_no_memory(err);
     rt_map_clear(&text_of);
     if (st)
         return st;
@@ -246,6 +258,8 @@ static enum rt_status add_rets(struct im_build *b, const Tensorflow__FunctionDef
     if (!ctrl)
         return im_no_memory(err);
     for (size_t i = 0; i < def->n_control_ret; i++) {
+        if ((st = im_step(b, err)))
+            return st;
         const struct rt_node *n = rt_map_get(b->names, def->control_ret[i]->value);
         if (!n)
             return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -270,10 +284,11 @@ enum rt_status im_build_body(struct im_build *b, const Tensorflow__FunctionDef *
     if (st)
         return st;
     b->reader.with = with;
-    st = im_all_types(b->l->arena, b->function, sig->input_arg, sig->n_input_arg, with, &in, err);
+    st =
+        im_all_types(b, b->l->arena, b->function, sig->input_arg, sig->n_input_arg, with, &in, err);
     if (!st)
-        st =
-            im_all_types(b->temp, b->function, sig->output_arg, sig->n_output_arg, with, &out, err);
+        st = im_all_types(b, b->temp, b->function, sig->output_arg, sig->n_output_arg, with, &out,
+                          err);
     if (st)
         return st;
     if (in.n + def->n_node_def > INT32_MAX / 2)
@@ -289,7 +304,8 @@ enum rt_status im_build_body(struct im_build *b, const Tensorflow__FunctionDef *
     /* A control edge may name an argument, unless a node of the body has the argument's name. */
     for (int i = 0; i < b->g->n_args && !st; i++) {
         struct rt_node *n = &b->node[b->g->arg[i]];
-        if (!rt_map_get(b->names, n->name) && !rt_map_put(b->names, n->name, n))
+        st = im_step(b, err);
+        if (!st && !rt_map_get(b->names, n->name) && !rt_map_put(b->names, n->name, n))
             st = im_no_memory(err);
     }
     if (!st)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "proto/unpack.h"
+#include "runtime/base/sort.h"
 #include "runtime/core/op.h"
 
 static bool is_name(const char *s)
@@ -68,14 +69,22 @@ static enum rt_status expand_args(struct im_build *b, const struct rt_node *n,
     return RT_OK;
 }
 
-/* Finds an attribute of a NodeDef. If a key occurs several times, its last value is used, as in a
+/* Finds the values of the schema's attributes in a NodeDef. Sets value[k] to that of attribute k,
+ * or to NULL if there is none. If a key occurs several times, its last value is used, as in a
  * protobuf map. */
-static const Tensorflow__AttrValue *find_attr(const Tensorflow__NodeDef *def, const char *name)
+static enum rt_status find_attrs(struct im_build *b, const struct rt_schema *s,
+                                 const Tensorflow__NodeDef *def,
+                                 const Tensorflow__AttrValue **value, struct rt_error *err)
 {
-    for (size_t i = def->n_attr; i > 0; i--)
-        if (strcmp(def->attr[i - 1]->key, name) == 0)
-            return def->attr[i - 1]->value;
-    return NULL;
+    enum rt_status st = RT_OK;
+
+    for (size_t i = 0; i < def->n_attr && !st; i++) {
+        const int k = rt_schema_attr(s, def->attr[i]->key);
+        if (k >= 0)
+            value[k] = def->attr[i]->value;
+        st = im_step(b, err);
+    }
+    return st;
 }
 
 /* Reads the attributes that the schema lists. Other attributes are ignored, as in TensorFlow. */
@@ -84,20 +93,21 @@ static enum rt_status read_attrs(struct im_build *b, struct rt_node *n,
 {
     const struct rt_schema *s = n->schema;
     struct rt_attr *attr = rt_arena_array(b->l->arena, s->n_attr, sizeof *attr);
-    if (!attr)
+    const Tensorflow__AttrValue **value = rt_arena_array(b->temp, s->n_attr, sizeof *value);
+    if (!attr || !value)
         return im_no_memory(err);
     n->attr = attr;
-    for (int i = 0; i < s->n_attr; i++) {
+    enum rt_status st = find_attrs(b, s, def, value, err);
+    for (int i = 0; i < s->n_attr && !st; i++) {
         const struct rt_attr_schema *a = &s->attr[i];
-        const Tensorflow__AttrValue *v = find_attr(def, a->name);
-        enum rt_status st;
+        const Tensorflow__AttrValue *v = value[i];
         if (v) {
             st = rt_attr_read(&b->reader, v, a->type, &attr[i], err);
             if (st) {
                 rt_fail_prefix(err, "attr '%s': ", a->name);
                 return im_name_node(b, n->name, s, err);
             }
-            st = rt_attr_check(a, &attr[i], err);
+            st = rt_attr_check(&b->reader, a, &attr[i], err);
         } else if (a->has_default) {
             st = rt_attr_default(&b->reader, a, &attr[i], err);
         } else {
@@ -108,6 +118,8 @@ static enum rt_status read_attrs(struct im_build *b, struct rt_node *n,
         if (st)
             return im_name_node(b, n->name, s, err);
     }
+    if (st)
+        return st;
     if (strcmp(s->name, "Const") == 0) {
         enum rt_dtype want = rt_attr_dtype(n, "dtype");
         const struct rt_tensor *t = rt_attr(n, "value")->v.tensor;
@@ -156,8 +168,9 @@ static enum rt_status name_outputs(struct im_build *b, struct im_pending *p,
     for (size_t i = 0; i < sig->n_output_arg; i++) {
         const uint8_t *types;
         int n;
-        enum rt_status st =
-            im_arg_types(b->temp, sig->name, sig->output_arg[i], with, &types, &n, err);
+        enum rt_status st = im_step(b, err);
+        if (!st)
+            st = im_arg_types(b->temp, sig->name, sig->output_arg[i], with, &types, &n, err);
         if (st)
             return st;
         const char *name = rt_arena_strdup(b->temp, sig->output_arg[i]->name);
@@ -167,9 +180,8 @@ static enum rt_status name_outputs(struct im_build *b, struct im_pending *p,
         first += n;
     }
     p->n_outputs = (int)sig->n_output_arg;
-    if (p->n_outputs)
-        qsort(p->output, sig->n_output_arg, sizeof *p->output, by_name_then_place);
-    return RT_OK;
+    return rt_sort_alloc(p->output, sig->n_output_arg, sizeof *p->output, by_name_then_place,
+                         "a signature", b->l->check, err);
 }
 
 /* Turns a node whose op is the name of a function into a PartitionedCall. Early TensorFlow graphs
@@ -204,6 +216,9 @@ static enum rt_status call_by_name(struct im_build *b, struct rt_node *n,
         tensorflow__name_attr_list__attr_entry__init(entry[i]);
         entry[i]->key = def->attr[i]->key;
         entry[i]->value = def->attr[i]->value;
+        const enum rt_status ended = im_step(b, err);
+        if (ended)
+            return ended;
     }
     list.name = def->op;
     list.n_attr = def->n_attr;
@@ -216,10 +231,10 @@ static enum rt_status call_by_name(struct im_build *b, struct rt_node *n,
     if (!st)
         st = im_add_defaults(b, sig, ref, &with, err);
     if (!st)
-        st = im_all_types(b->l->arena, f->name, sig->input_arg, sig->n_input_arg, &with,
+        st = im_all_types(b, b->l->arena, f->name, sig->input_arg, sig->n_input_arg, &with,
                           &attr[rt_schema_attr(s, "Tin")], err);
     if (!st)
-        st = im_all_types(b->l->arena, f->name, sig->output_arg, sig->n_output_arg, &with,
+        st = im_all_types(b, b->l->arena, f->name, sig->output_arg, sig->n_output_arg, &with,
                           &attr[rt_schema_attr(s, "Tout")], err);
     if (!st)
         st = name_outputs(b, &b->pending[n->id], sig, &with, err);
@@ -258,6 +273,9 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def, s
         if (!p->input[i])
             return im_no_memory(err);
         n->n_ctrl += ctrl;
+        const enum rt_status ended = im_step(b, err);
+        if (ended)
+            return ended;
     }
     if (def->n_input > INT32_MAX)
         return im_fail_node(b, n->name, err, "too many inputs");

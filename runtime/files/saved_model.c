@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/pack.h"
 #include "proto/text.h"
 #include "proto/unpack.h"
 #include "proto/wire.h"
@@ -12,6 +13,8 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/growth.h"
 #include "runtime/base/map.h"
+#include "runtime/base/pieces.h"
+#include "runtime/base/sort.h"
 #include "runtime/files/checkpoint.h"
 #include "runtime/files/file.h"
 #include "runtime/core/tensor_proto.h"
@@ -35,8 +38,6 @@ enum { META_FREE_BYTES = 64 << 20, META_GROWTH = 2 };
  * for each byte of a text on one line. Without this limit, 200 MB of empty tags took 5.9 GB of
  * memory. */
 enum { TEXT_FREE_BYTES = 64 << 20, TEXT_GROWTH = 8 };
-/* number of fields, or of map entries, that are processed between two checks of the load */
-enum { CHECK_EVERY = 1 << 14 };
 
 enum { /* field numbers in TensorFlow's protobuf messages */
        SAVED_MODEL_META_GRAPHS = 2,
@@ -75,14 +76,20 @@ static enum rt_status no_memory(struct reading *r)
                       : rt_fail_memory(r->err, "a SavedModel", rt_arena_used(r->arena));
 }
 
+/* Calls the check at every RT_TICK_STEPS-th index. Sets and returns r->stopped. */
+static enum rt_status tick(struct reading *r, size_t i)
+{
+    if (!r->stopped)
+        r->stopped = rt_check_tick(r->check, i, r->err);
+    return r->stopped;
+}
+
 /* Reads the next field as pb_field_next does, but calls the check regularly, because a file may
  * have a billion fields. Also returns -1 if the check fails. r->stopped then holds the check's
  * status. */
 static int next_field(struct reading *r, struct rt_span *rest, struct pb_field *f)
 {
-    if (++r->n_fields % CHECK_EVERY == 0)
-        r->stopped = rt_check_call(r->check, r->err);
-    return r->stopped ? -1 : pb_field_next(rest, f);
+    return tick(r, ++r->n_fields) ? -1 : pb_field_next(rest, f);
 }
 
 /* Returns the status for a next_field that returned -1. */
@@ -174,12 +181,13 @@ static void **last_of_each_key(struct reading *r, void *entries, size_t n, size_
     rt_map_init(&last);
     *n_out = 0;
     for (size_t i = 0; i < n && ok; i++) {
-        r->stopped = i % CHECK_EVERY ? RT_OK : rt_check_call(r->check, r->err);
-        ok = !r->stopped && rt_map_put(&last, e[i]->key, e[i]);
+        ok = !tick(r, i) && rt_map_put(&last, e[i]->key, e[i]);
     }
-    for (size_t i = 0; i < n && ok; i++)
+    for (size_t i = 0; i < n && ok; i++) {
         if (rt_map_get(&last, e[i]->key) == e[i])
             kept[(*n_out)++] = e[i];
+        ok = !tick(r, i);
+    }
     rt_map_clear(&last);
     return ok ? kept : NULL;
 }
@@ -195,13 +203,14 @@ static enum rt_status read_specs(struct reading *r, size_t n, void *entries,
     for (size_t i = 0; i < n; i++) {
         const struct map_entry *one = e[i];
         enum rt_status st = read_spec(r, one->key, one->value, &s[i]);
+        if (!st)
+            st = tick(r, i);
         if (st)
             return st;
     }
-    qsort(s, n, sizeof *s, by_alias);
     *out = s;
     *n_out = (int)n;
-    return RT_OK;
+    return rt_sort_alloc(s, n, sizeof *s, by_alias, "a signature", r->check, r->err);
 }
 
 /* Returns a zeroed tensor, or NULL if out of memory. Freeing the model clears the tensor. */
@@ -220,6 +229,22 @@ static struct rt_tensor *new_default(struct reading *r)
     return t ? m->defaults[m->n_defaults++] = t : NULL;
 }
 
+/* Sets *out to the serialized message, in memory of the arena. */
+static enum rt_status keep_packed(struct reading *r, const ProtobufCMessage *m, struct rt_span *out)
+{
+    char *bytes;
+    size_t n;
+    enum rt_status st = pb_pack(m, MAX_FILE, r->check, &bytes, &n, r->err);
+
+    if (st)
+        return st;
+    void *copy = rt_arena_aligned(r->arena, n + 1, 16);
+    st = copy ? rt_copy_pieces(copy, bytes, n + 1, r->check, r->err) : no_memory(r);
+    *out = rt_span_of(copy, n);
+    free(bytes);
+    return st;
+}
+
 static enum rt_status read_defaults(struct reading *r, const Tensorflow__SignatureDef *d,
                                     const char *signature, struct rt_tensor_spec *inputs, int n)
 {
@@ -229,18 +254,20 @@ static enum rt_status read_defaults(struct reading *r, const Tensorflow__Signatu
     if (!entry)
         return no_memory(r);
     for (size_t i = 0; i < n_defaults; i++) {
+        if (tick(r, i))
+            return r->stopped;
         const Tensorflow__SignatureDef__DefaultsEntry *e = entry[i];
         struct rt_tensor_spec key = {.alias = e->key};
         struct rt_tensor_spec *in =
             n ? bsearch(&key, inputs, (size_t)n, sizeof *inputs, by_alias) : NULL;
         if (!in || !e->value)
             continue;
-        const ProtobufCMessage *proto = &e->value->base;
-        unsigned char *p = rt_arena_alloc(r->arena, protobuf_c_message_get_packed_size(proto) + 1);
         struct rt_tensor *t = new_default(r);
-        if (!p || !t)
+        if (!t)
             return no_memory(r);
-        enum rt_status st = rt_tensor_from_proto(e->value, r->m->defaults_left, t, NULL, r->err);
+        enum rt_status st =
+
+            rt_tensor_from_proto(e->value, r->m->defaults_left, t, NULL, r->check, r->err);
         if (st) {
             rt_fail_prefix(r->err, "signature \"%s\": default of input \"%s\": ", signature,
                            e->key);
@@ -249,7 +276,9 @@ static enum rt_status read_defaults(struct reading *r, const Tensorflow__Signatu
         const size_t bytes = rt_tensor_bytes(t);
         r->m->defaults_left -= bytes < r->m->defaults_left ? bytes : r->m->defaults_left;
         in->default_value = t;
-        in->default_proto = rt_span_of(p, protobuf_c_message_pack(proto, p));
+        st = keep_packed(r, &e->value->base, &in->default_proto);
+        if (st)
+            return st;
     }
     return RT_OK;
 }
@@ -286,7 +315,7 @@ static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaG
                                       struct rt_meta_graph *out)
 {
     struct rt_signature *s = rt_arena_array(r->arena, g->n_signature_def + 1, sizeof *s);
-    size_t n_entries;
+    size_t n_entries, bytes;
     void **entry = last_of_each_key(r, g->signature_def, g->n_signature_def, &n_entries);
     int n = 0;
     bool ok = true;
@@ -296,10 +325,14 @@ static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaG
     for (size_t i = 0; i < n_entries; i++) {
         const Tensorflow__MetaGraphDef__SignatureDefEntry *e = entry[i];
         struct rt_signature one;
+        if (tick(r, i))
+            return r->stopped;
         if (!e->value)
             continue;
-        out->signature_bytes += protobuf_c_message_get_packed_size(&e->base);
-        enum rt_status st = read_signature(r, e, &one);
+        enum rt_status st = pb_packed_bytes(&e->base, r->check, &bytes, r->err);
+        out->signature_bytes += bytes;
+        if (!st)
+            st = read_signature(r, e, &one);
         if (st)
             return st;
         if (strcmp(e->key, init_key) != 0) {
@@ -314,10 +347,10 @@ static enum rt_status read_signatures(struct reading *r, const Tensorflow__MetaG
         *kept = one;
         out->init_signature = kept;
     }
-    qsort(s, (size_t)n, sizeof *s, by_name);
     out->signatures = s;
     out->n_signatures = n;
-    return ok ? RT_OK : no_memory(r);
+    return ok ? rt_sort_alloc(s, (size_t)n, sizeof *s, by_name, "signatures", r->check, r->err)
+              : no_memory(r);
 }
 
 /* Reads the init op from a collection, where older models store it. */
@@ -327,6 +360,8 @@ static enum rt_status read_main_op(struct reading *r, const Tensorflow__MetaGrap
     bool ok = true;
     for (size_t i = 0; i < g->n_collection_def && !out->init_op; i++) {
         const Tensorflow__MetaGraphDef__CollectionDefEntry *e = g->collection_def[i];
+        if (tick(r, i))
+            return r->stopped;
         if (strcmp(e->key, key) != 0 || !e->value ||
             e->value->kind_case != TENSORFLOW__COLLECTION_DEF__KIND_NODE_LIST ||
             !e->value->node_list)
@@ -382,9 +417,9 @@ static enum rt_status read_assets(struct reading *r, const Tensorflow__MetaGraph
             continue;
         }
         const Google__Protobuf__Any *any = packed->value[i];
-        Tensorflow__AssetFileDef *a =
-            pb_unpack(&tensorflow__asset_file_def__descriptor,
-                      rt_span_of(any->value.data, any->value.len), "an asset of the model", r->err);
+        Tensorflow__AssetFileDef *a = pb_unpack_checked(&tensorflow__asset_file_def__descriptor,
+                                                        rt_span_of(any->value.data, any->value.len),
+                                                        "an asset of the model", r->check, r->err);
         if (!a)
             return pb_unpack_failed(r->err, RT_INVALID_ARGUMENT);
         read_asset(r, a, &assets[i], &ok);
@@ -406,7 +441,7 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
     const char **tags = rt_arena_array(r->arena, n_tags + 1, sizeof *tags);
     if (!tags || n_tags > INT32_MAX)
         return no_memory(r);
-    for (size_t i = 0; i < n_tags; i++)
+    for (size_t i = 0; i < n_tags && !tick(r, i); i++)
         tags[i] = copy(r, info->tags[i], &ok);
     out->tags = tags;
     out->n_tags = (int)n_tags;
@@ -415,7 +450,7 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
         out->restore_op = node_name(r, saver->restore_op_name, &ok);
         out->filename_tensor = copy_or_null(r, saver->filename_tensor_name, &ok);
     }
-    return ok ? read_assets(r, g, out) : no_memory(r);
+    return ok && !r->stopped ? read_assets(r, g, out) : no_memory(r);
 }
 
 /*
@@ -454,7 +489,7 @@ static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_s
     *graph = rt_span_of(joined, total);
     for (left = bytes; next_field(r, &left, &f) > 0;)
         if (f.number == META_GRAPH_GRAPH_DEF && f.type == PB_BYTES && f.bytes.n) {
-            memcpy(joined, f.bytes.p, f.bytes.n);
+            r->stopped = rt_copy_pieces(joined, f.bytes.p, f.bytes.n, r->check, r->err);
             joined += f.bytes.n;
         }
     return r->stopped;
@@ -567,26 +602,26 @@ static enum rt_status parse(struct rt_saved_model **out, const char *dir, struct
 {
     ProtobufCMessage *text = NULL;
     size_t n = bytes.n;
+    char *own = NULL;
     enum rt_status st;
 
     if (is_text) {
         st = pb_text_parse_limited(&text, &tensorflow__saved_model__descriptor, bytes,
                                    rt_growth_limit(TEXT_FREE_BYTES, n, TEXT_GROWTH), check, err);
-        if (st)
-            return st;
-        n = protobuf_c_message_get_packed_size(text);
-    }
-    char *own = n < MAX_FILE ? malloc(n + 1) : NULL;
-    if (!own) {
+        if (!st)
+            st = pb_pack(text, MAX_FILE - 1, check, &own, &n, err);
         pb_free(text);
-        return rt_fail_memory(err, "a SavedModel", n);
+    } else {
+        own = n < MAX_FILE ? malloc(n + 1) : NULL;
+        st = own ? rt_copy_pieces(own, bytes.p, n, check, err)
+                 : rt_fail_memory(err, "a SavedModel", n);
+        if (own)
+            own[n] = '\0';
     }
-    own[n] = 0;
-    if (is_text)
-        protobuf_c_message_pack(text, (uint8_t *)own);
-    else if (n)
-        memcpy(own, bytes.p, n);
-    pb_free(text);
+    if (st) {
+        free(own);
+        return st;
+    }
     return parse_binary(out, dir, own, n, check, err);
 }
 
@@ -744,31 +779,4 @@ enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char 
                    "`saved_model_cli`%s%s%s",
                    list, empty ? ": " : "", empty ? empty : "",
                    empty ? " is an empty file (was it copied whole?)" : "");
-}
-
-/* Compares an alias, given as a struct rt_span, with the alias of a spec, in the order of
- * by_alias. */
-static int compare_alias(const void *alias, const void *spec)
-{
-    const struct rt_span a = *(const struct rt_span *)alias;
-    const struct rt_span b = rt_span_str(((const struct rt_tensor_spec *)spec)->alias);
-    const size_t n = a.n < b.n ? a.n : b.n;
-    const int order = n ? memcmp(a.p, b.p, n) : 0;
-    return order ? order : (a.n > b.n) - (a.n < b.n);
-}
-
-const struct rt_tensor_spec *rt_tensor_spec_find(const struct rt_tensor_spec *specs, int n,
-                                                 struct rt_span alias)
-{
-    return n ? bsearch(&alias, specs, (size_t)n, sizeof *specs, compare_alias) : NULL;
-}
-
-const struct rt_tensor_spec *rt_signature_input(const struct rt_signature *s, const char *alias)
-{
-    return rt_tensor_spec_find(s->inputs, s->n_inputs, rt_span_str(alias));
-}
-
-const struct rt_tensor_spec *rt_signature_output(const struct rt_signature *s, const char *alias)
-{
-    return rt_tensor_spec_find(s->outputs, s->n_outputs, rt_span_str(alias));
 }

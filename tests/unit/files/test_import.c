@@ -2,6 +2,7 @@
 
 #include "runtime/core/graph.h"
 #include "runtime/core/op.h"
+#include "runtime/files/import.h"
 #include "tests/support/graph_def.h"
 
 struct fixture {
@@ -580,6 +581,109 @@ static void keys_of_bodies_have_a_limit_that_is_told(void **state)
     rt_bytes_clear(&body);
 }
 
+static void put_varint(struct rt_bytes *b, size_t v)
+{
+    for (; v > 127; v >>= 7)
+        rt_bytes_addc(b, (char)(v | 128));
+    rt_bytes_addc(b, (char)v);
+}
+
+/* Wraps the bytes of *b in a field of bytes. */
+static void wrap(struct rt_bytes *b, unsigned field)
+{
+    size_t n;
+    char *p = rt_bytes_take(b, &n);
+
+    put_varint(b, field << 3 | 2);
+    put_varint(b, n);
+    rt_bytes_add(b, p, n);
+    free(p);
+}
+
+/* Appends the attributes of a node `name` with the op "Squeeze", whose list has n elements: the
+ * packed field `field` of ListValue, n bytes of the value 1. */
+static void add_listed_node(struct rt_bytes *g, unsigned field, size_t n)
+{
+    struct rt_bytes value;
+
+    rt_bytes_init(&value, SIZE_MAX / 2);
+    for (size_t i = 0; i < n; i++)
+        rt_bytes_addc(&value, 1);
+    wrap(&value, field);
+    wrap(&value, 1); /* AttrValue.list */
+    wrap(&value, 2); /* the value of the entry */
+    struct rt_bytes entry;
+    rt_bytes_init(&entry, SIZE_MAX / 2);
+    rt_bytes_adds(&entry, "\x0a\x0csqueeze_dims");
+    rt_bytes_add(&entry, value.p, value.n);
+    wrap(&entry, 5); /* NodeDef.attr */
+    rt_bytes_clear(&value);
+    rt_bytes_adds(&value, "\x0a\x01n\x12\x07Squeeze\x2a\x07\x0a\x01T\x12\x02\x30\x01");
+    rt_bytes_adds(&value, "\x1a\x01p"); /* the input "p" */
+    rt_bytes_add(&value, entry.p, entry.n);
+    wrap(&value, 1); /* GraphDef.node */
+    rt_bytes_add(g, value.p, value.n);
+    rt_bytes_clear(&value);
+    rt_bytes_clear(&entry);
+}
+
+/* A check that fails in call number *arg, counted from 1. */
+static enum rt_status fail_at(void *arg, struct rt_error *err)
+{
+    return --*(int *)arg ? RT_OK : rt_fail(err, RT_CANCELLED, "cancelled");
+}
+
+/* A packed list of a million numbers is unpacked and read in pieces, and each call of the check may
+ * end the import. */
+static void a_check_ends_the_reading_of_a_long_list(void **state)
+{
+    struct fixture *x = *state;
+    enum { ELEMENTS = 1 << 20 };
+    int left = INT32_MAX;
+    const struct rt_check check = {fail_at, &left};
+
+    p(x);
+    add_listed_node(&x->g, 3, ELEMENTS);
+    assert_ok(rt_library_import_checked(&x->l, gd_span(&x->g), NULL, &check, &x->err), &x->err);
+    const int n_checks = INT32_MAX - left;
+    assert_int_equal(rt_attr(rt_graph_find(rt_library_main(x->l), "n"), "squeeze_dims")->n,
+                     ELEMENTS);
+    rt_library_free(x->l);
+    x->l = NULL;
+    assert_true(n_checks >= ELEMENTS / RT_TICK_STEPS);
+    for (int at = 1; at <= n_checks; at++) {
+        left = at;
+        x->err = (struct rt_error){0};
+        assert_int_equal(rt_library_import_checked(&x->l, gd_span(&x->g), NULL, &check, &x->err),
+                         RT_CANCELLED);
+    }
+}
+
+/* The bodies of functions are made after the import, and have the check of the session. */
+static void a_check_ends_the_making_of_a_body(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_bytes body;
+    int left = 3;
+    const struct rt_func_ref ref = {.name = "f"};
+    const struct rt_graph *g;
+
+    rt_bytes_init(&body, SIZE_MAX / 2);
+    gd_node(&body, "q", "Placeholder", "", "dtype=float");
+    for (int i = 0; i < 2 * RT_TICK_STEPS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i);
+        gd_node(&body, name, "NoOp", "", "");
+    }
+    gd_function(&x->g, "f", "a:float", "b:float", &body, "b=a", "");
+    rt_bytes_clear(&body);
+    assert_ok(rt_library_import(&x->l, gd_span(&x->g), NULL, &x->err), &x->err);
+    rt_library_set_check(x->l, (struct rt_check){fail_at, &left});
+    assert_fails(rt_library_instantiate(x->l, &ref, &g, &x->err), RT_CANCELLED, &x->err,
+                 "cancelled");
+    assert_int_equal(left, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -606,6 +710,8 @@ int main(void)
         TEST(a_node_may_name_a_function_as_its_op),
         TEST(function_attributes_carry_their_own),
         TEST(the_registry_says_what_is_missing),
+        TEST(a_check_ends_the_reading_of_a_long_list),
+        TEST(a_check_ends_the_making_of_a_body),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,14 +40,14 @@ static void the_last_value_fills_what_is_left(void **state)
     float f[] = {1, 2, 3};
     p->float_val = f;
     p->n_float_val = 3;
-    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, &err), &err);
+    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), &err);
     const float want[] = {1, 2, 3, 3, 3, 3, 3};
     assert_memory_equal(t.data, want, sizeof want);
     rt_tensor_clear(&t);
 
     /* Values beyond the number of elements are ignored. */
     p->tensor_shape->dim[0]->size = 2;
-    assert_ok(rt_tensor_from_proto(p, 0, &t, NULL, &err), &err);
+    assert_ok(rt_tensor_from_proto(p, 0, &t, NULL, NULL, &err), &err);
     assert_memory_equal(t.data, want, 8);
     rt_tensor_clear(&t);
 
@@ -55,7 +55,7 @@ static void the_last_value_fills_what_is_left(void **state)
     float c[] = {1, 2, 3};
     p->scomplex_val = c;
     p->n_scomplex_val = 3;
-    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, &err), &err);
+    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), &err);
     const float want_c[] = {1, 2, 1, 2, 1, 2};
     assert_memory_equal(t.data, want_c, sizeof want_c);
     rt_tensor_clear(&t);
@@ -64,20 +64,20 @@ static void the_last_value_fills_what_is_left(void **state)
     p = proto_of(RT_U8, 3);
     p->int_val = i;
     p->n_int_val = 2;
-    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, &err), &err);
+    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), &err);
     assert_memory_equal(t.data, "\x2c\xff\xff", 3);
     rt_tensor_clear(&t);
 
     p = proto_of(RT_BF16, 3);
     p->half_val = i;
     p->n_half_val = 2;
-    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, &err), &err);
+    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), &err);
     const uint16_t want_h[] = {300, 0xffff, 0xffff};
     assert_memory_equal(t.data, want_h, sizeof want_h);
     rt_tensor_clear(&t);
 
     p = proto_of(RT_I64, 3);
-    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, &err), &err);
+    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), &err);
     const int64_t zeros[3] = {0};
     assert_memory_equal(t.data, zeros, sizeof zeros);
     rt_tensor_clear(&t);
@@ -90,20 +90,21 @@ static void content_must_have_the_shapes_bytes(void **state)
     struct rt_tensor t;
     Tensorflow__TensorProto *p = proto_of(RT_F32, 2);
     CONTENT(p, "abcdefgh");
-    assert_ok(rt_tensor_from_proto(p, 0, &t, NULL, &err), &err);
+    assert_ok(rt_tensor_from_proto(p, 0, &t, NULL, NULL, &err), &err);
     assert_memory_equal(t.data, "abcdefgh", 8);
     rt_tensor_clear(&t);
     p->tensor_shape->dim[0]->size = 3;
-    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, &err), RT_INVALID_ARGUMENT, &err,
+    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), RT_INVALID_ARGUMENT, &err,
                  "holds 8 bytes, not those of shape [3] and type float");
     p->tensor_shape->dim[0]->size = INT64_MAX;
-    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, &err), RT_INVALID_ARGUMENT, &err, "8");
+    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), RT_INVALID_ARGUMENT, &err,
+                 "8");
     p->tensor_shape->dim[0]->size = 0;
-    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, &err), &err);
+    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), &err);
     rt_tensor_clear(&t);
     p = proto_of(RT_BOOL, 2);
     CONTENT(p, "\1\2");
-    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, &err), RT_INVALID_ARGUMENT, &err,
+    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), RT_INVALID_ARGUMENT, &err,
                  "no bool");
 }
 
@@ -114,20 +115,23 @@ static void strings_come_as_values_or_as_content(void **state)
     struct rt_tensor t;
     Tensorflow__TensorProto *p = proto_of(RT_STRING, 2);
     CONTENT(p, "\1\2abc");
-    assert_ok(rt_tensor_from_proto(p, 0, &t, NULL, &err), &err);
+    assert_ok(rt_tensor_from_proto(p, 0, &t, NULL, NULL, &err), &err);
     assert_string_equal(rt_str_data(&rt_strs(&t)[1]), "bc");
     rt_tensor_clear(&t);
     CONTENT(p, "\1\3abc");
-    assert_fails(rt_tensor_from_proto(p, 0, &t, NULL, &err), RT_INVALID_ARGUMENT, &err, "lengths");
+    assert_fails(rt_tensor_from_proto(p, 0, &t, NULL, NULL, &err), RT_INVALID_ARGUMENT, &err,
+                 "lengths");
     CONTENT(p, "\377\377\377\377\377\377\377\377\377\1\1a");
-    assert_fails(rt_tensor_from_proto(p, 0, &t, NULL, &err), RT_INVALID_ARGUMENT, &err, "bad");
+    assert_fails(rt_tensor_from_proto(p, 0, &t, NULL, NULL, &err), RT_INVALID_ARGUMENT, &err,
+                 "bad");
     p->tensor_shape->dim[0]->size = INT64_MAX;
-    assert_fails(rt_tensor_from_proto(p, 0, &t, NULL, &err), RT_INVALID_ARGUMENT, &err, "too few");
+    assert_fails(rt_tensor_from_proto(p, 0, &t, NULL, NULL, &err), RT_INVALID_ARGUMENT, &err,
+                 "too few");
     p = proto_of(RT_STRING, 3);
     ProtobufCBinaryData s[] = {{1, B("ab")}, {2, B("ab")}};
     p->string_val = s;
     p->n_string_val = 2;
-    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, &err), &err);
+    assert_ok(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), &err);
     assert_string_equal(rt_str_data(&rt_strs(&t)[0]), "a");
     assert_string_equal(rt_str_data(&rt_strs(&t)[2]), "ab");
     rt_tensor_clear(&t);
@@ -139,19 +143,23 @@ static void a_shape_never_sizes_memory_unchecked(void **state)
     struct rt_error err = {0};
     struct rt_tensor t;
     Tensorflow__TensorProto *p = proto_of(RT_F32, 251);
-    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, &err), RT_RESOURCE_EXHAUSTED, &err,
+    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), RT_RESOURCE_EXHAUSTED, &err,
                  "more than 1000 bytes");
     p->tensor_shape->dim[0]->size = INT64_MAX;
-    assert_fails(rt_tensor_from_proto(p, SIZE_MAX, &t, NULL, &err), RT_RESOURCE_EXHAUSTED, &err,
-                 "");
+    assert_fails(rt_tensor_from_proto(p, SIZE_MAX, &t, NULL, NULL, &err), RT_RESOURCE_EXHAUSTED,
+                 &err, "");
     p->tensor_shape->dim[0]->size = -1;
-    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, &err), RT_INVALID_ARGUMENT, &err, "[?]");
+    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), RT_INVALID_ARGUMENT, &err,
+                 "[?]");
     p->tensor_shape->dim[0]->size = -2;
-    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, &err), RT_INVALID_ARGUMENT, &err, "-1");
+    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), RT_INVALID_ARGUMENT, &err,
+                 "-1");
     p = proto_of(RT_RESOURCE, 1);
-    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, &err), RT_UNIMPLEMENTED, &err, "resource");
+    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), RT_UNIMPLEMENTED, &err,
+                 "resource");
     p = proto_of((enum rt_dtype)77, 1);
-    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, &err), RT_INVALID_ARGUMENT, &err, "77");
+    assert_fails(rt_tensor_from_proto(p, 1000, &t, NULL, NULL, &err), RT_INVALID_ARGUMENT, &err,
+                 "77");
 }
 
 /* Writes `depth` messages, each of which is the only field of the message before it: an AttrValue,
