@@ -11,6 +11,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "runtime/base/print.h"
 #include "runtime/select/autotune.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -294,9 +295,9 @@ static void print_where(const struct srv_server *s, int grpc_port, int rest_port
 {
     const struct srv_options *o = &s->options;
     if (rest_port)
-        printf("REST  %s://%s:%d/v1/models/\n", rest_scheme(o), reachable(o), rest_port);
+        rt_print(stdout, "REST  %s://%s:%d/v1/models/\n", rest_scheme(o), reachable(o), rest_port);
     if (grpc_port)
-        printf("gRPC  %s:%d\n", reachable(o), grpc_port);
+        rt_print(stdout, "gRPC  %s:%d\n", reachable(o), grpc_port);
     fflush(stdout);
 }
 
@@ -321,9 +322,9 @@ static void serve(struct srv_server *s, int signals, int rest_port)
         rt_bytes_init(&h.text, 4096);
         srv_manager_look(s->manager, make_hint, &h);
         if (h.text.n && !h.text.failed && h.text.n < LONGEST_HINT)
-            printf("ready; try:\n  %s\n", h.text.p);
+            rt_print(stdout, "ready; try:\n  %s\n", h.text.p);
         else
-            printf("ready\n");
+            rt_print(stdout, "ready\n");
         fflush(stdout);
         rt_bytes_clear(&h.text);
         is_announced = true;
@@ -428,7 +429,8 @@ static void stop_parts(struct srv_server *s)
 
 static int start_failed(enum rt_status st, const struct rt_error *err)
 {
-    printf("Failed to start server. Error: %s: %s\n", rt_status_name(st), rt_error_text(err));
+    rt_print(stdout, "Failed to start server. Error: %s: %s\n", rt_status_name(st),
+             rt_error_text(err));
     /* the process ends without cleanup, because loads may still be running */
     exit_now(EXIT_START_FAILED);
     return EXIT_START_FAILED;

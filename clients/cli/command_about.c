@@ -10,6 +10,7 @@
 #include "proto/text.h"
 #include "proto/unpack.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
+#include "runtime/base/print.h"
 
 struct about {
     struct cl_target target;
@@ -81,15 +82,15 @@ static void print_versions(const char *name, const struct slipway_status *s)
 {
     for (int i = 0; i < s->n_versions; i++) {
         const struct slipway_version *v = &s->versions[i];
-        printf("%-24s %8" PRId64 "  %s", name, v->version, slipway_state_name(v->state));
+        rt_print(stdout, "%-24s %8" PRId64 "  %s", name, v->version, slipway_state_name(v->state));
         if (v->why)
-            printf("  %s: %s", slipway_code_name(v->why), v->text);
+            rt_print(stdout, "  %s: %s", slipway_code_name(v->why), v->text);
         else if (*v->text)
-            printf("  %s", v->text);
+            rt_print(stdout, "  %s", v->text);
         putchar('\n');
     }
     if (!s->n_versions)
-        printf("%-24s        -  has no versions\n", name);
+        rt_print(stdout, "%-24s        -  has no versions\n", name);
 }
 
 static bool is_served(const struct slipway_status *s)
@@ -178,7 +179,7 @@ int cl_command_status(int argc, const char *const *argv)
     if (a.json)
         print_json(json);
     else if (!n)
-        printf("the server has no models\n");
+        rt_print(stdout, "the server has no models\n");
     return end(&a, all_served ? CL_EXIT_OK : CL_EXIT_FAILED);
 }
 
@@ -205,8 +206,8 @@ static void print_inputs(const char *what, const struct slipway_input *t, int n)
     char shape[512];
     for (int i = 0; i < n; i++) {
         shape_text(&t[i], shape, sizeof shape);
-        printf("  %-6s %-24s %-12s %-16s %s\n", what, t[i].name, slipway_dtype_name(t[i].dtype),
-               shape, t[i].tensor_name);
+        rt_print(stdout, "  %-6s %-24s %-12s %-16s %s\n", what, t[i].name,
+                 slipway_dtype_name(t[i].dtype), shape, t[i].tensor_name);
     }
 }
 
@@ -267,10 +268,10 @@ int cl_command_metadata(int argc, const char *const *argv)
         return end(&a, cl_failed("metadata", &err));
     if (a.json)
         return end(&a, print_json(json_metadata(&m)));
-    printf("%s version %" PRId64 "\n", m.model, m.version);
+    rt_print(stdout, "%s version %" PRId64 "\n", m.model, m.version);
     for (int i = 0; i < m.n_signatures; i++) {
         const struct slipway_signature *s = &m.signatures[i];
-        printf("signature %s (%s)\n", s->name, s->method);
+        rt_print(stdout, "signature %s (%s)\n", s->name, s->method);
         print_inputs("input", s->inputs, s->n_inputs);
         print_inputs("output", s->outputs, s->n_outputs);
     }
@@ -333,8 +334,8 @@ int cl_command_reload(int argc, const char *const *argv)
     if (st)
         return end(&a, cl_failed("reload", &err));
     int64_t n = models_in(text);
-    printf("reloaded: %" PRId64 " model%s\n", n, n == 1 ? "" : "s");
+    rt_print(stdout, "reloaded: %" PRId64 " model%s\n", n, n == 1 ? "" : "s");
     if (*why.text)
-        printf("%s\n", why.text);
+        rt_print(stdout, "%s\n", why.text);
     return end(&a, CL_EXIT_OK);
 }

@@ -12,6 +12,7 @@
 #include "clients/cli/input.h"
 #include "clients/cli/load.h"
 #include "clients/cli/rest.h"
+#include "runtime/base/print.h"
 #include "runtime/base/tfrecord.h"
 
 enum { MAX_VARIANTS = 64, VARIANTS = 8, CONNECTIONS = 4, MAX_RECORD = INT32_MAX };
@@ -351,39 +352,41 @@ static void report_json(const struct bench *b, const struct cl_load *l, const st
 
 static void print_times(const char *what, const struct cl_histogram *h)
 {
-    printf("%s mean %.3f", what, ms(cl_histogram_mean(h)));
+    rt_print(stdout, "%s mean %.3f", what, ms(cl_histogram_mean(h)));
     for (int i = 0; i < N_QUANTILES; i++)
-        printf("  %s %.3f", quantiles[i].name,
-               ms((double)cl_histogram_quantile(h, quantiles[i].q)));
-    printf("\n");
+        rt_print(stdout, "  %s %.3f", quantiles[i].name,
+                 ms((double)cl_histogram_quantile(h, quantiles[i].q)));
+    rt_print(stdout, "\n");
 }
 
 static void report(const struct bench *b, const struct cl_load *l, const struct cl_result *r)
 {
     int64_t n = r->n_ok + r->n_wrong;
-    printf("%s, ", b->replay ? b->replay : b->model.name);
+    rt_print(stdout, "%s, ", b->replay ? b->replay : b->model.name);
     if (l->rate > 0)
-        printf("%g a second", l->rate);
+        rt_print(stdout, "%g a second", l->rate);
     else
-        printf("%" PRId64 " at a time", l->n_threads);
-    printf(", %.2f s: %" PRId64 " answered (%.1f/s), %" PRId64 " failed, %" PRId64 " wrong%s\n",
-           r->seconds, n, r->seconds > 0 ? (double)n / r->seconds : 0, r->n_failed, r->n_wrong,
-           b->no_check ? " (not looked at)" : "");
+        rt_print(stdout, "%" PRId64 " at a time", l->n_threads);
+    rt_print(stdout,
+             ", %.2f s: %" PRId64 " answered (%.1f/s), %" PRId64 " failed, %" PRId64 " wrong%s\n",
+             r->seconds, n, r->seconds > 0 ? (double)n / r->seconds : 0, r->n_failed, r->n_wrong,
+             b->no_check ? " (not looked at)" : "");
     print_times("latency ms:", r->latency);
     if (l->rate > 0) {
         print_times("service ms:", r->service);
         if (r->n_late)
-            printf("%" PRId64 " were sent more than 1 ms after they were due: more --concurrency "
-                   "may help\n",
-                   r->n_late);
+            rt_print(stdout,
+                     "%" PRId64 " were sent more than 1 ms after they were due: more --concurrency "
+                     "may help\n",
+                     r->n_late);
     }
     if (b->n_skipped)
-        printf("%" PRId64 " records are no requests that can be sent\n", b->n_skipped);
+        rt_print(stdout, "%" PRId64 " records are no requests that can be sent\n", b->n_skipped);
     for (int i = 0; i < r->n_faults; i++)
-        printf("failed %" PRId64 " times: %s: %s\n", r->faults[i].n,
-               rt_status_name(r->faults[i].code), r->faults[i].text);
+        rt_print(stdout, "failed %" PRId64 " times: %s: %s\n", r->faults[i].n,
+                 rt_status_name(r->faults[i].code), r->faults[i].text);
     if (r->n_wrong)
-        printf("first wrong answer: %s\n", r->first_wrong);
+        rt_print(stdout, "first wrong answer: %s\n", r->first_wrong);
 }
 
 /* ---- the command ---- */

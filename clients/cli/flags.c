@@ -1,5 +1,7 @@
 #include "clients/cli/flags.h"
 
+#include "runtime/base/print.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,35 +77,35 @@ static const struct cl_flag *find(const struct cl_usage *u, const char *arg, voi
 
 static int end_usage(const struct cl_usage *u)
 {
-    fprintf(stderr, "usage: slipway %s %s\n", u->command, u->synopsis);
+    rt_print(stderr, "usage: slipway %s %s\n", u->command, u->synopsis);
     return CL_EXIT_USAGE;
 }
 
 static int no_such_flag(const struct cl_usage *u, const char *arg)
 {
-    fprintf(stderr, "slipway %s: unknown flag %s; there are", u->command, arg);
+    rt_print(stderr, "slipway %s: unknown flag %s; there are", u->command, arg);
     for (int s = 0; s < u->n_sets; s++)
         for (int i = 0; i < u->sets[s].n; i++)
-            fprintf(stderr, " %s,", u->sets[s].flags[i].name);
-    fprintf(stderr, " --help\n");
+            rt_print(stderr, " %s,", u->sets[s].flags[i].name);
+    rt_print(stderr, " --help\n");
     return end_usage(u);
 }
 
 static int wrong_value(const struct cl_usage *u, const struct cl_flag *f, const char *text)
 {
-    fprintf(stderr, "slipway %s: %s cannot be %s: ", u->command, f->name, text);
+    rt_print(stderr, "slipway %s: %s cannot be %s: ", u->command, f->name, text);
     switch (f->kind) {
     case CL_COUNT:
     case CL_REAL:
-        fprintf(stderr, "it is a %snumber of at least %lld\n", f->kind == CL_COUNT ? "whole " : "",
-                (long long)f->min);
+        rt_print(stderr, "it is a %snumber of at least %lld\n", f->kind == CL_COUNT ? "whole " : "",
+                 (long long)f->min);
         break;
     case CL_SWITCH:
-        fprintf(stderr, "it is true or false\n");
+        rt_print(stderr, "it is true or false\n");
         break;
     case CL_TEXT:
     case CL_TEXTS:
-        fprintf(stderr, "it is given %d times already, which is the most\n", CL_MAX_LIST);
+        rt_print(stderr, "it is given %d times already, which is the most\n", CL_MAX_LIST);
         break;
     }
     return end_usage(u);
@@ -120,8 +122,8 @@ int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
         bool is_number = arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9';
         if (only_words || arg[0] != '-' || !arg[1] || is_number) {
             if (words->n == u->max_words) {
-                fprintf(stderr, "slipway %s: cannot use argument %s: it takes %s\n", u->command,
-                        arg, u->synopsis);
+                rt_print(stderr, "slipway %s: cannot use argument %s: it takes %s\n", u->command,
+                         arg, u->synopsis);
                 return end_usage(u);
             }
             words->at[words->n++] = arg;
@@ -136,7 +138,7 @@ int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
             return CL_EXIT_OK;
         }
         if (strcmp(arg, "--version") == 0 && argc == 2) {
-            printf("slipway %s\n", SLIPWAY_VERSION);
+            rt_print(stdout, "slipway %s\n", SLIPWAY_VERSION);
             return CL_EXIT_OK;
         }
         const struct cl_flag *f = find(u, arg, &base, &text);
@@ -149,8 +151,8 @@ int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
             continue;
         }
         if (!text && i + 1 == argc) {
-            fprintf(stderr, "slipway %s: a value is wanted behind %s: %s\n", u->command, arg,
-                    f->value);
+            rt_print(stderr, "slipway %s: a value is wanted behind %s: %s\n", u->command, arg,
+                     f->value);
             return end_usage(u);
         }
         if (!text)
@@ -159,8 +161,8 @@ int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
             return wrong_value(u, f, text);
     }
     if (words->n < u->min_words) {
-        fprintf(stderr, "slipway %s: no %.*s is given\n", u->command,
-                (int)strcspn(u->synopsis, " "), u->synopsis);
+        rt_print(stderr, "slipway %s: no %.*s is given\n", u->command,
+                 (int)strcspn(u->synopsis, " "), u->synopsis);
         return end_usage(u);
     }
     return -1;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/print.h"
 
 enum { LATE_NS = 1000000, PROGRESS_NS = 1000000000 };
 
@@ -173,12 +174,12 @@ static void show_progress(const struct load *l, const struct cl_result *r, int64
     double s = (double)(now - l->measure_ns) / 1e9;
     int64_t n = r->n_ok + r->n_wrong;
     if (s < 0)
-        fprintf(stderr, "\rwarming up");
+        rt_print(stderr, "\rwarming up");
     else
-        fprintf(stderr, "\r%4.0f s  %9.1f/s  p50 %.2f ms  p99 %.2f ms  failed %lld  wrong %lld   ",
-                s, s > 0 ? (double)n / s : 0, (double)cl_histogram_quantile(r->latency, 0.5) / 1e6,
-                (double)cl_histogram_quantile(r->latency, 0.99) / 1e6, (long long)r->n_failed,
-                (long long)r->n_wrong);
+        rt_print(stderr, "\r%4.0f s  %9.1f/s  p50 %.2f ms  p99 %.2f ms  failed %lld  wrong %lld   ",
+                 s, s > 0 ? (double)n / s : 0, (double)cl_histogram_quantile(r->latency, 0.5) / 1e6,
+                 (double)cl_histogram_quantile(r->latency, 0.99) / 1e6, (long long)r->n_failed,
+                 (long long)r->n_wrong);
     fflush(stderr);
 }
 
@@ -199,7 +200,7 @@ static void wait_for_end(struct load *l, const struct thread *threads)
     }
     rt_mutex_unlock(&l->mu);
     if (l->options->progress)
-        fprintf(stderr, "\n");
+        rt_print(stderr, "\n");
 }
 
 static enum rt_status start(struct load *l, struct thread *threads, struct rt_error *err)

@@ -10,6 +10,7 @@
 #include "clients/cli/compare.h"
 #include "clients/cli/file.h"
 #include "clients/cli/rest.h"
+#include "runtime/base/print.h"
 
 enum { MAX_RESPONSE = INT32_MAX };
 
@@ -39,7 +40,8 @@ const struct cl_flag cl_version_flags[] = {
 
 int cl_failed(const char *command, const struct rt_error *err)
 {
-    fprintf(stderr, "slipway %s: %s: %s\n", command, rt_status_name(err->code), rt_error_text(err));
+    rt_print(stderr, "slipway %s: %s: %s\n", command, rt_status_name(err->code),
+             rt_error_text(err));
     return CL_EXIT_FAILED;
 }
 

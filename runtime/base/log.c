@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/base/bytes.h"
+#include "runtime/base/print.h"
 #include "runtime/base/thread.h"
 
 _Atomic int rt_log_level = RT_LOG_INFO;
@@ -37,15 +37,6 @@ static void put(const char *s, size_t n)
     }
 }
 
-/* Returns the length in bytes of the UTF-8 character at `s`, or 0 if the character is invalid or a
- * control character. */
-static int printable_length(const unsigned char *s)
-{
-    const bool is_control = *s < 0x20 || *s == 0x7f || (*s == 0xc2 && s[1] < 0xa0);
-
-    return is_control ? 0 : rt_utf8_length(s);
-}
-
 /* Escapes a string, because names of files, nodes and models are untrusted and must not forge log
  * lines or send control sequences to a terminal. */
 static size_t escape(char *dst, size_t capacity, const char *text, bool json)
@@ -54,7 +45,7 @@ static size_t escape(char *dst, size_t capacity, const char *text, bool json)
 
     for (const unsigned char *s = (const unsigned char *)text; *s && n + 7 < capacity;) {
         const unsigned char c = *s;
-        const size_t length = (size_t)printable_length(s);
+        const size_t length = (size_t)rt_printable_length(s);
         if (length) {
             if (json && (c == '"' || c == '\\'))
                 dst[n++] = '\\';

@@ -1,5 +1,6 @@
 #include "runtime/ir/dump.h"
 
+#include "runtime/base/print.h"
 #include "runtime/ir/subgraph.h"
 
 static const char *op_of(const struct pl_node *n)
@@ -40,8 +41,11 @@ static void add_node(const struct pl_graph *g, int i, struct rt_bytes *out)
     const struct pl_node *n = &g->node[i];
     const char *before = "";
 
-    rt_bytes_addf(out, "%5d %s: %s%s(", i, n->name ? n->name : "", op_of(n),
-                  n->on_accelerator ? "@accelerator" : "");
+    rt_bytes_addf(out, "%5d ", i);
+    rt_bytes_add_escaped(out, n->name ? n->name : "");
+    rt_bytes_adds(out, ": ");
+    rt_bytes_add_escaped(out, op_of(n));
+    rt_bytes_adds(out, n->on_accelerator ? "@accelerator(" : "(");
     for (int k = 0; k < n->n_in; k++, before = ", ")
         add_edge(out, n->in[k], before);
     for (int k = 0; k < n->n_ctrl; k++, before = ", ")

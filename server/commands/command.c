@@ -9,6 +9,7 @@
 
 #include "server/base/number.h"
 #include "server/versions/source.h"
+#include "runtime/base/print.h"
 
 enum { MAX_TIMEOUT_MS = 86400000 };
 
@@ -112,6 +113,7 @@ const _Atomic bool *srv_limit_time(int64_t ms)
 
 int srv_command_failed(const char *command, const struct rt_error *err)
 {
-    fprintf(stderr, "slipway %s: %s: %s\n", command, rt_status_name(err->code), rt_error_text(err));
+    rt_print(stderr, "slipway %s: %s: %s\n", command, rt_status_name(err->code),
+             rt_error_text(err));
     return SRV_EXIT_FAILED;
 }

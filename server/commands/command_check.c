@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "runtime/base/print.h"
 #include "runtime/select/autotune.h"
 #include "server/config/batching.h"
 #include "server/grpc/grpc.h"
@@ -81,7 +82,7 @@ static int parse_args(struct check *c, int argc, const char *const *argv)
         else if (c->kind)
             fputs("no file and no flag is given\n", stderr);
         else
-            fprintf(stderr, "there is no kind %s, only those below\n", name);
+            rt_print(stderr, "there is no kind %s, only those below\n", name);
         fputs(usage, stderr);
         return SRV_EXIT_USAGE;
     }
@@ -109,15 +110,15 @@ static void print_policy(const struct srv_model_config *m)
 {
     switch (m->policy) {
     case SRV_POLICY_LATEST:
-        printf("latest %lld", (long long)m->n_latest);
+        rt_print(stdout, "latest %lld", (long long)m->n_latest);
         break;
     case SRV_POLICY_ALL:
-        printf("all");
+        rt_print(stdout, "all");
         break;
     case SRV_POLICY_SPECIFIC:
-        printf("specific");
+        rt_print(stdout, "specific");
         for (int i = 0; i < m->n_specific; i++)
-            printf(" %lld", (long long)m->specific[i]);
+            rt_print(stdout, " %lld", (long long)m->specific[i]);
         break;
     }
 }
@@ -135,28 +136,32 @@ static void print_model(struct check *c, const struct srv_model_config *m)
     struct srv_scan scan;
     struct rt_error err = {.arena = c->arena};
     bool readable = !srv_source_scan(m, SRV_SCAN_MAX_NAMES, c->arena, &scan, &err);
-    printf("model %s\n  path      %s\n  policy    ", m->name, m->base_path);
+    rt_print(stdout, "model %s\n  path      %s\n  policy    ", m->name, m->base_path);
     print_policy(m);
-    printf("\n  versions  ");
+    rt_print(stdout, "\n  versions  ");
     for (int i = 0; readable && i < scan.n; i++)
-        printf("%s%lld", i ? ", " : "", (long long)scan.found[i].version);
-    printf("%s\n", !readable ? "none: the path cannot be read" : scan.n ? "" : "none is there");
+        rt_print(stdout, "%s%lld", i ? ", " : "", (long long)scan.found[i].version);
+    rt_print(stdout, "%s\n",
+             !readable ? "none: the path cannot be read"
+             : scan.n  ? ""
+                       : "none is there");
     for (int i = 0; i < m->n_labels; i++)
-        printf("  label     %s is %lld%s\n", m->labels[i].label, (long long)m->labels[i].version,
-               readable && is_there(&scan, m->labels[i].version) ? "" : ", which is not there");
+        rt_print(stdout, "  label     %s is %lld%s\n", m->labels[i].label,
+                 (long long)m->labels[i].version,
+                 readable && is_there(&scan, m->labels[i].version) ? "" : ", which is not there");
     if (m->n_labels &&
         !srv_options_is_given(&c->options, "allow_version_labels_for_unavailable_models"))
-        printf("  note      tensorflow_model_server refuses labels at its start without "
-               "--allow_version_labels_for_unavailable_models\n");
+        rt_print(stdout, "  note      tensorflow_model_server refuses labels at its start without "
+                         "--allow_version_labels_for_unavailable_models\n");
     if (m->bf16)
-        printf("  precision %s\n", m->bf16 == SRV_YES ? "bf16" : "float32");
+        rt_print(stdout, "  precision %s\n", m->bf16 == SRV_YES ? "bf16" : "float32");
     if (m->logging)
-        printf("  logging   %g of the requests to %s\n", m->logging->sampling_rate,
-               *m->logging->filename_prefix ? m->logging->filename_prefix : "nowhere");
+        rt_print(stdout, "  logging   %g of the requests to %s\n", m->logging->sampling_rate,
+                 *m->logging->filename_prefix ? m->logging->filename_prefix : "nowhere");
     if (!readable)
-        printf("  warning   %s\n", rt_error_text(&err));
+        rt_print(stdout, "  warning   %s\n", rt_error_text(&err));
     else if (scan.warning)
-        printf("  warning   %s\n", scan.warning);
+        rt_print(stdout, "  warning   %s\n", scan.warning);
 }
 
 /* Checks the version labels as the server does when it starts. No version is available then, so
@@ -188,14 +193,14 @@ static enum rt_status check_models(struct check *c, struct rt_error *err)
         print_model(c, &base->models[i]);
     for (int i = 0; !st && folder && i < folder->n_models; i++)
         if (srv_config_find(base, folder->models[i].name))
-            printf("note: model %s is served as above, and not from %s\n", folder->models[i].name,
-                   folder->models[i].base_path);
+            rt_print(stdout, "note: model %s is served as above, and not from %s\n",
+                     folder->models[i].name, folder->models[i].base_path);
         else
             print_model(c, &folder->models[i]);
     if (!st && folder && folder->warning)
-        printf("warning: %s\n", folder->warning);
+        rt_print(stdout, "warning: %s\n", folder->warning);
     if (!st && !base->n_models && (!folder || !folder->n_models))
-        printf("no models\n");
+        rt_print(stdout, "no models\n");
     srv_config_free(folder);
     srv_config_free(base);
     return st;
@@ -225,7 +230,7 @@ static enum rt_status check_autotune(const struct srv_options *o, struct rt_erro
     if (st == RT_INVALID_ARGUMENT)
         return rt_fail(err, st, "autotune_cache: %s", rt_error_text(&why));
     if (st)
-        printf("warning: autotune_cache: %s\n", rt_error_text(&why));
+        rt_print(stdout, "warning: autotune_cache: %s\n", rt_error_text(&why));
     return RT_OK;
 }
 
@@ -233,22 +238,23 @@ static void print_batching(const struct srv_batching *b)
 {
     static const char *const modes[] = {"off", "where it is proved harmless",
                                         "every signature that writes nothing"};
-    printf("batching: %s\n", modes[b->mode]);
+    rt_print(stdout, "batching: %s\n", modes[b->mode]);
     if (b->mode != SRV_BATCHING_ALL)
         return;
-    printf("  max_batch_size %lld, batch_timeout_micros %lld, max_enqueued_batches %lld\n",
-           (long long)b->max_batch_size, (long long)b->batch_timeout_micros,
-           (long long)b->max_enqueued_batches);
+    rt_print(stdout,
+             "  max_batch_size %lld, batch_timeout_micros %lld, max_enqueued_batches %lld\n",
+             (long long)b->max_batch_size, (long long)b->batch_timeout_micros,
+             (long long)b->max_enqueued_batches);
     if (b->num_batch_threads)
-        printf("  num_batch_threads %lld\n", (long long)b->num_batch_threads);
+        rt_print(stdout, "  num_batch_threads %lld\n", (long long)b->num_batch_threads);
     if (b->splits_large)
-        printf("  enable_large_batch_splitting, max_execution_batch_size %lld\n",
-               (long long)b->max_execution_batch_size);
+        rt_print(stdout, "  enable_large_batch_splitting, max_execution_batch_size %lld\n",
+                 (long long)b->max_execution_batch_size);
     if (b->pads)
-        printf("  pad_variable_length_inputs\n");
+        rt_print(stdout, "  pad_variable_length_inputs\n");
     for (int i = 0; i < b->n_sizes; i++)
-        printf("%s%lld", i ? ", " : "  allowed_batch_sizes ", (long long)b->sizes[i]);
-    printf("%s", b->n_sizes ? "\n" : "");
+        rt_print(stdout, "%s%lld", i ? ", " : "  allowed_batch_sizes ", (long long)b->sizes[i]);
+    rt_print(stdout, "%s", b->n_sizes ? "\n" : "");
 }
 
 static enum rt_status check(struct check *c, struct rt_error *err)
@@ -272,11 +278,13 @@ static enum rt_status check(struct check *c, struct rt_error *err)
     if (*o->platform_config_file || *o->batching_parameters_file || o->enable_batching)
         print_batching(&batching);
     if (*o->platform_config_file || *o->tensorflow_session_config_file || o->num_workers)
-        printf(o->num_workers ? "threads that run models: %lld\n"
-                              : "threads that run models: one per usable core\n",
-               (long long)o->num_workers);
+        rt_print(stdout,
+                 o->num_workers ? "threads that run models: %lld\n"
+                                : "threads that run models: one per usable core\n",
+                 (long long)o->num_workers);
     if (*o->monitoring_config_file)
-        printf("Prometheus page: %s\n", *o->prometheus_path ? o->prometheus_path : "none");
+        rt_print(stdout, "Prometheus page: %s\n",
+                 *o->prometheus_path ? o->prometheus_path : "none");
     return RT_OK;
 }
 

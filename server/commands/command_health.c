@@ -12,6 +12,7 @@
 
 #include "server/commands/command.h"
 #include "server/commands/health_grpc.h"
+#include "runtime/base/print.h"
 
 /* Returns VALUE if `arg` is NAME=VALUE, and `next` if `arg` is NAME. Otherwise returns NULL. `next`
  * may be NULL. */
@@ -182,7 +183,7 @@ static int open_port(int64_t port)
     int fd = connect_to(port);
 
     if (fd < 0)
-        fprintf(stderr, "port %lld: %s\n", (long long)port, strerror(errno));
+        rt_print(stderr, "port %lld: %s\n", (long long)port, strerror(errno));
     return fd;
 }
 
@@ -195,10 +196,10 @@ static bool by_rest(const struct srv_health_ports *p)
     const int code = p->tls ? query_tls(fd) : query_plain(fd);
     close(fd);
     if (code && code != 200)
-        fprintf(stderr, "/readyz answers %d\n", code);
+        rt_print(stderr, "/readyz answers %d\n", code);
     else if (!code)
-        fprintf(stderr, "port %lld answers no HTTP%s\n", (long long)p->rest,
-                p->tls ? " by TLS" : "");
+        rt_print(stderr, "port %lld answers no HTTP%s\n", (long long)p->rest,
+                 p->tls ? " by TLS" : "");
     return code == 200;
 }
 
@@ -215,7 +216,7 @@ static bool by_grpc(const struct srv_health_ports *p)
     close(fd);
     if (p->grpc_tls || !srv_health_by_grpc(p->grpc, &err))
         return true;
-    fprintf(stderr, "port %lld: %s\n", (long long)p->grpc, rt_error_text(&err));
+    rt_print(stderr, "port %lld: %s\n", (long long)p->grpc, rt_error_text(&err));
     return false;
 }
 
@@ -239,9 +240,9 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
         if (!take(&p, argv[i], NULL)) {
             const bool help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
             if (!help)
-                fprintf(stderr,
-                        "slipway health: cannot use argument %s: it takes the flags below\n",
-                        argv[i]);
+                rt_print(stderr,
+                         "slipway health: cannot use argument %s: it takes the flags below\n",
+                         argv[i]);
             fprintf(help ? stdout : stderr,
                     "usage: slipway health [--rest_api_port=N] [--port=N] "
                     "[--rest_tls_cert_file=FILE] [--ssl_config_file=FILE]\n"
@@ -253,11 +254,11 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
         }
     }
     if (!p.rest && !p.grpc) {
-        fprintf(stderr, "there is no port to ask\n");
+        rt_print(stderr, "there is no port to ask\n");
         return SRV_EXIT_FAILED;
     }
     if (!(p.rest ? by_rest(&p) : by_grpc(&p)))
         return SRV_EXIT_FAILED;
-    printf("ready\n");
+    rt_print(stdout, "ready\n");
     return SRV_EXIT_OK;
 }

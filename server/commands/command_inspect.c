@@ -7,6 +7,7 @@
 #include "proto/wire.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/map.h"
+#include "runtime/base/print.h"
 #include "runtime/files/checkpoint.h"
 #include "server/commands/command.h"
 
@@ -354,65 +355,66 @@ static const char *verdict(const struct inspected *in, const char *signature, co
 static void print_tensor(const char *what, const struct rt_tensor_spec *t)
 {
     char buffer[256];
-    printf("    %s %s: %s %s (%s)\n", what, t->alias, rt_dtype_proto_name(t->dtype),
-           shape_text(buffer, sizeof buffer, t), t->name);
+    rt_print(stdout, "    %s %s: %s %s (%s)\n", what, t->alias, rt_dtype_proto_name(t->dtype),
+             shape_text(buffer, sizeof buffer, t), t->name);
 }
 
 static void print_text(const struct inspected *in, bool variables)
 {
-    printf("SavedModel %s\n", in->dir);
+    rt_print(stdout, "SavedModel %s\n", in->dir);
     for (int i = 0; i < in->saved->n_meta_graphs; i++) {
         const struct rt_meta_graph *g = &in->saved->meta_graphs[i];
-        printf("  tag set {");
+        rt_print(stdout, "  tag set {");
         for (int k = 0; k < g->n_tags; k++)
-            printf(" %s", g->tags[k]);
-        printf(" }, written by TensorFlow %s\n",
-               g->tensorflow_version && *g->tensorflow_version ? g->tensorflow_version : "?");
+            rt_print(stdout, " %s", g->tags[k]);
+        rt_print(stdout, " }, written by TensorFlow %s\n",
+                 g->tensorflow_version && *g->tensorflow_version ? g->tensorflow_version : "?");
     }
     for (int i = 0; i < in->graph->n_signatures; i++) {
         const struct rt_signature *s = &in->graph->signatures[i];
         const char *why, *batched = verdict(in, s->name, &why);
-        printf("  signature %s (%s)\n", s->name, s->method_name);
+        rt_print(stdout, "  signature %s (%s)\n", s->name, s->method_name);
         for (int k = 0; k < s->n_inputs; k++)
             print_tensor("input", &s->inputs[k]);
         for (int k = 0; k < s->n_outputs; k++)
             print_tensor("output", &s->outputs[k]);
-        printf("    batching: %s%s%s\n", batched, why ? ", " : "", why ? why : "");
+        rt_print(stdout, "    batching: %s%s%s\n", batched, why ? ", " : "", why ? why : "");
     }
     size_t n;
     const struct op_count **ops = sorted_ops(in, &n);
-    printf("  %zu ops:", n);
+    rt_print(stdout, "  %zu ops:", n);
     for (size_t i = 0; ops && i < n; i++)
-        printf(" %s x%lld%s", ops[i]->op, (long long)ops[i]->n, i + 1 < n ? "," : "");
-    printf("\n");
+        rt_print(stdout, " %s x%lld%s", ops[i]->op, (long long)ops[i]->n, i + 1 < n ? "," : "");
+    rt_print(stdout, "\n");
     int n_variables = in->checkpoint ? rt_checkpoint_count(in->checkpoint) : 0;
     int64_t total = 0;
     for (int i = 0; i < n_variables; i++)
         total += rt_checkpoint_at(in->checkpoint, i)->bytes;
-    printf("  %d tensor%s in the checkpoint, %lld bytes%s\n", n_variables,
-           n_variables == 1 ? "" : "s", (long long)total,
-           n_variables && !variables ? " (--variables lists them)" : "");
+    rt_print(stdout, "  %d tensor%s in the checkpoint, %lld bytes%s\n", n_variables,
+             n_variables == 1 ? "" : "s", (long long)total,
+             n_variables && !variables ? " (--variables lists them)" : "");
     for (int i = 0; i < n_variables && variables; i++) {
         const struct rt_checkpoint_entry *e = rt_checkpoint_at(in->checkpoint, i);
         char buffer[256];
-        printf("    %s: %s %s, %lld bytes\n", e->name, rt_dtype_proto_name(e->dtype),
-               rt_shape_text(buffer, sizeof buffer, e->shape.rank, e->shape.dim),
-               (long long)e->bytes);
+        rt_print(stdout, "    %s: %s %s, %lld bytes\n", e->name, rt_dtype_proto_name(e->dtype),
+                 rt_shape_text(buffer, sizeof buffer, e->shape.rank, e->shape.dim),
+                 (long long)e->bytes);
     }
     size_t n_unsupported = json_array_size(in->unsupported);
     if (in->is_search_cut)
-        printf("  not all signatures were searched for ops that cannot run (--timeout)\n");
+        rt_print(stdout,
+                 "  not all signatures were searched for ops that cannot run (--timeout)\n");
     else if (!n_unsupported)
-        printf("  everything that is needed can run\n");
+        rt_print(stdout, "  everything that is needed can run\n");
     for (size_t i = 0; i < n_unsupported; i++) {
         json_t *o = json_array_get(in->unsupported, i);
-        printf("  cannot run: %s (node '%s', needed by %s)\n",
-               json_string_value(json_object_get(o, "reason")),
-               json_string_value(json_object_get(o, "node")),
-               json_string_value(json_object_get(o, "needed_by")));
+        rt_print(stdout, "  cannot run: %s (node '%s', needed by %s)\n",
+                 json_string_value(json_object_get(o, "reason")),
+                 json_string_value(json_object_get(o, "node")),
+                 json_string_value(json_object_get(o, "needed_by")));
     }
     if (in->trouble && !n_unsupported)
-        printf("  does not load: %s\n", in->trouble);
+        rt_print(stdout, "  does not load: %s\n", in->trouble);
 }
 
 /* ---- as JSON ---- */
@@ -477,7 +479,7 @@ static void print_json(const struct inspected *in)
                           tag_sets, "signatures", json_signatures(in), "ops", ops, "variables",
                           variables, "unsupported", in->unsupported, "load_error", in->trouble);
     if (o)
-        json_dumpf(o, stdout, JSON_INDENT(2));
+        json_dumpf(o, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
     putchar('\n');
     json_decref(o);
 }
@@ -500,9 +502,9 @@ static bool is_pass(const char *name)
 
 static int no_such_pass(const char *name)
 {
-    fprintf(stderr, "slipway inspect: there is no pass '%s'; there are:", name);
+    rt_print(stderr, "slipway inspect: there is no pass '%s'; there are:", name);
     for (int i = 0; rt_pass_name(i); i++)
-        fprintf(stderr, " %s", rt_pass_name(i));
+        rt_print(stderr, " %s", rt_pass_name(i));
     fputc('\n', stderr);
     return SRV_EXIT_USAGE;
 }
@@ -546,7 +548,7 @@ static int read_options(int argc, const char *const *argv, struct options *o, bo
             return SRV_EXIT_OK;
         }
         if (srv_args_is(&a, "--version")) {
-            printf("slipway %s\n", SLIPWAY_VERSION);
+            rt_print(stdout, "slipway %s\n", SLIPWAY_VERSION);
             *done = true;
             return SRV_EXIT_OK;
         }
@@ -571,12 +573,12 @@ static int read_options(int argc, const char *const *argv, struct options *o, bo
     if (!wrong && !a.missing && o->dir)
         return o->pass && !is_pass(o->pass) ? no_such_pass(o->pass) : SRV_EXIT_OK;
     if (a.missing)
-        fprintf(stderr, "slipway inspect: %s wants a value\n", a.missing);
+        rt_print(stderr, "slipway inspect: %s wants a value\n", a.missing);
     else if (wrong)
-        fprintf(stderr,
-                "slipway inspect: cannot use argument %s: it takes one DIR, --json, "
-                "--variables, --tags, --timeout, --plan or --dump_passes\n",
-                wrong);
+        rt_print(stderr,
+                 "slipway inspect: cannot use argument %s: it takes one DIR, --json, "
+                 "--variables, --tags, --timeout, --plan or --dump_passes\n",
+                 wrong);
     else
         fputs("slipway inspect: no directory given\n", stderr);
     fputs("slipway inspect --help says more\n", stderr);
@@ -586,7 +588,7 @@ static int read_options(int argc, const char *const *argv, struct options *o, bo
 static int print_inspected(const struct inspected *in, const struct options *o)
 {
     if (o->dumps && in->trouble)
-        fprintf(stderr, "slipway inspect: does not load: %s\n", in->trouble);
+        rt_print(stderr, "slipway inspect: does not load: %s\n", in->trouble);
     else if (o->json)
         print_json(in);
     else if (!o->dumps)

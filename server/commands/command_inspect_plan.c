@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/api/describe.h"
+#include "runtime/base/print.h"
 #include "server/commands/command_run.h"
 
 /* the first run records the input shapes, and the second run uses the specialisation compiled for
@@ -48,17 +49,18 @@ static void print_values(const struct rt_described_value *v, int n, bool is_out)
 {
     char buffer[256];
     for (int k = 0; k < n; k++) {
-        printf("%s%s", k ? ", " : "", rt_dtype_name(v[k].dtype));
-        printf("%s", v[k].shape.rank < 0
-                         ? "[?]"
-                         : rt_shape_text(buffer, sizeof buffer, v[k].shape.rank, v[k].shape.dim));
+        rt_print(stdout, "%s%s", k ? ", " : "", rt_dtype_name(v[k].dtype));
+        rt_print(stdout, "%s",
+                 v[k].shape.rank < 0
+                     ? "[?]"
+                     : rt_shape_text(buffer, sizeof buffer, v[k].shape.rank, v[k].shape.dim));
         if (!is_out && v[k].from)
-            printf(" %s", srv_run_short_name(v[k].from));
+            rt_print(stdout, " %s", srv_run_short_name(v[k].from));
         if (!is_out)
             continue;
-        printf(" %s", where_name(v[k].where));
+        rt_print(stdout, " %s", where_name(v[k].where));
         if (v[k].where == RT_WHERE_ACTIVATION || v[k].where == RT_WHERE_IN_PLACE)
-            printf(" at %zu", v[k].offset);
+            rt_print(stdout, " at %zu", v[k].offset);
     }
 }
 
@@ -72,7 +74,7 @@ static void print_others(const struct rt_described_node *d)
         for (const char *q = d->why; q && (q = strstr(q, " ")) && !plan_report;)
             plan_report = strncmp(++q, p, n) == 0 && q[n] == ' ';
         if (!plan_report)
-            printf("%s%.*s", before, (int)n, p);
+            rt_print(stdout, "%s%.*s", before, (int)n, p);
         before = plan_report ? before : " ";
         p += n + (p[n] == ' ');
     }
@@ -81,41 +83,41 @@ static void print_others(const struct rt_described_node *d)
 static void print_flops(double flops)
 {
     if (flops >= 1e8)
-        printf("; %.3f GFLOP", flops / 1e9);
+        rt_print(stdout, "; %.3f GFLOP", flops / 1e9);
     else if (flops >= 1e5)
-        printf("; %.3f MFLOP", flops / 1e6);
+        rt_print(stdout, "; %.3f MFLOP", flops / 1e6);
     else if (flops > 0)
-        printf("; %.0f FLOP", flops);
+        rt_print(stdout, "; %.0f FLOP", flops);
 }
 
 static void print_node(const struct rt_described_node *d)
 {
     const int indent = 2 + 2 * d->depth;
-    printf("%*s%s%s%s%s  %s\n", indent, "", d->op, *d->fused ? " [" : "", d->fused,
-           *d->fused ? "]" : "", srv_run_short_name(d->name));
+    rt_print(stdout, "%*s%s%s%s%s  %s\n", indent, "", d->op, *d->fused ? " [" : "", d->fused,
+             *d->fused ? "]" : "", srv_run_short_name(d->name));
     if (d->kernel) {
-        printf("%*skernel %s", indent + 4, "", d->kernel);
+        rt_print(stdout, "%*skernel %s", indent + 4, "", d->kernel);
         if (d->why)
-            printf(", %s", d->why);
+            rt_print(stdout, ", %s", d->why);
         print_others(d);
         if (d->packed_bytes)
-            printf("; packed %zu bytes from %zu", d->packed_bytes, d->plain_bytes);
+            rt_print(stdout, "; packed %zu bytes from %zu", d->packed_bytes, d->plain_bytes);
         if (d->scratch_bytes)
-            printf("; scratch %zu bytes", d->scratch_bytes);
+            rt_print(stdout, "; scratch %zu bytes", d->scratch_bytes);
         print_flops(d->flops);
-        printf("\n");
+        rt_print(stdout, "\n");
     }
     if (d->why_on_cpu)
-        printf("%*son the processor: %s\n", indent + 4, "", d->why_on_cpu);
+        rt_print(stdout, "%*son the processor: %s\n", indent + 4, "", d->why_on_cpu);
     if (d->n_in) {
-        printf("%*sfrom ", indent + 4, "");
+        rt_print(stdout, "%*sfrom ", indent + 4, "");
         print_values(d->in, d->n_in, false);
-        printf("\n");
+        rt_print(stdout, "\n");
     }
     if (d->n_out) {
-        printf("%*sto   ", indent + 4, "");
+        rt_print(stdout, "%*sto   ", indent + 4, "");
         print_values(d->out, d->n_out, true);
-        printf("%s\n", d->segment < 0 ? " (not compiled)" : "");
+        rt_print(stdout, "%s\n", d->segment < 0 ? " (not compiled)" : "");
     }
 }
 
@@ -169,36 +171,38 @@ static struct accelerated count_accelerated(const struct plan_report *t)
 static void print_accelerated(const struct plan_report *t, int steps)
 {
     const struct accelerated a = count_accelerated(t);
-    printf("  %d of %d step%s on the GPU, with %.1f %% of the FLOP\n", a.steps, steps,
-           plural(steps), a.all_flops > 0 ? 100 * a.flops / a.all_flops : 0);
+    rt_print(stdout, "  %d of %d step%s on the GPU, with %.1f %% of the FLOP\n", a.steps, steps,
+             plural(steps), a.all_flops > 0 ? 100 * a.flops / a.all_flops : 0);
 }
 
 static void print_text(const struct plan_report *t)
 {
     const struct counts c = count(t);
-    printf("plan of %s, %s\n", t->run->dir, t->run->s->def->name);
+    rt_print(stdout, "plan of %s, %s\n", t->run->dir, t->run->s->def->name);
     for (int i = 0; i < t->run->s->def->n_inputs; i++) {
         const struct rt_tensor *f = &t->run->feeds[i];
         char buffer[256];
-        printf("  input %s: %s%s\n", t->run->s->def->inputs[i].alias,
-               rt_dtype_name((enum rt_dtype)f->dtype),
-               rt_shape_text(buffer, sizeof buffer, f->rank, f->dim));
+        rt_print(stdout, "  input %s: %s%s\n", t->run->s->def->inputs[i].alias,
+                 rt_dtype_name((enum rt_dtype)f->dtype),
+                 rt_shape_text(buffer, sizeof buffer, f->rank, f->dim));
     }
-    printf("  %d node%s: %d that run%s, %d input%s, %d constant%s (%zu bytes, %lld packed), %d "
-           "view%s, "
-           "%d known from the shapes or with nothing to do\n",
-           t->plan.n_nodes, plural(t->plan.n_nodes), c.steps, c.steps == 1 ? "s" : "", c.inputs,
-           plural(c.inputs), c.constants, plural(c.constants), t->plan.constant_bytes,
-           (long long)t->stats.packed_bytes, c.views, plural(c.views), c.rest);
+    rt_print(stdout,
+             "  %d node%s: %d that run%s, %d input%s, %d constant%s (%zu bytes, %lld packed), %d "
+             "view%s, "
+             "%d known from the shapes or with nothing to do\n",
+             t->plan.n_nodes, plural(t->plan.n_nodes), c.steps, c.steps == 1 ? "s" : "", c.inputs,
+             plural(c.inputs), c.constants, plural(c.constants), t->plan.constant_bytes,
+             (long long)t->stats.packed_bytes, c.views, plural(c.views), c.rest);
     if (t->plan.n_segments)
-        printf("  %d compiled segment%s, the largest activation buffer %zu bytes\n",
-               t->plan.n_segments, plural(t->plan.n_segments), t->plan.activation_bytes);
+        rt_print(stdout, "  %d compiled segment%s, the largest activation buffer %zu bytes\n",
+                 t->plan.n_segments, plural(t->plan.n_segments), t->plan.activation_bytes);
     else
-        printf("  nothing is compiled\n");
+        rt_print(stdout, "  nothing is compiled\n");
     if (t->run->gpu)
         print_accelerated(t, c.steps);
-    printf("  FLOP: of a run at the shapes beside them; ms: of a benchmark, at the shape it "
-           "names\n\n");
+    rt_print(stdout,
+             "  FLOP: of a run at the shapes beside them; ms: of a benchmark, at the shape it "
+             "names\n\n");
     for (int i = 0; i < t->plan.n_nodes; i++)
         if (t->plan.node[i].is_step)
             print_node(&t->plan.node[i]);
@@ -246,7 +250,7 @@ static enum rt_status print_json(const struct plan_report *t, struct rt_error *e
                           (json_int_t)t->stats.packed_bytes, "nodes", nodes);
     if (!o)
         return rt_fail_memory(err, "the plan as JSON", 0);
-    json_dumpf(o, stdout, JSON_INDENT(1));
+    json_dumpf(o, stdout, JSON_INDENT(1) | JSON_ENSURE_ASCII);
     putchar('\n');
     json_decref(o);
     return RT_OK;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "runtime/base/print.h"
 #include "runtime/select/autotune.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
@@ -160,13 +161,13 @@ static bool fits(const struct srv_run *r, unsigned given)
         if (!(given >> i & 1))
             continue;
         if (!(flags[i].with & mode)) {
-            fprintf(stderr, "slipway %s: %s has no meaning with %s\n", r->command, flags[i].name,
-                    mode_name(mode));
+            rt_print(stderr, "slipway %s: %s has no meaning with %s\n", r->command, flags[i].name,
+                     mode_name(mode));
             return false;
         }
         if (r->inputs && i < 2) {
-            fprintf(stderr, "slipway %s: %s is for random inputs, and --inputs gives them\n",
-                    r->command, flags[i].name);
+            rt_print(stderr, "slipway %s: %s is for random inputs, and --inputs gives them\n",
+                     r->command, flags[i].name);
             return false;
         }
     }
@@ -272,29 +273,29 @@ struct refusal {
 static int check_args(const struct srv_run *r, const struct refusal *w, unsigned given)
 {
     if (w->missing)
-        fprintf(stderr, "slipway %s: %s wants a value\n", r->command, w->missing);
+        rt_print(stderr, "slipway %s: %s wants a value\n", r->command, w->missing);
     else if (w->value)
-        fprintf(stderr, "slipway %s: %.*s cannot be %s%s%s\n", r->command,
-                (int)strcspn(w->argument, "="), w->argument, w->value,
-                w->flag && w->flag->takes ? ": it is " : "",
-                w->flag && w->flag->takes ? w->flag->takes : "");
+        rt_print(stderr, "slipway %s: %.*s cannot be %s%s%s\n", r->command,
+                 (int)strcspn(w->argument, "="), w->argument, w->value,
+                 w->flag && w->flag->takes ? ": it is " : "",
+                 w->flag && w->flag->takes ? w->flag->takes : "");
     else if (w->argument)
-        fprintf(stderr, "slipway %s: cannot use argument %s: it takes one DIR and flags\n",
-                r->command, w->argument);
+        rt_print(stderr, "slipway %s: cannot use argument %s: it takes one DIR and flags\n",
+                 r->command, w->argument);
     else if (!r->dir)
-        fprintf(stderr, "slipway %s: no directory given\n", r->command);
+        rt_print(stderr, "slipway %s: no directory given\n", r->command);
     else if (!r->bench && !r->profile && !r->compare && !r->plan && !r->inputs)
-        fprintf(stderr,
-                "slipway run: --inputs FILE.json, --bench, --profile or --compare is wanted\n");
+        rt_print(stderr,
+                 "slipway run: --inputs FILE.json, --bench, --profile or --compare is wanted\n");
     else if (r->bench + r->profile + r->compare + r->plan > 1)
-        fprintf(stderr,
-                r->plan
-                    ? "slipway %s: --plan is told alone, without --bench, --profile, --compare\n"
-                    : "slipway %s: one of --bench, --profile and --compare at a time\n",
-                r->command);
+        rt_print(stderr,
+                 r->plan
+                     ? "slipway %s: --plan is told alone, without --bench, --profile, --compare\n"
+                     : "slipway %s: one of --bench, --profile and --compare at a time\n",
+                 r->command);
     else if (fits(r, given))
         return -1;
-    fprintf(stderr, "slipway %s%s --help says more\n", r->command, r->plan ? " --plan" : "");
+    rt_print(stderr, "slipway %s%s --help says more\n", r->command, r->plan ? " --plan" : "");
     return SRV_EXIT_USAGE;
 }
 
@@ -322,7 +323,7 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
             return SRV_EXIT_OK;
         }
         if (srv_args_is(&a, "--version")) {
-            printf("slipway %s\n", SLIPWAY_VERSION);
+            rt_print(stdout, "slipway %s\n", SLIPWAY_VERSION);
             return SRV_EXIT_OK;
         }
         if (srv_args_is(&a, "--bench"))
@@ -658,11 +659,11 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     if (!st)
         st = open_gpu(&r, &gpus, &options.session, &err);
     if (!st && r.tuning.bf16 && !rt_machine_has_bf16())
-        fprintf(stderr, "slipway %s: warning: " SRV_NO_BF16 "\n", r.command);
+        rt_print(stderr, "slipway %s: warning: " SRV_NO_BF16 "\n", r.command);
     if (!st && r.n_threads > rt_machine_cores())
-        fprintf(stderr, "slipway %s: warning: --threads %lld, and %d core%s to run them\n",
-                r.command, (long long)r.n_threads, rt_machine_cores(),
-                rt_machine_cores() == 1 ? "" : "s");
+        rt_print(stderr, "slipway %s: warning: --threads %lld, and %d core%s to run them\n",
+                 r.command, (long long)r.n_threads, rt_machine_cores(),
+                 rt_machine_cores() == 1 ? "" : "s");
     if (!st)
         st = load(&r, dir, &options, &err);
     if (!st)

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/print.h"
 #include "runtime/base/thread.h"
 #include "server/commands/command_run.h"
 
@@ -75,13 +76,15 @@ static void print_times(const struct srv_run *r, const struct bench_times *t)
     double p99 = (double)ns[n - 1 - n / 100];
     double load_s = (double)r->load_ns / 1e9;
     if (r->json)
-        printf("{\"median_ms\":%.5f,\"p99_ms\":%.5f,\"cpu_ms\":%.5f,\"runs\":%lld,"
-               "\"runs_per_s\":%.3f,\"load_s\":%.4f}\n",
-               median / 1e6, p99 / 1e6, t->cpu_ns / 1e6, (long long)n, t->per_s, load_s);
+        rt_print(stdout,
+                 "{\"median_ms\":%.5f,\"p99_ms\":%.5f,\"cpu_ms\":%.5f,\"runs\":%lld,"
+                 "\"runs_per_s\":%.3f,\"load_s\":%.4f}\n",
+                 median / 1e6, p99 / 1e6, t->cpu_ns / 1e6, (long long)n, t->per_s, load_s);
     else
-        printf("median %.4f ms, 99%% %.4f ms, CPU time %.4f ms a run, load %.3f s; %lld runs, "
-               "%.1f runs/s\n",
-               median / 1e6, p99 / 1e6, t->cpu_ns / 1e6, load_s, (long long)n, t->per_s);
+        rt_print(stdout,
+                 "median %.4f ms, 99%% %.4f ms, CPU time %.4f ms a run, load %.3f s; %lld runs, "
+                 "%.1f runs/s\n",
+                 median / 1e6, p99 / 1e6, t->cpu_ns / 1e6, load_s, (long long)n, t->per_s);
     fflush(stdout);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/machine.h"
+#include "runtime/base/print.h"
 #include "server/commands/command_run.h"
 #include "server/inference/difference.h"
 #include "server/inference/inference.h"
@@ -13,12 +14,12 @@ static void print_row(const char *name, const struct rt_tensor *t, const struct 
 {
     char shape[160];
     rt_shape_text(shape, sizeof shape, t->rank, t->dim);
-    printf("%-24s %-9s %-16s %12.4g %12.4g %12.4g %12.4g %9.4f%%", name,
-           rt_dtype_name((enum rt_dtype)t->dtype), shape, d->largest, d->most,
-           d->largest > 0 ? d->most / d->largest : d->most, d->mean,
-           d->n ? 100.0 * (double)d->n_differ / (double)d->n : 0);
+    rt_print(stdout, "%-24s %-9s %-16s %12.4g %12.4g %12.4g %12.4g %9.4f%%", name,
+             rt_dtype_name((enum rt_dtype)t->dtype), shape, d->largest, d->most,
+             d->largest > 0 ? d->most / d->largest : d->most, d->mean,
+             d->n ? 100.0 * (double)d->n_differ / (double)d->n : 0);
     if (d->rows)
-        printf(" %lld of %lld", (long long)d->rows_agree, (long long)d->rows);
+        rt_print(stdout, " %lld of %lld", (long long)d->rows_agree, (long long)d->rows);
     putchar('\n');
 }
 
@@ -67,13 +68,14 @@ enum rt_status srv_run_compare(const struct srv_run *r, const char *dir,
     if (!st)
         st = srv_run_call(r, r->s->call, got, NULL, err);
     if (!st && !r->json)
-        printf("precision: %s\n", !r->tuning.bf16         ? "float32"
-                                  : rt_machine_has_bf16() ? "bf16"
-                                                          : "bf16 in matrices of over 8 M weights, "
-                                                            "float32 elsewhere");
+        rt_print(stdout, "precision: %s\n",
+                 !r->tuning.bf16         ? "float32"
+                 : rt_machine_has_bf16() ? "bf16"
+                                         : "bf16 in matrices of over 8 M weights, "
+                                           "float32 elsewhere");
     if (!st && !r->json)
-        printf("%-24s %-9s %-16s %12s %12s %12s %12s %10s %s\n", "output", "type", "shape",
-               "largest", "max abs", "max rel", "mean abs", "differing", "same argmax");
+        rt_print(stdout, "%-24s %-9s %-16s %12s %12s %12s %12s %10s %s\n", "output", "type",
+                 "shape", "largest", "max abs", "max rel", "mean abs", "differing", "same argmax");
     for (int k = 0; k < def->n_outputs && !st; k++) {
         struct srv_difference d;
         st = srv_difference(&want[k], &got[k], &d, err);
@@ -85,7 +87,7 @@ enum rt_status srv_run_compare(const struct srv_run *r, const char *dir,
             print_row(def->outputs[k].alias, &got[k], &d);
     }
     if (!st && r->json) {
-        json_dumpf(rows, stdout, JSON_INDENT(1));
+        json_dumpf(rows, stdout, JSON_INDENT(1) | JSON_ENSURE_ASCII);
         putchar('\n');
     }
     json_decref(rows);

@@ -11,6 +11,7 @@
 
 #include "runtime/base/map.h"
 #include "runtime/api/describe.h"
+#include "runtime/base/print.h"
 #include "server/commands/command_run.h"
 
 enum { WARM_RUNS = 3, MAX_SHOWN = 40 };
@@ -321,36 +322,37 @@ const char *srv_run_short_name(const char *name)
 static void print_rate(double amount, double ns)
 {
     if (amount > 0 && ns > 0)
-        printf(" %9.1f", amount / ns);
+        rt_print(stdout, " %9.1f", amount / ns);
     else
-        printf(" %9s", "-");
+        rt_print(stdout, " %9s", "-");
 }
 
 static void print_row(const struct profile *p, const struct row *r)
 {
-    printf("%10.4f %5.1f%% %6lld", r->mean_ns / 1e6, 100 * r->mean_ns / p->node_ns,
-           (long long)r->calls);
+    rt_print(stdout, "%10.4f %5.1f%% %6lld", r->mean_ns / 1e6, 100 * r->mean_ns / p->node_ns,
+             (long long)r->calls);
     print_rate(r->flops, r->mean_ns);
     print_rate(r->bytes, r->mean_ns);
-    printf("  %s%s%s%s", r->op, *r->fused ? " [" : "", r->fused, *r->fused ? "]" : "");
+    rt_print(stdout, "  %s%s%s%s", r->op, *r->fused ? " [" : "", r->fused, *r->fused ? "]" : "");
     if (r->name)
-        printf("  %s  %s  %s", r->kernel, srv_run_short_name(r->name), r->shapes);
-    printf("\n");
+        rt_print(stdout, "  %s  %s  %s", r->kernel, srv_run_short_name(r->name), r->shapes);
+    rt_print(stdout, "\n");
 }
 
 static void print_table(const struct profile *p, const struct table *t, size_t most,
                         const char *what)
 {
     double rest = 0;
-    printf("\n%10s %6s %6s %9s %9s  %s\n", "ms", "share", "calls", "GFLOP/s", "GB/s", what);
+    rt_print(stdout, "\n%10s %6s %6s %9s %9s  %s\n", "ms", "share", "calls", "GFLOP/s", "GB/s",
+             what);
     for (size_t i = 0; i < t->n; i++)
         if (i < most)
             print_row(p, t->row[i]);
         else
             rest += t->row[i]->mean_ns;
     if (t->n > most)
-        printf("%10.4f %5.1f%%         of %zu others (--json: all)\n", rest / 1e6,
-               100 * rest / p->node_ns, t->n - most);
+        rt_print(stdout, "%10.4f %5.1f%%         of %zu others (--json: all)\n", rest / 1e6,
+                 100 * rest / p->node_ns, t->n - most);
 }
 
 static double total_flops(const struct profile *p)
@@ -364,22 +366,25 @@ static double total_flops(const struct profile *p)
 static void print_text(const struct profile *p, const struct rt_session_stats *stats)
 {
     const double flops = total_flops(p);
-    printf("%s, %s: %.4f ms a run: %.4f in %zu node%s, %.4f between them\n", p->run->dir,
-           p->run->s->def->name, p->mean_ns / 1e6, p->node_ns / 1e6, p->nodes.n,
-           p->nodes.n == 1 ? "" : "s", (p->mean_ns - p->node_ns) / 1e6);
-    printf(
+    rt_print(stdout, "%s, %s: %.4f ms a run: %.4f in %zu node%s, %.4f between them\n", p->run->dir,
+             p->run->s->def->name, p->mean_ns / 1e6, p->node_ns / 1e6, p->nodes.n,
+             p->nodes.n == 1 ? "" : "s", (p->mean_ns - p->node_ns) / 1e6);
+    rt_print(
+        stdout,
         "all times are means over the same %d of %d runs, the fastest, %s clock, with the profile "
         "on; off: %.4f ms a run\n",
         n_chosen(p), p->n_runs, p->run->cpu_clock ? "the calling thread's processor" : "wall",
         p->plain_mean_ns / 1e6);
-    printf("share: of the time in nodes; GFLOP/s and GB/s: per second in them\n");
-    printf("%.4f GFLOP a run, %.1f GFLOP/s; %.1f MB of packed constants, activation buffers of at "
-           "most %.1f kB, "
-           "scratch of at most %.1f kB\n",
-           flops / 1e9, p->node_ns > 0 ? flops / p->node_ns : 0, (double)stats->packed_bytes / 1e6,
-           (double)p->activation_bytes / 1e3, (double)p->scratch_bytes / 1e3);
+    rt_print(stdout, "share: of the time in nodes; GFLOP/s and GB/s: per second in them\n");
+    rt_print(
+        stdout,
+        "%.4f GFLOP a run, %.1f GFLOP/s; %.1f MB of packed constants, activation buffers of at "
+        "most %.1f kB, "
+        "scratch of at most %.1f kB\n",
+        flops / 1e9, p->node_ns > 0 ? flops / p->node_ns : 0, (double)stats->packed_bytes / 1e6,
+        (double)p->activation_bytes / 1e3, (double)p->scratch_bytes / 1e3);
     if (p->trace.is_truncated)
-        printf("only the first %d nodes of a run were looked at\n", p->trace.n_nodes);
+        rt_print(stdout, "only the first %d nodes of a run were looked at\n", p->trace.n_nodes);
     print_table(p, &p->ops, SIZE_MAX, "op [with what was fused into it]");
     print_table(p, &p->nodes, MAX_SHOWN, "op  kernel  node  shapes");
 }
@@ -417,7 +422,7 @@ static enum rt_status print_json(const struct profile *p, const struct rt_sessio
                           json_rows(p, &p->ops), "nodes", json_rows(p, &p->nodes));
     if (!o)
         return rt_fail_memory(err, "the profile", 0);
-    json_dumpf(o, stdout, JSON_INDENT(1));
+    json_dumpf(o, stdout, JSON_INDENT(1) | JSON_ENSURE_ASCII);
     putchar('\n');
     json_decref(o);
     return RT_OK;

@@ -333,6 +333,28 @@ class Commands(Case):
         self.assertIn("  2 tensors in the checkpoint, 8 bytes\n    a: DT_FLOAT [], 4 bytes\n    b: ", out)
         self.assertEqual(command("inspect", self.folder)[0], 1)
 
+    def test_names_in_a_model_cannot_control_the_terminal(self):
+        name = "s\x1b[2J\nev\u202eilXX"
+        shown = "s\\x1b[2J\\nev\\xe2\\x80\\xaeilXX"
+        self.put("hostile/1")
+        file = self.path("hostile", "1", "saved_model.pb")
+        with open(file, "rb") as f:
+            model = f.read()
+        self.assertIn(b"serving_default", model)
+        with open(file, "wb") as f:
+            f.write(model.replace(b"serving_default", name.encode()))
+        folder = self.path("hostile", "1")
+        for args in (["inspect", folder], ["inspect", folder, "--plan", "--signature", name], ["run", folder, "--bench"],
+                     ["run", folder, "--profile", "--runs=1", "--signature", name],
+                     ["inspect", folder, "--dump_passes=emit"], ["inspect", folder, "--plan", "--signature", "other"]):
+            _, out, err = command(*args)
+            self.assertNotRegex(out + err, "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", args)
+        self.assertIn(f"  signature {shown} (", command("inspect", folder)[1])
+        self.assertIn(f", {shown}\n", command("inspect", folder, "--plan", "--signature", name)[1])
+        out = command("inspect", folder, "--json")[1]
+        self.assertTrue(out.isascii())
+        self.assertIn(name, json.loads(out)["signatures"])
+
     def test_what_is_not_there_is_named(self):
         code, _, err = command("frob", "x")
         self.assertEqual(code, 2)

@@ -31,6 +31,9 @@ GENERATED = ("tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/hea
              "grpc/reflection/")
 BANNED = {"strcpy", "strcat", "sprintf", "strncpy", "strtok", "atoi", "alloca"}
 ONLY_IN_MAIN = {"getenv", "setlocale"}
+# What commands print may come from models and servers, so rt_print (runtime/base/print.h) escapes it.
+PRINTS_RAW = re.compile(r"\bprintf\s*\(|\bfprintf\s*\(\s*std(?:out|err)")
+PRINTS_ESCAPED = ("server/commands/", "clients/cli/", "server/server.c")
 # Nothing but the test that compares proto/unpack.c with this function may call it, because it trusts its input.
 ONLY_IN_A_TEST = {"protobuf_c_message_unpack"}
 # Kernels must use the functions of runtime/base/checked.h instead of the compiler's builtins.
@@ -89,6 +92,8 @@ def check_calls(path, text):
     if path.startswith("kernels/"):
         banned |= NOT_IN_KERNELS
     for number, line in enumerate(without_comments_and_strings(text).splitlines(), 1):
+        if path.startswith(PRINTS_ESCAPED) and PRINTS_RAW.search(line):
+            yield number, "prints without rt_print"
         for name in re.findall(r"\b([a-z_]+)\s*\(", line):
             if name in banned or name.endswith("__unpack"):
                 yield number, f"calls {name}, which is banned here"
