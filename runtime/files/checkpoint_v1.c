@@ -28,7 +28,7 @@ enum {
     MAX_FILES = 10000,
     READER = 1, /* the format version that this reader implements */
     /* Maximum size in bytes of a tensor's entry in the list. An entry takes about 20 bytes per
-     * slice, and unpacking an entry cannot be interrupted. */
+     * slice. */
     MAX_ENTRY = 4 << 20,
     CHECK_BYTES = 1 << 17, /* number of bytes of a list that are read between two run checks */
 };
@@ -485,11 +485,16 @@ static enum rt_status unpack_meta(const struct place *p, const struct rt_checkpo
 {
     struct rt_pool *pool = rt_checkpoint_run_pool(run);
 
-    *held = pb_unpacked_bytes(&tensorflow__saved_slice_meta__descriptor, p->meta);
-    const enum rt_status st = rt_pool_hold(pool, *held, 0, "an entry of a checkpoint's list", err);
+    struct rt_check check;
+    const struct rt_check *asked = rt_checkpoint_run_as_check(run, &check);
+    enum rt_status st = pb_unpacked_bytes_checked(&tensorflow__saved_slice_meta__descriptor,
+                                                  p->meta, asked, held, err);
+    if (!st)
+        st = rt_pool_hold(pool, *held, 0, "an entry of a checkpoint's list", err);
     if (st)
         return st;
-    *out = pb_unpack(&tensorflow__saved_slice_meta__descriptor, p->meta, "the list", err);
+    *out = pb_unpack_checked(&tensorflow__saved_slice_meta__descriptor, p->meta, "the list", asked,
+                             err);
     if (*out)
         return RT_OK;
     rt_pool_release(pool, *held);
@@ -624,8 +629,8 @@ static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_erro
 }
 
 /* Copies the requested elements from the slices of one file. */
-static enum rt_status gather(const struct rt_sstable_source *source, const slice_meta *m,
-                             struct wanted *w, struct rt_error *err)
+static enum rt_status gather(struct rt_sstable_finder *table, const slice_meta *m, struct wanted *w,
+                             struct rt_error *err)
 {
     enum rt_status st = RT_OK;
 
@@ -647,8 +652,9 @@ static enum rt_status gather(const struct rt_sstable_source *source, const slice
             return rt_fail(err, RT_UNIMPLEMENTED, "a tensor of strings in slices");
         rt_bytes_init(&key, 1 << 21);
         rt_slice_key(&key, rt_span_str(w->name), &stored);
-        st = key.failed ? rt_fail_memory(err, "a key", key.n)
-                        : rt_sstable_find(source, rt_span_of(key.p, key.n), take_piece, &p, err);
+        st = key.failed
+                 ? rt_fail_memory(err, "a key", key.n)
+                 : rt_sstable_finder_find(table, rt_span_of(key.p, key.n), take_piece, &p, err);
         rt_bytes_clear(&key);
         if (st == RT_NOT_FOUND)
             st = rt_fail(err, RT_DATA_LOSS, "slice %zu is listed, but not stored", i);
@@ -689,16 +695,20 @@ enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const c
         st = rt_checkpoint_run_zero(run, t.data, rt_tensor_bytes(&t), err);
     for (const struct place *p = rt_map_get(&c->by_name, name); p && n && !st; p = p->next) {
         struct rt_sstable_source source;
+        struct rt_sstable_finder *table = NULL;
         slice_meta *m;
         size_t held;
         int fd;
         st = source_open(&c->file[p->file], run, &source, &fd, err);
         if (!st)
+            st = rt_sstable_finder_new(&table, &source, err);
+        if (!st)
             st = unpack_meta(p, run, &m, &held, err);
         if (!st) {
-            st = gather(&source, m, &w, err);
+            st = gather(table, m, &w, err);
             free_meta(m, run, held);
         }
+        rt_sstable_finder_free(table);
         source_close(fd);
     }
     if (st)

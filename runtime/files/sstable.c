@@ -344,41 +344,160 @@ enum rt_status rt_sstable_read(const struct rt_sstable_source *from,
     return st;
 }
 
-/*
- * Finds the first entry of a block whose key is not less than `key`. Sets *same if the keys are
- * equal. Returns RT_NOT_FOUND if there is no such entry. `common` is the number of leading bytes
- * that `key` shares with the preceding entry's key. An entry is skipped if its key shares more than
- * `common` bytes with the preceding key: its key differs from `key` at the same byte as the
- * preceding key does, so it is also less than `key`.
- */
-static enum rt_status seek(const struct rt_sstable_source *from, const struct block *b,
-                           struct rt_span key, bool *same, struct rt_span *value,
-                           struct rt_error *err)
-{
-    struct cursor at;
-    size_t common = 0;
-    enum rt_status st = RT_NOT_FOUND;
+/* ---- finding ---- */
 
-    cursor_init(&at, from->run);
-    cursor_enter(&at, b);
-    while (at.rest.n && st == RT_NOT_FOUND) {
-        st = cursor_next(&at, err);
-        if (st)
-            break;
-        st = RT_NOT_FOUND;
-        if (at.n_shared > common)
-            continue;
-        const unsigned char *p = (const unsigned char *)at.key.p;
-        for (common = at.n_shared; common < at.key.n && common < key.n; common++)
-            if (p[common] != key.p[common])
-                break;
-        if (common == key.n || (common < at.key.n && p[common] > key.p[common])) {
-            *same = common == key.n && at.key.n == key.n;
-            *value = at.value;
-            st = RT_OK;
-        }
+/* A block and a position in it. */
+struct seeker {
+    struct block block;
+    struct cursor at;       /* stands at the first entry that is not less than `sought` */
+    struct rt_bytes sought; /* the last key that was sought */
+    bool is_placed;         /* whether `at` and `sought` are valid */
+};
+
+/* Moves to the beginning of the block. */
+static void seeker_rewind(struct seeker *s, const struct rt_checkpoint_run *run)
+{
+    rt_bytes_clear(&s->at.key);
+    cursor_init(&s->at, run);
+    cursor_enter(&s->at, &s->block);
+    s->is_placed = false;
+}
+
+static void seeker_clear(struct seeker *s)
+{
+    block_clear(&s->block);
+    rt_bytes_clear(&s->at.key);
+    rt_bytes_clear(&s->sought);
+}
+
+/* Returns the number of leading bytes that two keys have in common, given that they share at least
+ * `from` bytes. */
+static size_t common_bytes(const struct rt_bytes *a, struct rt_span b, size_t from)
+{
+    while (from < a->n && from < b.n && (unsigned char)a->p[from] == b.p[from])
+        from++;
+    return from;
+}
+
+/* Returns whether `key` is not greater than `entry`, with which it shares `common` bytes. */
+static bool is_reached(const struct rt_bytes *entry, struct rt_span key, size_t common)
+{
+    return common == key.n ||
+           (common < entry->n && (unsigned char)entry->p[common] > key.p[common]);
+}
+
+/*
+ * Finds the first entry of the block whose key is not less than `key`. Sets *same if the keys are
+ * equal. Returns RT_NOT_FOUND if there is no such entry. The search begins at the last position, if
+ * `key` is not less than the last key, so that keys in increasing order are found in one pass.
+ * `common` is the number of leading bytes that `key` shares with the preceding entry's key. An
+ * entry is skipped if its key shares more than `common` bytes with the preceding key: its key
+ * differs from `key` at the same byte as the preceding key does, so it is also less than `key`.
+ */
+static enum rt_status seek(struct seeker *s, const struct rt_sstable_source *from,
+                           struct rt_span key, bool *same, struct rt_error *err)
+{
+    size_t common = 0;
+    bool found = false;
+    enum rt_status st = RT_OK;
+
+    if (s->is_placed && compare(key, rt_span_of(s->sought.p, s->sought.n)) >= 0) {
+        common = common_bytes(&s->at.key, key, 0);
+        found = is_reached(&s->at.key, key, common);
+    } else {
+        seeker_rewind(s, from->run);
     }
-    rt_bytes_clear(&at.key);
+    s->is_placed = false;
+    while (!found && s->at.rest.n) {
+        st = cursor_next(&s->at, err);
+        if (st)
+            return st;
+        if (s->at.n_shared > common)
+            continue;
+        common = common_bytes(&s->at.key, key, s->at.n_shared);
+        found = is_reached(&s->at.key, key, common);
+    }
+    if (!found)
+        return RT_NOT_FOUND;
+    *same = common == key.n && s->at.key.n == key.n;
+    s->sought.n = 0;
+    rt_bytes_add(&s->sought, key.p, key.n);
+    s->is_placed = !s->sought.failed;
+    return RT_OK;
+}
+
+struct rt_sstable_finder {
+    struct rt_sstable_source source;
+    struct seeker index, block;
+    bool has_index, has_block;
+    struct handle at; /* handle of `block`, if has_block is set */
+};
+
+enum rt_status rt_sstable_finder_new(struct rt_sstable_finder **out,
+                                     const struct rt_sstable_source *from, struct rt_error *err)
+{
+    struct rt_sstable_finder *f = calloc(1, sizeof *f);
+
+    if (!f)
+        return rt_fail_memory(err, "a table", sizeof *f);
+    f->source = *from;
+    rt_bytes_init(&f->index.sought, SIZE_MAX / 2);
+    rt_bytes_init(&f->block.sought, SIZE_MAX / 2);
+    *out = f;
+    return RT_OK;
+}
+
+void rt_sstable_finder_free(struct rt_sstable_finder *f)
+{
+    if (!f)
+        return;
+    seeker_clear(&f->index);
+    seeker_clear(&f->block);
+    free(f);
+}
+
+/* Makes the block at `h` the finder's block. */
+static enum rt_status enter_block(struct rt_sstable_finder *f, struct handle h,
+                                  struct rt_error *err)
+{
+    enum rt_status st;
+
+    if (f->has_block && f->at.offset == h.offset && f->at.size == h.size)
+        return RT_OK;
+    f->has_block = false;
+    block_clear(&f->block.block);
+    st = block_at(&f->source, h, &f->block.block, err);
+    if (st)
+        return st;
+    f->has_block = true;
+    f->at = h;
+    seeker_rewind(&f->block, f->source.run);
+    return RT_OK;
+}
+
+enum rt_status rt_sstable_finder_find(struct rt_sstable_finder *f, struct rt_span key,
+                                      enum rt_status (*found)(void *arg, struct rt_span value,
+                                                              struct rt_error *err),
+                                      void *arg, struct rt_error *err)
+{
+    struct handle h;
+    bool same;
+    enum rt_status st = f->has_index ? RT_OK : find_index(&f->source, &f->index.block, err);
+
+    if (st)
+        return st;
+    f->has_index = true;
+    /* The key of an index entry is not less than any key of its block. */
+    st = seek(&f->index, &f->source, key, &same, err);
+    struct rt_span value = f->index.at.value;
+    if (!st && !handle(&value, &h))
+        st = rt_fail(err, RT_DATA_LOSS, "an index entry with bad lengths");
+    if (!st)
+        st = enter_block(f, h, err);
+    if (!st)
+        st = seek(&f->block, &f->source, key, &same, err);
+    if (!st)
+        st = same ? found(arg, f->block.at.value, err) : RT_NOT_FOUND;
     return st;
 }
 
@@ -387,27 +506,13 @@ enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_s
                                                        struct rt_error *err),
                                void *arg, struct rt_error *err)
 {
-    struct block index, block;
-    struct handle h;
-    struct rt_span value;
-    bool same;
-    enum rt_status st = find_index(from, &index, err);
+    struct rt_sstable_finder *f;
+    enum rt_status st = rt_sstable_finder_new(&f, from, err);
 
     if (st)
         return st;
-    /* The key of an index entry is not less than any key of its block. */
-    st = seek(from, &index, key, &same, &value, err);
-    if (!st && !handle(&value, &h))
-        st = rt_fail(err, RT_DATA_LOSS, "an index entry with bad lengths");
-    block_clear(&index);
-    if (!st)
-        st = block_at(from, h, &block, err);
-    if (st)
-        return st;
-    st = seek(from, &block, key, &same, &value, err);
-    if (!st)
-        st = same ? found(arg, value, err) : RT_NOT_FOUND;
-    block_clear(&block);
+    st = rt_sstable_finder_find(f, key, found, arg, err);
+    rt_sstable_finder_free(f);
     return st;
 }
 

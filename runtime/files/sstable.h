@@ -67,6 +67,21 @@ enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_s
                                                        struct rt_error *err),
                                void *arg, struct rt_error *err);
 
+/*
+ * A finder looks up several keys of one table. It keeps the index and the block of the last key, so
+ * that keys that lie in one block need one read, and keys in increasing order one pass over the
+ * blocks. The source's function and run must stay valid. Threads: one at a time.
+ */
+struct rt_sstable_finder;
+enum rt_status rt_sstable_finder_new(struct rt_sstable_finder **out,
+                                     const struct rt_sstable_source *from, struct rt_error *err);
+void rt_sstable_finder_free(struct rt_sstable_finder *f); /* `f` may be NULL */
+/* Looks up a key as rt_sstable_find does. After an error, the finder may be used again. */
+enum rt_status rt_sstable_finder_find(struct rt_sstable_finder *f, struct rt_span key,
+                                      enum rt_status (*found)(void *arg, struct rt_span value,
+                                                              struct rt_error *err),
+                                      void *arg, struct rt_error *err);
+
 struct rt_sstable_writer {
     struct rt_bytes file;  /* the finished blocks; file.failed means that memory ran out */
     struct rt_bytes block; /* the data block under construction */

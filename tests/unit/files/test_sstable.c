@@ -249,6 +249,60 @@ static void a_look_up_finds_each_key_and_no_other(void **state)
     rt_sstable_clear(&w);
 }
 
+struct counted {
+    const struct rt_bytes *table;
+    int n_reads;
+};
+
+static enum rt_status read_counted(void *arg, uint64_t offset, void *dst, size_t n,
+                                   struct rt_error *err)
+{
+    struct counted *c = arg;
+
+    (void)err;
+    c->n_reads++;
+    memcpy(dst, c->table->p + offset, n);
+    return RT_OK;
+}
+
+/* The even numbers below 2 * N are in the table, in blocks of about ten. */
+static void a_finder_reads_a_block_once_for_all_its_keys(void **state)
+{
+    (void)state;
+    enum { N = 2000, LOOK_UPS = 20000 };
+    struct rt_error err = {0};
+    struct rt_sstable_writer w;
+    struct rt_sstable_finder *f;
+    char key[16];
+    uint32_t random = 1;
+
+    rt_sstable_begin(&w, 100);
+    for (int i = 0; i < N; i++) {
+        const char value = (char)(i % 100);
+        snprintf(key, sizeof key, "%06d", 2 * i);
+        rt_sstable_add(&w, rt_span_str(key), rt_span_of(&value, 1));
+    }
+    assert_true(rt_sstable_end(&w));
+    struct counted counted = {.table = &w.file};
+    const struct rt_sstable_source source = {
+        .size = w.file.n, .read = read_counted, .arg = &counted};
+    assert_ok(rt_sstable_finder_new(&f, &source, &err), &err);
+    for (int i = 0; i < 2 * N + LOOK_UPS; i++) {
+        random = random * 1664525 + 1013904223;
+        const int n = i < 2 * N ? i : (int)((random >> 8) % (2 * N));
+        int got = -1;
+        snprintf(key, sizeof key, "%06d", n);
+        const enum rt_status st =
+            rt_sstable_finder_find(f, rt_span_str(key), keep_value, &got, &err);
+        assert_int_equal(st, n % 2 ? RT_NOT_FOUND : RT_OK);
+        assert_int_equal(got, n % 2 ? -1 : n / 2 % 100);
+        if (i + 1 == 2 * N) /* the footer, the index and each block */
+            assert_in_range(counted.n_reads, 100, N / 5);
+    }
+    rt_sstable_finder_free(f);
+    rt_sstable_clear(&w);
+}
+
 /* A check that succeeds `left` times and then reports that the run was cancelled. */
 static enum rt_status cancel_after(void *arg, struct rt_error *err)
 {
@@ -334,6 +388,7 @@ int main(void)
         cmocka_unit_test(names_take_no_more_than_their_file_allows),
         cmocka_unit_test(keys_increase_and_have_a_limit),
         cmocka_unit_test(a_look_up_finds_each_key_and_no_other),
+        cmocka_unit_test(a_finder_reads_a_block_once_for_all_its_keys),
         cmocka_unit_test(reading_a_block_ends_when_its_run_does),
         cmocka_unit_test(a_table_of_many_blocks_gives_all_its_entries),
     };
