@@ -1,17 +1,12 @@
 #include "kernels/array/sort.h"
 
 #include "runtime/base/sort.h"
-
-static enum rt_status check_run(void *r, struct rt_error *err)
-{
-    (void)err; /* rt_run_check sets the run's own error */
-    return rt_run_check(r);
-}
+#include "runtime/core/copy.h"
 
 enum rt_status kn_sort(struct rt_run *r, void *base, int64_t n, size_t size,
                        int (*compare)(const void *a, const void *b))
 {
-    const struct rt_check check = {check_run, r};
+    const struct rt_check check = rt_run_as_check(r);
     void *workspace = NULL;
 
     if (n > RT_SORT_RUN && !(workspace = rt_run_alloc(r, (size_t)n * size)))

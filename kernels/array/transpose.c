@@ -1,6 +1,7 @@
 /* Transpose, ConjugateTranspose, InvertPermutation. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
+#include "runtime/core/copy.h"
 
 #include <stdio.h>
 
@@ -96,8 +97,9 @@ static enum rt_status conjugate_run(struct rt_run *r)
     /* an output that is a view of the input is copied first, because the input must not be
      * modified */
     if (n && o->data == r->in[0].data) {
+        const struct rt_check check = rt_run_as_check(r);
         struct rt_tensor copy;
-        st = rt_tensor_copy(&copy, o, rt_run_pool(r), r->err);
+        st = rt_tensor_copy_checked(&copy, o, rt_run_pool(r), &check, r->err);
         if (st)
             return st;
         rt_out_tensor(r, 0, &copy);
@@ -108,6 +110,8 @@ static enum rt_status conjugate_run(struct rt_run *r)
             ((float *)o->data)[2 * i + 1] = -((float *)o->data)[2 * i + 1];
         else
             ((double *)o->data)[2 * i + 1] = -((double *)o->data)[2 * i + 1];
+        if ((st = rt_run_tick(r, i)))
+            return st;
     }
     return RT_OK;
 }

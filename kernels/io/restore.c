@@ -7,6 +7,7 @@
 #include "kernels/entry.h"
 #include "kernels/io/text.h"
 #include "runtime/base/regular_file.h"
+#include "runtime/core/copy.h"
 #include "runtime/files/checkpoint.h"
 #include "runtime/files/checkpoint_v1.h"
 #include "runtime/session/state.h"
@@ -55,7 +56,7 @@ static struct rt_checkpoint_run restore_run(struct rt_run *r)
 {
     const struct rt_state *state = rt_run_state(r);
 
-    return (struct rt_checkpoint_run){kn_io_check_run, r,
+    return (struct rt_checkpoint_run){rt_run_check_of, r,
                                       state->is_serving ? rt_run_pool(r) : state->weights};
 }
 

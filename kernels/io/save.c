@@ -8,6 +8,7 @@
 #include "kernels/entry.h"
 #include "kernels/io/text.h"
 #include "runtime/base/checked.h"
+#include "runtime/core/copy.h"
 #include "runtime/files/checkpoint.h"
 
 static enum rt_status infer_scalar(struct rt_infer *x)
@@ -117,7 +118,7 @@ static enum rt_status run_save(struct rt_run *r)
     st = check_size(r, n, memory);
     if (st)
         return st;
-    const struct rt_checkpoint_run run = {kn_io_check_run, r, rt_run_pool(r)};
+    const struct rt_checkpoint_run run = {rt_run_check_of, r, rt_run_pool(r)};
     return rt_checkpoint_write(prefix, n, names, r->in + 3, slices, &run, r->err);
 }
 
@@ -171,7 +172,7 @@ static enum rt_status run_merge(struct rt_run *r)
     if (n == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "At least one prefix checkpoint file must exist, but none existed.");
-    const struct rt_checkpoint_run run = {kn_io_check_run, r, rt_run_pool(r)};
+    const struct rt_checkpoint_run run = {rt_run_check_of, r, rt_run_pool(r)};
     return rt_checkpoint_merge(prefixes, n, to, rt_attr_bool(r->node, "delete_old_dirs"), &run,
                                r->err);
 }

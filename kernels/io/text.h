@@ -1,5 +1,5 @@
-/* Functions shared by the ops that read and write checkpoints. They convert the names of files and
- * saved tensors to C strings, and check whether a run was cancelled or is past its deadline. */
+/* Converts the names of files and saved tensors to C strings, for the ops that read and write
+ * checkpoints. */
 #ifndef KN_IO_TEXT_H
 #define KN_IO_TEXT_H
 
@@ -18,13 +18,6 @@ static inline enum rt_status kn_io_text(struct rt_run *r, const struct rt_str *s
     if (strlen(*out) != s->n)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input %s holds a NUL", input);
     return RT_OK;
-}
-
-/* An implementation of rt_checkpoint_run.check. `arg` is the rt_run. */
-static inline enum rt_status kn_io_check_run(void *arg, struct rt_error *err)
-{
-    (void)err; /* err is unused, because rt_run_check sets the run's own error */
-    return rt_run_check(arg);
 }
 
 #endif

@@ -1,6 +1,7 @@
 #include "kernels/list/list_internal.h"
 
 #include "runtime/base/checked.h"
+#include "runtime/core/copy.h"
 
 #include <stdlib.h>
 
@@ -159,8 +160,10 @@ void kn_shape_get(const struct rt_tensor *t, struct rt_shape *s)
 
 enum rt_status kn_keep(struct rt_run *r, struct rt_tensor *dst, const struct rt_tensor *t)
 {
+    const struct rt_check check = rt_run_as_check(r);
+
     if (!t->buf && rt_tensor_count(t) > 0)
-        return rt_tensor_copy(dst, t, rt_run_pool(r), r->err);
+        return rt_tensor_copy_checked(dst, t, rt_run_pool(r), &check, r->err);
     rt_tensor_ref(dst, t);
     return RT_OK;
 }

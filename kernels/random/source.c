@@ -1,8 +1,8 @@
-#include "kernels/io/text.h"
 #include "kernels/random/source.h"
 
 #include "kernels/array/array.h"
 #include "runtime/base/thread.h"
+#include "runtime/core/copy.h"
 #include "runtime/session/resource.h"
 
 /* ---- shape ---- */
@@ -201,7 +201,7 @@ enum rt_status kn_advance_variable(struct rt_run *r, uint64_t n_skipped, int64_t
     if (!v)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "input 0 of %s is not the handle of a variable",
                        r->node->schema->name);
-    const struct rt_check check = {kn_io_check_run, r};
+    const struct rt_check check = rt_run_as_check(r);
     return rt_variable_update(v, false, advance, &a, &check, rt_run_state(r), r->err);
 }
 

@@ -7,7 +7,7 @@
 #include "kernels/array/slice.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
-#include "kernels/io/text.h"
+#include "runtime/core/copy.h"
 #include "runtime/session/resource.h"
 #include "runtime/session/state.h"
 
@@ -433,7 +433,7 @@ static enum rt_status write_part(struct rt_run *r, enum how how, bool is_ref,
                                                           struct rt_error *))
 {
     struct rt_variable *v = rt_variable_of(&r->in[0]);
-    const struct rt_check check = {kn_io_check_run, r};
+    const struct rt_check check = rt_run_as_check(r);
     struct job j = {r, how, is_ref};
 
     if (!v)

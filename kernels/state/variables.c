@@ -11,7 +11,7 @@
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
-#include "kernels/io/text.h"
+#include "runtime/core/copy.h"
 #include "runtime/session/state.h"
 
 /* ---- handles ---- */
@@ -58,7 +58,7 @@ static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_ten
     struct rt_tensor t;
     st = rt_tensor_new(&t, NULL, rt_attr_dtype(n, "dtype"), s->rank, s->dim, err);
     if (!st) {
-        st = rt_variable_assign((struct rt_variable *)*out, &t, NULL, err);
+        st = rt_variable_assign((struct rt_variable *)*out, &t, NULL, NULL, err);
         rt_tensor_clear(&t);
     }
     if (st) {
@@ -177,10 +177,11 @@ const struct kn_entry kn_variable_shape = {
  * the run first. A session that is being loaded shares the value, which stays lazy. */
 static enum rt_status assign(struct rt_run *r, struct rt_variable *v)
 {
+    const struct rt_check check = rt_run_as_check(r);
     struct rt_tensor t = r->in[1];
     const enum rt_status st = rt_run_state(r)->is_serving ? rt_run_load(r, &t) : RT_OK;
 
-    return st ? st : rt_variable_assign(v, &t, rt_run_state(r), r->err);
+    return st ? st : rt_variable_assign(v, &t, &check, rt_run_state(r), r->err);
 }
 
 static enum rt_status run_assign_resource(struct rt_run *r)
@@ -336,7 +337,7 @@ static enum rt_status update(struct rt_run *r, bool is_ref, bool subtract)
 {
     struct rt_variable *v;
     struct change c = {&r->in[1], subtract};
-    const struct rt_check check = {kn_io_check_run, r};
+    const struct rt_check check = rt_run_as_check(r);
     enum rt_status st = need_variable(r, &v);
     if (!st)
         st = rt_variable_update(v, is_ref, add_in_place, &c, &check, rt_run_state(r), r->err);

@@ -1,5 +1,4 @@
 /* Applies an update rule to variables: reads and checks the inputs, and walks the elements. */
-#include "kernels/io/text.h"
 #include "kernels/training/apply.h"
 
 #include <string.h>
@@ -7,6 +6,7 @@
 #include "kernels/array/array.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/types.h"
+#include "runtime/core/copy.h"
 
 enum {
     CHUNK = 1 << 13, /* number of elements between two deadline checks */
@@ -267,7 +267,7 @@ enum rt_status kn_apply_run(struct rt_run *r, const struct kn_apply *op)
     j.u.flag = rule->flag && rt_attr_bool(r->node, rule->flag);
     const enum rt_status st =
         rt_variables_update(v, rule->n_vars, op->is_ref, change, &j,
-                            &(const struct rt_check){kn_io_check_run, r}, rt_run_state(r), r->err);
+                            &(const struct rt_check){rt_run_check_of, r}, rt_run_state(r), r->err);
     if (!st && op->is_ref)
         rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref variable returns the ref */
     return st;

@@ -1,8 +1,8 @@
 /* CountUpTo and ResourceCountUpTo, which increment a variable up to a limit. */
-#include "kernels/io/text.h"
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
+#include "runtime/core/copy.h"
 #include "runtime/session/resource.h"
 
 struct count {
@@ -40,7 +40,7 @@ static enum rt_status run_count(struct rt_run *r, bool is_ref)
                        "Attr limit has value %lld out of range for an int32", (long long)c.limit);
     if (!is_ref && !rt_variable_is_initialized(v))
         return rt_fail(r->err, RT_NOT_FOUND, "the variable that should count has no value");
-    const struct rt_check check = {kn_io_check_run, r};
+    const struct rt_check check = rt_run_as_check(r);
     const enum rt_status st =
         rt_variable_update(v, is_ref, count, &c, &check, rt_run_state(r), r->err);
     if (!st)

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 
 #include "runtime/base/checked.h"
+#include "runtime/base/pieces.h"
 #include "runtime/base/sanitizer.h"
 #include "runtime/base/thread.h"
+#include "runtime/core/copy.h"
 
 /* ---- strings ---- */
 
@@ -273,23 +275,50 @@ void rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n
     }
 }
 
+enum rt_status rt_copy_elements_checked(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
+                                        const struct rt_check *check, struct rt_error *err)
+{
+    const size_t size = rt_dtype_size(dtype);
+    enum rt_status st = RT_OK;
+
+    if (n <= 0 || dst == src)
+        return RT_OK;
+    if (rt_dtype_is_plain(dtype))
+        return rt_copy_pieces(dst, src, (size_t)n * size, check, err);
+    for (int64_t i = 0; i < n && !st; i += RT_TICK_STEPS) {
+        const int64_t some = n - i < RT_TICK_STEPS ? n - i : RT_TICK_STEPS;
+        rt_copy_elements(dtype, (char *)dst + (size_t)i * size,
+                         (const char *)src + (size_t)i * size, some);
+        st = some < RT_TICK_STEPS ? RT_OK : rt_check_call(check, err);
+    }
+    return st;
+}
+
 enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src,
                               struct rt_pool *pool, struct rt_error *err)
 {
-    struct rt_tensor from, new;
+    return rt_tensor_copy_checked(dst, src, pool, NULL, err);
+}
+
+enum rt_status rt_tensor_copy_checked(struct rt_tensor *dst, const struct rt_tensor *src,
+                                      struct rt_pool *pool, const struct rt_check *check,
+                                      struct rt_error *err)
+{
+    const enum rt_dtype dtype = (enum rt_dtype)src->dtype;
+    struct rt_tensor from, new = {0};
     enum rt_status st;
 
     *dst = (struct rt_tensor){0};
     rt_tensor_ref(&from, src);
-    st = rt_tensor_load(&from, err);
+    st = rt_tensor_load_checked(&from, check, err);
+    if (!st)
+        st = rt_tensor_new_checked(&new, pool, dtype, src->rank, src->dim, check, err);
+    if (!st)
+        st = rt_copy_elements_checked(dtype, new.data, from.data, rt_tensor_count(src), check, err);
     if (st)
-        goto out;
-    st = rt_tensor_new(&new, pool, (enum rt_dtype)src->dtype, src->rank, src->dim, err);
-    if (st)
-        goto out;
-    rt_copy_elements((enum rt_dtype)src->dtype, new.data, from.data, rt_tensor_count(src));
-    *dst = new;
-out:
+        rt_tensor_clear(&new);
+    else
+        *dst = new;
     rt_tensor_clear(&from);
     return st;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/exec/instance.h"
+#include "runtime/core/copy.h"
 #include "runtime/exec/trace.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/region_run.h"
@@ -95,8 +96,9 @@ static enum rt_status bring_home(struct rt_instance *f, const struct rt_step *s,
 
 /* Makes sure that an output in a slot owns its bytes, because a slot outlives the activation
  * buffer. */
-static enum rt_status own_bytes(struct rt_context *c, const struct rt_step *s, struct rt_tensor *t,
-                                const struct rt_tensor *want, struct rt_error *err)
+static enum rt_status own_bytes(struct rt_context *c, struct rt_run *r, const struct rt_step *s,
+                                struct rt_tensor *t, const struct rt_tensor *want,
+                                struct rt_error *err)
 {
     if (t->dtype != want->dtype || t->rank != want->rank ||
         memcmp(t->dim, want->dim, (size_t)(want->rank > 0 ? want->rank : 0) * sizeof *t->dim) != 0)
@@ -104,8 +106,9 @@ static enum rt_status own_bytes(struct rt_context *c, const struct rt_step *s, s
                        s->prepared->kernel->name, c->plan->node[s->node].name);
     if (t->buf || !t->data || s->is_view)
         return RT_OK;
+    const struct rt_check check = rt_run_as_check(r);
     struct rt_tensor copy;
-    enum rt_status st = rt_tensor_copy(&copy, t, c->shared->pool, err);
+    enum rt_status st = rt_tensor_copy_checked(&copy, t, c->shared->pool, &check, err);
     if (!st)
         *t = copy;
     return st;
@@ -135,7 +138,7 @@ static enum rt_status run_kernel(struct rt_context *c, struct rt_instance *f, in
         st = b->run(&b->r);
     for (int o = 0; o < n_out && !st; o++) {
         if (kind[o] == RT_ARG_SLOT) {
-            st = own_bytes(c, s, &out[o], &l->arg[s->out + o], err);
+            st = own_bytes(c, &b->r, s, &out[o], &l->arg[s->out + o], err);
             c->value[first + o] = out[o];
             out[o] = (struct rt_tensor){0};
         } else if (out[o].data !=

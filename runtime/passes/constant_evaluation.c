@@ -63,6 +63,7 @@ static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
         .cancelled = s->options.cancelled ? s->options.cancelled : &s->ends,
         .alone = true,
     };
+    const struct rt_check check = rt_session_as_check(s);
     struct rt_tensor result = {0};
     /* A run flushes subnormal numbers to zero, and a fold must produce the same values as a run. */
     const unsigned before = rt_flush_subnormals();
@@ -71,7 +72,7 @@ static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
     if (!st && result.dtype == RT_VARIANT)
         st = rt_fail(err, RT_UNIMPLEMENTED, "objects are made in the run");
     if (!st)
-        st = rt_state_keep(&s->folded, out, &result, NULL, err);
+        st = rt_state_keep(&s->folded, out, &result, NULL, &check, err);
     rt_tensor_clear(&result);
     rt_pool_unref(pool);
     return st;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/thread.h"
+#include "runtime/core/copy.h"
 #include "runtime/session/state.h"
 
 struct rt_variable {
@@ -143,7 +144,8 @@ static bool note_write(struct rt_variable *v)
 }
 
 enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor *t,
-                                  const struct rt_state *state, struct rt_error *err)
+                                  const struct rt_check *check, const struct rt_state *state,
+                                  struct rt_error *err)
 {
     struct rt_tensor next, old;
     struct rt_error why = {0};
@@ -151,13 +153,13 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Trying to assign variable with wrong dtype. Expected %s got %s",
                        rt_dtype_name(v->dtype), rt_dtype_name((enum rt_dtype)t->dtype));
-    enum rt_status st = rt_state_keep(state, &next, t, NULL, &why);
+    enum rt_status st = rt_state_keep(state, &next, t, NULL, check, &why);
     rt_mutex_lock(&v->mu);
     /* If the limit was reached, a second attempt takes into account that the old value will be
      * freed. */
     if (st == RT_RESOURCE_EXHAUSTED) {
         why = (struct rt_error){0};
-        st = rt_state_keep(state, &next, t, &v->value, &why);
+        st = rt_state_keep(state, &next, t, &v->value, check, &why);
     }
     if (st) {
         rt_mutex_unlock(&v->mu);
@@ -190,7 +192,7 @@ static enum rt_status own_value(struct rt_variable *v, bool is_ref, const struct
     st = rt_tensor_load_checked(&v->value, check, err);
     if (st || rt_tensor_is_sole(&v->value))
         return st;
-    st = rt_tensor_copy(&own, &v->value, state ? state->pool : NULL, err);
+    st = rt_tensor_copy_checked(&own, &v->value, state ? state->pool : NULL, check, err);
     if (st)
         return st;
     rt_tensor_clear(&v->value);

@@ -52,7 +52,8 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t);
  * RT_UNIMPLEMENTED if rt_state_keep fails.
  */
 enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor *t,
-                                  const struct rt_state *state, struct rt_error *err);
+                                  const struct rt_check *check, const struct rt_state *state,
+                                  struct rt_error *err);
 /*
  * Changes the value under the variable's lock. `change` receives a tensor whose bytes it may write.
  * A lazy value is loaded first (rt_tensor_load_checked with `check`, which may be NULL), and a

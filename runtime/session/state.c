@@ -1,4 +1,5 @@
 #include "runtime/session/state.h"
+#include "runtime/core/copy.h"
 
 bool rt_state_init(struct rt_state *s, size_t limit_bytes, const char *flag)
 {
@@ -135,7 +136,8 @@ static bool may_move(const struct rt_state *s, const struct rt_tensor *t)
 }
 
 static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
-                             const struct rt_tensor *t, size_t credit, struct rt_error *err)
+                             const struct rt_tensor *t, size_t credit, const struct rt_check *check,
+                             struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     if (t->buf ? is_of_model(s, t->buf) : !t->data) {
@@ -147,7 +149,7 @@ static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
         rt_tensor_ref(out, t);
         out->alias_of = 0;
     } else /* if `credit` is not 0, rt_buffer_move charges the copy to the pool */
-        st = rt_tensor_copy(out, t, s && !credit ? s->pool : NULL, err);
+        st = rt_tensor_copy_checked(out, t, s && !credit ? s->pool : NULL, check, err);
     if (!st && s && out->buf)
         st = rt_buffer_move(out->buf, s->pool, credit, err);
     if (!st && s && out->dtype == RT_STRING)
@@ -173,19 +175,19 @@ static enum rt_status refuse_objects(const struct rt_tensor *t, struct rt_error 
 
 enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
                              const struct rt_tensor *t, const struct rt_tensor *old,
-                             struct rt_error *err)
+                             const struct rt_check *check, struct rt_error *err)
 {
     struct rt_error why = {0};
     enum rt_status st = refuse_objects(t, err);
 
     if (st)
         return st;
-    st = retain(s, out, t, 0, &why);
+    st = retain(s, out, t, 0, check, &why);
     /* The bytes of `old` are counted only after a refusal, because counting is slow. */
     const size_t credit = st == RT_RESOURCE_EXHAUSTED && s && old ? tensor_credit(s->pool, old) : 0;
     if (credit) {
         why = (struct rt_error){0};
-        st = retain(s, out, t, credit, &why);
+        st = retain(s, out, t, credit, check, &why);
     }
     if (st && err)
         rt_error_copy(err, &why);

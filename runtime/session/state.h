@@ -48,10 +48,11 @@ void rt_state_serve(struct rt_state *s, size_t more);
 /* Sets *out to a reference to `t`, and moves the memory of `t` into the state. Sets *out to a copy
  * instead if no run allocated the memory (it is borrowed, foreign, lazy or constant), or if `t` is
  * a small part of its buffer. While a session is being loaded, memory that belongs to the model is
- * shared and does not move. Returns RT_UNIMPLEMENTED if `t` holds objects (see state.c). */
+ * shared and does not move. Returns RT_UNIMPLEMENTED if `t` holds objects (see state.c). If
+ * `check`, which may be NULL, fails during a copy, returns its status. */
 enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
                              const struct rt_tensor *t, const struct rt_tensor *old,
-                             struct rt_error *err);
+                             const struct rt_check *check, struct rt_error *err);
 /* Moves the contents of n strings into the state's pool. The strings replace the n strings at
  * `old`. The pool's limit may be exceeded by the size of the old strings plus `credit` bytes,
  * because the caller frees both later. */

@@ -5,6 +5,8 @@
 #include <malloc.h>
 #include <pthread.h>
 
+#include "runtime/base/pieces.h"
+#include "runtime/core/copy.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/thread.h"
 #include "runtime/core/tensor.h"
@@ -508,6 +510,49 @@ static enum rt_status cancel_after(void *arg, struct rt_error *err)
     return (*left)-- > 0 ? RT_OK : rt_fail(err, RT_CANCELLED, "the run was cancelled");
 }
 
+/* 17 MB of numbers, and 50,000 strings, are copied in pieces. */
+static void a_copy_ends_when_the_run_does(void **state)
+{
+    (void)state;
+    enum { BYTES = 17 << 20, STRINGS = 50000 };
+    static const struct {
+        enum rt_dtype dtype;
+        int64_t n;
+        int n_checks;
+    } cases[] = {{RT_U8, BYTES, BYTES / RT_PIECE_BYTES}, {RT_STRING, STRINGS, STRINGS >> 14}};
+    struct rt_pool *p = rt_pool_new(0);
+    struct rt_error err = {0};
+
+    for (int k = 0; k < 2; k++) {
+        int left = 1000;
+        const struct rt_check check = {cancel_after, &left};
+        struct rt_tensor t, copy;
+        assert_ok(rt_tensor_new(&t, p, cases[k].dtype, 1, &cases[k].n, &err), &err);
+        const size_t held = rt_pool_in_use(p);
+        if (k)
+            assert_true(rt_str_set((struct rt_str *)t.data + STRINGS - 1, p, "the last", 8, &err));
+        else
+            memset(t.data, 7, BYTES);
+        assert_ok(rt_tensor_copy_checked(&copy, &t, p, &check, &err), &err);
+        if (k)
+            assert_string_equal(rt_str_data(&rt_strs(&copy)[STRINGS - 1]), "the last");
+        else
+            assert_memory_equal(copy.data, t.data, BYTES);
+        rt_tensor_clear(&copy);
+        const int n_checks = 1000 - left;
+        assert_true(n_checks >= cases[k].n_checks);
+        for (int i = 0; i < n_checks; i++) {
+            left = i;
+            assert_fails(rt_tensor_copy_checked(&copy, &t, p, &check, &err), RT_CANCELLED, &err,
+                         "was cancelled");
+            assert_null(copy.data);
+            assert_int_equal(rt_pool_in_use(p), held);
+        }
+        rt_tensor_clear(&t);
+    }
+    rt_pool_unref(p);
+}
+
 static void zeroing_many_strings_ends_when_the_run_does(void **state)
 {
     (void)state;
@@ -559,6 +604,7 @@ int main(void)
         cmocka_unit_test(a_refusal_does_not_ask_all_pools_that_have_nothing),
         cmocka_unit_test(what_is_no_tensor_counts_likewise),
         cmocka_unit_test(a_refusal_tells_what_was_asked_and_what_it_counts_as),
+        cmocka_unit_test(a_copy_ends_when_the_run_does),
         cmocka_unit_test(zeroing_many_strings_ends_when_the_run_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

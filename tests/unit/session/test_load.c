@@ -217,7 +217,7 @@ static void make_lazy(struct rt_session *s)
     b->kind = RT_BUF_LAZY;
     b->load = load_zeros;
     struct rt_tensor t = {.dtype = RT_F32, .rank = 1, .dim = {4}, .buf = b};
-    assert_ok(rt_variable_assign(s->slots.entry[0].value, &t, NULL, &err), &err);
+    assert_ok(rt_variable_assign(s->slots.entry[0].value, &t, NULL, NULL, &err), &err);
     rt_tensor_clear(&t);
 }
 
