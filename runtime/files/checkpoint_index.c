@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/unpack.h"
+#include "runtime/base/pieces.h"
 #include "runtime/core/pool.h"
 #include "runtime/core/tensor_proto.h"
 #include "tensorflow/core/protobuf/tensor_bundle.pb-c.h"
@@ -29,6 +30,7 @@ enum {
 /* State of reading an index, whose entries are either added to the checkpoint or only measured. */
 struct reader {
     struct rt_checkpoint *c;
+    const struct rt_check *check; /* check of the run; may be NULL */
     size_t name_bytes; /* maximum total size of the names of the remaining entries, in bytes */
     /* The members below are set only if the entries are measured. */
     int64_t *weight_bytes;
@@ -73,8 +75,8 @@ static enum rt_status read_header(struct reader *r, struct rt_span value, struct
 {
     struct rt_checkpoint *c = r->c;
     enum rt_status st = RT_OK;
-    Tensorflow__BundleHeaderProto *h =
-        pb_unpack(&tensorflow__bundle_header_proto__descriptor, value, "header", err);
+    Tensorflow__BundleHeaderProto *h = pb_unpack_checked(
+        &tensorflow__bundle_header_proto__descriptor, value, "header", r->check, err);
     if (!h)
         return pb_unpack_failed(err, RT_DATA_LOSS);
     c->is_swapped = h->endianness != TENSORFLOW__BUNDLE_HEADER_PROTO__ENDIANNESS__LITTLE;
@@ -97,12 +99,13 @@ static enum rt_status read_header(struct reader *r, struct rt_span value, struct
     return RT_OK;
 }
 
-static enum rt_status read_parts(struct rt_checkpoint *c, struct rt_bundle_entry *e,
+static enum rt_status read_parts(const struct reader *r, struct rt_bundle_entry *e,
                                  const Tensorflow__BundleEntryProto *p, struct rt_error *err)
 {
+    struct rt_checkpoint *c = r->c;
     if (p->n_slices > INT32_MAX)
         return rt_fail(err, RT_DATA_LOSS, "%zu slices", p->n_slices);
-    const enum rt_status st = hold(c, p->n_slices * sizeof(struct rt_slice), err);
+    enum rt_status st = hold(c, p->n_slices * sizeof(struct rt_slice), err);
     if (st)
         return st;
     struct rt_slice *part = rt_arena_array(c->arena, p->n_slices, sizeof *part);
@@ -110,6 +113,9 @@ static enum rt_status read_parts(struct rt_checkpoint *c, struct rt_bundle_entry
         return rt_fail_memory(err, "slices", p->n_slices * sizeof *part);
     for (size_t i = 0; i < p->n_slices; i++) {
         const Tensorflow__TensorSliceProto *s = p->slices[i];
+        st = rt_check_tick(r->check, i, err);
+        if (st)
+            return st;
         if (!rt_slice_from_proto(&part[i], e->pub.shape.rank, s))
             return rt_fail(err, RT_DATA_LOSS, "slice %zu of %zu dimensions, the tensor has %d", i,
                            s->n_extent, e->pub.shape.rank);
@@ -123,9 +129,10 @@ static enum rt_status read_parts(struct rt_checkpoint *c, struct rt_bundle_entry
     return RT_OK;
 }
 
-static enum rt_status fill_entry(struct rt_checkpoint *c, struct rt_bundle_entry *e,
+static enum rt_status fill_entry(const struct reader *r, struct rt_bundle_entry *e,
                                  const Tensorflow__BundleEntryProto *p, struct rt_error *err)
 {
+    struct rt_checkpoint *c = r->c;
     struct rt_error why = {0};
     bool is_ref;
 
@@ -154,7 +161,7 @@ static enum rt_status fill_entry(struct rt_checkpoint *c, struct rt_bundle_entry
     const int64_t bytes = (int64_t)capacity;
     if (p->n_slices) {
         e->pub.bytes = bytes;
-        return read_parts(c, e, p, err);
+        return read_parts(r, e, p, err);
     }
     if (rt_dtype_is_plain(e->pub.dtype) && bytes != p->size)
         return rt_fail(err, RT_DATA_LOSS, "%lld bytes where shape and type make %lld",
@@ -176,17 +183,20 @@ static enum rt_status read_entry(struct reader *r, struct rt_span key, struct rt
     r->name_bytes -= key.n;
     /* The memory of the unpacked message counts against the pool until the complete index has been
      * read. */
-    enum rt_status st =
-        hold(c, key.n + pb_unpacked_bytes(&tensorflow__bundle_entry_proto__descriptor, value), err);
+    size_t unpacked;
+    enum rt_status st = pb_unpacked_bytes_checked(&tensorflow__bundle_entry_proto__descriptor,
+                                                  value, r->check, &unpacked, err);
+    if (!st)
+        st = hold(c, key.n + unpacked, err);
     if (st)
         return st;
     char *name = rt_arena_strndup(c->arena, (const char *)key.p, key.n);
     if (!name)
         return rt_fail_memory(err, "a name", key.n);
     *e = (struct rt_bundle_entry){.key = rt_span_of(name, key.n), .pub.name = name};
-    Tensorflow__BundleEntryProto *p =
-        pb_unpack(&tensorflow__bundle_entry_proto__descriptor, value, "entry", err);
-    st = p ? fill_entry(c, e, p, err) : pb_unpack_failed(err, RT_DATA_LOSS);
+    Tensorflow__BundleEntryProto *p = pb_unpack_checked(&tensorflow__bundle_entry_proto__descriptor,
+                                                        value, "entry", r->check, err);
+    st = p ? fill_entry(r, e, p, err) : pb_unpack_failed(err, RT_DATA_LOSS);
     pb_free(p);
     if (st)
         rt_fail_prefix(err, "entry \"%s\": ", name);
@@ -262,10 +272,12 @@ static enum rt_status read_index(struct reader *r, const char *prefix,
                                  const struct rt_sstable_source *index, struct rt_error *err)
 {
     struct rt_checkpoint *c = calloc(1, sizeof *c);
+    struct rt_check check;
 
     if (!c)
         return rt_fail_memory(err, "a checkpoint", sizeof *c);
     r->c = c;
+    r->check = rt_checkpoint_run_as_check(index->run, &check);
     r->name_bytes = FREE_NAME_BYTES;
     atomic_init(&c->refs, 1);
     rt_mutex_init(&c->mu);
@@ -275,6 +287,7 @@ static enum rt_status read_index(struct reader *r, const char *prefix,
     if (!c->prefix || !c->arena)
         return rt_fail_memory(err, "a checkpoint", sizeof *c);
     enum rt_status st = rt_sstable_read(index, on_entry, r, err);
+    r->check = NULL; /* `check` ends here */
     if (st == RT_OK && !c->n_shards)
         st = rt_fail(err, RT_DATA_LOSS, "the header is missing");
     if (st && !r->shard_failed)

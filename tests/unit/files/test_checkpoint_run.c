@@ -279,6 +279,43 @@ static void write_scalars(const char *prefix, char first, int n)
     rt_sstable_clear(&w);
 }
 
+/* The entry of a tensor in slices has a slice for each of its elements. */
+static void reading_a_long_entry_ends_when_its_run_does(void **state)
+{
+    (void)state;
+    enum { SLICES = 100000 };
+    /* num_shards; dtype and a shape of one dimension with SLICES elements; a slice of 1 element */
+    static const char header[] = {1 << 3, 1}, slice[] = "\x3a\x04\x0a\x02\x10\x01";
+    struct rt_sstable_writer w;
+    struct rt_bytes entry;
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    int left = 1000;
+    const struct rt_checkpoint_run run = {.check = cancel_after, .arg = &left};
+
+    rt_bytes_init(&entry, SIZE_MAX / 2);
+    rt_bytes_adds(&entry, "\x08\x01\x12\x06\x12\x04\x08\xa0\x8d\x06");
+    for (int i = 0; i < SLICES; i++)
+        rt_bytes_add(&entry, slice, sizeof slice - 1);
+    rt_sstable_begin(&w, 0);
+    rt_sstable_add(&w, rt_span_of("", 0), rt_span_of(header, sizeof header));
+    rt_sstable_add(&w, rt_span_str("t"), rt_span_of(entry.p, entry.n));
+    assert_true(rt_sstable_end(&w));
+    const struct rt_sstable_source source = {
+        .size = w.file.n, .p = (const unsigned char *)w.file.p, .run = &run};
+    assert_ok(rt_checkpoint_open_index(&c, "x", &source, &err), &err);
+    rt_checkpoint_unref(c);
+    /* The entry is measured, unpacked and read. */
+    const int asked = 1000 - left;
+    assert_true(asked >= 3 * (SLICES >> 14));
+    for (int i = 0; i < asked; i++) {
+        left = i;
+        assert_int_equal(rt_checkpoint_open_index(&c, "x", &source, &err), RT_CANCELLED);
+    }
+    rt_sstable_clear(&w);
+    rt_bytes_clear(&entry);
+}
+
 static int n_files(const char *folder)
 {
     DIR *d = opendir(folder);
@@ -420,6 +457,7 @@ int main(void)
         cmocka_unit_test(what_is_read_counts_in_the_pool_of_its_run),
         cmocka_unit_test(an_index_counts_in_the_pool_of_its_run),
         cmocka_unit_test(reading_an_index_ends_when_its_run_does),
+        cmocka_unit_test(reading_a_long_entry_ends_when_its_run_does),
         cmocka_unit_test(merging_many_names_ends_when_its_run_does),
         cmocka_unit_test(writing_ends_when_its_run_does),
         cmocka_unit_test(a_lazy_tensor_is_read_for_the_run_that_writes_it),
