@@ -7,7 +7,17 @@
 #include "proto/wire.h"
 #include "runtime/base/growth.h"
 
-enum verdict { FINE, TOO_DEEP, IN_PIECES, HAS_NUL, TOO_LARGE, BROKEN, STOPPED, NO_MEMORY };
+enum verdict {
+    FINE,
+    TOO_DEEP,
+    IN_PIECES,
+    HAS_NUL,
+    LONG_STRING,
+    TOO_LARGE,
+    BROKEN,
+    STOPPED,
+    NO_MEMORY
+};
 
 enum {
     BLOCK_BYTES = 16, /* number of bytes that the memory allocator adds to each block */
@@ -26,8 +36,8 @@ enum {
 
 struct look {
     size_t left; /* number of bytes that unpacking may still allocate */
-    /* for IN_PIECES and HAS_NUL: the offending field, and the message type that contains it
-     * directly */
+    /* for IN_PIECES, HAS_NUL and LONG_STRING: the offending field, and the message type that
+     * contains it directly */
     const ProtobufCFieldDescriptor *offender;
     const ProtobufCMessageDescriptor *offender_of;
     const struct rt_check *check;
@@ -103,11 +113,12 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
         }
         if (!spend(l, field_bytes(known, &f)))
             return TOO_LARGE;
-        if (known && known->type == PROTOBUF_C_TYPE_STRING && f.type == PB_BYTES && f.bytes.n &&
-            memchr(f.bytes.p, '\0', f.bytes.n)) {
+        if (known && known->type == PROTOBUF_C_TYPE_STRING && f.type == PB_BYTES && f.bytes.n) {
+            const bool is_long = f.bytes.n > PB_MAX_STRING;
             l->offender = known;
             l->offender_of = d;
-            return HAS_NUL;
+            if (is_long || memchr(f.bytes.p, '\0', f.bytes.n))
+                return is_long ? LONG_STRING : HAS_NUL;
         }
         if (!known || known->type != PROTOBUF_C_TYPE_MESSAGE || f.type != PB_BYTES)
             continue;
@@ -428,6 +439,10 @@ void *pb_unpack_checked(const ProtobufCMessageDescriptor *d, struct rt_span byte
     case HAS_NUL:
         rt_fail(err, RT_INVALID_ARGUMENT, "%s: field \"%s\" of a %s holds a NUL", what,
                 l.offender->name, l.offender_of->short_name);
+        return NULL;
+    case LONG_STRING:
+        rt_fail(err, RT_INVALID_ARGUMENT, "%s: field \"%s\" of a %s has more than %d bytes", what,
+                l.offender->name, l.offender_of->short_name, PB_MAX_STRING);
         return NULL;
     case TOO_LARGE:
         rt_fail(err, RT_INVALID_ARGUMENT,

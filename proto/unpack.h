@@ -5,8 +5,8 @@
  * copy all that it has parsed of that field (51 s for 400 KB), it may unpack a field of two bytes
  * into a structure of hundreds of bytes, and it cannot be stopped while it reads a packed field.
  * pb_unpack first scans the bytes without allocating memory, and refuses a message that exceeds
- * PB_MAX_DEPTH, PB_MAX_PIECES or PB_MAX_GROWTH. Fields that the message type does not have are kept
- * in the message.
+ * PB_MAX_DEPTH, PB_MAX_PIECES, PB_MAX_STRING or PB_MAX_GROWTH. Fields that the message type does
+ * not have are kept in the message.
  *
  * Threads: the functions keep no state. The caller owns the message and frees it with pb_free.
  */
@@ -28,6 +28,9 @@ enum {
      * weights, and 9 to 20 for the functions of a Keras ResNet50. */
     PB_MAX_GROWTH = 64,
     PB_FREE_BYTES = 16 << 20,
+    /* Maximum length of a field of type string. Strings are names and the like, which are hashed,
+     * compared and copied in one piece; values are of type bytes. */
+    PB_MAX_STRING = 16 << 20,
 };
 
 /*

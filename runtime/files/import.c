@@ -196,6 +196,9 @@ static enum rt_status add_function(struct rt_library *l, struct rt_span def, siz
                            "the signature of a function of the library", err);
         if (st || !more)
             break;
+        if (x.number == 1 && x.type == PB_BYTES && x.bytes.n > PB_MAX_STRING)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "a function's name has more than %d bytes",
+                           PB_MAX_STRING);
         if (x.number == 1 && x.type == PB_BYTES) {
             f->name = rt_arena_strndup(l->arena, (const char *)x.bytes.p, x.bytes.n);
             if (!f->name)

@@ -453,6 +453,19 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
     return ok && !r->stopped ? read_assets(r, g, out) : no_memory(r);
 }
 
+/* Appends the bytes in pieces. Returns the check's status. */
+static enum rt_status add_pieces(struct reading *r, struct rt_bytes *to, struct rt_span from)
+{
+    enum rt_status st = RT_OK;
+
+    for (size_t at = 0; at < from.n && !st; at += RT_PIECE_BYTES) {
+        const bool is_last = from.n - at <= RT_PIECE_BYTES;
+        rt_bytes_add(to, from.p + at, is_last ? from.n - at : RT_PIECE_BYTES);
+        st = is_last ? RT_OK : rt_check_call(r->check, r->err);
+    }
+    return st;
+}
+
 /*
  * Splits a serialized MetaGraphDef into the GraphDef and the other fields. The GraphDef may be
  * huge, so it is unpacked only when it is imported. The object graph is omitted, because only
@@ -474,7 +487,7 @@ static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_s
             pieces++;
             total += f.bytes.n;
         } else if (f.number != META_GRAPH_OBJECT_GRAPH_DEF) {
-            rt_bytes_add(rest, f.whole.p, f.whole.n);
+            r->stopped = add_pieces(r, rest, f.whole);
         }
     }
     if (more < 0)

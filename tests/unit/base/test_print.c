@@ -95,8 +95,7 @@ static void everything_else_is_printed_as_by_fprintf(void **state)
     (void)state;
     SAME("no arguments, 100 %%\n");
     SAME("%d %i %u %x %05d %+d %-6d| %c", -1, 2, 3U, 0xbeefU, 42, 7, 8, 'c');
-    SAME("%lld %" PRId64 " %zu %ld %llu %hhu %jd", -5LL, INT64_MIN, SIZE_MAX, 5L, 6ULL, 255,
-         (intmax_t)9);
+    SAME("%lld %" PRId64 " %zu %ld %llu %jd", -5LL, INT64_MIN, SIZE_MAX, 5L, 6ULL, (intmax_t)9);
     SAME("%g %.3f %10.2f %e %.*f %-8.1f|", 0.1, 2.5, -3.14159, 1e10, 2, 1.005, 9.99);
     SAME("%*s%s %p", 7, "", "end", (void *)&n_printed);
     SAME("%*d|%-*d|%.3d", 6, 1, 6, 2, 3);

@@ -197,6 +197,28 @@ static void a_string_that_holds_a_nul_is_refused(void **state)
     rt_bytes_clear(&config);
 }
 
+static void a_string_without_end_is_refused(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_bytes b;
+    char *name = calloc(1, PB_MAX_STRING + 1);
+
+    assert_non_null(name);
+    memset(name, 'n', PB_MAX_STRING + 1);
+    for (size_t n = PB_MAX_STRING; n <= PB_MAX_STRING + 1; n++) {
+        rt_bytes_init(&b, SIZE_MAX / 2);
+        put(&b, 9, name, n); /* AttrValue.placeholder */
+        void *m = pb_unpack(&tensorflow__attr_value__descriptor, rt_span_of(b.p, b.n), "x", &err);
+        assert_int_equal(m != NULL, n == PB_MAX_STRING);
+        pb_free(m);
+        rt_bytes_clear(&b);
+    }
+    assert_string_equal(err.msg,
+                        "x: field \"placeholder\" of a AttrValue has more than 16777216 bytes");
+    free(name);
+}
+
 /* Returns a number below n, the next of a fixed sequence. */
 static unsigned any(unsigned n)
 {
@@ -452,6 +474,7 @@ int main(void)
         cmocka_unit_test(a_message_does_not_grow_without_limit),
         cmocka_unit_test(a_saved_model_in_many_pieces_is_read_or_refused_at_once),
         cmocka_unit_test(a_string_that_holds_a_nul_is_refused),
+        cmocka_unit_test(a_string_without_end_is_refused),
         cmocka_unit_test(a_message_is_read_as_protobuf_c_reads_it),
         cmocka_unit_test(a_check_ends_the_reading_of_a_long_field),
         cmocka_unit_test(packing_takes_no_longer_for_what_is_nested),
