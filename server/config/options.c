@@ -81,9 +81,8 @@ static const struct row rows[] = {
     {"model_base_path", TEXT, TFS, AT(model_base_path), "", NULL, ANY,
      "directory that holds the model's numeric version directories; absolute"},
     {"num_load_threads", INTEGER, TFS, AT(num_load_threads), "0", NULL, 0, 256,
-     "loads that may go on at once, but for those that take long: when one has waited for ten "
-     "seconds, it need not wait for the oldest any more; of two or more, one is kept for versions "
-     "of models whose last load took at most a second of processor time, or that are new; 0: two"},
+     "loads of each size that may go on at once: up to 0.02, 0.2 and 2 seconds of processor time, "
+     "and longer ones; 0: two"},
     {"num_unload_threads", INTEGER, TFS, AT(num_unload_threads), "0", NULL, 0, 256,
      "versions that may be freed at once, on threads of low priority; 0: one"},
     {"max_num_load_retries", INTEGER, TFS, AT(max_num_load_retries), "5", NULL, ANY,

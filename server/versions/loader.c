@@ -14,6 +14,27 @@
 
 enum { BASE_BYTES = 8 << 20 };
 
+/* A load is stuck if it has been stopped and does not end. */
+enum { MAX_STUCK = 256 };
+/* A load that waits for a disk uses no processor time. Therefore a load counts as having used at
+ * least 1/MAX_WAIT of the time since it began. */
+enum { MAX_WAIT = 50 };
+/* Times between two calls of srv_loader_advance: at least CHECK_MIN_NS, and RETRY_NS while a
+ * stopped load has not ended or no thread could be started. */
+#define CHECK_MIN_NS INT64_C(10000000)
+#define RETRY_NS     INT64_C(100000000)
+/* The log reports a load that is stopped after this time. */
+#define LOG_STOPPED_NS INT64_C(2000000000)
+
+/* A thread runs loads until none has a slot. */
+struct srv_load_thread {
+    struct srv_load_thread *next; /* belongs to the manager's thread */
+    struct srv_loader *loader;
+    pthread_t id;          /* belongs to the manager's thread */
+    struct srv_load *load; /* the load that the thread runs; guarded by the loader's mu */
+    bool ended;            /* whether the thread can be joined; guarded by the loader's mu */
+};
+
 struct srv_loader {
     struct srv_server *server;
     const struct srv_model_calls *calls;
@@ -21,29 +42,14 @@ struct srv_loader {
     int n_tags;
     void (*done)(void *arg, struct srv_load *load);
     void *arg;
-    /* number of slots for running loads, guarded by mu; a load occupies one slot until it ends or
-     * gives the slot up */
-    int n_places;
-    /* Number of elements of `threads`; used only by the manager's thread. */
+    /* The threads, and their number; both belong to the manager's thread. */
+    struct srv_load_thread *threads;
     int n_threads;
-    /* Threads that load versions; used only by the manager's thread. */
-    pthread_t threads[SRV_LOAD_MAX_RUNNING];
     struct rt_mutex mu;
-    struct rt_cond wake;
-    /* Loads that wait for a slot, linked in both directions, in ascending order of turn_end_ns;
-     * guarded by mu. */
-    struct srv_load *first, *last;
-    /* The virtual clock: the latest turn_begin_ns of a load that has begun to run; guarded by
-     * mu. */
-    int64_t clock_ns;
-    /* list of running loads, linked by `next`, newest first; guarded by mu */
-    struct srv_load *running;
-    /* n_running is the number of running loads, n_taken is the number of occupied slots, and
-     * n_costly is the number of slots that costly loads occupy; all are guarded by mu */
-    int n_running, n_taken, n_costly;
-    int64_t begun_ns; /* time when a load most recently occupied a slot; guarded by mu */
-    int64_t reserved; /* estimated memory of running loads in bytes; guarded by mu */
-    bool stopping;    /* guarded by mu */
+    struct srv_load_queue queue; /* guarded by mu */
+    int n_stopping;              /* number of stopped loads that have not ended; guarded by mu */
+    int64_t reserved;            /* estimated memory of running loads in bytes; guarded by mu */
+    bool ending;                 /* whether the loader is being freed; guarded by mu */
 };
 
 int64_t srv_loader_estimate(int64_t weight_bytes)
@@ -346,14 +352,6 @@ static void check_unchanged(struct srv_loader *l, struct srv_load *load)
     }
 }
 
-static enum rt_status fail_stopped(struct srv_load *load)
-{
-    return rt_fail(&load->err, RT_RESOURCE_EXHAUSTED,
-                   "the load was stopped after %lld seconds, because %d loads ran and others "
-                   "waited",
-                   (long long)((rt_now_ns() - load->begun_ns) / 1000000000), SRV_LOAD_MAX_RUNNING);
-}
-
 static void run(struct srv_loader *l, struct srv_load *load)
 {
     int64_t start = rt_now_ns();
@@ -366,177 +364,161 @@ static void run(struct srv_loader *l, struct srv_load *load)
     if (atomic_load(&load->cancelled)) {
         start_over(l, load);
         load->changed = false;
-        load->status = load->stopped ? fail_stopped(load) : RT_CANCELLED;
+        load->status = RT_CANCELLED;
     }
     if (load->status)
         drop(l, load);
     load->ns = rt_now_ns() - start;
 }
 
-static bool is_costly(const struct srv_load *load)
+/* Takes the next load that has a slot, for the given thread, whose processor time is `cpu_ns`.
+ * Returns NULL if no load has a slot. */
+static struct srv_load *begin_locked(struct srv_loader *l, struct srv_load_thread *t,
+                                     int64_t cpu_ns) RT_REQUIRES(l->mu)
 {
-    return load->cost_ns > SRV_LOAD_CHEAP_NS;
-}
-
-/* Returns the waiting load that may run now, or NULL if there is none. */
-static struct srv_load *next_locked(const struct srv_loader *l) RT_REQUIRES(l->mu)
-{
-    const int max_costly = l->n_places > 1 ? l->n_places - 1 : 1;
-    struct srv_load *load = l->n_taken < l->n_places ? l->first : NULL;
-
-    while (load && l->n_costly >= max_costly && is_costly(load))
-        load = load->next;
+    struct srv_load *load = (struct srv_load *)srv_load_queue_begin(&l->queue);
+    if (load) {
+        load->thread = t;
+        load->begun_ns = rt_now_ns();
+        load->begun_cpu_ns = cpu_ns;
+    }
     return load;
 }
 
-static void take_place_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
+/* Ends a load, or lets it wait to begin again if it was stopped. Returns whether it has ended. */
+static bool end_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
 {
-    *(load->previous ? &load->previous->next : &l->first) = load->next;
-    *(load->next ? &load->next->previous : &l->last) = load->previous;
-    if (load->turn_begin_ns > l->clock_ns)
-        l->clock_ns = load->turn_begin_ns;
-    load->next = l->running;
-    l->running = load;
-    l->n_running++;
-    load->history->n_running++;
-    l->n_taken++;
-    l->n_costly += is_costly(load);
-    l->begun_ns = load->begun_ns = rt_now_ns();
-}
+    const bool again =
+        load->stopped && load->status == RT_CANCELLED && !load->unwanted && !l->ending;
 
-static void leave_place_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
-{
-    l->n_taken -= !load->left_place;
-    l->n_costly -= !load->left_place && is_costly(load);
-    load->left_place = true;
-}
-
-/* Corrects the estimated cost of a load, which no longer occupies a slot, to `cost_ns`. Later loads
- * of the model are ordered accordingly. The caller holds the loader's lock. */
-static void correct_cost(struct srv_load *load, int64_t cost_ns)
-{
-    load->history->turn_end_ns += cost_ns - load->cost_ns;
-    load->history->cost_ns = load->cost_ns = cost_ns;
-}
-
-/* Ends a load that took `cpu_ns` of its thread's processor time. */
-static void end_locked(struct srv_loader *l, struct srv_load *load, int64_t cpu_ns)
-    RT_REQUIRES(l->mu)
-{
-    struct srv_load **p = &l->running;
-    while (*p != load)
-        p = &(*p)->next;
-    *p = load->next;
-    l->n_running--;
-    load->history->n_running--;
-    leave_place_locked(l, load);
-    /* a load that was cancelled early does not show what a load costs */
-    if (!atomic_load(&load->cancelled))
-        correct_cost(load, cpu_ns > 0 ? cpu_ns : 1);
+    l->n_stopping -= load->stopped;
+    if (load->queued.place != SRV_LOAD_OUT)
+        srv_load_queue_remove(&l->queue, &load->queued);
+    load->stopped = false;
+    if (!again)
+        return true;
+    load->err = (struct rt_error){0};
+    load->status = RT_OK;
+    load->over_memory_limit = false;
+    atomic_store(&load->cancelled, false);
+    srv_load_queue_add(&l->queue, &load->queued);
+    return false;
 }
 
 static void *load_thread(void *arg)
 {
-    struct srv_loader *l = arg;
+    struct srv_load_thread *t = arg;
+    struct srv_loader *l = t->loader;
     rt_thread_low_priority();
     rt_mutex_lock(&l->mu);
-    for (;;) {
-        while (!l->stopping && !next_locked(l))
-            rt_cond_wait(&l->wake, &l->mu);
-        struct srv_load *load = l->stopping ? l->first : next_locked(l);
-        if (!load)
-            break;
-        take_place_locked(l, load);
+    while (t->load) {
+        struct srv_load *load = t->load;
         rt_mutex_unlock(&l->mu);
-        const int64_t cpu_ns = rt_thread_cpu_ns();
         run(l, load);
         rt_mutex_lock(&l->mu);
-        end_locked(l, load, rt_thread_cpu_ns() - cpu_ns);
+        const bool has_ended = end_locked(l, load);
+        t->load = NULL;
         rt_mutex_unlock(&l->mu);
-        l->done(l->arg, load);
+        if (has_ended)
+            l->done(l->arg, load);
         rt_mutex_lock(&l->mu);
+        t->load = l->ending ? NULL : begin_locked(l, t, rt_thread_cpu_ns());
     }
+    t->ended = true;
     rt_mutex_unlock(&l->mu);
     return NULL;
 }
 
-static bool start_thread(struct srv_loader *l)
+/* Starts a thread for each waiting load that has a slot. Returns false if this fails. */
+static bool start_threads_locked(struct srv_loader *l) RT_REQUIRES(l->mu)
 {
-    if (l->n_threads == SRV_LOAD_MAX_RUNNING ||
-        rt_thread_start(&l->threads[l->n_threads], "load", load_thread, l))
-        return false;
-    l->n_threads++;
+    const int max_threads = SRV_LOAD_LEVELS * l->queue.n_slots + MAX_STUCK;
+    struct srv_load *load;
+
+    while ((load = begin_locked(l, NULL, 0))) {
+        struct srv_load_thread *t = l->n_threads < max_threads ? calloc(1, sizeof *t) : NULL;
+        if (t)
+            *t = (struct srv_load_thread){.next = l->threads, .loader = l, .load = load};
+        if (!t || rt_thread_start(&t->id, "load", load_thread, t)) {
+            free(t);
+            srv_load_queue_undo_begin(&l->queue, &load->queued);
+            return false;
+        }
+        load->thread = t;
+        l->threads = t;
+        l->n_threads++;
+    }
     return true;
 }
 
-/* Returns how long a load waits before the oldest running load gives up its slot. */
-static int64_t patience_ns(const struct srv_loader *l) RT_REQUIRES(l->mu)
+static void join_ended_locked(struct srv_loader *l) RT_REQUIRES(l->mu)
 {
-    for (const struct srv_load *r = l->running; r; r = r->next)
-        if (r->left_place)
-            return SRV_LOAD_HASTE_NS;
-    return SRV_LOAD_PATIENCE_NS;
+    for (struct srv_load_thread **p = &l->threads, *t; (t = *p);) {
+        if (!t->ended) {
+            p = &t->next;
+            continue;
+        }
+        *p = t->next;
+        pthread_join(t->id, NULL);
+        free(t);
+        l->n_threads--;
+    }
 }
 
-/* Makes the oldest running load that occupies a slot give it up. */
-static void relieve_oldest_locked(struct srv_loader *l) RT_REQUIRES(l->mu)
+static int64_t cpu_ns_of(pthread_t thread)
 {
-    struct srv_load *oldest = NULL;
-    for (struct srv_load *r = l->running; r; r = r->next)
-        oldest = r->left_place ? oldest : r;
-    if (!oldest)
-        return;
-    leave_place_locked(l, oldest);
-    correct_cost(oldest, SRV_LOAD_PATIENCE_NS);
-    RT_LOG(RT_LOG_WARNING,
-           "model %s version %lld takes long to load: it goes on, beside the others that wait",
-           oldest->model, (long long)oldest->version);
+    clockid_t clock;
+    struct timespec t;
+    if (pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &t))
+        return 0;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Stops a load without a slot, as loader.h says. A load that does not end although it was cancelled
- * is not chosen again. */
-static void stop_one_locked(struct srv_loader *l) RT_REQUIRES(l->mu)
+static void measure_locked(struct srv_loader *l, int64_t now_ns) RT_REQUIRES(l->mu)
 {
-    struct srv_load *chosen = NULL;
-    for (struct srv_load *r = l->running; r; r = r->next)
-        if (r->left_place && !atomic_load(&r->cancelled) &&
-            (!chosen || r->history->n_running >= chosen->history->n_running))
-            chosen = r;
-    if (!chosen)
-        return;
-    chosen->stopped = true;
-    atomic_store(&chosen->cancelled, true);
-    RT_LOG(RT_LOG_WARNING,
-           "the load of model %s version %lld is stopped, because %d loads run and others wait",
-           chosen->model, (long long)chosen->version, l->n_running);
+    for (int i = 0; i < SRV_LOAD_LEVELS; i++)
+        for (struct srv_queued_load *q = l->queue.levels[i].running; q; q = q->next) {
+            const struct srv_load *load = (const struct srv_load *)q;
+            const int64_t cpu_ns = cpu_ns_of(load->thread->id) - load->begun_cpu_ns;
+            const int64_t least_ns = (now_ns - load->begun_ns) / MAX_WAIT;
+            q->used_ns = cpu_ns > least_ns ? cpu_ns : least_ns;
+        }
 }
 
-int64_t srv_loader_relieve(struct srv_loader *l, int64_t now_ns)
+static void stop_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
+{
+    load->stopped = true;
+    l->n_stopping++;
+    atomic_store(&load->cancelled, true);
+    if (load->queued.used_ns >= LOG_STOPPED_NS)
+        RT_LOG(RT_LOG_WARNING,
+               "model %s version %lld takes long to load: after %.1f s its load makes way for "
+               "others that take as long, and begins again in its turn",
+               load->model, (long long)load->version, (double)load->queued.used_ns / 1e9);
+}
+
+int64_t srv_loader_advance(struct srv_loader *l, int64_t now_ns)
 {
     rt_mutex_lock(&l->mu);
-    const bool has_slot = next_locked(l) != NULL;
-    const bool waits = l->first && (!has_slot || l->n_running == l->n_threads);
-    const int64_t due_ns = l->begun_ns + patience_ns(l);
-    if (waits && now_ns >= due_ns && !has_slot)
-        relieve_oldest_locked(l);
-    const bool needs_thread = l->n_running == l->n_threads;
+    join_ended_locked(l);
+    measure_locked(l, now_ns);
+    struct srv_queued_load *stopped = srv_load_queue_make_way(&l->queue);
+    for (struct srv_queued_load *next; stopped; stopped = next) {
+        next = stopped->next;
+        stop_locked(l, (struct srv_load *)stopped);
+    }
+    const bool retries = !start_threads_locked(l) || l->n_stopping;
+    const int64_t left_ns = srv_load_queue_least_left_ns(&l->queue);
     rt_mutex_unlock(&l->mu);
-    if (!waits)
-        return RT_NEVER;
-    if (now_ns < due_ns)
-        return due_ns;
-    const bool is_full = needs_thread && !start_thread(l) && l->n_threads == SRV_LOAD_MAX_RUNNING;
-    rt_mutex_lock(&l->mu);
-    if (is_full)
-        stop_one_locked(l);
-    rt_cond_signal(&l->wake);
-    const int64_t again_ns = now_ns + patience_ns(l);
-    rt_mutex_unlock(&l->mu);
-    return again_ns;
+    if (left_ns > INT64_MAX / 2)
+        return retries ? now_ns + RETRY_NS : RT_NEVER;
+    if (retries && left_ns > RETRY_NS)
+        return now_ns + RETRY_NS;
+    return now_ns + (left_ns > CHECK_MIN_NS ? left_ns : CHECK_MIN_NS);
 }
 
 struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_model_calls *calls,
-                                  int n_threads, const char *const *tags, int n_tags,
+                                  int n_slots, const char *const *tags, int n_tags,
                                   void (*done)(void *arg, struct srv_load *load), void *arg)
 {
     struct srv_loader *l = calloc(1, sizeof *l);
@@ -549,47 +531,51 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
     l->done = done;
     l->arg = arg;
     rt_mutex_init(&l->mu);
-    rt_cond_init(&l->wake);
-    server->model_memory.limit = total_limit(&server->options);
-    while (l->n_threads < n_threads && start_thread(l))
-        ;
     rt_mutex_lock(&l->mu);
-    l->n_places = l->n_threads;
+    l->queue.n_slots = n_slots;
     rt_mutex_unlock(&l->mu);
-    if (!l->n_threads) {
-        srv_loader_free(l);
-        return NULL;
-    }
+    server->model_memory.limit = total_limit(&server->options);
     return l;
-}
-
-/* Inserts a load into the list of waiting loads, behind all loads whose intervals end no later than
- * its own. The search begins at the end, because the next load of the model with the most loads
- * belongs there. */
-static void enqueue_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
-{
-    struct srv_load_history *history = load->history;
-    struct srv_load *at = l->last;
-
-    load->cost_ns =
-        load->list_cost_ns + (history->cost_ns ? history->cost_ns : SRV_LOAD_UNKNOWN_NS);
-    load->turn_begin_ns = history->turn_end_ns > l->clock_ns ? history->turn_end_ns : l->clock_ns;
-    load->turn_end_ns = load->turn_begin_ns + load->cost_ns;
-    history->turn_end_ns = load->turn_end_ns;
-    while (at && at->turn_end_ns > load->turn_end_ns)
-        at = at->previous;
-    load->previous = at;
-    load->next = at ? at->next : l->first;
-    *(at ? &at->next : &l->first) = load;
-    *(load->next ? &load->next->previous : &l->last) = load;
 }
 
 void srv_loader_submit(struct srv_loader *l, struct srv_load *load)
 {
     rt_mutex_lock(&l->mu);
-    enqueue_locked(l, load);
-    rt_cond_signal(&l->wake);
+    srv_load_queue_add(&l->queue, &load->queued);
+    start_threads_locked(l);
     rt_mutex_unlock(&l->mu);
+}
+
+/* Removes a load that has not begun, and makes it end as cancelled. */
+static void give_up_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
+{
+    srv_load_queue_remove(&l->queue, &load->queued);
+    load->status = RT_CANCELLED;
+}
+
+void srv_loader_cancel(struct srv_loader *l, struct srv_load *load)
+{
+    rt_mutex_lock(&l->mu);
+    const bool waits = load->queued.place == SRV_LOAD_WAITS;
+    load->unwanted = true;
+    atomic_store(&load->cancelled, true);
+    if (waits)
+        give_up_locked(l, load);
+    rt_mutex_unlock(&l->mu);
+    if (waits)
+        l->done(l->arg, load);
+}
+
+/* Returns a load that waits, and gives it up; NULL if none waits. */
+static struct srv_load *give_up_one_locked(struct srv_loader *l) RT_REQUIRES(l->mu)
+{
+    for (int i = 0; i < SRV_LOAD_LEVELS; i++)
+        if (l->queue.levels[i].first) {
+            struct srv_load *load = (struct srv_load *)l->queue.levels[i].first;
+            give_up_locked(l, load);
+            return load;
+        }
+    return NULL;
 }
 
 void srv_loader_free(struct srv_loader *l)
@@ -597,12 +583,18 @@ void srv_loader_free(struct srv_loader *l)
     if (!l)
         return;
     rt_mutex_lock(&l->mu);
-    l->stopping = true;
-    rt_cond_broadcast(&l->wake);
+    l->ending = true;
+    for (struct srv_load *load; (load = give_up_one_locked(l));) {
+        rt_mutex_unlock(&l->mu);
+        l->done(l->arg, load);
+        rt_mutex_lock(&l->mu);
+    }
     rt_mutex_unlock(&l->mu);
-    for (int i = 0; i < l->n_threads; i++)
-        pthread_join(l->threads[i], NULL);
-    rt_cond_clear(&l->wake);
+    for (struct srv_load_thread *t = l->threads, *next; t; t = next) {
+        next = t->next;
+        pthread_join(t->id, NULL);
+        free(t);
+    }
     rt_mutex_clear(&l->mu);
     free(l);
 }

@@ -305,7 +305,7 @@ static void serve(struct srv_manager *m)
         srv_mgr_check_reload(m);
         if (m->reload)
             next = earlier(next, now + SECOND);
-        next = earlier(next, srv_loader_relieve(m->loader, now));
+        next = earlier(next, srv_loader_advance(m->loader, now));
         next = earlier(next, srv_mgr_end_requests(m, now));
         next = earlier(earlier(next, m->next_config), m->again_at);
         pause_after_pass(m, begin);
@@ -327,7 +327,7 @@ static void unload_everything(struct srv_manager *m)
     for (int i = 0; i < m->n_models; i++)
         for (int k = 0; k < m->models[i]->n_entries; k++)
             if (m->models[i]->entries[k]->load)
-                atomic_store(&m->models[i]->entries[k]->load->cancelled, true);
+                srv_loader_cancel(m->loader, m->models[i]->entries[k]->load);
     srv_loader_free(m->loader);
     m->loader = NULL;
     take_messages(m);
@@ -444,9 +444,9 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
         m->models[i]->is_initial = true;
     m->unloader =
         srv_mgr_unloader_new(m, o->num_unload_threads > 0 ? (int)o->num_unload_threads : 1);
-    int64_t n_threads = o->num_load_threads > 0 ? o->num_load_threads : 2;
+    const int64_t n_slots = o->num_load_threads > 0 ? o->num_load_threads : 2;
     m->loader =
-        srv_loader_new(server, calls, (int)n_threads, m->tags, m->n_tags, srv_mgr_load_done, m);
+        srv_loader_new(server, calls, (int)n_slots, m->tags, m->n_tags, srv_mgr_load_done, m);
     if (!m->unloader || !m->loader || m->again_at != RT_NEVER || !srv_mgr_publish(m)) {
         st = rt_fail_memory(err, "the manager", sizeof *m);
         goto fail;

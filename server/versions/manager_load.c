@@ -34,8 +34,7 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
     load->model = model->name;
     load->version = e->version;
     load->before = e->seen;
-    load->list_cost_ns = e->look_cost_ns; /* a load lists the directory once more */
-    load->history = &model->load_history;
+    load->queued.rounds = &model->load_rounds;
     load->bf16 = model->config ? model->config->bf16 : SRV_UNSAID;
     srv_mgr_set_state(m, e, SRV_LOADING, RT_OK, NULL);
     if (e->n_failures)
@@ -155,10 +154,9 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
     rt_mutex_unlock(&m->mu);
     m->n_loading--;
     e->load = NULL;
-    /* the loader cancels the loads that it stops, and the manager those that are not wanted */
-    const bool cancelled = atomic_load(&load->cancelled) && !(load->stopped && e->wanted);
     /* A load that failed before it was cancelled reports its own failure. */
-    const bool ends = (stopping || cancelled) && (!load->status || load->status == RT_CANCELLED);
+    const bool ends =
+        (stopping || load->unwanted) && (!load->status || load->status == RT_CANCELLED);
     if (ends)
         load->status = rt_fail(&load->err, RT_CANCELLED,
                                stopping ? "the server is stopping"

@@ -83,7 +83,7 @@ struct srv_managed {
      * contains it. The manager's thread writes this member under the lock. */
     char *trouble;
     int watch; /* inotify watch descriptor of the base path, or -1 if there is no watch */
-    struct srv_load_history load_history; /* the model's loads point to it */
+    struct srv_load_rounds load_rounds; /* the model's loads point to it */
 };
 
 /* A list of models for a log or error message: either the models in "N model(s) did not become

@@ -246,7 +246,7 @@ static void set_wanted(struct srv_manager *m, struct srv_managed_version *e, boo
     e->wanted = wanted;
     rt_mutex_unlock(&m->mu);
     if (!wanted && e->load)
-        atomic_store(&e->load->cancelled, true);
+        srv_loader_cancel(m->loader, e->load);
 }
 
 static void want(struct srv_manager *m, struct srv_managed *model, const struct srv_found *found)

@@ -238,8 +238,26 @@ class BadTrees(Case):
                                  for m in ("zeros", "record", "another")), "the loads")
             self.put("models/late/1")
             wait_for(lambda: server.state("late", 1) == "AVAILABLE", "a good model")
-            self.assertRegex(server.log(), "takes long to load")
             self.assertEqual(server.state("record", 1), "LOADING")
+
+    def test_many_loads_without_end_keep_no_other_from_being_loaded(self):
+        """All models have loaded quickly before. The versions that never load are copied first."""
+        endless = [f"endless{i}" for i in range(30)]
+        small_models.write_endless_init(self.path(".endless"))
+        for name in endless:
+            self.put(f"models/{name}/1")
+        with self.serve("--num_load_threads=1") as server:
+            wait_for(lambda: server.log().count("Successfully loaded") == 31, "all models")
+            for name in endless:
+                shutil.copytree(self.path(".endless"), self.path(".aside", name))
+                os.rename(self.path(".aside", name), self.path("models", name, "2"))
+            wait_for(lambda: server.log().count("version: 2}") >= 30, "the loads")
+            begin = cpu_seconds(server.process.pid)
+            self.put("models/good/3")
+            wait_for(lambda: server.state("good", 3) == "AVAILABLE", "a good model", 300)
+            self.assertLess(cpu_seconds(server.process.pid) - begin, 15 * SLOW)
+            self.assertEqual({server.state(name, 2) for name in endless}, {"LOADING"})
+            self.assertEqual({server.state(name, 1) for name in endless}, {"AVAILABLE"})
 
     def test_a_load_without_end_keeps_nobody_waiting(self):
         small_models.write_endless(self.path("models/endless/1"))

@@ -47,6 +47,7 @@ static enum rt_status fake_load(struct rt_model **out, const char *dir,
     enum rt_status st = read_word(dir, word, sizeof word, err);
     if (st)
         return st;
+    atomic_fetch_add(&fixture.n_counted, strcmp(word, "counted") == 0);
     atomic_fetch_add(&fixture.n_held, atomic_load(&fixture.load_held));
     for (bool told = false; atomic_load(&fixture.load_held); usleep(1000)) {
         if (!told && atomic_load(options->session.cancelled)) {
@@ -216,6 +217,7 @@ int mf_set_up(void **state)
     atomic_store(&fixture.n_gone, 0);
     atomic_store(&fixture.n_ended, 0);
     atomic_store(&fixture.n_loads, 0);
+    atomic_store(&fixture.n_counted, 0);
     atomic_store(&fixture.load_held, false);
     atomic_store(&fixture.load_deaf, false);
     atomic_store(&fixture.n_held, 0);

@@ -7,6 +7,7 @@
  *   flaky  fails with UNAVAILABLE, which the manager retries
  *   huge   needs more memory than is available
  *   large  loads, and holds MF_LARGE_BYTES of memory
+ *   counted loads, and fixture.n_counted is the number of its loads that have begun
  *   writer loads, and writes one more file into its own directory
  *
  * Two threads stand in for the I/O loops: they only receive the manager's messages, through the
@@ -29,8 +30,9 @@ extern struct manager_fixture {
     struct srv_manager *manager;
     struct rt_error err; /* error of MF_START; tests also pass it to other functions */
 
-    atomic_int n_loads; /* number of loads that have begun */
-    atomic_int n_held;  /* number of loads that began while load_held was true */
+    atomic_int n_loads;   /* number of loads that have begun */
+    atomic_int n_counted; /* number of loads of versions of the kind "counted" that have begun */
+    atomic_int n_held;    /* number of loads that began while load_held was true */
     /* Number of loads that noticed, while load_held was true, that they were cancelled. */
     atomic_int n_cancelled_loads;
     atomic_int n_loaded, n_freed; /* number of models loaded and number of models freed */

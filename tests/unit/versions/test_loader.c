@@ -1,4 +1,5 @@
-/* Tests the order in which the loader begins the loads that wait, and how a load ends. */
+/* Tests how loads begin, make way for others and end. Their order is tested by test_load_queue.c.
+ */
 #include "tests/support/test.h"
 
 #include <stdatomic.h>
@@ -13,8 +14,9 @@
 #include "server/versions/loader.h"
 #include "tests/support/folder.h"
 
-enum { CHEAP = 1000000, WAIT_US = 1000 };
-#define COSTLY (10 * SRV_LOAD_CHEAP_NS)
+enum { WAIT_US = 1000, N_MANY = 30 };
+/* A time so late that each running load has used its slice. */
+#define LATE_NS (RT_NEVER / 2)
 
 static struct srv_server server;
 static struct srv_loader *loader;
@@ -23,16 +25,21 @@ static atomic_bool held;           /* while true, loads wait until they are canc
 static atomic_int n_begun, n_done; /* numbers of loads that have begun and ended */
 static char order[512];            /* first letter of each load's directory, in load order */
 static atomic_int n_named;         /* number of letters in `order` */
-/* The histories of the models "a", "b" and "c", and of several models with one of these names. They
+static atomic_int n_begun_of[128]; /* number of loads that have begun, by this letter */
+/* The rounds of the models "a", "b" and "c", and of several models with one of these names. They
  * outlive the loads, which may run until the tear-down. */
-static struct srv_load_history a, b, c, many[SRV_LOAD_MAX_RUNNING];
+static struct srv_load_rounds a, b, c, many[N_MANY];
 
 static enum rt_status is_complete(const char *dir, const char *const *tags, int n_tags,
                                   const struct rt_check *check, int64_t *weight_bytes,
                                   struct rt_error *err)
 {
     (void)tags, (void)n_tags;
-    order[atomic_fetch_add(&n_named, 1)] = strrchr(dir, '/')[1];
+    const char letter = strrchr(dir, '/')[1];
+    const int at = atomic_fetch_add(&n_named, 1);
+    if (at < (int)sizeof order - 1)
+        order[at] = letter;
+    atomic_fetch_add(&n_begun_of[(int)letter], 1);
     atomic_fetch_add(&n_begun, 1);
     while (atomic_load(&held) && !check->check(check->arg, err))
         usleep(WAIT_US);
@@ -79,10 +86,11 @@ static const struct srv_model_calls greedy_calls = {.is_complete = is_always_com
                                                     .load = take_descriptors,
                                                     .free = free_model};
 
-/* The error of the load that ended first, whether its files changed, and the first letter of its
- * model's name. */
+/* The error and status of the load that ended first, whether its files changed, and the first
+ * letter of its model's name. */
 static struct rt_error first_err;
 static bool first_changed;
+static enum rt_status first_status;
 static char first_model;
 static atomic_bool has_first;
 
@@ -92,6 +100,7 @@ static void done(void *arg, struct srv_load *load)
     if (!atomic_exchange(&has_first, true)) {
         first_err = load->err;
         first_changed = load->changed;
+        first_status = load->status;
         first_model = load->model[0];
     }
     free(load->dir);
@@ -116,16 +125,16 @@ static void begin(int n_threads)
     begin_with(&calls, n_threads);
 }
 
-static void submit(const char *model, struct srv_load_history *history, int64_t list_cost_ns)
+static struct srv_load *submit(const char *model, struct srv_load_rounds *rounds)
 {
     struct srv_load *load = calloc(1, sizeof *load);
     load->model = model;
     load->dir = strdup(folder_path(model));
     load->before = seen;
     load->bf16 = SRV_NO;
-    load->list_cost_ns = list_cost_ns;
-    load->history = history;
+    load->queued.rounds = rounds;
     srv_loader_submit(loader, load);
+    return load;
 }
 
 static void wait_for(atomic_int *n, int value)
@@ -147,6 +156,7 @@ static int set_up(void **state)
     atomic_store(&n_named, 0);
     atomic_store(&has_first, false);
     atomic_store(&n_begun, 0);
+    memset(n_begun_of, 0, sizeof n_begun_of);
     atomic_store(&n_done, 0);
     return 0;
 }
@@ -164,136 +174,88 @@ static void the_loads_of_two_models_take_turns(void **state)
 {
     (void)state;
     begin(1);
-    submit("a", &a, CHEAP);
+    submit("a", &a);
     wait_for(&n_begun, 1);
     for (int i = 0; i < 4; i++)
-        submit("a", &a, CHEAP);
+        submit("a", &a);
     for (int i = 0; i < 3; i++)
-        submit("b", &b, CHEAP);
+        submit("b", &b);
     atomic_store(&held, false);
     wait_for(&n_done, 8);
-    assert_string_equal(order, "abababaa");
+    assert_string_equal(order, "aabababa");
 }
 
-static void costly_loads_of_many_models_come_after_a_cheap_one(void **state)
+/* Each of the loads that came before needs a slot of a higher level, and none ends. */
+static void loads_that_never_end_keep_no_other_waiting(void **state)
 {
     (void)state;
     begin(1);
-    submit("a", &many[0], COSTLY);
-    wait_for(&n_begun, 1);
-    for (int i = 1; i < 6; i++)
-        submit("a", &many[i], COSTLY);
-    submit("b", &b, CHEAP);
-    atomic_store(&held, false);
-    wait_for(&n_done, 7);
-    assert_string_equal(order, "abaaaaa");
-}
-
-/* The costly load's interval ends just before that of the tenth load of "a", which is submitted
- * later. */
-static void a_costly_load_has_its_turn(void **state)
-{
-    (void)state;
-    a.cost_ns = b.cost_ns = 1;
-    begin(1);
-    submit("a", &a, CHEAP);
-    wait_for(&n_begun, 1);
-    submit("b", &b, 10 * CHEAP);
-    for (int i = 0; i < 20; i++)
-        submit("a", &a, CHEAP);
-    atomic_store(&held, false);
-    wait_for(&n_done, 22);
-    assert_int_equal(strchr(order, 'b') - order, 9);
-}
-
-static void costly_loads_leave_a_slot_to_cheap_ones(void **state)
-{
-    (void)state;
-    begin(2);
-    for (int i = 0; i < 3; i++)
-        submit("a", &a, COSTLY);
-    wait_for(&n_begun, 1);
-    submit("b", &b, CHEAP);
-    wait_for(&n_begun, 2);
-    assert_string_equal(order, "ab");
-}
-
-/* A costly load that does not end gives up its slot to another costly load, although a slot is
- * free. */
-static void a_costly_load_that_never_ends_gives_way(void **state)
-{
-    (void)state;
-    begin(2);
-    submit("a", &a, COSTLY);
-    wait_for(&n_begun, 1);
-    assert_true(srv_loader_relieve(loader, rt_now_ns()) == RT_NEVER);
-    submit("c", &c, COSTLY);
-    const int64_t due_ns = srv_loader_relieve(loader, rt_now_ns());
-    assert_true(due_ns < RT_NEVER);
-    srv_loader_relieve(loader, due_ns);
-    wait_for(&n_begun, 2);
-    assert_string_equal(order, "ac");
-}
-
-/* The cost of a model's first load is unknown, and that of its next load is the cost of the first.
- */
-static void a_model_that_loads_quickly_comes_before_new_ones(void **state)
-{
-    (void)state;
-    begin(1);
-    atomic_store(&held, false);
-    submit("b", &b, CHEAP);
-    wait_for(&n_done, 1);
-    atomic_store(&held, true);
-    for (int i = 0; i < 4; i++)
-        submit("a", &many[i], CHEAP);
-    wait_for(&n_begun, 2);
-    submit("b", &b, CHEAP);
-    atomic_store(&held, false);
-    wait_for(&n_done, 6);
-    assert_string_equal(order, "babaaa");
-}
-
-/* A load that has given up its slot is assumed to be slow when its model is loaded again. */
-static void a_model_that_never_ends_comes_after_new_ones(void **state)
-{
-    (void)state;
-    a.cost_ns = 1;
-    begin(1);
-    submit("a", &a, CHEAP);
-    wait_for(&n_begun, 1);
-    submit("b", &b, CHEAP);
-    srv_loader_relieve(loader, srv_loader_relieve(loader, 0));
-    wait_for(&n_begun, 2);
-    submit("a", &a, CHEAP);
-    for (int i = 0; i < 3; i++)
-        submit("c", &many[i], CHEAP);
-    atomic_store(&held, false);
-    wait_for(&n_done, 6);
-    assert_string_equal(order, "abccca");
-}
-
-/* As many loads as possible run, none of them ends, and another one waits. The load that began
- * first of the model with the most loads is stopped. */
-static void a_load_that_never_ends_is_stopped(void **state)
-{
-    (void)state;
-    begin(1);
-    for (int i = 0; i < SRV_LOAD_MAX_RUNNING; i++) {
-        const bool is_a = i == 1 || i == SRV_LOAD_MAX_RUNNING - 1;
-        submit(is_a ? "a" : "c", is_a ? &a : &many[i], CHEAP);
-        for (; atomic_load(&n_begun) <= i; usleep(WAIT_US))
-            srv_loader_relieve(loader, rt_now_ns() + 2 * SRV_LOAD_PATIENCE_NS);
+    for (int i = 0; i < N_MANY; i++) {
+        submit("a", &many[i]);
+        srv_loader_advance(loader, LATE_NS);
     }
-    submit("b", &b, CHEAP);
+    submit("b", &b);
+    for (; !atomic_load(&n_begun_of['b']); usleep(WAIT_US))
+        assert_true(srv_loader_advance(loader, LATE_NS) < RT_NEVER);
     assert_int_equal(atomic_load(&n_done), 0);
-    srv_loader_relieve(loader, rt_now_ns() + 2 * SRV_LOAD_PATIENCE_NS);
+}
+
+/* Only SRV_LOAD_LEVELS loads have slots, and one that is stopped begins again. */
+static void a_stopped_load_begins_again(void **state)
+{
+    (void)state;
+    begin(1);
+    for (int i = 0; i <= SRV_LOAD_LEVELS; i++) {
+        submit("a", &many[i]);
+        for (; atomic_load(&n_begun) <= i; usleep(WAIT_US))
+            srv_loader_advance(loader, LATE_NS);
+    }
+    for (; atomic_load(&n_begun) < 3 * SRV_LOAD_LEVELS; usleep(WAIT_US))
+        srv_loader_advance(loader, LATE_NS);
+    assert_int_equal(atomic_load(&n_done), 0);
+    atomic_store(&held, false);
+    wait_for(&n_done, SRV_LOAD_LEVELS + 1);
+    assert_fails(first_err.code, RT_UNIMPLEMENTED, &first_err, "this test needs no model");
+}
+
+/* The loads of the fixture use no processor time, but the time since they began counts too. */
+static void a_load_makes_way_only_after_its_slice(void **state)
+{
+    (void)state;
+    begin(1);
+    submit("a", &a);
+    wait_for(&n_begun, 1);
+    assert_true(srv_loader_advance(loader, LATE_NS) == RT_NEVER);
+    submit("b", &b);
+    const int64_t now = rt_now_ns(), due = srv_loader_advance(loader, now);
+    assert_true(due > now && due <= now + SRV_LOAD_SLICE_NS);
+    assert_int_equal(atomic_load(&n_begun), 1);
+    assert_true(srv_loader_advance(loader, LATE_NS) == RT_NEVER);
+    wait_for(&n_begun, 2);
+}
+
+static void a_load_that_waits_ends_as_soon_as_it_is_cancelled(void **state)
+{
+    (void)state;
+    begin(1);
+    submit("a", &a);
+    wait_for(&n_begun, 1);
+    struct srv_load *waits = submit("b", &b);
+    srv_loader_cancel(loader, waits);
+    assert_int_equal(atomic_load(&n_done), 1);
+    assert_int_equal(first_model, 'b');
+    assert_int_equal(first_status, RT_CANCELLED);
+}
+
+static void a_load_that_runs_ends_when_it_is_cancelled(void **state)
+{
+    (void)state;
+    begin(1);
+    struct srv_load *runs = submit("a", &a);
+    wait_for(&n_begun, 1);
+    srv_loader_cancel(loader, runs);
     wait_for(&n_done, 1);
-    wait_for(&n_begun, SRV_LOAD_MAX_RUNNING + 1);
-    assert_int_equal(order[SRV_LOAD_MAX_RUNNING], 'b');
-    assert_int_equal(first_model, 'a');
-    assert_fails(first_err.code, RT_RESOURCE_EXHAUSTED, &first_err, "the load was stopped after ");
-    assert_int_equal(a.n_running, 1);
+    assert_int_equal(first_status, RT_CANCELLED);
 }
 
 /* A directory that cannot be listed after the load is not reported as changed. */
@@ -303,7 +265,7 @@ static void a_load_that_cannot_be_checked_says_why(void **state)
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     begin_with(&greedy_calls, 1);
-    submit("a", &a, CHEAP);
+    submit("a", &a);
     wait_for(&n_done, 1);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_false(first_changed);
@@ -315,13 +277,11 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(the_loads_of_two_models_take_turns),
-        TEST(costly_loads_of_many_models_come_after_a_cheap_one),
-        TEST(a_costly_load_has_its_turn),
-        TEST(costly_loads_leave_a_slot_to_cheap_ones),
-        TEST(a_costly_load_that_never_ends_gives_way),
-        TEST(a_model_that_loads_quickly_comes_before_new_ones),
-        TEST(a_model_that_never_ends_comes_after_new_ones),
-        TEST(a_load_that_never_ends_is_stopped),
+        TEST(loads_that_never_end_keep_no_other_waiting),
+        TEST(a_stopped_load_begins_again),
+        TEST(a_load_makes_way_only_after_its_slice),
+        TEST(a_load_that_waits_ends_as_soon_as_it_is_cancelled),
+        TEST(a_load_that_runs_ends_when_it_is_cancelled),
         TEST(a_load_that_cannot_be_checked_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

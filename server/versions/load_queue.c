@@ -1,0 +1,176 @@
+#include "server/versions/load_queue.h"
+
+#include <stddef.h>
+
+enum { TOP = SRV_LOAD_LEVELS - 1 };
+
+int64_t srv_load_slice_ns(const struct srv_queued_load *load)
+{
+    int64_t ns = SRV_LOAD_SLICE_NS;
+    for (int i = 0; i < load->level; i++)
+        ns *= SRV_LOAD_SLICE_GROWTH;
+    for (int i = 0; i < load->n_stopped_at_top && ns <= INT64_MAX / 2; i++)
+        ns *= 2;
+    return ns;
+}
+
+static bool has_slot(const struct srv_load_queue *q, int level)
+{
+    return q->levels[level].n_running < q->n_slots;
+}
+
+/* Inserts a load into the list of waiting loads behind `at`, or at the front if `at` is NULL. */
+static void insert(struct srv_load_level *level, struct srv_queued_load *at,
+                   struct srv_queued_load *load)
+{
+    load->place = SRV_LOAD_WAITS;
+    load->previous = at;
+    load->next = at ? at->next : level->first;
+    *(at ? &at->next : &level->first) = load;
+    *(load->next ? &load->next->previous : &level->last) = load;
+    level->n_waiting++;
+}
+
+/* Gives the load the model's next round at its level. */
+static void take_round(struct srv_load_level *level, struct srv_queued_load *load)
+{
+    int64_t *latest = &load->rounds->round[load->level];
+    *latest = load->round = (*latest > level->round ? *latest : level->round) + 1;
+}
+
+void srv_load_queue_add(struct srv_load_queue *q, struct srv_queued_load *load)
+{
+    struct srv_load_level *level = &q->levels[load->level];
+    struct srv_queued_load *at = level->last;
+
+    take_round(level, load);
+    /* The search begins at the end, where the next load of the model with the most loads belongs.
+     */
+    while (at && at->round > load->round)
+        at = at->previous;
+    insert(level, at, load);
+}
+
+static void run(struct srv_load_level *level, struct srv_queued_load *load)
+{
+    load->place = SRV_LOAD_RUNS;
+    load->previous = NULL;
+    load->next = level->running;
+    if (level->running)
+        level->running->previous = load;
+    level->running = load;
+    level->n_running++;
+}
+
+void srv_load_queue_remove(struct srv_load_queue *q, struct srv_queued_load *load)
+{
+    struct srv_load_level *level = &q->levels[load->level];
+    const bool waits = load->place == SRV_LOAD_WAITS;
+
+    *(load->previous ? &load->previous->next
+      : waits        ? &level->first
+                     : &level->running) = load->next;
+    if (load->next)
+        load->next->previous = load->previous;
+    else if (waits)
+        level->last = load->previous;
+    level->n_waiting -= waits;
+    level->n_running -= !waits;
+    load->place = SRV_LOAD_OUT;
+    load->next = load->previous = NULL;
+}
+
+struct srv_queued_load *srv_load_queue_begin(struct srv_load_queue *q)
+{
+    for (int i = 0; i < SRV_LOAD_LEVELS; i++) {
+        struct srv_load_level *level = &q->levels[i];
+        struct srv_queued_load *load = level->first;
+        if (!load || !has_slot(q, i))
+            continue;
+        srv_load_queue_remove(q, load);
+        if (load->round > level->round)
+            level->round = load->round;
+        load->used_ns = 0;
+        run(level, load);
+        return load;
+    }
+    return NULL;
+}
+
+void srv_load_queue_undo_begin(struct srv_load_queue *q, struct srv_queued_load *load)
+{
+    srv_load_queue_remove(q, load);
+    insert(&q->levels[load->level], NULL, load);
+}
+
+/* Returns the load that has used the most time of those that have used their slices at the level,
+ * or NULL. */
+static struct srv_queued_load *longest(const struct srv_load_level *level)
+{
+    struct srv_queued_load *found = NULL;
+    for (struct srv_queued_load *r = level->running; r; r = r->next)
+        if (r->used_ns >= srv_load_slice_ns(r) && (!found || r->used_ns > found->used_ns))
+            found = r;
+    return found;
+}
+
+/* Moves the load to the next level if that has a slot for it. Otherwise prepends the load to
+ * *stopped. */
+static void displace(struct srv_load_queue *q, struct srv_queued_load *load,
+                     struct srv_queued_load **stopped)
+{
+    const int i = load->level;
+    const bool goes_on = i < TOP && !q->levels[i + 1].first && has_slot(q, i + 1);
+    srv_load_queue_remove(q, load);
+    if (i < TOP)
+        load->level++;
+    else
+        load->n_stopped_at_top++;
+    if (goes_on) {
+        take_round(&q->levels[i + 1], load);
+        run(&q->levels[i + 1], load);
+    } else {
+        load->next = *stopped;
+        *stopped = load;
+    }
+}
+
+/* Frees a slot at level i, after slots of the levels above where loads have used their slices too.
+ * Returns false if no load at level i has used its slice. */
+static bool free_slot(struct srv_load_queue *q, int i, struct srv_queued_load **stopped)
+{
+    int last = i;
+    if (!longest(&q->levels[i]))
+        return false;
+    while (last < TOP && !has_slot(q, last + 1) && !q->levels[last + 1].first &&
+           longest(&q->levels[last + 1]))
+        last++;
+    for (; last >= i; last--)
+        displace(q, longest(&q->levels[last]), stopped);
+    return true;
+}
+
+struct srv_queued_load *srv_load_queue_make_way(struct srv_load_queue *q)
+{
+    struct srv_queued_load *stopped = NULL;
+    for (int i = TOP; i >= 0; i--)
+        while (q->levels[i].n_waiting > q->n_slots - q->levels[i].n_running &&
+               free_slot(q, i, &stopped))
+            ;
+    return stopped;
+}
+
+int64_t srv_load_queue_least_left_ns(const struct srv_load_queue *q)
+{
+    int64_t least = INT64_MAX;
+    bool waits = false;
+    for (int i = 0; i < SRV_LOAD_LEVELS; i++) {
+        waits |= q->levels[i].first != NULL;
+        for (const struct srv_queued_load *r = q->levels[i].running; r; r = r->next) {
+            const int64_t left = srv_load_slice_ns(r) - r->used_ns;
+            if (left > 0 && left < least)
+                least = left;
+        }
+    }
+    return waits ? least : INT64_MAX;
+}
