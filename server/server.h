@@ -19,6 +19,7 @@
  *   | compile     | 1, of low priority   | pending compilations of plans, of all versions         |
  *   | timer       | 1                    | expired jobs, and batches whose wait has ended         |
  *   | manager     | 1                    | the states of versions, and the serving maps           |
+ *   | lister      | 1, of low priority   | one listing of a version with many files               |
  *   | load        | 4 * num_load_threads | a version while it is loaded and warmed up             |
  *   | warm-up     | several per load     | a warm-up request of a version                         |
  *   | unload      | --num_unload_threads | a retired version while its memory is freed            |

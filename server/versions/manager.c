@@ -365,6 +365,7 @@ void srv_manager_free(struct srv_manager *m)
     srv_mgr_free_published(m->published);
     srv_loader_free(m->loader);
     srv_mgr_unloader_free(m->unloader);
+    srv_lister_free(m->lister);
     for (int i = 0; i < m->n_models; i++)
         srv_mgr_free_model(m->models[i]);
     free(m->models);
@@ -398,6 +399,11 @@ static enum rt_status split_tags(struct srv_manager *m, struct rt_error *err)
             m->tags[m->n_tags++] = p;
     }
     return RT_OK;
+}
+
+static void wake(void *arg)
+{
+    srv_mgr_wake(arg);
 }
 
 enum rt_status srv_manager_start(struct srv_server *server, const struct srv_model_calls *calls,
@@ -447,7 +453,9 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     const int64_t n_slots = o->num_load_threads > 0 ? o->num_load_threads : 2;
     m->loader =
         srv_loader_new(server, calls, (int)n_slots, m->tags, m->n_tags, srv_mgr_load_done, m);
-    if (!m->unloader || !m->loader || m->again_at != RT_NEVER || !srv_mgr_publish(m)) {
+    m->lister = srv_lister_new(wake, m);
+    if (!m->unloader || !m->loader || !m->lister || m->again_at != RT_NEVER ||
+        !srv_mgr_publish(m)) {
         st = rt_fail_memory(err, "the manager", sizeof *m);
         goto fail;
     }

@@ -37,9 +37,8 @@ struct srv_managed_version {
     /* time when the fingerprint `seen` was first taken, or 0 if none has been taken yet */
     int64_t seen_since;
     bool stable;
-    int64_t look_at;      /* earliest time at which the directory is listed again */
-    bool is_long;         /* whether listing the directory takes longer than LOOK_SHORT_MS */
-    int64_t look_cost_ns; /* processor time of the last complete listing of the directory */
+    int64_t look_at; /* earliest time at which the directory is listed again */
+    bool is_long;    /* whether listing the directory takes longer than LOOK_SHORT_MS */
     /* time when the manager first found the version in the state START, or 0 if it has not done so
      * yet */
     int64_t start_since;

@@ -69,91 +69,42 @@ static void look_at_start(struct srv_manager *m, const struct srv_managed *model
     }
 }
 
-/* The limits of one listing. */
-struct limits {
-    struct srv_manager *m;
-    int64_t end; /* time on the monotonic clock at which the listing ends */
-};
-
-static enum rt_status check_limits(void *arg, struct rt_error *err)
+static enum rt_status check_end(void *arg, struct rt_error *err)
 {
-    const struct limits *l = arg;
-
-    rt_mutex_lock(&l->m->mu);
-    const bool stopping = l->m->stopping;
-    rt_mutex_unlock(&l->m->mu);
-    if (stopping)
-        return rt_fail(err, RT_CANCELLED, "the server is stopping");
-    return rt_now_ns() > l->end ? rt_fail(err, RT_CANCELLED, "the listing is long") : RT_OK;
+    return rt_now_ns() > *(const int64_t *)arg ? rt_fail(err, RT_CANCELLED, "the listing is long")
+                                               : RT_OK;
 }
 
-/* Lists the version's directory, unless the last listing was too recent in proportion to its cost.
- * If `may_be_long` is false, does not begin a listing that is known to be long, and ends any other
- * after LOOK_SHORT_MS. Returns whether the directory was listed. */
-static bool list_entry(struct srv_manager *m, struct srv_managed_version *e, bool may_be_long,
-                       int64_t now, struct srv_fingerprint *f, enum rt_status *st,
-                       struct rt_error *err)
+/* Takes note of a listing of the version's directory, which ended with `st` and has the fingerprint
+ * `f`. */
+static void take_listing(struct srv_manager *m, struct srv_managed *model,
+                         struct srv_managed_version *e, int64_t cpu_ns, enum rt_status st,
+                         const struct srv_fingerprint *f, const struct rt_error *err, int64_t now)
 {
-    if (now < e->look_at || (e->is_long && !may_be_long))
-        return false;
-    const int64_t begin = rt_now_ns(), short_end = begin + (int64_t)LOOK_SHORT_MS * MILLION;
-    struct limits limits = {m, may_be_long ? RT_NEVER : short_end};
-    const struct rt_check check = {check_limits, &limits};
-    int64_t cost = rt_thread_cpu_ns();
-    *st = srv_source_fingerprint(e->dir, &check, f, err);
-    cost = rt_thread_cpu_ns() - cost;
-    if (*st == RT_CANCELLED) {
-        e->is_long = true;
-        return false;
-    }
-    e->look_cost_ns = cost;
-    e->is_long = e->is_long && rt_now_ns() > short_end;
-    bool is_new = e->state == SRV_START && !*st;
-    int64_t pause = cost * (is_new ? LOOK_SHARE_NEW : LOOK_SHARE);
+    const bool is_new = e->state == SRV_START && !st;
+    const int64_t pause = cpu_ns * (is_new ? LOOK_SHARE_NEW : LOOK_SHARE);
     e->look_at = now + (pause < LOOK_MAX_S * SECOND ? pause : LOOK_MAX_S * SECOND);
-    return true;
-}
-
-static void look_at_entry(struct srv_manager *m, struct srv_managed *model,
-                          struct srv_managed_version *e, bool may_be_long, int64_t now)
-{
-    struct srv_fingerprint f;
-    struct rt_error err = {0};
-    enum rt_status st;
-
-    if (!e->wanted || e->state == SRV_LOADING || e->state == SRV_UNLOADING)
-        return;
-    if (e->state == SRV_END && now >= e->retry_at) {
-        srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
-        e->retry_at = 0;
-    }
-    if (e->state != SRV_START)
-        e->start_since = 0;
-    else if (!e->start_since)
-        e->start_since = now;
-    if (!list_entry(m, e, may_be_long, now, &f, &st, &err))
-        return;
     if (!st)
         e->missing_since = 0;
     else if (e->state == SRV_START)
-        cannot_take(m, model, e, now, &err);
+        cannot_take(m, model, e, now, err);
     if (st)
         return; /* a served version continues to serve, and a failed one keeps its reason */
     switch (e->state) {
     case SRV_START:
-        look_at_start(m, model, e, &f, now);
+        look_at_start(m, model, e, f, now);
         break;
     case SRV_END:
-        if (srv_fingerprint_eq(&f, &e->at_load))
+        if (srv_fingerprint_eq(f, &e->at_load))
             break;
         RT_LOG(RT_LOG_INFO, "{name: %s version: %lld} has changed, it is tried again", model->name,
                (long long)e->version);
         srv_mgr_restart(m, e);
-        e->seen = f;
+        e->seen = *f;
         e->seen_since = now;
         break;
     case SRV_AVAILABLE:
-        if (!srv_fingerprint_eq(&f, &e->at_load) && !e->overwritten) {
+        if (!srv_fingerprint_eq(f, &e->at_load) && !e->overwritten) {
             RT_LOG(RT_LOG_WARNING,
                    "%s was changed while it is being served; what was loaded goes on. Put new "
                    "files into a new version",
@@ -167,6 +118,41 @@ static void look_at_entry(struct srv_manager *m, struct srv_managed *model,
     }
 }
 
+/* Returns whether the version's directory may be listed in the current state. */
+static bool may_be_listed(const struct srv_managed_version *e)
+{
+    return e->wanted && e->state != SRV_LOADING && e->state != SRV_UNLOADING;
+}
+
+/* Lists the version's directory on this thread, unless the last listing was too recent in
+ * proportion to its cost, or the listing takes long. */
+static void look_at_entry(struct srv_manager *m, struct srv_managed *model,
+                          struct srv_managed_version *e, int64_t now)
+{
+    struct srv_fingerprint f;
+    struct rt_error err = {0};
+
+    if (!may_be_listed(e))
+        return;
+    if (e->state == SRV_END && now >= e->retry_at) {
+        srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
+        e->retry_at = 0;
+    }
+    if (e->state != SRV_START)
+        e->start_since = 0;
+    else if (!e->start_since)
+        e->start_since = now;
+    if (now < e->look_at || e->is_long)
+        return;
+    int64_t end_ns = rt_now_ns() + (int64_t)LOOK_SHORT_MS * MILLION;
+    const struct rt_check check = {check_end, &end_ns};
+    const int64_t cpu_ns = rt_thread_cpu_ns();
+    const enum rt_status st = srv_source_fingerprint(e->dir, &check, &f, &err);
+    e->is_long = st == RT_CANCELLED;
+    if (!e->is_long)
+        take_listing(m, model, e, rt_thread_cpu_ns() - cpu_ns, st, &f, &err, now);
+}
+
 /* Returns whether srv_mgr_look_at_entries examines the version. */
 static bool is_due(const struct srv_managed_version *e, bool only_new, int64_t now)
 {
@@ -174,28 +160,63 @@ static bool is_due(const struct srv_managed_version *e, bool only_new, int64_t n
                                        (e->state == SRV_END && e->code && now >= e->retry_at)));
 }
 
-/* Lists the version whose long listing has been due for the longest time. Returns false if no long
- * listing is due, if the server is stopping, or if the next listing of this version is already
- * due. */
-static bool look_at_long(struct srv_manager *m, bool only_new, int64_t now)
+/* Lets the lister list the version whose long listing has been due for the longest time. */
+static void begin_long(struct srv_manager *m, bool only_new, int64_t now)
 {
-    struct srv_managed *of = NULL;
-    struct srv_managed_version *first = NULL;
+    const struct srv_managed *of = NULL;
+    const struct srv_managed_version *first = NULL;
 
     for (int i = 0; i < m->n_models; i++)
         for (int k = 0; k < m->models[i]->n_entries; k++) {
-            struct srv_managed_version *e = m->models[i]->entries[k];
-            if (!e->is_long || now < e->look_at || !e->wanted || !is_due(e, only_new, now) ||
-                e->state == SRV_LOADING || e->state == SRV_UNLOADING ||
+            const struct srv_managed_version *e = m->models[i]->entries[k];
+            if (!e->is_long || now < e->look_at || !may_be_listed(e) || !is_due(e, only_new, now) ||
                 (first && first->look_at <= e->look_at))
                 continue;
             of = m->models[i];
             first = e;
         }
-    if (!first)
-        return false;
-    look_at_entry(m, of, first, true, now);
-    return now < first->look_at;
+    if (first && !srv_lister_begin(m->lister, of->name, first->version, first->dir))
+        srv_mgr_try_again(m);
+}
+
+/* Returns the version whose directory is listed by `g`, or NULL if it is gone. */
+static struct srv_managed_version *
+find_listed(const struct srv_manager *m, const struct srv_listing *g, struct srv_managed **model)
+{
+    *model = srv_mgr_find_model(m, g->model, strlen(g->model));
+    struct srv_managed_version *e = *model ? srv_mgr_find_entry(*model, g->version) : NULL;
+    return e && may_be_listed(e) && strcmp(e->dir, g->dir) == 0 ? e : NULL;
+}
+
+static void take_long(struct srv_manager *m, int64_t now)
+{
+    struct srv_listing g;
+    struct srv_managed *model;
+    if (!srv_lister_take(m->lister, &g))
+        return;
+    struct srv_managed_version *e = find_listed(m, &g, &model);
+    if (e) {
+        e->is_long = g.ns > (int64_t)LOOK_SHORT_MS * MILLION;
+        take_listing(m, model, e, g.cpu_ns, g.status, &g.seen, &g.err, now);
+    }
+    srv_listing_clear(&g);
+}
+
+/* Reports a version in the state START whose directory has been listed for a long time. */
+static void report_long(struct srv_manager *m, int64_t now)
+{
+    const struct srv_listing *g = srv_lister_current(m->lister);
+    struct srv_managed *model;
+    struct srv_managed_version *e = g ? find_listed(m, g, &model) : NULL;
+    char why[1024];
+    if (!e || e->state != SRV_START || e->unrest_logged ||
+        now - g->begun_ns <= UNREST_LOG_S * SECOND)
+        return;
+    snprintf(why, sizeof why, "the files in %s are still being listed", e->dir);
+    RT_LOG(RT_LOG_WARNING, "{name: %s version: %lld} is not loaded yet: %s", model->name,
+           (long long)e->version, why);
+    srv_mgr_set_state(m, e, SRV_START, RT_UNAVAILABLE, why);
+    e->unrest_logged = true;
 }
 
 /* Examines the versions with short listings. If a listing turns out to be long, the listings of the
@@ -211,33 +232,20 @@ static void look_at_short(struct srv_manager *m, struct srv_managed *model, bool
         const bool was_long = e->is_long;
         e->is_long |= assume_long && !e->look_at;
         if (is_due(e, only_new, now))
-            look_at_entry(m, model, e, false, now);
+            look_at_entry(m, model, e, now);
         assume_long |= e->is_long && !was_long;
     }
 }
 
-/* Returns whether the version has a short listing and will soon become stable unless its files
- * change. */
-static bool is_settling(const struct srv_managed_version *e, int64_t now)
-{
-    return e->wanted && e->state == SRV_START && e->seen_since && !e->stable && !e->is_long &&
-           now - e->start_since < 2 * (int64_t)SRV_STABLE_AFTER_MS * MILLION;
-}
-
 void srv_mgr_look_at_entries(struct srv_manager *m, bool only_new, int64_t now)
 {
-    bool settling = false;
-    for (int i = 0; i < m->n_models; i++) {
+    const bool polls = m->server->options.file_system_poll_wait_seconds > 0;
+    take_long(m, now);
+    for (int i = 0; i < m->n_models; i++)
         look_at_short(m, m->models[i], only_new, now);
-        for (int k = 0; k < m->models[i]->n_entries && !settling; k++)
-            settling = is_settling(m->models[i]->entries[k], now);
-    }
-    /* a long listing would delay the load of the version that is about to become stable */
-    if (settling)
-        return;
-    const int64_t end = rt_now_ns() + (int64_t)LOOK_LONG_MS * MILLION;
-    while (rt_now_ns() < end && look_at_long(m, only_new, now))
-        ;
+    if (!srv_lister_current(m->lister))
+        begin_long(m, only_new && !polls, now);
+    report_long(m, now);
 }
 
 static void set_wanted(struct srv_manager *m, struct srv_managed_version *e, bool wanted)

@@ -19,7 +19,6 @@ enum {
     /* Limits of a version's directory; a directory that exceeds them is refused. */
     MAX_DEPTH = 16,
     MAX_FILES = 50000,
-    MAX_SECONDS = 5,
 };
 
 /* ---- versions ---- */
@@ -193,7 +192,6 @@ struct walk {
     /* length of the path of the version's directory; the path of every entry begins with this path
      */
     size_t root;
-    int64_t end_ns; /* time on the monotonic clock after which the walk of the directory fails */
     const struct rt_check *check; /* ends the walk early; may be NULL */
     struct rt_error *err;
 };
@@ -334,13 +332,9 @@ static enum rt_status walk(struct walk *w, const char *path, int depth)
         w->out->newest_ns = newest;
     if (++w->out->n_files > MAX_FILES)
         return too_many(w, path);
-    const bool is_checked = w->out->n_files % SRV_CHECK_FILES == 0;
-    if (is_checked && w->check && w->check->check(w->check->arg, w->err))
+    if (w->out->n_files % SRV_CHECK_FILES == 0 && w->check &&
+        w->check->check(w->check->arg, w->err))
         return w->err->code;
-    if (is_checked && rt_now_ns() > w->end_ns)
-        return rt_fail(w->err, RT_INVALID_ARGUMENT,
-                       "%.*s: its files could not be listed within %d seconds", (int)w->root, path,
-                       MAX_SECONDS);
     rt_bytes_addf(&w->lines, "%s %llx %llx %lld %lld %lld\n", path + w->root,
                   (unsigned long long)s.st_dev, (unsigned long long)s.st_ino, (long long)s.st_size,
                   (long long)modified, (long long)changed);
@@ -351,11 +345,7 @@ static enum rt_status walk(struct walk *w, const char *path, int depth)
 enum rt_status srv_source_fingerprint(const char *dir, const struct rt_check *check,
                                       struct srv_fingerprint *out, struct rt_error *err)
 {
-    struct walk w = {.out = out,
-                     .root = strlen(dir),
-                     .end_ns = rt_now_ns() + (int64_t)MAX_SECONDS * 1000000000,
-                     .check = check,
-                     .err = err};
+    struct walk w = {.out = out, .root = strlen(dir), .check = check, .err = err};
     memset(out, 0, sizeof *out);
     rt_bytes_init(&w.lines, (size_t)256 << 20);
     enum rt_status st = walk(&w, dir, 0);

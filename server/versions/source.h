@@ -50,9 +50,8 @@ struct srv_fingerprint {
 /*
  * Computes the fingerprint of a version's directory. Fails with NOT_FOUND if there is no such
  * directory, with UNAVAILABLE if it cannot be read, and with INVALID_ARGUMENT if it contains more
- * than 50,000 files, is deeper than 16 directories, or takes more than 5 seconds to list. `check`,
- * which may be NULL, is called at every SRV_CHECK_FILES-th file; if it fails, its status is
- * returned.
+ * than 50,000 files or is deeper than 16 directories. `check`, which may be NULL, is called at
+ * every SRV_CHECK_FILES-th file; if it fails, its status is returned.
  */
 enum { SRV_CHECK_FILES = 256 };
 enum rt_status srv_source_fingerprint(const char *dir, const struct rt_check *check,

@@ -289,6 +289,20 @@ class LargeBasePaths(Case):
             print(f"the small base path was served as number {loaded.index('small') + 1} of 101")
             self.assertLess(loaded.index("small"), 50)
 
+    def test_a_small_version_does_not_wait_for_large_ones(self):
+        self.put("large/1")
+        for i in range(5000):
+            os.symlink("x", self.path("large/1", f"file{i}"))
+        for i in range(60):
+            os.makedirs(self.path("models", f"large{i:02}"))
+            os.symlink(self.path("large/1"), self.path("models", f"large{i:02}", "1"))
+        self.put("models/small/1")
+        time.sleep(4)  # then the versions are at rest
+        with Server(f"--models={self.path('models')}") as server:
+            wait_for(lambda: server.log().count("Successfully loaded") == 61, "all models", 100 * SLOW)
+            loaded = re.findall(r"Successfully loaded servable version {name: (\w+)", server.log())
+            self.assertLess(loaded.index("small"), 20)
+
     def test_a_base_path_of_too_many_files_is_told(self):
         self.put_large(65536, 8)
         self.put("models/small/1")

@@ -325,6 +325,33 @@ static void a_listing_ends_when_its_check_fails(void **state)
     }
 }
 
+/* A check that takes as long as the listing of a directory on a slow file system. */
+static enum rt_status sleep_once(void *arg, struct rt_error *e)
+{
+    bool *has_slept = arg;
+    (void)e;
+    if (!*has_slept)
+        usleep(5100000);
+    *has_slept = true;
+    return RT_OK;
+}
+
+static void a_listing_may_take_long(void **state)
+{
+    (void)state;
+    char name[32];
+    bool has_slept = false;
+    const struct rt_check check = {sleep_once, &has_slept};
+    struct srv_fingerprint f;
+    folder_make("m/1");
+    for (int i = 0; i < 2 * SRV_CHECK_FILES; i++) {
+        snprintf(name, sizeof name, "m/1/%d", i);
+        folder_write(name, "");
+    }
+    assert_ok(srv_source_fingerprint(folder_path("m/1"), &check, &f, &err), &err);
+    assert_true(has_slept);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -342,6 +369,7 @@ int main(void)
         TEST(kubernetes_links_are_seen_through),
         TEST(a_tree_that_is_too_large_or_too_deep_is_refused),
         TEST(a_listing_ends_when_its_check_fails),
+        TEST(a_listing_may_take_long),
         TEST(files_are_stable_when_they_rest_or_are_old),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
