@@ -140,6 +140,8 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
 {
     const struct srv_load *load = arg;
     const char *why = rt_error_text(err);
+    if (atomic_load(&load->cancelled))
+        return; /* the failure says nothing about the signature */
     /* only the first line is logged, because the lines after it only describe the node */
     const int n = (int)strcspn(why, "\n");
     if (err->code == RT_RESOURCE_EXHAUSTED || err->code == RT_DEADLINE_EXCEEDED)
