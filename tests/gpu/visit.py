@@ -290,7 +290,8 @@ PARTS = {"self": self_test, "models": test_models, "server": test_server}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="./run gpu" if (ROOT / "run").exists() else None, description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=PARTS)
     parser.add_argument("--driver", choices=("real", "fake"), default="real")
     parser.add_argument("--out", default="gpu.json")
