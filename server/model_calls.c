@@ -3,12 +3,12 @@
  * logs. */
 #include "runtime/base/machine.h"
 #include "server/gpus.h"
-#include "server/inference/golden.h"
+#include "server/replay/golden.h"
 #include "server/versions/loader.h"
 #include "server/metrics/metrics.h"
 #include "server/telemetry/request_log.h"
 #include "server/batching/scheduler.h"
-#include "server/inference/warmup.h"
+#include "server/replay/warmup.h"
 
 static enum rt_status attach(struct srv_server *s, struct srv_version *v, struct rt_error *err)
 {

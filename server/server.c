@@ -160,7 +160,7 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
     if (!st && srv_settings_wants_rest(o))
         st = srv_rest_start(s, srv_rest_route, &s->rest, err);
     if (!st && srv_settings_wants_grpc(o))
-        st = srv_grpc_start(s, &srv_grpc_methods, &s->grpc, err);
+        st = srv_grpc_start(s, srv_grpc_methods(s->protocols), &s->grpc, err);
     if (!st)
         st = srv_manager_start(s, &srv_model_calls, &s->manager, err);
     return st;
@@ -449,6 +449,7 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
         return start_failed(rt_fail_memory(&err, "the server", sizeof *s), &err);
     s->options = *options;
     s->registry = registry;
+    s->protocols = &srv_protocols;
     s->run_memory.limit = run_memory(options);
     atomic_store(&s->map, &nothing);
     enum rt_status st = resolve_settings(s, &err);

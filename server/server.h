@@ -40,6 +40,7 @@
 
 struct srv_scheduler;
 struct srv_manager;
+struct srv_protocols;
 struct srv_metrics;
 struct srv_rest;
 struct srv_grpc;
@@ -52,6 +53,7 @@ struct srv_server {
     struct srv_options options;
     struct rt_arena *settings; /* arena of the option values that are not in argv */
     const struct rt_registry *registry;
+    const struct srv_protocols *protocols;
     /* the published serving map; never NULL once the server has started */
     _Atomic(const struct srv_map *) map;
     /* Numbers of REST and gRPC requests that have been read but not answered yet, not counting

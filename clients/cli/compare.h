@@ -3,7 +3,7 @@
  * runtime/base/tolerance.h: they may differ by `tolerance` times the largest magnitude in the
  * recorded output, and NaN equals NaN. All other values must be identical. Model names, model
  * versions and outputs without a recorded value are ignored. The server compares its golden
- * responses by the same rules (server/inference/golden_compare.h). A difference is described by an
+ * responses by the same rules (server/replay/golden_compare.h). A difference is described by an
  * error message.
  *
  * Threads: pure functions.

@@ -52,6 +52,12 @@ int rt_utf8_length(const unsigned char *p);
 /* Replaces each byte from offset `from` on that is not part of a valid UTF-8 character with
  * U+FFFD. */
 void rt_bytes_make_utf8(struct rt_bytes *b, size_t from);
+/* Makes the n bytes at `p`, which were allocated with malloc, the contents of an empty buffer. */
+static inline void rt_bytes_own(struct rt_bytes *b, void *p, size_t n)
+{
+    b->p = p;
+    b->n = b->capacity = n;
+}
 /* Returns the contents of `b` and leaves `b` empty. The caller must free the contents. Returns NULL
  * if `b` was empty or has failed. */
 char *rt_bytes_take(struct rt_bytes *b, size_t *n);

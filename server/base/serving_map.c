@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/protocol/tfs/model_spec.h"
-
 struct srv_handles *srv_handles_new(int n_io_loops)
 {
     const size_t bytes = (size_t)n_io_loops * sizeof(struct srv_handles);

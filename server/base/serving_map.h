@@ -14,13 +14,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "runtime/base/span.h"
 #include "runtime/files/saved_model.h"
 
 struct rt_account;
 struct srv_model_queue; /* the queued jobs of a version */
 struct srv_version_metrics;
 struct srv_model_log;
-struct srv_model_spec; /* struct srv_model_spec is defined in model_spec.h */
+
+/* The model, version and signature that a request names. Spans point into the request. */
+struct srv_model_spec {
+    struct rt_span name, label, signature; /* p is NULL if the request has no such field */
+    bool has_version;
+    int64_t version;
+};
 
 /* Number of handles to a version that one I/O loop holds. Only the thread of that I/O loop accesses
  * the number. Each number has its own cache line, to avoid false sharing. */

@@ -4,10 +4,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "server/inference/golden.h"
+#include "server/replay/golden.h"
 #include "server/json/json_number.h"
 #include "server/base/number.h"
-#include "server/inference/warmup.h"
+#include "server/replay/warmup.h"
 
 enum kind {
     BOOLEAN,

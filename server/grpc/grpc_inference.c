@@ -1,5 +1,4 @@
-/* Implements the methods that run a model: Predict, Classify, Regress, MultiInference and
- * SessionRun. */
+/* Implements the methods that run a model, of any protocol. */
 #include "runtime/base/clock.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
@@ -47,24 +46,28 @@ static void done(struct srv_job *job)
     /* c->state points to a struct request, whose first member is the inference */
     struct srv_inference *inf = c->state;
     enum rt_status st = job->status;
-    unsigned char *bytes = NULL;
+    struct rt_bytes out;
     size_t n = 0;
     struct srv_growth growth = {&c->server->in_flight, &c->charged, srv_job_cancellation(job)};
 
     /* the bytes charged for the response are released when the call ends */
     inf->growth = &growth;
+    rt_bytes_init(&out, SRV_MESSAGE_MOST);
     if (!st)
         st = srv_inference_finish(inf, &job->err);
     if (!st)
-        st = srv_inference_write(inf, &bytes, &n, &job->err);
+        st = srv_inference_encode(inf, &out, &job->err);
     if (!st && srv_request_log_wants(job))
-        srv_request_log_add(inf, rt_span_of(bytes, n));
+        srv_request_log_add(inf, &out);
     /*
      * The inference is cleared before the response is sent, because the I/O loop may end the call
      * immediately after the response.
      */
     srv_inference_clear(inf);
-    srv_call_respond_expected(c, bytes, n, st, st ? rt_error_text(&job->err) : NULL);
+    unsigned char *p = st ? NULL : (unsigned char *)rt_bytes_take(&out, &n);
+    if (!p)
+        rt_bytes_clear(&out);
+    srv_call_respond_expected(c, p, n, st, st ? rt_error_text(&job->err) : NULL);
 }
 
 static size_t most_tensor_bytes(const struct srv_call *c)
@@ -92,7 +95,8 @@ static enum rt_status prepare(struct srv_job *job)
 
     job->signature = r->signature;
     job->prepare = r->prepare;
-    enum rt_status st = srv_inference_bind(&r->inf, most_tensor_bytes(c), &bytes, &c->err);
+    r->inf.budget = most_tensor_bytes(c);
+    enum rt_status st = srv_inference_bind(&r->inf, &bytes, &c->err);
     if (!st)
         st = hold_tensors(c, bytes);
     if (st)
@@ -119,8 +123,9 @@ static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
     size_t most = most_tensor_bytes(c), bytes = 0;
     enum rt_status st = RT_RESOURCE_EXHAUSTED;
 
+    r->inf.budget = most < HERE_BYTES ? most : HERE_BYTES;
     if (c->charged <= HERE_BYTES && r->fields_left <= HERE_FIELDS)
-        st = srv_inference_bind(&r->inf, most < HERE_BYTES ? most : HERE_BYTES, &bytes, &c->err);
+        st = srv_inference_bind(&r->inf, &bytes, &c->err);
     if (st != RT_RESOURCE_EXHAUSTED && r->fields_left >= 0)
         return st ? st : hold_tensors(c, bytes);
     for (int i = 0; i < c->job.n_feeds; i++)
@@ -139,10 +144,8 @@ static enum rt_status admit(struct srv_call *c, struct request *r)
     if (st)
         return st;
     srv_hold(c->io_loop, c->job.version); /* the handle is released when the call ends */
-    if (inf->timeout_ms > 0 &&
-        (__builtin_mul_overflow(inf->timeout_ms, 1000000, &c->job.deadline_ns) ||
-         __builtin_add_overflow(c->job.deadline_ns, c->received_ns, &c->job.deadline_ns)))
-        c->job.deadline_ns = RT_NEVER;
+    if (inf->timeout_us > 0)
+        c->job.deadline_ns = srv_inference_deadline_ns(inf, c->received_ns);
     st = srv_inference_resolve(inf, &c->err);
     return st ? st : bind_here_or_there(c, r);
 }
@@ -183,14 +186,6 @@ static void submit_read(struct srv_call *c)
     submit(c, ((struct request *)c->state)->read_status);
 }
 
-const char *srv_grpc_session_off(const struct srv_options *o)
-{
-    return o->enable_session_service
-               ? NULL
-               : "the service lets a client run any node of a model, so it is off unless "
-                 "--enable_session_service";
-}
-
 void srv_grpc_inference(struct srv_call *c)
 {
     struct request *r = rt_arena_alloc(c->arena, sizeof *r);
@@ -201,8 +196,8 @@ void srv_grpc_inference(struct srv_call *c)
         return;
     }
     c->state = r;
-    srv_inference_init(&r->inf, (enum srv_api)c->method->api, SRV_ENTRY_GRPC, &c->server->options,
-                       c->arena, &c->job);
+    srv_inference_init(&r->inf, c->method->endpoint->grpc.infer, &c->server->options, c->arena,
+                       &c->job);
     c->job.max_inline_bytes = HERE_BYTES;
     st = srv_call_open(c, &r->message);
     if (!st) {

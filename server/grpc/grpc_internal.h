@@ -17,7 +17,7 @@
  * | grpc_background.c     | uses separate threads for work that would block an I/O loop        |
  * | grpc_drain.c     | closes an I/O loop                                                 |
  * | grpc_methods.c   | contains the table of methods                                      |
- * | grpc_inference.c, grpc_info.c, grpc_reload.c, grpc_health.c, grpc_reflection.c: handlers |
+ * | grpc_inference.c, grpc_describe.c, grpc_reload.c, grpc_health.c, grpc_reflection.c: handlers |
  *
  * These files do not use the core: h2_frames.c and h2_uploads.c parse HTTP/2 frames and count
  * request bodies, read_turns.c limits the reads of a connection, rearm.c makes the kernel report a
@@ -52,7 +52,7 @@ struct srv_grpc_closing {
     int n_unread, unread[SRV_GRPC_MAX_UNREAD];
 };
 
-enum { SRV_GRPC_MAX_METHODS = 32, SRV_GRPC_MAX_PORTS = 2, SRV_GRPC_CONNECTIONS = 1 << 16 };
+enum { SRV_GRPC_MAX_PORTS = 2, SRV_GRPC_CONNECTIONS = 1 << 16 };
 
 /* The calls that need slow work, and the thread that performs the work (grpc_background.c). The
  * waiting calls of a connection form a queue, linked by `next`, oldest first. Connections take

@@ -6,43 +6,47 @@
 /* Maximum size in bytes of the messages of methods that always read them on the I/O loop. */
 enum { SMALL = 16 << 10 };
 
-#define PREDICTION "/tensorflow.serving.PredictionService/"
-#define MODEL      "/tensorflow.serving.ModelService/"
-#define HEALTH     "/grpc.health.v1.Health/"
-#define REFLECT    "/ServerReflectionInfo"
-#define PROFILER   "/tensorflow.ProfilerService/"
+#define MODEL    "/tensorflow.serving.ModelService/"
+#define HEALTH   "/grpc.health.v1.Health/"
+#define REFLECT  "/ServerReflectionInfo"
+#define PROFILER "/tensorflow.ProfilerService/"
 
+/* The methods that are not calls of a protocol. */
 /* clang-format off */
-static const struct srv_grpc_method rows[] = {
-    {PREDICTION "Predict", SRV_GRPC_REGISTERED, SRV_PREDICT, 0, srv_grpc_inference, NULL},
-    {PREDICTION "Classify", SRV_GRPC_REGISTERED, SRV_CLASSIFY, 0, srv_grpc_inference, NULL},
-    {PREDICTION "Regress", SRV_GRPC_REGISTERED, SRV_REGRESS, 0, srv_grpc_inference, NULL},
-    {PREDICTION "MultiInference", SRV_GRPC_BY_PATH, SRV_MULTI_INFERENCE, 0, srv_grpc_inference,
-     NULL},
-    {"/tensorflow.serving.SessionService/SessionRun", SRV_GRPC_BY_PATH, SRV_SESSION_RUN, 0,
-     srv_grpc_inference, srv_grpc_session_off},
-    {PREDICTION "GetModelMetadata", SRV_GRPC_BY_PATH, SRV_METADATA, SMALL,
-     srv_grpc_get_model_metadata, NULL},
-    {MODEL "GetModelStatus", SRV_GRPC_BY_PATH, SRV_STATUS, SMALL, srv_grpc_get_model_status, NULL},
+static const struct srv_grpc_method own[] = {
     {MODEL "HandleReloadConfigRequest", SRV_GRPC_BY_PATH, SRV_OTHER, 0, srv_grpc_reload_config,
-     NULL},
+     NULL, NULL},
     {HEALTH "Check", SRV_GRPC_BY_PATH, SRV_NOT_COUNTED, SMALL, srv_grpc_health_check,
-     srv_grpc_health_off},
+     srv_grpc_health_off, NULL},
     {HEALTH "Watch", SRV_GRPC_BY_PATH, SRV_NOT_COUNTED, SMALL, srv_grpc_health_watch,
-     srv_grpc_health_off},
+     srv_grpc_health_off, NULL},
     {"/grpc.reflection.v1.ServerReflection" REFLECT, SRV_GRPC_BY_PATH, SRV_NOT_COUNTED, SMALL,
-     srv_grpc_reflect, srv_grpc_reflection_off},
+     srv_grpc_reflect, srv_grpc_reflection_off, NULL},
     {"/grpc.reflection.v1alpha.ServerReflection" REFLECT, SRV_GRPC_BY_PATH, SRV_NOT_COUNTED, SMALL,
-     srv_grpc_reflect, srv_grpc_reflection_off},
+     srv_grpc_reflect, srv_grpc_reflection_off, NULL},
 };
 /* clang-format on */
+
+static const char *why_unknown(struct rt_span path)
+{
+    const size_t n = sizeof PROFILER - 1;
+
+    if (path.n >= n && memcmp(path.p, PROFILER, n) == 0)
+        return "there is no TensorFlow in this server to profile; the metrics page has its times, "
+               "and `slipway run --bench` those of a model";
+    return "there is no such method";
+}
+
+/* All methods: those of the protocols, and then `own`. srv_grpc_methods fills the table. */
+static struct srv_grpc_method rows[SRV_GRPC_MAX_METHODS];
+static struct srv_grpc_methods methods = {.row = rows, .why_unknown = why_unknown};
 
 int srv_grpc_services(const struct srv_options *o, struct rt_span *out)
 {
     int n = 0;
 
-    for (int i = 0; i < srv_grpc_methods.n; i++) {
-        const struct srv_grpc_method *m = &rows[i];
+    for (int i = 0; i < methods.n; i++) {
+        const struct srv_grpc_method *m = &methods.row[i];
         const char *slash = strrchr(m->path, '/');
         struct rt_span name = rt_span_of(m->path + 1, (size_t)(slash - m->path) - 1);
         int k = 0;
@@ -61,18 +65,29 @@ const char *srv_grpc_health_off(const struct srv_options *o)
                : "the health service is off: --enable_grpc_healthcheck_service";
 }
 
-static const char *why_unknown(struct rt_span path)
+static struct srv_grpc_method method_of(const struct srv_endpoint *e)
 {
-    const size_t n = sizeof PROFILER - 1;
-
-    if (path.n >= n && memcmp(path.p, PROFILER, n) == 0)
-        return "there is no TensorFlow in this server to profile; the metrics page has its times, "
-               "and `slipway run --bench` those of a model";
-    return "there is no such method";
+    return (struct srv_grpc_method){
+        .path = e->grpc_path,
+        .kind = e->is_frequent ? SRV_GRPC_REGISTERED : SRV_GRPC_BY_PATH,
+        .api = e->api,
+        .max_bytes = e->grpc.describe ? SMALL : 0,
+        .handle = e->grpc.infer ? srv_grpc_inference : srv_grpc_describe,
+        .off = e->off,
+        .endpoint = e,
+    };
 }
 
-const struct srv_grpc_methods srv_grpc_methods = {
-    .row = rows,
-    .n = sizeof rows / sizeof rows[0],
-    .why_unknown = why_unknown,
-};
+const struct srv_grpc_methods *srv_grpc_methods(const struct srv_protocols *protocols)
+{
+    int n = 0;
+
+    for (int k = 0; k < protocols->n; k++)
+        for (int i = 0; i < protocols->row[k]->n_endpoints; i++)
+            if (protocols->row[k]->endpoints[i]->grpc_path && n < SRV_GRPC_MAX_METHODS)
+                rows[n++] = method_of(protocols->row[k]->endpoints[i]);
+    for (size_t i = 0; i < sizeof own / sizeof *own && n < SRV_GRPC_MAX_METHODS; i++)
+        rows[n++] = own[i];
+    methods.n = n;
+    return &methods;
+}

@@ -10,6 +10,7 @@
 
 #include "runtime/base/span.h"
 #include "server/config/options.h"
+#include "server/protocol/protocol.h"
 
 struct srv_call;
 
@@ -20,8 +21,6 @@ enum srv_grpc_kind {
     SRV_GRPC_REGISTERED,
     SRV_GRPC_BY_PATH, /* not registered with the core; the transport matches the path */
 };
-
-enum { SRV_NOT_COUNTED = -1 };
 
 struct srv_grpc_method {
     const char *path; /* "/package.Service/Method" */
@@ -37,6 +36,8 @@ struct srv_grpc_method {
     /* Returns the message of the UNIMPLEMENTED error if the options disable the method, or NULL if
      * it is enabled. The function pointer is NULL if the method is always enabled. */
     const char *(*off)(const struct srv_options *o);
+    /* the call of a protocol that the method is, or NULL */
+    const struct srv_endpoint *endpoint;
 };
 /* The methods of a server. They are passed to srv_grpc_start, so that the transport does not depend
  * on any service. */
@@ -46,10 +47,11 @@ struct srv_grpc_methods {
     /* Returns the message of the UNIMPLEMENTED error for calls whose path matches no method. */
     const char *(*why_unknown)(struct rt_span path);
 };
-/* The methods that Slipway serves. */
-extern const struct srv_grpc_methods srv_grpc_methods;
+/* Fills and returns the table of the methods that Slipway serves: those of the protocols and those
+ * of gRPC's own services. Must be called before the gRPC server is started. */
+const struct srv_grpc_methods *srv_grpc_methods(const struct srv_protocols *protocols);
 
-enum { SRV_GRPC_MAX_SERVICES = 32 };
+enum { SRV_GRPC_MAX_METHODS = 48, SRV_GRPC_MAX_SERVICES = 32 };
 /* Writes the name of each service with an enabled method to `out`. The array `out` has
  * SRV_GRPC_MAX_SERVICES elements. Returns the number of services. */
 int srv_grpc_services(const struct srv_options *o, struct rt_span *out);
@@ -57,9 +59,7 @@ int srv_grpc_services(const struct srv_options *o, struct rt_span *out);
 /* ---- the handlers ---- */
 
 void srv_grpc_inference(struct srv_call *c);
-const char *srv_grpc_session_off(const struct srv_options *o);
-void srv_grpc_get_model_metadata(struct srv_call *c);
-void srv_grpc_get_model_status(struct srv_call *c);
+void srv_grpc_describe(struct srv_call *c);
 void srv_grpc_reload_config(struct srv_call *c);
 void srv_grpc_health_check(struct srv_call *c);
 void srv_grpc_health_watch(struct srv_call *c);

@@ -53,8 +53,7 @@ void srv_rest_finished(struct srv_rest_request *r)
  * large, so that writing and compressing it takes long. */
 static bool describes_model(const struct srv_rest_request *r)
 {
-    return r->route.target == SRV_TO_MODEL &&
-           (r->route.api == SRV_METADATA || r->route.api == SRV_STATUS);
+    return r->route.target == SRV_TO_CALL && r->route.endpoint->rest.describe;
 }
 
 /* Returns whether a request must wait for a later turn of the loop. Otherwise many simultaneous
@@ -204,7 +203,8 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     r->err.long_msg = NULL;
     r->err.arena = r->arena;
     memset(&r->route, 0, sizeof r->route);
-    r->route.api = SRV_OTHER;
+    r->json_length = rt_span_of(NULL, 0);
+    r->inference.json_bytes = 0;
     r->received_ns = l->now_ns;
     req->conn->req = req;
     req->conn->n_requests++;

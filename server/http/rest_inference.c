@@ -1,5 +1,5 @@
-/* Implements the steps that the REST handlers for inference share: finding and holding the version,
- * and decoding the body into a job. */
+/* Handles requests for inferences of any protocol: finds and holds the version, decodes the body
+ * into a job, and encodes the job's outputs. */
 #include "runtime/base/clock.h"
 #include "server/telemetry/request_log.h"
 #include "server/http/rest_request.h"
@@ -30,10 +30,39 @@ static int64_t deadline_of(const struct srv_rest_request *r)
     return at;
 }
 
+/* Reads the body into the job's feeds, and charges them to the budget. */
+static enum rt_status decode(struct srv_rest_request *r)
+{
+    struct srv_inference *inf = &r->inference;
+    const struct rt_span body = rt_span_of(r->body.p, r->body.n);
+    size_t bytes;
+
+    inf->budget = srv_budget_left(&r->server->in_flight);
+    enum rt_status st = srv_inference_read(inf, srv_cursor_of(&body, body.n), &r->err);
+    if (st)
+        return srv_rest_decoded(r, inf->budget, st);
+    const int64_t deadline_ns = srv_inference_deadline_ns(inf, r->received_ns);
+    if (deadline_ns < r->job.deadline_ns)
+        r->job.deadline_ns = deadline_ns;
+    if (r->found)
+        return r->found;
+    st = srv_inference_resolve(inf, &r->err);
+    if (st)
+        return st;
+    inf->budget = srv_budget_left(&r->server->in_flight);
+    st = srv_inference_bind(inf, &bytes, &r->err);
+    if (st)
+        return srv_rest_decoded(r, inf->budget, st);
+    if (!srv_rest_charge(r, bytes))
+        return srv_rest_over_budget(r, bytes, "the request as tensors");
+    r->job.body_bytes = r->charged;
+    return RT_OK;
+}
+
 static enum rt_status read_body(struct srv_rest_request *r)
 {
     const enum rt_status st = r->gzip ? srv_rest_inflate(r, SIZE_MAX) : RT_OK;
-    return st ? st : r->decode(r);
+    return st ? st : decode(r);
 }
 
 /* Inflates a body on the I/O loop's thread. The body stays compressed if it would have more than
@@ -65,23 +94,51 @@ static enum rt_status prepare(struct srv_job *job)
     return st;
 }
 
-bool srv_rest_inference(struct srv_rest_request *r,
-                        enum rt_status (*decode)(struct srv_rest_request *r),
-                        void (*done)(struct srv_job *job))
+/* Finishes the request with the response, or with the job's error. Runs on any thread, usually on
+ * the worker that has computed the outputs. */
+static void done(struct srv_job *job)
+{
+    struct srv_rest_request *r = job->owner;
+    struct srv_inference *inf = &r->inference;
+    const struct srv_options *o = &r->server->options;
+    enum rt_status st = job->status;
+
+    if (!st)
+        st = srv_inference_finish(inf, &job->err);
+    if (!st)
+        st = srv_inference_encode(inf, &r->out, &job->err);
+    if (st == RT_DEADLINE_EXCEEDED && job->deadline_ns == deadline_of(r))
+        rt_fail(&r->err, st, "%s (--rest_api_timeout_in_ms=%lld)", rt_error_text(&r->job.err),
+                (long long)o->rest_api_timeout_in_ms);
+    else if (st)
+        rt_error_copy(&r->err, &r->job.err);
+    if (st)
+        srv_rest_fail(r, st);
+    else
+        srv_rest_ok(r, inf->json_bytes ? "application/octet-stream" : "application/json");
+    struct srv_growth growth = {&r->server->in_flight, &r->charged, srv_job_cancellation(job)};
+    inf->growth = &growth;
+    if (!st && srv_request_log_wants(job))
+        srv_request_log_add(inf, &r->out);
+    srv_inference_clear(inf);
+    srv_rest_finished(r);
+}
+
+bool srv_rest_inference(struct srv_rest_request *r)
 {
     struct srv_inference *inf = &r->inference;
     struct srv_job *job = &r->job;
     enum rt_status st;
 
-    srv_inference_init(inf, r->route.api, SRV_ENTRY_REST, &r->server->options, r->arena, job);
+    srv_inference_init(inf, r->route.endpoint->rest.infer, &r->server->options, r->arena, job);
     inf->spec = r->route.spec;
+    inf->json_length = r->json_length;
     job->io_loop = r->io_loop;
     job->owner = r;
     job->done = done;
     job->max_inline_bytes = LONG_OUTPUTS;
     job->received_ns = r->received_ns;
     job->deadline_ns = deadline_of(r);
-    r->decode = decode;
     r->found = srv_inference_find(inf, r->io_loop->map, &r->err);
     if (!r->found)
         /* The version's handle is kept until the response is sent. */
@@ -102,7 +159,7 @@ bool srv_rest_inference(struct srv_rest_request *r,
     if (!st && is_long)
         st = r->found;
     else if (!st)
-        st = is_short ? r->decode(r) : on_loop(r, r->decode);
+        st = is_short ? decode(r) : on_loop(r, decode);
     if (st) {
         srv_inference_clear(inf);
         srv_rest_fail(r, st);
@@ -110,24 +167,4 @@ bool srv_rest_inference(struct srv_rest_request *r,
     }
     srv_job_submit(job);
     return true;
-}
-
-void srv_rest_inferred(struct srv_rest_request *r, enum rt_status st)
-{
-    const struct srv_options *o = &r->server->options;
-    if (st == RT_DEADLINE_EXCEEDED)
-        rt_fail(&r->err, st, "%s (--rest_api_timeout_in_ms=%lld)", rt_error_text(&r->job.err),
-                (long long)o->rest_api_timeout_in_ms);
-    else if (st)
-        rt_error_copy(&r->err, &r->job.err);
-    if (st)
-        srv_rest_fail(r, st);
-    else
-        srv_rest_ok(r, "application/json");
-    struct srv_growth growth = {&r->server->in_flight, &r->charged, srv_job_cancellation(&r->job)};
-    r->inference.growth = &growth;
-    if (!st && srv_request_log_wants(&r->job))
-        srv_request_log_write_and_add(&r->inference);
-    srv_inference_clear(&r->inference);
-    srv_rest_finished(r);
 }

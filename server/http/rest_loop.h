@@ -20,7 +20,7 @@
  * | rest_metrics.c     | writes the metrics page on a background thread                        |
  * | rest_page.c        | releases metrics pages                                            |
  * | rest_handler.c     | handles a request from its first line to its end                  |
- * | rest_routes.c      | calls the handler of each route                                   |
+ * | rest_routes.c      | calls the handler of each route, and reports the server's health  |
  * | rest_response.c    | sets and sends responses and refusals                             |
  * | rest_outcome.c     | writes response headers, metrics and the access log               |
  *

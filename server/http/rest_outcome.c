@@ -14,9 +14,10 @@
 static void log_access(const struct srv_rest_call *req, int64_t total_ns)
 {
     const struct srv_rest_request *r = &req->pub;
+    const int api = srv_route_api(&r->route);
     const struct srv_access a = {
         .entry = "REST",
-        .api = r->route.api,
+        .api = api == SRV_NOT_COUNTED ? SRV_OTHER : (enum srv_api)api,
         .method = rt_span_str(r->method),
         .path = r->uri,
         .http = r->http,
@@ -35,9 +36,10 @@ void srv_rest_count(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     int64_t total_ns = rt_now_ns() - r->received_ns;
-    if (r->route.target == SRV_TO_MODEL)
+    const int api = srv_route_api(&r->route);
+    if (r->route.target == SRV_TO_CALL && api != SRV_NOT_COUNTED)
         srv_metrics_request(r->io_loop, r->job.done ? &r->job : NULL, r->route.spec.name,
-                            r->route.api, r->code, total_ns);
+                            (enum srv_api)api, r->code, total_ns);
     if (r->server->options.access_log)
         log_access(req, total_ns);
     if (r->job.version)

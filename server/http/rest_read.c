@@ -125,8 +125,8 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         make_id(req);
     if (srv_rest_is_refused(req))
         return true;
-    enum rt_status st = srv_route(&r->route, r->method, r->uri, r->server->options.prometheus_path,
-                                  r->arena, &r->err);
+    enum rt_status st = srv_route(&r->route, r->server->protocols, r->method, r->uri,
+                                  r->server->options.prometheus_path, r->arena, &r->err);
     if (st) {
         srv_rest_fail(r, st);
         req->stage = STAGE_REFUSED;

@@ -1,6 +1,6 @@
 /*
  * A REST request in progress, shared by the transport (rest_loop.h) and the handlers
- * (rest_predict.c, rest_examples.c, rest_info.c). Nothing in this header uses libmicrohttpd.
+ * (rest_inference.c, rest_describe.c, rest_routes.c). Nothing in this header uses libmicrohttpd.
  *
  * Owner: the I/O loop's thread, except between a call of srv_job_submit or
  * srv_rest_describe_in_background and the call of srv_rest_finished.
@@ -10,9 +10,8 @@
 
 #include "runtime/base/bytes.h"
 #include "server/inference/inference.h"
-#include "server/protocol/tfs/json_tensor.h"
 #include "server/batching/io_loop.h"
-#include "server/protocol/tfs/route.h"
+#include "server/protocol/route.h"
 #include "server/server.h"
 
 enum { SRV_REST_ID_BYTES = 129 };
@@ -36,12 +35,12 @@ struct srv_rest_request {
 
     struct srv_job job; /* the request's job, which the request owns */
     struct srv_inference inference;
-    void *state; /* the state of srv_rest_status, allocated in `arena` */
-    enum srv_json_form form;
+    struct srv_description description;
     /* Status of the search for the version. If it is not RT_OK, `err` contains the error
      * message. */
     enum rt_status found;
-    enum rt_status (*decode)(struct srv_rest_request *r);
+    /* the value of the protocol's json_length_header; p is NULL if the request lacks it */
+    struct rt_span json_length;
 
     /* The members below describe the response. */
     enum rt_status code;
@@ -79,20 +78,6 @@ void srv_rest_fail(struct srv_rest_request *r, enum rt_status code);
 void srv_rest_ok(struct srv_rest_request *r, const char *content_type);
 
 /*
- * Runs an inference: finds and holds the version, decodes the body, and submits the job. `decode`
- * fills the job's signature and feeds from the body. If there are several errors, a JSON error is
- * reported first, then the error in r->found, and then all others. If the inflated body is long, or
- * if the I/O loop has used up its decoding time for the current turn, `decode` runs on a worker, so
- * that the loop's other requests do not wait. Otherwise `decode` runs on the calling thread. `done`
- * calls srv_rest_inferred. The return value has the same meaning as a handler's.
- */
-bool srv_rest_inference(struct srv_rest_request *r,
-                        enum rt_status (*decode)(struct srv_rest_request *r),
-                        void (*done)(struct srv_job *job));
-/* Finishes the request with the response that `done` has written, or with the job's error. May
- * be called on any thread. */
-void srv_rest_inferred(struct srv_rest_request *r, enum rt_status st);
-/*
  * Inflates the body. May be called on any thread. If the body would have more than `most` bytes
  * when inflated, it stays compressed, and `gzip` stays true. As in TensorFlow Serving, the body
  * becomes empty if it is invalid, or if it would exceed --max_body_bytes or 100 MiB when inflated.
@@ -109,25 +94,18 @@ void srv_rest_finished(struct srv_rest_request *r);
  * returns true if a job was submitted; srv_rest_finished is then called later, or was called
  * already.
  */
-bool srv_rest_predict(struct srv_rest_request *r);
-bool srv_rest_status(struct srv_rest_request *r);
-bool srv_rest_metadata(struct srv_rest_request *r);
-bool srv_rest_health(struct srv_rest_request *r);
-bool srv_rest_ready(struct srv_rest_request *r);
+/* Runs an inference. If there are several errors, an error of the body is reported first, then the
+ * error in r->found, and then all others. If the inflated body is long, or if the I/O loop has used
+ * up its decoding time for the current turn, a worker decodes the body, so that the loop's other
+ * requests do not wait. */
+bool srv_rest_inference(struct srv_rest_request *r);
+bool srv_rest_describe(struct srv_rest_request *r);
 bool srv_rest_metrics(struct srv_rest_request *r);
-bool srv_rest_examples(struct srv_rest_request *r); /* handles Classify and Regress requests */
 
 /* Calls `describe`, which sets the response, on the background thread that describes large models,
  * and then finishes the request. `describe` may be skipped if the client has disconnected. The
  * return value has the same meaning as a handler's. */
 bool srv_rest_describe_in_background(struct srv_rest_request *r,
                                      void (*describe)(struct srv_rest_request *r));
-
-/* These functions write the contents of a GetModelMetadata or GetModelStatus response in protobuf's
- * JSON format. */
-void srv_rest_write_metadata(struct rt_bytes *out, const char *model, int64_t version,
-                             const struct rt_meta_graph *graph);
-struct srv_version_status;
-void srv_rest_write_status(struct rt_bytes *out, const struct srv_version_status *versions, int n);
 
 #endif

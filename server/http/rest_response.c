@@ -26,7 +26,9 @@ void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
     if (r->out.failed)
         rt_bytes_clear(&r->out);
     r->out.n = 0;
-    srv_json_error(&r->out, rt_error_text(&r->err));
+    const struct srv_protocol *protocol =
+        r->route.protocol ? r->route.protocol : r->server->protocols->row[0];
+    protocol->write_error(&r->out, rt_error_text(&r->err));
 }
 
 void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http)

@@ -1,28 +1,48 @@
-/* Dispatches each request to the handler of its route. */
+/* Dispatches each request to the handler of its route, and answers requests for the server's
+ * health. */
 #include "server/http/rest.h"
 #include "server/http/rest_request.h"
+#include "server/versions/manager.h"
+
+static bool health(struct srv_rest_request *r)
+{
+    rt_bytes_adds(&r->out, "ok\n");
+    srv_rest_ok(r, "text/plain");
+    return false;
+}
+
+static bool ready(struct srv_rest_request *r)
+{
+    const struct rt_span name = r->route.spec.name, shown = rt_error_name(&r->err, name);
+    if (atomic_load(&r->server->draining)) {
+        srv_rest_fail(r, rt_fail(&r->err, RT_UNAVAILABLE, "the server is shutting down"));
+        return false;
+    }
+    if (name.p ? !srv_model_is_ready(r->server->manager, name)
+               : !srv_is_ready(r->server->manager)) {
+        enum rt_status st = name.p ? rt_fail(&r->err, RT_UNAVAILABLE, "model %.*s is not ready",
+                                             (int)shown.n, (const char *)shown.p)
+                                   : rt_fail(&r->err, RT_UNAVAILABLE, "the models are not ready");
+        srv_rest_fail(r, st);
+        return false;
+    }
+    rt_bytes_adds(&r->out, "ready\n");
+    srv_rest_ok(r, "text/plain");
+    return false;
+}
 
 bool srv_rest_route(struct srv_rest_request *r, bool browser)
 {
     switch (r->route.target) {
-    case SRV_TO_MODEL:
-        switch (r->route.api) {
-        case SRV_PREDICT:
-            return srv_rest_predict(r);
-        case SRV_METADATA:
-            return srv_rest_metadata(r);
-        case SRV_STATUS:
-            return srv_rest_status(r);
-        default:
-            return srv_rest_examples(r);
-        }
+    case SRV_TO_CALL:
+        return r->route.endpoint->rest.infer ? srv_rest_inference(r) : srv_rest_describe(r);
     case SRV_TO_OPTIONS:
         r->http = browser ? 200 : 400;
         return false;
     case SRV_TO_HEALTH:
-        return srv_rest_health(r);
+        return health(r);
     case SRV_TO_READY:
-        return srv_rest_ready(r);
+        return ready(r);
     case SRV_TO_METRICS:
         return srv_rest_metrics(r);
     case SRV_TO_NOWHERE:

@@ -4,18 +4,18 @@
 #include <string.h>
 
 #include "runtime/base/arena.h"
-#include "server/inference/inference_internal.h"
+#include "runtime/base/clock.h"
+#include "server/inference/steps.h"
 
 static const char default_signature[] = "serving_default";
 
-void srv_inference_init(struct srv_inference *inf, enum srv_api api, enum srv_entry entry,
+void srv_inference_init(struct srv_inference *inf, const struct srv_inference_steps *steps,
                         const struct srv_options *options, struct rt_arena *arena,
                         struct srv_job *job)
 {
     memset(inf, 0, sizeof *inf);
     memset(job, 0, sizeof *job);
-    inf->api = api;
-    inf->entry = entry;
+    inf->steps = steps;
     inf->options = options;
     inf->arena = arena;
     inf->job = job;
@@ -23,37 +23,31 @@ void srv_inference_init(struct srv_inference *inf, enum srv_api api, enum srv_en
     job->err.arena = arena;
 }
 
-static const struct srv_inference_ops *ops_of(const struct srv_inference *inf)
-{
-    switch (inf->api) {
-    case SRV_CLASSIFY:
-    case SRV_REGRESS:
-        return &srv_examples_ops;
-    case SRV_MULTI_INFERENCE:
-        return &srv_multi_ops;
-    case SRV_SESSION_RUN:
-        return &srv_session_ops;
-    default:
-        return &srv_predict_ops;
-    }
-}
-
 enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor message,
                                   struct rt_error *err)
 {
-    return ops_of(inf)->read(inf, message, err);
+    return inf->steps->read(inf, message, err);
 }
 
 enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_map *map,
                                   struct rt_error *err)
 {
-    if (inf->entry == SRV_ENTRY_GRPC) {
-        if (!inf->has_spec && inf->api != SRV_MULTI_INFERENCE)
-            return rt_fail(err, RT_INVALID_ARGUMENT, "Missing ModelSpec");
-        if (!inf->spec.name.n)
-            return rt_fail(err, RT_INVALID_ARGUMENT, "ModelSpec has no name specified.");
-    }
-    return srv_map_find(map, &inf->spec, &inf->job->version, err);
+    enum rt_status st = inf->steps->check_spec ? inf->steps->check_spec(inf, err) : RT_OK;
+
+    if (st)
+        return st;
+    st = srv_map_find(map, &inf->spec, &inf->job->version, err);
+    return st && inf->steps->not_found ? inf->steps->not_found(inf, st, err) : st;
+}
+
+int64_t srv_inference_deadline_ns(const struct srv_inference *inf, int64_t received_ns)
+{
+    int64_t at;
+
+    if (inf->timeout_us <= 0 || __builtin_mul_overflow(inf->timeout_us, 1000, &at) ||
+        __builtin_add_overflow(at, received_ns, &at))
+        return RT_NEVER;
+    return at;
 }
 
 enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span name,
@@ -165,7 +159,7 @@ static enum rt_status allocate_tensors(struct srv_inference *inf, struct rt_erro
 
 enum rt_status srv_inference_resolve(struct srv_inference *inf, struct rt_error *err)
 {
-    enum rt_status st = ops_of(inf)->resolve(inf, err);
+    enum rt_status st = inf->steps->resolve(inf, err);
     return st ? st : allocate_tensors(inf, err);
 }
 
@@ -179,10 +173,9 @@ size_t srv_inference_feed_bytes(const struct srv_inference *inf)
     return bytes;
 }
 
-enum rt_status srv_inference_bind(struct srv_inference *inf, size_t budget, size_t *bytes,
-                                  struct rt_error *err)
+enum rt_status srv_inference_bind(struct srv_inference *inf, size_t *bytes, struct rt_error *err)
 {
-    enum rt_status st = ops_of(inf)->bind(inf, budget, err);
+    enum rt_status st = inf->steps->bind(inf, err);
     *bytes = st ? 0 : srv_inference_feed_bytes(inf);
     return st;
 }
@@ -209,24 +202,42 @@ enum rt_status srv_inference_finish(struct srv_inference *inf, struct rt_error *
     for (int i = 0; i < job->n_fetches && !st; i++)
         if (inf->wanted[i])
             st = rt_tensor_load(&job->fetches[i], err);
-    if (!st && ops_of(inf)->finish)
-        st = ops_of(inf)->finish(inf, err);
+    if (!st && inf->steps->finish)
+        st = inf->steps->finish(inf, err);
     return st;
 }
 
-enum rt_status srv_inference_write(const struct srv_inference *inf, unsigned char **out, size_t *n,
-                                   struct rt_error *err)
+enum rt_status srv_inference_encode(struct srv_inference *inf, struct rt_bytes *out,
+                                    struct rt_error *err)
 {
-    return ops_of(inf)->write(inf, out, n, err);
+    return inf->steps->encode(inf, out, err);
 }
 
-void srv_inference_write_request(const struct srv_inference *inf, struct rt_bytes *out)
+void srv_inference_log_request(const struct srv_inference *inf, struct rt_bytes *out)
 {
-    ops_of(inf)->write_request(inf, out);
+    inf->steps->log_request(inf, out);
+}
+
+enum rt_status srv_inference_log_response(struct srv_inference *inf, struct rt_bytes *out,
+                                          struct rt_error *err)
+{
+    return inf->steps->log_response(inf, out, err);
+}
+
+bool srv_inference_logs_response(const struct srv_inference *inf)
+{
+    return inf->steps->log_response == inf->steps->encode;
+}
+
+enum srv_api srv_inference_api(const struct srv_inference *inf)
+{
+    return inf->steps->api;
 }
 
 void srv_inference_clear(struct srv_inference *inf)
 {
+    if (inf->steps->clear)
+        inf->steps->clear(inf);
     srv_job_clear(inf->job);
 }
 
@@ -235,19 +246,25 @@ enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_curso
                                      const struct rt_run_options *options, unsigned char **out,
                                      size_t *n, struct rt_error *err)
 {
+    struct rt_bytes response;
     size_t bytes;
-    enum rt_status st = srv_inference_read(inf, message, err);
 
+    inf->budget = (size_t)inf->options->max_body_bytes * 2;
+    enum rt_status st = srv_inference_read(inf, message, err);
     inf->job->version = version;
     if (!st)
         st = srv_inference_resolve(inf, err);
     if (!st)
-        st = srv_inference_bind(inf, (size_t)inf->options->max_body_bytes * 2, &bytes, err);
+        st = srv_inference_bind(inf, &bytes, err);
     if (!st)
         st = srv_inference_run(inf, options, err);
     if (!st)
         st = srv_inference_finish(inf, err);
+    rt_bytes_init(&response, SRV_MESSAGE_MOST);
     if (!st)
-        st = srv_inference_write(inf, out, n, err);
+        st = srv_inference_encode(inf, &response, err);
+    *n = 0;
+    *out = st ? NULL : (unsigned char *)rt_bytes_take(&response, n);
+    rt_bytes_clear(&response);
     return st;
 }

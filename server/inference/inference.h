@@ -1,39 +1,37 @@
 /*
- * One inference of any API: the fields of the request, the version and signature that it names,
- * the feeds, and the API's response message. gRPC, REST, warm-up, goldens and request logs all use
- * this module; it depends on no transport, network thread or scheduler.
+ * One inference of any protocol: the fields of the request, the version and signature that it
+ * names, the feeds, and the response. gRPC, REST, warm-up, goldens and request logs all use this
+ * module; it depends on no transport, protocol, network thread or scheduler.
  *
  * An inference consists of these steps, each performed once and in this order (after a failed step
  * only srv_inference_clear may follow):
- *   init      sets the API, the options, and the job to be filled in
- *   read      parses a serialized request; a caller with its own decoder sets `spec` instead
+ *   init      sets the steps, the options, and the job to be filled in
+ *   read      parses a request
  *   find      finds the version in a serving map; or the caller sets job->version
- *   resolve   finds job->signature, checks it for the API, and allocates the tensors
- *   bind      fills job->feeds; a caller with its own decoder fills job->feeds instead
+ *   resolve   finds job->signature, checks it for the call, and allocates the tensors
+ *   bind      fills job->feeds
  *   run       runs the job: srv_job_submit, or srv_inference_run on the calling thread
- *   finish    checks the outputs for the API; may be called on any thread
- *   write     writes the response message
+ *   finish    checks the outputs for the call; may be called on any thread
+ *   encode    writes the response
  *   clear     frees the tensors
+ * A transport may perform `find` before `read`, to know whether the request can become a job. The
+ * error of `read` takes precedence.
  *
- * Error codes and messages are those of TensorFlow Serving. Where they differ between gRPC and
- * REST, `entry` selects them.
+ * The steps (steps.h) decide error codes and messages.
  */
 #ifndef SRV_INFERENCE_H
 #define SRV_INFERENCE_H
 
 #include "server/base/budget.h"
-#include "server/protocol/tfs/classify_proto.h"
-#include "server/batching/job.h"
 #include "server/base/serving_map.h"
+#include "server/batching/job.h"
 #include "server/config/options.h"
-#include "server/protocol/tfs/predict_proto.h"
-#include "server/protocol/tfs/session_proto.h"
+#include "server/protocol/tfs/wire.h"
 
-enum srv_entry { SRV_ENTRY_GRPC, SRV_ENTRY_REST };
+struct srv_inference_steps; /* steps.h */
 
 struct srv_inference {
-    enum srv_api api;
-    enum srv_entry entry;
+    const struct srv_inference_steps *steps;
     const struct srv_options *options;
     struct rt_arena *arena; /* the request's arena; the inference itself may be allocated in it */
     /* the job, owned by the caller; the inference sets the job's version, signature, feeds and
@@ -42,31 +40,31 @@ struct srv_inference {
 
     bool has_spec;
     struct srv_model_spec spec; /* the spans in `spec` are valid as long as the request */
-
-    union { /* the parsed request; `api` determines which member is valid */
-        struct srv_predict_request predict;
-        struct srv_examples_request examples;
-        struct srv_session_request session;
-    } request;
-    /* timeout in milliseconds from the RunOptions of a SessionRun request, or 0 if there is none */
-    int64_t timeout_ms;
-    struct srv_session_call *session; /* used only by inference_session.c */
-    /* number of `scorings`: one for Classify and Regress, and one per task for MultiInference */
-    int n_scorings;
-    struct srv_scoring *scorings;
+    /* the parsed request, allocated in `arena`; only the steps know its type */
+    void *request;
+    int64_t timeout_us; /* the timeout that the request sets in microseconds, or 0 */
+    /* Maximum number of bytes of the tensors that `read` and `bind` may make. The caller sets it
+     * before each of them. */
+    size_t budget;
     /* for each output of the signature, whether the response includes it */
     bool *wanted;
-    /* the caller's budget, to which srv_inference_write charges memory, or NULL */
+    /* the caller's budget, to which messages of known size charge memory, or NULL */
     struct srv_growth *growth;
+    /* The value of the protocol's header for bodies that continue with binary data
+     * (srv_protocol.json_length_header), or p is NULL. */
+    struct rt_span json_length;
+    /* set by srv_inference_encode: the length of the JSON part of a response that continues with
+     * binary data, or 0 */
+    size_t json_bytes;
 };
 
 /* Zeroes *inf and *job and sets the job's arena to `arena`. */
-void srv_inference_init(struct srv_inference *inf, enum srv_api api, enum srv_entry entry,
+void srv_inference_init(struct srv_inference *inf, const struct srv_inference_steps *steps,
                         const struct srv_options *options, struct rt_arena *arena,
                         struct srv_job *job);
 
-/* Parses a serialized request. The parsed request contains spans of the message, so the message
- * must stay valid until srv_inference_bind has returned. */
+/* Parses a request. The parsed request contains spans of the message, so the message must stay
+ * valid until srv_inference_bind has returned. The slices need not. */
 enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor message,
                                   struct rt_error *err);
 
@@ -75,6 +73,10 @@ enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor m
  * in this function. */
 enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_map *map,
                                   struct rt_error *err);
+
+/* Returns the time at which the timeout of the request ends if the request was received at
+ * `received_ns`, or RT_NEVER. */
+int64_t srv_inference_deadline_ns(const struct srv_inference *inf, int64_t received_ns);
 
 /*
  * Finds the executable signature called `name`, or "serving_default" if `name` is empty. If there
@@ -87,40 +89,46 @@ enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span n
 
 enum rt_status srv_inference_resolve(struct srv_inference *inf, struct rt_error *err);
 
-/* Fills the feeds. Fails with RESOURCE_EXHAUSTED if they need more than `budget` bytes of memory.
- * *bytes receives the number of bytes used. */
-enum rt_status srv_inference_bind(struct srv_inference *inf, size_t budget, size_t *bytes,
-                                  struct rt_error *err);
+/* Fills the feeds. Fails with RESOURCE_EXHAUSTED if they need more than inf->budget bytes of
+ * memory. *bytes receives the number of bytes used. */
+enum rt_status srv_inference_bind(struct srv_inference *inf, size_t *bytes, struct rt_error *err);
 size_t srv_inference_feed_bytes(const struct srv_inference *inf);
 
 /* Runs the inference on the calling thread and sets job->status. May block for a long time. */
 enum rt_status srv_inference_run(struct srv_inference *inf, const struct rt_run_options *options,
                                  struct rt_error *err);
 
-/* Loads the outputs into memory and checks them for the API. Must be called only if job->status is
+/* Loads the outputs into memory and checks them for the call. Must be called only if job->status is
  * RT_OK. */
 enum rt_status srv_inference_finish(struct srv_inference *inf, struct rt_error *err);
 
-/* Writes the response message. *out receives the message, which is allocated by malloc. Must be
- * called after srv_inference_finish. */
-enum rt_status srv_inference_write(const struct srv_inference *inf, unsigned char **out, size_t *n,
-                                   struct rt_error *err);
+/* Appends the response to `out`, which must be empty. Must be called after srv_inference_finish. */
+enum rt_status srv_inference_encode(struct srv_inference *inf, struct rt_bytes *out,
+                                    struct rt_error *err);
 
 /*
- * Appends the request to `out` as a serialized request message of the request's API, for request
- * logs. Must be called after srv_inference_bind and before srv_inference_clear. The message is
- * built from the feeds, so it does not depend on the transport, and the context of its examples is
- * already merged into them.
+ * Appends the request to `out` as a serialized request message of the API under which it is logged.
+ * Must be called after srv_inference_bind and before srv_inference_clear. The message is built from
+ * the feeds, so it does not depend on the transport or the protocol, and the context of its
+ * examples is already merged into them.
  */
-void srv_inference_write_request(const struct srv_inference *inf, struct rt_bytes *out);
+void srv_inference_log_request(const struct srv_inference *inf, struct rt_bytes *out);
+/* Appends the response as a message of the API under which the inference is logged. Must be called
+ * after srv_inference_finish and before srv_inference_clear. */
+enum rt_status srv_inference_log_response(struct srv_inference *inf, struct rt_bytes *out,
+                                          struct rt_error *err);
+/* Returns whether srv_inference_encode writes the same bytes as srv_inference_log_response. */
+bool srv_inference_logs_response(const struct srv_inference *inf);
+/* Returns the API under which the inference is logged. */
+enum srv_api srv_inference_api(const struct srv_inference *inf);
 
 void srv_inference_clear(struct srv_inference *inf);
 
 /*
- * Performs the steps from read to write (see above) on the calling thread, with `version` in place
- * of the find step. `message` is a serialized request. The version need not be published (only its
- * model, version and loaded members are read) and need not be the one that the request names. *out
- * is allocated as in srv_inference_write.
+ * Performs the steps from read to encode (see above) on the calling thread, with `version` in place
+ * of the find step. The version need not be published (only its model, version and loaded members
+ * are read) and need not be the one that the request names. *out receives the response, which is
+ * allocated by malloc.
  */
 enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_cursor message,
                                      struct srv_version *version,

@@ -9,6 +9,7 @@
 #include "runtime/base/thread.h"
 #include "server/inference/inference.h"
 #include "server/metrics/metrics.h"
+#include "server/protocol/tfs/model_spec.h"
 #include "server/telemetry/request_file.h"
 
 /* Minimum time between two messages in the server's log about outages of one model's request log;
@@ -124,9 +125,9 @@ static bool write_record(const struct srv_inference *inf, double rate, struct rt
     rt_bytes_init(&request, limit);
     rt_bytes_init(out, limit);
     write_metadata(inf->job, rate, &metadata);
-    srv_inference_write_request(inf, &request);
+    srv_inference_log_request(inf, &request);
     const struct pb_prediction_log log = {
-        .type = type_of(inf->api),
+        .type = type_of(srv_inference_api(inf)),
         .request = rt_span_of(request.p ? request.p : "", request.n),
         .response = rt_span_of(response.p ? (const char *)response.p : "", response.n),
     };
@@ -174,7 +175,8 @@ static void submit(struct srv_request_log *l, struct record *r)
     rt_mutex_unlock(&l->mu);
 }
 
-void srv_request_log_add(const struct srv_inference *inf, struct rt_span response)
+/* Logs a request with the serialized response. */
+static void add(const struct srv_inference *inf, struct rt_span response)
 {
     struct srv_model_log *log = inf->job->version->log;
     struct srv_request_log *l = log->all;
@@ -207,17 +209,21 @@ void srv_request_log_add(const struct srv_inference *inf, struct rt_span respons
     submit(l, r);
 }
 
-void srv_request_log_write_and_add(const struct srv_inference *inf)
+void srv_request_log_add(struct srv_inference *inf, const struct rt_bytes *encoded)
 {
     struct rt_error err = {0};
-    unsigned char *response = NULL;
-    size_t n = 0;
+    struct rt_bytes response;
 
-    if (srv_inference_write(inf, &response, &n, &err))
+    if (srv_inference_logs_response(inf)) {
+        add(inf, rt_span_of(encoded->p, encoded->n));
+        return;
+    }
+    rt_bytes_init(&response, SRV_MESSAGE_MOST);
+    if (srv_inference_log_response(inf, &response, &err))
         count(inf->job->version->log, RT_INTERNAL);
     else
-        srv_request_log_add(inf, rt_span_of(response, n));
-    free(response);
+        add(inf, rt_span_of(response.p, response.n));
+    rt_bytes_clear(&response);
 }
 
 /* ---- writing ---- */

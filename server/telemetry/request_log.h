@@ -17,6 +17,7 @@
 
 #include "server/config/config.h"
 
+struct rt_bytes;
 struct srv_metrics;
 struct srv_inference;
 struct srv_job;
@@ -46,13 +47,10 @@ void srv_request_log_configure(struct srv_request_log *l, const struct srv_confi
 /* Returns whether an answered request should be logged. The call is cheap for models without a
  * log. */
 bool srv_request_log_wants(const struct srv_job *job);
-/* Logs a request with its response. `response` is a message as written by srv_inference_write. Must
- * be called after srv_inference_finish and before srv_inference_clear. May be called on any
- * thread. */
-void srv_request_log_add(const struct srv_inference *inf, struct rt_span response);
-/* Like srv_request_log_add, but for callers that have not serialized the API's response
- * message. */
-void srv_request_log_write_and_add(const struct srv_inference *inf);
+/* Logs a request with its response. `encoded` is the response that srv_inference_encode has
+ * written. Must be called after srv_inference_finish and before srv_inference_clear. May be called
+ * on any thread. */
+void srv_request_log_add(struct srv_inference *inf, const struct rt_bytes *encoded);
 
 /* Converts a sampling rate to a threshold in units of `2^-32`, so that about `threshold / 2^32` of
  * the requests are sampled. A threshold of 0 samples no requests, and `2^32` samples all of them.

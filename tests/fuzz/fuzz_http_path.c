@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/arena.h"
-#include "server/protocol/tfs/route.h"
+#include "server/protocol/route.h"
 #include "tests/fuzz/cost.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
@@ -19,6 +19,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rt_arena *arena = rt_arena_new(1 << 20);
     struct rt_error err = {.arena = arena};
     struct srv_route route;
-    srv_route(&route, method, rt_span_of(space + 1, size - n - 1), "/metrics", arena, &err);
+    srv_route(&route, &srv_protocols, method, rt_span_of(space + 1, size - n - 1), "/metrics",
+              arena, &err);
     rt_arena_free(arena);
 }

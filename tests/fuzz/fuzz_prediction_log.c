@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "proto/prediction_log.h"
-#include "server/inference/golden_compare.h"
+#include "server/replay/golden_compare.h"
 #include "tests/fuzz/cost.h"
 
 /* A few bytes may encode a large tensor of equal elements. A comparison decodes two tensors, each

@@ -8,7 +8,7 @@ cycles.txt states its bound.
 
 Calls through tables in data are seen only for the tables in TABLES. The other tables are: kernels and ops (no kernel
 may reach rt_plan_run, which is checked here), rt_object_type.free (rt_object_unref uses a list instead of recursion),
-and the methods of the APIs (srv_grpc_methods, srv_inference_ops), which the transports call and which call no
+and the methods of the APIs (srv_protocols, srv_grpc_methods), which the transports call and which call no
 transport.
 
 If a function that cycles.txt names is part of a second recursion, that recursion is not found. Neither is recursion

@@ -7,18 +7,9 @@
 #ifndef SRV_MODEL_SPEC_H
 #define SRV_MODEL_SPEC_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "runtime/base/arena.h"
+#include "server/base/serving_map.h"
 #include "server/protocol/tfs/wire.h"
-
-/* The model, version and signature that a request names. Spans point into the request. */
-struct srv_model_spec {
-    struct rt_span name, label, signature; /* p is NULL if the request has no such field */
-    bool has_version;
-    int64_t version;
-};
 
 /* Merges a serialized ModelSpec into *out. Spans point into the message, or into the arena. */
 enum rt_status srv_model_spec_read(struct srv_cursor message, struct srv_model_spec *out,

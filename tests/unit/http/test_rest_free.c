@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "server/http/rest.h"
+#include "server/protocol/protocol.h"
 #include "server/http/rest_loop.h"
 #include "server/metrics/metrics.h"
 
@@ -54,6 +55,7 @@ static int begin(void **state)
     memset(&server, 0, sizeof server);
     assert_int_equal(srv_options_parse(&server.options, false, 3, argv, stderr), SRV_PARSE_RUN);
     server.options.prometheus_path = "/metrics";
+    server.protocols = &srv_protocols;
     server.in_flight.limit = server.options.max_bytes_in_flight;
     atomic_store(&server.map, &empty);
     atomic_store(&server.has_connections, true); /* connections need not notify a manager */

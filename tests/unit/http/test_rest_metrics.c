@@ -18,6 +18,7 @@
 
 #include "server/http/rest.h"
 #include "server/http/rest_call.h"
+#include "server/protocol/protocol.h"
 #include "server/telemetry/metrics_page.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/metrics_cells.h"
@@ -72,6 +73,7 @@ static int begin(void **state)
     memset(&server, 0, sizeof server);
     assert_int_equal(srv_options_parse(&server.options, false, 2, argv, stderr), SRV_PARSE_RUN);
     server.options.prometheus_path = "/metrics";
+    server.protocols = &srv_protocols;
     atomic_store(&server.map, &empty);
     atomic_store(&server.has_connections, true); /* connections need not notify a manager */
     server.metrics = srv_metrics_new(1, 1);

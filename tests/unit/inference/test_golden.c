@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "runtime/base/arena.h"
-#include "server/inference/golden.h"
-#include "server/inference/golden_compare.h"
+#include "server/replay/golden.h"
+#include "server/replay/golden_compare.h"
 
 static enum rt_status tensors(enum rt_dtype dtype, int64_t n, const void *got, const void *want,
                               double tolerance, struct rt_error *err)

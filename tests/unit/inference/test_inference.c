@@ -5,6 +5,7 @@
 #include "kernels/kernels.h"
 #include "runtime/base/arena.h"
 #include "server/inference/inference.h"
+#include "server/protocol/tfs/tfs.h"
 
 struct world {
     struct rt_registry *ops;
@@ -51,7 +52,7 @@ static enum rt_status perform(struct world *w, enum srv_api api, const void *req
     struct rt_span *s = rt_arena_alloc(w->arena, sizeof *s);
     assert_non_null(s);
     *s = rt_span_of(request, n);
-    srv_inference_init(&w->inf, api, SRV_ENTRY_GRPC, &w->options, w->arena, &w->job);
+    srv_inference_init(&w->inf, srv_tfs_steps(api), &w->options, w->arena, &w->job);
     return srv_inference_perform(&w->inf, srv_cursor_of(s, n), &w->version, NULL, out, n_out,
                                  &w->err);
 }
@@ -70,7 +71,7 @@ static void answers(struct world *w, enum srv_api api, const char *request, size
     assert_memory_equal(got, want, n_want);
     free(got);
     rt_bytes_init(&made, 1 << 20);
-    srv_inference_write_request(&w->inf, &made);
+    srv_inference_log_request(&w->inf, &made);
     srv_inference_clear(&w->inf);
     assert_false(made.failed);
     assert_int_equal(made.n, n_again);

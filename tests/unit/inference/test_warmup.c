@@ -7,7 +7,7 @@
 #include "kernels/kernels.h"
 #include "runtime/base/tfrecord.h"
 #include "runtime/files/file.h"
-#include "server/inference/warmup.h"
+#include "server/replay/warmup.h"
 
 struct world {
     struct rt_registry *ops;

@@ -2,7 +2,7 @@
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"
-#include "server/protocol/tfs/route.h"
+#include "server/protocol/route.h"
 
 struct asked {
     struct srv_route to;
@@ -17,7 +17,8 @@ static enum rt_status ask(struct asked *a, const char *method, const char *uri)
     memset(a, 0, sizeof *a);
     a->arena = rt_arena_new(SIZE_MAX);
     a->err.arena = a->arena;
-    return srv_route(&a->to, method, rt_span_str(uri), metrics_path, a->arena, &a->err);
+    return srv_route(&a->to, &srv_protocols, method, rt_span_str(uri), metrics_path, a->arena,
+                     &a->err);
 }
 
 static void names(const char *method, const char *uri, enum srv_api api, const char *name,
@@ -25,8 +26,8 @@ static void names(const char *method, const char *uri, enum srv_api api, const c
 {
     struct asked a;
     assert_ok(ask(&a, method, uri), &a.err);
-    assert_int_equal(a.to.target, SRV_TO_MODEL);
-    assert_int_equal(a.to.api, api);
+    assert_int_equal(a.to.target, SRV_TO_CALL);
+    assert_int_equal(srv_route_api(&a.to), (int)api);
     assert_true(rt_span_is(a.to.spec.name, name));
     if (label)
         assert_true(a.to.spec.label.p && rt_span_is(a.to.spec.label, label));
@@ -147,7 +148,7 @@ static void our_own_paths_stand_beside(void **state)
         {"GET", "/monitoring/prometheus/metrics", NULL, SRV_TO_METRICS},
         {"POST", "/monitoring/prometheus/metrics", NULL, SRV_TO_METRICS},
         {"OPTIONS", "/v1/models/m:predict", NULL, SRV_TO_OPTIONS},
-        {"GET", "http://host:8501/v1/models/m", "m", SRV_TO_MODEL},
+        {"GET", "http://host:8501/v1/models/m", "m", SRV_TO_CALL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct asked a;

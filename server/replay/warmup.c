@@ -1,4 +1,4 @@
-#include "server/inference/warmup.h"
+#include "server/replay/warmup.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include "runtime/base/tfrecord.h"
 #include "runtime/base/thread.h"
 #include "server/metrics/metrics.h"
+#include "server/protocol/tfs/tfs.h"
 
 /* maximum duration of a replay in seconds, the same as for a model's init op */
 enum { LIMIT_S = 600 };
@@ -70,7 +71,7 @@ static enum rt_status perform(const struct replayer *replayer, const struct srv_
     size_t n = 0;
 
     rt_arena_reset(replayer->arena);
-    srv_inference_init(&inf, record->api, SRV_ENTRY_GRPC, p->options, replayer->arena, &job);
+    srv_inference_init(&inf, srv_tfs_steps(record->api), p->options, replayer->arena, &job);
     enum rt_status st =
         srv_inference_perform(&inf, srv_cursor_of(&record->request, record->request.n), p->version,
                               &run, &response, &n, err);

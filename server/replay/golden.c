@@ -1,4 +1,4 @@
-#include "server/inference/golden.h"
+#include "server/replay/golden.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -8,10 +8,10 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/files/file.h"
-#include "server/inference/golden_compare.h"
+#include "server/replay/golden_compare.h"
 #include "server/json/json_number.h"
 #include "server/metrics/metrics.h"
-#include "server/inference/warmup.h"
+#include "server/replay/warmup.h"
 
 static bool is_blank(unsigned char c)
 {

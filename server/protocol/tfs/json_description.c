@@ -1,19 +1,14 @@
-/* Handles requests for information about models and the server: status, metadata, health and
- * readiness. */
+/* Describes models in protobuf's JSON format: GetModelMetadata and GetModelStatus over REST. */
 #include <stdio.h>
 #include <string.h>
 
 #include "proto/unpack.h"
 #include "runtime/base/arena.h"
+#include "server/json/json.h"
 #include "server/json/json_number.h"
-#include "server/metrics/metrics.h"
-#include "server/http/rest_request.h"
+#include "server/protocol/tfs/tfs.h"
 #include "server/versions/status.h"
 #include "tensorflow/core/framework/tensor.pb-c.h"
-
-/* Maximum size in bytes of the signatures or version states for which the I/O loop's thread writes
- * the response. The response itself is several times larger. */
-enum { HERE_BYTES = 16 << 10 };
 
 /* ---- protobuf's JSON: one space a level, "key": value, empty lists and maps on one line ---- */
 
@@ -245,8 +240,8 @@ static void write_defaults(struct rt_bytes *out, int depth, const struct rt_sign
         rt_bytes_addc(out, '}');
 }
 
-void srv_rest_write_metadata(struct rt_bytes *out, const char *model, int64_t version,
-                             const struct rt_meta_graph *graph)
+void srv_tfs_write_metadata_json(struct rt_bytes *out, const char *model, int64_t version,
+                                 const struct rt_meta_graph *graph)
 {
     rt_bytes_adds(out, "{\n\"model_spec\":{");
     key_text(out, 1, true, "name", model);
@@ -279,30 +274,27 @@ void srv_rest_write_metadata(struct rt_bytes *out, const char *model, int64_t ve
     rt_bytes_adds(out, "\n}\n}\n}\n");
 }
 
-static void describe_version(struct srv_rest_request *r)
+static enum rt_status find_metadata(struct srv_description *d)
 {
-    const struct srv_version *v = r->job.version;
-    srv_rest_write_metadata(&r->out, v->model, v->version, v->loaded->meta_graph);
-    srv_rest_ok(r, "application/json");
+    enum rt_status st = srv_map_find(d->map, &d->spec, &d->version, d->err);
+
+    if (!st)
+        d->bytes = d->version->loaded->meta_graph->signature_bytes;
+    return st;
 }
 
-bool srv_rest_metadata(struct srv_rest_request *r)
+static void write_metadata(const struct srv_description *d, struct rt_bytes *out)
 {
-    enum rt_status st = srv_map_find(r->io_loop->map, &r->route.spec, &r->job.version, &r->err);
-    if (st) {
-        srv_rest_fail(r, st);
-        return false;
-    }
-    srv_hold(r->io_loop, r->job.version); /* the handle is released when the response is sent */
-    if (r->job.version->loaded->meta_graph->signature_bytes > HERE_BYTES)
-        return srv_rest_describe_in_background(r, describe_version);
-    describe_version(r);
-    return false;
+    const struct srv_version *v = d->version;
+    srv_tfs_write_metadata_json(out, v->model, v->version, v->loaded->meta_graph);
 }
+
+const struct srv_description_steps srv_tfs_metadata_json = {find_metadata, write_metadata};
 
 /* ---- status ---- */
 
-void srv_rest_write_status(struct rt_bytes *out, const struct srv_version_status *versions, int n)
+void srv_tfs_write_status_json(struct rt_bytes *out, const struct srv_version_status *versions,
+                               int n)
 {
     rt_bytes_addc(out, '{');
     key(out, 1, true, "model_version_status");
@@ -330,63 +322,20 @@ void srv_rest_write_status(struct rt_bytes *out, const struct srv_version_status
     rt_bytes_adds(out, "\n}\n");
 }
 
-/* The version states for a status response. */
-struct listing {
-    struct srv_version_status *versions;
-    int n;
-};
-
-static void describe_status(struct srv_rest_request *r)
+static enum rt_status find_status(struct srv_description *d)
 {
-    const struct listing *l = r->state;
-    srv_rest_write_status(&r->out, l->versions, l->n);
-    srv_rest_ok(r, "application/json");
+    const struct srv_model_spec *spec = &d->spec; /* a label is ignored, as in TensorFlow Serving */
+    enum rt_status st = srv_status_of(d->server->manager, spec->name, spec->has_version,
+                                      spec->version, d->arena, &d->versions, &d->n, d->err);
+
+    if (!st)
+        d->bytes = srv_status_bytes(d->versions, d->n);
+    return st;
 }
 
-bool srv_rest_status(struct srv_rest_request *r)
+static void write_status(const struct srv_description *d, struct rt_bytes *out)
 {
-    struct listing *l = rt_arena_alloc(r->arena, sizeof *l);
-    const struct srv_model_spec *spec =
-        &r->route.spec; /* a version label is ignored, as in TensorFlow Serving */
-    enum rt_status st = l ? srv_status_of(r->server->manager, spec->name, spec->has_version,
-                                          spec->version, r->arena, &l->versions, &l->n, &r->err)
-                          : rt_fail_memory(&r->err, "a status", sizeof *l);
-    if (st) {
-        srv_rest_fail(r, st);
-        return false;
-    }
-    r->state = l;
-    if (srv_status_bytes(l->versions, l->n) > HERE_BYTES)
-        return srv_rest_describe_in_background(r, describe_status);
-    describe_status(r);
-    return false;
+    srv_tfs_write_status_json(out, d->versions, d->n);
 }
 
-/* ---- health ---- */
-
-bool srv_rest_health(struct srv_rest_request *r)
-{
-    rt_bytes_adds(&r->out, "ok\n");
-    srv_rest_ok(r, "text/plain");
-    return false;
-}
-
-bool srv_rest_ready(struct srv_rest_request *r)
-{
-    const struct rt_span name = r->route.spec.name, shown = rt_error_name(&r->err, name);
-    if (atomic_load(&r->server->draining)) {
-        srv_rest_fail(r, rt_fail(&r->err, RT_UNAVAILABLE, "the server is shutting down"));
-        return false;
-    }
-    if (name.p ? !srv_model_is_ready(r->server->manager, name)
-               : !srv_is_ready(r->server->manager)) {
-        enum rt_status st = name.p ? rt_fail(&r->err, RT_UNAVAILABLE, "model %.*s is not ready",
-                                             (int)shown.n, (const char *)shown.p)
-                                   : rt_fail(&r->err, RT_UNAVAILABLE, "the models are not ready");
-        srv_rest_fail(r, st);
-        return false;
-    }
-    rt_bytes_adds(&r->out, "ready\n");
-    srv_rest_ok(r, "text/plain");
-    return false;
-}
+const struct srv_description_steps srv_tfs_status_json = {find_status, write_status};

@@ -36,7 +36,7 @@ struct srv_replay {
     int64_t n_threads;             /* number of threads; values below 1 mean 1 */
     int64_t n_iterations;          /* number of times that each request is sent; at least 1 */
     /* Called after each request, on any of the threads that replay records. If it is NULL,
-     * responses are not checked. `response` is a message that srv_inference_write has written. */
+     * responses are not checked. `response` is a message that srv_inference_encode has written. */
     enum rt_status (*check)(void *arg, const struct srv_recorded *record, struct rt_span response,
                             struct rt_error *err);
     void *arg;

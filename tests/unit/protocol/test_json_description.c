@@ -2,7 +2,7 @@
  * TensorFlow Serving. */
 #include "tests/support/test.h"
 
-#include "server/http/rest_request.h"
+#include "server/protocol/tfs/tfs.h"
 #include "server/versions/status.h"
 
 /* The expected metadata up to the first default value of an input. */
@@ -95,7 +95,7 @@ static void metadata_is_laid_out_as_tensorflow_servings(void **state)
     const struct rt_meta_graph graph = {.n_signatures = 2, .signatures = sigs};
     struct rt_bytes text;
     rt_bytes_init(&text, SIZE_MAX);
-    srv_rest_write_metadata(&text, "m", 123, &graph);
+    srv_tfs_write_metadata_json(&text, "m", 123, &graph);
     assert_true(text.n > sizeof metadata_start);
     assert_memory_equal(text.p, metadata_start, sizeof metadata_start - 1);
     assert_non_null(strstr(text.p, "     \"float_val\": [\n      2.0\n     ],\n"));
@@ -118,7 +118,7 @@ static void assert_default(const char *value, const char *expected)
                   value);
     assert_ok(rt_saved_model_parse(&m, rt_span_of(in.p, in.n), true, &err), &err);
     rt_bytes_init(&out, 1 << 20);
-    srv_rest_write_metadata(&out, "m", 1, m->meta_graphs);
+    srv_tfs_write_metadata_json(&out, "m", 1, m->meta_graphs);
     assert_false(out.failed);
     if (!strstr(out.p, expected))
         fail_msg("no %s in %s", expected, out.p);
@@ -162,7 +162,7 @@ static void names_that_are_not_utf8_are_written_as_utf8(void **state)
     const struct rt_meta_graph graph = {.n_signatures = 1, .signatures = &sig};
     struct rt_bytes text;
     rt_bytes_init(&text, 1 << 20);
-    srv_rest_write_metadata(&text, "m", 123, &graph);
+    srv_tfs_write_metadata_json(&text, "m", 123, &graph);
     assert_non_null(strstr(text.p, "\"\xef\xbf\xbd\": {"));
     assert_non_null(strstr(text.p, "\"x\xef\xbf\xbd\": {"));
     assert_non_null(strstr(text.p, "\"name\": \"\xc3\xa9\xef\xbf\xbd\\u003c:0\""));
@@ -178,7 +178,7 @@ static void status_lists_versions_with_their_errors(void **state)
     };
     struct rt_bytes text;
     rt_bytes_init(&text, SIZE_MAX);
-    srv_rest_write_status(&text, versions, 2);
+    srv_tfs_write_status_json(&text, versions, 2);
     assert_string_equal(text.p, "{\n"
                                 " \"model_version_status\": [\n"
                                 "  {\n"

@@ -2,9 +2,11 @@
 #include <string.h>
 
 #include "runtime/base/arena.h"
-#include "server/inference/inference_internal.h"
+#include "server/protocol/tfs/session_proto.h"
+#include "server/protocol/tfs/tfs.h"
 
-struct srv_session_call {
+struct session {
+    struct srv_session_request request;
     int *feed;  /* for each feed of the request, its index among the feeds of the callable */
     int *fetch; /* for each fetch of the request, its index among the fetches of the callable */
     struct rt_call_spec spec;
@@ -14,12 +16,17 @@ struct srv_session_call {
 static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
                            struct rt_error *err)
 {
-    struct srv_session_request *r = &inf->request.session;
-    enum rt_status st = srv_session_read(message, r, inf->arena, err);
+    struct session *call = rt_arena_alloc(inf->arena, sizeof *call);
 
+    if (!call)
+        return rt_fail_memory(err, "a request", sizeof *call);
+    inf->request = call;
+    struct srv_session_request *r = &call->request;
+    enum rt_status st = srv_session_read(message, r, inf->arena, err);
     inf->has_spec = r->has_spec;
     inf->spec = r->spec;
-    inf->timeout_ms = r->timeout_ms > 0 ? r->timeout_ms : 0;
+    if (r->timeout_ms > 0 && __builtin_mul_overflow(r->timeout_ms, 1000, &inf->timeout_us))
+        inf->timeout_us = INT64_MAX;
     return st;
 }
 
@@ -53,9 +60,9 @@ static enum rt_status graph_name(struct srv_inference *inf, const struct rt_sign
 /* ---- the call ---- */
 
 static enum rt_status name_feeds(struct srv_inference *inf, const struct rt_signature *sig,
-                                 struct srv_session_call *call, struct rt_error *err)
+                                 struct session *call, struct rt_error *err)
 {
-    const struct srv_session_request *r = &inf->request.session;
+    const struct srv_session_request *r = &call->request;
     const char **names = rt_arena_array(inf->arena, (size_t)r->n_feeds + 1, sizeof *names);
     const char **sorted = rt_arena_array(inf->arena, (size_t)r->n_feeds + 1, sizeof *names);
     bool *fed = rt_arena_array(inf->arena, (size_t)r->n_feeds + 1, sizeof *fed);
@@ -85,9 +92,9 @@ static enum rt_status name_feeds(struct srv_inference *inf, const struct rt_sign
 }
 
 static enum rt_status name_fetches(struct srv_inference *inf, const struct rt_signature *sig,
-                                   struct srv_session_call *call, struct rt_error *err)
+                                   struct session *call, struct rt_error *err)
 {
-    const struct srv_session_request *r = &inf->request.session;
+    const struct srv_session_request *r = &call->request;
     const char **names = rt_arena_array(inf->arena, (size_t)r->n_fetches + 1, sizeof *names);
     const char **sorted = rt_arena_array(inf->arena, (size_t)r->n_fetches + 1, sizeof *names);
     const char **targets = rt_arena_array(inf->arena, (size_t)r->n_targets + 1, sizeof *targets);
@@ -115,13 +122,11 @@ static enum rt_status name_fetches(struct srv_inference *inf, const struct rt_si
 
 static enum rt_status resolve(struct srv_inference *inf, struct rt_error *err)
 {
-    const struct srv_session_request *r = &inf->request.session;
-    struct srv_session_call *call = rt_arena_alloc(inf->arena, sizeof *call);
+    struct session *call = inf->request;
+    const struct srv_session_request *r = &call->request;
     const struct rt_model_signature *sig = NULL;
     enum rt_status st = RT_OK;
 
-    if (!call)
-        return rt_fail_memory(err, "a request", sizeof *call);
     if (r->names_are_aliases)
         st = srv_inference_signature(inf, inf->spec.signature, &sig, RT_INVALID_ARGUMENT,
                                      "No signature was found with the name: %s", err);
@@ -131,7 +136,6 @@ static enum rt_status resolve(struct srv_inference *inf, struct rt_error *err)
         st = name_fetches(inf, sig ? sig->def : NULL, call, err);
     if (st)
         return st;
-    inf->session = call;
     if (r->wants_times || r->wants_graph) {
         call->trace = (struct rt_trace){
             .arena = inf->arena, .wants_times = r->wants_times, .wants_graph = r->wants_graph};
@@ -140,15 +144,17 @@ static enum rt_status resolve(struct srv_inference *inf, struct rt_error *err)
     return srv_inference_dynamic(inf, &call->spec, NULL, err);
 }
 
-static enum rt_status bind(struct srv_inference *inf, size_t budget, struct rt_error *err)
+static enum rt_status bind(struct srv_inference *inf, struct rt_error *err)
 {
-    const struct srv_session_request *r = &inf->request.session;
+    const struct session *session = inf->request;
+    const struct srv_session_request *r = &session->request;
+    size_t budget = inf->budget;
     /* the dynamic callable, or NULL until it is built */
     const struct rt_callable *call = inf->job->signature->call;
     enum rt_status st = RT_OK;
 
     for (int i = 0; i < r->n_feeds && !st; i++) {
-        const int k = inf->session->feed[i];
+        const int k = session->feed[i];
         const enum rt_dtype dtype = call ? rt_callable_feed_dtype(call, k) : RT_NO_DTYPE;
         st = srv_tensor_read(r->feeds[i].tensor, dtype, &inf->job->feeds[k], &budget, err);
         if (st == RT_INVALID_ARGUMENT)
@@ -175,29 +181,35 @@ static struct srv_model_echo echo_of(const struct srv_inference *inf)
     return (struct srv_model_echo){v->model, "", v->version};
 }
 
-static enum rt_status write(const struct srv_inference *inf, unsigned char **out, size_t *n,
-                            struct rt_error *err)
+static enum rt_status write(struct srv_inference *inf, struct rt_bytes *out, struct rt_error *err)
 {
-    const struct srv_session_request *r = &inf->request.session;
+    const struct session *session = inf->request;
+    const struct srv_session_request *r = &session->request;
     const struct srv_session_response response = {
         .echo = echo_of(inf),
         .n = r->n_fetches,
         .names = r->fetches,
-        .tensors = in_order(inf, inf->job->fetches, inf->session->fetch, r->n_fetches),
+        .tensors = in_order(inf, inf->job->fetches, session->fetch, r->n_fetches),
         .trace = inf->job->trace,
         .growth = inf->growth,
     };
+    unsigned char *p = NULL;
+    size_t n = 0;
+
     if (!response.tensors)
         return rt_fail_memory(err, "a response", 0);
-    return srv_session_write(&response, out, n, err);
+    enum rt_status st = srv_session_write(&response, &p, &n, err);
+    if (!st)
+        rt_bytes_own(out, p, n);
+    return st;
 }
 
 static void write_request(const struct srv_inference *inf, struct rt_bytes *out)
 {
-    const struct srv_session_request *r = &inf->request.session;
+    const struct session *session = inf->request;
+    const struct srv_session_request *r = &session->request;
     const struct srv_model_echo echo = echo_of(inf);
-    const struct rt_tensor **tensors =
-        in_order(inf, inf->job->feeds, inf->session->feed, r->n_feeds);
+    const struct rt_tensor **tensors = in_order(inf, inf->job->feeds, session->feed, r->n_feeds);
 
     if (tensors)
         srv_session_write_request(r, &echo, tensors, out);
@@ -205,10 +217,13 @@ static void write_request(const struct srv_inference *inf, struct rt_bytes *out)
         out->failed = true;
 }
 
-const struct srv_inference_ops srv_session_ops = {
+const struct srv_inference_steps srv_tfs_session_run = {
+    .api = SRV_SESSION_RUN,
     .read = read,
+    .check_spec = srv_tfs_check_spec,
     .resolve = resolve,
     .bind = bind,
-    .write = write,
-    .write_request = write_request,
+    .encode = write,
+    .log_request = write_request,
+    .log_response = write,
 };

@@ -1,4 +1,4 @@
-#include "server/inference/golden_compare.h"
+#include "server/replay/golden_compare.h"
 
 #include <stdio.h>
 

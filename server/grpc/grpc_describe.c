@@ -1,0 +1,72 @@
+/* Implements the methods that return information, which the steps of a protocol find and write. */
+#include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_methods.h"
+#include "server/protocol/protocol.h"
+
+enum {
+    /* Maximum size in bytes of a response that is written on the I/O loop thread. Such a response
+     * is not charged to the budget, so that it can be sent even when memory is short. */
+    HERE_BYTES = 16 << 10,
+    MOST_BYTES = 64 << 20, /* maximum size of a response in bytes */
+};
+
+/* Runs on a background thread: charges a large response to the budget, and then writes and sends
+ * it. */
+static bool respond_in_background(struct srv_call *c)
+{
+    const struct srv_description *d = c->state;
+    struct rt_bytes out;
+    char *p = NULL;
+    size_t n = 0;
+    enum rt_status st = RT_OK;
+
+    rt_bytes_init(&out, MOST_BYTES);
+    if (atomic_load_explicit(&c->job.cancelled, memory_order_relaxed))
+        st = rt_fail(&c->err, RT_CANCELLED, "the client has left");
+    if (!st)
+        st = srv_call_charge(c, d->bytes, "the response");
+    if (!st) {
+        c->method->endpoint->grpc.describe->write(d, &out);
+        p = rt_bytes_take(&out, &n);
+        if (!p)
+            st = rt_fail_memory(&c->err, "the response", out.limit);
+    }
+    rt_bytes_clear(&out);
+    srv_call_respond_expected(c, p, n, st, st ? rt_error_text(&c->err) : NULL);
+    return false;
+}
+
+void srv_grpc_describe(struct srv_call *c)
+{
+    const struct srv_description_steps *steps = c->method->endpoint->grpc.describe;
+    struct srv_description *d = rt_arena_alloc(c->arena, sizeof *d);
+    enum rt_status st = d ? RT_OK : rt_fail_memory(&c->err, "a request", sizeof *d);
+
+    if (!st) {
+        *d = (struct srv_description){
+            .server = c->server, .map = c->io_loop->map, .arena = c->arena, .err = &c->err};
+        st = srv_call_open(c, &d->message);
+    }
+    if (!st) {
+        st = steps->find(d);
+        c->model = d->spec.name;
+    }
+    if (st) {
+        srv_call_fail(c, st);
+        return;
+    }
+    if (d->bytes <= HERE_BYTES) {
+        struct rt_bytes out;
+        rt_bytes_init(&out, MOST_BYTES);
+        steps->write(d, &out);
+        srv_call_respond(c, &out);
+        return;
+    }
+    c->state = d;
+    if (d->version) {
+        c->job.version = d->version; /* the handle is released when the call ends */
+        srv_hold(c->io_loop, c->job.version);
+    }
+    srv_call_expect(c, false);
+    srv_call_in_background(c, SRV_BACKGROUND_LARGE, respond_in_background);
+}

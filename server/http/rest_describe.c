@@ -1,0 +1,35 @@
+/* Handles requests for information, which the steps of a protocol find and write. */
+#include "server/http/rest_request.h"
+
+/* Maximum size in bytes of the signatures or version states for which the I/O loop's thread writes
+ * the response. The response itself is several times larger. */
+enum { HERE_BYTES = 16 << 10 };
+
+static void describe(struct srv_rest_request *r)
+{
+    r->route.endpoint->rest.describe->write(&r->description, &r->out);
+    srv_rest_ok(r, "application/json");
+}
+
+bool srv_rest_describe(struct srv_rest_request *r)
+{
+    struct srv_description *d = &r->description;
+
+    *d = (struct srv_description){.server = r->server,
+                                  .map = r->io_loop->map,
+                                  .arena = r->arena,
+                                  .err = &r->err,
+                                  .spec = r->route.spec};
+    enum rt_status st = r->route.endpoint->rest.describe->find(d);
+    if (st) {
+        srv_rest_fail(r, st);
+        return false;
+    }
+    r->job.version = d->version;
+    if (d->version)
+        srv_hold(r->io_loop, d->version); /* the handle is released when the response is sent */
+    if (d->bytes > HERE_BYTES)
+        return srv_rest_describe_in_background(r, describe);
+    describe(r);
+    return false;
+}

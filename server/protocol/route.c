@@ -1,0 +1,139 @@
+#include "server/protocol/route.h"
+
+#include <strings.h>
+
+enum srv_method srv_method_of(const char *name)
+{
+    static const char *const names[] = {"GET", "POST", "OPTIONS", "HEAD"};
+    for (int i = 0; i < SRV_OTHER_METHOD; i++)
+        if (strcmp(name, names[i]) == 0)
+            return (enum srv_method)i;
+    return SRV_OTHER_METHOD;
+}
+
+bool srv_route_take(struct rt_span *s, const char *word)
+{
+    size_t n = strlen(word);
+    if (s->n < n || strncasecmp((const char *)s->p, word, n) != 0)
+        return false;
+    s->p += n;
+    s->n -= n;
+    return true;
+}
+
+bool srv_route_take_name(struct rt_span *s, const char *ends, struct rt_span *out)
+{
+    size_t n = 0;
+    while (n < s->n && !memchr(ends, s->p[n], strlen(ends)))
+        n++;
+    *out = rt_span_of(s->p, n);
+    s->p += n;
+    s->n -= n;
+    return n > 0;
+}
+
+bool srv_route_take_digits(struct rt_span *s, struct rt_span *out)
+{
+    size_t n = 0;
+    while (n < s->n && s->p[n] >= '0' && s->p[n] <= '9')
+        n++;
+    *out = rt_span_of(s->p, n);
+    s->p += n;
+    s->n -= n;
+    return n > 0;
+}
+
+static int hex(unsigned char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+enum rt_status srv_route_decode(struct rt_span *s, struct rt_arena *arena, struct rt_error *err)
+{
+    if (s->n == 0 || !memchr(s->p, '%', s->n))
+        return RT_OK;
+    unsigned char *to = rt_arena_aligned(arena, s->n, 1);
+    if (!to)
+        return rt_fail_memory(err, "a model's name", s->n);
+    size_t n = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        int high = -1, low = -1;
+        if (s->p[i] == '%' && s->n - i > 2) {
+            high = hex(s->p[i + 1]);
+            low = hex(s->p[i + 2]);
+        }
+        if (high < 0 || low < 0) {
+            to[n++] = s->p[i];
+            continue;
+        }
+        to[n++] = (unsigned char)(high << 4 | low);
+        i += 2;
+    }
+    *s = rt_span_of(to, n);
+    return RT_OK;
+}
+
+bool srv_route_version(struct rt_span digits, int64_t *out)
+{
+    int64_t v = 0;
+    for (size_t i = 0; i < digits.n; i++)
+        if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, digits.p[i] - '0', &v))
+            return false;
+    *out = v;
+    return true;
+}
+
+enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *protocols,
+                         const char *method, struct rt_span uri, const char *metrics_path,
+                         struct rt_arena *arena, struct rt_error *err)
+{
+    memset(out, 0, sizeof *out);
+    /* A client that uses a proxy sends an absolute URI, of which only the path matters. */
+    struct rt_span rest = uri;
+    if (srv_route_take(&rest, "http://") || srv_route_take(&rest, "https://")) {
+        const unsigned char *slash = rest.n ? memchr(rest.p, '/', rest.n) : NULL;
+        if (slash)
+            uri = rt_span_of(slash, rest.n - (size_t)(slash - rest.p));
+    }
+    const unsigned char *query = uri.n ? memchr(uri.p, '?', uri.n) : NULL;
+    struct rt_span path = rt_span_of(uri.p, query ? (size_t)(query - uri.p) : uri.n);
+    if (*metrics_path && rt_span_is(path, metrics_path)) {
+        out->target = SRV_TO_METRICS;
+        return query ? rt_fail(err, RT_INVALID_ARGUMENT, "Unexpected path: %.*s", (int)uri.n,
+                               (const char *)uri.p)
+                     : RT_OK;
+    }
+    for (int i = 0; i < protocols->n; i++) {
+        rest = uri;
+        if (!srv_route_take(&rest, protocols->row[i]->root))
+            continue;
+        out->target = SRV_TO_CALL;
+        out->protocol = protocols->row[i];
+        return out->protocol->route(out, method, uri, arena, err);
+    }
+
+    enum srv_method m = srv_method_of(method);
+    bool reads = m == SRV_GET || m == SRV_HEAD;
+    rest = path;
+    if (reads && rt_span_is(path, "/healthz")) {
+        out->target = SRV_TO_HEALTH;
+        return RT_OK;
+    }
+    if (reads && srv_route_take(&rest, "/readyz") &&
+        (rest.n == 0 || (rest.n > 1 && *rest.p == '/'))) {
+        out->target = SRV_TO_READY;
+        if (rest.n)
+            out->spec.name = rt_span_of(rest.p + 1, rest.n - 1);
+        return srv_route_decode(&out->spec.name, arena, err);
+    }
+    return rt_fail(err, RT_NOT_FOUND, "Nothing is served at %.*s: models are under /v1/models/",
+                   (int)path.n, (const char *)path.p);
+}
+
+int srv_route_api(const struct srv_route *route)
+{
+    return route->endpoint ? route->endpoint->api : SRV_OTHER;
+}

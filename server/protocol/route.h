@@ -1,0 +1,65 @@
+/*
+ * Parses a method and a raw URI (not yet percent-decoded) into a route: one of the server's own
+ * pages, or a call of a protocol. All functions are pure.
+ */
+#ifndef SRV_ROUTE_H
+#define SRV_ROUTE_H
+
+#include "server/protocol/protocol.h"
+
+enum srv_method { /* HTTP methods */
+                  SRV_GET,
+                  SRV_POST,
+                  SRV_OPTIONS,
+                  SRV_HEAD,
+                  SRV_OTHER_METHOD,
+};
+enum srv_method srv_method_of(const char *name);
+
+enum srv_target {
+    /* the path is neither a protocol's nor one of the server's own paths, so the HTTP status is
+     * 404 */
+    SRV_TO_NOWHERE,
+    SRV_TO_CALL,    /* a call of a protocol */
+    SRV_TO_OPTIONS, /* a browser's preflight request (CORS) */
+    SRV_TO_HEALTH,
+    /* A request that asks whether the model spec.name is ready, or, if spec.name is empty, whether
+     * the server is ready. */
+    SRV_TO_READY,
+    SRV_TO_METRICS,
+};
+
+struct srv_route {
+    enum srv_target target;
+    const struct srv_protocol *protocol; /* the protocol to which the path belongs, or NULL */
+    const struct srv_endpoint *endpoint; /* the call, or NULL if the request names none */
+    struct srv_model_spec spec;          /* the spans in `spec` point into the arena or the URI */
+};
+
+/*
+ * Parses the method and the URI of a request. Fails with the error of the protocol to which the
+ * path belongs, or with NOT_FOUND. out->protocol is set even if the function fails. `uri` includes
+ * the query. `metrics_path` is the path of the metrics page, or "" if there is no such page.
+ */
+enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *protocols,
+                         const char *method, struct rt_span uri, const char *metrics_path,
+                         struct rt_arena *arena, struct rt_error *err);
+
+/* Returns the value of enum srv_api under which a request is counted, or SRV_NOT_COUNTED. */
+int srv_route_api(const struct srv_route *route);
+
+/* ---- for the protocols' own routes ---- */
+
+/* Removes `word` from the front of *s, regardless of case. Returns false if *s does not begin with
+ * `word`. */
+bool srv_route_take(struct rt_span *s, const char *word);
+/* Removes the bytes before the next byte that occurs in `ends` from the front of *s. Returns false
+ * if there are no bytes to remove. */
+bool srv_route_take_name(struct rt_span *s, const char *ends, struct rt_span *out);
+bool srv_route_take_digits(struct rt_span *s, struct rt_span *out);
+/* Percent-decodes *s into the arena. If *s contains no '%', it is not copied. */
+enum rt_status srv_route_decode(struct rt_span *s, struct rt_arena *arena, struct rt_error *err);
+/* Returns false if the number does not fit. */
+bool srv_route_version(struct rt_span digits, int64_t *out);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * TensorFlow Serving's API: PredictionService, SessionService and ModelService over gRPC, and its
+ * REST API below /v1/. Error codes and messages are those of TensorFlow Serving. Where they differ
+ * between gRPC and REST, the steps of the two differ.
+ */
+#ifndef SRV_TFS_H
+#define SRV_TFS_H
+
+#include "server/protocol/protocol.h"
+
+extern const struct srv_protocol srv_tfs;
+
+/* The steps of gRPC's methods, and those of REST requests in JSON. */
+extern const struct srv_inference_steps srv_tfs_predict, srv_tfs_classify, srv_tfs_regress,
+    srv_tfs_multi_inference, srv_tfs_session_run;
+extern const struct srv_inference_steps srv_tfs_predict_json, srv_tfs_classify_json,
+    srv_tfs_regress_json;
+/* Returns the steps of the gRPC method for an API whose requests become jobs. */
+const struct srv_inference_steps *srv_tfs_steps(enum srv_api api);
+
+extern const struct srv_description_steps srv_tfs_metadata, srv_tfs_status;
+extern const struct srv_description_steps srv_tfs_metadata_json, srv_tfs_status_json;
+
+/* Implements srv_inference_steps.check_spec for gRPC's methods. */
+enum rt_status srv_tfs_check_spec(const struct srv_inference *inf, struct rt_error *err);
+/* Implement log_request and log_response for inferences that are logged as Predict. They need only
+ * the job and `wanted`. */
+void srv_tfs_write_predict_request(const struct srv_inference *inf, struct rt_bytes *out);
+enum rt_status srv_tfs_write_predict(struct srv_inference *inf, struct rt_bytes *out,
+                                     struct rt_error *err);
+
+/* These functions write the contents of a GetModelMetadata or GetModelStatus response in protobuf's
+ * JSON format. */
+void srv_tfs_write_metadata_json(struct rt_bytes *out, const char *model, int64_t version,
+                                 const struct rt_meta_graph *graph);
+void srv_tfs_write_status_json(struct rt_bytes *out, const struct srv_version_status *versions,
+                               int n);
+
+#endif

@@ -1,0 +1,7 @@
+/* The protocols that the server speaks. */
+#include "server/protocol/protocol.h"
+#include "server/protocol/tfs/tfs.h"
+
+static const struct srv_protocol *const rows[] = {&srv_tfs};
+
+const struct srv_protocols srv_protocols = {rows, sizeof rows / sizeof *rows};
