@@ -173,6 +173,8 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
         h->n_encodings++;
         h->is_chunked = is_name(value, "chunked");
         return true;
+    case 31: /* srv_protocol.json_length_header of the Open Inference Protocol */
+        return is_name(name, "Inference-Header-Content-Length");
     default:
         return false;
     }

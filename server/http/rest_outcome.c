@@ -50,9 +50,14 @@ void srv_rest_count(struct srv_rest_call *req)
 bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add, void *arg)
 {
     const struct srv_rest_request *r = &req->pub;
+    char length[24];
     bool good = true;
     if (r->content_type)
         good &= add(arg, "Content-Type", r->content_type);
+    if (r->code == RT_OK && r->inference.json_bytes) {
+        snprintf(length, sizeof length, "%zu", r->inference.json_bytes);
+        good &= add(arg, r->route.protocol->json_length_header, length);
+    }
     if (req->deflated) {
         good &= add(arg, "Content-Encoding", "gzip");
         good &= add(arg, "Vary", "Accept-Encoding");

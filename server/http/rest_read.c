@@ -107,6 +107,23 @@ static enum rt_status too_large(struct srv_rest_request *r)
                    (long long)r->server->options.max_body_bytes);
 }
 
+/* Keeps a copy of the header that tells the length of the JSON part of the body. */
+static enum rt_status keep_json_length(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    const char *header = r->route.protocol ? r->route.protocol->json_length_header : NULL;
+    const char *value =
+        header ? MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, header) : NULL;
+
+    if (!value)
+        return RT_OK;
+    const char *copy = rt_arena_strdup(r->arena, value);
+    if (!copy)
+        return rt_fail_memory(&r->err, "a request", strlen(value));
+    r->json_length = rt_span_str(copy);
+    return RT_OK;
+}
+
 bool srv_rest_open(struct srv_rest_call *req, const char *method)
 {
     struct srv_rest_request *r = &req->pub;
@@ -127,6 +144,8 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         return true;
     enum rt_status st = srv_route(&r->route, r->server->protocols, r->method, r->uri,
                                   r->server->options.prometheus_path, r->arena, &r->err);
+    if (!st)
+        st = keep_json_length(req);
     if (st) {
         srv_rest_fail(r, st);
         req->stage = STAGE_REFUSED;

@@ -38,6 +38,8 @@ struct srv_description {
     struct srv_version_status *versions; /* the `n` versions to list, set by `find` */
     int n;
     size_t bytes; /* approximate size of the response in bytes, set by `find` */
+    /* what else `find` tells `write`, allocated in `arena` */
+    const void *state;
 };
 
 struct srv_description_steps {
@@ -66,7 +68,9 @@ struct srv_endpoint {
 };
 
 struct srv_protocol {
-    const char *root; /* the prefix of the paths of its REST calls, regardless of case */
+    /* The first segments of the paths of its REST calls, regardless of case. If `root` ends in '/',
+     * something must follow it. */
+    const char *root;
     const struct srv_endpoint *const *endpoints;
     int n_endpoints;
     /* Finds the call that a REST request names, and sets out->endpoint and out->spec. `uri` begins

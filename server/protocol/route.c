@@ -108,7 +108,9 @@ enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *prot
     }
     for (int i = 0; i < protocols->n; i++) {
         rest = uri;
-        if (!srv_route_take(&rest, protocols->row[i]->root))
+        const char *root = protocols->row[i]->root;
+        if (!srv_route_take(&rest, root) ||
+            (root[strlen(root) - 1] != '/' && rest.n && *rest.p != '/' && *rest.p != '?'))
             continue;
         out->target = SRV_TO_CALL;
         out->protocol = protocols->row[i];

@@ -8,6 +8,7 @@ static const struct {
     [SRV_REGRESS] = {"regress", "Regress", "regress"},
     [SRV_MULTI_INFERENCE] = {"multi_inference", "MultiInference", ""},
     [SRV_SESSION_RUN] = {"session_run", "SessionRun", ""},
+    [SRV_INFER] = {"infer", "ModelInfer", "infer"},
     [SRV_METADATA] = {"metadata", "", ""},
     [SRV_STATUS] = {"status", "", ""},
     [SRV_OTHER] = {"other", "", ""},

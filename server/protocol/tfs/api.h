@@ -1,6 +1,7 @@
 /*
- * The names of TensorFlow Serving's APIs that the server implements over at least one transport.
- * Threads: the functions are pure, so any thread may call them.
+ * The names of the APIs that the server implements over at least one transport: TensorFlow
+ * Serving's, and the inference of other protocols. Threads: the functions are pure, so any thread
+ * may call them.
  */
 #ifndef SRV_API_H
 #define SRV_API_H
@@ -11,6 +12,7 @@ enum srv_api {
     SRV_REGRESS,
     SRV_MULTI_INFERENCE,
     SRV_SESSION_RUN,
+    SRV_INFER, /* of the Open Inference Protocol */
     SRV_METADATA,
     SRV_STATUS,
     SRV_OTHER

@@ -154,6 +154,13 @@ static void write_value(const struct response *a, enum rt_dtype dtype, int rank,
     rt_bytes_addc(out, ']');
 }
 
+void srv_json_write_values(struct rt_bytes *out, const struct rt_tensor *t,
+                           struct srv_cancellation *cancellation)
+{
+    const struct response a = {out, cancellation};
+    write_run(&a, (enum rt_dtype)t->dtype, t->data, rt_tensor_count(t), false);
+}
+
 static bool ends_in_bytes(const char *alias)
 {
     size_t n = strlen(alias);

@@ -56,6 +56,11 @@ enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_sig
                                        const struct rt_tensor *fetches, enum srv_json_form form,
                                        struct srv_cancellation *cancellation, struct rt_error *err);
 
+/* Appends all values of a tensor of a type that srv_json_takes, separated by ", ". Stops when
+ * `cancellation` reports that the response is cancelled; `out` then fails. */
+void srv_json_write_values(struct rt_bytes *out, const struct rt_tensor *t,
+                           struct srv_cancellation *cancellation);
+
 /* Writes {"error": "..."} in TensorFlow Serving's format. */
 void srv_json_error(struct rt_bytes *out, const char *text);
 

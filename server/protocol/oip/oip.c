@@ -1,0 +1,126 @@
+#include "server/protocol/oip/oip.h"
+
+#include "server/protocol/route.h"
+
+#define SERVICE "/inference.GRPCInferenceService/"
+
+static const struct srv_endpoint live_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.describe = &srv_oip_live_json},
+    .grpc = {.describe = &srv_oip_live},
+    .grpc_path = SERVICE "ServerLive",
+};
+
+static const struct srv_endpoint ready_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.describe = &srv_oip_ready_json},
+    .grpc = {.describe = &srv_oip_ready},
+    .grpc_path = SERVICE "ServerReady",
+};
+
+static const struct srv_endpoint server_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.describe = &srv_oip_server_json},
+    .grpc = {.describe = &srv_oip_server},
+    .grpc_path = SERVICE "ServerMetadata",
+};
+
+static const struct srv_endpoint model_ready_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.describe = &srv_oip_model_ready_json},
+    .grpc = {.describe = &srv_oip_model_ready},
+    .grpc_path = SERVICE "ModelReady",
+};
+
+static const struct srv_endpoint model_call = {
+    .api = SRV_METADATA,
+    .rest = {.describe = &srv_oip_model_json},
+    .grpc = {.describe = &srv_oip_model},
+    .grpc_path = SERVICE "ModelMetadata",
+};
+
+static const struct srv_endpoint infer_call = {
+    .api = SRV_INFER,
+    .rest = {.infer = &srv_oip_infer_json},
+    .grpc = {.infer = &srv_oip_infer},
+    .grpc_path = SERVICE "ModelInfer",
+    .is_frequent = true,
+};
+
+/* ---- REST routes ---- */
+
+/* Parses "/models/NAME[/versions/V][/ready | /infer]", without the prefix. Returns the call, or
+ * NULL if the path has another form. */
+static const struct srv_endpoint *match_model(struct rt_span s, struct srv_route *out,
+                                              struct rt_span *version)
+{
+    if (!srv_route_take_name(&s, "/", &out->spec.name))
+        return NULL;
+    if (srv_route_take(&s, "/versions/") && !srv_route_take_name(&s, "/", version))
+        return NULL;
+    if (!s.n)
+        return &model_call;
+    if (rt_span_is(s, "/ready"))
+        return &model_ready_call;
+    return rt_span_is(s, "/infer") ? &infer_call : NULL;
+}
+
+static enum rt_status route(struct srv_route *out, const char *method, struct rt_span uri,
+                            struct rt_arena *arena, struct rt_error *err)
+{
+    const unsigned char *query = memchr(uri.p, '?', uri.n);
+    struct rt_span path = rt_span_of(uri.p, query ? (size_t)(query - uri.p) : uri.n);
+    struct rt_span s = path, version = {0};
+    const enum srv_method m = srv_method_of(method);
+
+    if (m == SRV_OPTIONS) {
+        out->target = SRV_TO_OPTIONS;
+        return RT_OK;
+    }
+    srv_route_take(&s, "/v2");
+    if (!s.n || rt_span_is(s, "/"))
+        out->endpoint = &server_call;
+    else if (rt_span_is(s, "/health/live"))
+        out->endpoint = &live_call;
+    else if (rt_span_is(s, "/health/ready"))
+        out->endpoint = &ready_call;
+    else if (srv_route_take(&s, "/models/"))
+        out->endpoint = match_model(s, out, &version);
+    const struct rt_span shown = rt_error_name(err, path);
+    if (!out->endpoint)
+        return rt_fail(err, RT_NOT_FOUND,
+                       "nothing is served at %.*s: see the Open Inference Protocol, version 2",
+                       (int)shown.n, (const char *)shown.p);
+    const bool posts = out->endpoint == &infer_call;
+    if (m != (posts ? SRV_POST : SRV_GET)) {
+        out->endpoint = NULL;
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%.*s takes the method %s, not %s", (int)shown.n,
+                       (const char *)shown.p, posts ? "POST" : "GET", method);
+    }
+    if (!out->spec.name.p)
+        return RT_OK;
+    enum rt_status st = srv_route_decode(&out->spec.name, arena, err);
+    return st ? st : srv_oip_read_spec(out->spec.name, version, &out->spec, err);
+}
+
+/* ---- the table ---- */
+
+static void write_error(struct rt_bytes *out, const char *text)
+{
+    rt_bytes_adds(out, "{\"error\":");
+    srv_json_quote(out, text, strlen(text));
+    rt_bytes_adds(out, "}");
+}
+
+static const struct srv_endpoint *const endpoints[] = {
+    &live_call, &ready_call, &server_call, &model_ready_call, &model_call, &infer_call,
+};
+
+const struct srv_protocol srv_oip = {
+    .root = "/v2",
+    .endpoints = endpoints,
+    .n_endpoints = sizeof endpoints / sizeof *endpoints,
+    .route = route,
+    .write_error = write_error,
+    .json_length_header = SRV_OIP_LENGTH_HEADER,
+};

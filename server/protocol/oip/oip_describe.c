@@ -1,0 +1,294 @@
+/* Describes the server and its models: health, readiness and metadata, in JSON and in messages. */
+#include "server/protocol/oip/oip.h"
+
+#include <stdio.h>
+
+#include "server/versions/manager.h"
+
+static const char *const extensions[] = {"binary_tensor_data", "parameters"};
+
+enum { N_EXTENSIONS = sizeof extensions / sizeof *extensions };
+
+/* ---- what is asked, over REST and gRPC ---- */
+
+static enum rt_status find_nothing(struct srv_description *d)
+{
+    (void)d;
+    return RT_OK;
+}
+
+static bool server_is_ready(const struct srv_description *d)
+{
+    return !atomic_load(&d->server->draining) && srv_is_ready(d->server->manager);
+}
+
+static enum rt_status find_ready(struct srv_description *d)
+{
+    return server_is_ready(d) ? RT_OK : rt_fail(d->err, RT_UNAVAILABLE, "the server is not ready");
+}
+
+/* Finds the version that d->spec names. */
+static enum rt_status find_version(struct srv_description *d)
+{
+    const enum rt_status st = srv_map_find(d->map, &d->spec, &d->version, d->err);
+    return st == RT_NOT_FOUND ? srv_oip_fail_model(&d->spec, d->err) : st;
+}
+
+/* A model that is configured but not ready is UNAVAILABLE, and an unknown one NOT_FOUND. */
+static enum rt_status find_model_ready(struct srv_description *d)
+{
+    enum rt_status st = find_version(d);
+
+    if (st == RT_NOT_FOUND && srv_has_model(d->server->manager, d->spec.name))
+        st = d->err->code = RT_UNAVAILABLE;
+    if (!st && atomic_load(&d->server->draining))
+        return rt_fail(d->err, RT_UNAVAILABLE, "the server is shutting down");
+    return st;
+}
+
+static enum rt_status check_types(const struct rt_tensor_spec *specs, int n, const char *what,
+                                  struct rt_error *err)
+{
+    for (int i = 0; i < n; i++)
+        if (!srv_oip_dtype_name(specs[i].dtype))
+            return rt_fail(err, RT_UNIMPLEMENTED,
+                           "%s \"%s\" is of type %s, which the Open Inference Protocol does not "
+                           "have",
+                           what, specs[i].alias, rt_dtype_name(specs[i].dtype));
+    return RT_OK;
+}
+
+/* What metadata of a model says. */
+struct model {
+    const struct rt_signature *sig;
+    int n_versions;
+    int64_t *versions; /* the versions that are ready */
+};
+
+/* Copies what metadata says about the model, because the serving map is valid only in this turn of
+ * the I/O loop. */
+static enum rt_status keep_model(struct srv_description *d, const struct rt_signature *sig)
+{
+    const struct srv_map_model *known = srv_map_model(d->map, d->spec.name);
+    struct model *m = rt_arena_alloc(d->arena, sizeof *m);
+    const int n = known ? known->n_versions : 0;
+
+    if (m)
+        m->versions = rt_arena_array(d->arena, (size_t)n + 1, sizeof *m->versions);
+    if (!m || !m->versions)
+        return rt_fail_memory(d->err, "metadata", sizeof *m);
+    for (int i = 0; i < n; i++)
+        m->versions[i] = known->versions[i]->version;
+    m->sig = sig;
+    m->n_versions = n;
+    d->state = m;
+    return RT_OK;
+}
+
+/* Finds the signature that d->spec names. */
+static enum rt_status find_model(struct srv_description *d)
+{
+    const struct rt_span wanted = d->spec.signature;
+    const char *name =
+        wanted.n ? rt_arena_strndup(d->arena, (const char *)wanted.p, wanted.n) : "serving_default";
+    enum rt_status st = find_version(d);
+
+    if (st)
+        return st;
+    const struct rt_model_signature *sig = name && (!wanted.n || strlen(name) == wanted.n)
+                                               ? rt_model_signature(d->version->loaded, name)
+                                               : NULL;
+    if (!sig) {
+        const struct rt_span shown =
+            rt_error_name(d->err, wanted.n ? wanted : rt_span_str("serving_default"));
+        return rt_fail(d->err, RT_NOT_FOUND, "the model has no signature \"%.*s\"", (int)shown.n,
+                       (const char *)shown.p);
+    }
+    st = check_types(sig->def->inputs, sig->def->n_inputs, "input", d->err);
+    if (!st)
+        st = check_types(sig->def->outputs, sig->def->n_outputs, "output", d->err);
+    d->bytes = d->version->loaded->meta_graph->signature_bytes;
+    return st ? st : keep_model(d, sig->def);
+}
+
+/* ---- JSON ---- */
+
+static void write_live_json(const struct srv_description *d, struct rt_bytes *out)
+{
+    (void)d;
+    rt_bytes_adds(out, "{\"live\":true}");
+}
+
+static void write_ready_json(const struct srv_description *d, struct rt_bytes *out)
+{
+    (void)d;
+    rt_bytes_adds(out, "{\"ready\":true}");
+}
+
+static void write_server_json(const struct srv_description *d, struct rt_bytes *out)
+{
+    (void)d;
+    rt_bytes_adds(out,
+                  "{\"name\":\"slipway\",\"version\":\"" SLIPWAY_VERSION "\",\"extensions\":[");
+    for (int i = 0; i < N_EXTENSIONS; i++)
+        rt_bytes_addf(out, "%s\"%s\"", i ? "," : "", extensions[i]);
+    rt_bytes_adds(out, "]}");
+}
+
+static void write_model_ready_json(const struct srv_description *d, struct rt_bytes *out)
+{
+    const struct rt_span name = srv_oip_full_name(&d->spec);
+    rt_bytes_adds(out, "{\"name\":");
+    srv_json_quote(out, name.p, name.n);
+    rt_bytes_adds(out, ",\"ready\":true}");
+}
+
+static void write_specs_json(struct rt_bytes *out, const struct rt_tensor_spec *specs, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct rt_shape *shape = &specs[i].shape;
+        rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
+        srv_json_quote(out, specs[i].alias, strlen(specs[i].alias));
+        rt_bytes_addf(out, ",\"datatype\":\"%s\",\"shape\":[", srv_oip_dtype_name(specs[i].dtype));
+        if (shape->rank < 0) /* the protocol has no form for an unknown rank */
+            rt_bytes_adds(out, "-1");
+        for (int k = 0; k < shape->rank; k++)
+            rt_bytes_addf(out, "%s%lld", k ? "," : "", (long long)shape->dim[k]);
+        rt_bytes_adds(out, "]}");
+    }
+}
+
+static void write_model_json(const struct srv_description *d, struct rt_bytes *out)
+{
+    const struct rt_span name = srv_oip_full_name(&d->spec);
+    const struct model *m = d->state;
+    const struct rt_signature *sig = m->sig;
+
+    rt_bytes_adds(out, "{\"name\":");
+    srv_json_quote(out, name.p, name.n);
+    rt_bytes_adds(out, ",\"versions\":[");
+    for (int i = 0; i < m->n_versions; i++)
+        rt_bytes_addf(out, "%s\"%lld\"", i ? "," : "", (long long)m->versions[i]);
+    rt_bytes_adds(out, "],\"platform\":\"tensorflow_savedmodel\",\"inputs\":[");
+    write_specs_json(out, sig->inputs, sig->n_inputs);
+    rt_bytes_adds(out, "],\"outputs\":[");
+    write_specs_json(out, sig->outputs, sig->n_outputs);
+    rt_bytes_adds(out, "]}");
+}
+
+const struct srv_description_steps srv_oip_live_json = {find_nothing, write_live_json};
+const struct srv_description_steps srv_oip_ready_json = {find_ready, write_ready_json};
+const struct srv_description_steps srv_oip_server_json = {find_nothing, write_server_json};
+const struct srv_description_steps srv_oip_model_ready_json = {find_model_ready,
+                                                               write_model_ready_json};
+const struct srv_description_steps srv_oip_model_json = {find_model, write_model_json};
+
+/* ---- messages (proto/inference/grpc_service.proto) ---- */
+
+/* Reads a request whose field 1 is the name of a model, and field 2 its version. */
+static enum rt_status read_spec(struct srv_description *d)
+{
+    struct srv_cursor at = d->message;
+    struct rt_span name = {0}, version = {0};
+    struct srv_field f;
+    enum rt_status st = RT_OK;
+    int got = 0;
+
+    while (!st && (got = srv_field_next(&at, &f)) > 0)
+        if (f.type == SRV_BYTES && (f.number == 1 || f.number == 2))
+            st = srv_field_span(&f, f.number == 1 ? &name : &version, d->arena, d->err);
+    if (!st && got < 0)
+        st = srv_wire_malformed(d->err, "a request about a model");
+    if (!st)
+        st = srv_oip_read_spec(name, version, &d->spec, d->err);
+    return st;
+}
+
+static enum rt_status find_model_ready_message(struct srv_description *d)
+{
+    static const bool yes = true, no = false;
+    enum rt_status st = read_spec(d);
+
+    if (st)
+        return st;
+    st = find_model_ready(d);
+    d->state = st ? &no : &yes;
+    d->version = NULL;
+    return st == RT_NOT_FOUND || st == RT_UNAVAILABLE ? RT_OK : st;
+}
+
+static enum rt_status find_ready_message(struct srv_description *d)
+{
+    static const bool yes = true, no = false;
+    d->state = server_is_ready(d) ? &yes : &no;
+    return RT_OK;
+}
+
+static enum rt_status find_model_message(struct srv_description *d)
+{
+    const enum rt_status st = read_spec(d);
+    return st ? st : find_model(d);
+}
+
+static void write_live(const struct srv_description *d, struct rt_bytes *out)
+{
+    (void)d;
+    srv_put_int(out, 1, true);
+}
+
+static void write_ready(const struct srv_description *d, struct rt_bytes *out)
+{
+    srv_put_int(out, 1, *(const bool *)d->state);
+}
+
+static void write_server(const struct srv_description *d, struct rt_bytes *out)
+{
+    (void)d;
+    srv_put_text(out, 1, "slipway");
+    srv_put_text(out, 2, SLIPWAY_VERSION);
+    for (int i = 0; i < N_EXTENSIONS; i++)
+        srv_put_text(out, 3, extensions[i]);
+}
+
+static void write_specs(struct rt_bytes *out, uint32_t number, const struct rt_tensor_spec *specs,
+                        int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct rt_shape *shape = &specs[i].shape;
+        const int64_t unknown = -1;
+        const int rank = shape->rank < 0 ? 1 : shape->rank;
+        struct rt_bytes item, dims;
+        rt_bytes_init(&item, out->limit);
+        rt_bytes_init(&dims, out->limit);
+        srv_put_text(&item, 1, specs[i].alias);
+        srv_put_text(&item, 2, srv_oip_dtype_name(specs[i].dtype));
+        srv_oip_put_dims(&dims, rank, shape->rank < 0 ? &unknown : shape->dim);
+        srv_put_message(&item, 3, &dims);
+        srv_put_message(out, number, &item);
+        rt_bytes_clear(&item);
+        rt_bytes_clear(&dims);
+    }
+}
+
+static void write_model(const struct srv_description *d, struct rt_bytes *out)
+{
+    const struct rt_span name = srv_oip_full_name(&d->spec);
+    const struct model *m = d->state;
+    const struct rt_signature *sig = m->sig;
+
+    srv_put_bytes(out, 1, name.p, name.n);
+    for (int i = 0; i < m->n_versions; i++) {
+        char version[24];
+        snprintf(version, sizeof version, "%lld", (long long)m->versions[i]);
+        srv_put_text(out, 2, version);
+    }
+    srv_put_text(out, 3, "tensorflow_savedmodel");
+    write_specs(out, 4, sig->inputs, sig->n_inputs);
+    write_specs(out, 5, sig->outputs, sig->n_outputs);
+}
+
+const struct srv_description_steps srv_oip_live = {find_nothing, write_live};
+const struct srv_description_steps srv_oip_ready = {find_ready_message, write_ready};
+const struct srv_description_steps srv_oip_server = {find_nothing, write_server};
+const struct srv_description_steps srv_oip_model_ready = {find_model_ready_message, write_ready};
+const struct srv_description_steps srv_oip_model = {find_model_message, write_model};

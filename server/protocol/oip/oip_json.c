@@ -1,0 +1,490 @@
+/*
+ * Requests and responses over REST: JSON, which the bytes of binary tensors may follow. In a
+ * request with binary tensors, the header Inference-Header-Content-Length is the length of the
+ * JSON.
+ */
+#include "server/protocol/oip/oip.h"
+
+#include "server/json/json_number.h"
+#include "server/protocol/route.h"
+#include "server/protocol/tfs/json_tensor.h"
+#include "server/protocol/tfs/tfs.h"
+
+/* ---- reading ---- */
+
+/* A request while it is read. */
+struct reader {
+    struct srv_inference *inf;
+    struct srv_oip_request *r;
+    struct rt_error *err;
+};
+
+static enum rt_status read_text(const struct reader *r, struct srv_json v, const char *what,
+                                struct rt_span *out)
+{
+    if (srv_json_type(v) != SRV_JSON_STRING)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s is no string", what);
+    const struct rt_span token = srv_json_token(v);
+    const size_t n = srv_json_unquote(NULL, token);
+    char *p = rt_arena_aligned(r->inf->arena, n + 1, 1);
+    if (!p)
+        return rt_fail_memory(r->err, what, n);
+    srv_json_unquote(p, token);
+    *out = rt_span_of(p, n);
+    return RT_OK;
+}
+
+/* Reads an integer that is not negative. */
+static enum rt_status read_size(const struct reader *r, struct srv_json v, const char *what,
+                                int64_t *out)
+{
+    struct srv_number x = {.kind = SRV_NUMBER_NONE};
+
+    if (srv_json_type(v) == SRV_JSON_NUMBER)
+        srv_number_read(v.p, v.end, &x);
+    if (x.kind != SRV_NUMBER_INT || x.i < 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s is no integer of at least 0", what);
+    *out = x.i;
+    return RT_OK;
+}
+
+static enum rt_status read_bool(const struct reader *r, struct srv_json v, const char *what,
+                                bool *out)
+{
+    const enum srv_json_type type = srv_json_type(v);
+
+    if (type != SRV_JSON_TRUE && type != SRV_JSON_FALSE)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s is neither true nor false", what);
+    *out = type == SRV_JSON_TRUE;
+    return RT_OK;
+}
+
+static bool key_is(struct rt_span key, const char *name)
+{
+    return srv_json_token_is(key, name, strlen(name));
+}
+
+/* Returns whether a parameter asks for something: it is neither false, 0 nor "". */
+static bool is_set(struct srv_json v)
+{
+    struct srv_number x;
+
+    switch (srv_json_type(v)) {
+    case SRV_JSON_NULL:
+    case SRV_JSON_FALSE:
+        return false;
+    case SRV_JSON_STRING:
+        return srv_json_unquote(NULL, srv_json_token(v)) != 0;
+    case SRV_JSON_NUMBER:
+        srv_number_read(v.p, v.end, &x);
+        return x.d != 0;
+    default:
+        return true;
+    }
+}
+
+/* The object in which `parameters` stand, and what they may say there. */
+struct place {
+    struct srv_oip_input *input;
+    bool *is_binary; /* for the request or an output */
+    bool is_request;
+};
+
+static enum rt_status read_parameter(const struct reader *r, const struct place *place,
+                                     struct rt_span key, struct srv_json v)
+{
+    int64_t n = 0;
+    enum rt_status st = RT_OK;
+
+    if (place->input && key_is(key, "binary_data_size")) {
+        st = read_size(r, v, "the parameter binary_data_size", &n);
+        place->input->is_raw = true;
+        place->input->raw_bytes = (size_t)n;
+    } else if (place->is_binary &&
+               key_is(key, place->is_request ? "binary_data_output" : "binary_data")) {
+        st = read_bool(r, v,
+                       place->is_request ? "the parameter binary_data_output"
+                                         : "the parameter binary_data",
+                       place->is_binary);
+    } else if (place->is_request && key_is(key, "timeout")) {
+        st = read_size(r, v, "the parameter timeout", &n);
+        r->inf->timeout_us = n;
+    } else {
+        /* the names of these parameters have no characters that JSON escapes */
+        st = srv_oip_check_parameter(rt_span_of(key.p + 1, key.n - 2), is_set(v), r->err);
+    }
+    return st;
+}
+
+static enum rt_status read_parameters(const struct reader *r, const struct place *place,
+                                      struct srv_json v)
+{
+    const unsigned char *at;
+    struct rt_span key;
+    struct srv_json value;
+    enum rt_status st = RT_OK;
+
+    if (srv_json_type(v) != SRV_JSON_OBJECT)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "\"parameters\" is no object");
+    at = srv_json_first(v);
+    while (!st && srv_json_member(&at, v.end, &key, &value))
+        st = read_parameter(r, place, key, value);
+    return st;
+}
+
+static enum rt_status read_shape(const struct reader *r, struct srv_json v,
+                                 struct srv_oip_input *in)
+{
+    const unsigned char *at;
+    struct srv_json value;
+
+    if (srv_json_type(v) != SRV_JSON_ARRAY)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "\"shape\" of an input is no array");
+    at = srv_json_first(v);
+    for (in->rank = 0; srv_json_next(&at, v.end, &value); in->rank++) {
+        if (in->rank == RT_MAX_RANK)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "\"shape\" of an input has more than %d dimensions", RT_MAX_RANK);
+        enum rt_status st = read_size(r, value, "a dimension of a shape", &in->dim[in->rank]);
+        if (st)
+            return st;
+    }
+    return RT_OK;
+}
+
+static enum rt_status read_input_member(const struct reader *r, struct srv_oip_input *in,
+                                        struct rt_span key, struct srv_json v)
+{
+    struct rt_span type;
+
+    if (key_is(key, "name"))
+        return read_text(r, v, "\"name\" of an input", &in->name);
+    if (key_is(key, "shape"))
+        return read_shape(r, v, in);
+    if (key_is(key, "parameters"))
+        return read_parameters(r, &(struct place){.input = in}, v);
+    if (key_is(key, "data"))
+        in->data = v;
+    if (!key_is(key, "datatype"))
+        return RT_OK;
+    enum rt_status st = read_text(r, v, "\"datatype\" of an input", &type);
+    if (st)
+        return st;
+    in->dtype = srv_oip_dtype(type);
+    const struct rt_span shown = rt_error_name(r->err, type);
+    return in->dtype ? RT_OK
+                     : rt_fail(r->err, RT_INVALID_ARGUMENT, "there is no datatype \"%.*s\"",
+                               (int)shown.n, (const char *)shown.p);
+}
+
+static enum rt_status read_input(const struct reader *r, struct srv_json v)
+{
+    struct srv_oip_input *in = &r->r->inputs[r->r->n_inputs++];
+    const unsigned char *at;
+    struct rt_span key;
+    struct srv_json value;
+    enum rt_status st = RT_OK;
+
+    in->rank = -1;
+    if (srv_json_type(v) != SRV_JSON_OBJECT)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "an element of \"inputs\" is no object");
+    at = srv_json_first(v);
+    while (!st && srv_json_member(&at, v.end, &key, &value))
+        st = read_input_member(r, in, key, value);
+    if (st)
+        return st;
+    if (!in->name.p)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "an input has no \"name\"");
+    if (in->rank < 0 || !in->dtype)
+        return srv_oip_fail_input(r->err, in->name, "has no \"%s\"",
+                                  in->rank < 0 ? "shape" : "datatype");
+    if (in->is_raw == (in->data.p != NULL))
+        return srv_oip_fail_input(r->err, in->name,
+                                  in->is_raw ? "has both \"data\" and binary data"
+                                             : "has neither \"data\" nor binary data");
+    return RT_OK;
+}
+
+static enum rt_status read_output(const struct reader *r, struct srv_json v)
+{
+    struct srv_oip_output *o = &r->r->outputs[r->r->n_outputs++];
+    const struct place place = {.is_binary = &o->is_binary};
+    const unsigned char *at;
+    struct rt_span key;
+    struct srv_json value;
+    enum rt_status st = RT_OK;
+
+    o->is_binary = r->r->is_binary;
+    if (srv_json_type(v) != SRV_JSON_OBJECT)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "an element of \"outputs\" is no object");
+    at = srv_json_first(v);
+    while (!st && srv_json_member(&at, v.end, &key, &value)) {
+        if (key_is(key, "name"))
+            st = read_text(r, value, "\"name\" of an output", &o->name);
+        else if (key_is(key, "parameters"))
+            st = read_parameters(r, &place, value);
+    }
+    if (st || o->name.p)
+        return st;
+    return rt_fail(r->err, RT_INVALID_ARGUMENT, "an output has no \"name\"");
+}
+
+/* Returns zeroed memory for the elements of a list, or NULL after an error. */
+static void *new_list(const struct reader *r, struct srv_json v, const char *what, size_t size)
+{
+    if (srv_json_type(v) != SRV_JSON_ARRAY) {
+        rt_fail(r->err, RT_INVALID_ARGUMENT, "\"%s\" is no array", what);
+        return NULL;
+    }
+    const int64_t n = srv_json_count(v);
+    if (n > SRV_OIP_MAX_TENSORS) {
+        rt_fail(r->err, RT_INVALID_ARGUMENT, "\"%s\" has more than %d elements", what,
+                SRV_OIP_MAX_TENSORS);
+        return NULL;
+    }
+    void *list = rt_arena_array(r->inf->arena, (size_t)n + 1, size);
+    if (!list)
+        rt_fail_memory(r->err, what, size);
+    return list;
+}
+
+static enum rt_status read_tensors(const struct reader *r, struct srv_json inputs,
+                                   struct srv_json outputs)
+{
+    const unsigned char *at;
+    struct srv_json value;
+    enum rt_status st = RT_OK;
+
+    r->r->inputs = new_list(r, inputs, "inputs", sizeof *r->r->inputs);
+    if (!r->r->inputs)
+        return r->err->code;
+    at = srv_json_first(inputs);
+    while (!st && srv_json_next(&at, inputs.end, &value))
+        st = read_input(r, value);
+    if (st || !outputs.p)
+        return st;
+    r->r->outputs = new_list(r, outputs, "outputs", sizeof *r->r->outputs);
+    if (!r->r->outputs)
+        return r->err->code;
+    at = srv_json_first(outputs);
+    while (!st && srv_json_next(&at, outputs.end, &value))
+        st = read_output(r, value);
+    return st;
+}
+
+static enum rt_status read_document(const struct reader *r, struct srv_json top)
+{
+    struct srv_json id = {0}, parameters = {0}, inputs = {0}, outputs = {0}, value;
+    const struct place place = {.is_binary = &r->r->is_binary, .is_request = true};
+    const unsigned char *at = srv_json_first(top);
+    struct rt_span key;
+    enum rt_status st = RT_OK;
+
+    while (srv_json_member(&at, top.end, &key, &value)) {
+        struct srv_json *to = key_is(key, "id")           ? &id
+                              : key_is(key, "parameters") ? &parameters
+                              : key_is(key, "inputs")     ? &inputs
+                              : key_is(key, "outputs")    ? &outputs
+                                                          : NULL;
+        if (to)
+            *to = value;
+    }
+    if (!inputs.p)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "the request has no \"inputs\"");
+    if (id.p)
+        st = read_text(r, id, "\"id\"", &r->r->id);
+    if (!st && parameters.p)
+        st = read_parameters(r, &place, parameters);
+    return st ? st : read_tensors(r, inputs, outputs);
+}
+
+/* Gives each binary input its part of the bytes behind the JSON. */
+static enum rt_status split_binary(const struct reader *r, struct rt_span binary)
+{
+    struct rt_span *parts =
+        rt_arena_array(r->inf->arena, (size_t)r->r->n_inputs + 1, sizeof *parts);
+    size_t at = 0;
+
+    if (!parts)
+        return rt_fail_memory(r->err, "a request", 0);
+    for (int i = 0; i < r->r->n_inputs; i++) {
+        struct srv_oip_input *in = &r->r->inputs[i];
+        if (!in->is_raw)
+            continue;
+        if (in->raw_bytes > binary.n - at)
+            return srv_oip_fail_input(r->err, in->name,
+                                      "has a binary_data_size of %zu, but only %zu bytes are left "
+                                      "in the request's body",
+                                      in->raw_bytes, binary.n - at);
+        parts[i] = rt_span_of(binary.p + at, in->raw_bytes);
+        in->values = srv_cursor_of(&parts[i], in->raw_bytes);
+        at += in->raw_bytes;
+    }
+    if (at != binary.n)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "%zu bytes follow the JSON text, but the binary inputs have %zu: see "
+                       "binary_data_size and " SRV_OIP_LENGTH_HEADER,
+                       binary.n, at);
+    return RT_OK;
+}
+
+/* Sets *n to the length of the JSON text at the beginning of a body of `whole` bytes. */
+static enum rt_status json_length(const struct srv_inference *inf, size_t whole, size_t *n,
+                                  struct rt_error *err)
+{
+    struct rt_span rest = inf->json_length, digits;
+    int64_t length = 0;
+
+    *n = whole;
+    if (!inf->json_length.p)
+        return RT_OK;
+    const struct rt_span shown = rt_error_name(err, inf->json_length);
+    if (!srv_route_take_digits(&rest, &digits) || rest.n || !srv_route_version(digits, &length))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "the header " SRV_OIP_LENGTH_HEADER " is \"%.*s\", which is no length",
+                       (int)shown.n, (const char *)shown.p);
+    if ((uint64_t)length > whole)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "the header " SRV_OIP_LENGTH_HEADER " is %lld, but the body has only %zu "
+                       "bytes",
+                       (long long)length, whole);
+    if (!length)
+        return rt_fail(err, RT_UNIMPLEMENTED,
+                       "the header " SRV_OIP_LENGTH_HEADER " is 0: a body without JSON, which this "
+                       "server does not take");
+    *n = (size_t)length;
+    return RT_OK;
+}
+
+static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
+                           struct rt_error *err)
+{
+    struct srv_oip_request *r = rt_arena_alloc(inf->arena, sizeof *r);
+    const struct reader reader = {inf, r, err};
+    struct srv_json_doc doc;
+    struct rt_span body;
+    size_t n = 0;
+
+    if (!r)
+        return rt_fail_memory(err, "a request", sizeof *r);
+    inf->request = r;
+    enum rt_status st = srv_cursor_span(message, &body, inf->arena, err);
+    if (!st)
+        st = json_length(inf, body.n, &n, err);
+    if (!st)
+        st = srv_json_check(&doc, rt_span_of(body.p, n), err);
+    if (!st)
+        st = read_document(&reader, doc.top);
+    return st ? st : split_binary(&reader, rt_span_of(body.p + n, body.n - n));
+}
+
+/* ---- writing ---- */
+
+/* Refuses an output that JSON cannot express. */
+static enum rt_status check_json(const struct rt_tensor *t, const char *name,
+                                 struct srv_cancellation *cancellation, struct rt_error *err)
+{
+    const char *why = NULL;
+
+    if (t->dtype == RT_F16 || t->dtype == RT_BF16)
+        why = "is of a datatype that JSON does not have";
+    for (int64_t i = 0, n = t->dtype == RT_STRING ? rt_tensor_count(t) : 0; i < n && !why; i++) {
+        const struct rt_str *s = &rt_strs(t)[i];
+        const unsigned char *p = (const unsigned char *)rt_str_data(s);
+        if (!srv_should_continue(cancellation, s->n))
+            break;
+        for (size_t k = 0, length; k < s->n && !why; k += length) {
+            length = (size_t)rt_utf8_length(p + k);
+            if (!length || length > s->n - k)
+                why = "has an element that is not UTF-8";
+        }
+    }
+    if (!why)
+        return srv_cancellation_status(cancellation, err);
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "output \"%s\" %s: request it with the parameter binary_data", name, why);
+}
+
+static void write_head(const struct srv_inference *inf, struct rt_bytes *out)
+{
+    const struct srv_oip_request *r = inf->request;
+    const struct srv_version *v = inf->job->version;
+    const struct rt_span name = srv_oip_full_name(&inf->spec);
+
+    rt_bytes_adds(out, "{");
+    if (r->id.p) {
+        rt_bytes_adds(out, "\"id\":");
+        srv_json_quote(out, r->id.p, r->id.n);
+        rt_bytes_addc(out, ',');
+    }
+    rt_bytes_adds(out, "\"model_name\":");
+    srv_json_quote(out, name.p, name.n);
+    rt_bytes_addf(out, ",\"model_version\":\"%lld\",\"outputs\":[", (long long)v->version);
+}
+
+static void write_output(const struct srv_inference *inf, int i, struct rt_bytes *out,
+                         struct srv_cancellation *cancellation)
+{
+    const struct srv_oip_request *r = inf->request;
+    const int k = r->order[i];
+    const char *name = inf->job->signature->def->outputs[k].alias;
+    const struct rt_tensor *t = &inf->job->fetches[k];
+
+    rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
+    srv_json_quote(out, name, strlen(name));
+    rt_bytes_addf(out, ",\"datatype\":\"%s\",\"shape\":[",
+                  srv_oip_dtype_name((enum rt_dtype)t->dtype));
+    for (int d = 0; d < t->rank; d++)
+        rt_bytes_addf(out, "%s%lld", d ? "," : "", (long long)t->dim[d]);
+    if (r->order_is_binary[i]) {
+        rt_bytes_addf(out, "],\"parameters\":{\"binary_data_size\":%zu}}", srv_oip_raw_bytes(t));
+        return;
+    }
+    rt_bytes_adds(out, "],\"data\":[");
+    srv_json_write_values(out, t, cancellation);
+    rt_bytes_adds(out, "]}");
+}
+
+static enum rt_status encode(struct srv_inference *inf, struct rt_bytes *out, struct rt_error *err)
+{
+    const struct srv_oip_request *r = inf->request;
+    const struct srv_job *job = inf->job;
+    struct srv_cancellation cancellation = srv_job_cancellation(job);
+    enum rt_status st = RT_OK;
+    bool any_binary = false;
+
+    for (int i = 0; i < r->n_order && !st; i++) {
+        const char *name = job->signature->def->outputs[r->order[i]].alias;
+        any_binary |= r->order_is_binary[i];
+        if (!r->order_is_binary[i])
+            st = check_json(&job->fetches[r->order[i]], name, &cancellation, err);
+    }
+    if (st)
+        return st;
+    write_head(inf, out);
+    for (int i = 0; i < r->n_order; i++)
+        write_output(inf, i, out, &cancellation);
+    rt_bytes_adds(out, "]}");
+    const size_t n_json = out->n;
+    for (int i = 0; i < r->n_order; i++)
+        if (r->order_is_binary[i])
+            srv_oip_write_raw(out, &job->fetches[r->order[i]], &cancellation);
+    st = srv_cancellation_status(&cancellation, err);
+    if (!st && out->failed)
+        st = rt_bytes_fail(out, "the response", err, RT_RESOURCE_EXHAUSTED,
+                           "the response is longer than %zu bytes", out->limit);
+    if (!st && any_binary)
+        inf->json_bytes = n_json;
+    return st;
+}
+
+const struct srv_inference_steps srv_oip_infer_json = {
+    .api = SRV_PREDICT,
+    .read = read,
+    .not_found = srv_oip_not_found,
+    .resolve = srv_oip_resolve,
+    .bind = srv_oip_bind,
+    .encode = encode,
+    .log_request = srv_tfs_write_predict_request,
+    .log_response = srv_tfs_write_predict,
+};

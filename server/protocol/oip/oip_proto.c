@@ -1,0 +1,458 @@
+/* Requests and responses over gRPC: ModelInferRequest and ModelInferResponse
+ * (proto/inference/grpc_service.proto). Responses carry raw bytes. */
+#include "server/protocol/oip/oip.h"
+
+#include <stdio.h>
+
+#include "server/protocol/tfs/tfs.h"
+
+/* ---- reading ---- */
+
+/* A request while it is read. */
+struct reader {
+    struct srv_inference *inf;
+    struct srv_oip_request *r;
+    struct rt_error *err;
+};
+
+/* The value of an InferParameter message. */
+struct parameter {
+    bool is_number; /* whether the value is an int64 or uint64 */
+    bool is_set;    /* whether the value is neither false, 0 nor "" */
+    uint64_t value;
+};
+
+static enum rt_status malformed(const struct reader *r)
+{
+    return srv_wire_malformed(r->err, "ModelInferRequest");
+}
+
+static enum rt_status read_parameter(const struct reader *r, struct srv_cursor entry,
+                                     bool of_request)
+{
+    struct parameter p = {0};
+    struct rt_span key = rt_span_of("", 0);
+    struct srv_field f, value;
+    enum rt_status st = RT_OK;
+    int got;
+
+    while (!st && (got = srv_field_next(&entry, &f)) > 0) {
+        if (srv_field_is(&f, 1, SRV_BYTES))
+            st = srv_field_span(&f, &key, r->inf->arena, r->err);
+        if (!srv_field_is(&f, 2, SRV_BYTES))
+            continue;
+        while ((got = srv_field_next(&f.body, &value)) > 0) {
+            p.is_number = value.type == SRV_VARINT && (value.number == 2 || value.number == 5);
+            p.value = value.value;
+            p.is_set = value.type == SRV_BYTES ? value.body.left > 0 : value.value != 0;
+        }
+        if (got < 0)
+            break;
+    }
+    if (st)
+        return st;
+    if (got < 0)
+        return malformed(r);
+    if (of_request && rt_span_is(key, "timeout")) {
+        if (!p.is_number || p.value > INT64_MAX)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "the parameter timeout is no integer of at least 0");
+        r->inf->timeout_us = (int64_t)p.value;
+        return RT_OK;
+    }
+    return srv_oip_check_parameter(key, p.is_set, r->err);
+}
+
+static enum rt_status add_dim(const struct reader *r, struct srv_oip_input *in, uint64_t dim)
+{
+    if (in->rank == RT_MAX_RANK)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "the shape of an input has more than %d dimensions", RT_MAX_RANK);
+    in->dim[in->rank++] = (int64_t)dim;
+    return RT_OK;
+}
+
+static enum rt_status read_dims(const struct reader *r, struct srv_oip_input *in,
+                                struct srv_field *f)
+{
+    enum rt_status st = RT_OK;
+    uint64_t dim;
+
+    if (f->type == SRV_VARINT)
+        return add_dim(r, in, f->value);
+    while (!st && f->body.left)
+        st = srv_cursor_varint(&f->body, &dim) ? add_dim(r, in, dim) : malformed(r);
+    return st;
+}
+
+static enum rt_status read_input_field(const struct reader *r, struct srv_oip_input *in,
+                                       struct srv_field *f, struct rt_span *type)
+{
+    if (f->number == 3 && (f->type == SRV_VARINT || f->type == SRV_BYTES))
+        return read_dims(r, in, f);
+    if (f->type != SRV_BYTES)
+        return RT_OK;
+    switch (f->number) {
+    case 1:
+        return srv_field_span(f, &in->name, r->inf->arena, r->err);
+    case 2:
+        return srv_field_span(f, type, r->inf->arena, r->err);
+    case 4:
+        return read_parameter(r, f->body, false);
+    case 5:
+        in->has_contents = true;
+        in->values = f->body;
+        return RT_OK;
+    default:
+        return RT_OK;
+    }
+}
+
+static enum rt_status read_input(const struct reader *r, struct srv_cursor message)
+{
+    struct srv_oip_input *in = &r->r->inputs[r->r->n_inputs++];
+    struct rt_span type = rt_span_of("", 0);
+    struct srv_field f;
+    enum rt_status st = RT_OK;
+    int got = 0;
+
+    in->name = type;
+    while (!st && (got = srv_field_next(&message, &f)) > 0)
+        st = read_input_field(r, in, &f, &type);
+    if (st || got < 0)
+        return st ? st : malformed(r);
+    in->dtype = srv_oip_dtype(type);
+    if (in->dtype)
+        return RT_OK;
+    const struct rt_span shown = rt_error_name(r->err, type);
+    return srv_oip_fail_input(r->err, in->name, "has the datatype \"%.*s\", which does not exist",
+                              (int)(shown.n < 100 ? shown.n : 100), (const char *)shown.p);
+}
+
+static enum rt_status read_output(const struct reader *r, struct srv_cursor message)
+{
+    struct srv_oip_output *o = &r->r->outputs[r->r->n_outputs++];
+    struct srv_field f;
+    enum rt_status st = RT_OK;
+    int got = 0;
+
+    o->name = rt_span_of("", 0);
+    while (!st && (got = srv_field_next(&message, &f)) > 0) {
+        if (srv_field_is(&f, 1, SRV_BYTES))
+            st = srv_field_span(&f, &o->name, r->inf->arena, r->err);
+        else if (srv_field_is(&f, 2, SRV_BYTES))
+            st = read_parameter(r, f.body, false);
+    }
+    return st || got >= 0 ? st : malformed(r);
+}
+
+/* The top level of a request. */
+struct top {
+    int n_inputs, n_outputs, n_raw;
+    struct rt_span name, version;
+    struct srv_cursor *raw; /* the elements of raw_input_contents */
+};
+
+static enum rt_status count(const struct reader *r, struct srv_cursor at, struct top *t)
+{
+    struct srv_field f;
+    int got;
+
+    while ((got = srv_field_next(&at, &f)) > 0) {
+        t->n_inputs += srv_field_is(&f, 5, SRV_BYTES);
+        t->n_outputs += srv_field_is(&f, 6, SRV_BYTES);
+        t->n_raw += srv_field_is(&f, 7, SRV_BYTES);
+        if (t->n_inputs > SRV_OIP_MAX_TENSORS || t->n_outputs > SRV_OIP_MAX_TENSORS ||
+            t->n_raw > SRV_OIP_MAX_TENSORS)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "the request has more than %d inputs, outputs or raw_input_contents",
+                           SRV_OIP_MAX_TENSORS);
+    }
+    if (got < 0)
+        return malformed(r);
+    r->r->inputs = rt_arena_array(r->inf->arena, (size_t)t->n_inputs + 1, sizeof *r->r->inputs);
+    r->r->outputs = rt_arena_array(r->inf->arena, (size_t)t->n_outputs + 1, sizeof *r->r->outputs);
+    t->raw = rt_arena_array(r->inf->arena, (size_t)t->n_raw + 1, sizeof *t->raw);
+    return r->r->inputs && r->r->outputs && t->raw ? RT_OK : rt_fail_memory(r->err, "a request", 0);
+}
+
+static enum rt_status read_field(const struct reader *r, struct srv_field *f, struct top *t)
+{
+    switch (f->number) {
+    case 1:
+        return srv_field_span(f, &t->name, r->inf->arena, r->err);
+    case 2:
+        return srv_field_span(f, &t->version, r->inf->arena, r->err);
+    case 3:
+        return srv_field_span(f, &r->r->id, r->inf->arena, r->err);
+    case 4:
+        return read_parameter(r, f->body, true);
+    case 5:
+        return read_input(r, f->body);
+    case 6:
+        return read_output(r, f->body);
+    case 7:
+        t->raw[t->n_raw++] = f->body;
+        return RT_OK;
+    default:
+        return RT_OK;
+    }
+}
+
+/* Gives each input its values: raw_input_contents, one per input, or its own contents. */
+static enum rt_status share_raw(const struct reader *r, const struct top *t)
+{
+    if (t->n_raw && t->n_raw != r->r->n_inputs)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "the request has %d raw_input_contents for %d inputs", t->n_raw,
+                       r->r->n_inputs);
+    for (int i = 0; i < r->r->n_inputs; i++) {
+        struct srv_oip_input *in = &r->r->inputs[i];
+        if (t->n_raw && in->has_contents)
+            return srv_oip_fail_input(r->err, in->name,
+                                      "has contents, which must not stand beside "
+                                      "raw_input_contents");
+        if (!t->n_raw)
+            continue;
+        in->is_raw = true;
+        in->values = t->raw[i];
+    }
+    return RT_OK;
+}
+
+static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
+                           struct rt_error *err)
+{
+    struct srv_oip_request *r = rt_arena_alloc(inf->arena, sizeof *r);
+    const struct reader reader = {inf, r, err};
+    struct top t = {.name = rt_span_of("", 0)};
+    struct srv_field f;
+    int got = 0;
+
+    if (!r)
+        return rt_fail_memory(err, "a request", sizeof *r);
+    inf->request = r;
+    enum rt_status st = count(&reader, message, &t);
+    t.n_raw = 0;
+    while (!st && (got = srv_field_next(&message, &f)) > 0)
+        if (f.type == SRV_BYTES)
+            st = read_field(&reader, &f, &t);
+    if (!st && got < 0)
+        st = malformed(&reader);
+    if (!st)
+        st = srv_oip_read_spec(t.name, t.version, &inf->spec, err);
+    return st ? st : share_raw(&reader, &t);
+}
+
+/* ---- InferTensorContents ---- */
+
+/* Returns the number of the field that holds the values of a type, or 0. */
+static uint32_t field_of(enum rt_dtype dtype)
+{
+    switch (dtype) {
+    case RT_BOOL:
+        return 1;
+    case RT_I8:
+    case RT_I16:
+    case RT_I32:
+        return 2;
+    case RT_I64:
+        return 3;
+    case RT_U8:
+    case RT_U16:
+    case RT_U32:
+        return 4;
+    case RT_U64:
+        return 5;
+    case RT_F32:
+        return 6;
+    case RT_F64:
+        return 7;
+    case RT_STRING:
+        return 8;
+    default:
+        return 0;
+    }
+}
+
+/* Stores the value of a varint. Returns false if the type cannot hold it. */
+static bool store(enum rt_dtype dtype, void *to, int64_t i, uint64_t value)
+{
+    const int32_t x = (int32_t)value;
+    const uint32_t u = (uint32_t)value;
+
+    switch (dtype) {
+    case RT_BOOL:
+        ((uint8_t *)to)[i] = value != 0;
+        return true;
+    case RT_I8:
+        ((int8_t *)to)[i] = (int8_t)x;
+        return x >= INT8_MIN && x <= INT8_MAX;
+    case RT_I16:
+        ((int16_t *)to)[i] = (int16_t)x;
+        return x >= INT16_MIN && x <= INT16_MAX;
+    case RT_U8:
+        ((uint8_t *)to)[i] = (uint8_t)u;
+        return u <= UINT8_MAX;
+    case RT_U16:
+        ((uint16_t *)to)[i] = (uint16_t)u;
+        return u <= UINT16_MAX;
+    case RT_I32:
+    case RT_U32:
+    case RT_F32: /* the bits of the number */
+        ((uint32_t *)to)[i] = u;
+        return true;
+    default:
+        ((uint64_t *)to)[i] = value;
+        return true;
+    }
+}
+
+/* Reads the values of a field, packed or not, and advances *at. */
+static enum rt_status read_values(const struct srv_oip_input *in, struct srv_field *f,
+                                  struct rt_tensor *t, int64_t *at, size_t *budget,
+                                  struct rt_error *err)
+{
+    const int64_t n = rt_tensor_count(t);
+    const size_t size = in->dtype == RT_F32 ? 4 : in->dtype == RT_F64 ? 8 : 0;
+    const bool is_packed = f->type == SRV_BYTES && in->dtype != RT_STRING;
+
+    if (f->type == SRV_BYTES && !is_packed) {
+        const size_t bytes = f->body.left;
+        enum rt_status st = *at == n
+                                ? srv_oip_fail_input(err, in->name,
+                                                     "has more values than its "
+                                                     "shape takes")
+                                : srv_oip_take(budget, rt_str_counted_bytes(bytes), in->name, err);
+        char *to = st ? NULL : rt_str_resize((struct rt_str *)t->data + (*at)++, NULL, bytes, err);
+        if (!to)
+            return err->code;
+        srv_cursor_copy(&f->body, to, bytes);
+        return RT_OK;
+    }
+    if (in->dtype == RT_STRING)
+        return srv_wire_malformed(err, "InferTensorContents");
+    for (bool more = is_packed ? f->body.left > 0 : true; more; more = is_packed && f->body.left) {
+        uint64_t value = f->value;
+        if (is_packed &&
+            !(size ? srv_cursor_copy(&f->body, &value, size) : srv_cursor_varint(&f->body, &value)))
+            return srv_wire_malformed(err, "InferTensorContents");
+        if (*at == n)
+            return srv_oip_fail_input(err, in->name, "has more values than its shape takes");
+        if (!store(in->dtype, t->data, (*at)++, value))
+            return srv_oip_fail_input(err, in->name, "has the value %lld, which is none of %s",
+                                      (long long)(int64_t)value, srv_oip_dtype_name(in->dtype));
+    }
+    return RT_OK;
+}
+
+enum rt_status srv_oip_fill_contents(const struct srv_oip_input *in, struct rt_tensor *t,
+                                     size_t *budget, struct rt_error *err)
+{
+    const uint32_t number = field_of(in->dtype);
+    struct srv_cursor c = in->values;
+    struct srv_field f;
+    enum rt_status st = RT_OK;
+    int64_t at = 0;
+    int got = 0;
+
+    if (!number)
+        return srv_oip_fail_input(err, in->name,
+                                  "is of the datatype %s, which only raw contents have",
+                                  srv_oip_dtype_name(in->dtype));
+    while (!st && in->has_contents && (got = srv_field_next(&c, &f)) > 0) {
+        if (f.number != number && f.number <= 8)
+            return srv_oip_fail_input(err, in->name,
+                                      "has contents in field %u, but those of %s are in field %u",
+                                      f.number, srv_oip_dtype_name(in->dtype), number);
+        if (f.number == number)
+            st = read_values(in, &f, t, &at, budget, err);
+    }
+    if (st)
+        return st;
+    if (got < 0)
+        return srv_wire_malformed(err, "InferTensorContents");
+    return at == rt_tensor_count(t)
+               ? RT_OK
+               : srv_oip_fail_input(err, in->name, "has %lld values, but its shape takes %lld",
+                                    (long long)at, (long long)rt_tensor_count(t));
+}
+
+/* ---- writing ---- */
+
+void srv_oip_put_dims(struct rt_bytes *out, int rank, const int64_t *dim)
+{
+    unsigned char bytes[10];
+
+    for (int i = 0; i < rank; i++)
+        rt_bytes_add(out, bytes, (size_t)(srv_write_varint(bytes, (uint64_t)dim[i]) - bytes));
+}
+
+/* Writes all of the response except the values. */
+static void write_head(const struct srv_inference *inf, struct rt_bytes *out)
+{
+    const struct srv_oip_request *r = inf->request;
+    const struct srv_job *job = inf->job;
+    const struct rt_span name = srv_oip_full_name(&inf->spec);
+    struct rt_bytes item, dims;
+    char version[24];
+
+    snprintf(version, sizeof version, "%lld", (long long)job->version->version);
+    srv_put_bytes(out, 1, name.p, name.n);
+    srv_put_text(out, 2, version);
+    if (r->id.n)
+        srv_put_bytes(out, 3, r->id.p, r->id.n);
+    rt_bytes_init(&item, SRV_MESSAGE_MOST);
+    rt_bytes_init(&dims, SRV_MESSAGE_MOST);
+    for (int i = 0; i < r->n_order; i++) {
+        const struct rt_tensor *t = &job->fetches[r->order[i]];
+        srv_put_text(&item, 1, job->signature->def->outputs[r->order[i]].alias);
+        srv_put_text(&item, 2, srv_oip_dtype_name((enum rt_dtype)t->dtype));
+        srv_oip_put_dims(&dims, t->rank, t->dim);
+        srv_put_message(&item, 3, &dims);
+        srv_put_message(out, 5, &item);
+    }
+    rt_bytes_clear(&item);
+    rt_bytes_clear(&dims);
+}
+
+static enum rt_status encode(struct srv_inference *inf, struct rt_bytes *out, struct rt_error *err)
+{
+    const struct srv_oip_request *r = inf->request;
+    struct srv_growth *growth = inf->growth;
+    struct rt_bytes head, whole;
+    unsigned char *p = NULL;
+    size_t n = 0;
+
+    rt_bytes_init(&head, SRV_MESSAGE_MOST);
+    write_head(inf, &head);
+    n = head.n;
+    for (int i = 0; i < r->n_order && n <= SRV_MESSAGE_MOST; i++)
+        n += srv_bytes_size(6, srv_oip_raw_bytes(&inf->job->fetches[r->order[i]]));
+    enum rt_status st = head.failed ? rt_fail_memory(err, "a response", n)
+                                    : srv_growth_open(growth, &whole, n, err);
+    if (!st) {
+        rt_bytes_add(&whole, head.p, head.n);
+        for (int i = 0; i < r->n_order; i++) {
+            const struct rt_tensor *t = &inf->job->fetches[r->order[i]];
+            srv_put_head(&whole, 6, srv_oip_raw_bytes(t));
+            srv_oip_write_raw(&whole, t, srv_growth_cancellation(growth));
+        }
+        st = srv_growth_close(growth, &whole, &p, &n, err);
+    }
+    rt_bytes_clear(&head);
+    if (!st)
+        rt_bytes_own(out, p, n);
+    return st;
+}
+
+const struct srv_inference_steps srv_oip_infer = {
+    .api = SRV_PREDICT,
+    .read = read,
+    .not_found = srv_oip_not_found,
+    .resolve = srv_oip_resolve,
+    .bind = srv_oip_bind,
+    .encode = encode,
+    .log_request = srv_tfs_write_predict_request,
+    .log_response = srv_tfs_write_predict,
+};

@@ -1,0 +1,208 @@
+/* What requests over REST and gRPC share: which model, signature, inputs and outputs they name. */
+#include "server/protocol/oip/oip.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "runtime/session/session.h"
+#include "server/protocol/route.h"
+
+enum rt_status srv_oip_read_spec(struct rt_span name, struct rt_span version,
+                                 struct srv_model_spec *spec, struct rt_error *err)
+{
+    struct rt_span rest = version, digits;
+    size_t at = name.n;
+
+    *spec = (struct srv_model_spec){.name = name, .has_version = version.n > 0};
+    while (at && name.p[at - 1] != '@')
+        at--;
+    if (at) {
+        spec->name = rt_span_of(name.p, at - 1);
+        spec->signature = rt_span_of(name.p + at, name.n - at);
+    }
+    if (!spec->name.n)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "the request names no model");
+    if (!version.n || (srv_route_take_digits(&rest, &digits) && !rest.n &&
+                       srv_route_version(digits, &spec->version)))
+        return RT_OK;
+    const struct rt_span shown = rt_error_name(err, version);
+    return rt_fail(err, RT_INVALID_ARGUMENT, "the version \"%.*s\" is no number", (int)shown.n,
+                   (const char *)shown.p);
+}
+
+struct rt_span srv_oip_full_name(const struct srv_model_spec *spec)
+{
+    return rt_span_of(spec->name.p, spec->name.n + (spec->signature.p ? 1 + spec->signature.n : 0));
+}
+
+enum rt_status srv_oip_fail_model(const struct srv_model_spec *spec, struct rt_error *err)
+{
+    const struct rt_span name = rt_error_name(err, spec->name);
+
+    if (spec->has_version)
+        return rt_fail(err, RT_NOT_FOUND, "model \"%.*s\" has no version %lld that is ready",
+                       (int)name.n, (const char *)name.p, (long long)spec->version);
+    return rt_fail(err, RT_NOT_FOUND,
+                   "model \"%.*s\" is not served, or has no version that is ready", (int)name.n,
+                   (const char *)name.p);
+}
+
+enum rt_status srv_oip_not_found(const struct srv_inference *inf, enum rt_status st,
+                                 struct rt_error *err)
+{
+    return st == RT_NOT_FOUND ? srv_oip_fail_model(&inf->spec, err) : st;
+}
+
+enum rt_status srv_oip_fail_input(struct rt_error *err, struct rt_span name, const char *fmt, ...)
+{
+    const struct rt_span shown = rt_error_name(err, name);
+    char text[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return rt_fail(err, RT_INVALID_ARGUMENT, "input \"%.*s\" %s", (int)shown.n,
+                   (const char *)shown.p, text);
+}
+
+enum rt_status srv_oip_check_parameter(struct rt_span name, bool is_set, struct rt_error *err)
+{
+    static const struct {
+        const char *name, *what;
+    } refused[] = {
+        {"sequence_id", "sequences"},
+        {"sequence_start", "sequences"},
+        {"sequence_end", "sequences"},
+        {"classification", "the classification extension"},
+        {"shared_memory_region", "shared memory"},
+        {"shared_memory_byte_size", "shared memory"},
+        {"shared_memory_offset", "shared memory"},
+    };
+
+    for (size_t i = 0; i < sizeof refused / sizeof *refused && is_set; i++)
+        if (rt_span_is(name, refused[i].name))
+            return rt_fail(err, RT_UNIMPLEMENTED,
+                           "the parameter \"%s\" asks for %s, which this "
+                           "server does not have",
+                           refused[i].name, refused[i].what);
+    return RT_OK;
+}
+
+enum rt_status srv_oip_resolve(struct srv_inference *inf, struct rt_error *err)
+{
+    return srv_inference_signature(inf, inf->spec.signature, &inf->job->signature, RT_NOT_FOUND,
+                                   "the model has no signature \"%s\"", err);
+}
+
+/* ---- inputs ---- */
+
+static const struct srv_oip_input *find_input(const struct srv_oip_request *r, const char *alias)
+{
+    for (int i = 0; i < r->n_inputs; i++)
+        if (rt_span_is(r->inputs[i].name, alias))
+            return &r->inputs[i];
+    return NULL;
+}
+
+/* Checks that the signature has each input of the request, and that none is named twice. */
+static enum rt_status check_names(const struct srv_oip_request *r, const struct rt_signature *sig,
+                                  struct rt_error *err)
+{
+    for (int i = 0; i < r->n_inputs; i++) {
+        const struct rt_span name = r->inputs[i].name;
+        const struct rt_tensor_spec *spec = rt_tensor_spec_find(sig->inputs, sig->n_inputs, name);
+        if (!spec)
+            return srv_oip_fail_input(err, name, "is none of the signature \"%.100s\"", sig->name);
+        if (find_input(r, spec->alias) != &r->inputs[i])
+            return srv_oip_fail_input(err, name, "is given twice");
+    }
+    return RT_OK;
+}
+
+static enum rt_status bind_input(struct srv_inference *inf, int i, size_t *budget,
+                                 struct rt_error *err)
+{
+    const struct rt_model_signature *sig = inf->job->signature;
+    const struct rt_tensor_spec *spec = &sig->def->inputs[i];
+    const struct srv_oip_input *in = find_input(inf->request, spec->alias);
+    const enum rt_dtype dtype = rt_callable_feed_dtype(sig->call, i);
+
+    if (!in && spec->default_value) {
+        rt_tensor_ref(&inf->job->feeds[i], spec->default_value);
+        return RT_OK;
+    }
+    if (!in)
+        return srv_oip_fail_input(err, rt_span_str(spec->alias), "is missing");
+    if (in->dtype != dtype) {
+        const char *name = srv_oip_dtype_name(dtype);
+        return srv_oip_fail_input(err, in->name, "has the datatype %s, but the model takes %s",
+                                  srv_oip_dtype_name(in->dtype),
+                                  name ? name : rt_dtype_name(dtype));
+    }
+    return srv_oip_tensor_read(in, &inf->job->feeds[i], budget, err);
+}
+
+/* ---- outputs ---- */
+
+static enum rt_status choose_outputs(struct srv_inference *inf, struct rt_error *err)
+{
+    struct srv_oip_request *r = inf->request;
+    const struct rt_signature *sig = inf->job->signature->def;
+    const int n = r->n_outputs ? r->n_outputs : sig->n_outputs;
+
+    r->order = rt_arena_array(inf->arena, (size_t)n + 1, sizeof *r->order);
+    r->order_is_binary = rt_arena_array(inf->arena, (size_t)n + 1, sizeof *r->order_is_binary);
+    if (!r->order || !r->order_is_binary)
+        return rt_fail_memory(err, "a request", 0);
+    for (int i = 0; i < sig->n_outputs; i++)
+        inf->wanted[i] = r->n_outputs == 0;
+    for (int i = 0; i < n; i++) {
+        r->order[i] = i;
+        r->order_is_binary[i] = r->is_binary;
+        if (!r->n_outputs)
+            continue;
+        const struct rt_span name = r->outputs[i].name, shown = rt_error_name(err, name);
+        const struct rt_tensor_spec *spec = rt_tensor_spec_find(sig->outputs, sig->n_outputs, name);
+        if (!spec || inf->wanted[spec - sig->outputs])
+            return rt_fail(err, RT_INVALID_ARGUMENT, "output \"%.*s\" is %s%s", (int)shown.n,
+                           (const char *)shown.p,
+                           spec ? "requested twice" : "none of the signature ",
+                           spec ? "" : sig->name);
+        r->order[i] = (int)(spec - sig->outputs);
+        r->order_is_binary[i] = r->outputs[i].is_binary;
+        inf->wanted[r->order[i]] = true;
+    }
+    r->n_order = n;
+    return RT_OK;
+}
+
+/* Checks that the protocol has names for the types of all outputs. */
+static enum rt_status check_outputs(const struct srv_inference *inf, struct rt_error *err)
+{
+    const struct rt_signature *sig = inf->job->signature->def;
+
+    for (int i = 0; i < sig->n_outputs; i++)
+        if (inf->wanted[i] && !srv_oip_dtype_name(sig->outputs[i].dtype))
+            return rt_fail(
+                err, RT_UNIMPLEMENTED,
+                "output \"%s\" is of type %s, which the Open Inference Protocol does not "
+                "have",
+                sig->outputs[i].alias, rt_dtype_name(sig->outputs[i].dtype));
+    return RT_OK;
+}
+
+enum rt_status srv_oip_bind(struct srv_inference *inf, struct rt_error *err)
+{
+    const struct rt_signature *sig = inf->job->signature->def;
+    size_t budget = inf->budget;
+    enum rt_status st = check_names(inf->request, sig, err);
+
+    if (!st)
+        st = choose_outputs(inf, err);
+    if (!st)
+        st = check_outputs(inf, err);
+    for (int i = 0; i < sig->n_inputs && !st; i++)
+        st = bind_input(inf, i, &budget, err);
+    return st ? st : rt_callable_check_feeds(inf->job->signature->call, inf->job->feeds, err);
+}

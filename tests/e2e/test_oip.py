@@ -1,0 +1,346 @@
+"""Tests the Open Inference Protocol, version 2, over REST and gRPC: every datatype in every form, metadata, readiness,
+and requests that are refused."""
+import gzip
+import http.client
+import json
+import os
+import struct
+import tempfile
+import time
+import unittest
+
+import grpc
+import small_models
+from inference import grpc_service_pb2, grpc_service_pb2_grpc
+from support import MODELS, SLOW, Server
+
+WAIT = 20 * SLOW
+HEADER = "Inference-Header-Content-Length"
+# The protocol's name of each type, its form in `struct`, and its field in InferTensorContents.
+TYPES = {"float": ("FP32", "f", "fp32_contents"), "double": ("FP64", "d", "fp64_contents"),
+         "int8": ("INT8", "b", "int_contents"), "int16": ("INT16", "h", "int_contents"),
+         "int32": ("INT32", "i", "int_contents"), "int64": ("INT64", "q", "int64_contents"),
+         "uint8": ("UINT8", "B", "uint_contents"), "uint16": ("UINT16", "H", "uint_contents"),
+         "uint32": ("UINT32", "I", "uint_contents"), "uint64": ("UINT64", "Q", "uint64_contents"),
+         "bool": ("BOOL", "?", "bool_contents"), "half": ("FP16", "H", None), "bfloat16": ("BF16", "H", None)}
+EXTREMES = {"b": [-128, 127], "h": [-32768, 32767], "i": [-2**31, 2**31 - 1], "q": [-2**63, 2**63 - 1],
+            "B": [0, 255], "H": [0, 65535], "I": [0, 2**32 - 1], "Q": [0, 2**64 - 1], "f": [0.1, -1e30],
+            "d": [0.1, -1e300], "?": [True, False]}
+
+
+def raw_strings(*values):
+    return b"".join(struct.pack("<I", len(v)) + v for v in values)
+
+
+def tensor(name, datatype, shape, data=None, **parameters):
+    t = {"name": name, "datatype": datatype, "shape": shape}
+    if data is not None:
+        t["data"] = data
+    return {**t, "parameters": parameters} if parameters else t
+
+
+class OipTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="slipway-oip-")
+        small_models.write_types(os.path.join(cls.folder.name, "types", "1"))
+        small_models.write_shapes(os.path.join(cls.folder.name, "shapes", "3"))
+        os.symlink(os.path.join(MODELS, "half_plus_two"), os.path.join(cls.folder.name, "half_plus_two"))
+        cls.server = Server(f"--models={cls.folder.name}")
+        cls.channel = grpc.insecure_channel(f"127.0.0.1:{cls.server.grpc_port}")
+        cls.stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(cls.channel)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.channel.close()
+        code = cls.server.stop()
+        cls.folder.cleanup()
+        if code:
+            raise AssertionError(f"the server ended with {code}: {cls.server.log()}")
+
+    def ask(self, method, path, body=None, headers=()):
+        """Returns (status, headers, body)."""
+        c = http.client.HTTPConnection("127.0.0.1", self.server.rest_port, timeout=WAIT)
+        try:
+            c.request(method, path, body, dict(headers))
+            answer = c.getresponse()
+            return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+        finally:
+            c.close()
+
+    def get(self, path):
+        status, _, body = self.ask("GET", path)
+        return status, json.loads(body)
+
+    def infer(self, model, request, binary=None, length=None, headers=()):
+        """Returns (status, the JSON of the response, the bytes behind it)."""
+        text = json.dumps(request).encode() if isinstance(request, dict) else request
+        headers = dict(headers)
+        if binary is not None or length is not None:
+            headers[HEADER] = str(len(text) if length is None else length)
+        status, got, body = self.ask("POST", f"/v2/models/{model}/infer", text + (binary or b""), headers)
+        n = int(got.get(HEADER.lower(), len(body)))
+        return status, json.loads(body[:n]), body[n:]
+
+    def refused(self, status, words, *args, **kw):
+        got, answer, _ = self.infer(*args, **kw)
+        self.assertEqual(list(answer), ["error"])
+        self.assertIn(words, answer["error"])
+        self.assertEqual(got, status)
+
+
+class Rest(OipTest):
+    def test_health_and_metadata(self):
+        self.assertEqual(self.get("/v2/health/live"), (200, {"live": True}))
+        self.assertEqual(self.get("/v2/health/ready"), (200, {"ready": True}))
+        self.assertEqual(self.get("/v2")[1]["name"], "slipway")
+        self.assertEqual(self.get("/v2/")[1]["extensions"], ["binary_tensor_data", "parameters"])
+        for path in ("half_plus_two", "half_plus_two/versions/2"):
+            self.assertEqual(self.get(f"/v2/models/{path}/ready"), (200, {"name": "half_plus_two", "ready": True}))
+            self.assertEqual(self.get(f"/v2/models/{path}"), (200, {
+                "name": "half_plus_two", "versions": ["2"], "platform": "tensorflow_savedmodel",
+                "inputs": [tensor("x", "FP32", [-1, 1])], "outputs": [tensor("y", "FP32", [-1, 1])]}))
+        for dtype, (name, _, _) in TYPES.items():
+            status, answer = self.get(f"/v2/models/types@{dtype}")
+            self.assertEqual((status, answer["name"]), (200, "types@" + dtype))
+            self.assertEqual(answer["inputs"], [tensor("x", name, [-1])])
+
+    def test_what_is_not_there(self):
+        for path, status, words in (
+                ("/v2/models/no", 404, 'model "no" is not served'),
+                ("/v2/models/no/ready", 404, 'model "no" is not served'),
+                ("/v2/models/half_plus_two/versions/7", 404, "has no version 7"),
+                ("/v2/models/half_plus_two/versions/7/ready", 503, "has no version 7"),
+                ("/v2/models/half_plus_two/versions/7x", 400, 'the version "7x" is no number'),
+                ("/v2/models/half_plus_two@no", 404, 'no signature "no"'),
+                ("/v2/models/types", 404, 'no signature "serving_default"'),
+                ("/v2/models/types@complex64", 501, 'input "x" is of type complex64'),
+                ("/v2/models/half_plus_two/stats", 404, "nothing is served at /v2/models/half_plus_two/stats"),
+                ("/v2/models/half_plus_two/infer", 400, "takes the method POST, not GET"),
+                ("/v2/models/@x", 400, "names no model"), ("/v2x", 404, "/v2x")):
+            with self.subTest(path):
+                got, answer = self.get(path)
+                self.assertIn(words, answer["error"])
+                self.assertEqual(got, status)
+
+    def test_every_type_in_json_and_as_binary_data(self):
+        for dtype, (name, form, _) in TYPES.items():
+            values = EXTREMES[form]
+            raw = struct.pack("<2" + form, *values)
+            binary_in = tensor("x", name, [2], binary_data_size=len(raw))
+            with self.subTest(dtype):
+                status, answer, data = self.infer(
+                    "types@" + dtype, {"inputs": [binary_in], "parameters": {"binary_data_output": True}}, raw)
+                self.assertEqual((status, data), (200, raw))
+                self.assertEqual(answer["outputs"], [tensor("y", name, [2], binary_data_size=len(raw))])
+                if name in ("FP16", "BF16"):
+                    self.refused(400, "only binary data", "types@" + dtype,
+                                 {"inputs": [tensor("x", name, [2], [1, 2])]})
+                    self.refused(400, 'output "y" is of a datatype that JSON', "types@" + dtype,
+                                 {"inputs": [binary_in]}, raw)
+                    continue
+                status, answer, data = self.infer("types@" + dtype, {"inputs": [tensor("x", name, [2], values)]})
+                self.assertEqual((status, data), (200, b""))
+                got = answer["outputs"][0]
+                self.assertEqual(struct.pack("<2" + form, *got["data"]), raw)
+                self.assertEqual((got["datatype"], got["shape"]), (name, [2]))
+
+    def test_bytes(self):
+        texts = ["", "a", "grüße", "x" * 100]
+        raw = raw_strings(*(t.encode() for t in texts))
+        status, answer, _ = self.infer("types@string", {"inputs": [tensor("x", "BYTES", [2, 2], texts)]})
+        self.assertEqual((status, answer["outputs"][0]["data"]), (200, texts))
+        binary_in = tensor("x", "BYTES", [4], binary_data_size=len(raw))
+        status, answer, data = self.infer("types@string", {
+            "inputs": [binary_in], "outputs": [{"name": "y", "parameters": {"binary_data": True}}]}, raw)
+        self.assertEqual((status, data), (200, raw))
+        self.refused(400, "has an element that is not UTF-8", "types@string",
+                     {"inputs": [tensor("x", "BYTES", [1], binary_data_size=5)]}, raw_strings(b"\xff"))
+
+    def test_forms_are_mixed_and_ordered(self):
+        a, c = struct.pack("<2f", 1, 2), raw_strings(b"p", b"q")
+        status, answer, data = self.infer("shapes", {
+            "id": "né", "inputs": [tensor("c", "BYTES", [2], binary_data_size=len(c)),
+                                   tensor("b", "INT64", [1, 2], [[3, 4]]),
+                                   tensor("a", "FP32", [2], binary_data_size=len(a))],
+            "parameters": {"binary_data_output": True},
+            "outputs": [{"name": "c_bytes"}, {"name": "b", "parameters": {"binary_data": False}},
+                        {"name": "a"}]}, c + a)
+        self.assertEqual((status, answer["id"], answer["model_name"], answer["model_version"]),
+                         (200, "né", "shapes", "3"))
+        self.assertEqual(data, c + a)
+        self.assertEqual([o["name"] for o in answer["outputs"]], ["c_bytes", "b", "a"])
+        self.assertEqual(answer["outputs"][1]["data"], [3, 4])
+
+    def test_a_compressed_body_with_binary_data(self):
+        raw = struct.pack("<20000f", *range(20000))
+        request = json.dumps({"inputs": [tensor("x", "FP32", [20000], binary_data_size=len(raw))],
+                              "parameters": {"binary_data_output": True}}).encode()
+        status, _, data = self.infer("types@float", gzip.compress(request + raw), length=len(request),
+                                     headers={"Content-Encoding": "gzip"})
+        self.assertEqual((status, data), (200, raw))
+
+    def test_binary_data_that_does_not_fit(self):
+        raw = struct.pack("<2f", 1, 2)
+
+        def request(shape=(2,), size=8, datatype="FP32"):
+            return {"inputs": [tensor("x", datatype, list(shape), binary_data_size=size)]}
+        for words, args in (
+                ("has 8 bytes of binary data, which is not the size of FP32 of the shape [3]",
+                 (request((3,)), raw)),
+                ("has a binary_data_size of 9, but only 8 bytes are left", (request(size=9), raw)),
+                ("8 bytes follow the JSON text, but the binary inputs have 4", (request((1,), 4), raw)),
+                ("is no integer of at least 0", (request(size=-1), raw)),
+                ("is no integer of at least 0", (request(size="8"), raw)),
+                ("which is no length", (request(), raw, "-1")), ("which is no length", (request(), raw, "9" * 30)),
+                (f"{HEADER} is 5000, but the body has only", (request(), raw, 5000)),
+                ("has a shape that is refused", (request((2**62, 2**62)), raw)),
+                ("out of memory: a tensor of shape [4611686018427387904]", (request((2**62,)), raw)),
+                ("is no integer of at least 0", (request((-1,)), raw)),
+                ('"shape" of an input has more than', (request([1] * 20), raw))):
+            with self.subTest(words):
+                self.refused(400, words, "types@float", *args)
+        self.refused(501, "a body without JSON", "types@float", request(), raw, 0)
+        for data, words in ((b"\x05\0\0\0abc", "has an element of 5 bytes, but only 3 bytes"),
+                            (raw_strings(b"a", b"b"), "has 10 bytes of binary data"),
+                            (b"\x01\0", "has 2 bytes of binary data")):
+            self.refused(400, words, "types@string", request((1,), len(data), "BYTES"), data)
+
+    def test_requests_that_are_refused(self):
+        one = tensor("x", "FP32", [1], [1])
+        for status, words, request in (
+                (400, "JSON Parse error", b"{"), (400, "Is not object", b"[1]"),
+                (400, 'the request has no "inputs"', {}), (400, '"inputs" is no array', {"inputs": {}}),
+                (400, 'input "x" is missing', {"inputs": []}),
+                (400, 'input "z" is none of the signature "float"', {"inputs": [tensor("z", "FP32", [1], [1])]}),
+                (400, 'input "x" is given twice', {"inputs": [one, one]}),
+                (400, "an input has no \"name\"", {"inputs": [{"datatype": "FP32", "shape": [1], "data": [1]}]}),
+                (400, 'input "x" has no "shape"', {"inputs": [{"name": "x", "datatype": "FP32", "data": [1]}]}),
+                (400, 'there is no datatype "FP8"', {"inputs": [tensor("x", "FP8", [1], [1])]}),
+                (400, "has the datatype INT32, but the model takes FP32", {"inputs": [tensor("x", "INT32", [1], [1])]}),
+                (400, 'neither "data" nor binary data', {"inputs": [tensor("x", "FP32", [1])]}),
+                (400, 'both "data" and binary data', {"inputs": [tensor("x", "FP32", [1], [1], binary_data_size=4)]}),
+                (400, 'data that is not of its shape [2]', {"inputs": [tensor("x", "FP32", [2], [1])]}),
+                (400, 'data that is not of its shape [2,2]', {"inputs": [tensor("x", "FP32", [2, 2], [[1, 2, 3], [4]])]}),
+                (400, 'has the element "a"', {"inputs": [tensor("x", "FP32", [1], ["a"])]}),
+                (400, "fewer values than its shape", {"inputs": [tensor("x", "FP32", [2**40], [1])]}),
+                (400, 'output "q" is none of the signature', {"inputs": [one], "outputs": [{"name": "q"}]}),
+                (400, 'output "y" is requested twice', {"inputs": [one], "outputs": [{"name": "y"}] * 2}),
+                (400, '"id" is no string', {"inputs": [one], "id": 5}),
+                (400, "timeout is no integer", {"inputs": [one], "parameters": {"timeout": "soon"}}),
+                (400, "neither true nor false", {"inputs": [one], "parameters": {"binary_data_output": 1}}),
+                (400, "has more than 1024 elements", {"inputs": [one] * 1025}),
+                (501, "asks for sequences", {"inputs": [one], "parameters": {"sequence_id": 3}}),
+                (501, "asks for shared memory",
+                 {"inputs": [tensor("x", "FP32", [1], [1], shared_memory_region="r")]}),
+                (501, "asks for the classification extension",
+                 {"inputs": [one], "outputs": [{"name": "y", "parameters": {"classification": 3}}]})):
+            with self.subTest(words):
+                self.refused(status, words, "types@float", request)
+        for dtype, bad in (("INT8", 128), ("UINT8", -1), ("INT32", 1.5), ("UINT64", 2**64), ("BOOL", 2),
+                           ("INT64", True), ("BYTES", 1), ("FP32", 1e300)):
+            signature = {"BYTES": "string"}.get(dtype) or next(k for k, v in TYPES.items() if v[0] == dtype)
+            with self.subTest(dtype):
+                self.refused(400, "which is no value of the datatype " + dtype, "types@" + signature,
+                             {"inputs": [tensor("x", dtype, [1], [bad])]})
+
+    def test_a_timeout_is_kept(self):
+        before = time.monotonic()
+        self.refused(504, "deadline", "types@float",
+                     {"inputs": [tensor("x", "FP32", [1], [1])], "parameters": {"timeout": 1}})
+        self.assertLess(time.monotonic() - before, WAIT)
+        self.assertEqual(self.infer("types@float", {"inputs": [tensor("x", "FP32", [1], [1])],
+                                                    "parameters": {"timeout": 10**9, "priority": 1}})[0], 200)
+
+
+class Grpc(OipTest):
+    def request(self, dtype, shape=(2,), raw=None, version="", **contents):
+        r = grpc_service_pb2.ModelInferRequest(model_name="types@" + dtype, model_version=version, id="i7")
+        t = r.inputs.add(name="x", datatype=TYPES.get(dtype, ("BYTES",))[0], shape=shape)
+        for field, values in contents.items():
+            getattr(t.contents, field).extend(values)
+        if raw is not None:
+            r.raw_input_contents.append(raw)
+        return r
+
+    def refused(self, code, words, request):
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.stub.ModelInfer(request, timeout=WAIT)
+        self.assertIn(words, caught.exception.details())
+        self.assertEqual(caught.exception.code(), code)
+
+    def test_health_and_metadata(self):
+        pb = grpc_service_pb2
+        self.assertTrue(self.stub.ServerLive(pb.ServerLiveRequest(), timeout=WAIT).live)
+        self.assertTrue(self.stub.ServerReady(pb.ServerReadyRequest(), timeout=WAIT).ready)
+        self.assertEqual(self.stub.ServerMetadata(pb.ServerMetadataRequest(), timeout=WAIT).name, "slipway")
+        for name, version, ready in (("types", "", True), ("types", "1", True), ("types", "2", False), ("no", "", False)):
+            request = pb.ModelReadyRequest(name=name, version=version)
+            self.assertEqual(self.stub.ModelReady(request, timeout=WAIT).ready, ready)
+        got = self.stub.ModelMetadata(pb.ModelMetadataRequest(name="half_plus_two"), timeout=WAIT)
+        self.assertEqual((got.name, got.versions, got.platform), ("half_plus_two", ["2"], "tensorflow_savedmodel"))
+        self.assertEqual((got.inputs[0].name, got.inputs[0].datatype, got.inputs[0].shape), ("x", "FP32", [-1, 1]))
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.stub.ModelMetadata(pb.ModelMetadataRequest(name="no"), timeout=WAIT)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.NOT_FOUND)
+
+    def test_every_type_raw_and_typed(self):
+        for dtype, (name, form, field) in TYPES.items():
+            raw = struct.pack("<2" + form, *EXTREMES[form])
+            requests = [self.request(dtype, raw=raw)]
+            if field:
+                requests.append(self.request(dtype, **{field: EXTREMES[form]}))
+            for request in requests:
+                with self.subTest(dtype):
+                    got = self.stub.ModelInfer(request, timeout=WAIT)
+                    self.assertEqual((got.model_name, got.model_version, got.id), ("types@" + dtype, "1", "i7"))
+                    self.assertEqual((got.outputs[0].name, got.outputs[0].datatype, got.outputs[0].shape),
+                                     ("y", name, [2]))
+                    self.assertEqual(list(got.raw_output_contents), [raw])
+        raw = raw_strings(b"", b"\xff\0")
+        for request in (self.request("string", raw=raw), self.request("string", bytes_contents=[b"", b"\xff\0"])):
+            self.assertEqual(list(self.stub.ModelInfer(request, timeout=WAIT).raw_output_contents), [raw])
+
+    def test_large_tensors(self):
+        raw = os.urandom(3 << 20)
+        got = self.stub.ModelInfer(self.request("uint8", (3 << 20,), raw), timeout=WAIT)
+        self.assertEqual(got.raw_output_contents[0], raw)
+
+    def test_requests_that_are_refused(self):
+        invalid = grpc.StatusCode.INVALID_ARGUMENT
+        no_model = self.request("float", raw=b"\0" * 8)
+        no_model.model_name = ""
+        twice = self.request("float", raw=b"\0" * 8)
+        twice.raw_input_contents.append(b"")
+        output = self.request("float", raw=b"\0" * 8)
+        output.outputs.add(name="q")
+        timeout = self.request("float", raw=b"\0" * 8)
+        timeout.parameters["timeout"].string_param = "x"
+        sequence = self.request("float", raw=b"\0" * 8)
+        sequence.parameters["sequence_id"].int64_param = 1
+        for code, words, request in (
+                (invalid, "has 7 bytes of binary data", self.request("float", raw=b"\0" * 7)),
+                (invalid, "has 1 values, but its shape takes 2", self.request("float", fp32_contents=[1])),
+                (invalid, "has more values than its shape", self.request("float", fp32_contents=[1] * 3)),
+                (invalid, "those of FP32 are in field 6", self.request("float", int_contents=[1, 2])),
+                (invalid, "has the value 300, which is none of UINT8", self.request("uint8", uint_contents=[300, 1])),
+                (invalid, "only raw contents", self.request("half", fp32_contents=[1, 2])),
+                (invalid, "must not stand beside", self.request("float", raw=b"\0" * 8, fp32_contents=[1, 2])),
+                (invalid, "has a shape that is refused", self.request("float", (-1,), b"")),
+                (invalid, "is no number", self.request("float", raw=b"\0" * 8, version="x")),
+                (invalid, "names no model", no_model), (invalid, "2 raw_input_contents for 1 inputs", twice),
+                (invalid, 'output "q" is none', output), (invalid, "timeout is no integer", timeout),
+                (grpc.StatusCode.UNIMPLEMENTED, "asks for sequences", sequence),
+                (grpc.StatusCode.NOT_FOUND, "has no version 9", self.request("float", raw=b"\0" * 8, version="9")),
+                (grpc.StatusCode.NOT_FOUND, 'no signature "no"', self.request("no", raw=b"\0" * 8))):
+            with self.subTest(words):
+                self.refused(code, words, request)
+
+    def test_a_timeout_is_kept(self):
+        request = self.request("float", raw=b"\0" * 8)
+        request.parameters["timeout"].int64_param = 1
+        self.refused(grpc.StatusCode.DEADLINE_EXCEEDED, "deadline", request)
+
+
+if __name__ == "__main__":
+    unittest.main()
