@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Tests the server with Triton's own clients of the Open Inference Protocol, unmodified: triton_clients.py [BUILD_DIR].
+
+Needs tritonclient[http,grpc] (PyPI). The models return their inputs, or are those of models/."""
+import asyncio
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+os.environ["SLIPWAY"] = str(pathlib.Path(
+    sys.argv.pop(1) if len(sys.argv) > 1 else ROOT / "build" / "release").resolve() / "slipway")
+sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+
+import numpy as np  # noqa: E402
+import support  # noqa: E402
+import tritonclient.grpc as triton_grpc  # noqa: E402
+import tritonclient.grpc.aio as triton_grpc_aio  # noqa: E402
+import tritonclient.http as triton_http  # noqa: E402
+import tritonclient.http.aio as triton_http_aio  # noqa: E402
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype  # noqa: E402
+
+TYPES = {"float": np.float32, "double": np.float64, "half": np.float16, "int8": np.int8, "int16": np.int16,
+         "int32": np.int32, "int64": np.int64, "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32,
+         "uint64": np.uint64, "bool": np.bool_}
+# Debian's Python writes the models, because it has the protobuf version of the generated messages.
+WRITE_TYPES = """
+import sys
+sys.path[:0] = [{e2e!r}]
+import run
+run.generate({out!r})
+run.make_importable({out!r})
+import small_models
+small_models.write_types({folder!r})
+"""
+
+
+def tensor(module, name, array, binary=True):
+    t = module.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype))
+    if module in (triton_grpc, triton_grpc_aio):
+        t.set_data_from_numpy(array)
+    else:
+        t.set_data_from_numpy(array, binary_data=binary)
+    return t
+
+
+class TritonClients(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="slipway-triton-")
+        for name in ("half_plus_two", "digits"):
+            os.symlink(os.path.join(support.MODELS, name), os.path.join(cls.folder.name, name))
+        subprocess.run(["/usr/bin/python3", "-c", WRITE_TYPES.format(
+            e2e=str(ROOT / "tests" / "e2e"), out=str(ROOT / "build" / "python"),
+            folder=os.path.join(cls.folder.name, "types", "1"))], check=True)
+        cls.server = support.Server(f"--models={cls.folder.name}")
+        cls.targets = {triton_http: f"127.0.0.1:{cls.server.rest_port}",
+                       triton_grpc: f"127.0.0.1:{cls.server.grpc_port}"}
+        cls.clients = {module: module.InferenceServerClient(target) for module, target in cls.targets.items()}
+
+    @classmethod
+    def tearDownClass(cls):
+        for client in cls.clients.values():
+            client.close()
+        code = cls.server.stop()
+        cls.folder.cleanup()
+        if code:
+            raise AssertionError(f"the server ended with {code}: {cls.server.log()}")
+
+    def test_health_and_metadata(self):
+        for module, client in self.clients.items():
+            with self.subTest(module.__name__):
+                self.assertTrue(client.is_server_live() and client.is_server_ready())
+                self.assertTrue(client.is_model_ready("half_plus_two", "2"))
+                self.assertFalse(client.is_model_ready("half_plus_two", "3"))
+                self.assertFalse(client.is_model_ready("no"))
+                json = {} if module is triton_http else {"as_json": True}
+                self.assertEqual(client.get_server_metadata(**json)["name"], "slipway")
+                got = client.get_model_metadata("half_plus_two", **json)
+                self.assertEqual((got["versions"], got["inputs"][0]["datatype"]), (["2"], "FP32"))
+
+    def test_every_type(self):
+        for module, client in self.clients.items():
+            for dtype, numpy_type in TYPES.items():
+                with self.subTest((module.__name__, dtype)):
+                    x = np.arange(6).reshape(2, 3).astype(numpy_type)
+                    got = client.infer("types@" + dtype, [tensor(module, "x", x)], request_id="q").as_numpy("y")
+                    self.assertEqual((got.dtype, got.tolist()), (x.dtype, x.tolist()))
+            x = np.array([b"", b"\xff\0", "grüße".encode()], dtype=np.object_)
+            got = client.infer("types@string", [tensor(module, "x", x)]).as_numpy("y")
+            self.assertEqual(got.tolist(), x.tolist())
+
+    def test_json_and_compression(self):
+        client = self.clients[triton_http]
+        x = np.arange(5000, dtype=np.float32).reshape(-1, 1)
+        for binary in (True, False):
+            outputs = [triton_http.InferRequestedOutput("y", binary_data=binary)]
+            for algorithm in (None, "gzip"):
+                got = client.infer("half_plus_two", [tensor(triton_http, "x", x, binary)], outputs=outputs,
+                                   request_compression_algorithm=algorithm,
+                                   response_compression_algorithm=algorithm).as_numpy("y")
+                np.testing.assert_array_equal(got, x / 2 + 2)
+
+    def test_errors(self):
+        x = np.zeros((1, 1), np.float32)
+        for module, client in self.clients.items():
+            for words, model, keywords in (
+                    ("is not served", "no", {}), ("has no version 9", "half_plus_two", {"model_version": "9"}),
+                    ("asks for sequences", "half_plus_two", {"sequence_id": 7}),
+                    ("no signature", "half_plus_two@no", {}),
+                    ('output "q" is none', "half_plus_two", {"outputs": [module.InferRequestedOutput("q")]})):
+                with self.subTest((module.__name__, words)):
+                    with self.assertRaisesRegex(InferenceServerException, words):
+                        client.infer(model, [tensor(module, "x", x)], **keywords)
+
+    def test_asyncio(self):
+        async def ask(module, aio, target):
+            async with aio.InferenceServerClient(target) as client:
+                x = [np.full((1, 1), i, np.float32) for i in range(50)]
+                got = await asyncio.gather(*(client.infer("half_plus_two", [tensor(module, "x", v)]) for v in x))
+                self.assertEqual([g.as_numpy("y").item() for g in got], [i / 2 + 2 for i in range(50)])
+                self.assertTrue(await client.is_model_ready("digits"))
+        asyncio.run(ask(triton_http, triton_http_aio, self.targets[triton_http]))
+        asyncio.run(ask(triton_grpc, triton_grpc_aio, self.targets[triton_grpc]))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
