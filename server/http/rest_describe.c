@@ -14,11 +14,13 @@ static void describe(struct srv_rest_request *r)
 bool srv_rest_describe(struct srv_rest_request *r)
 {
     struct srv_description *d = &r->description;
+    const struct rt_span body = rt_span_of(r->body.p, r->body.n);
 
     *d = (struct srv_description){.server = r->server,
                                   .map = r->io_loop->map,
                                   .arena = r->arena,
                                   .err = &r->err,
+                                  .message = srv_cursor_of(&body, body.n),
                                   .spec = r->route.spec};
     enum rt_status st = r->route.endpoint->rest.describe->find(d);
     if (st) {

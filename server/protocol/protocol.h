@@ -29,7 +29,7 @@ struct srv_description {
     const struct srv_map *map;
     struct rt_arena *arena;
     struct rt_error *err;
-    struct srv_cursor message; /* the request message, if the transport is gRPC */
+    struct srv_cursor message; /* the request message or body, valid only in `find` */
     /* the requested model: from the path over HTTP, set by `find` over gRPC */
     struct srv_model_spec spec;
     /* The version to describe, or NULL, set by `find`. The transport holds it until the response is

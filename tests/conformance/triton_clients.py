@@ -83,6 +83,17 @@ class TritonClients(unittest.TestCase):
                 got = client.get_model_metadata("half_plus_two", **json)
                 self.assertEqual((got["versions"], got["inputs"][0]["datatype"]), (["2"], "FP32"))
 
+    def test_index_and_configuration(self):
+        index = self.clients[triton_http].get_model_repository_index()
+        self.assertEqual({(m["name"], m["state"]) for m in index},
+                         {("half_plus_two", "READY"), ("digits", "READY"), ("types", "READY")})
+        index = self.clients[triton_grpc].get_model_repository_index(as_json=True)
+        self.assertEqual({m["name"] for m in index["models"]}, {"half_plus_two", "digits", "types"})
+        for client, get in ((self.clients[triton_http], lambda c: c), (self.clients[triton_grpc], lambda c: c["config"])):
+            json = {} if client is self.clients[triton_http] else {"as_json": True}
+            config = get(client.get_model_config("half_plus_two", **json))
+            self.assertEqual((config["input"][0]["data_type"], config["backend"]), ("TYPE_FP32", "tensorflow"))
+
     def test_every_type(self):
         for module, client in self.clients.items():
             for dtype, numpy_type in TYPES.items():

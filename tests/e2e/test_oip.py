@@ -94,7 +94,8 @@ class Rest(OipTest):
         self.assertEqual(self.get("/v2/health/live"), (200, {"live": True}))
         self.assertEqual(self.get("/v2/health/ready"), (200, {"ready": True}))
         self.assertEqual(self.get("/v2")[1]["name"], "slipway")
-        self.assertEqual(self.get("/v2/")[1]["extensions"], ["binary_tensor_data", "parameters"])
+        self.assertEqual(self.get("/v2/")[1]["extensions"], ["binary_tensor_data", "parameters", "model_configuration",
+                                                              "model_repository"])
         for path in ("half_plus_two", "half_plus_two/versions/2"):
             self.assertEqual(self.get(f"/v2/models/{path}/ready"), (200, {"name": "half_plus_two", "ready": True}))
             self.assertEqual(self.get(f"/v2/models/{path}"), (200, {
@@ -104,6 +105,20 @@ class Rest(OipTest):
             status, answer = self.get(f"/v2/models/types@{dtype}")
             self.assertEqual((status, answer["name"]), (200, "types@" + dtype))
             self.assertEqual(answer["inputs"], [tensor("x", name, [-1])])
+
+    def test_index_and_configuration(self):
+        rows = [{"name": name, "version": version, "state": "READY", "reason": ""}
+                for name, version in (("half_plus_two", "2"), ("shapes", "3"), ("types", "1"))]
+        for body in (b"", b"{}", b'{"ready": true}'):
+            status, _, answer = self.ask("POST", "/v2/repository/index", body)
+            self.assertEqual((status, sorted(json.loads(answer), key=lambda r: r["name"])), (200, rows))
+        self.assertEqual(self.ask("POST", "/v2/repository/index", b"{")[0], 400)
+        self.assertEqual(self.get("/v2/models/half_plus_two/config"), (200, {
+            "name": "half_plus_two", "platform": "tensorflow_savedmodel", "backend": "tensorflow", "max_batch_size": 0,
+            "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 1]}],
+            "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [-1, 1]}]}))
+        self.assertEqual(self.get("/v2/models/types@string/config")[1]["input"][0]["data_type"], "TYPE_STRING")
+        self.assertEqual(self.get("/v2/models/no/config")[0], 404)
 
     def test_what_is_not_there(self):
         for path, status, words in (
@@ -283,6 +298,16 @@ class Grpc(OipTest):
         with self.assertRaises(grpc.RpcError) as caught:
             self.stub.ModelMetadata(pb.ModelMetadataRequest(name="no"), timeout=WAIT)
         self.assertEqual(caught.exception.code(), grpc.StatusCode.NOT_FOUND)
+
+    def test_index_and_configuration(self):
+        pb = grpc_service_pb2
+        got = self.stub.RepositoryIndex(pb.RepositoryIndexRequest(ready=True), timeout=WAIT).models
+        self.assertEqual(sorted((m.name, m.version, m.state) for m in got),
+                         [("half_plus_two", "2", "READY"), ("shapes", "3", "READY"), ("types", "1", "READY")])
+        for dtype, (name, _, _) in TYPES.items():
+            config = self.stub.ModelConfig(pb.ModelConfigRequest(name="types@" + dtype), timeout=WAIT).config
+            self.assertEqual((config.name, config.platform), ("types@" + dtype, "tensorflow_savedmodel"))
+            self.assertEqual((config.input[0].data_type, config.output[0].dims), (pb.DataType.Value("TYPE_" + name), [-1]))
 
     def test_every_type_raw_and_typed(self):
         for dtype, (name, form, field) in TYPES.items():

@@ -39,6 +39,20 @@ static const struct srv_endpoint model_call = {
     .grpc_path = SERVICE "ModelMetadata",
 };
 
+static const struct srv_endpoint index_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.describe = &srv_oip_index_json},
+    .grpc = {.describe = &srv_oip_index},
+    .grpc_path = SERVICE "RepositoryIndex",
+};
+
+static const struct srv_endpoint config_call = {
+    .api = SRV_METADATA,
+    .rest = {.describe = &srv_oip_config_json},
+    .grpc = {.describe = &srv_oip_config},
+    .grpc_path = SERVICE "ModelConfig",
+};
+
 static const struct srv_endpoint infer_call = {
     .api = SRV_INFER,
     .rest = {.infer = &srv_oip_infer_json},
@@ -49,8 +63,8 @@ static const struct srv_endpoint infer_call = {
 
 /* ---- REST routes ---- */
 
-/* Parses "/models/NAME[/versions/V][/ready | /infer]", without the prefix. Returns the call, or
- * NULL if the path has another form. */
+/* Parses "/models/NAME[/versions/V][/ready | /config | /infer]", without the prefix. Returns the
+ * call, or NULL if the path has another form. */
 static const struct srv_endpoint *match_model(struct rt_span s, struct srv_route *out,
                                               struct rt_span *version)
 {
@@ -62,6 +76,8 @@ static const struct srv_endpoint *match_model(struct rt_span s, struct srv_route
         return &model_call;
     if (rt_span_is(s, "/ready"))
         return &model_ready_call;
+    if (rt_span_is(s, "/config"))
+        return &config_call;
     return rt_span_is(s, "/infer") ? &infer_call : NULL;
 }
 
@@ -84,6 +100,8 @@ static enum rt_status route(struct srv_route *out, const char *method, struct rt
         out->endpoint = &live_call;
     else if (rt_span_is(s, "/health/ready"))
         out->endpoint = &ready_call;
+    else if (rt_span_is(s, "/repository/index"))
+        out->endpoint = &index_call;
     else if (srv_route_take(&s, "/models/"))
         out->endpoint = match_model(s, out, &version);
     const struct rt_span shown = rt_error_name(err, path);
@@ -91,7 +109,7 @@ static enum rt_status route(struct srv_route *out, const char *method, struct rt
         return rt_fail(err, RT_NOT_FOUND,
                        "nothing is served at %.*s: see the Open Inference Protocol, version 2",
                        (int)shown.n, (const char *)shown.p);
-    const bool posts = out->endpoint == &infer_call;
+    const bool posts = out->endpoint == &infer_call || out->endpoint == &index_call;
     if (m != (posts ? SRV_POST : SRV_GET)) {
         out->endpoint = NULL;
         return rt_fail(err, RT_INVALID_ARGUMENT, "%.*s takes the method %s, not %s", (int)shown.n,
@@ -113,7 +131,8 @@ static void write_error(struct rt_bytes *out, const char *text)
 }
 
 static const struct srv_endpoint *const endpoints[] = {
-    &live_call, &ready_call, &server_call, &model_ready_call, &model_call, &infer_call,
+    &live_call,  &ready_call, &server_call, &model_ready_call,
+    &model_call, &index_call, &config_call, &infer_call,
 };
 
 const struct srv_protocol srv_oip = {

@@ -12,6 +12,7 @@
  * | oip_json_values.c | tensors from arrays in JSON                                   |
  * | oip_proto.c       | requests and responses as messages (proto/inference)          |
  * | oip_describe.c    | health, readiness and metadata                                |
+ * | oip_config.c      | the index of the repository, and configurations of models     |
  *
  * Threads: the functions are pure; parsed data is allocated in the arena of the inference.
  */
@@ -114,10 +115,24 @@ enum rt_status srv_oip_fill_json(const struct srv_oip_input *in, struct rt_tenso
 enum rt_status srv_oip_fill_contents(const struct srv_oip_input *in, struct rt_tensor *t,
                                      size_t *budget, struct rt_error *err);
 
+/* ---- oip_describe.c ---- */
+
+/* What is said about a model: the signature that d->spec names, and the versions that are ready. */
+struct srv_oip_model {
+    const struct rt_signature *sig;
+    int n_versions;
+    int64_t *versions;
+};
+/* Reads a message whose field 1 is the name of a model, and field 2 its version, into d->spec. */
+enum rt_status srv_oip_read_model(struct srv_description *d);
+/* Finds the version and the signature that d->spec names. d->state receives a srv_oip_model. */
+enum rt_status srv_oip_find_model(struct srv_description *d);
+
 extern const struct srv_inference_steps srv_oip_infer_json, srv_oip_infer;
 extern const struct srv_description_steps srv_oip_live_json, srv_oip_ready_json,
-    srv_oip_server_json, srv_oip_model_ready_json, srv_oip_model_json;
+    srv_oip_server_json, srv_oip_model_ready_json, srv_oip_model_json, srv_oip_index_json,
+    srv_oip_config_json;
 extern const struct srv_description_steps srv_oip_live, srv_oip_ready, srv_oip_server,
-    srv_oip_model_ready, srv_oip_model;
+    srv_oip_model_ready, srv_oip_model, srv_oip_index, srv_oip_config;
 
 #endif

@@ -5,7 +5,8 @@
 
 #include "server/versions/manager.h"
 
-static const char *const extensions[] = {"binary_tensor_data", "parameters"};
+static const char *const extensions[] = {"binary_tensor_data", "parameters", "model_configuration",
+                                         "model_repository"};
 
 enum { N_EXTENSIONS = sizeof extensions / sizeof *extensions };
 
@@ -58,19 +59,12 @@ static enum rt_status check_types(const struct rt_tensor_spec *specs, int n, con
     return RT_OK;
 }
 
-/* What metadata of a model says. */
-struct model {
-    const struct rt_signature *sig;
-    int n_versions;
-    int64_t *versions; /* the versions that are ready */
-};
-
 /* Copies what metadata says about the model, because the serving map is valid only in this turn of
  * the I/O loop. */
 static enum rt_status keep_model(struct srv_description *d, const struct rt_signature *sig)
 {
     const struct srv_map_model *known = srv_map_model(d->map, d->spec.name);
-    struct model *m = rt_arena_alloc(d->arena, sizeof *m);
+    struct srv_oip_model *m = rt_arena_alloc(d->arena, sizeof *m);
     const int n = known ? known->n_versions : 0;
 
     if (m)
@@ -85,8 +79,7 @@ static enum rt_status keep_model(struct srv_description *d, const struct rt_sign
     return RT_OK;
 }
 
-/* Finds the signature that d->spec names. */
-static enum rt_status find_model(struct srv_description *d)
+enum rt_status srv_oip_find_model(struct srv_description *d)
 {
     const struct rt_span wanted = d->spec.signature;
     const char *name =
@@ -161,7 +154,7 @@ static void write_specs_json(struct rt_bytes *out, const struct rt_tensor_spec *
 static void write_model_json(const struct srv_description *d, struct rt_bytes *out)
 {
     const struct rt_span name = srv_oip_full_name(&d->spec);
-    const struct model *m = d->state;
+    const struct srv_oip_model *m = d->state;
     const struct rt_signature *sig = m->sig;
 
     rt_bytes_adds(out, "{\"name\":");
@@ -181,12 +174,11 @@ const struct srv_description_steps srv_oip_ready_json = {find_ready, write_ready
 const struct srv_description_steps srv_oip_server_json = {find_nothing, write_server_json};
 const struct srv_description_steps srv_oip_model_ready_json = {find_model_ready,
                                                                write_model_ready_json};
-const struct srv_description_steps srv_oip_model_json = {find_model, write_model_json};
+const struct srv_description_steps srv_oip_model_json = {srv_oip_find_model, write_model_json};
 
 /* ---- messages (proto/inference/grpc_service.proto) ---- */
 
-/* Reads a request whose field 1 is the name of a model, and field 2 its version. */
-static enum rt_status read_spec(struct srv_description *d)
+enum rt_status srv_oip_read_model(struct srv_description *d)
 {
     struct srv_cursor at = d->message;
     struct rt_span name = {0}, version = {0};
@@ -207,7 +199,7 @@ static enum rt_status read_spec(struct srv_description *d)
 static enum rt_status find_model_ready_message(struct srv_description *d)
 {
     static const bool yes = true, no = false;
-    enum rt_status st = read_spec(d);
+    enum rt_status st = srv_oip_read_model(d);
 
     if (st)
         return st;
@@ -226,8 +218,8 @@ static enum rt_status find_ready_message(struct srv_description *d)
 
 static enum rt_status find_model_message(struct srv_description *d)
 {
-    const enum rt_status st = read_spec(d);
-    return st ? st : find_model(d);
+    const enum rt_status st = srv_oip_read_model(d);
+    return st ? st : srv_oip_find_model(d);
 }
 
 static void write_live(const struct srv_description *d, struct rt_bytes *out)
@@ -273,7 +265,7 @@ static void write_specs(struct rt_bytes *out, uint32_t number, const struct rt_t
 static void write_model(const struct srv_description *d, struct rt_bytes *out)
 {
     const struct rt_span name = srv_oip_full_name(&d->spec);
-    const struct model *m = d->state;
+    const struct srv_oip_model *m = d->state;
     const struct rt_signature *sig = m->sig;
 
     srv_put_bytes(out, 1, name.p, name.n);

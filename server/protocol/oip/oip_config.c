@@ -1,0 +1,259 @@
+/* Describes the repository of models and the configuration of a model, which Triton adds to the
+ * protocol. */
+#include "server/protocol/oip/oip.h"
+
+#include <stdio.h>
+
+#include "server/versions/status.h"
+
+/* ---- the repository's index ---- */
+
+struct index_row {
+    const char *model;
+    struct srv_version_status status;
+};
+
+struct index {
+    int n, capacity;
+    struct index_row *rows;
+};
+
+/* Returns the protocol's name of a state. */
+static const char *state_name(enum srv_state state)
+{
+    switch (state) {
+    case SRV_START:
+    case SRV_LOADING:
+        return "LOADING";
+    case SRV_AVAILABLE:
+        return "READY";
+    case SRV_UNLOADING:
+        return "UNLOADING";
+    case SRV_END:
+        return "UNAVAILABLE";
+    default:
+        return "UNKNOWN";
+    }
+}
+
+/* Appends the versions of a model to the index, and its message size to d->bytes. A model whose
+ * versions are unknown adds none. */
+static enum rt_status add_model(struct srv_description *d, struct index *index, const char *model,
+                                bool only_ready)
+{
+    struct rt_error why = {.arena = d->arena};
+    struct srv_version_status *versions;
+    int n = 0;
+    enum rt_status st = srv_status_of(d->server->manager, rt_span_str(model), false, 0, d->arena,
+                                      &versions, &n, &why);
+
+    if (st == RT_NOT_FOUND)
+        return RT_OK;
+    if (st)
+        return rt_fail(d->err, st, "%s", rt_error_text(&why));
+    if (n > index->capacity - index->n) {
+        const int capacity = 2 * index->capacity + n;
+        struct index_row *rows = rt_arena_array(d->arena, (size_t)capacity, sizeof *rows);
+        if (!rows)
+            return rt_fail_memory(d->err, "the index", sizeof *rows);
+        if (index->n)
+            memcpy(rows, index->rows, (size_t)index->n * sizeof *rows);
+        index->rows = rows;
+        index->capacity = capacity;
+    }
+    for (int i = 0; i < n; i++)
+        if (!only_ready || versions[i].state == SRV_AVAILABLE)
+            index->rows[index->n++] = (struct index_row){model, versions[i]};
+    d->bytes += srv_status_bytes(versions, n) + (size_t)n * strlen(model);
+    return RT_OK;
+}
+
+static enum rt_status find_rows(struct srv_description *d, bool only_ready)
+{
+    struct index *index = rt_arena_alloc(d->arena, sizeof *index);
+    const char *const *models;
+    int n = 0;
+
+    if (!index)
+        return rt_fail_memory(d->err, "the index", sizeof *index);
+    enum rt_status st = srv_status_models(d->server->manager, d->arena, &models, &n);
+    if (st)
+        return rt_fail_memory(d->err, "the index", 0);
+    for (int i = 0; i < n && !st; i++)
+        st = add_model(d, index, models[i], only_ready);
+    d->state = index;
+    return st;
+}
+
+/* Reads the body {"ready": BOOL}, which may be empty. */
+static enum rt_status find_index_json(struct srv_description *d)
+{
+    struct srv_json_doc doc;
+    struct rt_span body, key;
+    struct srv_json value;
+    bool only_ready = false;
+    enum rt_status st = srv_cursor_span(d->message, &body, d->arena, d->err);
+
+    if (!st && body.n)
+        st = srv_json_check(&doc, body, d->err);
+    if (st)
+        return st;
+    const unsigned char *at = body.n ? srv_json_first(doc.top) : NULL;
+    while (at && srv_json_member(&at, doc.top.end, &key, &value))
+        if (srv_json_token_is(key, "ready", 5))
+            only_ready = srv_json_type(value) == SRV_JSON_TRUE;
+    return find_rows(d, only_ready);
+}
+
+static void write_index_json(const struct srv_description *d, struct rt_bytes *out)
+{
+    const struct index *index = d->state;
+
+    rt_bytes_addc(out, '[');
+    for (int i = 0; i < index->n; i++) {
+        const struct index_row *row = &index->rows[i];
+        const char *reason = row->status.message ? row->status.message : "";
+        rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
+        srv_json_quote(out, row->model, strlen(row->model));
+        rt_bytes_addf(out, ",\"version\":\"%lld\",\"state\":\"%s\",\"reason\":",
+                      (long long)row->status.version, state_name(row->status.state));
+        srv_json_quote(out, reason, strlen(reason));
+        rt_bytes_addc(out, '}');
+    }
+    rt_bytes_addc(out, ']');
+}
+
+/* Reads a RepositoryIndexRequest, whose field 2 is `ready`. */
+static enum rt_status find_index(struct srv_description *d)
+{
+    struct srv_cursor at = d->message;
+    struct srv_field f;
+    bool only_ready = false;
+    int got;
+
+    while ((got = srv_field_next(&at, &f)) > 0)
+        if (srv_field_is(&f, 2, SRV_VARINT))
+            only_ready = f.value != 0;
+    return got < 0 ? srv_wire_malformed(d->err, "RepositoryIndexRequest")
+                   : find_rows(d, only_ready);
+}
+
+static void write_index(const struct srv_description *d, struct rt_bytes *out)
+{
+    const struct index *index = d->state;
+    struct rt_bytes item;
+    char version[24];
+
+    rt_bytes_init(&item, out->limit);
+    for (int i = 0; i < index->n; i++) {
+        const struct index_row *row = &index->rows[i];
+        snprintf(version, sizeof version, "%lld", (long long)row->status.version);
+        srv_put_text(&item, 1, row->model);
+        srv_put_text(&item, 2, version);
+        srv_put_text(&item, 3, state_name(row->status.state));
+        srv_put_text(&item, 4, row->status.message ? row->status.message : "");
+        srv_put_message(out, 1, &item);
+    }
+    rt_bytes_clear(&item);
+}
+
+const struct srv_description_steps srv_oip_index_json = {find_index_json, write_index_json};
+const struct srv_description_steps srv_oip_index = {find_index, write_index};
+
+/* ---- the configuration of a model ---- */
+
+/* A type in a ModelConfig: its number in the enum DataType, and its name behind "TYPE_". */
+static int type_number(enum rt_dtype dtype, const char **name)
+{
+    static const enum rt_dtype types[] = {RT_NO_DTYPE, RT_BOOL, RT_U8,  RT_U16,    RT_U32,
+                                          RT_U64,      RT_I8,   RT_I16, RT_I32,    RT_I64,
+                                          RT_F16,      RT_F32,  RT_F64, RT_STRING, RT_BF16};
+
+    *name = dtype == RT_STRING ? "STRING" : srv_oip_dtype_name(dtype);
+    for (int i = 1; i < (int)(sizeof types / sizeof *types); i++)
+        if (types[i] == dtype)
+            return i;
+    return 0;
+}
+
+static void write_tensors_json(struct rt_bytes *out, const struct rt_tensor_spec *specs, int n)
+{
+    const char *type;
+
+    for (int i = 0; i < n; i++) {
+        const struct rt_shape *shape = &specs[i].shape;
+        type_number(specs[i].dtype, &type);
+        rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
+        srv_json_quote(out, specs[i].alias, strlen(specs[i].alias));
+        rt_bytes_addf(out, ",\"data_type\":\"TYPE_%s\",\"dims\":[", type);
+        if (shape->rank < 0)
+            rt_bytes_adds(out, "-1");
+        for (int k = 0; k < shape->rank; k++)
+            rt_bytes_addf(out, "%s%lld", k ? "," : "", (long long)shape->dim[k]);
+        rt_bytes_adds(out, "]}");
+    }
+}
+
+static void write_config_json(const struct srv_description *d, struct rt_bytes *out)
+{
+    const struct srv_oip_model *m = d->state;
+    const struct rt_span name = srv_oip_full_name(&d->spec);
+
+    rt_bytes_adds(out, "{\"name\":");
+    srv_json_quote(out, name.p, name.n);
+    rt_bytes_adds(out, ",\"platform\":\"tensorflow_savedmodel\",\"backend\":\"tensorflow\","
+                       "\"max_batch_size\":0,\"input\":[");
+    write_tensors_json(out, m->sig->inputs, m->sig->n_inputs);
+    rt_bytes_adds(out, "],\"output\":[");
+    write_tensors_json(out, m->sig->outputs, m->sig->n_outputs);
+    rt_bytes_adds(out, "]}");
+}
+
+/* Appends ModelInput messages, whose dimensions are field 4, or ModelOutput messages, where they
+ * are field 3. */
+static void write_tensors(struct rt_bytes *out, uint32_t number, uint32_t dims_number,
+                          const struct rt_tensor_spec *specs, int n)
+{
+    const int64_t unknown = -1;
+    const char *type;
+    struct rt_bytes item, dims;
+
+    rt_bytes_init(&item, out->limit);
+    rt_bytes_init(&dims, out->limit);
+    for (int i = 0; i < n; i++) {
+        const struct rt_shape *shape = &specs[i].shape;
+        srv_put_text(&item, 1, specs[i].alias);
+        srv_put_int(&item, 2, (uint64_t)type_number(specs[i].dtype, &type));
+        srv_oip_put_dims(&dims, shape->rank < 0 ? 1 : shape->rank,
+                         shape->rank < 0 ? &unknown : shape->dim);
+        srv_put_message(&item, dims_number, &dims);
+        srv_put_message(out, number, &item);
+    }
+    rt_bytes_clear(&item);
+    rt_bytes_clear(&dims);
+}
+
+static void write_config(const struct srv_description *d, struct rt_bytes *out)
+{
+    const struct srv_oip_model *m = d->state;
+    const struct rt_span name = srv_oip_full_name(&d->spec);
+    struct rt_bytes config;
+
+    rt_bytes_init(&config, out->limit);
+    srv_put_bytes(&config, 1, name.p, name.n);
+    srv_put_text(&config, 2, "tensorflow_savedmodel");
+    write_tensors(&config, 5, 4, m->sig->inputs, m->sig->n_inputs);
+    write_tensors(&config, 6, 3, m->sig->outputs, m->sig->n_outputs);
+    srv_put_text(&config, 17, "tensorflow");
+    srv_put_message(out, 1, &config);
+    rt_bytes_clear(&config);
+}
+
+static enum rt_status find_config(struct srv_description *d)
+{
+    const enum rt_status st = srv_oip_read_model(d);
+    return st ? st : srv_oip_find_model(d);
+}
+
+const struct srv_description_steps srv_oip_config_json = {srv_oip_find_model, write_config_json};
+const struct srv_description_steps srv_oip_config = {find_config, write_config};
