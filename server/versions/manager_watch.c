@@ -266,10 +266,8 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
         srv_mgr_try_again(m);
         return;
     }
-    size_t capacity = strlen(model->config->base_path) + strlen(found->name) + 2;
-    char *dir = malloc(capacity);
+    char *dir = srv_source_version_dir(model->config->base_path, found->name);
     if (dir) {
-        snprintf(dir, capacity, "%s/%s", model->config->base_path, found->name);
         free(e->dir);
         e->dir = dir;
     }

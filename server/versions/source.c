@@ -23,6 +23,27 @@ enum {
 
 /* ---- versions ---- */
 
+char *srv_source_version_dir(const char *base_path, const char *name)
+{
+    static const char nested[] = "/model.savedmodel", plain[] = "/saved_model.pb";
+    const size_t n = strlen(base_path) + 1 + strlen(name);
+    char *dir = malloc(n + sizeof nested);
+    struct stat s;
+
+    if (!dir)
+        return NULL;
+    snprintf(dir, n + sizeof nested, "%s/%s%s", base_path, name, nested);
+    if (stat(dir, &s) == 0 && S_ISDIR(s.st_mode)) {
+        memcpy(dir + n, plain, sizeof plain);
+        if (stat(dir, &s) != 0) {
+            memcpy(dir + n, nested, sizeof nested);
+            return dir;
+        }
+    }
+    dir[n] = '\0';
+    return dir;
+}
+
 static bool is_version(const char *name, int64_t *out)
 {
     return name[0] >= '0' && name[0] <= '9' && srv_parse_int64(name, strlen(name), out);

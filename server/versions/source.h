@@ -38,6 +38,13 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, int max_names,
                                struct rt_arena *arena, struct srv_scan *out, struct rt_error *err);
 
 /*
+ * Returns the path of the directory that holds a version's SavedModel, allocated with malloc, or
+ * NULL if memory runs out: BASE_PATH/NAME, or, as in Triton's repositories,
+ * BASE_PATH/NAME/model.savedmodel if that is a directory and BASE_PATH/NAME has no saved_model.pb.
+ */
+char *srv_source_version_dir(const char *base_path, const char *name);
+
+/*
  * A hash of everything below a version's directory, computed from the sorted list of (path, device,
  * inode, size, modification time, change time). The version's directory itself may be a symlink.
  * Symlinks below it are resolved, but the entries of linked directories are not read.

@@ -44,7 +44,10 @@ class OipTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="slipway-oip-")
         small_models.write_types(os.path.join(cls.folder.name, "types", "1"))
-        small_models.write_shapes(os.path.join(cls.folder.name, "shapes", "3"))
+        # This model lies as in Triton's repositories.
+        small_models.write_shapes(os.path.join(cls.folder.name, "shapes", "3", "model.savedmodel"))
+        with open(os.path.join(cls.folder.name, "shapes", "config.pbtxt"), "w", encoding="utf-8") as file:
+            file.write('platform: "tensorflow_savedmodel"')
         os.symlink(os.path.join(MODELS, "half_plus_two"), os.path.join(cls.folder.name, "half_plus_two"))
         cls.server = Server(f"--models={cls.folder.name}")
         cls.channel = grpc.insecure_channel(f"127.0.0.1:{cls.server.grpc_port}")

@@ -97,6 +97,26 @@ static void specific_versions_that_are_missing_are_told(void **state)
     assert_non_null(strstr(scan.warning, "Version 7 of servable m"));
 }
 
+static void a_version_may_be_nested_as_in_tritons_repositories(void **state)
+{
+    (void)state;
+    folder_make("m/1");
+    folder_make("m/2/model.savedmodel");
+    folder_make("m/3/model.savedmodel");
+    folder_write("m/3/saved_model.pb", "");
+    folder_make("m/4");
+    folder_write("m/4/model.savedmodel", "");
+    static const char *const expected[] = {"1", "2/model.savedmodel", "3", "4"};
+    for (int i = 0; i < 4; i++) {
+        const char name[] = {(char)('1' + i), '\0'};
+        char want[4096];
+        snprintf(want, sizeof want, "%s/%s", folder_path("m"), expected[i]);
+        char *dir = srv_source_version_dir(folder_path("m"), name);
+        assert_string_equal(dir, want);
+        free(dir);
+    }
+}
+
 static void a_base_path_has_a_limit_of_names(void **state)
 {
     (void)state;
@@ -360,6 +380,7 @@ int main(void)
         TEST(leading_zeros_belong_to_the_name_only),
         TEST(specific_versions_that_are_missing_are_told),
         TEST(specific_versions_may_be_named_in_any_order),
+        TEST(a_version_may_be_nested_as_in_tritons_repositories),
         TEST(a_base_path_has_a_limit_of_names),
         TEST(a_missing_base_path_is_not_an_empty_one),
         TEST(a_fingerprint_changes_with_anything_below_the_directory),
