@@ -190,6 +190,16 @@ class Rest(OipTest):
         self.assertEqual([o["name"] for o in answer["outputs"]], ["c_bytes", "b", "a"])
         self.assertEqual(answer["outputs"][1]["data"], [3, 4])
 
+    def test_a_body_without_json(self):
+        raw = struct.pack("<3f", 1, 2, 5.5)
+        status, answer, data = self.infer("half_plus_two", b"", raw, 0)
+        self.assertEqual((status, data), (200, struct.pack("<3f", 2.5, 3, 4.75)))
+        self.assertEqual(answer["outputs"], [tensor("y", "FP32", [3, 1], binary_data_size=12)])
+        self.assertEqual(self.infer("half_plus_two", b"", b"", 0)[0], 200)
+        self.refused(400, "which is not the size of FP32 of the shape [2,1]", "half_plus_two", b"", raw[:11], 0)
+        self.refused(400, "a shape that the size of the body does not determine", "types@float", b"", raw, 0)
+        self.refused(400, 'is one input, but the signature "serving_default" has 3', "shapes", b"", raw, 0)
+
     def test_a_compressed_body_with_binary_data(self):
         raw = struct.pack("<20000f", *range(20000))
         request = json.dumps({"inputs": [tensor("x", "FP32", [20000], binary_data_size=len(raw))],
@@ -218,7 +228,6 @@ class Rest(OipTest):
                 ('"shape" of an input has more than', (request([1] * 20), raw))):
             with self.subTest(words):
                 self.refused(400, words, "types@float", *args)
-        self.refused(501, "a body without JSON", "types@float", request(), raw, 0)
         for data, words in ((b"\x05\0\0\0abc", "has an element of 5 bytes, but only 3 bytes"),
                             (raw_strings(b"a", b"b"), "has 10 bytes of binary data"),
                             (b"\x01\0", "has 2 bytes of binary data")):

@@ -54,6 +54,10 @@ struct srv_oip_request {
     struct srv_oip_input *inputs;
     struct srv_oip_output *outputs;
     bool is_binary; /* whether outputs are binary if the request does not name them */
+    /* whether the body has no JSON, and is the only input of the signature; srv_oip_bind then makes
+     * the input from `body` */
+    bool is_raw_body;
+    struct srv_cursor body;
     /* Set by srv_oip_bind: the outputs of the response in their order, as indices of the
      * signature's outputs, and whether each is binary. */
     int n_order;

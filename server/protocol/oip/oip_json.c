@@ -348,11 +348,20 @@ static enum rt_status json_length(const struct srv_inference *inf, size_t whole,
                        "the header " SRV_OIP_LENGTH_HEADER " is %lld, but the body has only %zu "
                        "bytes",
                        (long long)length, whole);
-    if (!length)
-        return rt_fail(err, RT_UNIMPLEMENTED,
-                       "the header " SRV_OIP_LENGTH_HEADER " is 0: a body without JSON, which this "
-                       "server does not take");
     *n = (size_t)length;
+    return RT_OK;
+}
+
+/* Keeps a body without JSON, which is the only input. All outputs are then binary. */
+static enum rt_status keep_raw_body(const struct reader *r, struct rt_span body)
+{
+    struct rt_span *kept = rt_arena_alloc(r->inf->arena, sizeof *kept);
+
+    if (!kept)
+        return rt_fail_memory(r->err, "a request", sizeof *kept);
+    *kept = body;
+    r->r->is_raw_body = r->r->is_binary = true;
+    r->r->body = srv_cursor_of(kept, body.n);
     return RT_OK;
 }
 
@@ -371,6 +380,8 @@ static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
     enum rt_status st = srv_cursor_span(message, &body, inf->arena, err);
     if (!st)
         st = json_length(inf, body.n, &n, err);
+    if (!st && inf->json_length.p && !n)
+        return keep_raw_body(&reader, body);
     if (!st)
         st = srv_json_check(&doc, rt_span_of(body.p, n), err);
     if (!st)

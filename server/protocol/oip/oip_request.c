@@ -143,6 +143,47 @@ static enum rt_status bind_input(struct srv_inference *inf, int i, size_t *budge
     return srv_oip_tensor_read(in, &inf->job->feeds[i], budget, err);
 }
 
+/* Makes the only input of the signature from a body without JSON. Its size determines one dimension
+ * that the model leaves open. */
+static enum rt_status make_input(struct srv_inference *inf, struct rt_error *err)
+{
+    struct srv_oip_request *r = inf->request;
+    const struct rt_model_signature *sig = inf->job->signature;
+    const struct rt_tensor_spec *spec = sig->def->inputs;
+    struct srv_oip_input *in = rt_arena_alloc(inf->arena, sizeof *in);
+    int64_t *open = NULL, known = 1, each;
+    int n_open = 0;
+
+    if (!in)
+        return rt_fail_memory(err, "a request", sizeof *in);
+    if (sig->def->n_inputs != 1)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "a body without JSON is one input, but the signature \"%s\" has %d",
+                       sig->def->name, sig->def->n_inputs);
+    *in = (struct srv_oip_input){.name = rt_span_str(spec->alias),
+                                 .dtype = rt_callable_feed_dtype(sig->call, 0),
+                                 .rank = spec->shape.rank,
+                                 .is_raw = true,
+                                 .values = r->body};
+    for (int i = 0; i < in->rank; i++) {
+        in->dim[i] = spec->shape.dim[i];
+        if (in->dim[i] < 0 && n_open++ == 0)
+            open = &in->dim[i];
+        else if (in->dim[i] < 0 || __builtin_mul_overflow(known, in->dim[i], &known))
+            known = 0;
+    }
+    if (in->rank < 0 || n_open > 1)
+        return srv_oip_fail_input(err, in->name,
+                                  "has a shape that the size of the body does not determine");
+    if (__builtin_mul_overflow(known, (int64_t)rt_dtype_size(in->dtype), &each))
+        each = 0;
+    if (open)
+        *open = in->dtype == RT_STRING ? 1 : each > 0 ? (int64_t)r->body.left / each : 0;
+    r->inputs = in;
+    r->n_inputs = 1;
+    return RT_OK;
+}
+
 /* ---- outputs ---- */
 
 static enum rt_status choose_outputs(struct srv_inference *inf, struct rt_error *err)
@@ -195,9 +236,12 @@ static enum rt_status check_outputs(const struct srv_inference *inf, struct rt_e
 enum rt_status srv_oip_bind(struct srv_inference *inf, struct rt_error *err)
 {
     const struct rt_signature *sig = inf->job->signature->def;
+    const struct srv_oip_request *r = inf->request;
     size_t budget = inf->budget;
-    enum rt_status st = check_names(inf->request, sig, err);
+    enum rt_status st = r->is_raw_body ? make_input(inf, err) : RT_OK;
 
+    if (!st)
+        st = check_names(r, sig, err);
     if (!st)
         st = choose_outputs(inf, err);
     if (!st)
