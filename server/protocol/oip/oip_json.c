@@ -463,10 +463,12 @@ static enum rt_status encode(struct srv_inference *inf, struct rt_bytes *out, st
     struct srv_cancellation cancellation = srv_job_cancellation(job);
     enum rt_status st = RT_OK;
     bool any_binary = false;
+    size_t raw = 0;
 
     for (int i = 0; i < r->n_order && !st; i++) {
         const char *name = job->signature->def->outputs[r->order[i]].alias;
         any_binary |= r->order_is_binary[i];
+        raw += r->order_is_binary[i] ? srv_oip_raw_bytes(&job->fetches[r->order[i]]) : 0;
         if (!r->order_is_binary[i])
             st = check_json(&job->fetches[r->order[i]], name, &cancellation, err);
     }
@@ -477,6 +479,7 @@ static enum rt_status encode(struct srv_inference *inf, struct rt_bytes *out, st
         write_output(inf, i, out, &cancellation);
     rt_bytes_adds(out, "]}");
     const size_t n_json = out->n;
+    rt_bytes_reserve(out, raw);
     for (int i = 0; i < r->n_order; i++)
         if (r->order_is_binary[i])
             srv_oip_write_raw(out, &job->fetches[r->order[i]], &cancellation);
