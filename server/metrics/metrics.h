@@ -60,4 +60,22 @@ void srv_metrics_logged(struct srv_metrics *m, const char *model, enum rt_status
  * "slow_request_cut_off". */
 void srv_metrics_event(struct srv_metrics *m, const char *name);
 
+/* ---- metrics_statistics.c ---- */
+
+struct srv_duration {
+    uint64_t count, ns;
+};
+
+/* Sums over all signatures, APIs and threads of a version. */
+struct srv_version_statistics {
+    struct srv_duration success; /* requests answered with OK, from their arrival to the response */
+    struct srv_duration fail;    /* the time of requests that failed is not counted */
+    struct srv_duration queue, run; /* waits of requests in the queue, and runs of batches */
+    uint64_t rows;                  /* number of rows of all batches */
+};
+/* The version must be held. May be called on any thread; requests that end meanwhile may be counted
+ * in part. */
+void srv_metrics_statistics(const struct srv_metrics *m, const struct srv_version_metrics *v,
+                            struct srv_version_statistics *out);
+
 #endif

@@ -94,6 +94,13 @@ class TritonClients(unittest.TestCase):
             config = get(client.get_model_config("half_plus_two", **json))
             self.assertEqual((config["input"][0]["data_type"], config["backend"]), ("TYPE_FP32", "tensorflow"))
 
+    def test_statistics(self):
+        for module, client in self.clients.items():
+            client.infer("half_plus_two", [tensor(module, "x", np.zeros((2, 1), np.float32))])
+            json = {} if module is triton_http else {"as_json": True}
+            (row,) = client.get_inference_statistics("half_plus_two", **json)["model_stats"]
+            self.assertGreater(int(row["inference_stats"]["success"]["count"]), 0)
+
     def test_every_type(self):
         for module, client in self.clients.items():
             for dtype, numpy_type in TYPES.items():

@@ -98,7 +98,7 @@ class Rest(OipTest):
         self.assertEqual(self.get("/v2/health/ready"), (200, {"ready": True}))
         self.assertEqual(self.get("/v2")[1]["name"], "slipway")
         self.assertEqual(self.get("/v2/")[1]["extensions"], ["binary_tensor_data", "parameters", "model_configuration",
-                                                              "model_repository"])
+                                                              "model_repository", "statistics"])
         for path in ("half_plus_two", "half_plus_two/versions/2"):
             self.assertEqual(self.get(f"/v2/models/{path}/ready"), (200, {"name": "half_plus_two", "ready": True}))
             self.assertEqual(self.get(f"/v2/models/{path}"), (200, {
@@ -123,6 +123,33 @@ class Rest(OipTest):
         self.assertEqual(self.get("/v2/models/types@string/config")[1]["input"][0]["data_type"], "TYPE_STRING")
         self.assertEqual(self.get("/v2/models/no/config")[0], 404)
 
+    def test_statistics(self):
+        def read():
+            status, answer = self.get("/v2/models/types/versions/1/stats")
+            self.assertEqual(status, 200)
+            (row,) = answer["model_stats"]
+            self.assertEqual((row["name"], row["version"]), ("types", "1"))
+            got = grpc_service_pb2.ModelStatisticsRequest(name="types")
+            got = self.stub.ModelStatistics(got, timeout=WAIT).model_stats[0]
+            self.assertEqual((got.inference_count, got.inference_stats.fail.count),
+                             (row["inference_count"], row["inference_stats"]["fail"]["count"]))
+            return row
+        before = read()
+        for _ in range(3):
+            self.infer("types@float", {"inputs": [tensor("x", "FP32", [4], [1, 2, 3, 4])]})
+        self.infer("types@float", {"inputs": [tensor("x", "FP32", [4], [1])]})
+        after = read()
+        for name, count in (("success", 3), ("fail", 1), ("queue", 3), ("compute_infer", 3)):
+            x, y = (row["inference_stats"][name] for row in (before, after))
+            self.assertEqual(y["count"] - x["count"], count, name)
+            if name in ("success", "compute_infer"):
+                self.assertGreater(y["ns"], x["ns"], name)
+        self.assertEqual(after["execution_count"] - before["execution_count"], 3)
+        self.assertEqual(after["inference_count"] - before["inference_count"], 12)
+        names = {row["name"] for row in self.get("/v2/models/stats")[1]["model_stats"]}
+        self.assertEqual(names, {"types", "shapes", "half_plus_two"})
+        self.assertEqual(self.get("/v2/models/no/stats")[0], 404)
+
     def test_what_is_not_there(self):
         for path, status, words in (
                 ("/v2/models/no", 404, 'model "no" is not served'),
@@ -133,7 +160,7 @@ class Rest(OipTest):
                 ("/v2/models/half_plus_two@no", 404, 'no signature "no"'),
                 ("/v2/models/types", 404, 'no signature "serving_default"'),
                 ("/v2/models/types@complex64", 501, 'input "x" is of type complex64'),
-                ("/v2/models/half_plus_two/stats", 404, "nothing is served at /v2/models/half_plus_two/stats"),
+                ("/v2/models/half_plus_two/trace", 404, "nothing is served at /v2/models/half_plus_two/trace"),
                 ("/v2/models/half_plus_two/infer", 400, "takes the method POST, not GET"),
                 ("/v2/models/@x", 400, "names no model"), ("/v2x", 404, "/v2x")):
             with self.subTest(path):

@@ -53,6 +53,13 @@ static const struct srv_endpoint config_call = {
     .grpc_path = SERVICE "ModelConfig",
 };
 
+static const struct srv_endpoint stats_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.describe = &srv_oip_stats_json},
+    .grpc = {.describe = &srv_oip_stats},
+    .grpc_path = SERVICE "ModelStatistics",
+};
+
 static const struct srv_endpoint infer_call = {
     .api = SRV_INFER,
     .rest = {.infer = &srv_oip_infer_json},
@@ -63,8 +70,8 @@ static const struct srv_endpoint infer_call = {
 
 /* ---- REST routes ---- */
 
-/* Parses "/models/NAME[/versions/V][/ready | /config | /infer]", without the prefix. Returns the
- * call, or NULL if the path has another form. */
+/* Parses "/models/NAME[/versions/V][/ready | /config | /stats | /infer]", without the prefix.
+ * Returns the call, or NULL if the path has another form. */
 static const struct srv_endpoint *match_model(struct rt_span s, struct srv_route *out,
                                               struct rt_span *version)
 {
@@ -78,6 +85,8 @@ static const struct srv_endpoint *match_model(struct rt_span s, struct srv_route
         return &model_ready_call;
     if (rt_span_is(s, "/config"))
         return &config_call;
+    if (rt_span_is(s, "/stats"))
+        return &stats_call;
     return rt_span_is(s, "/infer") ? &infer_call : NULL;
 }
 
@@ -100,6 +109,8 @@ static enum rt_status route(struct srv_route *out, const char *method, struct rt
         out->endpoint = &live_call;
     else if (rt_span_is(s, "/health/ready"))
         out->endpoint = &ready_call;
+    else if (rt_span_is(s, "/models/stats"))
+        out->endpoint = &stats_call;
     else if (rt_span_is(s, "/repository/index"))
         out->endpoint = &index_call;
     else if (srv_route_take(&s, "/models/"))
@@ -131,8 +142,8 @@ static void write_error(struct rt_bytes *out, const char *text)
 }
 
 static const struct srv_endpoint *const endpoints[] = {
-    &live_call,  &ready_call, &server_call, &model_ready_call,
-    &model_call, &index_call, &config_call, &infer_call,
+    &live_call,  &ready_call,  &server_call, &model_ready_call, &model_call,
+    &index_call, &config_call, &stats_call,  &infer_call,
 };
 
 const struct srv_protocol srv_oip = {

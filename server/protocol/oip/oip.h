@@ -13,6 +13,7 @@
  * | oip_proto.c       | requests and responses as messages (proto/inference)          |
  * | oip_describe.c    | health, readiness and metadata                                |
  * | oip_config.c      | the index of the repository, and configurations of models     |
+ * | oip_stats.c       | statistics                                                    |
  *
  * Threads: the functions are pure; parsed data is allocated in the arena of the inference.
  */
@@ -135,8 +136,8 @@ enum rt_status srv_oip_find_model(struct srv_description *d);
 extern const struct srv_inference_steps srv_oip_infer_json, srv_oip_infer;
 extern const struct srv_description_steps srv_oip_live_json, srv_oip_ready_json,
     srv_oip_server_json, srv_oip_model_ready_json, srv_oip_model_json, srv_oip_index_json,
-    srv_oip_config_json;
+    srv_oip_config_json, srv_oip_stats_json;
 extern const struct srv_description_steps srv_oip_live, srv_oip_ready, srv_oip_server,
-    srv_oip_model_ready, srv_oip_model, srv_oip_index, srv_oip_config;
+    srv_oip_model_ready, srv_oip_model, srv_oip_index, srv_oip_config, srv_oip_stats;
 
 #endif

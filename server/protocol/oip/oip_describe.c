@@ -6,7 +6,7 @@
 #include "server/versions/manager.h"
 
 static const char *const extensions[] = {"binary_tensor_data", "parameters", "model_configuration",
-                                         "model_repository"};
+                                         "model_repository", "statistics"};
 
 enum { N_EXTENSIONS = sizeof extensions / sizeof *extensions };
 

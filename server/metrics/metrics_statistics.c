@@ -1,0 +1,35 @@
+/* Sums of the counters of one version, for statistics of the Open Inference Protocol. */
+#include "server/metrics/metrics.h"
+#include "server/metrics/metrics_cells.h"
+
+static void add_times(struct srv_duration *to, const struct srv_times *from)
+{
+    for (int i = 0; i < SRV_N_TIMES; i++)
+        to->count += srv_count_of(&from->n[i]);
+    to->ns += srv_count_of(&from->sum_ns);
+}
+
+static void add_requests(struct srv_version_statistics *out, const struct srv_request_cells *cells)
+{
+    for (int api = 0; api < SRV_N_JOB_APIS; api++) {
+        add_times(&out->success, &cells->latency[api]);
+        for (int code = 0; code < SRV_N_CODES; code++)
+            out->fail.count += code == RT_OK ? 0 : srv_count_of(&cells->codes[api][code]);
+    }
+}
+
+void srv_metrics_statistics(const struct srv_metrics *m, const struct srv_version_metrics *v,
+                            struct srv_version_statistics *out)
+{
+    *out = (struct srv_version_statistics){.rows = 0};
+    for (int s = 0; s <= v->n_signatures; s++) {
+        const struct srv_request_cells *cells = srv_metrics_cells(v, s);
+        for (int i = 0; cells && i < m->n_io_loops; i++)
+            add_requests(out, &cells[i]);
+    }
+    for (int i = 0; i < m->n_workers + m->n_io_loops; i++) {
+        add_times(&out->queue, &v->runs[i].queue);
+        add_times(&out->run, &v->runs[i].run);
+        out->rows += srv_count_of(&v->runs[i].rows);
+    }
+}
