@@ -64,7 +64,7 @@ void srv_inference_init(struct srv_inference *inf, const struct srv_inference_st
                         struct srv_job *job);
 
 /* Parses a request. The parsed request contains spans of the message, so the message must stay
- * valid until srv_inference_bind has returned. The slices need not. */
+ * valid until srv_inference_bind has returned; it may be freed before the run. */
 enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor message,
                                   struct rt_error *err);
 

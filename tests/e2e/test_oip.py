@@ -365,6 +365,15 @@ class Grpc(OipTest):
         for request in (self.request("string", raw=raw), self.request("string", bytes_contents=[b"", b"\xff\0"])):
             self.assertEqual(list(self.stub.ModelInfer(request, timeout=WAIT).raw_output_contents), [raw])
 
+    def test_a_response_repeats_names_after_the_message_is_freed(self):
+        raw = os.urandom(224 * 224 * 3 * 4)
+        request = self.request("float", (1, 224, 224, 3), raw)
+        request.id = "an id " * 20
+        for _ in range(30):
+            got = self.stub.ModelInfer(request, timeout=WAIT)
+            self.assertEqual((got.model_name, got.id), ("types@float", request.id))
+            self.assertEqual(list(got.raw_output_contents), [raw])
+
     def test_large_tensors(self):
         raw = os.urandom(3 << 20)
         got = self.stub.ModelInfer(self.request("uint8", (3 << 20,), raw), timeout=WAIT)

@@ -176,15 +176,30 @@ static enum rt_status count(const struct reader *r, struct srv_cursor at, struct
     return r->r->inputs && r->r->outputs && t->raw ? RT_OK : rt_fail_memory(r->err, "a request", 0);
 }
 
+/* Copies a text that the response repeats, because the message is freed before the run. */
+static enum rt_status copy_text(const struct reader *r, const struct srv_field *f,
+                                struct rt_span *out)
+{
+    struct srv_cursor body = f->body;
+    const size_t n = body.left;
+    char *p = rt_arena_aligned(r->inf->arena, n + 1, 1);
+
+    if (!p)
+        return rt_fail_memory(r->err, "a request", n);
+    srv_cursor_copy(&body, p, n);
+    *out = rt_span_of(p, n);
+    return RT_OK;
+}
+
 static enum rt_status read_field(const struct reader *r, struct srv_field *f, struct top *t)
 {
     switch (f->number) {
     case 1:
-        return srv_field_span(f, &t->name, r->inf->arena, r->err);
+        return copy_text(r, f, &t->name);
     case 2:
         return srv_field_span(f, &t->version, r->inf->arena, r->err);
     case 3:
-        return srv_field_span(f, &r->r->id, r->inf->arena, r->err);
+        return copy_text(r, f, &r->r->id);
     case 4:
         return read_parameter(r, f->body, true);
     case 5:
