@@ -7,6 +7,7 @@ import shutil
 import grpc
 import records
 from google.protobuf import text_format
+from inference import grpc_service_pb2, grpc_service_pb2_grpc
 from support import SLOW, Case, Server, command, wait_for
 from tensorflow_serving.apis import (classification_pb2, model_management_pb2,
                                      model_service_pb2_grpc, predict_pb2,
@@ -96,6 +97,22 @@ class RequestLog(Case):
         with Server(f"--models={self.folder}") as server:
             self.assertEqual(server.state("half", 1), "AVAILABLE")
             self.assertIn(f"{len(logs)} goldens", server.log())
+
+    def test_the_open_inference_protocol_is_logged_as_predict(self):
+        with self.serve(1) as server:
+            status, body = server.post("/v2/models/half/infer", {
+                "inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}]})
+            self.assertEqual(status, 200, body)
+            with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+                request = grpc_service_pb2.ModelInferRequest(model_name="half")
+                x = request.inputs.add(name="x", datatype="FP32", shape=[1])
+                x.contents.fp32_contents.append(4)
+                request.outputs.add(name="y")
+                grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request, timeout=WAIT)
+            wait_for(lambda: self.count(server) == 2, "two records")
+        logs = self.logs()
+        self.assertEqual([list(log.predict_log.request.inputs["x"].float_val) for log in logs], [[1, 2], [4]])
+        self.assertEqual([list(log.predict_log.response.outputs["y"].float_val) for log in logs], [[2.5, 3], [4]])
 
     def test_a_rate_is_kept_and_none_is_none(self):
         with self.serve(0) as server:
