@@ -14,6 +14,7 @@
  *   | rest-free   | 1, with REST         | calls that hold much memory, while it frees them       |
  *   | worker      | 1 per core           | a batch and its context while it runs                  |
  *   | spare       | 1 to 64              | likewise, while the workers are busy (batching.md)     |
+ *   | waiting run | --max_waiting_runs   | a batch whose run has waited for another run           |
  *   | GPU worker  | 1 per GPU stream     | likewise, for the models on the GPU                    |
  *   | helper      | cores - 1, or 0      | nothing; runs shards of large batches on idle cores    |
  *   | compile     | 1, of low priority   | pending compilations of plans, of all versions         |

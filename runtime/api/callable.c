@@ -406,7 +406,8 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
         .all_cancelled = options ? options->all_cancelled : NULL,
         .n_all_cancelled = options ? options->n_all_cancelled : 0,
         .aliases.is_needed = b->plan->effects & 1u << RT_WRITES,
-        .trace = trace && trace->wants_times ? trace : NULL};
+        .trace = trace && trace->wants_times ? trace : NULL,
+        .on_wait = options ? options->on_wait : NULL};
     if (trace && trace->wants_graph)
         rt_trace_plan(trace, b->plan);
     rt_parallel_enter(s->options.parallel);
@@ -420,7 +421,7 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
         st = rt_run_shared_load(&shared, &fetches[k], err);
     rt_parallel_leave(s->options.parallel);
     const int64_t n = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
-    if (!st && (!s->serving || b->plan->effects & 1u << RT_WRITES || n % FOLLOWED_RUNS == 0))
+    if (!st && (!s->serving || runs_alone(b->plan) || n % FOLLOWED_RUNS == 0))
         st = rt_session_follow(s, err);
     if (st)
         for (int k = 0; k < c->n_fetches; k++)

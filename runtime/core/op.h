@@ -29,8 +29,8 @@ enum rt_effect {
     RT_WRITES,
     /* the node draws random numbers, so it is never folded or merged, but dropped if unused */
     RT_RANDOM,
-    /* the node may wait for another run (queues), so the token executor runs it, and signatures
-     * that contain it are not batched */
+    /* the node uses a resource of which runs wait for each other (queues), so it always runs, in
+     * order, it may call rt_run_wait, and signatures that contain it are not batched */
     RT_BLOCKS,
     RT_IO, /* the node reads files, asserts or prints, so it is never folded, merged or dropped */
 };
@@ -71,6 +71,10 @@ struct rt_op {
     const char *slot_kind;
     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
                            struct rt_object **out, struct rt_error *err);
+    /* Refuses a resource whose properties differ from those that the node's attributes describe.
+     * Called for each node that shares the resource. May be NULL. */
+    enum rt_status (*matches)(const struct rt_node *n, const struct rt_object *o,
+                              struct rt_error *err);
     /* Whether `infer` also reads the value of the last input (ConcatV2's axis). The index of that
      * input depends on the number of inputs. */
     bool shape_in_last;

@@ -106,6 +106,32 @@ uint64_t rt_run_entropy(struct rt_run *r);
 void rt_run_parallel(struct rt_run *r, int64_t n, void (*shard)(void *arg, int64_t i), void *arg);
 int rt_run_width(const struct rt_run *r);
 /*
+ * Waits until `c` is signalled, but at most some milliseconds. `mu` guards the condition and is
+ * held by the caller. The caller checks its condition again after each call. Fails with
+ * RT_CANCELLED or RT_DEADLINE_EXCEEDED if the run has been cancelled or its deadline has passed,
+ * and with RT_RESOURCE_EXHAUSTED if too many runs wait (rt_run_options.on_wait). `mu` may be
+ * released and locked again even if the call fails. Only ops with the effect RT_BLOCKS may wait.
+ */
+struct rt_cond;
+struct rt_mutex;
+enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex *mu);
+/* Called on the thread of a run, with no lock held, before the run's first wait. The caller of the
+ * run then no longer counts it among the runs that occupy a core. A failure ends the run. */
+struct rt_wait_hook {
+    enum rt_status (*begin)(void *arg, struct rt_error *err);
+    void *arg;
+};
+/*
+ * Sets *out to a new reference to the session's resource with the key (kind, container, shared_name
+ * or node name) of the node's attributes. Calls `make` if there is none. Used by ops that name
+ * their resource instead of taking a handle (Stage).
+ */
+enum rt_status rt_run_resource(struct rt_run *r, const char *kind,
+                               enum rt_status (*make)(const struct rt_node *n,
+                                                      const struct rt_tensor *in,
+                                                      struct rt_object **out, struct rt_error *err),
+                               struct rt_object **out);
+/*
  * Returns the node's state, such as that of a random generator. It has `bytes` bytes and lives as
  * long as the session. `init` fills the bytes at first use. All runs of the node share the state,
  * so the kernel must lock it. Returns NULL if out of memory, with the reason in r->err.

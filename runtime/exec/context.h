@@ -17,6 +17,7 @@
 struct rt_instance;
 struct rt_session;
 struct rt_trace;
+struct rt_wait_hook;
 
 /* The state that all contexts of one request share. */
 struct rt_run_shared {
@@ -38,7 +39,8 @@ struct rt_run_shared {
     bool moving;
     int64_t nodes_run;
     struct rt_aliases aliases;
-    struct rt_trace *trace; /* trace that the run records, or NULL if it records none */
+    struct rt_trace *trace;             /* trace that the run records, or NULL if it records none */
+    const struct rt_wait_hook *on_wait; /* called before the run's first wait, and then NULL */
 };
 
 /* The memory of one run of one plan. One thread at a time uses it. */

@@ -143,6 +143,51 @@ enum rt_status rt_run_check(struct rt_run *r)
     return rt_context_check(r->ctx, r->err);
 }
 
+/* Calls the run's hook before its first wait. */
+static enum rt_status begin_waiting(struct rt_run *r, struct rt_mutex *mu) RT_NO_ANALYSIS
+{
+    struct rt_run_shared *s = r->ctx->shared;
+    const struct rt_wait_hook *hook = s->on_wait;
+    if (!hook)
+        return RT_OK;
+    s->on_wait = NULL;
+    rt_mutex_unlock(mu);
+    const enum rt_status st = hook->begin(hook->arg, r->err);
+    rt_mutex_lock(mu);
+    return st;
+}
+
+enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex *mu) RT_NO_ANALYSIS
+{
+    /* Flags of cancellation do not signal `c`, so they are read this often. */
+    enum { POLL_NS = 50000000 };
+    struct rt_run_shared *s = r->ctx->shared;
+    const bool calls_hook = s->on_wait;
+    const int64_t now = rt_now_ns(), end = s->deadline_ns ? s->deadline_ns : RT_NEVER;
+
+    if (now >= end)
+        return rt_fail(r->err, RT_DEADLINE_EXCEEDED, "Timed out waiting for notification");
+    enum rt_status st = rt_run_check(r);
+    if (!st)
+        st = begin_waiting(r, mu);
+    if (st || calls_hook) /* the condition may have changed while `mu` was released */
+        return st;
+    struct rt_parallel *cores = s->alone ? NULL : s->session->options.parallel;
+    rt_parallel_leave(cores);
+    rt_cond_wait_until(c, mu, end < now + POLL_NS ? end : now + POLL_NS);
+    rt_parallel_enter(cores);
+    return RT_OK;
+}
+
+enum rt_status rt_run_resource(struct rt_run *r, const char *kind,
+                               enum rt_status (*make)(const struct rt_node *n,
+                                                      const struct rt_tensor *in,
+                                                      struct rt_object **out, struct rt_error *err),
+                               struct rt_object **out)
+{
+    return rt_session_resource(r->ctx->shared->session, r->node, kind, make, out, r->err);
+}
+
 static struct rt_parallel *parallel_of(const struct rt_run *r)
 {
     const struct rt_run_shared *s = r->ctx->shared;

@@ -85,20 +85,23 @@ static void frozen_was_written(void *arg)
     atomic_fetch_add(&s->generation, 1);
 }
 
-enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
-                               const struct rt_tensor *in, struct rt_object **out,
-                               struct rt_error *err)
+/* Sets *out to the resource with the key (kind, container, shared_name or node name), which `make`
+ * makes if the session has none yet. */
+static enum rt_status find_or_make(struct rt_session *s, const struct rt_node *n,
+                                   const struct rt_tensor *in, const char *kind,
+                                   rt_resource_make *make, struct rt_object **out,
+                                   struct rt_error *err)
 {
     const struct rt_attr *container = rt_attr(n, "container");
     const struct rt_attr *shared = rt_attr(n, "shared_name");
     const char *name = shared && shared->n ? shared->v.s : n->name;
     size_t name_len = shared && shared->n ? shared->n : strlen(n->name);
     char *key = NULL;
-    size_t key_len = strlen(n->op->slot_kind) + 1 + (container ? container->n : 0) + 1 + name_len;
+    size_t key_len = strlen(kind) + 1 + (container ? container->n : 0) + 1 + name_len;
     key = malloc(key_len + 1);
     if (!key)
         return rt_fail_memory(err, n->name, key_len);
-    char *at = stpcpy(key, n->op->slot_kind) + 1;
+    char *at = stpcpy(key, kind) + 1;
     if (container && container->n)
         memcpy(at, container->v.s, container->n);
     at += container ? container->n : 0;
@@ -108,7 +111,7 @@ enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
     rt_mutex_lock(&s->mu);
     struct rt_object *o = rt_map_getn(&s->slots, key, key_len);
     if (!o) {
-        st = n->op->make(n, in, &o, err);
+        st = make(n, in, &o, err);
         if (!st && !rt_map_putn(&s->slots, key, key_len, o)) {
             rt_object_unref(o);
             st = rt_fail_memory(err, n->name, key_len);
@@ -121,6 +124,26 @@ enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
     rt_mutex_unlock(&s->mu);
     free(key);
     return st;
+}
+
+enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
+                               const struct rt_tensor *in, struct rt_object **out,
+                               struct rt_error *err)
+{
+    struct rt_object *o = NULL;
+    enum rt_status st = find_or_make(s, n, in, n->op->slot_kind, n->op->make, &o, err);
+    if (!st && n->op->matches && (st = n->op->matches(n, o, err)) != RT_OK)
+        rt_object_unref(o);
+    if (!st)
+        *out = o;
+    return st;
+}
+
+enum rt_status rt_session_resource(struct rt_session *s, const struct rt_node *n, const char *kind,
+                                   rt_resource_make *make, struct rt_object **out,
+                                   struct rt_error *err)
+{
+    return find_or_make(s, n, NULL, kind, make, out, err);
 }
 
 /* ---- idle pools ---- */

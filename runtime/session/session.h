@@ -120,7 +120,7 @@ struct rt_call_spec {
 enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spec *spec,
                                   struct rt_callable **out, struct rt_error *err);
 
-struct rt_trace;
+struct rt_wait_hook;
 struct rt_run_options {
     int64_t deadline_ns; /* deadline on CLOCK_MONOTONIC in ns, or 0 or RT_NEVER for no deadline */
     /* The run ends with RT_CANCELLED when this flag is true. If the pointer is NULL, the session's
@@ -132,6 +132,7 @@ struct rt_run_options {
     int n_all_cancelled;
     /* trace that the run records (runtime/exec/trace.h), or NULL for none */
     struct rt_trace *trace;
+    const struct rt_wait_hook *on_wait; /* called before the run's first wait; may be NULL */
     /* Whether the feeds hold the rows of several calls, which were merged because
      * rt_callable_is_rowwise allowed it. The plan may have been rebuilt since then, so the run
      * fails if row-wise analysis does not succeed for the current plan and the lengths of the

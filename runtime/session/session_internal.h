@@ -111,5 +111,12 @@ void rt_session_free_states(struct rt_map *states);
 enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
                                const struct rt_tensor *in, struct rt_object **out,
                                struct rt_error *err);
+/* Sets *out to a reference to the resource of kind `kind` that the node's attributes `container`
+ * and `shared_name` name. If the resource does not exist yet, `make` makes it. */
+typedef enum rt_status rt_resource_make(const struct rt_node *n, const struct rt_tensor *in,
+                                        struct rt_object **out, struct rt_error *err);
+enum rt_status rt_session_resource(struct rt_session *s, const struct rt_node *n, const char *kind,
+                                   rt_resource_make *make, struct rt_object **out,
+                                   struct rt_error *err);
 
 #endif

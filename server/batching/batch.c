@@ -56,12 +56,13 @@ static void name_input(struct srv_job *job)
     }
 }
 
-void srv_batch_run_job(struct srv_job *job, int64_t end_ns)
+void srv_batch_run_job(struct srv_job *job, int64_t end_ns, const struct rt_wait_hook *on_wait)
 {
     struct rt_run_options options = {
         .deadline_ns = end_ns && end_ns < job->deadline_ns ? end_ns : job->deadline_ns,
         .cancelled = srv_job_cancelled(job),
-        .trace = job->trace};
+        .trace = job->trace,
+        .on_wait = on_wait};
 
     if (job->prepare) {
         job->status = job->prepare(job);
@@ -325,7 +326,7 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
 static void run_singly(const struct srv_batch *b)
 {
     for (struct srv_job *j = b->first; j; j = j->next)
-        srv_batch_run_job(j, 0);
+        srv_batch_run_job(j, 0, NULL);
 }
 
 static void fail_all(const struct srv_batch *b, const struct rt_error *err)
@@ -363,7 +364,7 @@ static void bisect(const struct srv_batch *b)
         h->arena = b->arena;
         h->pool = b->pool;
         if (h->n_jobs == 1) {
-            srv_batch_run_job(h->first, 0);
+            srv_batch_run_job(h->first, 0, NULL);
             continue;
         }
         switch (run_merged(h, &err)) {
@@ -388,7 +389,7 @@ struct srv_batch_verdict srv_batch_run(struct srv_batch *b)
     struct rt_error err = {.arena = b->arena};
 
     if (b->n_jobs == 1 && b->run_rows == b->rows) {
-        srv_batch_run_job(b->first, b->end_ns);
+        srv_batch_run_job(b->first, b->end_ns, b->on_wait);
         if (b->first->status)
             return (struct srv_batch_verdict){0};
         return (struct srv_batch_verdict){

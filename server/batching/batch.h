@@ -28,6 +28,8 @@ struct srv_batch {
     /* Time at which the run of a single job is stopped even if the job's deadline is later. 0 means
      * that only the deadline applies. */
     int64_t end_ns;
+    /* hook that is called when the run of a single job waits for another run, or NULL */
+    const struct rt_wait_hook *on_wait;
 };
 
 struct srv_batch_verdict {
@@ -45,8 +47,8 @@ struct srv_batch_verdict {
 /* Runs the batch. Afterwards every job has its status and, if that is RT_OK, its outputs. */
 struct srv_batch_verdict srv_batch_run(struct srv_batch *b);
 /* Runs one job by itself, without merging it with others. If end_ns is not 0 and is earlier than
- * the job's deadline, the run fails with DEADLINE_EXCEEDED at end_ns. */
-void srv_batch_run_job(struct srv_job *job, int64_t end_ns);
+ * the job's deadline, the run fails with DEADLINE_EXCEEDED at end_ns. `on_wait` may be NULL. */
+void srv_batch_run_job(struct srv_job *job, int64_t end_ns, const struct rt_wait_hook *on_wait);
 
 /* Returns whether the outputs of a completed run are larger than max_inline_bytes. Strings that
  * share memory are counted separately, because the job's `done` encodes each of them. */

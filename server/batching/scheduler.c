@@ -91,7 +91,8 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
         return false;
     atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
     int64_t start = job->queued_ns;
-    const bool is_complete = srv_scheduler_run_batch(s, NULL, -1 - io_loop->index, &batch);
+    const bool is_complete =
+        srv_scheduler_run_batch(s, NULL, -1 - io_loop->index, &batch) == SRV_RUN_COMPLETE;
     io_loop->inline_ns += rt_now_ns() - start;
     if (!is_complete)
         atomic_fetch_sub_explicit(&s->n_jobs, 1, memory_order_release);

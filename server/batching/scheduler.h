@@ -14,7 +14,7 @@
 #include "server/server.h"
 
 /* Returns the number of the workers' indexes in the metrics: --num_workers for the CPU, one for
- * each stream of a GPU, and one that the spare workers share. */
+ * each stream of a GPU, and one that the spare workers and the runs that have waited share. */
 int srv_scheduler_n_workers(const struct srv_server *server);
 /* Creates the scheduler and its workers, and reads the batching parameters from the sources that
  * the options specify. */

@@ -4,6 +4,7 @@
  *   scheduler.c          admits, queues and refuses jobs, and runs jobs inline
  *   scheduler_workers.c  runs batches; the threads of the workers and the timer
  *   scheduler_spares.c   the spare workers
+ *   scheduler_waits.c    runs that wait for other runs
  *   scheduler_start.c    creates and frees the scheduler and the model queues
  *
  * Workers form groups. Group 0 runs on the CPU, one worker per core. Each further group belongs to
@@ -48,11 +49,12 @@ struct srv_worker {
     struct srv_scheduler *s;
     int index; /* index of the thread in the metrics */
     int group;
-    pthread_t thread;
-    struct rt_arena *arena; /* memory for the batch that the worker runs */
+    const char *name;            /* name of the worker's thread */
+    void *(*main)(void *worker); /* the function of the worker's thread */
+    struct rt_arena *arena;      /* memory for the batch that the worker runs */
     bool is_spare;
     /* The scheduler's mu guards the following members. */
-    struct srv_worker *next;      /* next spare worker in the same list */
+    struct srv_worker *next;      /* next spare worker */
     struct srv_core_batch *batch; /* batch that the worker runs, or NULL */
     int64_t began_ns;             /* time at which the worker took the batch */
     /* Thread id of a spare worker, and whether a long run has lowered the thread's priority. The
@@ -61,24 +63,39 @@ struct srv_worker {
     bool is_lowered;
 };
 
+/* A batch that a worker runs. The struct is on the stack of the worker's thread. */
+struct srv_run {
+    struct srv_scheduler *s;
+    struct srv_worker *worker;
+    const struct srv_core_batch *batch;
+    int64_t start_ns;
+    /* Whether the run has waited. Then another thread is the worker, and the run's arena belongs to
+     * its own thread. */
+    bool waits;
+    struct rt_arena *arena;
+};
+
 struct srv_scheduler {
     struct srv_server *server;
     struct srv_batching batching; /* read-only after the server has started */
     struct rt_mutex mu;
     struct rt_cond time;
     struct rt_cond spare,
-        follower;                /* the leader waits for `spare`, and the others for `follower` */
-    struct rt_mutex spare_cells; /* guards the metrics that all spare workers share */
+        follower;              /* the leader waits for `spare`, and the others for `follower` */
+    struct rt_cond no_threads; /* signalled when n_threads becomes 0 */
+    /* guards the metrics that all spare workers and the runs that have waited share */
+    struct rt_mutex shared_cells;
     /* The cores of the model queues that run on the CPU, and of those that run on a GPU. mu guards
      * these members and all following members up to `stopping`. */
     struct srv_core cpu, gpus;
     int64_t timer_ns; /* time at which the timer thread will wake */
     int64_t taken_ns; /* time at which a worker of group 0 last took a batch */
+    int n_waiting;    /* number of runs that have waited and have not ended */
+    int n_threads;    /* number of threads of workers and of runs that have waited */
     int64_t spare_ns; /* time at which the leader will wake, or 0 if no leader sleeps */
     bool has_leader;
     int n_spares, n_idle_spares;
-    struct srv_worker *spares,
-        *ended_spares; /* spare workers, and those whose threads are ending */
+    struct srv_worker *spares;
     bool stopping;
     struct rt_pool *pool;
     _Atomic int n_jobs; /* number of queued and running jobs of all versions */
@@ -109,11 +126,16 @@ void srv_scheduler_complete_expired(struct srv_scheduler *s, struct srv_core_job
 /* Logs that the job's signature is not batched any more. */
 void srv_scheduler_log_never_merged(const struct srv_job *job);
 
+enum srv_run_end {
+    SRV_RUN_COMPLETE, /* the jobs have been completed */
+    SRV_RUN_REPEATS,  /* an inline run must be repeated, and its job has not been completed */
+    SRV_RUN_WAITED,   /* the jobs have been completed; another thread is now the worker */
+};
 /* Runs the batch and completes its jobs. The caller does not hold the lock. `w` is NULL for an
- * inline run. `worker` is the index of the thread in the metrics. Returns false if an inline run
- * must be repeated, in which case its job has not been completed. */
-bool srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int worker,
-                             const struct srv_core_batch *batch);
+ * inline run. `worker` is the index of the thread in the metrics. After SRV_RUN_WAITED the calling
+ * thread must end without accessing the scheduler. */
+enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int worker,
+                                         const struct srv_core_batch *batch);
 /* Returns the groups of which a worker should be signalled after the lock has been released, as a
  * bit mask, and counts these workers as signalled. */
 uint32_t srv_scheduler_groups_to_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu);
@@ -129,9 +151,21 @@ int64_t srv_scheduler_timer_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu)
 bool srv_scheduler_start_spare(struct srv_scheduler *s);
 /* Returns whether no spare worker is idle and another one may be started. */
 bool srv_scheduler_lacks_spare(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
-/* Joins and frees the spare workers whose threads are ending, or all of them after `stopping` has
- * been set. */
-void srv_scheduler_join_spares(struct srv_scheduler *s);
+
+/* Ends a batch in the scheduler core. Must be called before any job of the batch is completed,
+ * because completing a job may free its model queue. */
+void srv_scheduler_end_batch(struct srv_scheduler *s, const struct srv_core_batch *batch,
+                             int64_t run_ns, const struct srv_batch_verdict *v) RT_REQUIRES(s->mu);
+
+/* ---- runs that wait ---- */
+
+/* The function of the hook of runs (rt_wait_hook). `run` is a struct srv_run. */
+enum rt_status srv_scheduler_begin_waiting(void *run, struct rt_error *err);
+/* Starts a thread that is the worker. On success it is counted in n_threads. */
+bool srv_scheduler_start_thread(struct srv_worker *w) RT_REQUIRES(w->s->mu);
+/* Called at the end of each thread of a worker. Afterwards the thread must not access the
+ * scheduler. */
+void srv_scheduler_end_thread(struct srv_scheduler *s) RT_REQUIRES(s->mu);
 
 /* the functions of the threads; the argument of the timer is the scheduler, and that of a worker is
  * the worker */

@@ -74,6 +74,7 @@ static void remove_spare(struct srv_scheduler *s, const struct srv_worker *w) RT
         at = &(*at)->next;
     *at = w->next;
     s->n_spares--;
+    s->n_idle_spares--;
 }
 
 /*
@@ -109,18 +110,18 @@ static void *spare_main(void *arg)
         else
             rt_cond_signal(&s->follower);
         srv_scheduler_complete_expired(s, expired);
-        if (got)
-            srv_scheduler_run_batch(s, w, w->index, &batch);
+        if (got && srv_scheduler_run_batch(s, w, w->index, &batch) == SRV_RUN_WAITED)
+            return NULL;
         rt_mutex_lock(&s->mu);
         s->n_idle_spares += got;
     }
-    if (!s->stopping) {
-        remove_spare(s, w);
-        s->n_idle_spares--;
-        w->next = s->ended_spares;
-        s->ended_spares = w;
+    remove_spare(s, w);
+    const bool lacks_spare = srv_scheduler_lacks_spare(s);
+    rt_arena_free(w->arena);
+    free(w);
+    if (lacks_spare && !s->stopping)
         rt_cond_signal(&s->time);
-    }
+    srv_scheduler_end_thread(s);
     rt_mutex_unlock(&s->mu);
     return NULL;
 }
@@ -135,10 +136,14 @@ bool srv_scheduler_start_spare(struct srv_scheduler *s)
     struct srv_worker *w = calloc(1, sizeof *w);
     if (!w)
         return false;
-    *w = (struct srv_worker){
-        .s = s, .index = s->n_workers, .arena = rt_arena_new(SIZE_MAX), .is_spare = true};
+    *w = (struct srv_worker){.s = s,
+                             .index = s->n_workers,
+                             .name = "slip-spare",
+                             .main = spare_main,
+                             .arena = rt_arena_new(SIZE_MAX),
+                             .is_spare = true};
     rt_mutex_lock(&s->mu);
-    const bool ok = w->arena && rt_thread_start(&w->thread, "slip-spare", spare_main, w) == 0;
+    const bool ok = w->arena && srv_scheduler_start_thread(w);
     if (ok) {
         w->next = s->spares;
         s->spares = w;
@@ -152,28 +157,4 @@ bool srv_scheduler_start_spare(struct srv_scheduler *s)
         free(w);
     }
     return ok;
-}
-
-/* Removes a spare worker from its list that must be joined, or returns NULL. */
-static struct srv_worker *take_ended(struct srv_scheduler *s) RT_REQUIRES(s->mu)
-{
-    struct srv_worker **list = s->ended_spares ? &s->ended_spares : &s->spares, *w = *list;
-    if (!w || (list == &s->spares && !s->stopping))
-        return NULL;
-    *list = w->next;
-    return w;
-}
-
-void srv_scheduler_join_spares(struct srv_scheduler *s)
-{
-    struct srv_worker *w;
-    rt_mutex_lock(&s->mu);
-    while ((w = take_ended(s)) != NULL) {
-        rt_mutex_unlock(&s->mu);
-        pthread_join(w->thread, NULL);
-        rt_arena_free(w->arena);
-        free(w);
-        rt_mutex_lock(&s->mu);
-    }
-    rt_mutex_unlock(&s->mu);
 }

@@ -38,7 +38,7 @@ int srv_scheduler_n_workers(const struct srv_server *server)
     return n + 1;
 }
 
-static void stop(struct srv_scheduler *s, int n_started, bool has_timer)
+static void stop(struct srv_scheduler *s, bool has_timer)
 {
     rt_mutex_lock(&s->mu);
     s->stopping = true;
@@ -48,11 +48,12 @@ static void stop(struct srv_scheduler *s, int n_started, bool has_timer)
     rt_cond_broadcast(&s->time);
     rt_cond_broadcast(&s->spare);
     rt_cond_broadcast(&s->follower);
-    for (int i = 0; i < n_started; i++)
-        pthread_join(s->worker[i].thread, NULL);
     if (has_timer)
-        pthread_join(s->timer, NULL);
-    srv_scheduler_join_spares(s);
+        pthread_join(s->timer, NULL); /* the timer starts spare workers */
+    rt_mutex_lock(&s->mu);
+    while (s->n_threads)
+        rt_cond_wait(&s->no_threads, &s->mu);
+    rt_mutex_unlock(&s->mu);
     for (int i = 0; i < s->n_workers; i++)
         rt_arena_free(s->worker[i].arena);
     if (s->pool)
@@ -62,7 +63,8 @@ static void stop(struct srv_scheduler *s, int n_started, bool has_timer)
     rt_cond_clear(&s->time);
     rt_cond_clear(&s->spare);
     rt_cond_clear(&s->follower);
-    rt_mutex_clear(&s->spare_cells);
+    rt_cond_clear(&s->no_threads);
+    rt_mutex_clear(&s->shared_cells);
     rt_mutex_clear(&s->mu);
     free(s);
 }
@@ -87,23 +89,32 @@ static void init_groups(struct srv_scheduler *s)
         rt_cond_init(&s->group[k].work);
 }
 
-/* Starts a worker as the thread with index *n, and then increments *n. */
+/* Starts a worker with the index *n, and then increments *n. */
 static bool start_worker(struct srv_scheduler *s, int group, const char *name,
                          void *(*thread)(void *), int *n)
 {
     struct srv_worker *w = &s->worker[*n];
-    *w = (struct srv_worker){.s = s, .index = *n, .group = group, .arena = rt_arena_new(SIZE_MAX)};
-    if (!w->arena || rt_thread_start(&w->thread, name, thread, w) != 0)
+    *w = (struct srv_worker){.s = s,
+                             .index = *n,
+                             .group = group,
+                             .name = name,
+                             .main = thread,
+                             .arena = rt_arena_new(SIZE_MAX)};
+    if (!w->arena)
         return false;
-    ++*n;
-    return true;
+    rt_mutex_lock(&s->mu);
+    const bool ok = srv_scheduler_start_thread(w);
+    rt_mutex_unlock(&s->mu);
+    *n += ok;
+    return ok;
 }
 
-static bool start_workers(struct srv_scheduler *s, int *n)
+static bool start_workers(struct srv_scheduler *s)
 {
+    int n = 0;
     for (int k = 0; k < s->n_groups; k++)
         for (int i = 0; i < s->group[k].n_workers; i++)
-            if (!start_worker(s, k, k ? "slip-gpu" : "slip-worker", srv_worker_main, n))
+            if (!start_worker(s, k, k ? "slip-gpu" : "slip-worker", srv_worker_main, &n))
                 return false;
     return srv_scheduler_start_spare(s);
 }
@@ -115,7 +126,6 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
     const size_t bytes =
         sizeof(struct srv_scheduler) + (size_t)n_workers * sizeof(struct srv_worker);
     struct srv_scheduler *s = calloc(1, bytes);
-    int n = 0;
 
     if (!s)
         return rt_fail_memory(err, "the scheduler", bytes);
@@ -131,19 +141,20 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
     rt_cond_init(&s->time);
     rt_cond_init(&s->spare);
     rt_cond_init(&s->follower);
-    rt_mutex_init(&s->spare_cells);
+    rt_cond_init(&s->no_threads);
+    rt_mutex_init(&s->shared_cells);
     init_groups(s);
     s->pool = rt_pool_new(0);
     if (s->pool && server->run_memory.limit)
         rt_pool_share(s->pool, &server->run_memory);
-    const bool ok = s->pool && start_workers(s, &n);
+    const bool ok = s->pool && start_workers(s);
     if (s->batching.num_batch_threads > s->group[0].n_workers)
         RT_LOG(RT_LOG_INFO,
                "num_batch_threads is %lld, but %d batches run at a time: one per worker "
                "(--num_workers)",
                (long long)s->batching.num_batch_threads, s->group[0].n_workers);
     if (!ok || rt_thread_start(&s->timer, "slip-timer", srv_timer_main, s) != 0) {
-        stop(s, n, false);
+        stop(s, false);
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the workers could not be started");
     }
     *out = s;
@@ -155,7 +166,7 @@ void srv_scheduler_free(struct srv_scheduler *s)
     if (!s)
         return;
     srv_scheduler_refuse_all(s, RT_UNAVAILABLE, "the server is stopping");
-    stop(s, s->n_workers, true);
+    stop(s, true);
 }
 
 /* Requests the compilation of specialisations for the allowed batch sizes. Batches are padded to

@@ -3,6 +3,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/core/run.h"
 #include "server/batching/io_loop.h"
 #include "server/metrics/metrics.h"
 
@@ -62,10 +63,8 @@ void srv_scheduler_log_never_merged(const struct srv_job *job)
         job->signature->def->name, job->version->model, (long long)job->version->version);
 }
 
-/* Ends a batch in the scheduler core. Must be called with the lock held, and before any job of the
- * batch is completed, because completing a job may free its model queue. */
-static void end_batch(struct srv_scheduler *s, const struct srv_core_batch *batch, int64_t run_ns,
-                      const struct srv_batch_verdict *v) RT_REQUIRES(s->mu)
+void srv_scheduler_end_batch(struct srv_scheduler *s, const struct srv_core_batch *batch,
+                             int64_t run_ns, const struct srv_batch_verdict *v)
 {
     struct srv_bucket *b = (struct srv_bucket *)batch->bucket;
     struct srv_model_queue *l = (struct srv_model_queue *)b->core.model_queue;
@@ -143,25 +142,37 @@ static bool must_repeat(struct srv_job *job, int64_t end_ns, struct srv_batch_ve
 }
 
 /* Adds the batch to the metrics. Only one thread at a time may write the counters of an index, and
- * the spare workers share one. */
-static void count_batch(struct srv_scheduler *s, const struct srv_worker *w, int index,
-                        const struct srv_batch *g, int64_t run_ns)
+ * the spare workers and the runs that have waited share one. */
+static void count_batch(struct srv_scheduler *s, int worker, const struct srv_batch *g,
+                        const struct srv_run *run, int64_t run_ns)
 {
-    struct srv_metrics *m = s->server->metrics;
-    if (!w || !w->is_spare) {
-        srv_metrics_batch(m, index, g->first, g->n_jobs, g->rows, g->run_rows, run_ns);
-        return;
-    }
-    rt_mutex_lock(&s->spare_cells);
-    srv_metrics_batch(m, index, g->first, g->n_jobs, g->rows, g->run_rows, run_ns);
-    rt_mutex_unlock(&s->spare_cells);
+    const bool shares = run->waits || (run->worker && run->worker->is_spare);
+    if (shares)
+        rt_mutex_lock(&s->shared_cells);
+    srv_metrics_batch(s->server->metrics, shares ? s->n_workers : worker, g->first, g->n_jobs,
+                      g->rows, g->run_rows, run_ns);
+    if (shares)
+        rt_mutex_unlock(&s->shared_cells);
 }
 
-bool srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int worker,
-                             const struct srv_core_batch *batch)
+/* Completes the jobs of a batch that has ended. */
+static void complete_all(struct srv_scheduler *s, struct srv_job *first, int64_t finish)
+{
+    for (struct srv_job *job = first, *next; job; job = next) {
+        next = job->next;
+        job->finished_ns = finish;
+        srv_scheduler_complete(s, job);
+    }
+}
+
+enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int worker,
+                                         const struct srv_core_batch *batch)
 {
     struct srv_job *dropped = NULL;
-    struct srv_batch g = {.arena = w ? w->arena : NULL, .pool = s->pool};
+    struct srv_run run = {.s = s, .worker = w, .batch = batch};
+    const struct rt_wait_hook on_wait = {.begin = srv_scheduler_begin_waiting, .arg = &run};
+    struct srv_batch g = {
+        .arena = w ? w->arena : NULL, .pool = s->pool, .on_wait = w ? &on_wait : NULL};
     struct srv_job **end = &g.first;
     struct srv_batch_verdict verdict = {0};
     bool repeats = false;
@@ -188,21 +199,32 @@ bool srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int 
     }
     g.run_rows = g.n_jobs && g.rows == batch->rows ? batch->run_rows : g.rows;
     g.end_ns = w ? 0 : start + INLINE_RUN_NS;
+    run.start_ns = start;
     if (g.n_jobs)
         verdict = srv_batch_run(&g);
     finish = rt_now_ns();
     if (!w && g.n_jobs && must_repeat(g.first, g.end_ns, &verdict))
         repeats = true;
     else if (g.n_jobs)
-        count_batch(s, w, worker, &g, finish - start);
+        count_batch(s, worker, &g, &run, finish - start);
     if (verdict.never_merge)
         srv_scheduler_log_never_merged(g.first);
+    if (run.waits) {
+        *end = dropped;
+        complete_all(s, g.first, finish);
+        rt_arena_free(run.arena);
+        rt_mutex_lock(&s->mu);
+        s->n_waiting--;
+        srv_scheduler_end_thread(s);
+        rt_mutex_unlock(&s->mu);
+        return SRV_RUN_WAITED;
+    }
     rt_mutex_lock(&s->mu);
     if (g.n_jobs && g.rows != batch->rows)
         /* some jobs were dropped before the run, so its duration is not the cost of batch->rows
          * rows */
         verdict.learn = false;
-    end_batch(s, batch, finish - start, &verdict);
+    srv_scheduler_end_batch(s, batch, finish - start, &verdict);
     if (w)
         w->batch = NULL;
     /* The end of this run may allow a waiting batch to start. A worker takes that batch itself when
@@ -213,16 +235,12 @@ bool srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int 
     rt_mutex_unlock(&s->mu);
     srv_scheduler_wake(s, wake);
     if (repeats)
-        return false;
+        return SRV_RUN_REPEATS;
     *end = dropped;
-    for (struct srv_job *job = g.first, *next; job; job = next) {
-        next = job->next;
-        job->finished_ns = finish;
-        srv_scheduler_complete(s, job);
-    }
+    complete_all(s, g.first, finish);
     if (w)
         rt_arena_reset(w->arena);
-    return true;
+    return SRV_RUN_COMPLETE;
 }
 
 int64_t srv_scheduler_timer_at(const struct srv_scheduler *s)
@@ -273,16 +291,17 @@ void *srv_worker_main(void *arg)
         if (wake_spare)
             rt_cond_signal(&s->spare);
         srv_scheduler_complete_expired(s, expired);
-        if (got)
-            srv_scheduler_run_batch(s, w, w->index, &batch);
+        if (got && srv_scheduler_run_batch(s, w, w->index, &batch) == SRV_RUN_WAITED)
+            return NULL;
         rt_mutex_lock(&s->mu);
     }
+    srv_scheduler_end_thread(s);
     rt_mutex_unlock(&s->mu);
     return NULL;
 }
 
 /* The timer completes jobs whose deadlines pass while all workers are busy, wakes a worker when a
- * batch has waited long enough, and starts and joins spare workers. */
+ * batch has waited long enough, and starts spare workers. */
 void *srv_timer_main(void *arg)
 {
     struct srv_scheduler *s = arg;
@@ -291,11 +310,9 @@ void *srv_timer_main(void *arg)
     rt_mutex_lock(&s->mu);
     while (!s->stopping) {
         int64_t now = rt_now_ns();
-        const bool starts = srv_scheduler_lacks_spare(s) && now >= start_ns;
-        if (starts || s->ended_spares) {
+        if (srv_scheduler_lacks_spare(s) && now >= start_ns) {
             rt_mutex_unlock(&s->mu);
-            srv_scheduler_join_spares(s);
-            if (starts && !srv_scheduler_start_spare(s))
+            if (!srv_scheduler_start_spare(s))
                 start_ns = now + START_AGAIN_NS;
             rt_mutex_lock(&s->mu);
             continue;

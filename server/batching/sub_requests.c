@@ -80,7 +80,7 @@ static bool concat_outputs(struct sub_requests *p)
     for (int k = 0; k < p->n; k++)
         srv_job_clear(&p->job[k]);
     if (!follows)
-        srv_batch_run_job(parent, 0);
+        srv_batch_run_job(parent, 0, NULL);
     return follows;
 }
 

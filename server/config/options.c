@@ -179,6 +179,9 @@ static const struct row rows[] = {
      "requests queued per version; beyond it they are refused at once"},
     {"max_queue_bytes", BYTES, OURS, AT(max_queue_bytes), "512M", NULL, 1024, INT64_C(1) << 44,
      "bytes of requests queued per version"},
+    {"max_waiting_runs", INTEGER, OURS, AT(max_waiting_runs), "256", NULL, 0, 65536,
+     "runs that wait for other runs at a time, as a dequeue from an empty queue does; each holds a "
+     "thread, but no worker"},
     {"max_batch_rows", INTEGER, OURS, AT(max_batch_rows), "128", NULL, 1, SRV_MAX_BATCH_ROWS,
      "rows of a merged batch, unless enable_batching is true; 1: never merge"},
     {"inline_max_us", INTEGER, OURS, AT(inline_max_us), "40", NULL, 0, 1000000,

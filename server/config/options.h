@@ -64,6 +64,7 @@ struct srv_options {
     int64_t max_header_bytes;
     /* maximum number of queued jobs per version, and maximum total size of these jobs in bytes */
     int64_t max_queue_jobs, max_queue_bytes;
+    int64_t max_waiting_runs;
     int64_t max_batch_rows;
     /* maximum expected run time in microseconds of a job that may run inline, 40 by default; 0
      * means that no job runs inline */

@@ -1,0 +1,75 @@
+/*
+ * Runs that wait for other runs (scheduler_internal.h). When a run waits for the first time, the
+ * scheduler counts its batch as ended, so that other batches of the version may start, and a new
+ * thread takes the worker's place. The thread of the run keeps the run's memory, goes on when the
+ * run need not wait any more, completes the jobs and ends. Waiting runs thus hold no worker;
+ * --max_waiting_runs limits their number, because each holds a thread.
+ */
+#include "runtime/base/clock.h"
+#include "server/batching/scheduler_internal.h"
+
+bool srv_scheduler_start_thread(struct srv_worker *w)
+{
+    pthread_t thread;
+
+    if (rt_thread_start(&thread, w->name, w->main, w) != 0)
+        return false;
+    /* Which thread is the last one of a worker is not known when the scheduler stops, so threads
+     * are counted instead of joined. */
+    pthread_detach(thread);
+    w->s->n_threads++;
+    return true;
+}
+
+void srv_scheduler_end_thread(struct srv_scheduler *s)
+{
+    if (--s->n_threads == 0)
+        rt_cond_broadcast(&s->no_threads);
+}
+
+/* Makes another thread the worker of the run. */
+static enum rt_status replace_worker(struct srv_run *run, struct rt_arena *arena,
+                                     struct rt_error *err) RT_REQUIRES(run->s->mu)
+{
+    struct srv_worker *w = run->worker;
+    const int most = (int)run->s->server->options.max_waiting_runs;
+
+    if (run->s->n_waiting >= most)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                       "%d runs wait for other runs already (--max_waiting_runs)", most);
+    run->arena = w->arena;
+    w->arena = arena; /* the new thread begins by locking mu */
+    if (!srv_scheduler_start_thread(w)) {
+        w->arena = run->arena;
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "no thread could be started for a waiting run");
+    }
+    w->batch = NULL;
+    run->s->n_idle_spares += w->is_spare;
+    run->s->n_waiting++;
+    run->waits = true;
+    return RT_OK;
+}
+
+enum rt_status srv_scheduler_begin_waiting(void *arg, struct rt_error *err)
+{
+    struct srv_run *run = arg;
+    struct srv_scheduler *s = run->s;
+    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
+    const struct srv_batch_verdict none = {.learn = false};
+    uint32_t wake = 0;
+
+    if (!arena)
+        return rt_fail_memory(err, "a worker", 0);
+    rt_mutex_lock(&s->mu);
+    const enum rt_status st = replace_worker(run, arena, err);
+    if (!st) {
+        const int64_t now = rt_now_ns();
+        srv_scheduler_end_batch(s, run->batch, now - run->start_ns, &none);
+        wake = srv_scheduler_groups_to_wake(s, now);
+    }
+    rt_mutex_unlock(&s->mu);
+    srv_scheduler_wake(s, wake);
+    if (st)
+        rt_arena_free(arena);
+    return st;
+}
