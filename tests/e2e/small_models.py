@@ -211,3 +211,35 @@ def write_counting(folder):
         g.node("most", "Cast", "x", SrcT="float", DstT="int64")
         g.node("y", "Identity", count(g, "most"), T="float")
     write(folder, {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, build)
+
+
+def write_queue(folder, capacity, ref=False):
+    """Writes a model with a FIFO queue of floats: `put` enqueues x and `put_many` the elements of x, `take` dequeues one
+    and `take_many` as many as x says, `size` counts them, and `close` closes the queue. The handle is a resource, or a
+    TensorFlow 1 ref."""
+    end = "" if ref else "V2"
+
+    def queue_op(g, name, op, *inputs, **lists):
+        n = g.node(name, op + end, "queue", *inputs)
+        for key, dtype in lists.items():
+            n.attr[key].list.type.append(number(dtype))
+
+    def build(g):
+        g.placeholder("x", "float")
+        q = g.node("queue", "FIFOQueue" + end)
+        q.attr["component_types"].list.type.append(number("float"))
+        q.attr["shapes"].list.shape.add()
+        q.attr["capacity"].i = capacity
+        queue_op(g, "enqueue", "QueueEnqueue", "x", Tcomponents="float")
+        queue_op(g, "enqueue_many", "QueueEnqueueMany", "x", Tcomponents="float")
+        queue_op(g, "closing", "QueueClose")
+        for name, op in (("put", "enqueue"), ("put_many", "enqueue_many"), ("close", "closing")):
+            g.node(name, "Identity", "x", "^" + op, T="float")
+        g.node("n", "Cast", "x", SrcT="float", DstT="int32")
+        g.node("taken", "NoOp", "^x")
+        queue_op(g, "take", "QueueDequeue", "^taken", component_types="float")
+        queue_op(g, "take_many", "QueueDequeueMany", "n", component_types="float")
+        queue_op(g, "count", "QueueSize", "^taken")
+        g.node("size", "Cast", "count", SrcT="int32", DstT="float")
+    write(folder, {name: ({"x": ("x", "float")}, {"y": (name, "float")})
+                   for name in ("put", "put_many", "take", "take_many", "size", "close")}, build)

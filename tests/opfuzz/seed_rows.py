@@ -162,3 +162,24 @@ for flag in (True, False):
     CASES += one_node("BatchSvd", MATRIX, compute_uv=True, full_matrices=flag)
     CASES += one_node("BatchSelfAdjointEigV2", MATRIX, compute_v=flag)
 CASES += one_node("BatchMatrixBandPart", MATRIX, scalar("int64", 0), scalar("int64", 1))
+
+# ---- queues ----------------------------------------------------------------------------------
+
+PAIR, SHAPES = ["float32", "int32"], [[2], []]
+MAKERS = (("FIFOQueue", {}), ("PaddingFIFOQueue", {}), ("RandomShuffleQueue", {"min_after_dequeue": 0, "seed": 1, "seed2": 2}))
+for end in ("", "V2"):
+    for maker, more in MAKERS:
+        case(maker + end, ("queue", maker + end, [], {"component_types": PAIR, "shapes": SHAPES, "capacity": 4, **more}),
+             ("put", "QueueEnqueue" + end, ["queue", f32([2]), scalar("int32", 1)], {"Tcomponents": PAIR}),
+             ("put_many", "QueueEnqueueMany" + end, ["queue", f32([2, 2]), i32(1, 2)], {"Tcomponents": PAIR}),
+             ("size", "QueueSize" + end, ["queue"], {}), ("is_closed", "QueueIsClosed" + end, ["queue"], {}),
+             ("take", "QueueDequeue" + end, ["queue"], {"component_types": PAIR}),
+             ("many", "QueueDequeueMany" + end, ["queue", scalar("int32", 1)], {"component_types": PAIR}),
+             ("up_to", "QueueDequeueUpTo" + end, ["queue", scalar("int32", 2)], {"component_types": PAIR}),
+             ("close", "QueueClose" + end, ["queue"], {"cancel_pending_enqueues": False}),
+             steps=[["put"], ["put_many"], ["size:0", "is_closed:0"], ["take:0", "take:1"], ["many:0", "many:1"], ["close"],
+                    ["up_to:0", "up_to:1"]])
+    case("PriorityQueue" + end, ("queue", "PriorityQueue" + end, [], {"component_types": ["float32"], "shapes": [[2]], "capacity": 4}),
+         ("put_many", "QueueEnqueueMany" + end, ["queue", i64(3, 1), f32([2, 2])], {"Tcomponents": ["int64", "float32"]}),
+         ("take", "QueueDequeue" + end, ["queue"], {"component_types": ["int64", "float32"]}),
+         steps=[["put_many"], ["take:0", "take:1"]])

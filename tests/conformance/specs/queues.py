@@ -1,0 +1,206 @@
+"""Specifies queues by means of graphs that run several times in one session. No step waits: a model of the queue chooses
+steps that can go on at once. tests/e2e/test_queues.py and unit tests hold what waits."""
+
+import itertools
+
+from spec import *
+
+NUMBER = itertools.count()
+MAKERS = ("FIFOQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2", "RandomShuffleQueueV2")
+OPS = ("QueueEnqueueV2", "QueueEnqueueManyV2", "QueueDequeueV2", "QueueDequeueManyV2", "QueueDequeueUpToV2",
+       "QueueSizeV2", "QueueIsClosedV2", "QueueCloseV2")
+TYPES = PLAIN + ["string"]
+
+
+def make(tf, op, types, shapes, legacy=False, **attrs):
+    """Makes a queue; the types are those of the items, with the priority in front."""
+    R = tf.raw_ops
+    attrs.setdefault("shared_name", f"queue{next(NUMBER)}")
+    if "Priority" in op:
+        types, shapes = types[1:], shapes[1:]
+    maker = op[:-2] if legacy else op
+    return getattr(R, maker)(component_types=types, shapes=shapes, **attrs)
+
+
+def ops(tf, legacy=False):
+    """Returns the queue ops by short names, in the form for resource or ref handles."""
+    end = "" if legacy else "V2"
+    names = dict(put="QueueEnqueue", put_many="QueueEnqueueMany", take="QueueDequeue", take_many="QueueDequeueMany",
+                 take_up_to="QueueDequeueUpTo", size="QueueSize", is_closed="QueueIsClosed", close="QueueClose")
+    return {k: getattr(tf.raw_ops, v + end) for k, v in names.items()}
+
+
+def items(g, dtype, shape, n, op):
+    """Returns the components of n items, stacked."""
+    values = [g.values(dtype, (n, *shape)), np.arange(n, dtype=np.int32)]
+    return [g.rng.integers(-2, 3, n)] + values if "Priority" in op else values
+
+
+def program(g, op, dtype, shape, legacy):
+    """A random program of steps that never wait."""
+    types = (["int64"] if "Priority" in op else []) + [dtype, "int32"]
+    shapes = ([[]] if "Priority" in op else []) + [list(shape), []]
+    capacity, least = int(g.rng.choice([4, 9, -1])), int(g.rng.choice([0, 2])) if "Random" in op else 0
+    attrs = dict(min_after_dequeue=least, seed=5, seed2=int(g.rng.integers(1, 99))) if "Random" in op else {}
+    n_items = [int(n) for n in g.rng.integers(1, 4, 12)]
+    data = items(g, dtype, shape, sum(n_items), op)
+    plan, size, closed, at = [], 0, False, 0
+    for n in n_items:
+        room = (capacity if capacity >= 0 else 99) - size
+        free = size if closed else size - least
+        what = g.rng.choice(["put", "put", "put_many", "put_many", "take", "take_many", "take_up_to", "close"],
+                            p=[.2, .15, .2, .1, .1, .1, .1, .05])
+        if what == "put" and (closed or room >= 1):
+            plan.append(("put", at, 1))
+            size += not closed
+        elif what == "put_many" and (closed or room >= n):
+            plan.append(("put_many", at, n))
+            size += 0 if closed else n
+        elif what == "take" and (closed or free >= 1):
+            plan.append(("take", 0, 1))
+            size -= size > 0
+        elif what in ("take_many", "take_up_to") and (closed or free >= n):
+            plan.append((what, 0, n))
+            size -= n if size >= n else size if what == "take_up_to" else 0
+        elif what == "close":
+            plan.append((what, 0, 0))
+            closed = True
+        else:
+            continue
+        at = (at + n) % (sum(n_items) - 3)
+    name = f"queue{next(NUMBER)}"
+
+    def build(tf, *inputs):
+        o = ops(tf, legacy)
+        h = make(tf, op, types, shapes, legacy, capacity=capacity, shared_name=name, **attrs)
+        steps = []
+        for what, first, n in plan:
+            if what == "put":
+                steps.append([o["put"](handle=h, components=[x[first] for x in inputs])])
+            elif what == "put_many":
+                steps.append([o["put_many"](handle=h, components=[x[first:first + n] for x in inputs])])
+            elif what == "take":
+                steps.append(list(o["take"](handle=h, component_types=types)))
+            elif what == "close":
+                steps.append([o["close"](handle=h)])
+            else:
+                steps.append(list(o[what](handle=h, n=n, component_types=types)))
+        return steps + [[o["size"](handle=h), o["is_closed"](handle=h)]]
+
+    return Graph(build, *data, name=f"{op} {dtype} {shape} {plan}")
+
+
+@spec(*MAKERS)
+def queues(g, op):
+    # A session refuses more than some hundred sets of fetches, so the programs of an op are few.
+    for k, dtype in enumerate(TYPES):
+        yield program(g, op, dtype, ((), (3,), (2, 1))[k % 3], k % 2 == 0)  # TensorFlow ends at items without elements
+    for k in range(20):
+        yield program(g, op, "int32", (2,), k % 2 == 0)
+
+
+def one(op, types, shapes, steps, *feeds, name, **attrs):
+    shared = f"queue{next(NUMBER)}"
+    if "Random" in op:
+        attrs["seed"] = 3
+
+    def build(tf, *x):
+        h = make(tf, op, types, shapes, shared_name=shared, **attrs)
+        return [[y] if not isinstance(y, (list, tuple)) else list(y) for y in steps(ops(tf), h, *x)]
+
+    return Graph(build, *feeds, name=name)
+
+
+@spec(*OPS)
+def refusals(g, op):
+    if op != "QueueEnqueueV2":
+        return  # the graphs use all of these ops
+    f, i = np.float32, np.int32
+    types, shapes = ["float32", "int32"], [[2], []]
+    for a, b in ((f([1]), i(3)), (f([1, 2]), i([3])), (f([[1, 2]]), i(3)), (f([[1, 2]]), i([1, 2])), (f([1, 2]), i(4)),
+                 (f([[1, 2], [3, 4]]), i([1, 2])), (np.zeros((0, 2), f), np.zeros(0, i))):
+        for maker in ("FIFOQueueV2", "PaddingFIFOQueueV2", "RandomShuffleQueueV2"):
+            for what in ("put", "put_many"):
+                def steps(o, h, x, y, what=what):
+                    return [o[what](handle=h, components=[x, y]), o["size"](handle=h)]
+                yield one(maker, types, shapes, steps, a, b, name=f"{maker} {what} {a.shape} {b.shape}")
+    for n in (-1, 0):
+        for what in ("take_many", "take_up_to"):
+            for maker in MAKERS[:2]:
+                def steps(o, h, n, what=what):
+                    return [o[what](handle=h, n=n, component_types=types)]
+                yield one(maker, types, [[2], []] if maker == MAKERS[0] else [[None, 2], []], steps, i(n), name=f"{what} {n}")
+    for have in (["float32"], ["float32", "float32"], ["float32", "int32", "int32"]):
+        def steps(o, h, x):
+            return [o["take"](handle=h, component_types=have)]
+        yield one("FIFOQueueV2", types, shapes, steps, f(1), name=f"take {have}")
+
+        def steps(o, h, x):
+            return [o["take_many"](handle=h, n=0, component_types=have)]
+        yield one("FIFOQueueV2", types, shapes, steps, f(1), name=f"take_many {have}")
+
+        def steps(o, h, x):
+            return [o["put"](handle=h, components=[x] * len(have))]
+        yield one("FIFOQueueV2", types, shapes, steps, f([1, 2]), name=f"put {have}")
+
+    def steps(o, h, x):
+        return [o["put"](handle=h, components=[x]), o["put_many"](handle=h, components=[x]),
+                o["take"](handle=h, component_types=["float32"]), o["take"](handle=h, component_types=["float32"]),
+                o["take_many"](handle=h, n=1, component_types=["float32"])]
+    for maker in ("FIFOQueueV2", "RandomShuffleQueueV2"):
+        for x in (f([1]), f([[1]])):
+            yield one(maker, ["float32"], [], steps, x, name=f"without shapes {maker}")
+    for cancels in (False, True):
+        def steps(o, h, x):
+            close = o["close"](handle=h, cancel_pending_enqueues=cancels)
+            return [o["put_many"](handle=h, components=[x]), close, close, o["put"](handle=h, components=[x[0]]),
+                    o["take_many"](handle=h, n=3, component_types=["float32"]), o["size"](handle=h),
+                    o["take_up_to"](handle=h, n=3, component_types=["float32"]), o["is_closed"](handle=h),
+                    o["take_up_to"](handle=h, n=3, component_types=["float32"]), o["take"](handle=h, component_types=["float32"])]
+        for maker in ("FIFOQueueV2", "PaddingFIFOQueueV2", "RandomShuffleQueueV2"):
+            yield one(maker, ["float32"], [[]], steps, f([1, 2]), name=f"closed {maker} {cancels}")
+
+
+@spec("PaddingFIFOQueueV2")
+def padding(g, op):
+    for dtype in TYPES:
+        sizes = [(1, 2), (3, 2), (0, 2), (2, 2)]
+        data = [g.values(dtype, s) for s in sizes]
+
+        def steps(o, h, *x):
+            types = [dtype]
+            return ([o["put"](handle=h, components=[v]) for v in x] +
+                    [o["take_many"](handle=h, n=3, component_types=types), o["take"](handle=h, component_types=types)])
+        yield one(op, [dtype], [[None, 2]], steps, *data, name=f"padded {dtype}")
+        if dtype != "string":
+            def steps(o, h, *x):
+                return [o["put"](handle=h, components=[v]) for v in x] + [o["take_many"](handle=h, n=2, component_types=[dtype])]
+            yield one(op, [dtype], [[None, None, 3]], steps, g.values(dtype, (2, 1, 3)), g.values(dtype, (1, 4, 3)),
+                      name=f"padded twice {dtype}")
+
+
+@spec("FIFOQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2", "RandomShuffleQueueV2")
+def makers(g, op):
+    tries = [dict(component_types=["float32", "float32"], shapes=[[]]), dict(component_types=["float32"], shapes=[]),
+             dict(component_types=["float32"], shapes=[[None]]), dict(component_types=["float32"], shapes=[None]),
+             dict(component_types=["float32"], shapes=[[2]], container="a b"),
+             dict(component_types=["float32"], shapes=[[2]], container="ab"),
+             dict(component_types=["float32"], shapes=[[2]], capacity=0), dict(component_types=["float32"], shapes=[[2]], capacity=-7)]
+    if op == "RandomShuffleQueueV2":
+        tries += [dict(component_types=["float32"], capacity=5, min_after_dequeue=m) for m in (7, 5, 4, 0, -1)]
+    for attrs in tries:
+        def build(tf, x):
+            return [[tf.raw_ops.QueueSizeV2(handle=getattr(tf.raw_ops, op)(**attrs))]]
+        yield Graph(build, np.float32(0), name=f"{op} {attrs}")
+    others = [dict(op=m, component_types=["float32"], shapes=[[2]]) for m in MAKERS]
+    others += [dict(op=op, component_types=["float32"], shapes=[[2]], capacity=5), dict(op=op, component_types=["int32"], shapes=[[2]]),
+               dict(op=op, component_types=["float32"], shapes=[[3]])]
+    for second in others:
+        shared = f"queue{next(NUMBER)}"
+
+        def build(tf, x):
+            attrs = dict(second)
+            maker = getattr(tf.raw_ops, attrs.pop("op"))
+            a = getattr(tf.raw_ops, op)(component_types=["float32"], shapes=[[2]], shared_name=shared)
+            return [[tf.raw_ops.QueueSizeV2(handle=a)], [tf.raw_ops.QueueSizeV2(handle=maker(shared_name=shared, **attrs))]]
+        yield Graph(build, np.float32(0), name=f"{op} then {second}")

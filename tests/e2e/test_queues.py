@@ -1,0 +1,146 @@
+"""Tests queues that several clients feed and drain, by REST and by gRPC. Runs that wait for each other hold no worker."""
+import json
+import threading
+
+import small_models
+from grpc_support import CODE, WAIT, GrpcCase
+from support import wait_for
+from tensorflow_serving.apis import predict_pb2
+
+
+class Queues(GrpcCase):
+    def serve_queue(self, *flags, capacity=3, ref=False):
+        self.folder = self.path(f"models-{ref}-{capacity}")
+        small_models.write_queue(f"{self.folder}/queue/1", capacity, ref)
+        self.put(f"{self.folder}/half_plus_two/1")
+        return self.serve(f"--models={self.folder}", *flags)
+
+    def begin(self, client, signature, x=0.0, timeout=WAIT):
+        """Begins a call and returns its future."""
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "queue"
+        request.model_spec.signature_name = signature
+        t = request.inputs["x"]
+        t.dtype = 1
+        t.tensor_shape.SetInParent()
+        if isinstance(x, list):
+            t.tensor_shape.dim.add(size=len(x))
+        t.float_val.extend(x if isinstance(x, list) else [x])
+        return client.prediction.Predict.future(request, timeout=timeout)
+
+    def call(self, client, signature, x=0.0):
+        return list(self.begin(client, signature, x).result().outputs["y"].float_val)
+
+    def post(self, server, signature, x=0.0):
+        status, body = server.post("/v1/models/queue:predict", {"signature_name": signature, "inputs": {"x": x}})
+        self.assertEqual(status, 200, body)
+        return json.loads(body)["outputs"]
+
+    def test_several_clients_feed_and_drain_a_queue(self):
+        for ref in (False, True):
+            with self.subTest(ref=ref):
+                self.feed_and_drain(self.serve_queue(ref=ref))
+
+    def feed_and_drain(self, server):
+        each, taken, errors = 40, [[] for _ in range(4)], []
+
+        def feed(k):
+            client = self.client(server)
+            for i in range(each):
+                x = float(k * each + i)
+                if k % 2:
+                    self.call(client, "put", x)
+                else:
+                    self.post(server, "put", x)
+
+        def drain(k):
+            client = self.client(server)
+            for _ in range(each):
+                taken[k].append(self.call(client, "take")[0] if k % 2 else self.post(server, "take"))
+
+        def guarded(work, k):
+            try:
+                work(k)
+            except Exception as e:  # a thread's failure must fail the test
+                errors.append(e)
+
+        threads = [threading.Thread(target=guarded, args=(work, k)) for k in range(4) for work in (drain, feed)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(errors, [])
+        self.assertEqual(sorted(sum(taken, [])), [float(x) for x in range(4 * each)])
+        for line in taken:  # the items of one feeder arrive in order
+            for k in range(4):
+                mine = [x for x in line if x // each == k]
+                self.assertEqual(mine, sorted(mine))
+        self.assertEqual(self.post(server, "size"), 0.0)
+
+    def test_waiting_runs_hold_no_worker(self):
+        server = self.serve_queue("--num_workers=1", capacity=-1)
+        client = self.client(server)
+        waiting = [self.begin(client, "take") for _ in range(12)]
+        many = self.begin(client, "take_many", 3.0)
+        for _ in range(5):
+            self.assertEqual(client.predict(), [3.0])
+            self.assertEqual(self.post(server, "size"), 0.0)
+        self.call(client, "put_many", [float(i) for i in range(15)])
+        got = sorted(x for f in waiting for x in f.result().outputs["y"].float_val)
+        got += sorted(many.result().outputs["y"].float_val)
+        self.assertEqual(sorted(got), [float(i) for i in range(15)])
+
+    def test_a_wait_ends_at_its_deadline_and_when_the_client_goes(self):
+        server = self.serve_queue()
+        client = self.client(server)
+        self.fails(CODE.DEADLINE_EXCEEDED, "", lambda timeout: self.begin(client, "take", timeout=0.4).result())
+        gone = self.begin(client, "take")
+        gone.cancel()
+        wait_for(lambda: self.post(server, "size") == 0.0)
+        # The waits above have ended, so the item is for the next client.
+        wait_for(lambda: self.takes_its_own(client))
+
+    def takes_its_own(self, client):
+        self.call(client, "put", 7.0)
+        return self.call(client, "size") == [1.0] and self.call(client, "take") == [7.0]
+
+    def test_closing_ends_the_waits(self):
+        server = self.serve_queue()
+        client = self.client(server)
+        waiting = self.begin(client, "take")
+        self.call(client, "put", 1.0)
+        self.assertEqual(list(waiting.result().outputs["y"].float_val), [1.0])
+        waiting = self.begin(client, "take_many", 2.0)
+        self.call(client, "close")
+        self.fails(CODE.OUT_OF_RANGE, "FIFOQueue 'queue' is closed and has insufficient elements (requested 2, "
+                   "current size 0)", lambda timeout: waiting.result())
+        status, body = server.post("/v1/models/queue:predict", {"signature_name": "put", "inputs": {"x": 1.0}})
+        self.assertNotEqual(status, 200)
+        self.assertIn(b"FIFOQueue 'queue' is closed.", body)
+
+    def test_the_number_of_waiting_runs_is_limited(self):
+        server = self.serve_queue("--max_waiting_runs=2")
+        client = self.client(server)
+        waiting = [self.begin(client, "take") for _ in range(3)]
+        refused = []
+        wait_for(lambda: refused.extend(f for f in waiting if f.done() and f not in refused) or refused)
+        self.assertIn("--max_waiting_runs", refused[0].exception().details())
+        self.call(client, "put_many", [1.0, 2.0])
+        self.assertEqual(sorted(f.result().outputs["y"].float_val[0] for f in waiting if f not in refused), [1.0, 2.0])
+
+    def test_a_server_with_waiting_runs_stops(self):
+        server = self.serve_queue("--drain_timeout=1")
+        client = self.client(server)
+        waiting = self.begin(client, "take")
+        self.assertEqual(self.post(server, "size"), 0.0)
+        server.process.terminate()
+        self.assertIn(waiting.exception().code(), (CODE.UNAVAILABLE, CODE.CANCELLED))
+
+    def test_items_count_as_state(self):
+        server = self.serve_queue("--state_memory_limit_bytes=1M", capacity=-1)
+        client = self.client(server)
+        self.fails(CODE.RESOURCE_EXHAUSTED, "--state_memory_limit_bytes",
+                   lambda timeout: self.call(client, "put_many", [0.0] * 100000))
+        self.assertEqual(self.post(server, "size"), 0.0)
+        self.call(client, "put_many", [1.0] * 100)
+        self.assertEqual(self.call(client, "take_many", 100.0), [1.0] * 100)
