@@ -616,8 +616,8 @@ static const struct rt_object_type stack_type = {"stack", stack_free};
 
 static enum rt_status stack_make(struct rt_run *r)
 {
-    int64_t max;
-    if (!kn_scalar(&r->in[0], &max))
+    int64_t max = -1; /* the form with a ref handle has no limit */
+    if (r->n_in && !kn_scalar(&r->in[0], &max))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Stack size must be a scalar, but had shape: %s", KN_TEXT(&r->in[0]));
     struct stack *s = rt_run_alloc(r, sizeof *s);
@@ -706,6 +706,10 @@ static enum rt_status stack_close(struct rt_run *r)
     return stack_end(s, RT_OK);
 }
 
+ARRAY_OP(stack, "Stack", stack_make)
+ARRAY_OP(stack_push, "StackPush", stack_push)
+ARRAY_OP(stack_pop, "StackPop", stack_pop)
+ARRAY_OP(stack_close, "StackClose", stack_close)
 ARRAY_OP(stack_v2, "StackV2", stack_make)
 ARRAY_OP(stack_push_v2, "StackPushV2", stack_push)
 ARRAY_OP(stack_pop_v2, "StackPopV2", stack_pop)

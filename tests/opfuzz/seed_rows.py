@@ -183,3 +183,12 @@ for end in ("", "V2"):
          ("put_many", "QueueEnqueueMany" + end, ["queue", i64(3, 1), f32([2, 2])], {"Tcomponents": ["int64", "float32"]}),
          ("take", "QueueDequeue" + end, ["queue"], {"component_types": ["int64", "float32"]}),
          steps=[["put_many"], ["take:0", "take:1"]])
+STAGED = {"dtypes": PAIR, "capacity": 3, "memory_limit": 100, "shared_name": "area"}
+case("Stage", ("put", "Stage", [f32([2]), scalar("int32", 1)], STAGED), ("size", "StageSize", [], STAGED),
+     ("peek", "StagePeek", [scalar("int32", 0)], STAGED), ("take", "Unstage", [], STAGED), ("clear", "StageClear", [], STAGED),
+     steps=[["put"], ["put"], ["size:0"], ["peek:0", "peek:1"], ["take:0", "take:1"], ["clear"]])
+case("MutexLock", ("mutex", "MutexV2", [], {}), ("lock", "MutexLock", ["mutex"], {}), ("use", "ConsumeMutexLock", ["lock"], {}),
+     steps=[["use"], ["use"]])
+case("Stack", ("stack", "Stack", [], {"elem_type": "float32"}), ("push", "StackPush", ["stack", f32([2])], {"T": "float32"}),
+     ("pop", "StackPop", ["stack", "^push"], {"elem_type": "float32"}), ("close", "StackClose", ["stack", "^pop"], {}),
+     steps=[["pop:0", "close"]])

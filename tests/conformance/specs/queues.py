@@ -204,3 +204,79 @@ def makers(g, op):
             a = getattr(tf.raw_ops, op)(component_types=["float32"], shapes=[[2]], shared_name=shared)
             return [[tf.raw_ops.QueueSizeV2(handle=a)], [tf.raw_ops.QueueSizeV2(handle=maker(shared_name=shared, **attrs))]]
         yield Graph(build, np.float32(0), name=f"{op} then {second}")
+
+
+@spec("Stage", "Unstage", "StagePeek", "StageSize", "StageClear")
+def stages(g, op):
+    if op != "Stage":
+        return  # the graphs use all of these ops
+    for dtype in TYPES:
+        for limits in ({}, dict(capacity=3), dict(capacity=9, memory_limit=4000)):
+            shared = f"stage{next(NUMBER)}"
+
+            def build(tf, x, y):
+                R, where = tf.raw_ops, dict(shared_name=shared, **limits)
+                types = dict(dtypes=[dtype, "int32"])
+                put = R.Stage(values=[x, y], **where)
+                size = R.StageSize(**types, **where)
+                peek = R.StagePeek(index=1, **types, **where)
+                return [[put], [put], [size], list(peek), list(R.Unstage(**types, **where)), [size],
+                        [R.StageClear(**types, **where)], [size], [put], list(R.Unstage(**types, **where))]
+            yield Graph(build, g.values(dtype, (2, 3)), np.int32([1, 2]), name=f"stage {dtype} {limits}")
+    for index in ([0], [0, 0]):  # TensorFlow waits for ever for a negative index
+        def build(tf, x, i):
+            where = dict(shared_name=shared, dtypes=["float32"])
+            return [[tf.raw_ops.Stage(values=[x], shared_name=shared)], list(tf.raw_ops.StagePeek(index=i, **where))]
+        shared = f"stage{next(NUMBER)}"
+        yield Graph(build, np.float32(1), np.int32(index), name=f"peek {index}")
+    for dtypes in (["float32", "float32"], ["int32"]):
+        shared = f"stage{next(NUMBER)}"
+
+        def build(tf, x):
+            return [[tf.raw_ops.Stage(values=[x], shared_name=shared)],
+                    list(tf.raw_ops.Unstage(shared_name=shared, dtypes=dtypes)), [tf.raw_ops.StageSize(shared_name=shared, dtypes=dtypes)]]
+        yield Graph(build, np.float32(1), name=f"unstage {dtypes}")
+    shared = f"stage{next(NUMBER)}"
+
+    def build(tf, x):
+        where = dict(shared_name=shared, memory_limit=10)
+        return [[tf.raw_ops.Stage(values=[x], **where)], [tf.raw_ops.StageSize(dtypes=["float32"], **where)]]
+    yield Graph(build, np.zeros(3, np.float32), name="beyond the memory limit")
+
+
+@spec("MutexV2", "MutexLock", "ConsumeMutexLock")
+def mutexes(g, op):
+    if op != "MutexV2":
+        return  # the graph uses all of these ops
+    shared = f"mutex{next(NUMBER)}"
+
+    def build(tf, x):
+        R, locks = tf.raw_ops, []
+        for _ in range(3):  # each run must find the mutex released
+            lock = R.MutexLock(mutex=R.MutexV2(shared_name=shared))
+            with tf.control_dependencies([lock]):
+                y = x + 1
+            with tf.control_dependencies([y]):
+                locks.append([y, R.ConsumeMutexLock(mutex_lock=lock)])
+        return [*locks, *locks]
+    yield Graph(build, np.float32(1), name="a mutex, locked and released")
+
+
+@spec("Stack", "StackPush", "StackPop", "StackClose")
+def ref_stacks(g, op):
+    if op != "Stack":
+        return  # the graphs use all of these ops
+    for dtype in TYPES:
+        def build(tf, x, y):
+            R = tf.raw_ops
+            h = R.Stack(elem_type=dtype)
+            first = R.StackPush(handle=h, elem=x)
+            with tf.control_dependencies([first]):
+                second = R.StackPush(handle=h, elem=y)
+            with tf.control_dependencies([second]):
+                a = R.StackPop(handle=h, elem_type=dtype)
+            with tf.control_dependencies([a]):
+                b = R.StackPop(handle=h, elem_type=dtype)
+            with tf.control_dependencies([b]):
+                return [[first, second, a, b, R.StackClose(handle=h)]]
+        yield Graph(build, g.values(dtype, (2,)), g.values(dtype, (3, 1)), name=f"stack {dtype}")
