@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/core/copy.h"
+
 struct kn_item *kn_item_new(struct rt_run *r, int n)
 {
     const size_t bytes = sizeof(struct kn_item) + (size_t)n * sizeof(struct rt_tensor);
@@ -66,11 +68,12 @@ void kn_items_clear(struct kn_items *l)
 
 enum rt_status kn_item_from_inputs(struct rt_run *r, int first, struct kn_item **out)
 {
+    const struct rt_check check = rt_run_as_check(r);
     struct kn_item *i = kn_item_new(r, r->n_in - first);
     enum rt_status st = i ? RT_OK : r->err->code;
 
     for (int k = 0; i && k < i->n && !st; k++)
-        st = rt_state_keep(rt_run_state(r), &i->part[k], &r->in[first + k], NULL, r->err);
+        st = rt_state_keep(rt_run_state(r), &i->part[k], &r->in[first + k], NULL, &check, r->err);
     if (st)
         kn_item_free(i);
     else

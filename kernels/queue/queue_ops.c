@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "runtime/core/copy.h"
+
 static struct kn_queue *queue_of(struct rt_run *r)
 {
     return (struct kn_queue *)kn_resource_of(r, &kn_queue_type, "a queue");
@@ -64,6 +66,7 @@ static enum rt_status enqueue_run(struct rt_run *r)
 /* Makes the items of the inputs' rows. */
 static enum rt_status rows_to_items(struct rt_run *r, int64_t n, struct kn_items *items)
 {
+    const struct rt_check check = rt_run_as_check(r);
     int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
@@ -79,7 +82,7 @@ static enum rt_status rows_to_items(struct rt_run *r, int64_t n, struct kn_items
             view.buf = NULL;
             st = rt_run_spend(r, &left, 64 + rt_tensor_count(&t));
             if (!st)
-                st = rt_state_keep(rt_run_state(r), &i->part[k], &view, NULL, r->err);
+                st = rt_state_keep(rt_run_state(r), &i->part[k], &view, NULL, &check, r->err);
         }
     }
     return st;

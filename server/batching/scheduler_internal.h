@@ -90,6 +90,7 @@ struct srv_scheduler {
     struct srv_core cpu, gpus;
     int64_t timer_ns; /* time at which the timer thread will wake */
     int64_t taken_ns; /* time at which a worker of group 0 last took a batch */
+    int n_busy;       /* number of workers of group 0 that run a batch, without the spare workers */
     int n_waiting;    /* number of runs that have waited and have not ended */
     int n_threads;    /* number of threads of workers and of runs that have waited */
     int64_t spare_ns; /* time at which the leader will wake, or 0 if no leader sleeps */
@@ -163,6 +164,9 @@ void srv_scheduler_end_batch(struct srv_scheduler *s, const struct srv_core_batc
 enum rt_status srv_scheduler_begin_waiting(void *run, struct rt_error *err);
 /* Starts a thread that is the worker. On success it is counted in n_threads. */
 bool srv_scheduler_start_thread(struct srv_worker *w) RT_REQUIRES(w->s->mu);
+/* Notes that the worker runs the batch, or that it runs none any more if `batch` is NULL. */
+void srv_scheduler_set_batch(struct srv_worker *w, struct srv_core_batch *batch, int64_t now)
+    RT_REQUIRES(w->s->mu);
 /* Called at the end of each thread of a worker. Afterwards the thread must not access the
  * scheduler. */
 void srv_scheduler_end_thread(struct srv_scheduler *s) RT_REQUIRES(s->mu);

@@ -18,7 +18,12 @@ int64_t srv_scheduler_spare_at(const struct srv_scheduler *s)
     const int most = s->cpu.settings.max_running;
     if (!s->cpu.n_jobs || (s->group[0].n_idle && (!most || s->cpu.running < most)))
         return RT_NEVER;
-    return srv_core_has_place(&s->cpu, s->group[0].n_workers) ? 0 : s->taken_ns + SPARE_AFTER_NS;
+    /* A worker that runs nothing, such as one that completes the jobs of its last batch, will soon
+     * look for a batch itself. */
+    const int n_workers = s->group[0].n_workers;
+    return s->n_busy == n_workers && srv_core_has_place(&s->cpu, n_workers)
+               ? 0
+               : s->taken_ns + SPARE_AFTER_NS;
 }
 
 /* Marks the worker's run as long if it has lasted for LONG_AFTER_NS. The priority of a spare worker
@@ -99,8 +104,7 @@ static void *spare_main(void *arg)
         const bool got = lead(s, &batch, &expired);
         s->has_leader = false;
         if (got) {
-            w->batch = &batch;
-            w->began_ns = rt_now_ns();
+            srv_scheduler_set_batch(w, &batch, rt_now_ns());
             s->n_idle_spares--;
         }
         const bool lacks_spare = srv_scheduler_lacks_spare(s);

@@ -137,6 +137,7 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
     s->server = server;
     s->n_workers = n_workers;
     s->timer_ns = RT_NEVER;
+    s->taken_ns = rt_now_ns(); /* the workers need some time to start */
     rt_mutex_init(&s->mu);
     rt_cond_init(&s->time);
     rt_cond_init(&s->spare);

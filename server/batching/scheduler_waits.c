@@ -43,7 +43,7 @@ static enum rt_status replace_worker(struct srv_run *run, struct rt_arena *arena
         w->arena = run->arena;
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "no thread could be started for a waiting run");
     }
-    w->batch = NULL;
+    srv_scheduler_set_batch(w, NULL, 0);
     run->s->n_idle_spares += w->is_spare;
     run->s->n_waiting++;
     run->waits = true;

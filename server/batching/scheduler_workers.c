@@ -226,7 +226,7 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
         verdict.learn = false;
     srv_scheduler_end_batch(s, batch, finish - start, &verdict);
     if (w)
-        w->batch = NULL;
+        srv_scheduler_set_batch(w, NULL, 0);
     /* The end of this run may allow a waiting batch to start. A worker takes that batch itself when
      * its run ends. After an inline run or a run of a spare worker, an idle worker must be woken
      * to take the batch. */
@@ -255,6 +255,17 @@ int64_t srv_scheduler_timer_at(const struct srv_scheduler *s)
     return cpu < gpus ? cpu : gpus;
 }
 
+void srv_scheduler_set_batch(struct srv_worker *w, struct srv_core_batch *batch, int64_t now)
+{
+    struct srv_scheduler *s = w->s;
+    if (!w->group && !w->is_spare) {
+        s->n_busy += (batch != NULL) - (w->batch != NULL);
+        s->taken_ns = batch ? now : s->taken_ns;
+    }
+    w->batch = batch;
+    w->began_ns = now;
+}
+
 void *srv_worker_main(void *arg)
 {
     struct srv_worker *w = arg;
@@ -268,10 +279,8 @@ void *srv_worker_main(void *arg)
         int64_t now = rt_now_ns();
         const struct srv_core_worker free_one = free_worker(s, w->group, 1 + g->n_idle);
         bool got = srv_core_next(g->core, now, &free_one, &batch, &expired);
-        if (got && !w->group) {
-            s->taken_ns = w->began_ns = now;
-            w->batch = &batch;
-        }
+        if (got)
+            srv_scheduler_set_batch(w, &batch, now);
         if (!got && !expired) {
             if (s->stopping)
                 break;
