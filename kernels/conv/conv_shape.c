@@ -52,7 +52,7 @@ static enum rt_status check_windows(const struct rt_node *n, const char *attr, c
     return RT_OK;
 }
 
-static enum rt_status check_paddings(const struct rt_node *n, struct rt_error *err)
+enum rt_status kn_conv_check_paddings(const struct rt_node *n, struct rt_error *err)
 {
     const int ch = kn_channel_axis(kn_channels_first(n), 2);
     const int64_t *v;
@@ -86,7 +86,7 @@ enum rt_status kn_conv_check(const struct rt_node *n, struct rt_error *err)
         st = check_windows(n, "dilations", "dilations", "Dilated rates should be larger than 0.",
                            err);
     if (!st)
-        st = check_paddings(n, err);
+        st = kn_conv_check_paddings(n, err);
     return st;
 }
 

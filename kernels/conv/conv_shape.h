@@ -28,6 +28,9 @@ int kn_conv_n_spatial(const struct rt_node *n);
 /* Reads the strides, dilations and explicit paddings of the spatial axes. */
 void kn_conv_read_windows(const struct rt_node *n, struct kn_conv_shape *g);
 
+/* Checks the attribute "explicit_paddings", which must be empty unless the padding is explicit. */
+enum rt_status kn_conv_check_paddings(const struct rt_node *n, struct rt_error *err);
+
 /* The rt_op.check, .infer and .rows functions of the convolution ops. */
 enum rt_status kn_conv_check(const struct rt_node *n, struct rt_error *err);
 enum rt_status kn_conv_infer(struct rt_infer *x);

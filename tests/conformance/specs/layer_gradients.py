@@ -301,3 +301,97 @@ def conv_filter_grad(g, op):
         c = num(g, "float32", *x[:-1], 5)
         c[(0,) * len(x)] = special
         yield Case(num(g, "float32", *x), np.int32(f), c, strides=[1, *one, 1], padding="SAME", rtol=1e-5)
+
+
+DEPTHWISE_CONVS = [  # each entry is (input shape, filter shape, stride)
+    ((2, 5, 6, 3), (2, 2, 3, 2), 1),
+    ((1, 7, 7, 4), (3, 3, 4, 1), 2),
+    ((1, 4, 4, 1), (1, 1, 1, 1), 1),
+    ((1, 5, 5, 33), (3, 2, 33, 3), 3),
+    ((3, 9, 5, 48), (3, 1, 48, 1), 1),
+    ((1, 2, 2, 2), (3, 3, 2, 2), 1),
+    ((2, 6, 6, 2), (1, 2, 2, 5), 3),
+]
+
+
+@spec("DepthwiseConv2dNativeBackpropFilter", "DepthwiseConv2dNativeBackpropInput")
+def depthwise_grad(g, op):
+    is_filter = op.endswith("Filter")
+
+    def case(dtype, x, f, y, const=False, **how):
+        """Makes a case from shapes, of which one is the value of the op's sizes."""
+        x, f = (tuple(v) if isinstance(v, (list, tuple)) else v for v in (x, f))
+        sizes = np.int32(f if is_filter else x)
+        sizes = Const(sizes) if const else sizes
+        given = g.values(dtype, x if is_filter else f, -1, 1, special=False)
+        back = g.values(dtype, y, -1, 1, special=False)
+        return Case(given, sizes, back, **how) if is_filter else Case(sizes, given, back, **how)
+
+    for dtype in FLOATS:
+        for x, f, s in DEPTHWISE_CONVS:
+            for padding in ("SAME", "VALID"):
+                if padding == "VALID" and f[0] > x[1]:
+                    continue
+                y = (*out_shape(x, f[:2], (s, s), padding)[:-1], f[2] * f[3])
+                for const in (False, True):
+                    yield case(dtype, x, f, y, const, strides=[1, s, s, 1], padding=padding, rtol=tolerance(dtype))
+        for pads in ([0, 0, 1, 2, 3, 4, 0, 0], [0, 0, 0, 1, 1, 0, 0, 0]):
+            y = (2, (9 + pads[2] + pads[3] - 3) // 2 + 1, (9 + pads[4] + pads[5] - 2) // 2 + 1, 6)
+            yield case(dtype, (2, 9, 9, 3), (3, 2, 3, 2), y, strides=[1, 2, 2, 1], padding="EXPLICIT", explicit_paddings=pads, rtol=tolerance(dtype))
+    x, f, y = (2, 4, 4, 3), (2, 2, 3, 2), (2, 3, 3, 6)
+    how = dict(strides=[1, 1, 1, 1], padding="VALID")
+    for dilations in ([1, 2, 2, 1], [1, 2], [2, 1, 1, 3]):  # all of them are ignored
+        yield case("float32", x, f, y, dilations=dilations, rtol=1e-5, **how)
+    for strides in ([1, 2, 1, 1], [2, 1, 1, 1], [1, 1, 1, 2], [1, 1, 1]):
+        yield case("float32", x, f, y, strides=strides, padding="VALID", texts=True)
+    yield case("float32", x, f, y, explicit_paddings=[0, 0, 1, 1, 0, 0, 0, 0], texts=True, **how)
+    for pads in ([0, 0, 1, 1], [0, 0, 1, 1, 0, 0, 1, 0], [0, 0, -1, 1, 0, 0, 0, 0]):
+        yield case("float32", x, f, y, strides=[1, 1, 1, 1], padding="EXPLICIT", explicit_paddings=pads, texts=True)
+    for a, b, c in [(x, f, (3, 3, 6)), (x, f, (1, 3, 3, 6)), (x, f, (2, 2, 3, 6)), (x, f, (2, 3, 2, 6)), (x, f, (2, 3, 3, 5)),
+                    (x, (2, 2, 1, 2), y), (x, (5, 2, 3, 2), (2, 0, 3, 6)), (x, (0, 2, 3, 2), (2, 5, 3, 6)),
+                    (x[:3], f, y), (x, f[1:], y), ((), f, y), (x, f, ()), ((*x[:3], 0), (2, 2, 0, 2), (2, 3, 3, 0))]:
+        # TensorFlow leaves the filter's gradient uninitialised if the output has no elements.
+        if is_filter and b == (5, 2, 3, 2) or () in (a, b) and is_filter == (b == ()):
+            continue
+        yield case("float32", a, b, c, texts=True, **how)
+    for bad in ([(4, 4, 3)], 7, [[2, 4, 4, 3]], [-2, 4, 4, 3], [2, 4, 4, 3, 1]):
+        tensor, back = num(g, "float32", *(x if is_filter else f)), num(g, "float32", *y)
+        bad = np.int32(bad)
+        yield Case(tensor, bad, back, texts=True, **how) if is_filter else Case(bad, tensor, back, texts=True, **how)
+    first = lambda v: (v[0], v[3], v[1], v[2])
+    yield case("float32", first(x), f, first(y), strides=[1, 1, 1, 1], padding="VALID", data_format="NCHW")
+    # TensorFlow also multiplies padding of the gradient by the filter, which makes NaN of a filter's infinity.
+    for special in (np.nan, np.inf):
+        a, b = num(g, "float32", *(x if is_filter else f)), num(g, "float32", *y)
+        (a if is_filter else b)[(1,) * 4] = special
+        sizes = np.int32(f if is_filter else x)
+        yield Case(a, sizes, b, rtol=1e-5, **how) if is_filter else Case(sizes, a, b, rtol=1e-5, **how)
+
+
+@spec("Dilation2DBackpropFilter", "Dilation2DBackpropInput")
+def dilation_grad(g, op):
+    for dtype in REALS:
+        for x, f, s, r in [
+            ((2, 5, 6, 3), (2, 3, 3), (1, 1), (1, 1)),
+            ((1, 7, 7, 2), (3, 3, 2), (2, 1), (1, 2)),
+            ((0, 3, 3, 1), (2, 2, 1), (1, 1), (1, 1)),
+            ((1, 5, 5, 1), (2, 2, 1), (1, 1), (3, 3)),
+            ((1, 2, 2, 4), (1, 1, 4), (2, 2), (1, 1)),
+        ]:
+            for padding in ("SAME", "VALID"):
+                wide = [(k - 1) * d + 1 for k, d in zip(f, r)]
+                y = out_shape(x, wide, s, padding)
+                how = dict(strides=[1, *s, 1], rates=[1, *r, 1], padding=padding, rtol=tolerance(dtype) if dtype in FLOATS else 0)
+                yield Case(num(g, dtype, *x), num(g, dtype, *f), num(g, dtype, *y), **how)
+                # Many sums are equal here, and the first one wins.
+                yield Case(*[g.values(dtype, v, 0, 2, special=False).round().astype(dtype) for v in (x, f, y)], **how)
+    how = dict(strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding="VALID")
+    x, f, y = (2, 4, 4, 2), (2, 2, 2), (2, 3, 3, 2)
+    for special in (np.nan, np.inf, -np.inf):
+        a = num(g, "float32", *x)
+        a[1, :2, :2] = special
+        yield Case(a, num(g, "float32", *f), num(g, "float32", *y), rtol=1e-5, **how)
+    for a, b, c in [(x[1:], f, y), (x, f[1:], y), (x, f, y[1:]), (x, f, (1, *y[1:])), (x, f, (2, 2, 3, 2)), (x, f, (2, 3, 2, 2)), (x, f, (2, 3, 3, 1)),
+                    (x, (2, 2, 3), y), (x, (0, 2, 2), (2, 5, 3, 2)), (x, (5, 2, 2), (2, 0, 3, 2)), (x, (6, 2, 2), (2, 0, 3, 2)), ((), f, y),
+                    ((2, 4, 4, 0), (2, 2, 0), (2, 3, 3, 0))]:
+        yield Case(num(g, "float32", *a), num(g, "float32", *b), num(g, "float32", *c), texts=True, **how)
