@@ -4,13 +4,13 @@
  * nearest neighbour compute in float. Coordinates are computed in float, in TensorFlow's order of
  * operations, because the choice of the nearest pixel depends on the last bit.
  */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "kernels/matmul/gemm.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
+#include "kernels/image/resize_taps.h"
 #include "runtime/base/checked.h"
 
 static enum rt_status fail_shape(struct rt_error *err, const char *words, const struct rt_shape *s)
@@ -96,11 +96,6 @@ static void rows_resize(struct rt_rows *r)
 
 enum method { NEAREST, BILINEAR, BICUBIC, AREA };
 
-struct tap { /* the source positions and weights of one output position along one axis */
-    int64_t at[4];
-    float weight[4]; /* in bilinear interpolation, weight[0] is the weight of at[1] */
-};
-
 struct resize {
     enum method method;
     enum rt_dtype dtype;
@@ -110,7 +105,7 @@ struct resize {
     /* Taps of the columns of the output image. NULL if the method needs no taps, or if the image
      * has more than MOST_TAPS columns, whose taps are computed chunk by chunk during the run. The
      * taps of a row are always computed during the run. */
-    struct tap *col;
+    struct kn_tap *col;
     /* offsets, in scratch memory, of the line that bicubic_line writes and of the taps of one
      * chunk */
     size_t line_at, taps_at;
@@ -126,63 +121,10 @@ static int64_t clamp(int64_t v, int64_t hi)
     return v < 0 ? 0 : v > hi ? hi : v;
 }
 
-static void tap_nearest(struct tap *t, int64_t i, int64_t in, float scale, bool align, bool half)
+static void tap_nearest(struct kn_tap *t, int64_t i, int64_t in, float scale, bool align, bool half)
 {
     const float x = half ? ((float)i + 0.5f) * scale : (float)i * scale;
     t->at[0] = clamp(rt_int64_of((double)(align ? roundf(x) : floorf(x))), in - 1);
-}
-
-static void tap_bilinear(struct tap *t, int64_t i, int64_t in, float scale, bool half)
-{
-    const float x = half ? ((float)i + 0.5f) * scale - 0.5f : (float)i * scale;
-    const float low = floorf(x);
-    const int64_t upper = rt_int64_of((double)ceilf(x));
-
-    t->at[1] = upper < in - 1 ? upper : in - 1;
-    t->at[0] = low > 0 ? rt_int64_of((double)low) : 0;
-    if (t->at[1] < 0)
-        t->at[1] = 0;
-    if (t->at[0] > t->at[1])
-        t->at[0] = t->at[1];
-    t->weight[0] = x - low;
-}
-
-/* Weights of cubic convolution at distances d and 1 + d, where d is a multiple of 1/1024. The
- * parameter a is -0.5 (Keys) or -0.75. */
-enum { CUBIC_STEPS = 1024 };
-
-static float cubic_near(double a, int64_t step)
-{
-    const float x = (float)((double)step / CUBIC_STEPS);
-    return (float)(((a + 2) * x - (a + 3)) * x * x + 1);
-}
-
-static float cubic_far(double a, int64_t step)
-{
-    const float x = (float)((double)step / CUBIC_STEPS) + 1;
-    return (float)(((a * x - 5 * a) * x + 8 * a) * x - 4 * a);
-}
-
-static void tap_bicubic(struct tap *t, int64_t i, int64_t in, float scale, bool half)
-{
-    const float x = half ? ((float)i + 0.5f) * scale - 0.5f : (float)i * scale;
-    const int64_t base = rt_int64_of((double)floorf(x));
-    const int64_t step = lrintf((x - (float)base) * CUBIC_STEPS);
-    const double a = half ? -0.5 : -0.75;
-    const float w[4] = {cubic_far(a, step), cubic_near(a, step), cubic_near(a, CUBIC_STEPS - step),
-                        cubic_far(a, CUBIC_STEPS - step)};
-    float sum = 0;
-
-    for (int k = 0; k < 4; k++) {
-        t->at[k] = clamp(base - 1 + k, in - 1);
-        /* With half_pixel_centers, positions outside the image have weight 0. Without
-         * half_pixel_centers, edge pixels repeat. */
-        t->weight[k] = half && t->at[k] != base - 1 + k ? 0 : w[k];
-        sum += t->weight[k];
-    }
-    if (half && fabsf(sum) >= 1000 * FLT_MIN)
-        for (int k = 0; k < 4; k++)
-            t->weight[k] /= sum;
 }
 
 /* ---- prepare ---- */
@@ -203,19 +145,19 @@ static enum method method_of(const struct rt_node *n)
                                        : NEAREST;
 }
 
-static void fill_tap(const struct resize *z, struct tap *t, int64_t i, int64_t in, float scale)
+static void fill_tap(const struct resize *z, struct kn_tap *t, int64_t i, int64_t in, float scale)
 {
     if (z->method == NEAREST)
         tap_nearest(t, i, in, scale, z->align, z->half);
     else if (z->method == BILINEAR)
-        tap_bilinear(t, i, in, scale, z->half);
+        kn_tap_bilinear(t, i, in, scale, z->half);
     else if (z->method == BICUBIC)
-        tap_bicubic(t, i, in, scale, z->half);
+        kn_tap_bicubic(t, i, in, scale, z->half);
 }
 
-static struct tap row_tap(const struct resize *z, int64_t y)
+static struct kn_tap row_tap(const struct resize *z, int64_t y)
 {
-    struct tap t = {{0}, {0}};
+    struct kn_tap t = {{0}, {0}};
     fill_tap(z, &t, y, z->in_h, z->scale_h);
     return t;
 }
@@ -274,7 +216,7 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
     }
     z->taps_at = p->scratch_bytes;
     if (has_taps && is_wide)
-        p->scratch_bytes += (size_t)chunk_columns(z->channels) * sizeof(struct tap);
+        p->scratch_bytes += (size_t)chunk_columns(z->channels) * sizeof(struct kn_tap);
     return RT_OK;
 }
 
@@ -284,7 +226,7 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
  * c_to) of a single column. `tap` points to the taps of these columns. */
 struct chunk {
     int64_t from, to, c_from, c_to;
-    const struct tap *tap;
+    const struct kn_tap *tap;
 };
 
 static struct chunk before_first(int64_t channels)
@@ -316,7 +258,7 @@ static int64_t chunk_count(const struct chunk *p, int64_t channels)
     return p->c_to - p->c_from + (p->to - p->from - 1) * channels;
 }
 
-static void nearest(const struct resize *z, const struct tap *r, const struct chunk *p,
+static void nearest(const struct resize *z, const struct kn_tap *r, const struct chunk *p,
                     const char *src, char *dst)
 {
     const size_t size = rt_dtype_size(z->dtype), pixel = (size_t)z->channels * size;
@@ -339,8 +281,8 @@ KN_CLONES static void blend(const float *tl, const float *tr, const float *bl, c
     }
 }
 
-static void bilinear(const struct resize *z, const struct tap *r, int64_t y, const struct chunk *p,
-                     const float *src, float *dst)
+static void bilinear(const struct resize *z, const struct kn_tap *r, int64_t y,
+                     const struct chunk *p, const float *src, float *dst)
 {
     const int64_t c = z->channels, line = z->in_w * c, start = chunk_start(p, c);
 
@@ -352,7 +294,7 @@ static void bilinear(const struct resize *z, const struct tap *r, int64_t y, con
     const float *top = src + r->at[0] * line + p->c_from;
     const float *bottom = src + r->at[1] * line + p->c_from;
     for (int64_t x = p->from; x < p->to; x++, dst += c) {
-        const struct tap *t = &p->tap[x - p->from];
+        const struct kn_tap *t = &p->tap[x - p->from];
         const int64_t left = t->at[0] * c, right = t->at[1] * c;
         blend(top + left, top + right, bottom + left, bottom + right, t->weight[0], r->weight[0],
               dst, p->c_to - p->c_from);
@@ -361,7 +303,7 @@ static void bilinear(const struct resize *z, const struct tap *r, int64_t y, con
 
 /* The first pass of bicubic interpolation, which combines four rows of the image into one line. The
  * second pass, bicubic(), combines elements of this line. */
-KN_CLONES static void bicubic_line(const struct resize *z, const struct tap *r,
+KN_CLONES static void bicubic_line(const struct resize *z, const struct kn_tap *r,
                                    const struct chunk *p, const float *src, float *line)
 {
     const int64_t c = z->channels, n = z->in_w * c, start = chunk_start(p, c);
@@ -381,7 +323,7 @@ KN_CLONES static void bicubic(const struct resize *z, const struct chunk *p, con
     dst += chunk_start(p, c);
     line += p->c_from;
     for (int64_t x = p->from; x < p->to; x++, dst += c) {
-        const struct tap *t = &p->tap[x - p->from];
+        const struct kn_tap *t = &p->tap[x - p->from];
         for (int64_t i = 0; i < n; i++)
             dst[i] = line[t->at[0] * c + i] * t->weight[0] + line[t->at[1] * c + i] * t->weight[1] +
                      line[t->at[2] * c + i] * t->weight[2] + line[t->at[3] * c + i] * t->weight[3];
@@ -513,8 +455,8 @@ static enum rt_status area(struct rt_run *r, int64_t *left, const struct resize 
 
 /* Returns the taps of the columns of a chunk. Computes them in `workspace` if they were not
  * prepared. */
-static const struct tap *taps_of(const struct resize *z, const struct chunk *p,
-                                 struct tap *workspace)
+static const struct kn_tap *taps_of(const struct resize *z, const struct chunk *p,
+                                    struct kn_tap *workspace)
 {
     if (z->col)
         return z->col + p->from;
@@ -527,7 +469,7 @@ static const struct tap *taps_of(const struct resize *z, const struct chunk *p,
 static enum rt_status resize_row(struct rt_run *r, int64_t *left, const struct resize *z, int64_t y,
                                  const void *image, char *dst)
 {
-    const struct tap t = row_tap(z, y);
+    const struct kn_tap t = row_tap(z, y);
     const int64_t c = z->channels;
     /* `workspace` is NULL if the method needs no scratch memory. */
     char *workspace = r->scratch;

@@ -256,3 +256,27 @@ def nearest_grad(g, op):
         yield Case(x, np.int32(size), texts=True)
     for shape in [(4, 5, 1), (0, 4, 5, 1), (1, 0, 5, 1), (1, 4, 0, 1), (1, 4, 5, 0), ()]:
         yield Case(np.ones(shape, "float32"), np.int32([2, 3]), texts=True)
+
+
+@spec("ResizeBicubicGrad", "ResizeBilinearGrad")
+def smooth_grad(g, op):
+    close = {"float32": 1e-5, "float64": 1e-5, "float16": 4e-3, "bfloat16": 4e-2}
+    hows = [dict(zip(("align_corners", "half_pixel_centers"), v)) for v in [(False, False), (True, False), (False, True)]]
+    sizes = [((2, 5, 7), (3, 4)), ((1, 4, 5), (9, 8)), ((1, 6, 6), (6, 6)), ((2, 1, 1), (3, 3)), ((1, 9, 8), (1, 1)), ((1, 29, 31), (7, 13))]
+    types = ["float32", "float64"] if "Bicubic" in op else FLOATS
+    for dtype, how, (shape, size), c in itertools.product(types, hows, sizes, [1, 3]):
+        # In the half-precision types, TensorFlow rounds after each addition.
+        back = g.values("float32", (*shape, c), special=False, lo=-1, hi=1)
+        yield Case(back, np.zeros((shape[0], *size, c), dtype), rtol=close[dtype], **how)
+    back = g.values("float32", (1, 6, 5, 2), special=False)
+    for special, how in itertools.product((np.nan, np.inf), hows):
+        x = back.copy()
+        x[0, 3, 0, 1] = special
+        yield Case(x, np.ones((1, 4, 7, 2), "float32"), rtol=1e-5, **how)
+    yield Case(back, np.ones((1, 3, 2, 2), "float32"), align_corners=True, half_pixel_centers=True, texts=True)
+    for shape in [(2, 3, 2, 2), (1, 3, 2, 3)]:  # only the height and width of the original matter
+        yield Case(back, np.ones(shape, "float32"), rtol=1e-5)
+    for a, b in [((4, 5, 1), (1, 2, 2, 1)), ((1, 4, 5, 1), (2, 2, 1)), ((), (1, 2, 2, 1)), ((1, 4, 5, 1), ()), ((1, 0, 5, 1), (1, 2, 2, 1)),
+                 ((1, 4, 0, 1), (1, 2, 2, 1)), ((1, 4, 5, 1), (1, 0, 2, 1)), ((1, 4, 5, 1), (1, 2, 0, 1)), ((0, 4, 5, 1), (0, 2, 2, 1)),
+                 ((1, 4, 5, 0), (1, 2, 2, 0))]:
+        yield Case(np.ones(a, "float32"), np.ones(b, "float32"), texts=True)

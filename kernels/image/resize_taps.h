@@ -1,0 +1,22 @@
+/*
+ * Source positions and weights of resized images along one axis, for the ops that resize and for
+ * their gradients. Coordinates are computed in float, in TensorFlow's order of operations.
+ *
+ * Threads: any; these functions are pure.
+ */
+#ifndef KN_IMAGE_RESIZE_TAPS_H
+#define KN_IMAGE_RESIZE_TAPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct kn_tap { /* the source positions and weights of one output position along one axis */
+    int64_t at[4];
+    float weight[4]; /* in bilinear interpolation, weight[0] is the weight of at[1] */
+};
+
+/* Set *t for output position i. `half` is the attribute "half_pixel_centers". */
+void kn_tap_bilinear(struct kn_tap *t, int64_t i, int64_t in, float scale, bool half);
+void kn_tap_bicubic(struct kn_tap *t, int64_t i, int64_t in, float scale, bool half);
+
+#endif
