@@ -162,11 +162,11 @@ void srv_scheduler_end_batch(struct srv_scheduler *s, const struct srv_core_batc
 
 /* The function of the hook of runs (rt_wait_hook). `run` is a struct srv_run. */
 enum rt_status srv_scheduler_begin_waiting(void *run, struct rt_error *err);
-/* Starts a thread that is the worker. On success it is counted in n_threads. */
-bool srv_scheduler_start_thread(struct srv_worker *w) RT_REQUIRES(w->s->mu);
-/* Notes that the worker runs the batch, or that it runs none any more if `batch` is NULL. */
-void srv_scheduler_set_batch(struct srv_worker *w, struct srv_core_batch *batch, int64_t now)
-    RT_REQUIRES(w->s->mu);
+/* Starts a thread that is the worker of `s`. On success it is counted in n_threads. */
+bool srv_scheduler_start_thread(struct srv_scheduler *s, struct srv_worker *w) RT_REQUIRES(s->mu);
+/* Notes that the worker of `s` runs the batch, or that it runs none any more if `batch` is NULL. */
+void srv_scheduler_set_batch(struct srv_scheduler *s, struct srv_worker *w,
+                             struct srv_core_batch *batch, int64_t now) RT_REQUIRES(s->mu);
 /* Called at the end of each thread of a worker. Afterwards the thread must not access the
  * scheduler. */
 void srv_scheduler_end_thread(struct srv_scheduler *s) RT_REQUIRES(s->mu);

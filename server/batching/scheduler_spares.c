@@ -104,7 +104,7 @@ static void *spare_main(void *arg)
         const bool got = lead(s, &batch, &expired);
         s->has_leader = false;
         if (got) {
-            srv_scheduler_set_batch(w, &batch, rt_now_ns());
+            srv_scheduler_set_batch(s, w, &batch, rt_now_ns());
             s->n_idle_spares--;
         }
         const bool lacks_spare = srv_scheduler_lacks_spare(s);
@@ -147,7 +147,7 @@ bool srv_scheduler_start_spare(struct srv_scheduler *s)
                              .arena = rt_arena_new(SIZE_MAX),
                              .is_spare = true};
     rt_mutex_lock(&s->mu);
-    const bool ok = w->arena && srv_scheduler_start_thread(w);
+    const bool ok = w->arena && srv_scheduler_start_thread(s, w);
     if (ok) {
         w->next = s->spares;
         s->spares = w;

@@ -103,7 +103,7 @@ static bool start_worker(struct srv_scheduler *s, int group, const char *name,
     if (!w->arena)
         return false;
     rt_mutex_lock(&s->mu);
-    const bool ok = srv_scheduler_start_thread(w);
+    const bool ok = srv_scheduler_start_thread(s, w);
     rt_mutex_unlock(&s->mu);
     *n += ok;
     return ok;

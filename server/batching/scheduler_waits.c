@@ -8,7 +8,7 @@
 #include "runtime/base/clock.h"
 #include "server/batching/scheduler_internal.h"
 
-bool srv_scheduler_start_thread(struct srv_worker *w)
+bool srv_scheduler_start_thread(struct srv_scheduler *s, struct srv_worker *w)
 {
     pthread_t thread;
 
@@ -17,7 +17,7 @@ bool srv_scheduler_start_thread(struct srv_worker *w)
     /* Which thread is the last one of a worker is not known when the scheduler stops, so threads
      * are counted instead of joined. */
     pthread_detach(thread);
-    w->s->n_threads++;
+    s->n_threads++;
     return true;
 }
 
@@ -28,24 +28,25 @@ void srv_scheduler_end_thread(struct srv_scheduler *s)
 }
 
 /* Makes another thread the worker of the run. */
-static enum rt_status replace_worker(struct srv_run *run, struct rt_arena *arena,
-                                     struct rt_error *err) RT_REQUIRES(run->s->mu)
+static enum rt_status replace_worker(struct srv_scheduler *s, struct srv_run *run,
+                                     struct rt_arena *arena, struct rt_error *err)
+    RT_REQUIRES(s->mu)
 {
     struct srv_worker *w = run->worker;
-    const int most = (int)run->s->server->options.max_waiting_runs;
+    const int most = (int)s->server->options.max_waiting_runs;
 
-    if (run->s->n_waiting >= most)
+    if (s->n_waiting >= most)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "%d runs wait for other runs already (--max_waiting_runs)", most);
     run->arena = w->arena;
     w->arena = arena; /* the new thread begins by locking mu */
-    if (!srv_scheduler_start_thread(w)) {
+    if (!srv_scheduler_start_thread(s, w)) {
         w->arena = run->arena;
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "no thread could be started for a waiting run");
     }
-    srv_scheduler_set_batch(w, NULL, 0);
-    run->s->n_idle_spares += w->is_spare;
-    run->s->n_waiting++;
+    srv_scheduler_set_batch(s, w, NULL, 0);
+    s->n_idle_spares += w->is_spare;
+    s->n_waiting++;
     run->waits = true;
     return RT_OK;
 }
@@ -61,7 +62,7 @@ enum rt_status srv_scheduler_begin_waiting(void *arg, struct rt_error *err)
     if (!arena)
         return rt_fail_memory(err, "a worker", 0);
     rt_mutex_lock(&s->mu);
-    const enum rt_status st = replace_worker(run, arena, err);
+    const enum rt_status st = replace_worker(s, run, arena, err);
     if (!st) {
         const int64_t now = rt_now_ns();
         srv_scheduler_end_batch(s, run->batch, now - run->start_ns, &none);

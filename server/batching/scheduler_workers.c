@@ -226,7 +226,7 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
         verdict.learn = false;
     srv_scheduler_end_batch(s, batch, finish - start, &verdict);
     if (w)
-        srv_scheduler_set_batch(w, NULL, 0);
+        srv_scheduler_set_batch(s, w, NULL, 0);
     /* The end of this run may allow a waiting batch to start. A worker takes that batch itself when
      * its run ends. After an inline run or a run of a spare worker, an idle worker must be woken
      * to take the batch. */
@@ -255,9 +255,9 @@ int64_t srv_scheduler_timer_at(const struct srv_scheduler *s)
     return cpu < gpus ? cpu : gpus;
 }
 
-void srv_scheduler_set_batch(struct srv_worker *w, struct srv_core_batch *batch, int64_t now)
+void srv_scheduler_set_batch(struct srv_scheduler *s, struct srv_worker *w,
+                             struct srv_core_batch *batch, int64_t now)
 {
-    struct srv_scheduler *s = w->s;
     if (!w->group && !w->is_spare) {
         s->n_busy += (batch != NULL) - (w->batch != NULL);
         s->taken_ns = batch ? now : s->taken_ns;
@@ -280,7 +280,7 @@ void *srv_worker_main(void *arg)
         const struct srv_core_worker free_one = free_worker(s, w->group, 1 + g->n_idle);
         bool got = srv_core_next(g->core, now, &free_one, &batch, &expired);
         if (got)
-            srv_scheduler_set_batch(w, &batch, now);
+            srv_scheduler_set_batch(s, w, &batch, now);
         if (!got && !expired) {
             if (s->stopping)
                 break;
