@@ -1,8 +1,8 @@
 """Writes SavedModels of a few nodes without TensorFlow, for tests of the code around a model.
 
 A model is a dictionary of signatures. A signature is (inputs, outputs), where each maps an alias to (tensor name, type
-name) of a node that `build` makes. An optional third element is the method name of the signature, without the prefix
-"tensorflow/serving/"."""
+name) of a node that `build` makes, or to (tensor name, type name, dimensions) where the signature states a shape. An
+optional third element of a signature is its method name, without the prefix "tensorflow/serving/"."""
 import os
 
 from tensorflow.core.framework import tensor_pb2, types_pb2
@@ -58,10 +58,12 @@ def write(folder, signatures, build, defaults=None, init=None):
         s = m.signature_def[name]
         s.method_name = "tensorflow/serving/" + (method[0] if method else "predict")
         for where, infos in ((s.inputs, inputs), (s.outputs, outputs)):
-            for alias, (tensor, dtype) in infos.items():
+            for alias, (tensor, dtype, *dims) in infos.items():
                 where[alias].name = tensor + ":0"
                 where[alias].dtype = number(dtype)
-                where[alias].tensor_shape.unknown_rank = True
+                where[alias].tensor_shape.unknown_rank = not dims
+                for size in dims[0] if dims else []:
+                    where[alias].tensor_shape.dim.add(size=size)
     if init:
         m.signature_def["__saved_model_init_op"].outputs["__saved_model_init_op"].name = init
     for name, values in (defaults or {}).items():
@@ -107,6 +109,22 @@ def write_shapes(folder):
         "fill": ({"dims": ("dims", "int32")}, {"y": ("filled", "float")}),
         "text": ({"c": ("c", "string")}, {"text": ("same_c", "string")}),
         "bytes": ({"c": ("c", "string")}, {"text_bytes": ("same_c", "string")}),
+    }, build)
+
+
+def write_handles(folder):
+    """Writes a model with inputs of types whose values are pointers. The output of `lies` is of another type than its
+    signature states."""
+    def build(g):
+        g.const("three", "float", [3], float_val=[1, 2, 3])
+        for d in ("resource", "variant"):
+            g.placeholder("x_" + d, d)
+        g.placeholder("x", "float")
+        g.node("handle", "VarHandleOp", dtype="float").attr["shape"].shape.SetInParent()
+    write(folder, {
+        "resource": ({"x": ("x_resource", "resource", [-1])}, {"y": ("three", "float")}),
+        "variant": ({"x": ("x_variant", "variant", [-1])}, {"y": ("three", "float")}),
+        "lies": ({"x": ("x", "float", [-1])}, {"y": ("handle", "float")}),
     }, build)
 
 

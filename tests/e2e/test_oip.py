@@ -44,6 +44,7 @@ class OipTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="slipway-oip-")
         small_models.write_types(os.path.join(cls.folder.name, "types", "1"))
+        small_models.write_handles(os.path.join(cls.folder.name, "handles", "1"))
         # This model lies as in Triton's repositories.
         small_models.write_shapes(os.path.join(cls.folder.name, "shapes", "3", "model.savedmodel"))
         with open(os.path.join(cls.folder.name, "shapes", "config.pbtxt"), "w", encoding="utf-8") as file:
@@ -111,7 +112,7 @@ class Rest(OipTest):
 
     def test_index_and_configuration(self):
         rows = [{"name": name, "version": version, "state": "READY", "reason": ""}
-                for name, version in (("half_plus_two", "2"), ("shapes", "3"), ("types", "1"))]
+                for name, version in (("half_plus_two", "2"), ("handles", "1"), ("shapes", "3"), ("types", "1"))]
         for body in (b"", b"{}", b'{"ready": true}'):
             status, _, answer = self.ask("POST", "/v2/repository/index", body)
             self.assertEqual((status, sorted(json.loads(answer), key=lambda r: r["name"])), (200, rows))
@@ -147,7 +148,7 @@ class Rest(OipTest):
         self.assertEqual(after["execution_count"] - before["execution_count"], 3)
         self.assertEqual(after["inference_count"] - before["inference_count"], 12)
         names = {row["name"] for row in self.get("/v2/models/stats")[1]["model_stats"]}
-        self.assertEqual(names, {"types", "shapes", "half_plus_two"})
+        self.assertEqual(names, {"types", "shapes", "half_plus_two", "handles"})
         self.assertEqual(self.get("/v2/models/no/stats")[0], 404)
 
     def test_what_is_not_there(self):
@@ -226,6 +227,12 @@ class Rest(OipTest):
         self.refused(400, "which is not the size of FP32 of the shape [2,1]", "half_plus_two", b"", raw[:11], 0)
         self.refused(400, "a shape that the size of the body does not determine", "types@float", b"", raw, 0)
         self.refused(400, 'is one input, but the signature "serving_default" has 3', "shapes", b"", raw, 0)
+
+    def test_a_body_without_json_makes_no_handles(self):
+        for signature in ("resource", "variant"):
+            for raw in (b"", b"A" * 8, b"A" * 16, b"A" * 64):
+                self.refused(501, f'input "x" is of type {signature}', "handles@" + signature, b"", raw, 0)
+        self.refused(501, 'output "y" is of type resource', "handles@lies", b"", b"", 0)
 
     def test_a_compressed_body_with_binary_data(self):
         raw = struct.pack("<20000f", *range(20000))
@@ -342,7 +349,8 @@ class Grpc(OipTest):
         pb = grpc_service_pb2
         got = self.stub.RepositoryIndex(pb.RepositoryIndexRequest(ready=True), timeout=WAIT).models
         self.assertEqual(sorted((m.name, m.version, m.state) for m in got),
-                         [("half_plus_two", "2", "READY"), ("shapes", "3", "READY"), ("types", "1", "READY")])
+                         [("half_plus_two", "2", "READY"), ("handles", "1", "READY"), ("shapes", "3", "READY"),
+                          ("types", "1", "READY")])
         for dtype, (name, _, _) in TYPES.items():
             config = self.stub.ModelConfig(pb.ModelConfigRequest(name="types@" + dtype), timeout=WAIT).config
             self.assertEqual((config.name, config.platform), ("types@" + dtype, "tensorflow_savedmodel"))

@@ -95,6 +95,14 @@ enum rt_status srv_oip_resolve(struct srv_inference *inf, struct rt_error *err)
                                    "the model has no signature \"%s\"", err);
 }
 
+static enum rt_status fail_type(struct rt_error *err, const char *what, const char *alias,
+                                enum rt_dtype dtype)
+{
+    return rt_fail(err, RT_UNIMPLEMENTED,
+                   "%s \"%s\" is of type %s, which the Open Inference Protocol does not have", what,
+                   alias, rt_dtype_name(dtype));
+}
+
 /* ---- inputs ---- */
 
 static const struct srv_oip_input *find_input(const struct srv_oip_request *r, const char *alias)
@@ -160,8 +168,11 @@ static enum rt_status make_input(struct srv_inference *inf, struct rt_error *err
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "a body without JSON is one input, but the signature \"%s\" has %d",
                        sig->def->name, sig->def->n_inputs);
+    const enum rt_dtype dtype = rt_callable_feed_dtype(sig->call, 0);
+    if (!srv_oip_dtype_name(dtype)) /* the bytes of resources and variants are pointers */
+        return fail_type(err, "input", spec->alias, dtype);
     *in = (struct srv_oip_input){.name = rt_span_str(spec->alias),
-                                 .dtype = rt_callable_feed_dtype(sig->call, 0),
+                                 .dtype = dtype,
                                  .rank = spec->shape.rank,
                                  .is_raw = true,
                                  .values = r->body};
@@ -218,18 +229,17 @@ static enum rt_status choose_outputs(struct srv_inference *inf, struct rt_error 
     return RT_OK;
 }
 
-/* Checks that the protocol has names for the types of all outputs. */
+/* Checks that the protocol has names for the types of all outputs: those of the graph, because a
+ * signature may state others. */
 static enum rt_status check_outputs(const struct srv_inference *inf, struct rt_error *err)
 {
-    const struct rt_signature *sig = inf->job->signature->def;
+    const struct rt_model_signature *sig = inf->job->signature;
 
-    for (int i = 0; i < sig->n_outputs; i++)
-        if (inf->wanted[i] && !srv_oip_dtype_name(sig->outputs[i].dtype))
-            return rt_fail(
-                err, RT_UNIMPLEMENTED,
-                "output \"%s\" is of type %s, which the Open Inference Protocol does not "
-                "have",
-                sig->outputs[i].alias, rt_dtype_name(sig->outputs[i].dtype));
+    for (int i = 0; i < sig->def->n_outputs; i++) {
+        const enum rt_dtype dtype = rt_callable_fetch_dtype(sig->call, i);
+        if (inf->wanted[i] && !srv_oip_dtype_name(dtype))
+            return fail_type(err, "output", sig->def->outputs[i].alias, dtype);
+    }
     return RT_OK;
 }
 
