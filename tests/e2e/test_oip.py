@@ -116,7 +116,8 @@ class Rest(OipTest):
         for body in (b"", b"{}", b'{"ready": true}'):
             status, _, answer = self.ask("POST", "/v2/repository/index", body)
             self.assertEqual((status, sorted(json.loads(answer), key=lambda r: r["name"])), (200, rows))
-        self.assertEqual(self.ask("POST", "/v2/repository/index", b"{")[0], 400)
+        for body in (b"{", b'{"ready": true, "x": "%s"}' % (b"x" * (1 << 16))):
+            self.assertEqual(self.ask("POST", "/v2/repository/index", body)[0], 400)
         self.assertEqual(self.get("/v2/models/half_plus_two/config"), (200, {
             "name": "half_plus_two", "platform": "tensorflow_savedmodel", "backend": "tensorflow", "max_batch_size": 0,
             "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 1]}],

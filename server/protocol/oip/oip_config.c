@@ -85,15 +85,21 @@ static enum rt_status find_rows(struct srv_description *d, bool only_ready)
     return st;
 }
 
-/* Reads the body {"ready": BOOL}, which may be empty. */
+/* Reads the body {"ready": BOOL}, which may be empty. Its size is limited because it is parsed on
+ * the I/O loop. */
 static enum rt_status find_index_json(struct srv_description *d)
 {
+    enum { MOST = 1 << 16 };
     struct srv_json_doc doc;
     struct rt_span body, key;
     struct srv_json value;
     bool only_ready = false;
-    enum rt_status st = srv_cursor_span(d->message, &body, d->arena, d->err);
 
+    if (d->message.left > MOST)
+        return rt_fail(d->err, RT_INVALID_ARGUMENT,
+                       "a request for the index has at most %d bytes, but this one has %zu", MOST,
+                       d->message.left);
+    enum rt_status st = srv_cursor_span(d->message, &body, d->arena, d->err);
     if (!st && body.n)
         st = srv_json_check(&doc, body, d->err);
     if (st)
