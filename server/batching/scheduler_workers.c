@@ -146,13 +146,15 @@ static bool must_repeat(struct srv_job *job, int64_t end_ns, struct srv_batch_ve
 static void count_batch(struct srv_scheduler *s, int worker, const struct srv_batch *g,
                         const struct srv_run *run, int64_t run_ns)
 {
-    const bool shares = run->waits || (run->worker && run->worker->is_spare);
-    if (shares)
-        rt_mutex_lock(&s->shared_cells);
-    srv_metrics_batch(s->server->metrics, shares ? s->n_workers : worker, g->first, g->n_jobs,
-                      g->rows, g->run_rows, run_ns);
-    if (shares)
-        rt_mutex_unlock(&s->shared_cells);
+    struct srv_metrics *metrics = s->server->metrics;
+
+    if (!run->waits && !(run->worker && run->worker->is_spare)) {
+        srv_metrics_batch(metrics, worker, g->first, g->n_jobs, g->rows, g->run_rows, run_ns);
+        return;
+    }
+    rt_mutex_lock(&s->shared_cells);
+    srv_metrics_batch(metrics, s->n_workers, g->first, g->n_jobs, g->rows, g->run_rows, run_ns);
+    rt_mutex_unlock(&s->shared_cells);
 }
 
 /* Completes the jobs of a batch that has ended. */
