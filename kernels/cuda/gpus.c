@@ -93,7 +93,7 @@ static enum rt_status read_item(const struct cuda_driver *d, int n_visible, cons
     return RT_OK;
 }
 
-/* Sets the ordinals of the GPUs that `which` names. */
+/* Stores the ordinals of the GPUs that `which` names in `ordinal`, and their number in *n. */
 static enum rt_status choose(const struct cuda_driver *d, const char *which, int n_visible,
                              int *ordinal, int *n, struct rt_error *err)
 {

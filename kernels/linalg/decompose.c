@@ -15,7 +15,7 @@
 
 /* The sizes of one matrix and its factors. */
 struct sizes {
-    int64_t m, n, least; /* rows, columns, and the smaller of both */
+    int64_t m, n, least; /* rows, columns, and the smaller of the two */
     bool full;           /* attribute full_matrices */
 };
 static struct sizes sizes_of(const struct rt_node *node, int rank, const int64_t *dim)

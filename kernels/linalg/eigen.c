@@ -207,8 +207,8 @@ static enum rt_status older_run(struct rt_run *r)
 
 /* ---- Eig ---- */
 
-/* Writes values and vectors of a real matrix. A pair of conjugated vectors takes two columns: the
- * real and the imaginary part. */
+/* Writes the eigenvalues and eigenvectors of a real matrix. A pair of complex conjugate
+ * eigenvectors takes two columns: one for the real part and one for the imaginary part. */
 #define EIG_REAL(dt, T, C, p, MAKE)                                                                \
     static void eig_call_##dt(void *arg)                                                           \
     {                                                                                              \

@@ -40,7 +40,7 @@ void rt_device_trim(struct rt_device *d);
 struct rt_device_counts {
     int64_t used[RT_DEVICE_USES]; /* bytes in use */
     int64_t cached;               /* bytes in the cache */
-    int64_t limit;                /* bytes that may be used and cached together */
+    int64_t limit;                /* limit on the sum of the used and the cached bytes */
 };
 struct rt_device_counts rt_device_counts(struct rt_device *d);
 

@@ -347,8 +347,8 @@ bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge
     return is_separate(m, t, h) || is_concatenated(m, t, h);
 }
 
-/* Sets the weights and biases of gate g. The operand of product i of `x` is x, and the operand of
- * product k of `of_h` is the state. */
+/* Sets the weights and biases of gate g. Product i of the sum `x` multiplies the cell's input, and
+ * product k of the sum `of_h` multiplies the state. */
 static bool set_gate(struct pl_match *m, int g, struct pl_edge h, const struct pl_terms *x, int i,
                      const struct pl_terms *of_h, int k)
 {

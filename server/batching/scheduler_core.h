@@ -118,8 +118,8 @@ struct srv_core_settings {
     /* Maximum number of batches that run at the same time; 0 means the number of workers. */
     int max_running;
     /* A batch that is expected to run for longer than long_ns does not take the last free worker of
-     * a group while another model queue had a run on the group within the last second, so that the
-     * other one need not wait for long batches to end. 0 means that this rule does not apply. */
+     * a group if another model queue has run on that group within the last second. That queue then
+     * need not wait until a long batch ends. 0 disables this rule. */
     int64_t long_ns;
 };
 

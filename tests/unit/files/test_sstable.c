@@ -87,8 +87,9 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         /* Part of the expected error, NULL if one entry is read, or "" if no entry is read. */
         const char *words;
     } rows[] = {
-        /* A table with one entry, "k" with the value "v", and one restart point. It is stored
-         * uncompressed, as a Snappy literal, and with unsupported types of compression. */
+        /* A table with one entry, "k" with the value "v", and one restart point, in several
+         * versions: uncompressed, compressed as a Snappy literal, and marked with types of
+         * compression that are not supported. */
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 0, 1, NULL},
         {"\x0d\x30\0\1\1kv\0\0\0\0\1\0\0\0", 15, 1, 1, NULL},
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 2, 1, "compression 2 (zstd)"},

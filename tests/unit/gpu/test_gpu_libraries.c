@@ -175,7 +175,8 @@ static void compare_convolution(const struct convolution *c, const char *steps, 
     compare(what);
 }
 
-/* The feeds hold NaN and infinities, so the comparison shows that they pass each activation. */
+/* The feeds hold NaN and infinities, so the comparison also covers how each activation treats
+ * them. */
 static void convolutions_give_the_results_of_the_cpu(void **state)
 {
     static const char *const modes[] = {"all", "no_relu", "bare", "none"};
