@@ -184,7 +184,7 @@ const struct kn_entry kn_sparse_slice_grad = {
         KN_CPU("SparseSliceGrad", "sparse_slice_grad", KN_SET(KN_NUMBERS), NULL, slice_grad_run),
 };
 
-/* ---- SparseFillEmptyRowsGrad ---- */
+/* ---- SparseFillEmptyRowsGrad, RaggedFillEmptyRowsGrad ---- */
 
 static enum rt_status fill_grad_infer(struct rt_infer *x)
 {
@@ -256,5 +256,11 @@ static enum rt_status fill_grad_run(struct rt_run *r)
 const struct kn_entry kn_sparse_fill_empty_rows_grad = {
     .op = {.name = "SparseFillEmptyRowsGrad", .infer = fill_grad_infer},
     .kernels = KN_CPU("SparseFillEmptyRowsGrad", "sparse_fill_empty_rows_grad", KN_SET(KN_NUMBERS),
+                      NULL, fill_grad_run),
+};
+
+const struct kn_entry kn_ragged_fill_empty_rows_grad = {
+    .op = {.name = "RaggedFillEmptyRowsGrad", .infer = fill_grad_infer},
+    .kernels = KN_CPU("RaggedFillEmptyRowsGrad", "ragged_fill_empty_rows_grad", KN_SET(KN_NUMBERS),
                       NULL, fill_grad_run),
 };

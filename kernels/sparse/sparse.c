@@ -305,7 +305,7 @@ static enum rt_status fill_checks(struct rt_run *r)
 static enum rt_status place_rows(struct rt_run *r, int64_t rows, int64_t *start, bool *empty)
 {
     const struct rt_tensor *indices = &r->in[0];
-    const int64_t n = indices->dim[0], rank = indices->dim[1];
+    const int64_t n = indices->dim[0], rank = indices->rank == 2 ? indices->dim[1] : 1;
     const int64_t *in = indices->data;
 
     if (kn_zero_chunks(r, start, (size_t)(rows + 1) * sizeof *start))
@@ -328,16 +328,14 @@ static enum rt_status place_rows(struct rt_run *r, int64_t rows, int64_t *start,
     return RT_OK;
 }
 
-static enum rt_status fill_run(struct rt_run *r)
+/* Fills the empty ones of `rows` rows. Inputs and outputs are those of SparseFillEmptyRows, or
+ * those of RaggedFillEmptyRows, whose indices are a vector of rows. */
+static enum rt_status fill_rows(struct rt_run *r, int64_t rows)
 {
     enum { ROW_WORK = 128 }; /* a value may be a string, and copying a string takes about 50 ns */
     const struct rt_tensor *indices = &r->in[0], *values = &r->in[1];
     const enum rt_dtype dtype = kn_dtype(values);
-    enum rt_status st = fill_checks(r);
-
-    if (st)
-        return st;
-    const int64_t n = indices->dim[0], rank = indices->dim[1], rows = kn_int_at(&r->in[2], 0);
+    const int64_t n = indices->dim[0], rank = indices->rank == 2 ? indices->dim[1] : 1;
     const int64_t *in = indices->data;
     bool *empty = rt_out(r, 2, 1, &rows);
     int64_t *map = empty ? rt_out(r, 3, 1, &n) : NULL;
@@ -349,7 +347,8 @@ static enum rt_status fill_run(struct rt_run *r)
     if (!start || place_rows(r, rows, start, empty))
         return r->err->code;
     const int64_t dim[2] = {start[rows], rank};
-    int64_t *out = rt_out(r, 0, 2, dim);
+    /* As in TensorFlow, the indices of no rows are a matrix. */
+    int64_t *out = rt_out(r, 0, rows ? indices->rank : 2, dim);
     void *out_values = out ? rt_out(r, 1, 1, dim) : NULL;
     if (!out_values)
         return r->err->code;
@@ -374,9 +373,53 @@ static enum rt_status fill_run(struct rt_run *r)
     return RT_OK;
 }
 
+static enum rt_status fill_run(struct rt_run *r)
+{
+    const enum rt_status st = fill_checks(r);
+
+    return st ? st : fill_rows(r, kn_int_at(&r->in[2], 0));
+}
+
 const struct kn_entry kn_sparse_fill_empty_rows = {
     .op = {.name = "SparseFillEmptyRows"},
     .kernels = KN_CPU("SparseFillEmptyRows", "sparse_fill_empty_rows", 0, NULL, fill_run),
+};
+
+static enum rt_status ragged_fill_run(struct rt_run *r)
+{
+    const struct rt_tensor *ids = &r->in[0], *values = &r->in[1];
+
+    if (r->in[2].rank != 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "nrows must be a scalar, saw: %s",
+                       KN_TEXT(&r->in[2]));
+    if (ids->rank != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "value_rowids must be a vector, saw: %s",
+                       KN_TEXT(ids));
+    if (values->rank != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "values must be a vector, saw: %s",
+                       KN_TEXT(values));
+    if (values->dim[0] != ids->dim[0])
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "The length of `values` (%lld) must match the first dimension of "
+                       "`value_rowids` (%lld).",
+                       (long long)values->dim[0], (long long)ids->dim[0]);
+    if (r->in[3].rank != 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "default_value must be a scalar, saw: %s",
+                       KN_TEXT(&r->in[3]));
+    const int64_t rows = kn_int_at(&r->in[2], 0);
+    if (rows < 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Expected shape dimensions to be non-negative, got %lld", (long long)rows);
+    if (rows == 0 && ids->dim[0] > 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = %lld",
+                       (long long)ids->dim[0]);
+    return fill_rows(r, rows);
+}
+
+const struct kn_entry kn_ragged_fill_empty_rows = {
+    .op = {.name = "RaggedFillEmptyRows"},
+    .kernels = KN_CPU("RaggedFillEmptyRows", "ragged_fill_empty_rows", 0, NULL, ragged_fill_run),
 };
 
 /* ---- SparseReorder ---- */

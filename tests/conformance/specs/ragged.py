@@ -63,3 +63,18 @@ def ragged_gather(g, op):
                                  ([a, []], v, [0]), ([[0, 0], []], v, [0]), ([a, [[0, 1, 3, 3, 4, 5]]], v, [2]), ([[0, 1], [[0, 1], [3, 3], [4, 5]]], v, [0]),
                                  ([[[0, 2], [2, 5]]], v, [0]), ([[[0, 2], [2, 5]]], v, [1]), ([a, [1, 1, 2, 3, 4, 5]], v, [0, 0]), ([a, [0, 1, 2, 3, 4, 4]], v, [0, 2])):
         yield Case([i(p) for p in parts], values, i(index), OUTPUT_RAGGED_RANK=len(parts) + np.ndim(index) - 1, texts=True)
+
+
+@spec("RaggedFillEmptyRows")
+def fill_empty_rows(g, op):
+    for dtype in NUMBERS + ["bool", "string"]:
+        for n, rows in ((0, 0), (0, 3), (1, 1), (5, 9), (30, 12)):
+            for ordered in (True, False):
+                ids = g.rng.integers(0, max(rows, 1), n).astype(np.int64)
+                yield Case(np.sort(ids) if ordered else ids, g.values(dtype, (n,)), np.int64(rows), g.values(dtype, (), special=False))
+    v, i = np.float32([1, 2, 3]), np.int64
+    for ids, values, rows, default in (([0, -1, 2], v, 4, 9), ([0, 4, 2], v, 4, 9), ([7, -2, 0], v, 3, 9), ([0, 1, 2], v, 0, 9), ([0], v[:1], -1, 9), ([], v[:0], -1, 9), ([[0]], v[:1], 2, 9),
+                                       ([0], v[:1][None], 2, 9), ([0, 1], v, 2, 9), ([0, 1, 1], v[:2], 2, 9), ([0, 1, 1], v[:0], 2, 9), ([0], v[:1], [2], 9), ([0], v[:1], 2, [9]),
+                                       (0, v[0], 2, 9), ([0], v[0], 2, 9), (0, v[:1], 2, 9), ([0], v[:1], [2], [9]), ([[0]], v[None], [2], [9]), ([], v, 0, 9), ([0, -1], v, 2, [9]),
+                                       ([0], v[:1], -1, [9]), ([0], v[:1], 0, [9]), ([], v[:0], -(2**63), 9), ([[0]], v[None], 2, 9), ([0, 1], v, -1, 9), ([2**63 - 1], v[:1], 2, 9)):
+        yield Case(i(ids), values, i(rows), np.float32(default), texts=True)

@@ -50,7 +50,7 @@ def slice_(g, op):
         yield Case(*bad, texts=True)
 
 
-@spec("SparseFillEmptyRowsGrad", ulps=2)
+@spec("SparseFillEmptyRowsGrad", "RaggedFillEmptyRowsGrad", ulps=2)
 def fill(g, op):
     for dtype in NUMBERS:
         how = {"rtol": 1e-2, "atol": 0.1} if dtype in HALFS else {"rtol": 1e-5, "atol": 1e-5}
