@@ -8,7 +8,8 @@ that counts such an element as little work then reads terabytes before it looks 
 be very long: a StringJoin of one text with itself makes hundreds of megabytes within the default memory limit of a run.
 In each case, a node Fill replaces the string inputs of a seed of bounds.py, either with many elements of one text of 8
 MB or with the seed's shape and one text of 64 MB, or an op has very many inputs or indices that share their data. The
-CPU time between two checks of the deadline must stay within LATE_MS of bounds.py. With --growth, only tables that grow
+CPU time between two checks of the deadline must stay within LATE_MS of bounds.py, except in ops that are UNSTOPPABLE
+below. With --growth, only tables that grow
 and lists that shrink by millions of elements are checked, against VALUE_LATE_MS.
 
 Prints each failure; the last line is "N passed, M failed", and the exit status is 1 if any case failed.
@@ -31,6 +32,9 @@ ELEMENTS = 4000
 # in which a table grows or a list shrinks. All but the first kind first make their inputs.
 SHORT_MS, ONE_MS, LONG_MS, GROWTH_MS = 100, 900, 600, 4000
 JOINED = 8  # number of times that a text is repeated in a text of 64 MB
+# RE2 cannot be stopped within one text. It reads 64 MB in 60 to 120 ms, depending on the machine.
+UNSTOPPABLE = ("RegexFullMatch", "RegexReplace", "StaticRegexFullMatch", "StaticRegexReplace")
+UNSTOPPABLE_LATE_MS = 400
 # Each text consists of copies of one of these units. The last unit is a serialized Example without features.
 UNITS = (b"q", b" ", b"\x0a\x00")
 
@@ -296,6 +300,8 @@ def main():
     for runner, case in cases[part - 1::parts]:
         if args.verbose:
             print(case.op, str(case)[:400], flush=True)
+        if runner is one:
+            runner.late_limit_ms = UNSTOPPABLE_LATE_MS if case.op in UNSTOPPABLE else bounds.LATE_MS
         why = bounds.check(runner, case, False)
         latest[case.op] = max(latest.get(case.op, 0), runner.late_ms)
         done += 1
