@@ -280,7 +280,7 @@ static enum rt_status filter_grad_shard(struct rt_run *r, void *arg, int64_t i, 
     const struct work *w = arg;
     const int64_t tap = i / s->groups, from = i % s->groups * TERMS;
     const int64_t to = kn_min_i64(from + TERMS, s->terms), size = (int64_t)s->im2col.size;
-    char *copies = w->slots + (size_t)slot * s->slot_bytes;
+    char *copies = s->in_place ? NULL : w->slots + (size_t)slot * s->slot_bytes;
     char *out = w->out + (tap * s->terms + from) * s->g.co * size;
     struct kn_gemm gemm = {.dtype = s->compute,
                            .ta = KN_TRANS,
