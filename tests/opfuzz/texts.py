@@ -9,8 +9,8 @@ be very long: a StringJoin of one text with itself makes hundreds of megabytes w
 In each case, a node Fill replaces the string inputs of a seed of bounds.py, either with many elements of one text of 8
 MB or with the seed's shape and one text of 64 MB, or an op has very many inputs or indices that share their data. The
 CPU time between two checks of the deadline must stay within LATE_MS of bounds.py, except in ops that are UNSTOPPABLE
-below. With --growth, only tables that grow
-and lists that shrink by millions of elements are checked, against VALUE_LATE_MS.
+below. With --growth, only tables that grow and lists that shrink by millions of elements are checked, against
+VALUE_LATE_MS.
 
 Prints each failure; the last line is "N passed, M failed", and the exit status is 1 if any case failed.
 """
