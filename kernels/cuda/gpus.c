@@ -19,7 +19,12 @@ struct gpus {
     struct cuda_watchdog *watchdog; /* NULL if no time limit was given */
     int n;
     struct cuda_gpu *gpu[RT_MAX_ACCELERATORS];
+    struct gpus *next;
 };
+
+/* What was closed after a GPU had failed. Threads that hang in the driver may still use it, so it
+ * is never freed. */
+static struct gpus *kept;
 
 static void close_gpus(struct rt_accelerators *a)
 {
@@ -29,11 +34,14 @@ static void close_gpus(struct rt_accelerators *a)
     for (int k = 0; k < all->n; k++)
         has_failed |= !cuda_gpu_close(all->gpu[k]);
     /* The driver's threads may still use the library after a GPU has failed. */
-    if (!has_failed) {
+    if (has_failed) {
+        all->next = kept;
+        kept = all;
+    } else {
         cuda_nvml_close(all->nvml);
         cuda_driver_close(&all->driver);
+        free(all);
     }
-    free(all);
     *a = (struct rt_accelerators){0};
 }
 

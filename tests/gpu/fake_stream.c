@@ -47,7 +47,12 @@ struct CUgraph_st {
 struct CUgraphExec_st {
     struct CUgraph_st graph;
     struct CUstream_st *stream; /* the stream on which the graph was launched last */
+    struct CUgraphExec_st *next;
 };
+/* All graphs that can be launched. A program does not destroy them after a GPU has failed, and
+ * memory that the driver still knows is no leak. */
+static struct CUgraphExec_st *execs;
+static pthread_mutex_t execs_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct CUstream_st {
     pthread_t thread;
@@ -287,6 +292,10 @@ int cuGraphInstantiateWithFlags(struct CUgraphExec_st **exec, struct CUgraph_st 
         *copy = *w;
         append(&e->graph.first, &e->graph.last, copy);
     }
+    pthread_mutex_lock(&execs_lock);
+    e->next = execs;
+    execs = e;
+    pthread_mutex_unlock(&execs_lock);
     *exec = e;
     return CUDA_OK;
 }
@@ -310,6 +319,13 @@ int cuGraphLaunch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
 int cuGraphExecDestroy(struct CUgraphExec_st *exec)
 {
     const int result = fake_count(CALL_GraphExecDestroy);
+    pthread_mutex_lock(&execs_lock);
+    struct CUgraphExec_st **at = &execs;
+    while (*at && *at != exec)
+        at = &(*at)->next;
+    if (*at)
+        *at = exec->next;
+    pthread_mutex_unlock(&execs_lock);
     for (struct work *w = exec->graph.first, *next; w; w = next) {
         next = w->next;
         free(w);
