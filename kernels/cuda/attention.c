@@ -1,13 +1,10 @@
 /* "_Attention" (runtime/fusion/attention.h) on a GPU. */
 #include "kernels/fused/attention.h"
 
-#include <string.h>
-
 #include "kernels/cuda/device/attention.h"
 #include "kernels/cuda/gpu.h"
 #include "kernels/cuda/table.h"
 #include "kernels/math/elementwise.h"
-#include "runtime/base/checked.h"
 
 _Static_assert((int)KC_ATTENTION_MOST_STEPS == (int)RT_ATTENTION_MOST, "every attention fits");
 
@@ -30,15 +27,9 @@ static void set_steps(const struct rt_attention *op, const struct rt_prep *p, st
     const struct rt_attention_step *step = rt_attention_steps(op, &n);
     s->attention.n_steps = n;
     for (int k = 0; k < n; k++) {
-        const struct rt_shape *o = &p->in[step[k].a].shape;
-        struct kc_attention_step *to = &s->attention.step[k];
-        int64_t stride = 1;
         s->step[k] = step[k];
-        to->op = step[k].op;
-        for (int i = o->rank - 1; i >= 0; i--) {
-            to->stride[4 - o->rank + i] = o->dim[i] == 1 ? 0 : stride;
-            stride = rt_mul_saturated(stride, o->dim[i]);
-        }
+        s->attention.step[k].op = step[k].op;
+        kn_attention_strides(&p->in[step[k].a].shape, s->attention.step[k].stride);
     }
 }
 

@@ -1,7 +1,10 @@
 /* The shapes of an "_Attention" (attention.h). */
 #include "kernels/fused/attention.h"
 
+#include <string.h>
+
 #include "kernels/math/elementwise.h"
+#include "runtime/base/checked.h"
 
 static enum rt_status check_dim(const struct rt_shape *s, int axis, int64_t want,
                                 struct rt_error *err)
@@ -109,4 +112,15 @@ struct kn_attention_places kn_attention_places(const struct rt_attention *op, in
     return (struct kn_attention_places){.batch = s->dim[0] == 1 ? 0 : apart[0],
                                         .head = s->dim[heads] == 1 ? 0 : apart[heads],
                                         .row = apart[rows]};
+}
+
+void kn_attention_strides(const struct rt_shape *s, int64_t stride[4])
+{
+    int64_t next = 1;
+
+    memset(stride, 0, 4 * sizeof *stride);
+    for (int i = s->rank - 1; i >= 0; i--) {
+        stride[4 - s->rank + i] = s->dim[i] == 1 ? 0 : next;
+        next = rt_mul_saturated(next, s->dim[i]);
+    }
 }

@@ -22,6 +22,9 @@ int kn_attention_heads(const struct rt_attention *op, int k);
  * *s. */
 struct kn_attention_places kn_attention_places(const struct rt_attention *op, int k,
                                                const struct rt_shape *s);
+/* Sets the strides, in elements, along the axes of batches, heads, queries and keys, of a step's
+ * operand of shape *s, which has at most 4 axes. They are 0 along an axis that is broadcast. */
+void kn_attention_strides(const struct rt_shape *s, int64_t stride[4]);
 /* Computes the shapes of the scores, [B,N,T,S], before and after the node's steps (struct
  * rt_attention_step). A step may broadcast axes of length 1 of the scores to the shape of its
  * operand. */

@@ -156,14 +156,9 @@ static void read_steps(struct attention *k, const struct rt_attention *op, const
     const struct rt_attention_step *s = rt_attention_steps(op, &k->n_steps);
 
     for (int j = 0; j < k->n_steps; j++) {
-        const struct rt_shape *o = &p->in[s[j].a].shape;
-        int64_t stride = 1;
         k->step[j] =
             (struct step){.op = (enum rt_attention_op)s[j].op, .a = (int)s[j].a, .b = (int)s[j].b};
-        for (int i = o->rank - 1; i >= 0; i--) {
-            k->step[j].stride[4 - o->rank + i] = o->dim[i] == 1 ? 0 : stride;
-            stride *= o->dim[i];
-        }
+        kn_attention_strides(&p->in[s[j].a].shape, k->step[j].stride);
     }
 }
 
