@@ -5,8 +5,6 @@
  */
 #include "kernels/rnn/rnn.h"
 
-#include <string.h>
-
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/device/matmul.h"
 #include "kernels/cuda/device/rnn.h"
@@ -109,10 +107,7 @@ static bool fill(const struct rt_prep *p, struct state *s)
                               .clip = op.clip};
     s->sums_step = y->x_by_time ? y->batch * n : n;
     s->y_step = y->keep == RT_RNN_KEEP_LAST ? 0 : y->y_by_time ? y->batch * y->units : y->units;
-    for (int g = 0; g < y->cell->n_gates; g++) {
-        const char *at = strchr(op.order, y->cell->gates[g]);
-        s->step.at[g] = at ? (at - op.order) * y->units : 0;
-    }
+    kn_layer_gates(y, &op, s->step.at);
     return true;
 }
 
@@ -122,8 +117,7 @@ int kc_rnn_can(const struct rt_prep *p)
     struct rt_prep own = *p;
     struct state s = {0};
     own.err = &err;
-    const bool can = fill(&own, &s);
-    return can;
+    return fill(&own, &s);
 }
 
 static void release(void *state)

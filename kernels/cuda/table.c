@@ -15,9 +15,6 @@
     }
 #define FLOAT(op, module)               ROW(op, module, RT_T(RT_F32), 0)
 #define FLOAT_HOST(op, module, host_in) ROW(op, module, RT_T(RT_F32), host_in)
-/* the inputs of "_RNN" that its shape depends on */
-#define KC_RNN_HOST_IN                                                                             \
-    (UINT64_C(1) << RT_RNN_LIMIT | UINT64_C(1) << RT_RNN_LIMIT_TOO | UINT64_C(1) << RT_RNN_LENGTH)
 /* a gather of float32 */
 #define GATHER(op_, host_in_)                                                                      \
     {                                                                                              \
@@ -80,7 +77,7 @@ static const struct rt_kernel kernels[] = {
     ROW("_Attention", attention, 0, 0),
     ROW("_Chain", elementwise, 0, 0),
     ROW("_LayerNorm", norm, 0, 0),
-    ROW("_RNN", rnn, 0, KC_RNN_HOST_IN),
+    ROW("_RNN", rnn, 0, RT_RNN_LIMITS),
 };
 
 const struct rt_kernel *kc_kernels(int *n)

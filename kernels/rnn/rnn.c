@@ -196,10 +196,7 @@ static enum rt_status rnn_prepare(struct rt_prep *p, void **state)
     if (st)
         return st;
     const struct kn_layer *y = &s->layer;
-    for (int g = 0; g < y->cell->n_gates; g++) {
-        const char *at = strchr(op.order, y->cell->gates[g]);
-        s->at[g] = at ? (at - op.order) * y->units : 0;
-    }
+    kn_layer_gates(y, &op, s->at);
     s->gate_act = (enum rt_cell_act)op.gate_activation;
     s->act = (enum rt_cell_act)op.activation;
     s->forget_bias = op.forget_bias;
@@ -499,9 +496,6 @@ static enum rt_status rnn_run(struct rt_run *r)
     return st;
 }
 
-#define LIMITS                                                                                     \
-    ((UINT64_C(1) << RT_RNN_LIMIT) | (UINT64_C(1) << RT_RNN_LIMIT_TOO) |                           \
-     (UINT64_C(1) << RT_RNN_LENGTH))
 /* Returns the number of FLOPs. Each time step multiplies the input and the state by the weights of
  * all gates. */
 static double rnn_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
@@ -517,7 +511,7 @@ static double rnn_flops(const struct rt_node *n, const struct rt_shape *in, int 
 
 const struct kn_entry kn_rnn = {
     .op = {.name = "_RNN",
-           .shape_in = LIMITS,
+           .shape_in = RT_RNN_LIMITS,
            .infer = kn_layer_infer,
            .rows = kn_layer_rows,
            .flops = rnn_flops,

@@ -87,6 +87,8 @@ struct kn_layer {
  * status. */
 enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, struct kn_layer *s,
                            struct rt_error *err);
+/* Sets at[g] to the offset, in elements, of the columns of gate g within a row of w and r. */
+void kn_layer_gates(const struct kn_layer *s, const struct rt_rnn *op, int64_t at[4]);
 void kn_layer_y(const struct kn_layer *s, struct rt_shape *out);
 /* Returns whether the output of a masked row may differ from its new state. */
 static inline bool kn_layer_masks_y(const struct kn_layer *s)

@@ -4,6 +4,8 @@
  * broadcast together. The columns of c and of `before` may also be broadcast. The outputs have the
  * broadcast number of rows. A loop of zero steps returns the initial states, whatever their shapes.
  */
+#include <string.h>
+
 #include "kernels/array/array.h"
 #include "kernels/rnn/rnn.h"
 
@@ -200,6 +202,14 @@ enum rt_status kn_layer_of(const struct rt_node *n, const struct rt_info *in, st
                        (long long)s->x_batch, (long long)s->depth, (long long)s->batch,
                        (long long)s->width);
     return RT_OK;
+}
+
+void kn_layer_gates(const struct kn_layer *s, const struct rt_rnn *op, int64_t at[4])
+{
+    for (int g = 0; g < s->cell->n_gates; g++) {
+        const char *letter = strchr(op->order, s->cell->gates[g]);
+        at[g] = letter ? (letter - op->order) * s->units : 0;
+    }
 }
 
 void kn_layer_y(const struct kn_layer *s, struct rt_shape *out)

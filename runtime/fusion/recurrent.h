@@ -61,6 +61,10 @@ static inline const struct rt_cell *rt_cell(int id)
     IN(op, MASK, mask, ONE)     /* selects the rows that take a step (enum rt_rnn_mask) */         \
     IN(op, BEFORE, before, ONE) /* values that are written for rows that take no step */
 
+/* the set of inputs that are read as values */
+#define RT_RNN_LIMITS                                                                              \
+    (UINT64_C(1) << RT_RNN_LIMIT | UINT64_C(1) << RT_RNN_LIMIT_TOO | UINT64_C(1) << RT_RNN_LENGTH)
+
 #define RT_RNN_OUTPUTS(OUT)                                                                        \
     OUT(y)                                                                                         \
     OUT(h)                                                                                         \
