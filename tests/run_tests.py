@@ -22,15 +22,22 @@ FUZZ_OPS_CASES = 40000
 # Time limit of bounds.py. Its cases take 10 s on an idle machine, except those of kind `square`, which take about 10
 # min, and those of kind `value`, which take about 3 min.
 BOUNDS_S = 40
+THREADS = re.compile(r"^\[ THREADS  \] \d+$", flags=re.M)  # printed by tests/support/threads.c
 NOT_RUN = 77  # exit status of a program that cannot run on this machine
 START = time.monotonic()
 # End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of CPU time), so more files than cores run at a
-# time. Under sanitizers the tests need more CPU time and could miss their time limits, so at most one file per core
-# runs. The files that took longest when they were measured start first, so that no long file runs alone at the end.
+# time. Under sanitizers the tests need more CPU time and could miss their time limits, so fewer files run. The files
+# that took longest when they were measured start first, so that no long file runs alone at the end.
 FILES_AT_A_TIME = 2 * CORES
-LONGEST = ("test_grpc_stall.py", "test_costly_loads.py", "test_life.py", "test_bad_trees.py", "test_grpc_services.py",
-           "test_limits.py", "test_stress.py", "test_config.py", "test_grpc_frames.py", "test_rest_transport.py",
-           "test_batching.py", "test_haproxy.py")
+SANITIZED_FILES_AT_A_TIME = CORES + 1
+LONGEST = ("test_gpus.py", "test_grpc_stall.py", "test_bad_trees.py", "test_life.py", "test_grpc_frames.py",
+           "test_costly_loads.py", "test_grpc_services.py", "test_config.py", "test_haproxy.py", "test_rest_tls.py",
+           "test_limits.py", "test_endless.py", "test_batching.py", "test_stress.py", "test_rest_transport.py")
+# ThreadSanitizer does not run these files. The servers get their requests one at a time, and other files test the same
+# threads.
+NOT_IN_TSAN = ("test_bad_trees.py", "test_clients.py", "test_config_files.py", "test_descriptions.py",
+               "test_documents.py", "test_examples.py", "test_gpus.py", "test_haproxy.py", "test_images.py",
+               "test_names_with_nul.py", "test_rest_reference.py", "test_run_verbs.py", "test_sequences.py")
 # End-to-end tests of models, which run both with and without the tests' accelerator.
 ACCELERATED_FILES = ("test_batching.py", "test_models.py", "test_warmup.py")
 # Files that test the outputs of the runtime. They run twice: once with specialisation and once node by node. The other
@@ -87,7 +94,7 @@ def run(command, env=None, timeout=ONE_RUN_S, cwd=ROOT):
         return 124, (output if isinstance(output, str) else output.decode(errors="replace"))
 
 
-def build(tally, preset, target="all"):
+def build(tally, preset, *targets):
     """A build that fails counts as one failed test. Returns whether the build succeeded."""
     say(f"build {preset}")
     folder = os.path.join(ROOT, "build", preset)
@@ -95,7 +102,7 @@ def build(tally, preset, target="all"):
     if not os.path.exists(os.path.join(folder, "build.ninja")):
         status, output = run(["cmake", "--preset", preset])
     if status == 0:
-        status, output = run(["cmake", "--build", "--preset", preset, "--target", target],
+        status, output = run(["cmake", "--build", "--preset", preset, "--target", *(targets or ["all"])],
                              timeout=1500)
     if status:
         print(output[-6000:])
@@ -114,14 +121,17 @@ def cmocka_counts(status, output):
     return passed, failed
 
 
-def unit(tally, preset, env=None):
+def unit(tally, preset, env=None, only=None):
+    """Runs the test programs of ctest, or only those named by `only`. Returns the names and programs of those that
+    started a thread."""
     status, output = run(["ctest", "--test-dir", os.path.join(ROOT, "build", preset),
                           "--show-only=json-v1"])
     if status:
         print(output)
         tally.add(f"{preset} unit", 0, 1)
-        return
-    tests = json.loads(output)["tests"]
+        return {}
+    tests = [t for t in json.loads(output)["tests"] if only is None or t["name"] in only]
+    threaded = {}
     say(f"{preset}: {len(tests)} test programs")
 
     def one(test):
@@ -129,17 +139,20 @@ def unit(tally, preset, env=None):
         if "lint" in properties.get("LABELS", []) and preset != "release":
             return None
         folder = properties.get("WORKING_DIRECTORY", ROOT)
-        return test["name"], timed(run, test["command"], env, cwd=folder)
+        return test, timed(run, test["command"], env, cwd=folder)
 
     with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
         for answer in pool.map(one, tests):
             if answer is None:
                 continue
-            name, ((status, output), seconds) = answer
+            test, ((status, output), seconds) = answer
+            if THREADS.search(output):
+                threaded[test["name"]] = os.path.basename(test["command"][0])
             passed, failed = cmocka_counts(status, output)
             if failed:
                 print(output[-6000:])
-            tally.add(f"{preset} {name}", passed, failed, seconds)
+            tally.add(f"{preset} {test['name']}", passed, failed, seconds)
+    return threaded
 
 
 def script_counts(status, output):
@@ -152,10 +165,12 @@ def script_counts(status, output):
     return passed, failed
 
 
-def end_to_end(tally, preset, slow, env=None, how="", only=None):
-    """Runs each end-to-end file in its own process. `only` names the files to run."""
+def end_to_end(tally, preset, slow, env=None, how="", only=None, without=()):
+    """Runs each end-to-end file in its own process. `only` names the files to run, if any, and `without` those to
+    leave out."""
     folder = os.path.join(ROOT, "tests", "e2e")
-    files = [n for n in os.listdir(folder) if n.startswith("test_") and n.endswith(".py") and (not only or n in only)]
+    files = [n for n in os.listdir(folder)
+             if n.startswith("test_") and n.endswith(".py") and (not only or n in only) and n not in without]
     files.sort(key=lambda n: (LONGEST.index(n) if n in LONGEST else len(LONGEST), n))
     if not files:
         return
@@ -168,7 +183,7 @@ def end_to_end(tally, preset, slow, env=None, how="", only=None):
     def one(name):
         return name, timed(run, command + [name], env, timeout=2 * ONE_RUN_S)
 
-    with concurrent.futures.ThreadPoolExecutor(FILES_AT_A_TIME if slow == 1 else CORES) as pool:
+    with concurrent.futures.ThreadPoolExecutor(FILES_AT_A_TIME if slow == 1 else SANITIZED_FILES_AT_A_TIME) as pool:
         for name, ((status, output), seconds) in pool.map(one, files):
             skipped = re.findall(r"^.* \.\.\. skipped (.*)$", output, flags=re.M)
             if skipped and not status and re.search("^0 passed, 0 failed$", output, flags=re.M):
@@ -241,18 +256,22 @@ def by_script(tally, name, script, seconds):
 
 
 def ops(tally, preset, programs, folder="opfuzz", env=None):
-    """Runs programs of tests/opfuzz or another folder of tests/ with the op_runner of this preset. `programs` holds
-    (program, arguments)."""
-    for name, arguments in programs:
-        (status, output), seconds = timed(run, [sys.executable, f"tests/{folder}/{name}", *arguments], env)
-        label = " ".join([preset, folder, name] + [a for a in arguments if a == "--gpu"])
-        if status == NOT_RUN:
-            tally.not_run.append(f"{label}: {output.strip().splitlines()[-1]}")
-            continue
-        passed, failed = script_counts(status, output)
-        if failed:
-            print(output[-12000:])
-        tally.add(label, passed, failed, seconds)
+    """Runs programs of tests/opfuzz or another folder of tests/ with the op_runner of this preset, one per core at a
+    time. `programs` holds (program, arguments)."""
+    def one(program):
+        name, arguments = program
+        label = " ".join([preset, folder, name, *(a for a in arguments if not a.startswith("--runner="))])
+        return label, timed(run, [sys.executable, f"tests/{folder}/{name}", *arguments], env)
+
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        for label, ((status, output), seconds) in pool.map(one, programs):
+            if status == NOT_RUN:
+                tally.not_run.append(f"{label}: {output.strip().splitlines()[-1]}")
+                continue
+            passed, failed = script_counts(status, output)
+            if failed:
+                print(output[-12000:])
+            tally.add(label, passed, failed, seconds)
 
 
 def replay(tally, preset, env=None):
@@ -332,10 +351,13 @@ def main():
     if args.verb == "fuzz":
         fuzz(tally, args.seconds or 60, args.names)
     else:
+        threaded = {}
         if build(tally, "release"):
-            unit(tally, "release")
-            ops(tally, "release", [("bounds.py", [f"--seconds={BOUNDS_S}"]), ("bounds.py", ["--kind=many"]),
-                                   ("bounds.py", ["--kind=square", f"--seconds={BOUNDS_S}"]), ("texts.py", [])])
+            threaded = unit(tally, "release")
+            ops(tally, "release", [*(("texts.py", [f"--part={k + 1}/{CORES}"]) for k in range(CORES)),
+                                   ("bounds.py", [f"--seconds={BOUNDS_S}"]),
+                                   ("bounds.py", ["--kind=square", f"--seconds={BOUNDS_S}"]),
+                                   ("bounds.py", ["--kind=many"])])
             replay(tally, "release")
             ops(tally, "release", [("visit.py", ["--driver=fake", "--part=server", f"--out={os.devnull}"])], "gpu")
             end_to_end(tally, "release", 1)
@@ -346,16 +368,17 @@ def main():
         if not args.quick:
             container(tally)
             fuzz(tally, args.seconds)
-            for preset in ("asan", "tsan"):
-                if build(tally, preset, "tests"):
-                    unit(tally, preset, SANITIZER_ENV)
-                    if preset == "asan":
-                        ops(tally, preset, [("advisories.py", []),
-                                            ("fuzz.py", [f"--seconds={FUZZ_OPS_S}", f"--cases={FUZZ_OPS_CASES}"])])
-                        replay(tally, preset, SANITIZER_ENV)
-                    end_to_end(tally, preset, 4, SANITIZER_ENV)
-                    if preset == "asan":
-                        by_script(tally, "faults", "run", FAULT_S)
+            if build(tally, "asan", "tests"):
+                unit(tally, "asan", SANITIZER_ENV)
+                ops(tally, "asan", [("fuzz.py", [f"--seconds={FUZZ_OPS_S}", f"--cases={FUZZ_OPS_CASES}"]),
+                                    ("advisories.py", [])])
+                replay(tally, "asan", SANITIZER_ENV)
+                end_to_end(tally, "asan", 4, SANITIZER_ENV)
+                by_script(tally, "faults", "run", FAULT_S)
+            # ThreadSanitizer can find nothing in a program with one thread.
+            if build(tally, "tsan", "test_servers", *sorted(set(threaded.values()))):
+                unit(tally, "tsan", SANITIZER_ENV, threaded)
+                end_to_end(tally, "tsan", 4, SANITIZER_ENV, without=NOT_IN_TSAN)
     say("done")
     for reason in tally.not_run:
         print(f"not run: {reason}")
