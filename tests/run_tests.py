@@ -5,6 +5,7 @@ import argparse
 import concurrent.futures
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -165,12 +166,15 @@ def script_counts(status, output):
     return passed, failed
 
 
+def end_to_end_files():
+    """Returns the path of each end-to-end file by its name."""
+    return {path.name: path for path in pathlib.Path(ROOT, "tests", "e2e").rglob("test_*.py")}
+
+
 def end_to_end(tally, preset, slow, env=None, how="", only=None, without=()):
     """Runs each end-to-end file in its own process. `only` names the files to run, if any, and `without` those to
     leave out."""
-    folder = os.path.join(ROOT, "tests", "e2e")
-    files = [n for n in os.listdir(folder)
-             if n.startswith("test_") and n.endswith(".py") and (not only or n in only) and n not in without]
+    files = [n for n in end_to_end_files() if (not only or n in only) and n not in without]
     files.sort(key=lambda n: (LONGEST.index(n) if n in LONGEST else len(LONGEST), n))
     if not files:
         return
@@ -284,20 +288,17 @@ def replay(tally, preset, env=None):
 def find_tests(name):
     """Returns the tests that a NAME of `./run test NAME` selects, as (kind, unit program or fuzz target or
     arguments)."""
-    found, unit_folder, e2e_folder = [], os.path.join(ROOT, "tests", "unit"), os.path.join(ROOT, "tests", "e2e")
-    for _, _, files in os.walk(unit_folder):
-        if f"{name}.c" in files:
-            found.append(("unit", name))
+    found, files = [], end_to_end_files()
+    if any(pathlib.Path(ROOT, "tests", "unit").rglob(f"{name}.c")):
+        found.append(("unit", name))
     if os.path.exists(os.path.join(ROOT, "tests", "fuzz", f"{name}.c")):
         found.append(("fuzz", name))
     file = name if name.endswith(".py") else f"{name}.py"
-    if os.path.exists(os.path.join(e2e_folder, file)):
+    if file in files:
         return found + [("e2e", [file])]
-    for file in sorted(os.listdir(e2e_folder)):
-        if file.startswith("test_") and file.endswith(".py"):
-            with open(os.path.join(e2e_folder, file), encoding="utf-8") as text:
-                if re.search(rf"^class {re.escape(name.split('.')[0])}\(", text.read(), flags=re.M):
-                    found.append(("e2e", [file, name]))
+    for file, path in sorted(files.items()):
+        if re.search(rf"^class {re.escape(name.split('.')[0])}\(", path.read_text(encoding="utf-8"), flags=re.M):
+            found.append(("e2e", [file, name]))
     return found
 
 

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every tests/e2e/test_*.py (unittest) against one binary: run.py BUILD_DIR [PATTERN
-[NAME...]]. PATTERN selects files by name. NAME is a class or CLASS.test_method in these files.
+"""Runs every test_*.py of FOLDERS (unittest) against one binary: run.py BUILD_DIR [PATTERN [NAME...]]. PATTERN selects files by name. NAME is a class or CLASS.test_method in these files.
 
 The tests find the binary in $SLIPWAY and generated Python messages on their path. $SLIPWAY_SLOW (1, or more under
 sanitizers) is the factor by which they extend time limits and reduce the number of rounds. $SLIPWAY_FLAGS is passed to
@@ -14,6 +13,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+FOLDERS = (HERE, os.path.join(HERE, "transport"))
 
 
 def generate(out):
@@ -36,7 +36,7 @@ def generate(out):
 def make_importable(out):
     """Appends the generated folders to the paths of the packages grpc and google. `import grpc` and `import google`
     then still find the installed packages, although the generated tree has folders of those names."""
-    sys.path.insert(0, HERE)
+    sys.path[:0] = FOLDERS
     sys.path.append(out)
     for name in ("grpc", "google"):
         try:
@@ -65,7 +65,7 @@ def main():
     loader = unittest.TestLoader()
     if len(sys.argv) > 3:  # unittest matches these patterns against MODULE.CLASS.METHOD
         loader.testNamePatterns = [f"*.{name}" if "." in name else f"*.{name}.*" for name in sys.argv[3:]]
-    suite = loader.discover(HERE, pattern=pattern)
+    suite = unittest.TestSuite(loader.discover(folder, pattern, folder) for folder in FOLDERS)
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)
     failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
     passed = result.testsRun - failed - len(result.skipped)
