@@ -11,9 +11,8 @@
 
 #include <stddef.h>
 
-/* The version of the driver API that the functions below have, and that the driver must support:
- * 1000 times the major version plus 10 times the minor version. Drivers of series 580 and later
- * support it. */
+/* Slipway uses version 13.0 of the driver API. The number is 1000 times the major version plus 10
+ * times the minor version. Drivers of series 580 and later support this version. */
 #define CUDA_API_VERSION 13000
 
 struct CUctx_st;
@@ -41,8 +40,8 @@ enum cuda_result {
     CUDA_OTHER_DRIVER = 803,   /* libcuda.so.1 and the kernel module have different versions */
     CUDA_NOT_COMPATIBLE = 804, /* the forward-compatibility libcuda.so.1 does not know the device */
     CUDA_NO_MPS = 805,         /* the Multi-Process Service does not accept connections */
-    /* After the following errors, the process cannot use the device any more. cuda.h says of most
-     * of them that the process must be terminated. */
+    /* After these errors, the process cannot use the device any more. For most of them, cuda.h
+     * requires that the process be terminated. */
     CUDA_ECC_UNCORRECTABLE = 214,
     CUDA_NVLINK_UNCORRECTABLE = 220,
     CUDA_CONTAINED = 226,

@@ -10,7 +10,7 @@ _Static_assert((int)KC_ATTENTION_MOST_STEPS == (int)RT_ATTENTION_MOST, "every at
 
 struct state {
     struct kc_attention attention;                    /* without addresses */
-    struct rt_attention_step step[RT_ATTENTION_MOST]; /* for the indices of the operands */
+    struct rt_attention_step step[RT_ATTENTION_MOST]; /* only the operands' indices are used */
 };
 
 static struct kc_attention_places places(const struct rt_attention *op, const struct rt_prep *p,

@@ -29,7 +29,7 @@ struct cublas {
 #undef X
 };
 
-/* The layouts are those of cuBLASLt's A, B, and C or D. */
+/* A product has one layout each for cuBLASLt's A and B. Its C and D share a layout. */
 enum { LAYOUT_A, LAYOUT_B, LAYOUT_C, N_LAYOUTS };
 
 struct cublas_plan {

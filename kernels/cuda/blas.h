@@ -33,7 +33,6 @@ struct kc_product {
     enum kc_precision precision;
 };
 
-/* The tensors of a product. */
 enum kc_product_tensor {
     KC_PRODUCT_A,
     KC_PRODUCT_B,
@@ -43,7 +42,6 @@ enum kc_product_tensor {
     KC_PRODUCT_N_TENSORS
 };
 
-/* A product that can be run. */
 struct kc_blas_plan {
     struct kc_blas *blas;
     /* size of the workspace, which the caller of `run` provides, aligned to 256 bytes */

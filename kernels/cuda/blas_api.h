@@ -35,16 +35,17 @@ enum blas_product_attribute {
     BLAS_PRODUCT_EPILOGUE = 7,    /* uint32_t */
     BLAS_PRODUCT_BIAS = 8,        /* const void *: address of the vector */
 };
-/* attributes of a layout, which describes a column-major matrix or a batch of them */
+/* Attributes of a layout. A layout describes a column-major matrix or a batch of such matrices. */
 enum blas_layout_attribute {
     BLAS_LAYOUT_BATCHES = 5, /* int32_t */
     BLAS_LAYOUT_STEP = 6,    /* int64_t: number of elements between two matrices of the batch */
 };
 /* attributes of a preference, which restricts the algorithms */
 enum blas_preference_attribute {
-    BLAS_PREFERENCE_WORKSPACE = 1,   /* uint64_t: maximum number of bytes */
-    BLAS_PREFERENCE_REDUCTION = 3,   /* uint32_t: allowed ways to add the parts of a split sum */
-    BLAS_PREFERENCE_ALIGNMENT_A = 5, /* uint32_t: number of bytes; likewise for B, C and D */
+    BLAS_PREFERENCE_WORKSPACE = 1, /* uint64_t: maximum number of bytes */
+    BLAS_PREFERENCE_REDUCTION = 3, /* uint32_t: allowed ways to add the parts of a split sum */
+    /* uint32_t: alignment of A in bytes; the next three are those of B, C and D */
+    BLAS_PREFERENCE_ALIGNMENT_A = 5,
     BLAS_PREFERENCE_ALIGNMENT_B = 6,
     BLAS_PREFERENCE_ALIGNMENT_C = 7,
     BLAS_PREFERENCE_ALIGNMENT_D = 8,

@@ -1,7 +1,7 @@
 /*
- * Convolutions on a GPU by a library (dnn.h). A scale is multiplied into the filter, which is
- * packed once per session. The library applies as much of the rest of the epilogue as it can, and
- * the device kernel `finish` applies what is left.
+ * Convolutions on a GPU by a library (dnn.h). The filter is multiplied by the epilogue's scale and
+ * packed once per session. The library applies as many steps of the epilogue as it can. The device
+ * kernel `finish` applies the other steps.
  */
 #include <string.h>
 
@@ -25,12 +25,13 @@ struct state {
     struct rt_epilogue epilogue;
     struct dnn_conv conv;
     struct kc_epilogue_part done; /* the steps that the plan applies */
-    bool must_finish;             /* whether `finish` has to apply further steps */
+    bool must_finish;             /* whether `finish` must apply the other steps */
     size_t residual_at; /* offset of the residual's copy from the start of the workspace */
 };
 
-/* Describes the node as a convolution of the library, with its whole epilogue. Returns false if it
- * cannot be one: the filter and the scale must be constants, because they are packed. */
+/* Describes the node as a convolution of the library, with its whole epilogue. Returns false if the
+ * filter or the scale is not a constant, because both are packed, or if the library has no such
+ * convolution. */
 static bool describe(const struct rt_prep *p, const struct rt_epilogue *e, struct dnn_conv *c)
 {
     struct kn_conv_shape g;

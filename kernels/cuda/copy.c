@@ -13,9 +13,8 @@
 
 _Static_assert((int)KC_COPY_MOST_RANK == (int)KN_WALK_RANK, "every kn_walk fits");
 
-/* A strided copy from an input to an output. */
 struct move {
-    int in, out;           /* indices; `in` is -1 to write 0 */
+    int in, out;           /* index of the input, or -1 to write 0; index of the output */
     int64_t in_at, out_at; /* offsets in elements */
     struct kn_walk walk;
 };
@@ -26,7 +25,8 @@ struct moves {
 };
 
 /* Describes the copies that a node performs, and returns their number. `m` has room for as many
- * copies as the node has inputs and outputs. The values that the op's `infer` reads are known. */
+ * copies as the node has inputs and outputs together. The inputs whose values `infer` reads are
+ * constants. */
 typedef int make_moves(const struct rt_prep *p, struct move *m);
 
 /* Sets `outer` to the product of the dimensions before `axis`, and `inner` to the product of the
@@ -38,7 +38,8 @@ static void sizes_around(const struct rt_shape *s, int axis, int64_t *outer, int
         *(i < axis ? outer : inner) *= s->dim[i];
 }
 
-/* Describes a copy of `rows` rows of `length` elements, with `dst` and `src` as row strides. */
+/* Describes a copy of `rows` rows of `length` elements. `dst` and `src` are the distances between
+ * rows, in elements. */
 static struct kn_walk rows_of(int64_t rows, int64_t length, int64_t dst, int64_t src)
 {
     return (struct kn_walk){.rank = 2, .dim = {rows, length}, .dst = {dst, 1}, .src = {src, 1}};

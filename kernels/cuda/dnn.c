@@ -11,7 +11,8 @@
 
 enum {
     MOST_STREAMS = 2 * RT_MAX_STREAMS,
-    CHECKED_ELEMENTS = 1024, /* number of elements, at either end, in which NaN is looked for */
+    /* number of elements at each end of the output that are compared with NaN */
+    CHECKED_ELEMENTS = 1024,
 };
 
 /* A handle with the stream on which it enqueues work. */
@@ -109,9 +110,8 @@ static int64_t count(const struct dnn_conv *c, enum dnn_tensor which)
     return n < INT64_MAX / (int64_t)sizeof(float) ? n : -1;
 }
 
-/* Allocates the tensors of a trial, and fills the bias with NaN. The other tensors may hold
- * anything, because every sum with NaN is NaN. All bits of a NaN are set, so the bytes are NaN in
- * every type. */
+/* Allocates the tensors of a trial, and fills the bias with bytes whose bits are all 1, which are
+ * NaN in every type. The other tensors may hold anything, because a sum with NaN is NaN. */
 static bool make_tensors(struct trial *t, const struct dnn_plan *p, const struct dnn_conv *c)
 {
     const struct cuda_driver *d = t->driver;
@@ -160,8 +160,8 @@ static bool output_is_nan(const struct trial *t, const struct dnn_conv *c)
     return true;
 }
 
-/* Returns whether NaN passes the plan's ReLU. Runs the plan, because cuDNN does not say so for most
- * engines. The caller holds mu. */
+/* Returns whether NaN passes the plan's ReLU. The function runs the plan, because cuDNN does not
+ * provide this fact for most engines. The caller holds mu. */
 static bool passes_nan(struct cudnn *c, const struct dnn_plan *p, const struct dnn_conv *conv)
 {
     struct trial t = {.driver = c->base.gpu->driver};

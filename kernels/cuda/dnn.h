@@ -14,7 +14,6 @@
 struct cuda_gpu;
 struct cuda_stream;
 
-/* A convolution that can be run. */
 struct kc_dnn_plan {
     struct kc_dnn *dnn;
     /* size of the workspace, which the caller of `run` provides, aligned to 256 bytes */
@@ -24,7 +23,7 @@ struct kc_dnn_plan {
 struct kc_dnn {
     struct cuda_gpu *gpu;
     /* Makes a plan. Fails with RT_FAILED_PRECONDITION if the library cannot compute the convolution
-     * by the rules of dnn_plan_new, or if NaN does not pass the convolution's ReLU. */
+     * by the rules of dnn_plan_new, or if the convolution's ReLU does not return NaN for NaN. */
     enum rt_status (*plan)(struct kc_dnn *d, const struct dnn_conv *conv, struct kc_dnn_plan **out,
                            struct rt_error *err);
     void (*free_plan)(struct kc_dnn_plan *p);

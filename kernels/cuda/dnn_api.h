@@ -117,7 +117,7 @@ enum dnn_numerical_note {
     DNN_NOTE_WINOGRAD_4X4 = 6,
     DNN_NOTE_WINOGRAD_6X6 = 7,
     DNN_NOTE_WINOGRAD_13X13 = 8,
-    DNN_NOTE_STRICT_NAN = 9, /* NaN passes every operation */
+    DNN_NOTE_STRICT_NAN = 9, /* NaN passes every operation unchanged */
     DNN_N_NOTES = 10,
 };
 enum dnn_behavior_note {

@@ -10,12 +10,12 @@ enum {
     ALIGNMENT = 16,    /* all tensors begin at multiples of this number of bytes */
 };
 
-/* A plan while it is made. After a failure, nothing more is done. */
+/* A plan while it is made. After one step has failed, the following steps do nothing. */
 struct builder {
     const struct dnn_library *d;
     void *device;
     const struct dnn_conv *conv;
-    struct dnn_plan *plan; /* its parts are the descriptors made so far */
+    struct dnn_plan *plan; /* the plan holds the descriptors made so far */
     void *operation[MOST_OPERATIONS];
     int n_operations;
     int64_t next_id; /* identifier of the next tensor that is not in memory */
@@ -195,8 +195,8 @@ static void *add_pointwise(struct builder *b, enum dnn_pointwise_mode mode, void
     return y;
 }
 
-/* Makes the graph of operations. With the bias added before the residual, cuDNN has only engines
- * that are compiled at run time. */
+/* Makes the graph of operations. The residual is added before the bias: if the bias came first,
+ * cuDNN would offer only engines that are compiled at run time. */
 static void *make_graph(struct builder *b)
 {
     static const char what[] = "a graph of cuDNN";
@@ -217,7 +217,7 @@ static void *make_graph(struct builder *b)
 
 /* ---- the engine ---- */
 
-/* Reads the notes of a config's engine. Returns false if cuDNN does not tell them. */
+/* Reads the notes of a config's engine. Returns false if cuDNN does not provide them. */
 static bool read_notes(struct builder *b, void *config)
 {
     const struct dnn_library *d = b->d;
@@ -281,7 +281,7 @@ static bool try_config(struct builder *b, void *config)
     return false;
 }
 
-/* Asks a heuristic of cuDNN for configs, and sets the plan to the first that can be used. */
+/* Asks a heuristic of cuDNN for configs, and sets the plan to the first one that can be used. */
 static void try_heuristic(struct builder *b, void *graph, enum dnn_heuristic_mode mode)
 {
     static const char what[] = "a heuristic of cuDNN";
@@ -292,7 +292,7 @@ static void try_heuristic(struct builder *b, void *graph, enum dnn_heuristic_mod
     set_descriptor(b, heuristic, DNN_HEURISTIC_GRAPH, graph, what);
     set_int(b, heuristic, DNN_HEURISTIC_MODE, DNN_TYPE_HEURISTIC_MODE, (int)mode, what);
     set_descriptor(b, heuristic, DNN_HEURISTIC_DEVICE, b->device, what);
-    /* A heuristic that knows no engine for the graph cannot be finalised. */
+    /* cuDNN cannot finalise a heuristic that has no engine for the graph. */
     if (b->st || d->BackendFinalize(heuristic) != DNN_OK)
         return;
     while (n_made < MOST_CONFIGS &&
@@ -325,7 +325,8 @@ enum rt_status dnn_plan_new(const struct dnn_library *d, void *device, const str
         try_heuristic(&b, graph, DNN_HEURISTIC_FALLBACK);
     if (b.st || !p->plan) {
         dnn_plan_free(p);
-        /* cuDNN refuses what it cannot compute, such as tensors that are too large. */
+        /* cuDNN refuses convolutions that it cannot compute, for example because the tensors are
+         * too large. */
         if (b.st)
             err->code = RT_FAILED_PRECONDITION;
         return b.st ? RT_FAILED_PRECONDITION

@@ -1,7 +1,7 @@
 /*
  * Execution plans of cuDNN for convolutions. A plan consists of an engine, which is a kernel of
- * cuDNN, and its settings. It can be made for the GPU of a handle, or from the description of a GPU
- * on a machine that has none.
+ * cuDNN, and the engine's settings. A plan is made for the GPU of a handle. It can also be made on
+ * a machine without a GPU, from the description of a GPU.
  *
  * Owner: the caller of each function that makes something. Threads: a plan may be run on several
  * threads at the same time, with different handles. A device is used on one thread at a time.
@@ -20,7 +20,7 @@ struct dnn_conv {
     int n_spatial; /* 2 or 3 */
     int64_t batch, ci, co, groups;
     struct kn_axis axis[KN_MAX_SPATIAL]; /* the first n_spatial elements are used */
-    bool has_residual;                   /* whether a tensor of the shape of y is added */
+    bool has_residual;                   /* whether a tensor of y's shape is added */
     bool has_bias;                       /* whether a vector of co elements is added */
     bool has_relu;
     enum kc_precision precision;
@@ -43,7 +43,8 @@ struct dnn_plan {
     int n_parts;
 };
 
-/* Make the descriptor of a GPU: that of the handle, or that which the text describes. */
+/* Make the descriptor of a GPU: the first function for the GPU of the handle, the second for the
+ * GPU that the text describes. */
 enum rt_status dnn_device_of(const struct dnn_library *d, struct cudnnContext *handle, void **out,
                              struct rt_error *err);
 enum rt_status dnn_device_read(const struct dnn_library *d, const char *json, size_t bytes,
@@ -51,15 +52,16 @@ enum rt_status dnn_device_read(const struct dnn_library *d, const char *json, si
 void dnn_device_free(const struct dnn_library *d, void *device);
 
 /*
- * Makes the first of the plans that cuDNN proposes which keeps these rules:
+ * Makes the first plan among cuDNN's proposals that keeps these rules:
  * - Its workspace has at most DNN_MOST_WORKSPACE bytes.
  * - Its sums are float32, and the order of its additions does not change from run to run. It uses
  *   no FFT and no Winograd transform of tiles larger than 4 x 4, because these lose digits.
  * - With KC_FLOAT32, it does not use tensor cores, because these would round the inputs to TF32.
  * - Its code is not compiled at run time, which takes 0.3 s to 0.7 s.
- * Fails with RT_FAILED_PRECONDITION if there is none. Only a GPU can show whether NaN passes the
- * plan's ReLU, because nearly all engines of cuDNN lack DNN_NOTE_STRICT_NAN (dnn.h). cuDNN 9.19 has
- * precompiled engines for a residual or a ReLU only if there is also a bias.
+ *
+ * Fails with RT_FAILED_PRECONDITION if no proposal keeps them. The caller must test on a GPU
+ * whether NaN passes the plan's ReLU, because nearly all engines of cuDNN lack DNN_NOTE_STRICT_NAN
+ * (dnn.h). For a residual or a ReLU without a bias, cuDNN 9.19 has no precompiled engines.
  */
 enum { DNN_MOST_WORKSPACE = 64 << 20 };
 enum rt_status dnn_plan_new(const struct dnn_library *d, void *device, const struct dnn_conv *conv,

@@ -3,7 +3,8 @@
  * runs on machines without a GPU or driver.
  *
  * Owner: the caller of cuda_driver_open. Threads: the functions of the driver may be called on any
- * thread. A context must be current on the calling thread of a function that uses it (gpu.c).
+ * thread. A function that uses a context needs a context that is current on the calling thread
+ * (gpu.c).
  */
 #ifndef KC_DRIVER_H
 #define KC_DRIVER_H
@@ -27,8 +28,8 @@ enum rt_status cuda_driver_open(struct cuda_driver *d, struct rt_error *err);
 /* Unloads the library. Does nothing if `d` was never opened. */
 void cuda_driver_close(struct cuda_driver *d);
 
-/* Sets err to "`what`: NAME: TEXT", where NAME and TEXT are the driver's name for and description
- * of `result`. Returns RT_RESOURCE_EXHAUSTED if the driver ran out of memory, and otherwise
+/* Sets err to "`what`: NAME: TEXT". NAME is the driver's name for `result`, and TEXT is its
+ * description. Returns RT_RESOURCE_EXHAUSTED if the driver ran out of memory, and otherwise
  * RT_INTERNAL. */
 enum rt_status cuda_fail(const struct cuda_driver *d, int result, const char *what,
                          struct rt_error *err);

@@ -1,6 +1,6 @@
 /*
- * Element-wise ops and "_Chain" on a GPU. All of them run one device kernel (elementwise.cu), which
- * interprets a list of steps; a single op is a list of one step.
+ * Element-wise ops and "_Chain" on a GPU. One device kernel (elementwise.cu), which interprets a
+ * list of steps, runs all of them. A single op is a list of one step.
  */
 #include <string.h>
 
@@ -13,7 +13,6 @@
 #include "runtime/core/op.h"
 #include "runtime/fusion/elementwise.h"
 
-/* The steps of a node. */
 struct steps {
     int n;
     struct kc_elementwise_step step[KC_ELEMENTWISE_MOST_STEPS];
@@ -90,8 +89,8 @@ static int type_of(enum rt_dtype d)
     }
 }
 
-/* Returns whether each input can be broadcast to the output's shape. This is not always so: Equal,
- * for example, can return a scalar for inputs of incompatible shapes. */
+/* Returns whether each input can be broadcast to the output's shape. Equal, for example, can return
+ * a scalar for inputs of incompatible shapes. */
 static bool broadcasts(const struct rt_prep *p)
 {
     const struct rt_shape *out = &p->out[0].shape;

@@ -13,13 +13,13 @@ bool kc_epilogue_can(const struct rt_prep *p);
 struct kc_epilogue kc_epilogue_bind(const struct rt_epilogue *e, const struct rt_run *r);
 
 /*
- * The part of an epilogue that a library applies. The rest is applied by the device kernel
- * `finish`, on the output of the library.
+ * The steps of an epilogue that a library applies. The device kernel `finish` applies the other
+ * steps to the output of the library.
  */
 struct kc_epilogue_part {
     bool has_mul, has_add, has_residual, has_act;
 };
-/* Returns whether the part lacks any step of the epilogue. */
+/* Returns whether the epilogue has a step that is not in the part. */
 bool kc_epilogue_is_left(const struct rt_epilogue *e, const struct kc_epilogue_part *done);
 /* Sets *residual to the address of the run's residual, or to NULL if the epilogue has none. If the
  * output lies on the residual, copies the residual to `copy` first. */

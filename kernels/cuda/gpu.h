@@ -51,8 +51,9 @@ struct cuda_stream {
     struct cuda_gpu *gpu;
     struct CUstream_st *handle;
     _Atomic int64_t waiting_since_ns; /* when a thread began to wait for the stream, or 0 */
-    /* Faults that device code finds in its inputs. `fault` is in the GPU's memory, and `found` is
-     * its copy after the steps `checked`, or `checked` is NULL. */
+    /* Faults that device code finds in its inputs. `fault` is in the GPU's memory. `found` is
+     * the host's copy, which is valid after the steps `checked`. `checked` is NULL if there is
+     * no copy. */
     struct kc_fault *fault, found;
     const struct rt_region_steps *checked;
     int64_t step; /* number of the step whose kernels are being launched, counted from 1 */
@@ -69,9 +70,9 @@ struct cuda_gpu {
     struct CUmod_st *module[KC_N_MODULES];
     struct CUfunc_st *kernel[KC_N_MODULES];
     struct cuda_stream stream[RT_MAX_STREAMS];
-    /* the stream for copies within the GPU's memory that are not part of a region */
+    /* the stream for copies within the GPU's memory outside regions */
     struct CUstream_st *copies;
-    _Atomic int64_t longest_ns; /* duration of the longest wait for a stream */
+    _Atomic int64_t longest_ns; /* the longest time that a thread has waited for a stream */
     struct kc_libraries libraries;
 };
 
@@ -81,23 +82,23 @@ struct cuda_gpu {
 enum rt_status cuda_gpu_open(struct cuda_gpu **out, const struct cuda_driver *driver, int ordinal,
                              int index, const struct rt_accelerator_options *options,
                              struct rt_error *err);
-/* Closes the GPU. If it has failed, calls no function of the driver, because they may not return,
- * frees nothing that a hanging thread may use, and returns false. */
+/* Closes the GPU and returns true. If the GPU has failed, returns false instead, and leaves
+ * everything as it is: functions of the driver may not return, and a hanging thread may still use
+ * the memory. */
 bool cuda_gpu_close(struct cuda_gpu *g);
 /*
- * Sets err from a result of the driver that is not CUDA_OK, as cuda_fail does. After some errors
- * the process cannot use the GPU any more (cuda.h says of them that the process must be
- * terminated). Then marks the GPU as failed, and returns RT_UNAVAILABLE.
+ * Sets err from a result of the driver that is not CUDA_OK, as cuda_fail does. If the process
+ * cannot use the GPU any more after the error, marks the GPU as failed and returns RT_UNAVAILABLE.
  */
 enum rt_status cuda_gpu_fail(struct cuda_gpu *g, int result, const char *what,
                              struct rt_error *err);
 
 /* Launches a module's kernel on the stream. `args` is the kernel's parameter, which is copied
  * before the function returns. The number of blocks in the grid is limited, so it may be less than
- * `blocks`, and kernels must not depend on it. */
+ * `blocks`. A kernel must work with any number of blocks. */
 enum rt_status cuda_launch(const struct cuda_stream *s, enum kc_module module, int64_t blocks,
                            void *args, struct rt_error *err);
-/* Returns the number of blocks that gives each of n elements its own thread. */
+/* Returns the number of blocks that have at least n threads together. */
 static inline int64_t cuda_blocks(int64_t n)
 {
     return n / KC_THREADS + (n % KC_THREADS != 0);

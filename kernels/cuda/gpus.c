@@ -22,8 +22,8 @@ struct gpus {
     struct gpus *next;
 };
 
-/* What was closed after a GPU had failed. Threads that hang in the driver may still use it, so it
- * is never freed. */
+/* The objects of GPUs that were closed after a failure. Threads that hang in the driver may still
+ * use them, so they are never freed. */
 static struct gpus *kept;
 
 static void close_gpus(struct rt_accelerators *a)

@@ -4,11 +4,15 @@
 
 #include "runtime/base/status.h"
 
-/* Loads the library `name` and returns its handle, which dlclose frees. The library itself stays in
- * memory until the process ends, because NVIDIA's libraries do not free all they have allocated.
+/*
+ * Loads the library `name` and returns its handle, which dlclose frees. The library itself stays in
+ * memory until the process ends, because NVIDIA's libraries do not free all memory that they have
+ * allocated.
+ *
  * Sets *path to the file that was loaded, which is valid until dlclose. Returns NULL if the library
- * cannot be loaded: the code of the error is RT_NOT_FOUND if no file was found, and otherwise
- * RT_FAILED_PRECONDITION. */
+ * cannot be loaded. The code of the error is RT_NOT_FOUND if no file was found, and otherwise
+ * RT_FAILED_PRECONDITION.
+ */
 void *kc_library_open(const char *name, const char **path, struct rt_error *err);
 
 /* Sets the function pointer at `to` to the function `name` of the library. Returns false if there

@@ -1,4 +1,4 @@
-/* What the GPU kernels for products of matrices have in common. */
+/* Declarations shared by the GPU kernels for matrix products. */
 #ifndef KC_HOST_MATMUL_H
 #define KC_HOST_MATMUL_H
 

@@ -1,7 +1,7 @@
 /*
  * Products of matrices on a GPU by a library (blas.h). The library adds the residual and the bias,
- * unless the product is scaled first. The device kernel `finish` applies the rest of the epilogue:
- * cuBLASLt's ReLU turns NaN to 0, and its GELU is the approximation with tanh.
+ * unless the product is scaled first. The device kernel `finish` applies the other steps of the
+ * epilogue, because cuBLASLt's ReLU turns NaN to 0, and its GELU is the approximation with tanh.
  */
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/epilogue.h"
@@ -20,13 +20,14 @@ struct state {
     struct kc_blas_plan *plan;
     struct rt_epilogue epilogue;
     struct kc_epilogue_part done; /* the steps that the plan applies */
-    bool must_finish;             /* whether `finish` has to apply further steps */
-    bool copies_residual; /* whether the product would overwrite a residual it does not add */
-    size_t residual_at;   /* offset of the residual's copy from the start of the workspace */
+    bool must_finish;             /* whether `finish` must apply the other steps */
+    /* whether the product would overwrite a residual that `finish` must add */
+    bool copies_residual;
+    size_t residual_at; /* offset of the residual's copy from the start of the workspace */
 };
 
-/* Merges the axes of the batch to one. Returns false if the matrices of A or of B then have no
- * common distance. */
+/* Merges the batch axes into one. Returns false if the matrices of A, or those of B, are then not
+ * equally far apart. */
 static bool merge_batch(const struct kc_matmul *m, struct kc_product *p)
 {
     p->batches = 1;
@@ -53,7 +54,6 @@ static bool merge_batch(const struct kc_matmul *m, struct kc_product *p)
     return true;
 }
 
-/* Describes the node as a product of the library. Returns false if it cannot be one. */
 static bool describe(const struct rt_prep *p, const struct rt_epilogue *e, struct kc_product *out)
 {
     struct kc_matmul m;
@@ -102,8 +102,8 @@ static enum rt_status make_plan(struct state *s, struct kc_blas *blas, struct kc
     return st;
 }
 
-/* Reserves scratch memory for the plan's workspace and, if the plan does not add the residual, for
- * a copy of the residual, which is needed if the output lies on it. */
+/* Reserves scratch memory for the plan's workspace. If the output lies on the residual and the plan
+ * does not add the residual, also reserves memory for a copy of the residual. */
 static enum rt_status reserve(struct rt_prep *p, struct state *s)
 {
     size_t bytes = s->plan->workspace_bytes;

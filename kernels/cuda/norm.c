@@ -1,5 +1,5 @@
-/* "_LayerNorm" (runtime/fusion/layer_norm.h) on a GPU, where the normalised elements of a row are
- * contiguous. */
+/* "_LayerNorm" (runtime/fusion/layer_norm.h) on a GPU, for tensors in which the elements that are
+ * normalised together are contiguous. */
 #include "runtime/fusion/layer_norm.h"
 
 #include "kernels/cuda/device/norm.h"

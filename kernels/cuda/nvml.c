@@ -8,7 +8,7 @@
 enum { NVML_OK = 0, TEMPERATURE_OF_GPU = 0 };
 
 struct nvmlDevice_st;
-/* percentages of the time of the last sample */
+/* percentages of the last sampling period */
 struct utilisation {
     unsigned gpu, memory;
 };

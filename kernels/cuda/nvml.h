@@ -1,7 +1,6 @@
 /*
  * Reads the utilisation and temperature of GPUs from NVIDIA's management library (NVML), which
- * comes with the driver. The functions that are called, their types and values are those of NVML's
- * documentation.
+ * comes with the driver. Functions, types and values are declared as in NVML's documentation.
  *
  * Owner: gpus.c. Threads: any.
  */
@@ -15,8 +14,8 @@ struct cuda_nvml;
 /* Loads libnvidia-ml.so.1. Returns NULL if the library is not there or cannot be used. */
 struct cuda_nvml *cuda_nvml_open(void);
 void cuda_nvml_close(struct cuda_nvml *n); /* does nothing if `n` is NULL */
-/* Sets the utilisation and the temperature of the GPU with this UUID ("GPU-..."), to -1 where they
- * are not known. `n` may be NULL. */
+/* Sets the utilisation and the temperature of the GPU with this UUID ("GPU-..."). A value that is
+ * not known is set to -1. `n` may be NULL. */
 void cuda_nvml_sense(struct cuda_nvml *n, const char *uuid, struct rt_device_sensors *out);
 
 #endif

@@ -35,7 +35,7 @@ enum rt_status kc_reduce_prepare(struct rt_prep *p, void **state)
     if (!s)
         return p->err->code;
     *s = (struct kc_reduce){.op = reduction_of(p->node->op->name), .n_out = 1, .n_each = 1};
-    /* Products may saturate only if the input has no elements, and they are not used then. */
+    /* A saturated product can occur only if the input has no elements. It is not used then. */
     int64_t stride = 1;
     for (int i = in->rank - 1; i >= 0; i--) {
         if (reduced >> i & 1) {

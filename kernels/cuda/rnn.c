@@ -1,7 +1,7 @@
 /*
- * "_RNN" (runtime/fusion/recurrent.h) on a GPU: one product of the input of all steps, and one
- * kernel for each step. Layers with masks, peephole connections, a projection or a candidate that
- * is reset before its product run on the CPU.
+ * "_RNN" (runtime/fusion/recurrent.h) on a GPU. One product computes the contribution of the input
+ * to all steps, and one kernel computes each step. Layers with masks, peephole connections, a
+ * projection or a candidate that is reset before its product run on the CPU.
  */
 #include "kernels/rnn/rnn.h"
 
@@ -14,16 +14,16 @@
 #include "runtime/base/checked.h"
 
 enum {
-    MOST_STEPS = 1024, /* each step is a node of the region's graph */
+    MOST_STEPS = 1024,
     ALIGNMENT = 256,
 };
 
 struct state {
     struct kn_layer layer;
     struct kc_rnn step;        /* without addresses */
-    struct kc_matmul product;  /* the product of the input, without addresses */
+    struct kc_matmul product;  /* the product with the input, without addresses */
     struct kc_blas_plan *plan; /* the same product by the library, or NULL */
-    int64_t w_at, r_at;        /* offsets of the weights in their inputs, in elements */
+    int64_t w_at, r_at;        /* offset of each weight in its input, in elements */
     int64_t sums_step, y_step; /* distances between two steps, in elements */
     size_t sums_at, h_at;      /* offsets in scratch memory; the workspace comes first */
     bool has_bias, has_r_bias;
@@ -39,7 +39,8 @@ static bool is_matrix(const struct rt_shape *s)
     return s->rank == 2;
 }
 
-/* Returns whether a state has a row of `units` for each row of the batch, or one row for all. */
+/* Returns whether the state has a row of `units` for each row of the batch, or one row for all
+ * rows. */
 static bool is_state(const struct rt_shape *s, const struct kn_layer *y)
 {
     return s->rank == 2 && s->dim[1] == y->units && (s->dim[0] == y->batch || s->dim[0] == 1);
@@ -127,7 +128,7 @@ static void release(void *state)
         s->plan->blas->free_plan(s->plan);
 }
 
-/* Makes a plan of the library for the input's product, if the library can compute it. */
+/* Makes a plan of the library for the product with the input, if the library can compute it. */
 static void plan_product(const struct rt_prep *p, struct state *s)
 {
     struct cuda_gpu *gpu = p->device->state;

@@ -7,15 +7,15 @@
 #include "runtime/base/log.h"
 
 enum {
-    /* A larger grid would only cost more time to launch its blocks. */
+    /* A larger grid would only take longer to launch. */
     MOST_BLOCKS = 1 << 16,
     LEAST_RECORDED = 4, /* minimum number of steps that are recorded as a graph */
 };
 
-/* What the GPU keeps of a region's steps (rt_region_steps.recorded). */
+/* The GPU's data for the steps of a region (rt_region_steps.recorded). */
 struct recording {
     struct CUgraphExec_st *graph; /* NULL until the second run */
-    bool is_refused;              /* whether recording failed, so that it is not tried again */
+    bool is_refused;              /* whether recording has failed; it is not tried again */
 };
 
 static cuda_address address_of(const void *p)
@@ -117,8 +117,8 @@ static enum rt_status launch_steps(struct cuda_stream *s, struct rt_region_steps
     return st;
 }
 
-/* Makes a graph of what the steps launch. If the driver refuses, logs the reason and leaves
- * `*graph` NULL; the steps can still be launched one by one. */
+/* Records the launches of the steps as a graph. If the driver refuses, logs the reason and leaves
+ * `*graph` NULL. The steps can then still be launched one by one. */
 static enum rt_status record(struct cuda_stream *s, struct rt_region_steps *steps,
                              struct CUgraphExec_st **graph, const struct rt_region_step **failed)
 {
@@ -152,14 +152,12 @@ static bool may_find_faults(const struct rt_region_steps *steps)
     return false;
 }
 
-/* Enqueues that s->fault is cleared before the steps. */
 static int clear_fault(struct cuda_stream *s)
 {
     static const struct kc_fault none;
     return s->gpu->driver->MemcpyHtoDAsync(address_of(s->fault), &none, sizeof none, s->handle);
 }
 
-/* Enqueues that s->fault is read after the steps. */
 static int read_fault(struct cuda_stream *s)
 {
     return s->gpu->driver->MemcpyDtoHAsync(&s->found, address_of(s->fault), sizeof s->found,
@@ -193,7 +191,7 @@ static enum rt_status enqueue_kernels(struct rt_device *d, int stream,
         return st;
     if (!r) {
         if (steps->n >= LEAST_RECORDED)
-            steps->recorded = calloc(1, sizeof *r); /* if this fails, no run is recorded */
+            steps->recorded = calloc(1, sizeof *r); /* if this fails, no graph is recorded */
         return launch_steps(s, steps, failed);
     }
     if (!r->graph && !r->is_refused) {

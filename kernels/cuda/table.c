@@ -6,7 +6,7 @@
 #include "runtime/fusion/recurrent.h"
 
 /* A row of the list for an op whose attribute T has one of the types `types_`. Bit k of `host_in_`
- * is set if the host must be able to read input k, as it must read a reduction's axes. */
+ * is set if the host must be able to read input k, for example the axes of a reduction. */
 #define ROW(op_, module, types_, host_in_)                                                         \
     {                                                                                              \
         .op = (op_), .device = "GPU", .name = #module ".cuda", .types = (types_),                  \

@@ -1,6 +1,6 @@
 /*
- * The GPU kernels. Each is a struct rt_kernel (runtime/core/kernel.h) whose device is "GPU" and
- * whose `run` launches device kernels on rt_run.stream (gpu.h).
+ * The GPU kernels. Each kernel is a struct rt_kernel (runtime/core/kernel.h) whose device is "GPU".
+ * Its `run` launches device kernels on rt_run.stream (gpu.h).
  */
 #ifndef KC_TABLE_H
 #define KC_TABLE_H
@@ -24,7 +24,7 @@ const struct rt_kernel *kc_kernels(int *n);
     enum rt_status kc_##module##_run(struct rt_run *r);
 KC_FUNCTIONS(X)
 #undef X
-/* what rt_kernel.explain is for gathers */
+/* rt_kernel.explain of gathers */
 enum rt_status kc_gather_explain(const struct rt_run *r, int64_t position, int64_t value,
                                  struct rt_error *err);
 

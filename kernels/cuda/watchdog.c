@@ -9,7 +9,8 @@
 #include "runtime/base/thread.h"
 
 #define SECOND INT64_C(1000000000)
-/* A wait is too long only if it takes FACTOR times as long as the longest before on the GPU. */
+/* A wait is too long only if it takes at least FACTOR times as long as the longest earlier wait on
+ * the GPU. */
 enum { FACTOR = 20 };
 
 struct cuda_watchdog {

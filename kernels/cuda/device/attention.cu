@@ -5,21 +5,21 @@
 
 enum {
     ROWS = KC_ATTENTION_ROWS,
-    KEYS = 64,    /* number of keys of a group */
+    KEYS = 64,    /* number of keys in a group */
     DEPTH = 32,   /* number of elements of queries and keys held at a time */
-    COLUMNS = 64, /* number of columns of the values held at a time */
+    COLUMNS = 64, /* number of columns of the values that are held at a time */
     PARTS = KC_ATTENTION_COLUMNS / COLUMNS,
     OWN = 4,                /* each thread computes OWN x OWN elements of a product */
     ACROSS = COLUMNS / OWN, /* number of threads that share a row */
     SCORE_ROW = KEYS + 1,   /* The padding avoids conflicts of memory banks. */
     DEPTH_ROW = DEPTH + 1,
-    STAGED = 2 * ROWS * DEPTH_ROW, /* Q and K; the values of a group need less */
-    PER_ROW = 4,                   /* number of threads that reduce a row of scores */
+    STAGED = 2 * ROWS * DEPTH_ROW, /* space for Q and K; a group of values needs less */
+    PER_ROW = 4,                   /* number of threads that reduce one row of scores */
 };
 
 /* The tile that a block computes. */
 struct tile {
-    int64_t batch, head, row, column; /* `row` and `column` are the first ones */
+    int64_t batch, head, row, column; /* `row` and `column` are the first ones of the tile */
 };
 
 KC_DEVICE struct tile tile_of(const struct kc_attention *a, int64_t index)
@@ -34,7 +34,8 @@ KC_DEVICE struct tile tile_of(const struct kc_attention *a, int64_t index)
     return t;
 }
 
-/* Copies `DEPTH` elements from element h on of ROWS vectors to `to`, and 0 beyond the ends. */
+/* Copies DEPTH elements of each of ROWS vectors to `to`, beginning with element h. Writes 0 for
+ * elements and vectors that do not exist. */
 KC_DEVICE void stage_vectors(float *to, const float *from, int64_t stride, int64_t first,
                              int64_t most, int64_t h, int64_t length)
 {
@@ -101,10 +102,12 @@ KC_DEVICE void compute_scores(const struct kc_attention *a, const struct tile *t
 }
 
 /*
- * Replaces the scores of n keys by their exponentials relative to the maximum so far, and updates
- * each row's maximum `top` and sum. Sets `factor` to what the row's earlier exponentials must be
- * multiplied by. Rows beyond the end of the tensor are computed like the others, from whatever is
- * in shared memory, and are not written.
+ * Replaces the scores of n keys by their exponentials relative to the maximum so far. Updates the
+ * maximum `top` and the sum of each row. Sets `factor` to the number by which the exponentials of
+ * earlier keys must be multiplied.
+ *
+ * Rows beyond the end of the tensor are computed from whatever is in shared memory, but are not
+ * written.
  */
 KC_DEVICE void update_rows(int n, float *score, float *top, float *sum, float *factor)
 {
@@ -116,7 +119,7 @@ KC_DEVICE void update_rows(int n, float *score, float *top, float *sum, float *f
         now = kc_max(now, s[c]);
     for (int mask = 1; mask < PER_ROW; mask *= 2)
         now = kc_max(now, KC_SHUFFLE_XOR(now, mask));
-    /* If all scores so far are -inf, nothing is added, and the row ends as 0 / 0. */
+    /* If all scores so far are -inf, nothing is added. The row then ends as 0 / 0. */
     const float scale = now == -INFINITY ? 1 : expf(before - now);
     for (int c = lane; c < n; c += PER_ROW) {
         s[c] = now == -INFINITY ? 0 : expf(s[c] - now);

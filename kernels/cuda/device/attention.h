@@ -1,9 +1,10 @@
 /*
- * The parameter of the device kernel for "_Attention" (runtime/fusion/attention.h). Each block
- * computes tiles of KC_ATTENTION_ROWS rows and KC_ATTENTION_COLUMNS columns of a head's context. It
- * reads the keys in groups and keeps, for each row, the maximum of the scores and the sum of their
- * exponentials so far (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
- * So the scores are never written to device memory.
+ * The parameter of the device kernel for "_Attention" (runtime/fusion/attention.h).
+ *
+ * Each block computes tiles of KC_ATTENTION_ROWS rows and KC_ATTENTION_COLUMNS columns of a head's
+ * context. A block reads the keys in groups. For each row, it keeps the maximum of the scores and
+ * the sum of their exponentials so far (Milakov and Gimelshein, "Online normalizer calculation for
+ * softmax", 2018). The scores are therefore never written to device memory.
  */
 #ifndef KC_ATTENTION_H
 #define KC_ATTENTION_H
@@ -24,9 +25,10 @@ struct kc_attention_places {
 
 struct kc_attention_step {
     const void *operand; /* floats, or bools for RT_ATTENTION_KEEP and RT_ATTENTION_REPLACE */
-    const float *other;  /* what these two ops set, or NULL */
-    int64_t stride[4];   /* of the operand, along the axes of batches, heads, rows and keys */
-    int64_t op;          /* an enum rt_attention_op */
+    /* the scores that RT_ATTENTION_KEEP and RT_ATTENTION_REPLACE set, or NULL */
+    const float *other;
+    int64_t stride[4]; /* strides of `operand` along the axes of batches, heads, rows and keys */
+    int64_t op;        /* an enum rt_attention_op */
 };
 
 struct kc_attention {

@@ -1,6 +1,6 @@
 /*
- * Device code of convolutions. Each thread computes output elements one at a time. The kernel is
- * for convolutions that cuDNN does not support.
+ * Device code of convolutions that cuDNN does not support. Each thread computes output elements one
+ * at a time.
  */
 #include "kernels/cuda/device/conv.h"
 #include "kernels/cuda/device/epilogue.cuh"

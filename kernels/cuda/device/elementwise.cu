@@ -115,8 +115,8 @@ KC_DEVICE float load(const struct kc_elementwise_in *in, int64_t i)
     }
 }
 
-/* Returns operand `k` of a step, for the output element with index vector `at`. `result` holds the
- * results of the earlier steps. */
+/* Returns operand `k` of a step for the output element with index vector `at`. `result` holds the
+ * results of earlier steps. */
 KC_DEVICE float operand(const struct kc_elementwise *e, const int64_t *at, const float *result,
                         int k)
 {

@@ -9,12 +9,11 @@
 #include <stdint.h>
 
 enum {
-    KC_ELEMENTWISE_MOST_IN = 16,    /* maximum number of inputs */
-    KC_ELEMENTWISE_MOST_STEPS = 32, /* maximum number of steps */
-    KC_ELEMENTWISE_MOST_RANK = 6,   /* maximum number of dimensions after merging neighbours */
+    KC_ELEMENTWISE_MOST_IN = 16,
+    KC_ELEMENTWISE_MOST_STEPS = 32,
+    KC_ELEMENTWISE_MOST_RANK = 6, /* maximum number of dimensions after neighbours are merged */
 };
 
-/* the types of inputs and outputs */
 enum kc_type { KC_F32, KC_BOOL, KC_U8, KC_I32, KC_I64 };
 
 struct kc_elementwise_in {
@@ -26,8 +25,8 @@ struct kc_elementwise_in {
 
 struct kc_elementwise_step {
     int32_t op; /* an enum rt_elementwise_op */
-    /* Operands. -1 means no operand, another k below n_in means input k, and any other k means the
-     * result of step k - n_in. */
+    /* Operands. An operand k below n_in is input k, and a larger k is the result of step k - n_in.
+     * -1 means that the operand is absent. */
     int16_t a, b, c;
     int16_t unused;
     float alpha; /* the parameter of LeakyRelu */

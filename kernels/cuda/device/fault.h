@@ -6,7 +6,7 @@
 
 struct kc_fault {
     int64_t step;            /* number of the region's step, counted from 1, or 0 for no fault */
-    int64_t position, value; /* as in rt_kernel.explain */
+    int64_t position, value; /* values for rt_kernel.explain */
 };
 
 #endif

@@ -1,5 +1,5 @@
-/* The parameter of the device kernel that applies, in place, the steps of an epilogue that a
- * library has not applied. */
+/* The parameter of the device kernel `finish`. The kernel applies the steps of an epilogue that a
+ * library has not applied, in place. */
 #ifndef KC_FINISH_H
 #define KC_FINISH_H
 

@@ -14,7 +14,7 @@ struct kc_gather {
     const void *index;   /* [n_batch, n_index], of int32 or int64 */
     struct kc_fault *fault;
     int64_t n_batch, outer, limit, n_index, inner;
-    int64_t step;    /* what is written to fault->step; 0 in the second launch */
+    int64_t step;    /* number to be written to fault->step; 0 in the second launch */
     int32_t is_long; /* whether the index has the type int64 */
     int32_t unused;
 };

@@ -1,6 +1,6 @@
 /*
- * Device code of GEMMs. Each block computes tiles of C one at a time, and keeps tiles of A and B in
- * shared memory. The kernel is for GEMMs that cuBLASLt does not support.
+ * Device code of GEMMs that cuBLASLt does not support. Each block computes tiles of C one at a
+ * time, and keeps tiles of A and B in shared memory.
  */
 #include "kernels/cuda/device/epilogue.cuh"
 #include "kernels/cuda/device/matmul.h"

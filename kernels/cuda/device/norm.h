@@ -8,7 +8,7 @@ struct kc_norm {
     float *out;
     const float *in;
     const float *scale, *offset; /* vectors of `columns` elements, or NULL */
-    /* number of rows, and length of a row; each row is normalised separately */
+    /* Each row is normalised separately. */
     int64_t rows, columns;
     float epsilon;
     int32_t no_mean; /* whether the mean is assumed to be 0 */

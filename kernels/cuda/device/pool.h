@@ -16,9 +16,9 @@ struct kc_pool {
     int64_t channels;
     struct kc_axis axis[3];
     int32_t average;
-    int32_t zeros; /* whether the padding of a MaxPool has the value 0 */
-    /* Whether the maximum may be -infinity if the window contains no padding, as in MaxPool3D.
-     * Otherwise, the maximum is at least the lowest finite number. */
+    int32_t zeros; /* whether the padding of a MaxPool is 0 */
+    /* Whether the maximum of a window without padding may be -infinity, as in MaxPool3D. Otherwise,
+     * the maximum is at least the lowest finite number. */
     int32_t may_be_infinite;
     int32_t unused;
 };

@@ -1,7 +1,7 @@
 /*
  * The parameter of the device kernel that computes one step of a recurrent layer
  * (runtime/fusion/recurrent.h). Each block computes KC_RNN_ROWS rows of a batch for KC_RNN_UNITS
- * units. Its warps divide the sums over the state among themselves.
+ * units. The warps of a block share the sums over the state.
  */
 #ifndef KC_RNN_H
 #define KC_RNN_H
@@ -12,13 +12,13 @@ enum { KC_RNN_ROWS = 4, KC_RNN_UNITS = 32, KC_RNN_MOST_GATES = 4 };
 
 struct kc_rnn {
     float *h_new, *c_new; /* [rows, units]; c_new may be equal to c */
-    float *y;             /* a further copy of h_new, or NULL */
-    const float *sums;    /* the sums of the input for this step, with their bias */
+    float *y;             /* a second copy of h_new, or NULL */
+    const float *sums;    /* the sums over the input of this step, with the bias */
     const float *h, *c;
     const float *r;      /* recurrent weights, [units, r_row] */
     const float *r_bias; /* added to the recurrent sums, or NULL */
     int64_t rows, units;
-    /* distances, in elements, between two rows; 0 if a state is the same for all rows */
+    /* distance between two rows, in elements; 0 if all rows share one state */
     int64_t sums_row, h_row, c_row, r_row, y_row;
     int64_t at[KC_RNN_MOST_GATES]; /* first column of each gate in `sums` and `r` */
     int32_t cell;                  /* an enum rt_cell_id */
