@@ -1,18 +1,19 @@
-/* BMP files. As in TensorFlow, the bytes of a pixel are its colours: a palette is not read, and
- * neither is the kind of compression. */
+/* BMP files. As in TensorFlow, the bytes of a pixel are its colours: the palette and the type of
+ * compression are ignored. */
 #include <string.h>
 
 #include "kernels/image/codec.h"
 
 enum {
-    HEADER_BYTES = 32, /* TensorFlow wants at least this much, although it reads 30 bytes */
+    HEADER_BYTES = 32, /* TensorFlow refuses smaller files, although it reads only 30 bytes */
     LINE_ALIGN = 4,
     ALPHA = 255,
 };
 #define MOST_BYTES (INT64_C(1) << 30)
 
 struct header {
-    int64_t offset, width, height; /* a negative height means that the first line is the top one */
+    /* a negative height means that the lines are stored from top to bottom */
+    int64_t offset, width, height;
     int channels;
 };
 

@@ -1,7 +1,7 @@
 /*
- * DrawBoundingBoxes and DrawBoundingBoxesV2 draw the frames of boxes into images. Boxes are given
+ * DrawBoundingBoxes and DrawBoundingBoxesV2 draw the outlines of boxes into images. Boxes are given
  * as fractions of the image, [batch, boxes, (top, left, bottom, right)]. Parts outside the image
- * are left out.
+ * are not drawn.
  */
 #include <string.h>
 
@@ -14,8 +14,8 @@
 
 enum { MOST_CHANNELS = 4, SIDES = 4, LINE = 1 << 14, BYTES = 1 << 22 };
 
-/* The colours of DrawBoundingBoxes, which are used in turn: yellow, blue, red, lime, purple, olive,
- * maroon, navy, aqua and fuchsia. */
+/* The colours of DrawBoundingBoxes, which follow each other from box to box: yellow, blue, red,
+ * lime, purple, olive, maroon, navy, aqua and fuchsia. */
 static const float palette[][MOST_CHANNELS] = {
     {1, 1, 0, 1},       {0, 0, 1, 1},    {1, 0, 0, 1},    {0, 1, 0, 1}, {0.5f, 0, 0.5f, 1},
     {0.5f, 0.5f, 0, 1}, {0.5f, 0, 0, 1}, {0, 0, 0.5f, 1}, {0, 1, 1, 1}, {1, 0, 1, 1},
@@ -53,7 +53,7 @@ static enum rt_status infer_boxes(struct rt_infer *x)
     return kn_infer_same(x);
 }
 
-/* Each image has boxes of its own, and all share the colours. */
+/* Each image has boxes of its own, and all images share the colours. */
 static void rows_boxes(struct rt_rows *r)
 {
     for (int k = 0; k < 2; k++)
@@ -82,7 +82,7 @@ static void set_color(struct canvas *c, enum rt_dtype dtype, const float *color,
             c->color.f16[k] = kn_to_f16(color[k]);
 }
 
-/* Draws n pixels, which are `step` pixels apart. */
+/* Draws n pixels, whose distance from each other is `step` pixels. */
 static enum rt_status draw_line(struct rt_run *r, int64_t *left, struct canvas *c, int64_t y,
                                 int64_t x, int64_t n, int64_t step)
 {
@@ -154,7 +154,7 @@ static enum rt_status run_boxes(struct rt_run *r)
             const float *color = palette[i % N_COLORS];
             if (has_colors)
                 color = (const float *)r->in[2].data + i % r->in[2].dim[0] * r->in[2].dim[1];
-            /* In gray images, the frames of DrawBoundingBoxes are white. */
+            /* In gray images, the outlines of DrawBoundingBoxes are white. */
             set_color(&c, (enum rt_dtype)o->dtype,
                       !has_colors && channels == 1 ? palette[0] : color, channels);
             if (draw_box(r, &left, &c, box))

@@ -1,13 +1,14 @@
 /*
- * Decoders from the bytes of an image file to pixels. A decoder knows neither tensors nor runs: its
- * caller gives it a struct kn_codec, whose functions allocate the pixels, count memory and stop the
- * work. The ops use a run (decode_image.c), the fuzz targets malloc.
+ * Decoders from the bytes of an image file to pixels. A decoder does not know tensors or runs. Its
+ * caller passes a struct kn_codec, whose functions allocate the pixels, count memory and stop the
+ * work. The ops implement these functions with a run (decode_image.c), and the fuzz targets with
+ * malloc.
  *
- * A decoder reads the header first, and asks for memory only once the announced size is within the
- * limits. It never writes beyond the memory that it asked for.
+ * A decoder reads the header first, and allocates memory only if the announced size is within the
+ * limits. It never writes outside of the memory that it has allocated.
  *
- * Owner: the pixels belong to the caller, also on failure. Threads: any; a call has no state beyond
- * its arguments.
+ * Owner: the pixels belong to the caller, even on failure. Threads: any; a call has no state
+ * besides its arguments.
  */
 #ifndef KN_IMAGE_CODEC_H
 #define KN_IMAGE_CODEC_H
@@ -29,13 +30,13 @@ struct kn_codec {
     void *(*pixels)(struct kn_codec *c, int64_t frames, int64_t height, int64_t width,
                     int64_t channels);
     /* Returns zeroed memory for the decoder's own use, or NULL with the reason in `err`. The
-     * decoder gives it back by `release`, which accepts NULL. */
+     * decoder frees it by `release`, which accepts NULL. */
     void *(*memory)(struct kn_codec *c, size_t bytes);
     void (*release)(struct kn_codec *c, void *memory);
     /* Counts work in units of rt_run_spend. Fails if the work is to stop. */
     enum rt_status (*spend)(struct kn_codec *c, int64_t work);
-    /* Counts `bytes` bytes that a library is about to allocate. The caller of the decoder gives
-     * them back when the decoder has returned. */
+    /* Counts `bytes` bytes that a library is about to allocate. The decoder's caller releases them
+     * after the decoder has returned. */
     enum rt_status (*charge)(struct kn_codec *c, size_t bytes);
 };
 
@@ -52,7 +53,7 @@ enum kn_image_format {
 enum kn_image_format kn_image_format(struct rt_span file);
 
 struct kn_jpeg_options {
-    int channels; /* 1 or 3, or 0 for those of the file */
+    int channels; /* 1 or 3, or 0 for the file's number of channels */
     int ratio;    /* 1, 2, 4 or 8: the image is reduced by this factor */
     bool fancy_upscaling, try_recover_truncated;
     float acceptable_fraction;
@@ -67,19 +68,20 @@ enum rt_status kn_jpeg_decode(struct kn_codec *c, struct rt_span file,
 bool kn_jpeg_shape(struct rt_span file, int shape[3]);
 
 /* Decodes a PNG file to 8 bits, or to 16 bits in the machine's byte order if `is_wide`. `channels`
- * is 1 to 4, or 0 for those of the file. */
+ * is 1 to 4, or 0 for the file's number of channels. */
 enum rt_status kn_png_decode(struct kn_codec *c, struct rt_span file, int channels, bool is_wide);
 
-/* Decodes the frames of a GIF file, or the first one unless `expands`. A file that ends within a
- * later frame yields the frames before it and what there is of that frame. */
+/* Decodes all frames of a GIF file if `expands` is set, and otherwise the first one. If the file
+ * ends within a frame after the first, the complete frames and the beginning of that frame are
+ * decoded. */
 enum rt_status kn_gif_decode(struct kn_codec *c, struct rt_span file, bool expands);
 
-/* Decodes a BMP file without compression or palette. `channels` is 3 or 4, or 0 for those of the
- * file. */
+/* Decodes a BMP file without compression or palette. `channels` is 3 or 4, or 0 for the file's
+ * number of channels. */
 enum rt_status kn_bmp_decode(struct kn_codec *c, struct rt_span file, int channels);
 
 /* Decodes a WebP file, or all frames of an animation if `expands`. `channels` is 3 or 4, or 0 for
- * those of the file. */
+ * the file's number of channels. */
 enum rt_status kn_webp_decode(struct kn_codec *c, struct rt_span file, int channels, bool expands);
 
 #endif

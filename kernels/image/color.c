@@ -1,7 +1,7 @@
 /*
  * Ops on the colours of images: RGBToHSV, HSVToRGB, AdjustHue, AdjustSaturation and
  * AdjustContrastv2. The formulas are those of the HSV colour model, where the hue is the position
- * on a circle of six sectors. The order of operations and comparisons is TensorFlow's, because
+ * on a circle of six sectors. Operations and comparisons have TensorFlow's order, because
  * comparisons with NaN decide which formula applies.
  */
 #include <float.h>
@@ -22,7 +22,7 @@ enum {
 
 /* ---- pixel by pixel ---- */
 
-/* Computes n pixels of y from x. y may be x. `by` is the second input of the op. */
+/* Computes n pixels of y from x. y may be x. `by` is the op's second input. */
 typedef void pixels_fn(void *y, const void *x, int64_t n, float by);
 
 struct pixels {
@@ -58,7 +58,6 @@ static enum rt_status map_pixels(struct rt_run *r, pixels_fn *fn, float by)
 #define ROUND(dt, v)   ((KN_C(dt))KN_ROUND(dt, v))
 #define PART(dt, n, d) ROUND(dt, (KN_C(dt))(n) / (d))
 
-/* Every operation is rounded to the type of the elements. */
 #define TO_HSV(dt, T)                                                                              \
     KN_CLONES static void to_hsv_##dt(void *dst, const void *src, int64_t n, float by)             \
     {                                                                                              \
@@ -143,9 +142,9 @@ RUN_HSV(to_rgb)
 /* ---- AdjustHue and AdjustSaturation: float32 [..., 3] of rank 3 and more ---- */
 
 /*
- * Turns the hue of a pixel by `turn` sectors. The hue is split into a sector and the position of
- * the middle colour between the lowest and the highest colour. Hue grows with the middle colour in
- * the sectors of even numbers, and falls with it in the others.
+ * Changes the hue of a pixel by `turn` sectors. The hue is split into a sector and the position of
+ * the middle colour between the lowest and the highest colour. In sectors of even numbers, the hue
+ * increases with the middle colour. In sectors of odd numbers, it decreases.
  */
 static void turn_hue(float *y, const float *x, float turn)
 {
@@ -169,7 +168,7 @@ static void turn_hue(float *y, const float *x, float turn)
     h = fmodf(h + turn, 6);
     h = h < 0 ? h + 6 : h;
     h = h >= 6 ? h - 6 : h;
-    /* A hue of NaN is treated as one in sector 5. */
+    /* A hue of NaN is treated as a hue in sector 5. */
     const int to = h >= 0 && h < 6 ? (int)h : 5;
     const float part = h - (float)to;
     const float between = low + (to & 1 ? 1 - part : part) * (high - low);
@@ -276,7 +275,8 @@ static enum rt_status run_saturation(struct rt_run *r)
 
 /*
  * Channels are processed in groups of at most LANES. If an image has few channels, several pixels
- * are processed at once, so that `lanes` sums are in use: lane k belongs to channel `k % channels`.
+ * are processed at once. Then `lanes` sums are in use, and lane k belongs to channel `k %
+ * channels`.
  */
 enum { LANES = 64 };
 
@@ -322,7 +322,7 @@ static enum rt_status contrast_channels(struct rt_run *r, int64_t *left, const s
     add_lines(x + done * c->channels, 1, 0, rest * width, sum);
     for (int64_t k = width; k < lanes; k++)
         sum[k % width] += sum[k];
-    /* The sum is rounded to float first, because it overflows to infinity in TensorFlow, too. */
+    /* The sum is rounded to float first. As in TensorFlow, it may overflow to infinity. */
     for (int64_t k = 0; k < lanes; k++)
         mean[k] = k < width ? (float)sum[k] / (float)c->pixels : mean[k % width];
     for (int64_t i = 0; i < lines; i += block) {

@@ -1,7 +1,7 @@
 /*
- * Ops that decode an image file: DecodeJpeg, DecodePng, DecodeGif, DecodeBmp, DecodeWebP and
- * DecodeImage, which TensorFlow implements by one kernel, DecodeAndCropJpeg and ExtractJpegShape.
- * The format is found by the first bytes, so most ops decode most formats.
+ * Ops that decode an image file: DecodeJpeg, DecodePng, DecodeGif, DecodeBmp, DecodeWebP,
+ * DecodeImage, DecodeAndCropJpeg and ExtractJpegShape. The format is detected from the first bytes
+ * of the file, so most ops decode most formats, as in TensorFlow.
  */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
@@ -11,9 +11,11 @@ enum kind { JPEG, CROP, PNG, GIF, BMP, WEBP, IMAGE };
 
 enum { CONVERTED = 1 << 16 }; /* number of samples converted between two calls of rt_run_spend */
 
-/* A decoder's caller: it makes the output, or memory to convert to the output's type. */
+/* The caller of a decoder. It allocates the output, or a buffer whose samples are then converted to
+ * the output's type. */
 struct sink {
-    struct kn_codec codec; /* the first member, because decoders hand back a pointer to it */
+    /* must be the first member, because the decoder passes a pointer to it */
+    struct kn_codec codec;
     struct rt_run *r;
     enum kind kind;
     enum kn_image_format format;
@@ -21,7 +23,7 @@ struct sink {
     bool expands;        /* whether frames are a dimension of their own */
     int64_t left;
     size_t charged;
-    void *samples; /* what the decoder has written, if it is to be converted */
+    void *samples; /* the decoder's samples if they must be converted, or else NULL */
 };
 
 static enum rt_dtype samples_dtype(const struct sink *s)
@@ -29,7 +31,7 @@ static enum rt_dtype samples_dtype(const struct sink *s)
     return s->format == KN_IMAGE_PNG && s->dtype != RT_U8 ? RT_U16 : RT_U8;
 }
 
-/* Refuses what an op does not decode, although the file itself is valid. */
+/* Refuses a valid file that the op does not decode. */
 static enum rt_status op_check(const struct sink *s, int64_t frames)
 {
     const char *const op = s->r->node->op->name;
@@ -96,8 +98,8 @@ static enum rt_status sink_charge(struct kn_codec *c, size_t bytes)
     return st;
 }
 
-/* Converts samples to the output's type. 8-bit samples become 16 bits by a factor of 256, except
- * for PNG, whose decoder makes 16 bits itself. */
+/* Converts samples to the output's type. 8-bit samples become 16-bit samples by a factor of 256.
+ * PNG files need no such factor, because their decoder makes 16-bit samples itself. */
 static enum rt_status convert(struct sink *s)
 {
     const int64_t n = rt_tensor_count(&s->r->out[0]);
@@ -326,7 +328,7 @@ enum kn_image_format kn_image_format(struct rt_span file)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (file.n >= table[i].n && memcmp(file.p, table[i].start, table[i].n) == 0)
             return table[i].format;
-    /* TensorFlow wants a byte more than the RIFF header has. */
+    /* TensorFlow requires one byte more than the RIFF header has. */
     if (file.n > 12 && memcmp(file.p, "RIFF", 4) == 0 && memcmp(file.p + 8, "WEBP", 4) == 0)
         return KN_IMAGE_WEBP;
     return KN_IMAGE_UNKNOWN;
@@ -366,7 +368,7 @@ const struct kn_entry kn_extract_jpeg_shape = {
 
 /* ---- entries ---- */
 
-/* The rank of the output depends on the file, so there is no `infer`. */
+/* There is no `infer`, because the rank of the output depends on the file. */
 #define DECODES(symbol, op_, kind_)                                                                \
     static enum rt_status symbol##_run(struct rt_run *r)                                           \
     {                                                                                              \

@@ -1,5 +1,5 @@
 /* EncodeJpeg, EncodeJpegVariableQuality and EncodePng. The settings of libjpeg-turbo and libpng are
- * TensorFlow's, so that the bytes of the files are its too. */
+ * those of TensorFlow, so that the files are equal byte by byte. */
 #include <setjmp.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 
 enum {
     SAMPLE_WORK = 16,     /* work per sample, in units of rt_run_spend */
-    PNG_BYTES = 512 << 10 /* memory that libpng and zlib allocate besides lines */
+    PNG_BYTES = 512 << 10 /* memory that libpng and zlib allocate besides the lines */
 };
 
 /* ---- JPEG ---- */
@@ -48,7 +48,7 @@ static void file_begin(j_compress_ptr lib)
     j->to.free_in_buffer = j->file.capacity - j->file.n;
 }
 
-/* libjpeg calls this when all of the buffer is full. */
+/* libjpeg calls this function when the buffer is full. */
 static boolean file_grow(j_compress_ptr lib)
 {
     struct jpeg *j = (struct jpeg *)lib;
@@ -153,7 +153,8 @@ static bool guarded(struct jpeg *j, void (*step)(struct jpeg *))
     return true;
 }
 
-/* Coefficients of the whole image, which libjpeg keeps for several scans or optimised codes. */
+/* Returns the bytes of the coefficients of the whole image, which libjpeg keeps for several scans
+ * or optimised codes. */
 static size_t jpeg_memory(const struct jpeg *j)
 {
     const int64_t *dim = j->r->in[0].dim;

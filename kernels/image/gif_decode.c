@@ -1,8 +1,8 @@
 /*
  * GIF files by giflib. DGifSlurp, which TensorFlow calls, allocates the pixels of every frame that
- * the file announces. This file reads record by record instead, so that the memory of a frame is
- * counted before it is allocated, and keeps DGifSlurp's rules: a frame whose pixels end too early
- * is dropped with all behind it, and those before it are the image.
+ * the file announces. This file reads one record at a time instead, so that the memory of a frame
+ * is counted before it is allocated. As in DGifSlurp, a frame that lacks pixels is dropped with all
+ * later frames, and the earlier frames are the image.
  */
 #include <limits.h>
 #include <string.h>
@@ -16,13 +16,13 @@ enum {
     COLORS = 3,
     PIXEL_WORK = 8, /* work per pixel, in units of rt_run_spend */
     RECORD_WORK = 256,
-    FRAME_BYTES = 512, /* what giflib allocates for a frame besides its pixels and colours */
+    FRAME_BYTES = 512, /* memory that giflib allocates for a frame besides its pixels and colours */
 };
 
 struct frame {
     int64_t left, top, width, height;
     unsigned char *pixels; /* indices into the colours; NULL if the frame is not needed */
-    int transparent;       /* the index of pixels that are not drawn, or -1 */
+    int transparent;       /* the index of transparent pixels, or -1 */
 };
 
 struct decoder {
@@ -31,9 +31,10 @@ struct decoder {
     GifFileType *gif;
     struct frame *frames;
     int n_frames, capacity;
-    bool has_control;        /* whether a graphic control extension precedes the next frame */
-    int transparent;         /* the next frame's */
-    bool expands, is_broken; /* is_broken: a frame was announced whose pixels cannot be there */
+    bool has_control; /* whether a graphic control extension precedes the next frame */
+    int transparent;  /* the next frame's */
+    /* is_broken is set if a frame was announced that the file cannot contain */
+    bool expands, is_broken;
 };
 
 static int file_read(GifFileType *gif, GifByteType *to, int n)
@@ -78,7 +79,8 @@ static struct frame *frame_add(struct decoder *d)
     return &d->frames[d->n_frames];
 }
 
-/* Reads the lines of a frame into `to`, or into one line at `to` if the frame is not kept. */
+/* Reads the lines of a frame. `to` has space for all lines if `is_kept` is set, and otherwise for
+ * one line. */
 static bool lines_read(struct decoder *d, unsigned char *to, bool is_kept)
 {
     static const struct {
@@ -142,7 +144,7 @@ static bool extension_read(struct decoder *d)
 
     if (DGifGetExtension(d->gif, &kind, &block) == GIF_ERROR)
         return false;
-    /* giflib looks at the first of a frame's graphic control extensions alone. */
+    /* giflib reads only the first of a frame's graphic control extensions. */
     if (block && kind == GRAPHICS_EXT_FUNC_CODE && !d->has_control) {
         GraphicsControlBlock control;
         d->has_control = true;
@@ -176,7 +178,7 @@ static bool records_read(struct decoder *d)
 
 /* ---- from indices to colours ---- */
 
-/* Writes the lines of frame k into a canvas that holds what is behind the frame. */
+/* Draws frame k on a canvas that already holds the picture behind the frame. */
 static enum rt_status frame_draw(struct decoder *d, int k, unsigned char *to, int64_t height,
                                  int64_t width)
 {
@@ -212,7 +214,7 @@ static enum rt_status frame_draw(struct decoder *d, int k, unsigned char *to, in
 }
 
 /* The canvas is as large as the largest frame. A frame that does not fill it or has transparent
- * pixels is drawn over the frame before it, or over black. */
+ * pixels is drawn over the previous frame, or over black. */
 static enum rt_status frames_draw(struct decoder *d)
 {
     const int n = d->expands ? d->n_frames : 1;

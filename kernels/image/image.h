@@ -11,19 +11,17 @@
 /* Fails with RT_INVALID_ARGUMENT and the message `words`, followed by the shape. */
 enum rt_status kn_image_fail_shape(struct rt_error *err, const char *words,
                                    const struct rt_shape *s);
-/* Returns whether the rank of the shape is known and is not `rank`. */
+/* Returns whether the rank of the shape is known and differs from `rank`. */
 static inline bool kn_image_rank_differs(const struct rt_shape *s, int rank)
 {
     return s->rank >= 0 && s->rank != rank;
 }
 /* Returns a shape of rank `rank` whose dimensions are unknown. */
 struct rt_shape kn_image_unknown(int rank);
-/* Returns the shape of a tensor. */
 struct rt_shape kn_image_shape_of(const struct rt_tensor *t);
 /*
- * Row rule for ops that compute each innermost block of `r->in[0].shape.rank - inner` axes on its
- * own: the row axis of input 0 stays, if it is not among the last `inner` axes. No other input may
- * depend on the batch.
+ * Row rule for ops that compute each block of the last `inner` axes on its own. The row axis of
+ * input 0 remains if it is not among these axes. The other inputs must not depend on the batch.
  */
 void kn_image_rows_outer(struct rt_rows *r, int inner);
 

@@ -1,6 +1,6 @@
 /*
- * The error handler of libjpeg's callers. libjpeg reports an error by a call that must not return,
- * so the caller returns to its own setjmp, and frees libjpeg's structures there.
+ * The error handler for calls of libjpeg. libjpeg reports an error by calling a function that must
+ * not return. This function jumps to the setjmp of the caller, which frees libjpeg's structures.
  *
  * Threads: a handler belongs to one call of a codec.
  */
@@ -13,13 +13,13 @@
 #include <jpeglib.h>
 
 struct kn_jpeg_error {
-    struct jpeg_error_mgr lib; /* the first member, because libjpeg returns a pointer to it */
+    /* must be the first member, because libjpeg passes a pointer to it */
+    struct jpeg_error_mgr lib;
     jmp_buf jump;
 };
 /* Makes `e` drop messages and return to e->jump, which the caller must set before it calls libjpeg.
- * Returns the pointer for libjpeg's `err`. */
+ * Returns the pointer to store in libjpeg's `err`. */
 struct jpeg_error_mgr *kn_jpeg_error_open(struct kn_jpeg_error *e);
-/* Returns to e->jump. */
 _Noreturn void kn_jpeg_stop(struct kn_jpeg_error *e);
 
 #endif

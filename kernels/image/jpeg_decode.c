@@ -1,5 +1,5 @@
-/* JPEG files by libjpeg-turbo. An error in libjpeg ends in longjmp, so the calls are in functions
- * that `guarded` runs, and all state is in struct decoder. */
+/* JPEG files by libjpeg-turbo. libjpeg reports an error by longjmp. Its functions are therefore
+ * called only inside of `guarded`, and all state is in struct decoder. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,9 +26,10 @@ struct decoder {
     struct rt_span file;
     unsigned char *pixels;
     int channels;
-    int64_t height, width;       /* of the output */
-    int64_t n_lines;             /* number of lines of the output that were decoded */
-    JDIMENSION lib_x, lib_width; /* columns that libjpeg decodes; at least those of the output */
+    int64_t height, width; /* of the output */
+    int64_t n_lines;       /* number of output lines that have been decoded */
+    /* columns that libjpeg decodes; the output's columns are among them */
+    JDIMENSION lib_x, lib_width;
 };
 
 /* ---- the source: a file in memory ---- */
@@ -38,8 +39,9 @@ static void source_begin(j_decompress_ptr lib)
     (void)lib;
 }
 
-/* Called where the file ends too early. Without data, libjpeg suspends. With a forged end of image,
- * it completes the image from what it has. */
+/* libjpeg calls this function when the file ends too early. If it provides no data, libjpeg
+ * suspends. If it provides an end-of-image marker, libjpeg completes the image from the data read
+ * so far. */
 static boolean source_fill(j_decompress_ptr lib)
 {
     static const JOCTET end_of_image[] = {0xff, JPEG_EOI};
@@ -128,8 +130,8 @@ static void spend(struct decoder *d, int64_t work)
         kn_jpeg_stop(&d->error);
 }
 
-/* libjpeg calls this for each row of blocks, also while it reads all scans of a progressive file in
- * one call. */
+/* libjpeg calls this function for each row of blocks, even while a single call reads all scans of a
+ * progressive file. */
 static void progress_made(j_common_ptr lib)
 {
     struct decoder *d = (struct decoder *)lib;
@@ -219,7 +221,7 @@ static void cmyk_to_rgb(unsigned char *y, const unsigned char *x, int64_t n, boo
                                : (unsigned char)((255 - x[3]) * (255 - x[k]) / 255);
 }
 
-/* Completes the lines behind the last decoded one. */
+/* Fills the lines after the last decoded one. */
 static void lines_complete(struct decoder *d)
 {
     const size_t size = (size_t)(d->width * d->channels);

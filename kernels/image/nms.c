@@ -1,8 +1,10 @@
 /*
  * Ops of non-maximum suppression: NonMaxSuppression and its versions V2 to V5,
- * NonMaxSuppressionWithOverlaps, and CombinedNonMaxSuppression. Candidates are removed from a heap
- * in descending order of score. A candidate whose score is lowered is put back into the heap, and
- * later compared only with the boxes chosen in the meantime.
+ * NonMaxSuppressionWithOverlaps, and CombinedNonMaxSuppression.
+ *
+ * Candidates are taken from a heap in descending order of score. If the score of a candidate is
+ * lowered, the candidate returns to the heap. It is later compared only with the boxes that were
+ * chosen in the meantime.
  */
 #include <float.h>
 #include <math.h>
@@ -67,7 +69,7 @@ static float iou(const float *a, const float *b)
 struct nms {
     const float *boxes;    /* n boxes, or NULL if `overlaps` is used */
     int64_t step;          /* number of floats from one box to the next */
-    const float *overlaps; /* [n, n] matrix of overlaps, which is used if boxes is NULL */
+    const float *overlaps; /* [n, n] matrix of overlaps, which is used if `boxes` is NULL */
     const float *scores;
     int64_t score_step, n, most;
     float threshold, score_threshold, sigma;
@@ -79,8 +81,8 @@ static float similarity(const struct nms *s, int32_t i, int32_t j)
                     : s->overlaps[(int64_t)i * s->n + j];
 }
 
-/* Returns whether the caller must drop `c`, because it overlaps a chosen box by more than the
- * threshold. With soft suppression (sigma > 0), lowers the candidate's score instead. */
+/* Returns whether the caller must drop `c`, because `c` overlaps a chosen box by more than the
+ * threshold. With soft suppression (sigma > 0), lowers the score of `c` instead. */
 static bool suppressed(const struct nms *s, struct candidate *c, const struct candidate *chosen,
                        int64_t n_chosen)
 {

@@ -1,7 +1,7 @@
 /*
- * ExtractImagePatches and ExtractVolumePatches put the window around each position of an image
- * into the channels of that position. An image is treated as a volume of one plane. Elements are
- * only moved, and positions outside the image are zero.
+ * ExtractImagePatches and ExtractVolumePatches copy the window around each position of an image to
+ * the channels of that position. An image is treated as a volume of one plane. Positions outside
+ * the image are 0.
  */
 #include <string.h>
 
@@ -79,8 +79,8 @@ static enum rt_status solve(const struct rt_node *n, const struct rt_shape *in, 
         const enum rt_status st = kn_axis_solve(x, kn_padding(n), err);
         if (st)
             return st;
-        /* If windows are further apart than their size, TensorFlow centres those of volumes in the
-         * input, and leaves out elements at its beginning, too. */
+        /* If windows are further apart than their size, TensorFlow centres the windows of volumes.
+         * Then the first elements of the input are in no window. */
         if (spatial == 3 && kn_padding(n) == KN_SAME && x->out > 0)
             x->lo = ((x->out - 1) * x->stride + x->size - x->in) / 2;
     }

@@ -1,5 +1,5 @@
-/* PNG files by libpng. An error in libpng ends in longjmp, so the calls are in functions that
- * `guarded` runs, and all state is in struct decoder. */
+/* PNG files by libpng. libpng reports an error by longjmp. Its functions are therefore called only
+ * inside of `guarded`, and all state is in struct decoder. */
 #include <setjmp.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ struct decoder {
     png_infop info;
     jmp_buf jump;
     struct kn_codec *codec;
-    struct rt_span rest; /* what has not been read of the file */
+    struct rt_span rest; /* the part of the file that has not been read */
     int channels;        /* of the output */
     bool is_wide, widens, has_header;
     int n_passes;
@@ -25,8 +25,8 @@ struct decoder {
     unsigned char *pixels;
 };
 
-/* Chunks of text and of colour profiles do not change the pixels, but libpng would keep up to 8 MB
- * of each, inflated. */
+/* Text and colour profiles do not change the pixels, but libpng would keep up to 8 MB of inflated
+ * data of each chunk. */
 static const png_byte dropped_chunks[] = "tEXt\0zTXt\0iTXt\0iCCP\0sPLT\0eXIf\0hIST\0pCAL\0sCAL";
 enum { N_DROPPED = 9 };
 
@@ -65,7 +65,7 @@ static void file_read(png_structp png, png_bytep to, size_t n)
     d->rest = rt_span_of(d->rest.p + n, d->rest.n - n);
 }
 
-/* Chooses the alpha channel of the output: an even number of channels has one. */
+/* Adds or removes the alpha channel. Outputs with an even number of channels have one. */
 static void alpha_configure(struct decoder *d, int color, int depth)
 {
     const bool has_alpha = color & PNG_COLOR_MASK_ALPHA;
@@ -84,8 +84,8 @@ static void alpha_configure(struct decoder *d, int color, int depth)
         png_set_add_alpha(d->png, (1u << depth) - 1, PNG_FILLER_AFTER);
 }
 
-/* Sets the transformations from the file's format to the output's. Weights of red and green in
- * gray, and the value of a missing alpha channel, are TensorFlow's. */
+/* Sets the transformations from the file's format to the output's. The weights of red and green in
+ * gray are TensorFlow's, and so is the value of a missing alpha channel. */
 static void transforms_configure(struct decoder *d)
 {
     const int color = png_get_color_type(d->png, d->info);
@@ -133,8 +133,8 @@ static void header_read(struct decoder *d)
     d->has_header = true;
 }
 
-/* Widens 8 bits to 16 in place. A line of 8-bit samples is at the beginning of the output's line.
- */
+/* Widens 8-bit samples to 16 bits in place. The 8-bit samples are at the beginning of the output's
+ * line. */
 static void line_widen(unsigned char *line, int64_t n)
 {
     for (int64_t i = n - 1; i >= 0; i--) {
@@ -148,7 +148,7 @@ static void lines_read(struct decoder *d)
     const int64_t samples = d->width * d->channels;
     const size_t size = (size_t)samples * (d->is_wide ? 2 : 1);
 
-    /* The transformations must give just the samples that the output has. */
+    /* A transformed line must have exactly the size of an output line. */
     if (png_get_rowbytes(d->png, d->info) != (d->widens ? size / 2 : size))
         stop(d);
     for (int pass = 0; pass < d->n_passes; pass++)

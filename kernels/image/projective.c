@@ -1,8 +1,8 @@
 /*
- * ImageProjectiveTransformV2 and V3. With transform (a, ..., h), the output pixel (x, y) is read
- * at `((a x + b y + c) / k, (d x + e y + f) / k)` of the input, where `k = g x + h y + 1`.
- * Positions outside the image are mapped into it as SciPy's ndimage does (modes reflect, wrap and
- * nearest), or have a constant value.
+ * ImageProjectiveTransformV2 and V3. With transform (a, ..., h), the output pixel (x, y) is read at
+ * `((a x + b y + c) / k, (d x + e y + f) / k)` of the input, where `k = g x + h y + 1`. A position
+ * outside the image has a constant value, or is mapped into the image as SciPy's ndimage does in
+ * modes reflect, wrap and nearest.
  */
 #include <math.h>
 
@@ -74,7 +74,7 @@ static enum rt_status infer_projective(struct rt_infer *x)
     return RT_OK;
 }
 
-/* The images are row-wise if all have the same transform, or if each has its own. */
+/* The images are row-wise if all share one transform, or if each has its own. */
 static void rows_projective(struct rt_rows *r)
 {
     const struct rt_dep *t = &r->in_dep[1];
@@ -140,13 +140,13 @@ static float map_position(enum fill mode, float at, int64_t n)
 
 struct projective {
     enum fill mode;
-    bool is_nearest, is_shared; /* is_shared: all images have transform 0 */
+    bool is_nearest, is_shared; /* is_shared is set if all images use transform 0 */
     int64_t h, w, channels, out_h, out_w;
     float fill_value;
 };
 
-/* The four pixels around a position, as offsets into the image in pixels, or -1 outside, and the
- * weights of the right ones and the lower ones. Nearest neighbour uses at[0] only. */
+/* The four pixels around a position: their offsets into the image in pixels, or -1 for pixels
+ * outside, and the weights of the right and lower ones. Nearest neighbour uses only at[0]. */
 struct corners {
     int64_t at[4];
     float x0, x1, y0, y1; /* weights */
@@ -157,7 +157,7 @@ static int64_t pixel_at(const struct projective *p, int64_t y, int64_t x)
     return y >= 0 && y < p->h && x >= 0 && x < p->w ? y * p->w + x : -1;
 }
 
-/* Finds the corners of an output pixel. Returns false if the denominator is 0. */
+/* Finds the pixels that contribute to an output pixel. Returns false if the denominator is 0. */
 static bool find_corners(const struct projective *p, const float *t, int64_t x, int64_t y,
                          struct corners *c)
 {

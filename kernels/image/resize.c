@@ -85,8 +85,6 @@ static enum rt_status infer_resize(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise. All rows share the second input, which holds the size of the resized
- * images. */
 static void rows_resize(struct rt_rows *r)
 {
     rt_rows_first(r);
@@ -102,11 +100,11 @@ struct resize {
     int64_t batch, in_h, in_w, out_h, out_w, channels;
     float scale_h, scale_w;
     bool align, half;
-    /* Taps of the columns of the output image. NULL if the method needs no taps, or if the image
-     * has more than MOST_TAPS columns, whose taps are computed chunk by chunk during the run. The
-     * taps of a row are always computed during the run. */
+    /* The taps of the output's columns. NULL if the method needs no taps. Also NULL if the image
+     * has more than MOST_TAPS columns: then the taps are computed for one chunk at a time during
+     * the run. The taps of a row are always computed during the run. */
     struct kn_tap *col;
-    /* offsets, in scratch memory, of the line that bicubic_line writes and of the taps of one
+    /* offsets in scratch memory: of the line that bicubic_line writes, and of the taps of one
      * chunk */
     size_t line_at, taps_at;
 };
@@ -132,8 +130,8 @@ static void tap_nearest(struct kn_tap *t, int64_t i, int64_t in, float scale, bo
 enum {
     /* number of elements that are processed between two calls of rt_run_spend */
     CHUNK = RT_WORK / 8,
-    /* maximum number of columns whose taps are prepared; it is limited because `prepare` cannot be
-     * interrupted, and a request may choose the width of the image */
+    /* Maximum number of columns whose taps are prepared. The number is limited because a request
+     * may choose the width of the image, and `prepare` cannot be interrupted. */
     MOST_TAPS = 1 << 16,
 };
 
@@ -338,7 +336,8 @@ static float part(int64_t i, float from, float to, float scale)
     return lo < from ? (hi > to ? scale : hi - from) : hi > to ? to - lo : 1.0f;
 }
 
-/* a window of the source image, of which rows [top, bottom) and columns [left, right) are added */
+/* A window of the source image: the range of rows [y0, y1) and columns [x0, x1). Pixels in rows
+ * [top, bottom) and columns [left, right) overlap it. */
 struct window {
     float y0, y1, x0, x1;
     int64_t top, bottom, left, right;
@@ -453,8 +452,8 @@ static enum rt_status area(struct rt_run *r, int64_t *left, const struct resize 
     return RT_OK;
 }
 
-/* Returns the taps of the columns of a chunk. Computes them in `workspace` if they were not
- * prepared. */
+/* Returns the taps of the columns of a chunk. Taps that were not prepared are computed in
+ * `workspace`. */
 static const struct kn_tap *taps_of(const struct resize *z, const struct chunk *p,
                                     struct kn_tap *workspace)
 {
@@ -528,8 +527,8 @@ static enum rt_status run_resize(struct rt_run *r)
 
 /* ---- CropAndResize: image, boxes [n, 4], box_ind [n], crop_size ---- */
 
-/* Sets *n to the number of boxes, or to -1 if it is unknown. As in TensorFlow, boxes and box_ind
- * that are both empty match, whatever their dimensions are. */
+/* Sets *n to the number of boxes, or to -1 if it is unknown. As in TensorFlow, empty boxes and an
+ * empty box_ind match each other whatever their dimensions are. */
 static enum rt_status match_boxes(const struct rt_shape *boxes, const struct rt_shape *index,
                                   int64_t *n, struct rt_error *err)
 {
@@ -586,9 +585,9 @@ struct crop {
     float outside;
 };
 
-/* Sets *at to the source position of output pixel i, on an axis along which the image has `in`
- * pixels, the crop has `out` pixels, and the box spans lo to hi. Returns whether this position lies
- * inside the image. */
+/* Sets *at to the source position of output pixel i on one axis. Along this axis, the image has
+ * `in` pixels, the crop has `out` pixels, and the box spans lo to hi. Returns whether the position
+ * lies inside the image. */
 static bool crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, float *at)
 {
     const float scale = out > 1 ? (hi - lo) * (float)(in - 1) / (float)(out - 1) : 0;
@@ -611,7 +610,7 @@ static void fill(float *dst, int64_t n, float v)
         dst[i] = v;
 }
 
-/* Computes a chunk of one row of a crop. y is the row's position in the image. If `is_inside` is
+/* Computes a chunk of one row of a crop. `y` is the row's position in the image. If `is_inside` is
  * false, fills the chunk with the extrapolation value. */
 static void crop_chunk(const struct crop *s, const struct chunk *p, const float *image,
                        const float *box, float y, bool is_inside, float *dst)

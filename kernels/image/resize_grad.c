@@ -1,8 +1,9 @@
 /*
  * The gradients of ops that resize images. ResizeNearestNeighborGrad adds each element of the
- * gradient to the input pixel that ResizeNearestNeighbor copied; ResizeBilinearGrad and
- * ResizeBicubicGrad add it, multiplied by its weight, to each input pixel that it depended on.
- * Coordinates are computed in float, in TensorFlow's order of operations.
+ * gradient to the input pixel that ResizeNearestNeighbor copied. ResizeBilinearGrad and
+ * ResizeBicubicGrad add each element, multiplied by weights, to all input pixels from which the
+ * resized pixel was computed. Coordinates are computed in float, in TensorFlow's order of
+ * operations.
  */
 #include <math.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static enum rt_status infer_nearest_grad(struct rt_infer *x)
     return RT_OK;
 }
 
-/* An axis of the images: `in` pixels of the gradient belong to `out` pixels of the output. */
+/* One axis of the images: the gradient has `in` pixels, and the output has `out` pixels. */
 struct axis {
     int64_t in, out;
     float scale;
@@ -189,7 +190,7 @@ KN_HALFS(ADD_SCALED)
 #define SCALED_ROW(dt, T) [dt] = add_scaled_##dt,
 static add_scaled_fn *const add_scaled[RT_N_DTYPES] = {KN_FLOATS(SCALED_ROW) KN_HALFS(SCALED_ROW)};
 
-/* One axis of the images: `in` pixels of the original, `out` pixels of the gradient. */
+/* One axis of the images: the original has `in` pixels, and the gradient has `out` pixels. */
 struct smooth_axis {
     int64_t in, out;
     float scale;
@@ -205,7 +206,7 @@ static struct smooth_axis smooth_axis_of(const struct rt_node *n, int64_t in, in
                                 rt_attr_bool(n, "half_pixel_centers")};
 }
 
-/* Sets the positions and weights of pixel i of the gradient, and returns their number. */
+/* Sets the positions and the weights for pixel i of the gradient, and returns their number. */
 static int smooth_taps(const struct smooth_axis *a, int64_t i, struct kn_tap *t)
 {
     if (a->bicubic) {
@@ -218,7 +219,7 @@ static int smooth_taps(const struct smooth_axis *a, int64_t i, struct kn_tap *t)
     return 2;
 }
 
-/* Adds n channels of one pixel of the gradient to one image. */
+/* Adds n channels of one pixel of the gradient, weighted, to one image. */
 static void spread(add_scaled_fn *add, const struct kn_tap *y, const struct kn_tap *x, int taps,
                    char *image, int64_t line, int64_t pixel, const float *src, int64_t n)
 {

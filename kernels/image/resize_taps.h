@@ -1,6 +1,6 @@
 /*
- * Source positions and weights of resized images along one axis, for the ops that resize and for
- * their gradients. Coordinates are computed in float, in TensorFlow's order of operations.
+ * Source positions and weights of resized images along one axis. The ops that resize images and
+ * their gradients use them. Coordinates are computed in float, in TensorFlow's order of operations.
  *
  * Threads: any; these functions are pure.
  */
@@ -10,9 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct kn_tap { /* the source positions and weights of one output position along one axis */
+struct kn_tap { /* The source positions and weights of one output position along one axis. */
     int64_t at[4];
-    float weight[4]; /* in bilinear interpolation, weight[0] is the weight of at[1] */
+    /* in bilinear interpolation, weight[0] belongs to at[1], and at[0] has the weight 1 -
+     * weight[0] */
+    float weight[4];
 };
 
 /* Set *t for output position i. `half` is the attribute "half_pixel_centers". */

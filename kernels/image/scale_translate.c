@@ -2,8 +2,10 @@
  * ScaleAndTranslate resamples images with a kernel of a given radius. Along each axis, output
  * position i lies at `(i + 0.5 - translation) / scale` in the input. An output element is the
  * weighted average of the inputs around its position, or 0 if the position is outside the image.
- * The kernels are the usual ones of signal processing: Lanczos, Keys 1981, Mitchell and Netravali
- * 1988 (B = C = 1/3), a Gaussian, a triangle and a box. Rows are combined first, then columns.
+ * Rows are combined first, then columns.
+ *
+ * The kernels are Lanczos, Keys (1981), Mitchell and Netravali (1988, B = C = 1/3), a Gaussian, a
+ * triangle and a box.
  */
 #include <float.h>
 #include <math.h>
@@ -80,8 +82,8 @@ static const struct kernel kernels[] = {
     {"mitchellcubic", mitchell_cubic, 2},
 };
 
-/* Returns the kernel that the node's "kernel_type" attribute names in any case of letters, or
- * NULL. */
+/* Returns the kernel that the attribute "kernel_type" names, in upper or lower case, or NULL if
+ * there is none. */
 static const struct kernel *kernel_of(const struct rt_node *n)
 {
     const struct rt_span s = rt_attr_str(n, "kernel_type");
@@ -97,9 +99,9 @@ static const struct kernel *kernel_of(const struct rt_node *n)
 
 enum {
     CHUNK = RT_WORK / 64, /* number of elements between two calls of rt_run_spend */
-    TAP_COST = 32,        /* work of one weight, in units of rt_run_spend */
-    /* maximum number of weights of columns that are computed once per run; if there are more, they
-     * are computed again for every row */
+    TAP_COST = 32,        /* work per weight, in units of rt_run_spend */
+    /* Maximum number of column weights that are computed once per run. If there are more, they are
+     * computed again for every row. */
     MOST_WEIGHTS = 1 << 22,
 };
 
@@ -110,7 +112,7 @@ struct axis {
     float inverse, shift, kernel_scale;
 };
 
-/* The inputs of one output position: inputs [start, start + n) with their weights. */
+/* Inputs [start, start + n) contribute to one output position with these weights. */
 struct taps {
     int64_t start, n;
     float *weight;
@@ -133,8 +135,8 @@ static int64_t clamp(int64_t v, int64_t hi)
     return v < 0 ? 0 : v > hi ? hi : v;
 }
 
-/* Computes the taps of output i. Inputs that are not within the kernel have weight 0. They count,
- * because in TensorFlow an infinity or NaN among them makes the output NaN. */
+/* Computes the taps of output i. The taps include inputs outside the kernel with weight 0. As in
+ * TensorFlow, an infinity or NaN among them makes the output NaN. */
 static enum rt_status fill_taps(struct rt_run *r, int64_t *left, const struct axis *a, int64_t i,
                                 struct taps *t)
 {
@@ -158,7 +160,7 @@ static enum rt_status fill_taps(struct rt_run *r, int64_t *left, const struct ax
         if (rt_run_spend(r, left, TAP_COST))
             return r->err->code;
     }
-    /* This also sets the weights of a position that is NaN to 0. */
+    /* If the position is NaN, this sets all weights to 0. */
     const float factor = fabsf(sum) >= 1000 * FLT_MIN ? 1 / sum : 0;
     for (int64_t k = 0; k < n; k++)
         t->weight[k] = factor != 0 ? t->weight[k] * factor : 0;
@@ -170,7 +172,7 @@ static enum rt_status fill_taps(struct rt_run *r, int64_t *left, const struct ax
 struct job {
     struct axis h, w;
     int64_t batch, channels;
-    float *line;       /* a row of the output, before columns are combined */
+    float *line;       /* a row of the output before columns are combined */
     float *row_weight; /* memory for the weights of a row */
     float *col_weight; /* memory for the weights of all columns, or of one column */
     struct taps *col;  /* the taps of all columns, or NULL */
@@ -200,8 +202,8 @@ static enum rt_status combine_rows(struct rt_run *r, int64_t *left, const struct
     return RT_OK;
 }
 
-/* Adds n weighted pixels to one pixel. Of each pixel, which has `stride` channels, the first
- * `channels` are used. */
+/* Adds n weighted pixels to one pixel. A pixel has `stride` channels, of which the first `channels`
+ * are added. */
 static void add_pixels(float *dst, const float *src, const float *weight, int64_t n,
                        int64_t channels, int64_t stride)
 {
@@ -253,7 +255,7 @@ static enum rt_status scale_image(struct rt_run *r, int64_t *left, const struct 
     return RT_OK;
 }
 
-/* Divides the scratch memory. All of its sizes are multiples of the sizes of inputs, or limited. */
+/* Divides the scratch memory. All sizes are limited, or are multiples of the sizes of inputs. */
 static enum rt_status make_scratch(struct rt_run *r, int64_t *left, struct job *j, float **image)
 {
     const int64_t picture = j->h.in * j->w.in * j->channels;

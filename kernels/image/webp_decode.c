@@ -1,4 +1,4 @@
-/* WebP files by libwebp. A single image is decoded piece by piece, so that the work can stop. A
+/* WebP files by libwebp. A single image is decoded in parts, so that the work can be stopped. A
  * frame of an animation cannot be interrupted. */
 #include <string.h>
 
@@ -12,8 +12,9 @@ enum {
     RGBA = 4,
     PIXEL_WORK = 32, /* work per pixel, in units of rt_run_spend */
     LEAST_CHUNK = 64 << 10,
-    MOST_CHUNKS = 32, /* libwebp parses the beginning of a lossless image anew for each chunk */
-    CANVASES = 3,     /* canvases that libwebp keeps for an animation, with the frame's own */
+    MOST_CHUNKS = 32, /* for each chunk, libwebp parses the beginning of a lossless image again */
+    /* number of canvases that libwebp keeps for an animation, including the frame's own */
+    CANVASES = 3,
 };
 
 static enum rt_status fail(struct kn_codec *c, const char *text)
@@ -21,8 +22,8 @@ static enum rt_status fail(struct kn_codec *c, const char *text)
     return c->err->code ? c->err->code : rt_fail(c->err, RT_INVALID_ARGUMENT, "%s", text);
 }
 
-/* Returns whether the file has all bytes that its header announces. The decoder of pieces does not
- * need those behind the last pixel, but TensorFlow refuses a file without them. */
+/* Returns whether the file has all bytes that its header announces. TensorFlow refuses a file that
+ * lacks some, even if they follow the last pixel. */
 static bool is_whole(struct rt_span file)
 {
     uint32_t n = 0;
@@ -32,7 +33,7 @@ static bool is_whole(struct rt_span file)
     return n <= file.n - 8;
 }
 
-/* Decodes a file piece by piece. Returns false if it is invalid or the work is to stop. */
+/* Decodes a file in parts. Returns false if the file is invalid or the work must stop. */
 static bool pieces_decode(struct kn_codec *c, struct rt_span file, WebPIDecoder *idec,
                           int64_t pixels)
 {
