@@ -1,7 +1,7 @@
 /*
- * The QR decomposition (Qr) and the singular value decomposition (Svd), by LAPACK. As in
- * TensorFlow, whose reflectors follow the same rule as LAPACK's, the diagonal of R may be negative.
- * The signs of singular vectors are free.
+ * The QR decomposition (Qr) and the singular value decomposition (Svd), by LAPACK. The diagonal of
+ * R may be negative: TensorFlow's reflectors follow the same rule as LAPACK's. The signs of
+ * singular vectors may differ from TensorFlow's.
  */
 #include <complex.h>
 #include <math.h>
@@ -13,7 +13,6 @@
 
 /* ---- shapes ---- */
 
-/* The sizes of one matrix and its factors. */
 struct sizes {
     int64_t m, n, least; /* rows, columns, and the smaller of the two */
     bool full;           /* attribute full_matrices */
@@ -69,7 +68,6 @@ static enum rt_status svd_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Writes the identity to n x n matrices of any type. */
 #define IDENTITY(dt, T)                                                                            \
     static void identity_##dt(struct kn_ask *q, T *a, int64_t n, int64_t count)                    \
     {                                                                                              \
@@ -79,8 +77,8 @@ static enum rt_status svd_infer(struct rt_infer *x)
     }
 KN_LINALG(IDENTITY)
 
-/* Fills factors of a matrix that has none. LAPACK's own results depend on the order of its
- * products, some of which leave out zeros. */
+/* Fills the factors with NaN if the matrix has no decomposition. LAPACK's own results would depend
+ * on the order of its products, some of which leave out zeros. */
 #define FILL_NAN(dt, T)                                                                            \
     static void nan_##dt(struct kn_ask *ask, T *a, int64_t n)                                      \
     {                                                                                              \
@@ -95,7 +93,7 @@ struct qr_job {
     int m, n, least, columns; /* columns of Q */
     int lwork, info;
     void *a, *q, *tau, *work;
-    float *wide, *wide_q, *wide_r; /* a matrix in half precision and its factors, in float */
+    float *wide, *wide_q, *wide_r; /* a half-precision matrix and its factors, as float */
 };
 
 static size_t qr_layout(struct qr_job *j, const struct sizes *s, enum rt_dtype dtype, void *base)
@@ -151,7 +149,7 @@ QR(RT_F64, double, d, dorgqr_)
 QR(RT_C64, float _Complex, c, cungqr_)
 QR(RT_C128, double _Complex, z, zungqr_)
 
-/* TensorFlow factorises half-precision matrices in half precision. Here, only the factors are
+/* TensorFlow factorises half-precision matrices in half precision. Here, only the results are
  * rounded. */
 static void qr_half(struct kn_ask *ask, struct qr_job *j, const struct kn_half *a,
                     struct kn_half *q, struct kn_half *r)
@@ -178,7 +176,7 @@ static enum rt_status qr_prepare(struct rt_prep *p, void **state)
     return st;
 }
 
-/* If a matrix has no columns, its R is empty, and a full Q is the identity. */
+/* A matrix without columns has an empty R. Its full Q is the identity. */
 static enum rt_status qr_empty(struct rt_run *r, const struct sizes *s)
 {
     struct kn_ask ask = {.r = r, .left = RT_WORK};
@@ -235,11 +233,13 @@ static enum rt_status qr_run(struct rt_run *r)
 /* ---- Svd ---- */
 
 /*
- * LAPACK sees the transposed matrix, whose left vectors are the conjugated right vectors of the
- * matrix: its `u` is conj(V), and its `vt` is the transposed U, which is U in row-major order.
+ * LAPACK receives the transposed matrix. The left singular vectors of the transposed matrix are the
+ * conjugated right ones of the matrix. Therefore LAPACK's `u` is conj(V). Its `vt` is the
+ * transposed U, which is U in row-major order.
  */
 struct svd_job {
-    const char *job; /* "N", "S" or "A": no vectors, those of singular values, or all */
+    /* "N" for no vectors, "S" for the vectors of singular values, "A" for all vectors */
+    const char *job;
     int m, n, least, u_columns, v_columns;
     int lwork, info;
     void *a, *s, *v, *u, *work, *rwork;
@@ -259,7 +259,7 @@ static size_t svd_layout(struct svd_job *j, const struct sizes *s, const struct 
     j->job = !vectors ? "N" : s->full ? "A" : "S";
     j->u_columns = (int)(s->full ? s->m : least);
     j->v_columns = (int)(s->full ? s->n : least);
-    /* the minimum of LAPACK's documentation, and space for blocks of columns */
+    /* LAPACK's documented minimum, and space for blocks of columns */
     j->lwork = (int)(4 * least * least + 7 * least + (most + least) * KN_LAPACK_BLOCK);
     j->a = kn_space_take(&space, s->m * s->n, size);
     j->s = kn_space_take(&space, least, real);
@@ -335,7 +335,7 @@ static enum rt_status svd_run(struct rt_run *r)
     const int64_t count = kn_matrix_count(a);
     struct svd_job j = {0};
 
-    for (int k = 1; !vectors && k < 3; k++) /* TensorFlow returns scalars of any value */
+    for (int k = 1; !vectors && k < 3; k++) /* TensorFlow returns scalars of arbitrary value */
         memset(r->out[k].data, 0, rt_tensor_bytes(&r->out[k]));
     if (!empty)
         svd_layout(&j, &s, r->node, kn_dtype(a), r->scratch);

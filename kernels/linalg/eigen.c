@@ -1,7 +1,8 @@
 /*
  * Eigenvalues and eigenvectors of self-adjoint matrices (SelfAdjointEig, SelfAdjointEigV2) and of
- * general ones (Eig), by LAPACK. Vectors have length 1 and any sign. As in TensorFlow, a
- * self-adjoint matrix is read from its lower triangle, and its eigenvalues increase.
+ * general ones (Eig), by LAPACK. Eigenvectors have length 1 and an arbitrary sign. As in
+ * TensorFlow, only the lower triangle of a self-adjoint matrix is read, and its eigenvalues are in
+ * ascending order.
  */
 #include <complex.h>
 #include <math.h>
@@ -11,7 +12,7 @@
 #include "kernels/linalg/lapack.h"
 
 struct eig_job {
-    const char *job; /* "N" or "V": without or with vectors */
+    const char *job; /* "N" without vectors, "V" with vectors */
     int n, lwork, lrwork, liwork, info;
     void *a, *values, *imaginary, *vectors, *work, *rwork;
     int *iwork;
@@ -31,7 +32,8 @@ static size_t eig_layout(struct eig_job *j, int64_t n, bool vectors, enum rt_dty
     const bool is_complex = dtype == RT_C64 || dtype == RT_C128;
     const size_t size = rt_dtype_size(dtype), real = is_complex ? size / 2 : size;
 
-    /* the larger of the minima of LAPACK's documentation, and space for blocks of columns */
+    /* The sizes are the larger ones of LAPACK's documented minima, plus space for blocks of
+     * columns. */
     *j = (struct eig_job){.job = vectors ? "V" : "N", .n = (int)n};
     j->lwork = (int)(1 + (6 + KN_LAPACK_BLOCK) * n + (vectors ? 2 * n * n : 0));
     j->lrwork = (int)(1 + 5 * n + (vectors ? 2 * n * n : 0));
@@ -96,8 +98,8 @@ static void step_complex(struct eig_job *j, bool wide)
                 &j->lrwork, j->iwork, &j->liwork, &j->info, 1, 1);
 }
 
-/* LAPACK sees the transposed matrix, which is the conjugated one. `v` is NULL if no vectors are
- * wanted. Returns false if the matrix has no decomposition. */
+/* LAPACK receives the transposed matrix, which is the conjugated one. `v` is NULL if no vectors are
+ * needed. Returns false if the matrix has no decomposition. */
 #define SELF_ADJOINT(dt, T, R, STEP, WIDE)                                                         \
     static void self_adjoint_call_##dt(void *arg)                                                  \
     {                                                                                              \
@@ -108,7 +110,7 @@ static void step_complex(struct eig_job *j, bool wide)
         const int64_t n = j->n;                                                                    \
         T *copy = j->a;                                                                            \
         bool fine = true;                                                                          \
-        if (n == 1) { /* as in TensorFlow, also if the number is not finite */                     \
+        if (n == 1) { /* as in TensorFlow, even if the number is not finite */                     \
             e[0] = (R)a[0];                                                                        \
             if (v)                                                                                 \
                 v[0] = 1;                                                                          \
@@ -135,8 +137,8 @@ SELF_ADJOINT(RT_F64, double, double, step_real, true)
 SELF_ADJOINT(RT_C64, float _Complex, float, step_complex, false)
 SELF_ADJOINT(RT_C128, double _Complex, double, step_complex, true)
 
-/* Decomposes all matrices. Values and vectors of matrix i begin at i * value_step elements of
- * output 0 and at i * vector_step elements of `vectors`. */
+/* Decomposes all matrices. The values of matrix i begin at element i * value_step of output 0, and
+ * its vectors at element i * vector_step of `vectors`. */
 static enum rt_status self_adjoint_all(struct rt_run *r, int64_t value_step, void *vectors,
                                        int64_t vector_step)
 {
@@ -178,11 +180,12 @@ static enum rt_status self_adjoint_run(struct rt_run *r)
     if (has_vectors(r->node))
         return self_adjoint_all(r, n, r->out[1].data, n * n);
     memset(r->out[1].data, 0,
-           rt_tensor_bytes(&r->out[1])); /* TensorFlow returns a scalar of any value */
+           rt_tensor_bytes(&r->out[1])); /* TensorFlow returns a scalar of arbitrary value */
     return self_adjoint_all(r, n, NULL, 0);
 }
 
-/* The older op writes the values as a row before the rows of vectors. */
+/* In the output of the older op, the first row of each matrix holds the eigenvalues, and the other
+ * rows hold the eigenvectors. */
 static enum rt_status older_infer(struct rt_infer *x)
 {
     const struct rt_shape *a = &x->in[0].shape;
@@ -207,8 +210,8 @@ static enum rt_status older_run(struct rt_run *r)
 
 /* ---- Eig ---- */
 
-/* Writes the eigenvalues and eigenvectors of a real matrix. A pair of complex conjugate
- * eigenvectors takes two columns: one for the real part and one for the imaginary part. */
+/* Writes the eigenvalues and eigenvectors of a real matrix. LAPACK stores a pair of conjugate
+ * eigenvectors in two columns: the real part, then the imaginary part. */
 #define EIG_REAL(dt, T, C, p, MAKE)                                                                \
     static void eig_call_##dt(void *arg)                                                           \
     {                                                                                              \
@@ -228,7 +231,7 @@ static enum rt_status older_run(struct rt_run *r)
             for (int64_t k = 0; k < n; k++) {                                                      \
                 if (im[k] == 0) {                                                                  \
                     v[i * n + k] = w[k * n + i];                                                   \
-                } else { /* the first of a pair has the positive imaginary part */                 \
+                } else { /* the first eigenvalue of a pair has the positive imaginary part */      \
                     const int64_t first = im[k] > 0 ? k : k - 1;                                   \
                     const T part = w[(first + 1) * n + i];                                         \
                     v[i * n + k] = MAKE(w[first * n + i], first == k ? part : -part);              \
@@ -265,7 +268,7 @@ EIG_COMPLEX(RT_C128, double _Complex, z)
         if (!kn_finite_##dt(ask, a, n * n))                                                        \
             return false;                                                                          \
         kn_turn_##dt(ask, a, n, n, j->a, false);                                                   \
-        /* LAPACK would touch new memory without a check. */                                       \
+        /* LAPACK would write to new memory without checking the deadline. */                      \
         if (vectors && kn_zero_chunks(ask->r, j->vectors, (size_t)(n * n) * sizeof(T)))            \
             ask->ended = true;                                                                     \
         kn_lapack_call(ask, eig_call_##dt, j);                                                     \
@@ -290,7 +293,7 @@ static enum rt_status eig_run(struct rt_run *r)
 
     if (!vectors)
         memset(r->out[1].data, 0,
-               rt_tensor_bytes(&r->out[1])); /* TensorFlow returns a scalar of any value */
+               rt_tensor_bytes(&r->out[1])); /* TensorFlow returns a scalar of arbitrary value */
     if (!rt_tensor_count(a))
         return RT_OK;
     eig_layout(&j, n, vectors, kn_dtype(a), r->scratch);

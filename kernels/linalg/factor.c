@@ -34,8 +34,8 @@ static enum rt_status lu_prepare(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* As in TensorFlow, the matrix is invertible if the smallest pivot is positive; a comparison with
- * NaN never makes a pivot the smallest. */
+/* As in TensorFlow, the matrix is invertible if the smallest pivot is positive. NaN is never the
+ * smallest pivot, except as the first one. */
 #define LU(dt, T, ABS)                                                                             \
     static bool lu_one_##dt(struct kn_ask *ask, T *a, int64_t n, int64_t *swap)                    \
     {                                                                                              \
@@ -117,10 +117,10 @@ const struct kn_entry kn_lu = {
 /* ---- CholeskyGrad ---- */
 
 /*
- * With L the factor and G the gradient by it, the gradient by the matrix is the symmetric part of
- * L^-T F(L^T G) L^-1, where F keeps the lower triangle and halves the diagonal (I. Murray,
- * Differentiation of the Cholesky decomposition, 2016, arXiv:1602.07527). Only the lower triangles
- * of both are read.
+ * The gradient with respect to the matrix is the symmetric part of L^-T F(L^T G) L^-1. L is the
+ * factor, and G is the gradient with respect to L. F keeps the lower triangle and halves the
+ * diagonal (I. Murray, Differentiation of the Cholesky decomposition, 2016, arXiv:1602.07527). Only
+ * the lower triangles of L and G are read.
  */
 static enum rt_status cholesky_grad_infer(struct rt_infer *x)
 {
@@ -140,7 +140,7 @@ static enum rt_status cholesky_grad_infer(struct rt_infer *x)
 }
 
 struct cholesky_grad {
-    void *l, *g, *s; /* lower triangles of the inputs, and an intermediate matrix */
+    void *l, *g, *s; /* the lower triangles of the inputs, and an intermediate matrix */
     void *product;   /* scratch memory of the product */
     struct kn_gemm gemm;
 };
@@ -169,7 +169,8 @@ static enum rt_status cholesky_grad_prepare(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* Solving with L^T from the left, and again after transposing, multiplies by L^-T and by L^-1. */
+/* Two solutions with L^T, with a transposition between them, multiply by L^-T from the left and by
+ * L^-1 from the right. */
 #define CHOLESKY_GRAD(dt, T)                                                                       \
     static void lower_##dt(struct kn_ask *ask, const T *a, T *out, int64_t n)                      \
     {                                                                                              \

@@ -3,7 +3,6 @@
 #include <setjmp.h>
 #include <string.h>
 
-/* The decomposition that runs on this thread. */
 struct guard {
     struct kn_ask *ask;
     jmp_buf leave;
@@ -40,8 +39,8 @@ static void spend(int64_t work)
         longjmp(current->leave, 1);
 }
 
-/* LAPACK compares option letters at the start of most of its functions. Between two comparisons,
- * there are at most a few operations on vectors and matrix-vector products. */
+/* Most functions of LAPACK begin by comparing option letters. Between two comparisons, there are at
+ * most a few operations on vectors and matrix-vector products. */
 int __real_lsame_(const char *a, const char *b, size_t la, size_t lb);
 int __wrap_lsame_(const char *a, const char *b, size_t la, size_t lb);
 int __wrap_lsame_(const char *a, const char *b, size_t la, size_t lb)
@@ -50,7 +49,7 @@ int __wrap_lsame_(const char *a, const char *b, size_t la, size_t lb)
     return __real_lsame_(a, b, la, lb);
 }
 
-/* Reductions make one reflector for each column, and then multiply the matrix by it. */
+/* A reduction generates one reflector for each column, and then multiplies the matrix by it. */
 #define REFLECTOR(p, T)                                                                            \
     void __real_##p##larfg_(const int *n, T *alpha, T *x, const int *incx, T *tau);                \
     void __wrap_##p##larfg_(const int *n, T *alpha, T *x, const int *incx, T *tau);                \
@@ -64,7 +63,7 @@ REFLECTOR(d, double)
 REFLECTOR(c, float _Complex)
 REFLECTOR(z, double _Complex)
 
-/* Balancing a matrix measures each of its rows and columns, several times. */
+/* Balancing computes the norm of each row and column of a matrix several times. */
 #define NORM(name, R, T)                                                                           \
     R __real_##name##_(const int *n, const T *x, const int *incx);                                 \
     R __wrap_##name##_(const int *n, const T *x, const int *incx);                                 \
@@ -78,8 +77,8 @@ NORM(dnrm2, double, double)
 NORM(scnrm2, float, float _Complex)
 NORM(dznrm2, double, double _Complex)
 
-/* Multiplies matrices in blocks of columns, with a check before each. A block of b columns takes
- * m * k * b multiplications, and blocks have at least 16 columns. */
+/* Multiplies matrices in blocks of columns, and checks the deadline before each block. A block of b
+ * columns takes m * k * b multiplications, and has at least 16 columns. */
 #define PRODUCT(p, T)                                                                              \
     void __real_##p##gemm_(const char *ta, const char *tb, const int *m, const int *n,             \
                            const int *k, const T *alpha, const T *a, const int *lda, const T *b,   \
@@ -113,8 +112,8 @@ PRODUCT(d, double)
 PRODUCT(c, float _Complex)
 PRODUCT(z, double _Complex)
 
-/* The only function of gfortran's library that LAPACK needs: it joins two strings, which are padded
- * with blanks and have no end marker. */
+/* The only function of gfortran's library that LAPACK needs. It joins two strings, which are padded
+ * with blanks and not terminated. */
 void _gfortran_concat_string(size_t n, char *to, size_t n_a, const char *a, size_t n_b,
                              const char *b);
 void _gfortran_concat_string(size_t n, char *to, size_t n_a, const char *a, size_t n_b,

@@ -1,15 +1,16 @@
 /*
  * LAPACK's decompositions, from OpenBLAS's static library, under a run's deadline.
  *
- * LAPACK has no way to stop a decomposition, which takes seconds for matrices of thousands of rows.
- * So the linker (--wrap in CMakeLists.txt) puts functions of lapack.c before a few functions that
- * all of LAPACK's algorithms call often. They check the deadline of the run, and leave the
- * decomposition by longjmp when it has ended. That is safe because LAPACK holds no memory or locks
- * of its own: its workspace comes from the caller.
+ * LAPACK cannot stop a decomposition, which takes seconds for matrices of thousands of rows. All of
+ * its algorithms often call a few functions. The linker (--wrap in CMakeLists.txt) replaces these
+ * by functions of lapack.c, which check the deadline of the run first. If the run has ended, they
+ * leave the decomposition by longjmp. This is safe because LAPACK holds no locks and no memory of
+ * its own: the caller provides the workspace.
  *
- * LAPACK's matrices are column-major: it sees a row-major matrix transposed.
+ * LAPACK's matrices are column-major. A row-major matrix is a transposed one for LAPACK.
  *
- * Threads: several threads may call LAPACK at the same time. OpenBLAS's serial build starts none.
+ * Threads: several threads may call LAPACK at the same time. OpenBLAS's serial build starts no
+ * threads.
  */
 #ifndef KN_LINALG_LAPACK_H
 #define KN_LINALG_LAPACK_H
@@ -18,21 +19,24 @@
 
 #include "kernels/linalg/linalg.h"
 
-/* LAPACK's integers have 32 bits. Its workspace has about four elements for each of a matrix, and
- * its size is such an integer, so matrices of more than KN_LAPACK_MOST rows are refused. */
+/* LAPACK's integers have 32 bits, and one of them is the size of the workspace. The workspace may
+ * have four times as many elements as the matrix, so matrices of more than KN_LAPACK_MOST rows are
+ * refused. */
 enum {
     KN_LAPACK_MOST = 16384,
-    KN_LAPACK_BLOCK = 64, /* columns of workspace that let LAPACK use matrix products */
+    /* number of columns of workspace with which LAPACK can use matrix products */
+    KN_LAPACK_BLOCK = 64,
 };
 
-/* Calls body(arg), which may call LAPACK. If the run ends meanwhile, sets q->ended. `body` must not
- * own anything when it calls LAPACK. Does nothing if q->ended is set. */
+/* Calls body(arg), which may call LAPACK. If the run ends meanwhile, sets q->ended and leaves
+ * `body`, which must therefore own nothing when it calls LAPACK. Does nothing if q->ended is
+ * already set. */
 void kn_lapack_call(struct kn_ask *q, void (*body)(void *), void *arg);
 /* Refuses matrices with more than KN_LAPACK_MOST rows or columns. */
 enum rt_status kn_lapack_size(int64_t m, int64_t n, struct rt_error *err);
 
 /* Fortran's calling convention: all arguments are pointers, and the lengths of strings follow. The
- * lists of arguments are DECLARE(type, type of its real parts, prefix). */
+ * arguments of the macros are DECLARE(type, type of its real parts, prefix). */
 #define KN_LAPACK_REAL(R, p)                                                                       \
     void p##gesdd_(const char *job, const int *m, const int *n, R *a, const int *lda, R *s, R *u,  \
                    const int *ldu, R *vt, const int *ldvt, R *work, const int *lwork, int *iwork,  \

@@ -32,15 +32,15 @@ static enum rt_status least_squares_infer(struct rt_infer *x)
 }
 
 /*
- * With `fast`, the equations of the normal matrix are solved by its Cholesky factor: those of
- * A^H A for a tall matrix A [m,n], and those of A A^H for a wide one. Otherwise LAPACK's complete
- * orthogonal decomposition finds the solution of least norm, and the penalty is ignored, as in
- * TensorFlow.
+ * With `fast`, the Cholesky factor of the normal matrix solves the normal equations. The normal
+ * matrix is A^H A for a tall matrix A [m,n], and A A^H for a wide one. Without `fast`, LAPACK's
+ * complete orthogonal decomposition finds the solution of least norm. The penalty is then ignored,
+ * as in TensorFlow.
  */
 struct job {
     int64_t m, n, k;
     bool fast;
-    struct kn_gemm gram, right, back; /* products of the fast method */
+    struct kn_gemm gram, right, back; /* matrix products of the fast method */
     void *normal, *rhs, *scratch;
     int rows, cols, sides, ldb, rank, lwork, info;
     void *a, *b, *work, *rwork;
@@ -58,7 +58,8 @@ static size_t layout(struct job *j, const struct rt_node *node, enum rt_dtype dt
         const enum kn_trans adjoint = KN_ADJOINT;
         j->gram = m >= n ? (struct kn_gemm){dtype, adjoint, KN_AS_IS, n, n, m, n, n, n}
                          : (struct kn_gemm){dtype, KN_AS_IS, adjoint, m, m, n, n, n, m};
-        /* A^H times the right-hand sides, before or after they are solved */
+        /* A^H times the right-hand sides: before the equations are solved if A is tall, and after
+         * that if A is wide */
         j->right = j->back = (struct kn_gemm){dtype, adjoint, KN_AS_IS, n, k, m, n, k, k};
         const int64_t s1 = kn_gemm_scratch(&j->gram), s2 = kn_gemm_scratch(&j->right);
         j->normal = kn_space_take(&space, least * least, size);
@@ -66,7 +67,8 @@ static size_t layout(struct job *j, const struct rt_node *node, enum rt_dtype dt
         j->scratch = kn_space_take(&space, s1 < 0 || s2 < 0 ? -1 : s1 > s2 ? s1 : s2, 1);
         return space.used;
     }
-    /* the larger of the minima of LAPACK's documentation, and space for blocks of columns */
+    /* The sizes are the larger ones of LAPACK's documented minima, plus space for blocks of
+     * columns. */
     j->rows = (int)m;
     j->cols = (int)n;
     j->sides = (int)k;

@@ -1,7 +1,7 @@
 /*
  * Textbook algorithms for batches of small square matrices: LU factorisation with partial pivoting
  * (MatrixSolve, MatrixInverse, MatrixDeterminant, LogMatrixDeterminant), Cholesky factorisation
- * (Cholesky) and substitution (MatrixTriangularSolve). This file also has the op Cross.
+ * (Cholesky) and substitution (MatrixTriangularSolve). This file also contains the op Cross.
  */
 #include <complex.h>
 #include <math.h>
@@ -143,15 +143,15 @@ void kn_rows_matrices(struct rt_rows *r)
 /* ---- operations on one matrix, for each type ---- */
 
 enum {
-    /* The work of reading one element of a column, in units of rt_run_spend. Consecutive elements
-     * of a column are in different cache lines and mostly in different pages. */
+    /* The work of reading one element of a column, in units of rt_run_spend. Adjacent elements of a
+     * column are in different cache lines and mostly in different pages. */
     STRIDED_WORK = 8,
     LINE = 16, /* number of columns that are transposed together, about a cache line of floats */
 };
 
-/* Returns the end of the steps in [from, to) to compute before the next check of the run. Each step
- * takes `work` units. These steps take about RT_WORK units in total, but there is at least one. If
- * the run was cancelled or is past its deadline, returns `to`. */
+/* Returns the end of the steps, from `from` on, that are computed before the next check of the run.
+ * Each step takes `work` units. The steps take about RT_WORK units together, but there is at least
+ * one. Returns `to` if the run was cancelled or is past its deadline. */
 static int64_t part(struct kn_ask *q, int64_t from, int64_t to, int64_t work)
 {
     const int64_t most = RT_WORK / (work + 1) + 1, n = to - from < most ? to - from : most;
@@ -683,7 +683,7 @@ CROSS_HALF(RT_BF16, struct kn_bfloat, kn_from_bf16, kn_to_bf16, ROUND_BF16)
 
 static enum rt_status run_cross(struct rt_run *r)
 {
-    enum { PART = 3 << 16 }; /* number of elements computed between two checks of the run */
+    enum { PART = 3 << 16 };
     const int64_t n = rt_tensor_count(&r->out[0]);
     int64_t left = RT_WORK;
 

@@ -1,6 +1,6 @@
 /*
- * What the ops on batches of matrices share: checks of shapes, the row rule, deadline checks, and
- * textbook algorithms for one matrix in each type (linalg.c).
+ * Functions that the ops on batches of matrices share: checks of shapes, the row rule, deadline
+ * checks, and textbook algorithms for one matrix of each type (linalg.c).
  *
  * Threads: all functions are pure, except that they write their outputs.
  */
@@ -22,7 +22,6 @@ enum rt_status kn_square_matrices(struct rt_infer *x, const char *words);
 /* Refuses the first n inputs unless they have the same rank of at least 2 and the same dimensions
  * before the last two. */
 enum rt_status kn_same_batch(struct rt_infer *x, int n);
-/* Fails with an error message that consists of `words`, the two shapes, and `after`. */
 enum rt_status kn_fail_pair(struct rt_error *err, const char *words, const struct rt_shape *a,
                             const struct rt_shape *b, const char *after);
 /* Marks the op as row-wise along a batch axis. Every input that does not depend on the batch must
@@ -42,8 +41,8 @@ int64_t kn_batch_offset(const struct rt_tensor *t, const struct rt_tensor *out, 
 
 /* ---- deadline checks ---- */
 
-/* Checks, while a matrix is computed, whether the run was cancelled or is past its deadline. If
- * `ended` is set, the results are invalid. */
+/* The state of the checks whether the run was cancelled or is past its deadline. If `ended` is set,
+ * the results are invalid. */
 struct kn_ask {
     struct rt_run *r;
     int64_t left;
@@ -87,8 +86,8 @@ enum kn_lu { KN_LU_FINE, KN_LU_SINGULAR };
     void kn_turn_##dt(struct kn_ask *q, const T *a, int64_t m, int64_t n, T *out, bool conjugate);
 KN_LINALG(KN_DECLARE_MATRICES)
 
-/* Registers an op that TensorFlow removed from graphs of later versions, beside the op of the same
- * kernel that replaced it. */
+/* Registers an op that later versions of TensorFlow replaced by another one. Both ops have the same
+ * kernel. */
 #define KN_OLDER_LINALG(NAME, TF, INFER, ROWS, TYPES, PREPARE, RUN)                                \
     const struct kn_entry kn_##NAME = {                                                            \
         .op = {.name = TF, .infer = INFER, .rows = ROWS},                                          \
@@ -97,7 +96,7 @@ KN_LINALG(KN_DECLARE_MATRICES)
 
 /* ---- scratch memory ---- */
 
-/* Lays out buffers in scratch memory. With a base of NULL, only counts: `used` is then the size to
+/* Lays out buffers in scratch memory. If `base` is NULL, only counts. `used` is then the size to
  * request, or SIZE_MAX if it exceeds the address space. */
 struct kn_space {
     char *base;

@@ -71,8 +71,8 @@ int64_t kn_matrix_count(const struct rt_tensor *t)
 }
 
 enum {
-    LINE = 16, /* number of rows that are transposed together, a cache line of floats */
-    COST = 16, /* cost of writing an element, which may be the first in its page of memory */
+    LINE = 16, /* number of rows that are transposed together, which is a cache line of floats */
+    COST = 16, /* cost of writing an element, which may be the first one in its page of memory */
 };
 
 #define AS_IS(v) (v)

@@ -1,9 +1,10 @@
 /*
  * Functions of a square matrix: MatrixSquareRoot, MatrixLogarithm, MatrixExponential. All types are
- * computed in complex double. A root or logarithm is taken of the triangular factor of the Schur
- * decomposition (N. Higham, Functions of Matrices, 2008, sections 6.2 and 11.5), an exponential by
- * scaling and squaring with a Pade approximant (section 10.3). As in TensorFlow, all elements of
- * the result are NaN if the matrix has no such function.
+ * computed in complex double. The algorithms are those of N. Higham, Functions of Matrices, 2008.
+ * The root and the logarithm are computed from the triangular factor of the Schur decomposition
+ * (sections 6.2 and 11.5). The exponential is computed by scaling and squaring with a Pade
+ * approximant (section 10.3). As in TensorFlow, all elements of the result are NaN if the matrix
+ * has no such function.
  */
 #include <complex.h>
 #include <math.h>
@@ -79,7 +80,7 @@ static void multiply(struct work *w, const double _Complex *a, const double _Com
         w->ask->ended = kn_gemm_blocks(&g, false, a, b, out, w->product, w->ask->r) != RT_OK;
 }
 
-/* Adds a multiple of one matrix to another. With 0 for `keep`, overwrites it. */
+/* Adds `by` times a matrix to `keep` times another one. If `keep` is 0, the latter is not read. */
 static void add(struct work *w, double keep, double _Complex *to, double by,
                 const double _Complex *from)
 {
@@ -98,8 +99,9 @@ static void schur_call(void *arg)
            &w->lwork, w->rwork, &unused, &w->info, 1, 1);
 }
 
-/* Replaces the column-major triangular matrix m[0] by its square root. Column j is finished from
- * the diagonal upwards; each element is subtracted, times its column, from those above it. */
+/* Replaces the column-major triangular matrix m[0] by its square root. Each column is computed from
+ * the diagonal upwards. A finished element, times its column, is subtracted from the elements above
+ * it. */
 static void root(struct work *w)
 {
     const int64_t n = w->n;
@@ -160,9 +162,9 @@ static double distance_from_one(struct work *w)
 }
 
 /*
- * Replaces m[0] by its logarithm. Square roots bring it near the identity, and the integral
- * log(I + N) = N times the integral of (I + s N)^-1 over s from 0 to 1 is then summed by
- * Gauss-Legendre quadrature. The diagonal is computed directly.
+ * Replaces m[0] by its logarithm. Repeated square roots bring m[0] near the identity. Then log(I +
+ * N) is N times the integral of (I + s N)^-1 over s from 0 to 1, which Gauss-Legendre quadrature
+ * approximates. The diagonal is computed directly.
  */
 static void logarithm(struct work *w)
 {
@@ -188,15 +190,16 @@ static void logarithm(struct work *w)
         w->m[0][i * n + i] = w->values[i];
 }
 
-/* Computes the function of the matrix m[0], which is stored column by column, into m[0] row by
- * row. Returns false if there is none. */
+/* Computes the function of the column-major matrix m[0] and writes the row-major result to m[0].
+ * Returns false if the function does not exist. */
 static bool by_schur(struct work *w, bool is_root, bool real)
 {
     const int64_t n = w->n;
     bool fine = true;
 
     w->info = 0;
-    add(w, 0, w->m[1], 0, w->m[0]); /* LAPACK would touch new memory without a check */
+    /* LAPACK would write to new memory without checking the deadline */
+    add(w, 0, w->m[1], 0, w->m[0]);
     kn_lapack_call(w->ask, schur_call, w);
     if (w->ask->ended || w->info)
         return false;
@@ -223,7 +226,8 @@ static bool by_schur(struct work *w, bool is_root, bool real)
     return true;
 }
 
-/* Writes a linear combination of the identity and the even powers in m[1], m[2] and m[3]. */
+/* Writes to `out` a linear combination of the identity and the even powers in m[1], m[2] and
+ * m[3]. */
 static void combine(struct work *w, double _Complex *out, double c0, double c2, double c4,
                     double c6)
 {
@@ -237,7 +241,7 @@ static void combine(struct work *w, double _Complex *out, double c0, double c2, 
 }
 
 /* Replaces the row-major m[0] by its exponential. The coefficients are those of the approximant of
- * degree 13, and 5.37 is the norm up to which it is exact in double (Higham, table 10.2). */
+ * degree 13. Up to the norm 5.37, this approximant is exact in double (Higham, table 10.2). */
 static bool exponential(struct work *w)
 {
     const int64_t n = w->n;
@@ -254,7 +258,7 @@ static bool exponential(struct work *w)
     int squares = 0;
     if (norm > 5.37)
         frexp(norm / 5.37, &squares);
-    add(w, 0, w->m[1], ldexp(1, -squares / 2), a); /* in two steps, so that no factor underflows */
+    add(w, 0, w->m[1], ldexp(1, -squares / 2), a); /* two steps, so that no factor underflows */
     add(w, 0, a, ldexp(1, squares / 2 - squares), w->m[1]);
     multiply(w, a, a, false, w->m[1]);
     multiply(w, w->m[1], w->m[1], false, w->m[2]);

@@ -1,5 +1,5 @@
 /*
- * Systems of equations whose matrix is given by its diagonals: TridiagonalSolve,
+ * Systems of equations whose matrix consists of a few diagonals: TridiagonalSolve,
  * TridiagonalMatMul and BandedTriangularSolve.
  */
 #include <complex.h>
@@ -50,10 +50,12 @@ static enum rt_status solve_prepare(struct rt_prep *p, void **state)
 }
 
 /*
- * Gaussian elimination. u [3,n] gets the pivots and the two diagonals above them. With pivoting,
- * two rows are swapped if the second has the larger element in their column, relative to the sum of
- * its row, as LAPACK's dlagtf does. Returns false if a pivot is zero. If `perturb` is set, pivots
- * that are zero or subnormal are first moved away from zero by the rounding error of the largest
+ * Gaussian elimination. u [3,n] receives the pivots and the two diagonals above them.
+ * tridiagonal_<type> returns false if a pivot is zero.
+ *
+ * With `pivot`, two rows are swapped if the second one has the larger element in the column. As in
+ * LAPACK's dlagtf, the elements are compared relative to the sums of their rows. With `perturb`,
+ * pivots that are zero or subnormal are moved away from zero by the rounding error of the largest
  * element.
  */
 #define TRIDIAGONAL(dt, T, ABS, TINY, EPSILON)                                                     \
@@ -264,7 +266,7 @@ static enum rt_status banded_infer(struct rt_infer *x)
         for (int64_t i = 1; i < n; i++)                                                            \
             if (ABS(pivots[i]) < least)                                                            \
                 least = ABS(pivots[i]);                                                            \
-        const bool fine = least > 0; /* as in TensorFlow, also false if the first is NaN */        \
+        const bool fine = least > 0; /* as in TensorFlow, also false if the first pivot is NaN */  \
         for (int64_t s = 0; fine && s < n && !ask->ended; s++) {                                   \
             const int64_t i = forward ? s : n - 1 - s;                                             \
             for (int64_t k = 1; k < bands && k <= s && !kn_ends(ask, 2 * m); k++) {                \
