@@ -345,9 +345,11 @@ static bool grow(void **p, int64_t capacity, size_t each)
 
 /*
  * Sets *out to a new array of n_slots slots for the live items. If `renumbers` is set, the slots
- * hold the indices that compact() will give the items. Does not change the table. Hashes choose the
- * slots, so any item may be the first to write to its page. Without the cost of that, 16,384 items,
- * which took 24 to 37 ms, were indexed between two checks of the run.
+ * hold the indices that compact() will give the items. Does not change the table.
+ *
+ * Hashes choose the slots, so any item may be the first to write to its page. Without the cost of
+ * page faults, 16,384 items, which took 24 to 37 ms, would be indexed between two checks of the
+ * run.
  */
 static enum rt_status index_items(struct rt_run *r, int64_t *left, const struct kn_table *t,
                                   bool renumbers, int64_t n_slots, int64_t **out)
@@ -401,10 +403,14 @@ static enum rt_status copy_live(struct rt_run *r, int64_t *left, const struct kn
     return st;
 }
 
-/* Removes dead items, whose strings have already been freed. A dead item keeps its position until
+/*
+ * Removes dead items, whose strings have already been freed. A dead item keeps its position until
  * the arrays are full. If more than half of the items are then dead, the table is compacted instead
- * of grown, so the size of a table whose keys change constantly stays bounded. The live items move
- * to new arrays, so that the table is unchanged if the run ends before all have moved. */
+ * of enlarged. The size of a table whose keys change constantly thus stays bounded.
+ *
+ * The live items are copied to new arrays, so that the table is unchanged if the run ends before
+ * all are copied.
+ */
 static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *t)
 {
     const size_t each = key_bytes(t) + value_bytes(t) + sizeof *t->live;
@@ -413,8 +419,8 @@ static enum rt_status compact(struct rt_run *r, int64_t *left, struct kn_table *
                          .value_type = t->value_type,
                          .n_key = t->n_key,
                          .n_value = t->n_value};
-    /* The old and the new arrays exist at the same time. The new arrays count towards the memory
-     * limit of the run, not of the table, so that a table at its limit can still be compacted. */
+    /* The old and the new arrays exist at the same time. The new arrays are counted in the run's
+     * memory, not in the table's, so that a table at its limit can still be compacted. */
     enum rt_status st = rt_pool_hold(rt_run_pool(r), bytes, 0, "a hash table", r->err);
 
     if (st)

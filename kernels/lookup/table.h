@@ -35,9 +35,10 @@ struct kn_dense {
 struct kn_table {
     struct rt_object o;
     enum rt_dtype key_type, value_type;
-    struct rt_shape key_shape; /* the shape of one key, which is a scalar except in dense tables */
-    /* the shape of one value, which is a scalar except in dense tables and in
-     * MutableHashTableOfTensors */
+    /* shape of one key; only dense tables have keys that are not scalars */
+    struct rt_shape key_shape;
+    /* shape of one value; only dense tables and MutableHashTableOfTensors have values that are not
+     * scalars */
     struct rt_shape value_shape;
     int64_t n_key, n_value; /* A key has n_key elements, and a value has n_value elements. */
     bool is_mutable, is_dense;
@@ -56,7 +57,7 @@ struct kn_table {
      * separately. */
     size_t counted;
     /* The number of bytes by which the table may exceed the limit of the session's state. In a
-     * table that kn_table_fresh made, it is the size of the pairs to be replaced, which are still
+     * table made by kn_table_fresh, it is the size of the pairs to be replaced, which are still
      * counted. In all other tables it is 0. */
     size_t credit;
     struct kn_dense dense; /* n_buckets is guarded by mu; the other members never change */
@@ -83,11 +84,12 @@ enum rt_status kn_table_types(struct rt_run *r, const struct kn_table *t);
  * kn_table_put. The caller must hold mu, unless no other thread can access the table. */
 void kn_table_count_in(struct rt_run *r, struct kn_table *t);
 /*
- * Adds a pair. Sets *was to whether the table already held the key. If so, the value is replaced
- * only if `replace` is true. Sets *item to the index of the pair. The caller must hold mu, unless
- * no other thread can access the table. The work is charged to *left (rt_run_spend), so the call
- * fails if the run has been cancelled or its deadline has passed. A failure leaves the pairs
- * unchanged.
+ * Adds a pair, and sets *item to its index. Sets *was to whether the table already held the key. In
+ * that case, the value is replaced only if `replace` is true.
+ *
+ * The caller must hold mu, unless no other thread can access the table. The work is charged to
+ * *left (rt_run_spend), so the call fails if the run has been cancelled or its deadline has passed.
+ * A failure leaves the pairs unchanged.
  */
 enum rt_status kn_table_put(struct rt_run *r, int64_t *left, struct kn_table *t, const void *key,
                             const void *value, bool replace, int64_t *item, bool *was);
@@ -108,11 +110,12 @@ bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b,
  * rt_run_spend. */
 int64_t kn_table_work(const struct kn_table *t, const void *key);
 /*
- * kn_table_fresh makes *fresh an empty table with the types and shapes of `t`, for kn_table_put to
- * fill. The memory pool of r's session state counts the new table's memory. The new table has no
- * lock, is used only by the calling thread, and borrows the reserved keys of `t`. kn_table_replace,
- * called under t's mu, frees the pairs of `t` and moves the pairs of `fresh` into `t`.
- * kn_table_fresh_end frees the pairs that `fresh` still holds, and must always be called.
+ * kn_table_fresh makes *fresh an empty table with the types and shapes of `t`. The caller fills it
+ * by kn_table_put. The memory pool of r's session state counts its memory. It has no lock, is used
+ * only by the calling thread, and borrows the reserved keys of `t`.
+ *
+ * kn_table_replace is called under t's mu. It frees the pairs of `t` and moves the pairs of `fresh`
+ * into `t`. kn_table_fresh_end frees the pairs that `fresh` still holds. It must always be called.
  */
 void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh);
 void kn_table_replace(struct kn_table *t, struct kn_table *fresh);
@@ -134,8 +137,8 @@ enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct 
  * every key. */
 enum rt_status kn_dense_check_key(struct rt_run *r, int64_t *left, const struct kn_table *t,
                                   const void *key);
-/* Increases the number of buckets as TensorFlow does before inserting `more` pairs, whether or not
- * the table already holds some of their keys. */
+/* Increases the number of buckets as TensorFlow does before it inserts `more` pairs. As there, keys
+ * that the table already holds are counted too. */
 enum rt_status kn_dense_grow(struct kn_table *t, int64_t more, struct rt_error *err);
 enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t);
 /* Fills `fresh` (made by kn_table_fresh) from inputs 1 and 2, which hold the keys and the values of

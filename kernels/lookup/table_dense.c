@@ -168,8 +168,8 @@ static uint64_t bucket_hash(const struct kn_table *t, const void *key, struct kn
 /*
  * Sets bucket[b] to the item in bucket b of TensorFlow's bucket array, or to -1 if the bucket is
  * empty. There are more buckets than items, so every probe sequence ends. Every probe is counted as
- * work, because TensorFlow's hash has no secret seed, and a client may choose keys that probe all
- * buckets already in use.
+ * work, because TensorFlow's hash has no secret seed: a client may choose keys that probe all used
+ * buckets.
  */
 static enum rt_status place(struct rt_run *r, const struct kn_table *t, int64_t *bucket)
 {
