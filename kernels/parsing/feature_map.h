@@ -57,10 +57,10 @@ void kn_feature_map_index(struct kn_feature_map *m);
 int kn_feature_map_find(const struct kn_feature_map *m, struct rt_span name);
 
 /*
- * The entries of the previous example, as remembered by a reader. For each position, `head` points
- * to the n bytes that precede the entry's value, and `found` is the index of the feature with the
- * entry's name. The bytes are not copied; they are in the memory of that example. The number of
- * positions must be set to 0 before the first example.
+ * The entries of the previous example. For each position, `head` points to the n bytes that precede
+ * the entry's value, and `found` is the index of the feature with the entry's name. The bytes are
+ * not copied; they are in the memory of the previous example. The number of positions must be set
+ * to 0 before the first example.
  */
 enum { KN_REMEMBERED = 256 };
 struct kn_feature_memory {

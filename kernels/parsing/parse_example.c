@@ -79,8 +79,8 @@ bool kn_parse_key(const struct rt_tensor *t, int i, struct rt_span *out)
     return true;
 }
 
-/* Sets *out to the name of feature i of the given kind. The callback `in` returns the tensor of
- * input k, or NULL if its value is not known. Returns false if the name is not known. */
+/* Sets *out to the name of feature i of the given kind. Returns false if the name is not known. The
+ * callback `in` returns the tensor of input k, or NULL if its value is not known. */
 static bool name_of(const struct rt_node *n, const struct kn_parse_layout *l, int kind, int i,
                     const struct rt_tensor *(*in)(const void *arg, int k), const void *arg,
                     struct rt_span *out)

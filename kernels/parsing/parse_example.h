@@ -19,8 +19,8 @@ struct kn_parse_layout {
     int version; /* the op's version, 1 or 2, or 0 for ParseSingleExample */
     /* index of the input with the examples' names, or -1 if the op has no such input */
     int names;
-    /* for each kind of feature, the first of the inputs that hold one key each (version 1), or the
-     * input that holds all keys (version 2) */
+    /* for each kind of feature, the first input that holds one key (version 1) or the input that
+     * holds all keys (version 2) */
     int key[3];
     int n[3];     /* number of features of each kind */
     int defaults; /* index of the first input that holds a feature's default value */
@@ -38,8 +38,7 @@ struct kn_parse_entry {
 
 /*
  * The location and length of a feature's list. Not used for a dense feature with a fixed shape. If
- * is_short is set, the elements have been checked, and p points directly to them, so that
- * kn_parse_short can read them.
+ * is_short is set, the elements have been checked, and p points to them for kn_parse_short.
  */
 struct kn_parse_part {
     const uint8_t *p;
@@ -76,9 +75,9 @@ bool kn_parse_key(const struct rt_tensor *t, int i, struct rt_span *out);
 
 /*
  * Parses an example of a batch in one pass instead of the two passes of kn_parse_batch. Returns
- * false, and removes everything that it recorded about the example, if the example has errors,
- * repeated names, or an encoding that protobuf writers do not normally use. s->memory->n must be 0
- * before the first example.
+ * false if the example has errors, repeated names, or an encoding that protobuf writers do not
+ * normally use. In that case, everything recorded about the example is removed. s->memory->n must
+ * be 0 before the first example.
  */
 bool kn_parse_quick(struct kn_parse *s, struct rt_span example);
 /* Writes the elements of a list to dst. part->is_short must be set. Returns false if memory runs

@@ -15,12 +15,12 @@
 
 enum { TAG_1 = 0x0a, TAG_2 = 0x12 }; /* protobuf tags of fields 1 and 2 with wire type LEN */
 
-struct proto { /* the bytes of a feature in one example */
+struct proto { /* The bytes of a feature in one example. */
     struct rt_span bytes;
     bool is_there;
 };
 
-struct total {        /* the numbers of elements and rows of a feature */
+struct total {
     int64_t most;     /* maximum number of elements in an example or in the default */
     int64_t elements; /* number of elements in all examples */
     int64_t rows;     /* for feature lists, number of rows in all examples */

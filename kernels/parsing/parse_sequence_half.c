@@ -31,8 +31,8 @@ int kn_output_named(const struct rt_node *n, const char *prefix, const char *nam
     return i < 0 ? -1 : n->out_first[i];
 }
 
-/* Returns attribute `name` for the features of kind `kind`, in the context or in the feature lists
- * as `prefix` says, or NULL if the op has no such attribute. */
+/* Returns attribute `name` for the features of kind `kind`, or NULL if the op has no such
+ * attribute. `prefix` selects the context or the feature lists. */
 static const struct rt_attr *attr(const struct rt_node *n, const char *prefix, const char *kind,
                                   const char *name)
 {
@@ -56,9 +56,9 @@ static int count_of(const struct rt_node *n, const char *prefix, int kind)
     return types ? (int)types->n : 0;
 }
 
-/* Rejects a node whose attributes (Ncontext_sparse, ...) give a number of features that differs
- * from the length of the list of types. The op's schema computes the number of outputs from the
- * former, and the kernel computes it from the latter. */
+/* Fails if an attribute (Ncontext_sparse, ...) gives a number of features that differs from the
+ * length of the list of types. The op's schema computes the number of outputs from the attribute,
+ * and the kernel computes it from the list. */
 static enum rt_status check_counts(const struct rt_node *n, const char *prefix, int kind,
                                    struct rt_error *err)
 {

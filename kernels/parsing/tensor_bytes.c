@@ -20,7 +20,8 @@ static size_t put_varint(unsigned char *to, uint64_t v)
     return n;
 }
 
-/* Writes the fields before the values to `to`, which has room for them, and returns their size. */
+/* Writes the fields that precede the values to `to`, which has enough space, and returns their
+ * size. */
 static size_t put_head(unsigned char *to, const struct rt_tensor *t)
 {
     unsigned char shape[RT_MAX_RANK * 16];
@@ -115,7 +116,7 @@ static enum rt_status check_run(void *run, struct rt_error *err)
     return rt_run_check(run);
 }
 
-/* Makes output 0 the tensor `t`. The run's pool counts the strings that it copies. */
+/* Sets output 0 to the tensor `t`. The run's memory pool counts the strings that are copied. */
 static enum rt_status put_parsed(struct rt_run *r, const struct rt_tensor *t)
 {
     int64_t left = RT_WORK;

@@ -3,10 +3,12 @@
  * A reader iterates over the entries of the feature maps, and lists are decoded directly into a
  * tensor's memory.
  *
- * The reader accepts the same input as TensorFlow's own fast parser, including its peculiarities: a
- * length that extends beyond the end of the enclosing message is truncated there; a map entry has
- * exactly two fields; a list is either packed in one chunk or not packed at all. Unknown fields are
- * skipped in the outer message only.
+ * The reader accepts the same input as TensorFlow's own fast parser, with its peculiarities:
+ *
+ * - A length beyond the end of the enclosing message is truncated there.
+ * - A map entry has exactly two fields.
+ * - A list is either packed in one chunk or not packed at all.
+ * - Unknown fields are skipped only in the outer message.
  *
  * The input may be any sequence of bytes. No byte outside it is read, and memory is allocated only
  * for strings.
@@ -85,10 +87,12 @@ static inline struct kn_example kn_example_of(struct rt_span s, struct rt_run *r
 {
     return (struct kn_example){.outer = kn_wire_of(s), .r = r};
 }
-/* Returns 1 and the name and the Feature bytes of the next entry, 0 at the end of the example, -1
- * if the example is malformed, or -2, with the reason in r->err, if the run has been cancelled or
- * its deadline has passed. An example may contain several maps (concatenated messages), and names
- * may repeat, in which case the last entry with a name wins. */
+/*
+ * Returns 1 with the name and the Feature bytes of the next entry, 0 at the end of the example, or
+ * -1 if the example is malformed. Returns -2, with the reason in r->err, if the run has been
+ * cancelled or its deadline has passed. An example may contain several maps (concatenated
+ * messages). Names may repeat; the last entry with a name takes precedence.
+ */
 int kn_example_next(struct kn_example *x, struct rt_span *name, struct rt_span *feature);
 
 /* ---- Feature ---- */
