@@ -1,7 +1,7 @@
 /*
- * FakeQuantWithMinMax*: floats rounded to the values that `num_bits` bits can represent in a range,
- * and the gradients of this rounding. The range is an attribute, two scalars, or two vectors that
- * hold a range for each channel of the last axis.
+ * FakeQuantWithMinMax* and their gradients. The ops round floats to the values that `num_bits` bits
+ * can represent in a range. The range is given by attributes, by two scalars, or by two vectors
+ * with an element for each channel of the last axis.
  */
 #include "kernels/quant/quant.h"
 
@@ -11,7 +11,8 @@
 struct fake_range {
     float min, max, scale, zero;
     /* The inverse of the scale, or 0 if elements are divided by the scale. TensorFlow divides if
-     * the range is a pair of scalar inputs, and multiplies otherwise, which decides some ties. */
+     * the range is a pair of scalar inputs, and multiplies otherwise. The two can round
+     * differently. */
     float inverse;
     bool is_empty; /* whether the range is [0, 0], in which case every output is 0 */
 };
@@ -156,13 +157,11 @@ static void fake_quant_rows(struct rt_rows *r)
 struct fake {
     const float *in, *grad;
     float *out;
-    const struct fake_range *range; /* one for each channel */
+    const struct fake_range *range; /* one element for each channel */
     int64_t channels;
 };
 
-enum {
-    SPAN = 4096
-}; /* number of elements of one range that are computed between deadline checks */
+enum { SPAN = 4096 }; /* number of elements that are computed between deadline checks */
 
 static enum rt_status fake_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
@@ -184,7 +183,6 @@ static enum rt_status fake_rows(struct rt_run *r, void *arg, int64_t from, int64
     return RT_OK;
 }
 
-/* Computes the gradient with respect to the input. */
 static enum rt_status grad_rows(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct fake *f = arg;
@@ -206,7 +204,7 @@ static enum rt_status grad_rows(struct rt_run *r, void *arg, int64_t from, int64
     return RT_OK;
 }
 
-/* Adds up the gradients of the elements below the range and above it, for each channel. */
+/* For each channel, adds up the gradients of the elements below the range and of those above it. */
 static enum rt_status grad_bounds(struct rt_run *r, const struct fake *f, int64_t n)
 {
     float *low = r->out[1].data, *high = r->out[2].data;
@@ -256,7 +254,7 @@ static enum rt_status fake_quant_run(struct rt_run *r)
                      .out = r->out[0].data,
                      .range = range,
                      .channels = channels};
-    if (r->n_out == 3) { /* before the input gradient, which may overwrite the input */
+    if (r->n_out == 3) { /* computed before the input's gradient, which may overwrite the input */
         const enum rt_status st = grad_bounds(r, &f, channels ? n / channels : 0);
         if (st)
             return st;

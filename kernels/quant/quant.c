@@ -49,7 +49,8 @@ float kn_q_value(enum rt_dtype dtype, double q, struct kn_q_range range)
 
     if (range.min == range.max)
         return range.min;
-    /* The lowest value is rounded in float, so that it equals that of struct kn_q_decode. */
+    /* The lowest value is rounded to float, so that it equals the lowest value in struct
+     * kn_q_decode. */
     const double lowest = (double)(roundf(range.min / (float)scale) * (float)scale);
     /* TensorFlow rounds the integer to a float, too. */
     return (float)(lowest + ((double)(float)q - t.lowest) * scale);

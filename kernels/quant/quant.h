@@ -1,11 +1,12 @@
 /*
  * Quantised numbers: TensorFlow's formulas that convert between floats and the integers of qint8,
- * quint8, qint16, quint16 and qint32, and the scalar inputs that hold the range of a tensor.
+ * quint8, qint16, quint16 and qint32, and functions for the scalar inputs that hold the range of a
+ * tensor.
  *
  * A range [min, max] maps the lowest integer of a type to `min` and the highest to `max`.
- * TensorFlow has two pairs of formulas for this. The struct forms compute in float, and the
- * functions for one number compute in double. They differ in the last bit, so each kernel uses the
- * form that TensorFlow's kernel uses.
+ * TensorFlow has two pairs of formulas for this. The structs below hold the parameters of the pair
+ * that computes in float. The functions for one number compute in double. The results differ in the
+ * last bit, so each kernel uses the pair that TensorFlow's kernel uses.
  *
  * Threads: any; all functions are pure, except that kn_q_out_scalar writes an output.
  */
@@ -71,8 +72,8 @@ int64_t kn_q_unclamped(enum rt_dtype dtype, float x, struct kn_q_range range);
 int64_t kn_q_integer(enum rt_dtype dtype, float x, struct kn_q_range range);
 /* Returns the difference between the values of two adjacent integers. */
 float kn_q_step(enum rt_dtype dtype, struct kn_q_range range);
-/* Returns the range of type `out` in which the product of integers of types a and b is a plain
- * product of integers. */
+/* Returns the range of type `out` for products of integers of types a and b. In this range, the
+ * product of the two values has the product of the two integers. */
 struct kn_q_range kn_q_product_range(enum rt_dtype a, struct kn_q_range range_a, enum rt_dtype b,
                                      struct kn_q_range range_b, enum rt_dtype out);
 
@@ -88,12 +89,10 @@ static inline struct kn_q_range kn_q_range_of(const struct rt_run *r, int min, i
 {
     return (struct kn_q_range){kn_q_float(r, min), kn_q_float(r, max)};
 }
-/* Writes a value to output k, which is a scalar that has been allocated. */
 static inline void kn_q_put(struct rt_run *r, int k, float v)
 {
     *(float *)r->out[k].data = v;
 }
-/* Writes the range to outputs 1 and 2. */
 static inline void kn_q_put_range(struct rt_run *r, struct kn_q_range range)
 {
     kn_q_put(r, 1, range.min);
@@ -103,8 +102,8 @@ static inline void kn_q_put_range(struct rt_run *r, struct kn_q_range range)
 int32_t kn_q_at(const struct rt_tensor *t, int64_t i);
 /* Gives output 0 the shape of input 0, and makes the other outputs scalars. */
 enum rt_status kn_q_infer_same(struct rt_infer *x);
-/* Row rule for ops with ranges: output 0 has the rows of input 0, and the other outputs depend only
- * on inputs that do not depend on the batch. */
+/* Row rule for ops with ranges: output 0 has the rows of input 0. The other outputs depend only on
+ * inputs that do not depend on the batch. */
 void kn_q_rows_same(struct rt_rows *r);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * QuantizeV2 and Dequantize: floats to quantised integers and back, by the three modes
+ * QuantizeV2 and Dequantize convert between floats and quantised integers, by the modes
  * MIN_COMBINED, MIN_FIRST and SCALED. With `axis`, each slice along this axis has a range of its
  * own.
  */
@@ -63,7 +63,6 @@ static enum rt_status check_node(const struct rt_node *n, struct rt_error *err)
     return RT_OK;
 }
 
-/* Checks a bound of Dequantize. */
 static enum rt_status check_back_bound(struct rt_infer *x, int k, const struct rt_shape *in)
 {
     const struct rt_shape *s = &x->in[k].shape;
@@ -79,7 +78,6 @@ static enum rt_status check_back_bound(struct rt_infer *x, int k, const struct r
     return RT_OK;
 }
 
-/* Checks a bound of QuantizeV2. */
 static enum rt_status check_bound(struct rt_infer *x, int k, const struct rt_shape *in)
 {
     const struct rt_shape *s = &x->in[k].shape;
@@ -132,7 +130,7 @@ static enum rt_status quantize_infer(struct rt_infer *x)
         if (axis < 0 || (o->rank == 1 && o->dim[0] == 1))
             o->rank = 0;
         else if (o->rank == 1 && o->dim[0] < 0)
-            o->rank = -1; /* a single slice has scalars for its range */
+            o->rank = -1; /* a single slice has scalars as bounds */
     }
     return RT_OK;
 }
@@ -173,14 +171,15 @@ static struct quantize read_node(const struct rt_node *n, enum rt_dtype dtype,
 
 /* ---- floats to integers ---- */
 
-/* Parameters of one slice: clamp to [min, max], multiply, add, and round. */
+/* Parameters of one slice. An element is clamped to [min, max], multiplied, added to, and
+ * rounded. */
 struct forward {
     float min, max, scale, half;
     struct kn_q_encode first; /* for MIN_FIRST */
 };
 
-/* Returns INT32_MIN if the number does not fit. Thus the integers of a qint32 that round to 2^31 as
- * floats become -2^31 in TensorFlow's mode SCALED, unless there are several slices. */
+/* Returns INT32_MIN if the number does not fit, as TensorFlow's mode SCALED does for a single
+ * slice. A float of 2^31 thus becomes -2^31. */
 static inline int32_t to_int(float x)
 {
     return (int32_t)(x >= -0x1p31f && x < 0x1p31f ? x : -0x1p31f);
@@ -228,7 +227,7 @@ static void forward_span(const struct quantize *q, const struct forward *f, cons
     }
 }
 
-/* Widens a range so that it holds 0 and is not empty, and sets the parameters. */
+/* Widens a range so that it contains 0 and is not empty, and sets the parameters. */
 static struct forward forward_of(const struct quantize *q, float min, float max)
 {
     const struct kn_q_type t = kn_q_type(q->dtype);
@@ -284,7 +283,7 @@ static enum rt_status quantize_run(struct rt_run *r)
 
 /* ---- integers to floats ---- */
 
-/* The value of an integer q is (q + half) * scale + min, or, for MIN_FIRST, that of `first`. */
+/* The value of an integer q is (q + half) * scale + min. MIN_FIRST uses `first` instead. */
 struct backward {
     float half, scale, min;
     struct kn_q_decode first;

@@ -1,7 +1,7 @@
 /*
- * QuantizeAndDequantizeV2, V3 and V4: floats rounded to the values that integers of `num_bits` bits
- * represent in a range, and the gradient of V4. The range is given, or that of the input; with
- * `axis`, each slice along this axis has a range of its own.
+ * QuantizeAndDequantizeV2, V3 and V4, and the gradient of V4. The ops round floats to the values
+ * that integers of `num_bits` bits represent in a range. The range is an input, or is the range of
+ * the elements. With `axis`, each slice along this axis has a range of its own.
  */
 #include "kernels/quant/quant.h"
 
@@ -40,7 +40,6 @@ static enum rt_status check_bits(int64_t bits, bool is_signed, const char *quote
 
 static const char *const bound_name[] = {"input_min", "input_max"};
 
-/* Refuses an axis that the input does not have. */
 static enum rt_status check_axis(struct rt_infer *x, const struct rt_shape *in)
 {
     const int64_t axis = rt_attr_int(x->node, "axis");
@@ -64,8 +63,9 @@ static enum rt_status check_axis(struct rt_infer *x, const struct rt_shape *in)
                    (long long)((uint64_t)axis + 1), in->rank);
 }
 
-/* Refuses bounds that are not scalars, or, with an axis, not vectors. TensorFlow's kernels of V2
- * and V4 require scalars, and then, with an axis, refuse them. */
+/* Refuses bounds of a wrong rank. Without an axis, bounds must be scalars, and with one, vectors.
+ * TensorFlow's kernels of V2 and V4 require scalars first, and then refuse scalars if there is an
+ * axis. */
 static enum rt_status check_bound_ranks(struct rt_infer *x, int first)
 {
     const bool any_axis = is_v3(x->node) || is_grad(x->node);
@@ -129,7 +129,7 @@ static enum rt_status qdq_infer(struct rt_infer *x)
 
 static void qdq_rows(struct rt_rows *r)
 {
-    /* A range that is not given is that of the complete input. */
+    /* A range that is not an input is the range of all elements of the input. */
     if (rt_attr_bool(r->node, "range_given") &&
         (r->in_dep[0].kind != RT_DEP_ROWS || r->in_dep[0].axis != rt_attr_int(r->node, "axis")))
         rt_rows_same(r);
@@ -138,8 +138,9 @@ static void qdq_rows(struct rt_rows *r)
 /* ---- values ---- */
 
 /*
- * The loops for a type T. The scale maps the larger of the two bounds, relative to the integer that
- * it becomes, onto this integer. The other bound moves outwards to the value of the last integer.
+ * The loops for a type T. The scale maps one of the two bounds exactly to the last integer on its
+ * side. Of the two possible scales, the one with the wider range is used. The other bound is then
+ * moved to the end of this range.
  */
 #define QDQ(dt, T, LARGEST, ROUND_EVEN, FLOOR)                                                     \
     struct scale_##dt {                                                                            \
@@ -237,7 +238,6 @@ enum { KN_CHUNK_QDQ = 4096 }; /* number of elements between two deadline checks 
 QDQ(RT_F32, float, FLT_MAX, rintf, floorf)
 QDQ(RT_F64, double, DBL_MAX, rint, floor)
 
-/* Sets the outer, slice and inner sizes of a tensor. */
 static void set_slices(struct qdq *q, const struct rt_tensor *t)
 {
     q->outer = q->slices = q->inner = 1;

@@ -1,5 +1,5 @@
-/* QuantizedConcat and QuantizedConcatV2: inputs in ranges of their own, joined along an axis in one
- * range that holds all of them. */
+/* QuantizedConcat and QuantizedConcatV2 join inputs along an axis. Each input has a range of its
+ * own. The output's range contains the ranges of all inputs. */
 #include "kernels/quant/quant.h"
 
 #include <float.h>
@@ -59,8 +59,8 @@ static enum rt_status concat_infer(struct rt_infer *x)
     return joined_shape(x, &c, kn_int_at(axis, 0));
 }
 
-/* Sets *all to the range of the output, which holds the ranges of all inputs. Its minimum is at
- * most 0, but its maximum may be below 0, as in TensorFlow. */
+/* Sets *all to the range of the output, which contains the ranges of all inputs. Its minimum is at
+ * most 0. As in TensorFlow, its maximum may be below 0. */
 static enum rt_status joined_range(struct rt_run *r, const struct concat_inputs *c,
                                    struct kn_q_range *all)
 {
@@ -86,7 +86,7 @@ static enum rt_status joined_range(struct rt_run *r, const struct concat_inputs 
     return RT_OK;
 }
 
-/* Copies n integers from one range to another. */
+/* Converts n integers from one range to another. */
 static void convert(enum rt_dtype dtype, struct kn_q_range from, struct kn_q_range to,
                     const void *src, void *dst, int64_t n)
 {
@@ -133,7 +133,7 @@ static enum rt_status concat_run(struct rt_run *r)
         int64_t len = 1;
         if (rt_tensor_count(t) == 0)
             continue;
-        /* As in TensorFlow, inputs without elements take no range from the list. */
+        /* As in TensorFlow, ranges are assigned only to inputs that have elements. */
         const struct kn_q_range range = kn_q_range_of(r, c.mins + used, c.maxes + used);
         used++;
         for (int d = (int)axis; d < t->rank; d++)

@@ -1,7 +1,7 @@
 /*
- * QuantizedMatMul and QuantizedConv2D: sums of products of quint8 integers in qint32. The integer
- * that stands for 0 in its range is subtracted from each factor, so that padding contributes
- * nothing to a sum.
+ * QuantizedMatMul and QuantizedConv2D: sums, in qint32, of products of quint8 integers. Each factor
+ * is reduced by the integer that stands for 0 in its range, so padding contributes nothing to a
+ * sum.
  */
 #include "kernels/quant/quant.h"
 
@@ -125,8 +125,8 @@ static enum rt_status conv_axes(const struct rt_node *n, const struct rt_shape *
         const enum rt_status st = kn_axis_solve(&axis[i], kn_padding(n), err);
         if (st)
             return st;
-        /* TensorFlow's kernel centres the windows, so that a filter that is smaller than its
-         * stride may begin after the first position. */
+        /* TensorFlow's kernel centres the windows. If a filter is smaller than its stride, the
+         * first window may begin after the first position. */
         const int64_t spare = kn_padding(n) == KN_VALID ? 1 : 0;
         if (axis[i].in >= 0 && axis[i].size >= 0 && axis[i].out >= 0)
             axis[i].lo =

@@ -1,7 +1,6 @@
 /*
- * Element-wise ops on quantised types: QuantizedAdd, QuantizedMul, QuantizedBiasAdd, QuantizedRelu
- * and QuantizedRelu6, and the ops QuantizedReshape, QuantizedConcat and QuantizedConcatV2, which
- * hand on the ranges of their inputs.
+ * Element-wise ops on quantised types: QuantizedAdd, QuantizedMul, QuantizedBiasAdd, QuantizedRelu,
+ * QuantizedRelu6 and QuantizedReshape.
  */
 #include "kernels/quant/quant.h"
 
@@ -13,7 +12,7 @@ enum { CHUNK = 4096 }; /* number of elements between two deadline checks */
 
 /* ---- addition and multiplication with broadcasting ---- */
 
-/* The elements of two inputs are combined by their positions in the broadcast shape. */
+/* The shape and the strides with which the elements of two inputs are combined by broadcasting. */
 struct each {
     struct rt_shape out;
     int64_t step[2][RT_MAX_RANK]; /* strides of both inputs, 0 along broadcast axes */
@@ -30,7 +29,6 @@ static void set_steps(struct each *e, int k, const struct rt_tensor *t)
     }
 }
 
-/* Returns the shape that output 0 has after broadcasting inputs 0 and 1. */
 static enum rt_status each_of(struct rt_run *r, struct each *e)
 {
     e->out.rank = r->out[0].rank;
@@ -40,7 +38,7 @@ static enum rt_status each_of(struct rt_run *r, struct each *e)
     return RT_OK;
 }
 
-/* Moves to the next position, and keeps the offsets of both inputs. */
+/* Advances to the next position, and updates the offsets of both inputs. */
 static void advance(const struct each *e, int64_t *place, int64_t *at)
 {
     for (int d = e->out.rank - 1; d >= 0; d--) {
@@ -71,8 +69,8 @@ static enum rt_status check_ranges(struct rt_run *r, int first, const char *cons
 
 static const char *const each_names[] = {"min_x", "max_x", "min_y", "max_y"};
 
-/* Refuses empty ranges, and a vector without elements that would be repeated along a tensor. The
- * arguments from min_x on are parts of TensorFlow's messages. */
+/* Refuses empty ranges, and refuses a vector without elements that would be repeated along a
+ * tensor. The arguments from min_x on are parts of TensorFlow's messages. */
 static enum rt_status check_operands(struct rt_run *r, struct kn_q_range x, struct kn_q_range y,
                                      const char *max_y, const char *min_x, const char *min_y,
                                      const char *empty)
@@ -115,8 +113,8 @@ static enum rt_status mul_run(struct rt_run *r)
     return RT_OK;
 }
 
-/* Returns a range of qint32 that holds 2^bits times the values of the wider range, so that sums
- * have the precision of the inputs and do not overflow. */
+/* Returns the qint32 range of sums. Its bounds are 2^bits times the largest absolute bound of a and
+ * b, so that sums do not overflow. */
 static struct kn_q_range sum_range(struct kn_q_range a, struct kn_q_range b, int bits)
 {
     const float max = a.max > b.max ? a.max : b.max, min = a.min < b.min ? a.min : b.min;
@@ -131,8 +129,8 @@ static int32_t widened(enum rt_dtype dtype, int32_t q, struct kn_q_range from, s
     return (int32_t)kn_q_integer(RT_QI32, kn_q_value(dtype, q, from), to);
 }
 
-/* Fills a table with what the integers of quint8 become in the range of the sum. TensorFlow
- * derives all of them from the first two, except those of a single number. */
+/* For each integer of quint8, stores the qint32 integer of equal value in the range of the sum. As
+ * in TensorFlow, all are extrapolated from those of 0 and 1 if `linear` is set. */
 static void fill_table(int32_t *table, bool linear, struct kn_q_range from, struct kn_q_range to)
 {
     const int64_t zero = kn_q_unclamped(RT_QI32, kn_q_value(RT_QU8, 0, from), to);
@@ -232,7 +230,7 @@ static enum rt_status bias_run(struct rt_run *r)
 
 /* ---- activations ---- */
 
-/* Clamps integers to those of 0 and, for Relu6, of 6. */
+/* Clamps integers to the integer that stands for 0 and, for Relu6, to the one that stands for 6. */
 static enum rt_status relu_run(struct rt_run *r)
 {
     const enum rt_dtype dtype = kn_dtype(&r->in[0]);
@@ -275,8 +273,8 @@ static enum rt_status relu_run(struct rt_run *r)
                                .run = run_}),                                                      \
     }
 
-/* Accepts the combinations of types that TensorFlow's kernels accept: two equal types of 8 bits
- * with a qint32 result for arithmetic, and equal types for activations. */
+/* Accepts the combinations of types that TensorFlow's kernels accept. Arithmetic takes two equal
+ * types of 8 bits and returns qint32. Activations take and return the same type. */
 static bool takes(const struct rt_node *n)
 {
     if (n->n_in == 3)

@@ -1,6 +1,6 @@
 /*
- * QuantizedAvgPool, QuantizedMaxPool and QuantizedBatchNormWithGlobalNormalization. Poolings keep
- * the range of their input.
+ * QuantizedAvgPool, QuantizedMaxPool and QuantizedBatchNormWithGlobalNormalization. Pooling ops
+ * return the range of their input.
  */
 #include "kernels/quant/quant.h"
 
@@ -60,7 +60,8 @@ static enum rt_status pool_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Sets *out to the reduced window of one channel. `first` is the first element of the image. */
+/* Sets *out to the pooled value of a window of one channel. `first` is the first element of the
+ * image. */
 static enum rt_status pool_window(struct rt_run *r, const struct kn_axis *axis, int64_t row,
                                   int64_t column, int64_t channel, int64_t first, bool average,
                                   uint8_t *out)
@@ -142,7 +143,8 @@ static enum rt_status norm_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Returns the value of element i of the vector at input k, which is followed by its range. */
+/* Returns the value of element i of the quantised vector at input k. Inputs k + 1 and k + 2 hold
+ * the vector's range. */
 static float norm_value(const struct rt_run *r, int k, int64_t i)
 {
     return kn_q_value(kn_dtype(&r->in[k]), kn_q_at(&r->in[k], i), kn_q_range_of(r, k + 1, k + 2));

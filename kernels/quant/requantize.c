@@ -29,7 +29,7 @@ static enum rt_status extremes(struct rt_run *r, const struct rt_tensor *t, int3
     return RT_OK;
 }
 
-/* Computes the range of the values that occur in a qint32 tensor. The range holds 0. */
+/* Computes the range of the values that occur in a qint32 tensor. The range always contains 0. */
 static enum rt_status used_range(struct rt_run *r, struct kn_q_range *used)
 {
     const struct kn_q_range range = kn_q_range_of(r, 1, 2);
@@ -43,9 +43,9 @@ static enum rt_status used_range(struct rt_run *r, struct kn_q_range *used)
 }
 
 /*
- * The parameters of a conversion from qint32 to quint8 in fixed-point arithmetic, with 16 bits for
- * the fraction. TensorFlow's kernels use it on every processor, and it decides many ties otherwise
- * than the conversion through floats.
+ * The parameters of a conversion from qint32 to quint8 in fixed-point arithmetic, with 16
+ * fractional bits. TensorFlow's kernels use this conversion on every processor. It rounds many ties
+ * differently from the conversion through floats.
  */
 struct fixed {
     int64_t scale, offset;
@@ -166,7 +166,8 @@ static enum rt_status requantize_run(struct rt_run *r)
 
 /* ---- for each channel of the last axis ---- */
 
-/* Sets *depth and *n to the number of channels of input 0 and of the elements of each. */
+/* Sets *depth to the number of channels of input 0, and *n to the number of elements per
+ * channel. */
 static void channels_of(const struct rt_run *r, int64_t *depth, int64_t *n)
 {
     const struct rt_tensor *t = &r->in[0];
@@ -175,7 +176,7 @@ static void channels_of(const struct rt_run *r, int64_t *depth, int64_t *n)
     *n = *depth ? rt_tensor_count(t) / *depth : 0;
 }
 
-/* Returns the larger absolute value of the bounds of a channel. */
+/* Returns the larger of the absolute values of a channel's bounds. */
 static float channel_bound(const struct rt_run *r, int64_t channel)
 {
     const int64_t at = rt_tensor_count(&r->in[1]) == 1 ? 0 : channel;
@@ -224,8 +225,8 @@ static enum rt_status channel_range_run(struct rt_run *r)
         }
         any_negative |= n && low < 0;
         const float largest = fmaxf(fabsf((float)low), fabsf((float)high));
-        /* TensorFlow converts `largest` to int32, and so loses a channel that holds the extremes
-         * of this type. */
+        /* TensorFlow converts `largest` to int32. It therefore ignores a channel that contains the
+         * smallest or largest qint32. */
         if (!n || largest >= 0x1p31F)
             continue;
         const float value = channel_bound(r, c) / 0x1p31F * largest;
@@ -248,7 +249,7 @@ static enum rt_status check_requantize_channels(struct rt_run *r, struct kn_q_ra
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "input_max has incorrect size, expected %lld was %lld", (long long)mins,
                        (long long)maxes);
-    /* TensorFlow's kernel reads beyond shorter bounds. */
+    /* TensorFlow's kernel reads beyond the end of bounds that are shorter. */
     if (mins != 1 && mins != r->in[0].dim[3])
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "input_min has incorrect size, expected %lld was %lld",

@@ -13,11 +13,10 @@ struct uniform {
     const float *scale;
     const int32_t *zero;
     int64_t n;     /* number of slices, or 1 if there is no axis */
-    int64_t inner; /* number of elements between two steps along the axis */
+    int64_t inner; /* number of elements between two adjacent positions along the axis */
     int32_t min, max;
 };
 
-/* Returns the slice to which element i of the tensor belongs. */
 static inline int64_t slice_of(const struct uniform *u, int64_t i)
 {
     return u->n == 1 ? 0 : i / u->inner % u->n;
@@ -33,8 +32,8 @@ static int64_t attr(const struct rt_node *n, const char *prefix, const char *nam
 }
 
 /*
- * Reads the scale and zero point at inputs k and k + 1 of a tensor with the shape of `t`. `prefix`
- * begins the names of the attributes.
+ * Reads the scale and the zero point of a tensor with the shape of `t`, which are inputs k and k +
+ * 1. `prefix` begins the names of the attributes.
  */
 static enum rt_status read_uniform(struct rt_run *r, int k, const char *prefix,
                                    const struct rt_tensor *t, struct uniform *u)
@@ -141,7 +140,7 @@ static enum rt_status dequantize_run(struct rt_run *r)
 
 /* ---- integers of one scale to another ---- */
 
-/* A factor m * 2^(shift - 31), with m in [2^30, 2^31). */
+/* The factor m * 2^(shift - 31), with m in [2^30, 2^31). */
 struct factor {
     int64_t m;
     int shift;
@@ -150,7 +149,7 @@ struct factor {
 static struct factor factor_of(double v)
 {
     struct factor f = {0, 0};
-    if (!(v > 0) || isinf(v)) /* scales that are not positive numbers */
+    if (!(v > 0) || isinf(v)) /* the factor is not a positive, finite number */
         return f;
     const double fraction = frexp(v, &f.shift);
 
