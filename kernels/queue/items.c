@@ -89,7 +89,7 @@ void kn_item_to_outputs(struct rt_run *r, int first, struct kn_item *i)
 
 /* ---- stacking ---- */
 
-/* Copies the tensor `t` to row i of output k, whose rows have the shape `row`. */
+/* Copies tensor `t` to row i of output k. The rows of the output have the shape `row`. */
 static enum rt_status put_row(struct rt_run *r, int k, int64_t i, const struct rt_tensor *t,
                               const struct rt_shape *row)
 {

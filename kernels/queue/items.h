@@ -1,6 +1,6 @@
 /*
  * Items of the session's containers of tensors: queues, stages and barriers. An item is a tuple of
- * tensors, whose memory the session's state counts (runtime/session/state.h).
+ * tensors. The session's state counts the memory of the tensors (runtime/session/state.h).
  *
  * Owner: the container that holds the item, or the run that makes or takes it. Threads: an item is
  * used by one thread at a time; its container's lock guards the lists.
@@ -35,30 +35,34 @@ struct kn_item *kn_items_pop(struct kn_items *l);
 void kn_items_restore(struct kn_items *l, struct kn_items *from);
 void kn_items_clear(struct kn_items *l); /* frees all items */
 
-/* Makes an item of the node's inputs from `first` on. */
+/* Makes an item of the node's inputs, beginning with input `first`. */
 enum rt_status kn_item_from_inputs(struct rt_run *r, int first, struct kn_item **out);
-/* Moves the tensors of the item to the node's outputs from `first` on. */
+/* Moves the tensors of the item to the node's outputs, beginning with output `first`. */
 void kn_item_to_outputs(struct rt_run *r, int first, struct kn_item *i);
 /*
- * Makes output k the tensors `part` of the n items of the list, stacked along a new dimension 0.
- * Items may be smaller than the largest one, and are then padded with zeros or empty strings.
- * `shape` is the shape of the output's rows if there are no items; its unknown dimensions are 0
- * then.
+ * Sets output k to component `part` of the n items of the list, stacked along a new dimension 0.
+ * Items that are smaller than the largest one are padded with zeros or empty strings.
+ *
+ * If there are no items, `shape` is the shape of the output's rows, and its unknown dimensions
+ * become 0.
  */
 enum rt_status kn_items_stack(struct rt_run *r, int k, const struct kn_items *l, int part,
                               const struct rt_shape *shape);
 
-/* Returns the object in input 0 if its type is `type`, or NULL with the reason in r->err, which
- * calls the object `what`. */
+/* Returns the object in input 0 if its type is `type`. Otherwise returns NULL and writes the reason
+ * to r->err, where `what` names the object. */
 struct rt_object *kn_resource_of(struct rt_run *r, const struct rt_object_type *type,
                                  const char *what);
 /* Writes the names of n types to `buf`, separated by ", ". */
 const char *kn_types_text(char *buf, size_t size, const uint8_t *types, size_t n);
 /* Writes a list of shapes to `buf`, like "[[2], []]". */
 const char *kn_shapes_text(char *buf, size_t size, const struct rt_shape *shape, size_t n);
-/* Fails if the node's input types from input `in` on, or its output types from output `out` on,
- * differ from the n types of a resource. An index of -1 means that the node has none of them.
- * `first` holds the types of the inputs before them, in TensorFlow's words. */
+/*
+ * Fails if the node's types differ from the n types of a resource. The node's types are those of
+ * its inputs from index `in` on, and of its outputs from index `out` on. An index of -1 means that
+ * there are no such inputs or outputs. `first` names the types of the inputs before index `in`, as
+ * TensorFlow's message does.
+ */
 enum rt_status kn_check_signature(struct rt_run *r, const char *first, int in, int out,
                                   const uint8_t *types, int n);
 

@@ -1,7 +1,7 @@
 /*
- * Mutexes: MutexLock waits until no other run holds the mutex. The lock is a variant, and the mutex
- * is released when the last reference to the variant is dropped, at the latest at the end of the
- * run.
+ * Mutexes: MutexLock waits until no other run holds the mutex. The lock is a variant. The mutex is
+ * released when the last reference to the variant is dropped, which happens at the end of the run
+ * at the latest.
  */
 #include "kernels/queue/items.h"
 
@@ -80,7 +80,7 @@ static enum rt_status lock_run(struct rt_run *r)
         st = rt_run_wait(r, &m->released, &m->mu);
     if (!st)
         m->is_held = true;
-    else if (!m->is_held) /* another run may have been waiting for the signal that this one got */
+    else if (!m->is_held) /* the only signal may have woken this run while another one waits */
         rt_cond_signal(&m->released);
     rt_mutex_unlock(&m->mu);
     if (st) {

@@ -1,4 +1,3 @@
-/* The kinds of queue and the ops that make them (queue.h). */
 #include "kernels/queue/queue.h"
 
 #include <stdio.h>
@@ -36,9 +35,8 @@ static int64_t priority(const struct kn_item *i)
 }
 
 /*
- * The heap's steps are those of the C++ standard library's, because they decide the order of items
- * of equal priority, which TensorFlow takes from there. The array's first item has the lowest
- * number.
+ * The heap's steps are those of the C++ standard library, which TensorFlow uses. They decide the
+ * order of items of equal priority. The array's first item has the lowest number.
  */
 static void heap_rise(struct kn_item **a, int64_t at, struct kn_item *i)
 {
@@ -118,7 +116,7 @@ const struct rt_object_type kn_queue_type = {"queue", queue_free};
 
 /* ---- making ---- */
 
-/* What a node's attributes say of a queue. */
+/* The description of a queue in a node's attributes. */
 struct wanted {
     enum kn_queue_kind kind;
     int64_t capacity, min_after_dequeue, seed, seed2;
@@ -162,7 +160,7 @@ static struct wanted wanted_by(const struct rt_node *n)
     return w;
 }
 
-/* Writes the shapes of an item's tensors, with that of the priority in front. */
+/* Writes the shapes of an item's tensors, beginning with the shape of the priority. */
 static const char *wanted_shapes(char *buf, size_t size, const struct wanted *w)
 {
     char rest[360];
@@ -209,7 +207,7 @@ static enum rt_status check_wanted(const struct rt_node *n, const struct wanted 
     return RT_OK;
 }
 
-/* Copies the types and shapes, with those of the priorities in front of them. */
+/* Copies the types and shapes, preceded by those of the priorities. */
 static bool copy_signature(struct kn_queue *q, const struct wanted *w)
 {
     const size_t more = w->has_priority;
@@ -228,7 +226,7 @@ static bool copy_signature(struct kn_queue *q, const struct wanted *w)
         if (q->shapes[k].rank < 0) /* TensorFlow treats an unknown shape as [] */
             q->shapes[k].rank = 0;
     q->n = (int)(w->n_types + more);
-    /* TensorFlow refuses a priority queue without shapes, but only after it has made the queue
+    /* TensorFlow refuses a priority queue without shapes only after it has made the queue
      * (queue_matches). */
     q->n_shapes = w->n_shapes ? (int)(w->n_shapes + more) : 0;
     return true;

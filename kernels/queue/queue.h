@@ -1,14 +1,14 @@
 /*
- * Queues: resources of a session from which runs take the items that other runs put in.
+ * Queues: resources of a session. Runs put items into a queue, and other runs take them.
  *
  *   queue.c      the four kinds of queue, and the ops that make them
  *   queue_run.c  attempts to enqueue, dequeue and close, which may have to wait
  *   queue_ops.c  the other ops
  *   items.h      items of tensors, for all containers of this folder
  *
- * Attempts to enqueue and to close form one line, and attempts to dequeue another. Only the first
- * attempt of a line makes progress. Whoever changes a queue also advances the attempts of other
- * runs, so that each run wakes only when its own attempt has ended.
+ * Attempts to enqueue and to close wait in one line, and attempts to dequeue in another. Only the
+ * first attempt of a line makes progress. A run that changes a queue also advances the attempts of
+ * other runs, so each run wakes only when its own attempt has ended.
  *
  * Threads: a queue is locked while it is read or changed.
  */
@@ -21,7 +21,6 @@
 enum kn_queue_kind { KN_FIFO, KN_PADDING_FIFO, KN_PRIORITY, KN_SHUFFLE, KN_N_QUEUE_KINDS };
 
 struct kn_attempt;
-/* A line of attempts. */
 struct kn_attempts {
     struct kn_attempt *first, *last;
 };
@@ -33,7 +32,7 @@ struct kn_queue {
     const char *type;
     char *name;
     int64_t capacity, min_after_dequeue, seed, seed2;
-    /* the types of an item's tensors, and their shapes, of which there are none if n_shapes is 0 */
+    /* the types of an item's tensors, and their shapes; n_shapes is 0 if there are no shapes */
     int n, n_shapes;
     uint8_t *types;
     struct rt_shape *shapes;
@@ -41,13 +40,13 @@ struct kn_queue {
     /* mu guards all members from here on */
     bool is_closed;
     struct kn_attempts enqueues, dequeues;
-    struct kn_items items; /* the items of a queue in the order of arrival */
+    struct kn_items items; /* the items of a FIFO queue or padding queue, in the order of arrival */
     /* The items of the other kinds: a heap in a priority queue, and an unordered array in a
      * shuffled one. The session's state counts the array. */
     struct kn_item **array;
     int64_t n_array, n_allocated;
     bool is_seeded;
-    struct kn_singles random; /* generator of a shuffled queue */
+    struct kn_singles random; /* random number generator of a shuffled queue */
 };
 extern const struct rt_object_type kn_queue_type;
 
@@ -63,16 +62,16 @@ struct kn_item *kn_queue_take(struct kn_queue *q);
 
 /* ---- attempts (queue_run.c) ---- */
 
-/* Puts the items of the list into the queue, and waits while the queue is full. The list is empty
+/* Moves the items of the list into the queue, and waits while the queue is full. The list is empty
  * afterwards, whether or not the call succeeds. */
 enum rt_status kn_enqueue(struct rt_run *r, struct kn_queue *q, struct kn_items *items);
-/* Takes n items, and waits until that many are there. If the queue is closed and has fewer,
- * `takes_fewer` allows taking those. With `is_single`, n is 1, and errors are those of
+/* Takes n items, and waits until the queue has n. If the queue is closed and has fewer,
+ * `takes_fewer` allows the call to take fewer. With `is_single`, n is 1, and errors are those of
  * QueueDequeue. The caller owns the items. */
 enum rt_status kn_dequeue(struct rt_run *r, struct kn_queue *q, int64_t n, bool takes_fewer,
                           bool is_single, struct kn_items *out);
-/* Closes the queue once the attempts to enqueue that have already begun have ended, or cancels
- * those. */
+/* Closes the queue. Attempts to enqueue that have already begun are completed first or, if
+ * `cancels` is set, are cancelled. */
 enum rt_status kn_close_queue(struct rt_run *r, struct kn_queue *q, bool cancels);
 
 #endif

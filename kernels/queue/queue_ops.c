@@ -63,7 +63,6 @@ static enum rt_status enqueue_run(struct rt_run *r)
     return kn_enqueue(r, q, &items);
 }
 
-/* Makes the items of the inputs' rows. */
 static enum rt_status rows_to_items(struct rt_run *r, int64_t n, struct kn_items *items)
 {
     const struct rt_check check = rt_run_as_check(r);
@@ -77,7 +76,7 @@ static enum rt_status rows_to_items(struct rt_run *r, int64_t n, struct kn_items
         kn_items_push(items, i);
         for (int k = 0; k < i->n && !st; k++) {
             const struct rt_tensor t = kn_row(&r->in[1 + k], row);
-            /* the view borrows the input's bytes, so that the state makes a copy */
+            /* the view borrows the input's bytes, so the state makes a copy */
             struct rt_tensor view = t;
             view.buf = NULL;
             st = rt_run_spend(r, &left, 64 + rt_tensor_count(&t));

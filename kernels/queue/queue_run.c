@@ -8,9 +8,9 @@ struct kn_attempt {
     struct kn_attempt *next;
     enum what what;
     struct rt_run *r; /* r->err belongs to the thread that holds the queue's lock */
-    /* the items that are still to be enqueued, or those that have been dequeued */
+    /* the items that remain to be enqueued, or the items that have been dequeued */
     struct kn_items items;
-    int64_t n; /* number of items that are still to be dequeued */
+    int64_t n; /* number of items that remain to be dequeued */
     bool takes_fewer, is_single;
     bool is_done, waits;
     enum rt_status st; /* set when is_done */
@@ -57,7 +57,7 @@ static enum rt_status fail_closed(const struct kn_queue *q, struct kn_attempt *a
 
 static enum rt_status fail_too_few(const struct kn_queue *q, struct kn_attempt *a, int64_t n)
 {
-    /* TensorFlow's padding queue uses the code of the other one for single items. */
+    /* For single items, TensorFlow's padding queue runs the code of the FIFO queue. */
     const char *type = a->is_single && q->kind == KN_PADDING_FIFO ? "FIFOQueue" : q->type;
 
     return rt_fail(a->r->err, RT_OUT_OF_RANGE,
@@ -97,7 +97,6 @@ static bool advance_enqueue(struct kn_queue *q, struct kn_attempt *a)
     return changed;
 }
 
-/* Puts the items of an unfinished attempt back. */
 static void put_back(struct kn_queue *q, struct kn_attempt *a)
 {
     if (q->kind == KN_FIFO || q->kind == KN_PADDING_FIFO) {
@@ -122,8 +121,8 @@ static bool advance_dequeue(struct kn_queue *q, struct kn_attempt *a)
         const int64_t had = kn_queue_length(q);
         put_back(q, a);
         if (!a->takes_fewer || kn_queue_length(q) == 0) {
-            /* An attempt that takes fewer items waits for the attempts to enqueue that began
-             * before the queue was closed. */
+            /* An attempt that takes fewer items first waits until all attempts to enqueue have
+             * ended that began before the queue was closed. */
             if (a->takes_fewer && q->enqueues.first)
                 return false;
             end(&q->dequeues, a, fail_too_few(q, a, had));
@@ -153,7 +152,7 @@ static void advance(struct kn_queue *q)
     }
 }
 
-/* Runs an attempt to its end, or until its run must end. */
+/* Runs an attempt until the attempt ends or its run must end. */
 static enum rt_status attempt_run(struct kn_queue *q, struct kn_attempts *l, struct kn_attempt *a)
 {
     enum rt_status st = RT_OK;

@@ -1,6 +1,6 @@
 /*
- * Staging areas: unnamed queues that ops find by container and name instead of a handle. Stage
- * waits while the area is full, and Unstage and StagePeek wait for the item that they read.
+ * Staging areas: unnamed queues that ops find by container and name instead of by handle. Stage
+ * waits while the area is full. Unstage and StagePeek wait until the item that they read is there.
  */
 #include "kernels/queue/items.h"
 
@@ -9,7 +9,8 @@
 struct stage {
     struct rt_object o;
     int64_t capacity,
-        memory_limit; /* 0 for no limit; of the op that made the area, as in TensorFlow */
+        /* 0 for no limit; as in TensorFlow, the limits are those of the op that made the area */
+        memory_limit;
     struct rt_mutex mu;
     /* mu guards all members from here on */
     struct rt_cond changed;
@@ -49,7 +50,7 @@ static enum rt_status stage_make(const struct rt_node *n, const struct rt_tensor
     return RT_OK;
 }
 
-/* Returns the staging area of the node, to which the caller owns a reference, or NULL. */
+/* Returns a reference to the staging area of the node, which the caller owns, or NULL. */
 static struct stage *stage_of(struct rt_run *r)
 {
     struct rt_object *o = NULL;
@@ -66,7 +67,6 @@ static int64_t bytes_of(const struct kn_item *i)
     return bytes;
 }
 
-/* Returns whether the area has no space for another item of this size. */
 static bool is_full(const struct stage *s, int64_t bytes)
 {
     return (s->capacity > 0 && s->items.n >= s->capacity) ||
@@ -155,7 +155,8 @@ static enum rt_status peek_run(struct rt_run *r)
         st = rt_fail(r->err, RT_INVALID_ARGUMENT, "index must be scalar");
     rt_mutex_lock(&s->mu);
     while (!st &&
-           (index < 0 || s->items.n <= index)) /* as in TensorFlow, no item has an index < 0 */
+           /* as in TensorFlow, a negative index names no item */
+           (index < 0 || s->items.n <= index))
         st = rt_run_wait(r, &s->changed, &s->mu);
     struct kn_item *i = st ? NULL : s->items.first;
     for (int64_t k = 0; k < index && !st; k++) {
