@@ -1,14 +1,14 @@
 /*
  * Multinomial and StatelessMultinomial draw classes with probabilities given by logits. TensorFlow
- * cuts large batches among its threads, and each part begins at another place of the generator's
- * numbers. The numbers drawn here are those of TensorFlow with one thread.
+ * divides large batches among its threads, and each thread draws from another part of the
+ * generator's numbers. The results here are those of TensorFlow with one thread.
  */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 #include "kernels/random/source.h"
 
-enum { COST = 32 }; /* work per class and per sample */
+enum { COST = 32 }; /* work per class and per sample, in units of rt_run_spend */
 
 #define TYPES (KN_SET(KN_FLOATS) | KN_SET(KN_HALFS))
 

@@ -1,7 +1,7 @@
 /*
  * Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011),
- * the generator of TensorFlow's random ops. Numbers are drawn in TensorFlow's order, so that the
- * same seeds yield the same numbers.
+ * the generator of TensorFlow's random ops. Numbers are drawn in TensorFlow's order, so that equal
+ * seeds yield equal numbers.
  *
  * Threads: a generator is used by one thread at a time.
  */
@@ -21,8 +21,8 @@ struct kn_philox {
 /* Number of counter values that TensorFlow reserves per output element. */
 enum { KN_RESERVED = 256 };
 
-/* Adds n to the counter, that is, skips 4 * n numbers. As in TensorFlow, a carry into the upper
- * half of n is lost if that half is 0xffffffff. */
+/* Adds n to the counter, which skips 4 * n numbers. As in TensorFlow, a carry into the upper half
+ * of the counter is lost if that half is 0xffffffff. */
 static inline void kn_philox_skip(struct kn_philox *p, uint64_t n)
 {
     const uint32_t low = (uint32_t)n;
@@ -52,8 +52,8 @@ static inline void kn_philox_draw(struct kn_philox *p, uint32_t out[4])
     kn_philox_skip(p, 1);
 }
 
-/* A generator from which single numbers are drawn. Zeroed except for `philox`, it starts with the
- * first number. */
+/* A generator that yields one number at a time. If all other members are zero, the next number is
+ * the first one of `philox`. */
 struct kn_singles {
     struct kn_philox philox;
     uint32_t x[4];
@@ -68,7 +68,7 @@ static inline uint32_t kn_next_bits(struct kn_singles *s)
     return s->x[4 - s->n_left--];
 }
 
-/* Return numbers in [0, 1) with 23 and 52 random bits. */
+/* The two functions return numbers in [0, 1), with 23 and 52 random bits. */
 static inline float kn_unit_float(uint32_t x)
 {
     return kn_bits_float((x & 0x7fffffu) | 0x3f800000u) - 1.0f;
@@ -102,7 +102,7 @@ static inline void kn_normal_doubles(const uint32_t x[4], double out[2])
     out[1] = cos(v) * s;
 }
 
-/* Draws doubles in pairs and hands them out in reverse order, as TensorFlow's samplers of gamma,
+/* Draws pairs of doubles and returns the second of a pair first, as TensorFlow's samplers of gamma,
  * Poisson and binomial distributions do. */
 struct kn_doubles {
     double x[2];

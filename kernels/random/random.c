@@ -1,7 +1,7 @@
 /*
  * Ops that fill a tensor with uniformly or normally distributed numbers. Each distribution has up
- * to four ops, which differ in where the generator comes from (source.h). If both seed attributes
- * of a node are 0, its generator is seeded randomly.
+ * to four ops, which differ in the source of the generator (source.h). If both seed attributes of a
+ * node are 0, its generator is seeded randomly.
  */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
@@ -14,10 +14,11 @@ struct draw {
     struct kn_philox philox;
     enum distribution distribution;
     enum rt_dtype dtype;
-    uint64_t lo, range; /* UNIFORM_INT: the smallest number, and the number of numbers */
+    /* UNIFORM_INT: the smallest integer, and the number of integers in the range */
+    uint64_t lo, range;
 };
 
-enum { GROUP = 4 }; /* maximum number of values made at a time */
+enum { GROUP = 4 }; /* maximum number of values that are made together */
 
 static int group_size(enum rt_dtype dtype)
 {
@@ -71,8 +72,8 @@ static void normal_group(struct draw *d, void *out)
     put_floats(d->dtype, out, v);
 }
 
-/* Draws normally distributed numbers until enough of them are between -2 and 2. Each group has its
- * own part of the generator's numbers. */
+/* Draws normally distributed numbers until all values of the group are between -2 and 2. Each group
+ * has its own part of the generator's numbers. */
 static void truncated_group(struct draw *d, void *out)
 {
     struct kn_singles s = {.philox = d->philox};

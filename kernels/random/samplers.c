@@ -1,7 +1,7 @@
 /*
  * Ops that draw from gamma, Poisson and binomial distributions, whose parameters are tensors. Each
- * sample has a part of the generator's numbers of its own, so that it depends on nothing but its
- * position.
+ * sample uses its own part of the generator's numbers, so that it depends on nothing but its
+ * position and parameters.
  */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
@@ -11,17 +11,18 @@
 #include "kernels/string/text.h"
 #include "runtime/base/checked.h"
 
-/* The work of an attempt at a sample, in units of rt_run_spend. */
+/* The work per attempt to draw a sample, in units of rt_run_spend. */
 enum { COST = 64 };
 
 struct sampling {
     struct rt_run *r;
     int64_t left;
-    enum rt_dtype dtype; /* type of the output */
+    enum rt_dtype dtype;
     struct kn_philox philox;
-    struct kn_doubles uniform, normal; /* numbers drawn, but not used yet */
+    struct kn_doubles uniform, normal; /* numbers that have been drawn but not used */
     uint64_t n_reserved;               /* number of counter values per sample */
-    /* binomial distribution: the probability, and 1 minus it, rounded to the type of the input */
+    /* binomial distribution: the probability and its complement, rounded to the type of the
+     * input */
     double probability, complement;
     bool is_large; /* whether samples are drawn by large_binomial */
 };
@@ -31,12 +32,11 @@ static double uniform(struct sampling *s)
     return kn_next_uniform(&s->uniform, &s->philox);
 }
 
-/* Draws a sample with parameter p. */
 typedef enum rt_status sampler(struct sampling *s, double p, double *out);
 
-/* ---- gamma distribution: Marsaglia and Tsang, "A simple method for generating gamma variables",
- * 2000. If alpha is below 1, a sample for alpha + 1 is multiplied by a power of a uniform number.
- */
+/* ---- gamma distribution: Marsaglia and Tsang, "A simple method for generating gamma
+ * variables", 2000. If alpha is below 1, a sample for alpha + 1 is multiplied by a power of a
+ * uniform number. */
 
 static enum rt_status gamma_sample(struct sampling *s, double alpha, double *out)
 {
@@ -76,7 +76,8 @@ static double largest(enum rt_dtype dtype)
                              : 1.7976931348623157e308;
 }
 
-/* Knuth's method: the number of uniform numbers whose product is above exp(-rate). */
+/* Knuth's method: the sample is the number of uniform numbers whose product stays above
+ * exp(-rate). */
 static enum rt_status small_poisson(struct sampling *s, double rate, double *out)
 {
     const double least = exp(-rate);
@@ -127,7 +128,7 @@ static enum rt_status poisson_sample(struct sampling *s, double rate, double *ou
         *out = s->dtype == RT_I32 || s->dtype == RT_I64 ? 0 : rate;
         return RT_OK;
     }
-    /* TensorFlow never ends for these rates. */
+    /* For these rates, TensorFlow's algorithm does not terminate. */
     if (!(rate < 2 * largest(s->dtype)))
         return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
                        "a Poisson distribution of rate %g has no samples of type %s", rate,
@@ -137,7 +138,8 @@ static enum rt_status poisson_sample(struct sampling *s, double rate, double *ou
 
 /* ---- binomial distribution ---- */
 
-/* The number of geometrically distributed gaps between successes that fit into `count` trials. */
+/* The sample is the number of geometrically distributed gaps between successes that fit into
+ * `count` trials. */
 static enum rt_status small_binomial(struct sampling *s, double count, double p, double *out)
 {
     double sum = 0;
@@ -275,8 +277,8 @@ static enum rt_status sample_at(struct sampling *s, sampler *draw, const struct 
     return RT_OK;
 }
 
-/* Fills the output with samples. Its last axes are those of the parameters, and sample i of
- * parameter k gets part number k * n_samples + i of the generator's numbers. */
+/* Fills the output with samples. The last axes of the output are the axes of the parameters. Sample
+ * i of parameter k uses part k * n_samples + i of the generator's numbers. */
 static enum rt_status sample_all(struct sampling *s, sampler *draw, const struct rt_tensor *of)
 {
     const int64_t n_of = rt_tensor_count(of);
@@ -290,7 +292,8 @@ static enum rt_status sample_all(struct sampling *s, sampler *draw, const struct
     return RT_OK;
 }
 
-/* Appends the shape of the parameters to *shape, as the ops of a node's generator do. */
+/* Appends the shape of the parameters to *shape. Only ops that take their generator from the node
+ * need this. */
 static enum rt_status append_shape(struct rt_shape *shape, int rank, const int64_t *dim,
                                    struct rt_error *err)
 {
@@ -341,7 +344,7 @@ static enum rt_status run(struct rt_run *r, enum kn_source source, sampler *draw
 
 /* ---- StatelessRandomBinomial(shape, seed, counts, probs) ---- */
 
-/* Rounds v to the type of t, in which TensorFlow computes the parameters. */
+/* Rounds v to the type of t. TensorFlow computes the parameters in this type. */
 static double rounded(const struct rt_tensor *t, double v)
 {
     if (t->dtype == RT_F16)
@@ -353,8 +356,8 @@ static double rounded(const struct rt_tensor *t, double v)
 static void begin_binomial(struct sampling *s, const struct rt_tensor *probs, double count,
                            double p)
 {
-    /* The number of counter values per sample in TensorFlow, which was found by comparing its
-     * samples with its uniformly distributed numbers. */
+    /* The number of counter values that TensorFlow reserves per sample. It was found by comparing
+     * TensorFlow's samples with its uniformly distributed numbers. */
     enum { RESERVED_IF_SMALL = 42 };
 
     s->probability = p;

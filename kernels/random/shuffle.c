@@ -15,7 +15,7 @@ static enum rt_status permute(struct rt_run *r, struct kn_philox philox, int64_t
     for (int64_t i = 0; i < n; i++)
         p[i] = i;
     for (int64_t i = 0; i + 1 < n; i++) {
-        /* The remainder is TensorFlow's, which draws 32 bits. */
+        /* TensorFlow also computes the remainder of a 32-bit number. */
         const int64_t k = i + (int64_t)(kn_next_bits(&s) % (uint32_t)(n - i)), swapped = p[i];
         p[i] = p[k];
         p[k] = swapped;

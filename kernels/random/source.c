@@ -39,9 +39,9 @@ enum rt_status kn_random_infer(struct rt_infer *x, int input)
 
 /* ---- seeds in attributes ---- */
 
-struct generator { /* the random number generator of a node */
+struct generator { /* The random number generator of a node. */
     struct rt_mutex mu;
-    struct kn_philox next; /* state from which the next numbers are drawn; guarded by mu */
+    struct kn_philox next; /* the generator of the next run; guarded by mu */
 };
 
 static void init(void *state, const struct rt_node *n, uint64_t entropy)
@@ -75,8 +75,8 @@ static enum rt_status take_from_node(struct rt_run *r, uint64_t n_skipped, struc
 
 struct kn_philox kn_seeded_philox(const struct rt_tensor *seed)
 {
-    /* TensorFlow draws the key and the counter from a generator with this key, so that both seeds
-     * matter equally. */
+    /* As in TensorFlow, a generator with this key draws the key and the counter, so that both seeds
+     * affect every bit. */
     const uint64_t s0 = (uint64_t)kn_int_at(seed, 0), s1 = (uint64_t)kn_int_at(seed, 1);
     struct kn_philox mixer = {
         .counter = {(uint32_t)s0, (uint32_t)(s0 >> 32), (uint32_t)s1, (uint32_t)(s1 >> 32)},
@@ -136,8 +136,8 @@ static enum rt_status check_key(struct rt_run *r)
                        "key must have shape [1], not %s. (Note that batched keys are not supported "
                        "yet.)",
                        KN_TEXT(key));
-    /* TensorFlow compares the length with the number of the algorithm by mistake, so that it reads
-     * beyond a counter of one element. */
+    /* By mistake, TensorFlow compares the length with the number of the algorithm. It therefore
+     * reads beyond the end of a counter with a single element. */
     const int64_t least = algorithm == KN_ALG_AUTO ? KN_ALG_PHILOX : algorithm;
     if (counter->rank != 1 || counter->dim[0] < least)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
@@ -166,7 +166,7 @@ struct advance {
     int64_t *old;
 };
 
-/* The state of Philox in a variable: the low and high halves of the counter, and the key. */
+/* The state of Philox in a variable: the low half of the counter, the high half, and the key. */
 enum { STATE_SIZE = 3 };
 
 static enum rt_status advance(void *arg, struct rt_tensor *value, struct rt_error *err)

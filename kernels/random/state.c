@@ -1,4 +1,5 @@
-/* Ops that make keys and counters from seeds, or read and advance a generator in a variable. */
+/* Ops that make keys and counters from seeds, and ops that read and advance a generator in a
+ * variable. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "kernels/random/source.h"
@@ -96,7 +97,7 @@ const struct kn_entry kn_rng_skip = {
     .kernels = KN_KERNELS({.op = "RngSkip", .device = "CPU", .name = "rng_skip", .run = skip_run}),
 };
 
-/* The output is as long as the variable, so its shape is not inferred. */
+/* The output is as long as the variable, so its shape is unknown before the op runs. */
 const struct kn_entry kn_rng_read_and_skip = {
     .op = {.name = "RngReadAndSkip", .effect = RT_WRITES},
     .kernels = KN_KERNELS(
