@@ -9,7 +9,7 @@
 #include "kernels/entry.h"
 #include "kernels/rnn/block.h"
 
-enum { GATE_COST = 64 }; /* work of one unit of a step */
+enum { GATE_COST = 64 }; /* work per unit and step, in units of rt_run_spend */
 
 enum { X, H_PREV, W_RU, W_C, B_RU, B_C, R, U, C, H_GRAD, N_IN };
 

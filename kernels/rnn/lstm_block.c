@@ -11,13 +11,13 @@
 #include "kernels/entry.h"
 #include "kernels/rnn/block.h"
 
-enum { GATE_COST = 64 }; /* work of one unit of a step */
+enum { GATE_COST = 64 }; /* work per unit and step, in units of rt_run_spend */
 
-/* The shapes and options of a node. A cell is a block of one step. */
+/* The shapes and options of a node. A cell is treated as a block of one step. */
 struct lstm {
     struct rt_run *r;
     int64_t steps, used, batch, input, units;
-    int first; /* the first input after seq_len_max */
+    int first; /* index of the first input after seq_len_max */
     int at_ci, at_f;
     float forget_bias, clip;
     bool peephole;
@@ -184,12 +184,13 @@ static enum rt_status forward_run(struct rt_run *r)
 
 /* ---- gradients ---- */
 
-/* What the gradient of a step reads: the arguments and outputs of the step, and the gradients of
- * cs and h. It writes the gradients of the sums and of cs_prev, and adds to those of the peephole
- * weights. */
+/* Arguments of the gradient of a step: the arguments and outputs of the step, and the gradients of
+ * cs and h. The function writes the gradients of the sums and of cs_prev, and adds to those of the
+ * peephole weights. */
 struct back {
     const float *cs_prev, *peep[3], *i, *cs, *f, *o, *ci, *co;
-    const float *cs_grad, *h_grad, *more_cs, *more_h; /* the gradients are sums of two each */
+    /* the gradient of cs is cs_grad + more_cs, and that of h is h_grad + more_h */
+    const float *cs_grad, *h_grad, *more_cs, *more_h;
     float *sums_grad, *cs_prev_grad, *peep_grad[3];
 };
 
@@ -224,7 +225,7 @@ static void gate_grads(const struct lstm *l, const struct back *s, int64_t row)
     }
 }
 
-/* The inputs of a gradient after those of the cell. */
+/* Inputs of a gradient op that follow the inputs of the cell. */
 enum {
     GATE_I = N_CELL_IN,
     CS,
@@ -302,7 +303,7 @@ static enum rt_status cell_grad_run(struct rt_run *r)
     return kn_block_end(&b, out, st);
 }
 
-/* The gradients that a step hands on to the step before, and adds to those of the weights. */
+/* The gradients that a step passes to the previous step or adds to those of the weights. */
 enum { X_GRAD, CS_PREV_GRAD, H_PREV_GRAD, W_GRAD, WCI_GRAD, WCF_GRAD, WCO_GRAD, B_GRAD, N_GRADS };
 
 static enum rt_status weight_grads(struct kn_block *b, const struct lstm *l, const float *x,

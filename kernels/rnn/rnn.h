@@ -2,16 +2,17 @@
  * The op _RNN is a recurrent layer, which the runtime creates from a loop.
  * runtime/fusion/recurrent.h has the table of cells and the op's inputs and attributes.
  *
- * The input's GEMM is computed for many steps together (packed_gemm.h). A step then only multiplies
- * the state by the recurrent weights, adds the products to the input's sums, and computes the new
- * state from the sums. Each row of the arrays `sums` and `state` holds the following elements:
+ * The input's GEMM is computed for many steps together (packed_gemm.h). A step then multiplies the
+ * state by the recurrent weights, adds the products to the input's sums, and computes the new state
+ * from the sums. Each row of the arrays `sums` and `state` holds the following elements:
  *
  *     sums    one sum for each column of w, in the order of the columns
  *     state   one value for each unit, padded with arbitrary values to complete vectors
  *
- * rnn_layer.c checks and infers a layer's shapes, and rnn.c runs the layer; rnn_loops.h
- * (activations) and rnn_cells.h (cells) are compiled once per instruction set. Threads: any; the
- * state of a run is in its own scratch memory.
+ * rnn_layer.c checks and infers a layer's shapes, and rnn.c runs the layer. rnn_loops.h
+ * (activations) and rnn_cells.h (cells) are compiled once per instruction set.
+ *
+ * Threads: any; the state of a run is in its own scratch memory.
  */
 #ifndef KN_RNN_RNN_H
 #define KN_RNN_RNN_H
@@ -50,8 +51,8 @@ struct kn_rnn_step {
 struct kn_rnn_loops {
     int lanes; /* number of floats per vector */
     /* The function of a cell computes one step. For a cell with an n_reset_before gate, it is
-     * called twice: first without is_candidate, to compute `spare`, and then, after the caller has
-     * computed candidate_sums, with is_candidate. */
+     * called twice. The first call, without is_candidate, computes `spare`. The caller then
+     * computes candidate_sums, and calls the function again with is_candidate. */
     void (*cell[RT_N_CELLS])(const struct kn_rnn_step *s, bool is_candidate);
 };
 /* Returns the loops for one of the instruction sets that the processor supports, or NULL if `which`
@@ -78,8 +79,8 @@ struct kn_layer {
     /* whether w_candidate holds the columns of the n_reset_before gates, and w only those of the
      * other gates */
     bool separate_candidate;
-    /* Whether a masked row repeats its previous output. Otherwise, and before its first unmasked
-     * step, a masked row outputs its row of the input `before`. */
+    /* Whether a masked row repeats its previous output. If not, or before its first unmasked step,
+     * a masked row outputs its row of the input `before`. */
     bool holds;
 };
 
