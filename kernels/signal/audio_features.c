@@ -1,6 +1,6 @@
-/* AudioSpectrogram: the magnitudes of windowed Fourier transforms. Mfcc: mel-frequency cepstral
- * coefficients, by triangular filters on the mel scale (as in HTK) and a cosine transform. Both
- * compute in double precision, as TensorFlow does. */
+/* AudioSpectrogram computes the magnitudes of windowed Fourier transforms. Mfcc computes
+ * mel-frequency cepstral coefficients, by triangular filters on the mel scale (as in HTK) and a
+ * cosine transform. As in TensorFlow, both compute in double precision. */
 #include <limits.h>
 #include <math.h>
 
@@ -12,8 +12,9 @@
 /* ---- AudioSpectrogram ---- */
 
 enum {
-    LINES = 16,            /* most windows that are transformed at a time */
-    MOST_POINTS = 1 << 20, /* points of the windows that are transformed at a time, if several */
+    LINES = 16, /* maximum number of windows that are transformed together */
+    /* maximum number of points in several windows that are transformed together */
+    MOST_POINTS = 1 << 20,
     POINT_WORK = 16,       /* work per point of a window, in units of rt_run_spend */
     MOST_WINDOW = 1 << 22, /* longer windows are refused */
 };
@@ -21,11 +22,11 @@ enum {
 struct spectrogram {
     struct kn_real_fft plan;
     double *window;
-    int64_t lines;  /* number of windows that are transformed at a time */
+    int64_t lines;  /* number of windows that are transformed together */
     size_t scratch; /* bytes of the plan's scratch memory */
 };
 
-struct extent { /* the shape of a spectrogram */
+struct extent {
     int64_t window, stride, length, slices, bins;
 };
 
@@ -163,9 +164,10 @@ enum { FUNCTION_WORK = 32 }; /* work of a logarithm or cosine, in units of rt_ru
 
 struct mfcc {
     int64_t bins, filters, coefficients;
-    int64_t first, last; /* the bins between the limits */
-    double *weight;      /* of each bin, for filter band[bin]; the rest goes to the next filter */
-    int *band;           /* -1 for bins below the first filter's centre */
+    int64_t first, last; /* the first and the last bin between the limits */
+    /* the share of each bin that filter band[bin] gets; the next filter gets the rest */
+    double *weight;
+    int *band; /* filter of each bin, or -1 below the centre of the first filter */
     double *cosine, *energy;
 };
 
@@ -232,7 +234,7 @@ static enum rt_status cosines_make(struct rt_run *r, struct mfcc *m)
     return RT_OK;
 }
 
-/* The logarithms of the filters' energies. */
+/* Computes the logarithms of the filters' energies. */
 static void energies(const struct mfcc *m, const float *x)
 {
     const double floor = 1e-12;

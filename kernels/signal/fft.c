@@ -8,7 +8,7 @@
 
 /* ---- roots of unity ---- */
 
-/* The angle is reduced to an eighth of the circle with integers, so that sin and cos get a small
+/* Integer arithmetic reduces the angle to an eighth of the circle, so that sin and cos get a small
  * argument. */
 double _Complex kn_fft_root(int64_t k, int64_t n)
 {
@@ -27,8 +27,9 @@ static int64_t kn_fft_aligned(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Returns the numbers of one array of a block. A few lines are added, because arrays at multiples
- * of 4096 bytes would compete for the same lines of the cache. */
+/* Returns the number of floating-point numbers in one array of a block. The array is slightly
+ * longer than needed, because arrays at multiples of 4096 bytes would compete for the same cache
+ * lines. */
 static int64_t kn_fft_array(int64_t n)
 {
     enum { PAD = 5 };
@@ -70,7 +71,7 @@ static int factors(int64_t n, int *radix)
     return n == 1 ? count : -1;
 }
 
-/* Returns the least product of at most two small primes and a power of 2 that is at least n. */
+/* Returns the smallest product of at most two small primes and a power of 2 that is not below n. */
 static int64_t smooth_from(int64_t n)
 {
     static const int odd[] = {1, 3, 5, 9, 15};
@@ -97,7 +98,9 @@ static int64_t table_size(const struct kn_fft_direct *d, int64_t number)
 
 int64_t kn_fft_size(struct kn_fft *f, int64_t n, int64_t count, bool wide)
 {
-    enum { FEW = 4, WORTH = 256 }; /* few sequences of this length leave lanes unused */
+    /* with at most FEW sequences, most lanes would be unused, so transforms of at least WORTH
+     * points are split */
+    enum { FEW = 4, WORTH = 256 };
     int radix[64];
     int n_factors;
 
@@ -111,7 +114,7 @@ int64_t kn_fft_size(struct kn_fft *f, int64_t n, int64_t count, bool wide)
         n_factors = factors(f->smooth, radix);
     }
     const bool split = f->smooth > KN_FFT_DIRECT || (count <= FEW && f->smooth >= WORTH);
-    for (int i = n_factors - 1; i >= 0; i--) { /* the largest factors first, except 4 */
+    for (int i = n_factors - 1; i >= 0; i--) { /* the largest factors come first, except 4 */
         struct kn_fft_direct *const d = split && f->columns.n <= f->rows.n ? &f->columns : &f->rows;
         d->radix[d->n_passes++] = radix[i];
         d->n *= radix[i];
@@ -122,12 +125,12 @@ int64_t kn_fft_size(struct kn_fft *f, int64_t n, int64_t count, bool wide)
            (f->convolves ? kn_roots_size(2 * n) : 0);
 }
 
-/* Returns the numbers of the matrix of a split transform. */
+/* Returns the number of floating-point numbers in the matrix of a split transform. */
 static int64_t kn_fft_matrix(const struct kn_fft *f)
 {
     return f->columns.n > 1 ? (2 * f->smooth + 15) / 16 * 16 : 0;
 }
-/* Returns how many sequences Bluestein's method convolves at a time. */
+/* Returns the number of sequences that Bluestein's method convolves together. */
 static int64_t kn_fft_group(const struct kn_fft *f)
 {
     return f->columns.n > 1 ? 1 : KN_FFT_LANES;
@@ -145,7 +148,8 @@ int64_t kn_fft_scratch(const struct kn_fft *f)
 
 /* ---- transforms ---- */
 
-enum { KN_FFT_PART = 1 << 14 }; /* complex numbers that are processed between two checks */
+/* number of complex numbers that are processed between two checks of the run */
+enum { KN_FFT_PART = 1 << 14 };
 
 #define T       float
 #define NAME(x) x##_f32

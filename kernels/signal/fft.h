@@ -1,14 +1,17 @@
 /*
  * Discrete Fourier transforms of any length, in float and double.
  *
- * A block of KN_FFT_LANES transforms of one length is computed at a time, one in each lane of a
- * vector. A length whose prime factors are at most KN_FFT_PRIME is a sequence of passes, one for
- * each factor (Stockham's algorithm, which needs no reordering). A long one is split into two
- * factors, whose transforms are the columns and the rows of a matrix (Bailey's method, 1990). Any
- * other length is a convolution by Bluestein's method (1970), that is, transforms of a length that
- * has small factors.
+ * KN_FFT_LANES transforms of the same length form a block, in which each transform has one lane of
+ * a vector. There are three methods:
  *
- * Owner: a plan is memory of the caller. Threads: a plan is constant once made.
+ * - If all prime factors of the length are at most KN_FFT_PRIME, there is one pass for each factor
+ *   (Stockham's algorithm, which needs no reordering).
+ * - A long length of this kind is split into two factors. The transforms of these lengths are the
+ *   columns and the rows of a matrix (Bailey's method, 1990).
+ * - For any other length, Bluestein's method (1970) computes the transform as a convolution, by
+ *   transforms of a length with small factors.
+ *
+ * Owner: a plan is memory of the caller. Threads: a plan is constant after it was made.
  */
 #ifndef KN_SIGNAL_FFT_H
 #define KN_SIGNAL_FFT_H
@@ -21,7 +24,7 @@
 
 enum {
     KN_FFT_LANES = 16,
-    KN_FFT_LINE = 8, /* complex numbers of a line of the cache, in float */
+    KN_FFT_LINE = 8, /* number of complex floats in a cache line */
     KN_FFT_PRIME = 31,
     KN_FFT_PASSES = 32,
     KN_FFT_DIRECT = 4096, /* longer transforms are split */
@@ -29,7 +32,7 @@ enum {
 /* Longer transforms are refused. */
 #define KN_FFT_MOST (INT64_C(1) << 27)
 
-/* A length with small factors that is transformed by passes. */
+/* A transform by passes. Its length has only small factors. */
 struct kn_fft_direct {
     int64_t n;
     int n_passes;
@@ -39,8 +42,8 @@ struct kn_fft_direct {
     void *twiddle[KN_FFT_PASSES];
 };
 
-/* The powers of a root of unity, as products of one of its first powers and one of every n_fine-th
- * power. */
+/* The powers of a root of unity. Each is the product of one of the first powers and one of every
+ * n_fine-th power. */
 struct kn_roots {
     int64_t n, n_fine;
     double _Complex *fine, *coarse;
@@ -51,22 +54,23 @@ static inline double _Complex kn_root(const struct kn_roots *t, int64_t k)
     const double re = creal(a) * creal(b) - cimag(a) * cimag(b);
     return __builtin_complex(re, creal(a) * cimag(b) + cimag(a) * creal(b));
 }
-/* Returns the bytes of a table of the powers of exp(-2 pi i / n), or fills it. */
+/* The first function returns the bytes of a table of the powers of exp(-2 pi i / n), and the second
+ * fills the table. */
 int64_t kn_roots_size(int64_t n);
 void kn_roots_make(struct kn_roots *t, int64_t n, void *memory);
 
 struct kn_fft {
     int64_t n;
-    bool wide;      /* double instead of float */
+    bool wide;      /* whether numbers are double instead of float */
     bool convolves; /* whether Bluestein's method is used */
-    int64_t smooth; /* the length with small factors: n or the convolution's */
+    int64_t smooth; /* a length with small factors: n itself, or the length of the convolution */
     struct kn_fft_direct columns,
-        rows;              /* the factors of `smooth`; columns.n is 1 without a split */
+        rows;              /* the two factors of `smooth`; columns.n is 1 if there is no split */
     struct kn_roots roots; /* the roots of order `smooth`, for a split transform */
     struct kn_roots chirp; /* the roots of order 2 n, for Bluestein's method */
 };
 
-/* Sets the lengths of a plan to transform `count` sequences of n points. Returns the bytes that
+/* Sets the lengths of a plan that transforms `count` sequences of n points. Returns the bytes that
  * kn_fft_make needs, or -1 if n is larger than KN_FFT_MOST. */
 int64_t kn_fft_size(struct kn_fft *f, int64_t n, int64_t count, bool wide);
 /* Fills the tables in `memory`, which has the size that kn_fft_size returned and is aligned to 64
@@ -77,8 +81,9 @@ int64_t kn_fft_scratch(const struct kn_fft *f);
 
 /*
  * Sequences to transform. The real part of element j of sequence i is src[i * src_next + j *
- * src_step], counted in numbers of the plan's type, and the imaginary part follows it; dst is
- * likewise. All results are multiplied by `scale`. `dst` may be `src` with the same strides.
+ * src_step], counted in numbers of the plan's type. The imaginary part follows it. `dst` has the
+ * same layout with its own strides. All results are multiplied by `scale`. `dst` may be `src` if
+ * the strides are equal.
  */
 struct kn_fft_job {
     const void *src;
@@ -86,10 +91,12 @@ struct kn_fft_job {
     int64_t count, src_next, src_step, dst_next, dst_step;
     bool inverse;
     double scale;
-    /* If set, the sequences are halves of real ones: after a forward transform, the n + 1 points of
-     * the real sequence are separated and written, and before an inverse one, n + 1 points are read
-     * and joined. Holds the cosines and then the sines of -pi k / n for k <= n / 2. Only for plans
-     * for which kn_fft_halves is true. */
+    /*
+     * If this is set, each sequence of n complex numbers represents a real sequence of 2 n numbers.
+     * A forward transform writes the first n + 1 points of the real sequence's transform. An
+     * inverse one reads n + 1 points. The array holds the cosines, and then the sines, of -pi k / n
+     * for k <= n / 2. It may be set only if kn_fft_halves is true for the plan.
+     */
     const void *halves;
 };
 static inline bool kn_fft_halves(const struct kn_fft *f)

@@ -1,6 +1,6 @@
 /*
- * What fft.c does with the passes, for one floating-point type: T is the type, and NAME(x) the name
- * of a function for it. Included once for each type, after fft_passes.h.
+ * The part of fft.c that calls the passes, for one floating-point type. T is the type, and NAME(x)
+ * is the name of a function for it. The file is included once for each type, after fft_passes.h.
  */
 
 /* Multiplies point j of lane l by power j * (first + l) of the root, in a split transform. */
@@ -18,7 +18,7 @@ static void NAME(twist)(const struct kn_fft *f, int64_t first, int lanes, int64_
 }
 
 /* Transforms `count` sequences by passes. If `twist` is set, sequence i is column i of a split
- * transform. Exchanging real and imaginary parts before and after makes the transform inverse. */
+ * transform. For an inverse transform, real and imaginary parts are exchanged before and after. */
 static enum rt_status NAME(many)(const struct kn_fft *f, const struct kn_fft_direct *d,
                                  const struct kn_fft_job *job, bool twist, T *buffer,
                                  struct rt_run *r)
@@ -47,8 +47,8 @@ static enum rt_status NAME(many)(const struct kn_fft *f, const struct kn_fft_dir
     return RT_OK;
 }
 
-/* Transforms sequences of f->smooth points by columns and rows. A matrix of as many points lies in
- * scratch memory between the two steps. */
+/* Transforms sequences of f->smooth points by columns and rows. Scratch memory holds a matrix of
+ * f->smooth points between the two steps. */
 static enum rt_status NAME(split)(const struct kn_fft *f, const struct kn_fft_job *job, T *scratch,
                                   struct rt_run *r)
 {
@@ -95,7 +95,7 @@ static enum rt_status NAME(smooth)(const struct kn_fft *f, const struct kn_fft_j
     return NAME(many)(f, &f->rows, job, false, scratch, r);
 }
 
-/* out[i] = a[i] * b[i] for complex numbers. `out` may be `a`. */
+/* Computes out[i] = a[i] * b[i] for complex numbers. `out` may be `a`. */
 static enum rt_status NAME(times)(const T *a, const T *b, T *out, int64_t n, struct rt_run *r)
 {
     for (int64_t from = 0; from < n; from += KN_FFT_PART) {
@@ -111,8 +111,8 @@ static enum rt_status NAME(times)(const T *a, const T *b, T *out, int64_t n, str
     return RT_OK;
 }
 
-/* Copies n complex numbers between two steps, multiplied by `scale`. With `swap`, exchanges real
- * and imaginary parts. */
+/* Copies n complex numbers multiplied by `scale`. With `swap`, exchanges their real and imaginary
+ * parts. */
 static enum rt_status NAME(copy)(const T *src, int64_t src_step, T *dst, int64_t dst_step,
                                  int64_t n, bool swap, T scale, struct rt_run *r)
 {
@@ -129,7 +129,7 @@ static enum rt_status NAME(copy)(const T *src, int64_t src_step, T *dst, int64_t
     return RT_OK;
 }
 
-/* Fills the chirp exp(-i pi j^2 / n) and the transform of its conjugate. */
+/* Computes the chirp exp(-i pi j^2 / n) and the transform of its conjugate. */
 static enum rt_status NAME(chirp)(const struct kn_fft *f, T *chirp, T *spectrum, T *rest,
                                   struct rt_run *r)
 {
@@ -152,8 +152,8 @@ static enum rt_status NAME(chirp)(const struct kn_fft *f, T *chirp, T *spectrum,
 }
 
 /*
- * Bluestein's method: since j k = (j^2 + k^2 - (k - j)^2) / 2, a transform is a convolution with
- * the chirp exp(i pi j^2 / n). The convolution is a product of transforms of f->smooth points.
+ * Bluestein's method. Since j k = (j^2 + k^2 - (k - j)^2) / 2, a transform is a convolution with
+ * the chirp exp(i pi j^2 / n). The convolution is computed by transforms of f->smooth points.
  */
 static enum rt_status NAME(bluestein)(const struct kn_fft *f, const struct kn_fft_job *job,
                                       T *scratch, struct rt_run *r)

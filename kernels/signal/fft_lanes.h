@@ -1,12 +1,12 @@
 /*
- * Loops over the lanes of a block, for one floating-point type: T is the type, and NAME(x) the name
- * of a function for it. They read and write sequences, and separate the halves of real ones.
- * Included once for each type, after fft_passes.h.
+ * Loops over the lanes of a block, for one floating-point type. T is the type, and NAME(x) is the
+ * name of a function for it. The loops read and write sequences, and separate the halves of real
+ * ones. The file is included once for each type, after fft_passes.h.
  */
 
-/* Reads `lanes` sequences of n points into the lanes of re and im. The other lanes are 0. Rows
- * whose distance is a power of 2 compete for the same lines of the cache, so a line of each is read
- * as a whole. Complex numbers are moved as a whole, and then taken apart in vectors. */
+/* Reads `lanes` sequences of n points into the lanes of re and im. The other lanes become 0.
+ * Sequences whose distance is a power of 2 compete for the same cache lines, so all numbers in a
+ * cache line are read together. Complex numbers are loaded whole and separated in vectors. */
 KN_CLONES
 static void NAME(load)(const T *src, int64_t next, int64_t step, int lanes, int64_t n,
                        T *restrict re, T *restrict im)
@@ -31,7 +31,8 @@ static void NAME(load)(const T *src, int64_t next, int64_t step, int lanes, int6
     }
 }
 
-/* The reverse. Single numbers are moved, which is faster than to join them in vectors first. */
+/* Writes the lanes of re and im to sequences. Numbers are stored one at a time, which is faster
+ * than joining them in vectors first. */
 KN_CLONES
 static void NAME(store)(T *dst, int64_t next, int64_t step, int lanes, int64_t n,
                         const T *restrict re, const T *restrict im, T scale)
@@ -48,9 +49,9 @@ static void NAME(store)(T *dst, int64_t next, int64_t step, int lanes, int64_t n
 }
 
 /*
- * With Z the transform of n points whose real parts are the even elements of a real sequence and
- * whose imaginary parts are its odd ones, replaces Z by the n + 1 points of the real sequence's
- * transform: X[k] = (Z[k] + Z*[n-k]) / 2 - i w^k (Z[k] - Z*[n-k]) / 2.
+ * Computes the transform X of a real sequence. Z is the transform of n points whose real parts are
+ * the even elements of the sequence, and whose imaginary parts are the odd elements. Replaces Z by
+ * the first n + 1 points of X: X[k] = (Z[k] + Z*[n-k]) / 2 - i w^k (Z[k] - Z*[n-k]) / 2.
  */
 KN_CLONES
 static void NAME(separate_lanes)(T *restrict re, T *restrict im, int64_t n, const T *restrict w)
@@ -63,7 +64,7 @@ static void NAME(separate_lanes)(T *restrict re, T *restrict im, int64_t n, cons
         EACH_LANE
         {
             const T sr = (xr[l] + yr[l]) * (T)0.5, si = (xi[l] - yi[l]) * (T)0.5;
-            const T dr = xi[l] + yi[l], di = yr[l] - xr[l]; /* -i times the difference */
+            const T dr = xi[l] + yi[l], di = yr[l] - xr[l]; /* the difference multiplied by -i */
             const T pr = dr * wr - di * wi, pi = dr * wi + di * wr;
             xr[l] = sr + pr;
             xi[l] = si + pi;
@@ -80,7 +81,7 @@ static void NAME(separate_lanes)(T *restrict re, T *restrict im, int64_t n, cons
     }
 }
 
-/* The reverse: Z[k] = (X[k] + X*[n-k]) + i w^-k (X[k] - X*[n-k]). */
+/* Inverts the function above: Z[k] = (X[k] + X*[n-k]) + i w^-k (X[k] - X*[n-k]). */
 KN_CLONES
 static void NAME(join_lanes)(T *restrict re, T *restrict im, int64_t n, const T *restrict w)
 {
@@ -93,7 +94,8 @@ static void NAME(join_lanes)(T *restrict re, T *restrict im, int64_t n, const T 
         {
             const T sr = xr[l] + yr[l], si = xi[l] - yi[l];
             const T dr = xr[l] - yr[l], di = xi[l] + yi[l];
-            const T pr = dr * wr - di * wi, pi = dr * wi + di * wr; /* still without the i */
+            /* the factor i is applied below */
+            const T pr = dr * wr - di * wi, pi = dr * wi + di * wr;
             xr[l] = sr - pi;
             xi[l] = si + pr;
             yr[l] = sr + pi;

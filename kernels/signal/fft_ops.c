@@ -1,6 +1,6 @@
 /*
- * FFT, IFFT, RFFT and IRFFT over the last one, two or three axes. As in TensorFlow, forward
- * transforms are not scaled, and inverse ones are divided by the number of points.
+ * FFT, IFFT, RFFT and IRFFT over the last one, two or three axes. As in TensorFlow, inverse
+ * transforms are divided by the number of points, and forward transforms are not scaled.
  */
 #include <math.h>
 #include <string.h>
@@ -45,8 +45,8 @@ static enum rt_status complex_infer(struct rt_infer *x)
     return check_rank(x, axes_of(x->node));
 }
 
-/* Checks the input's dimension `axis` against the length of a transform. An input without elements
- * has no dimensions that are too short, as in TensorFlow. */
+/* Checks that the input's dimension `axis` is not below the length of a transform. As in
+ * TensorFlow, an input without elements passes. */
 static enum rt_status check_length(struct rt_infer *x, int axis, int64_t need)
 {
     const struct rt_shape *s = &x->in[0].shape;
@@ -120,15 +120,15 @@ struct state {
     int64_t batch;
     int64_t in[AXES], out[AXES]; /* lengths of the axes */
     int64_t n[AXES];             /* number of points of the transforms along each axis */
-    struct kn_fft plan[AXES];    /* that of the last axis is not used if the transform is real */
+    struct kn_fft plan[AXES];    /* the last plan is not used if the transform is real */
     struct kn_real_fft last;
     double scale;
-    size_t scratch; /* scratch memory of the transforms, which precedes the spectrum of an inverse
-                       real transform */
+    size_t scratch; /* for the transforms; the spectrum of an inverse real transform follows */
 };
 
-/* The last axis of a real transform has its own plan. The other axes are transformed as complex
- * numbers: after the last axis in a forward transform, and before it in an inverse one. */
+/* Plans one axis. In a real transform, the last axis has a plan of its own. The other axes are
+ * transformed as complex numbers, after the last axis in a forward transform and before it in an
+ * inverse one. */
 static int64_t plan_axis(struct state *s, int axis, int64_t spectrum)
 {
     const bool last = axis == s->axes - 1;
@@ -198,8 +198,8 @@ static enum rt_status fft_prepare(struct rt_prep *p, void **state)
 
 /* ---- running ---- */
 
-/* Transforms one axis of `outer` arrays in place. `inner` complex numbers lie between two points.
- */
+/* Transforms one axis of `outer` arrays in place. The distance of two points is `inner` complex
+ * numbers. */
 static enum rt_status run_axis(const struct kn_fft *f, void *data, int64_t outer, int64_t inner,
                                bool inverse, struct rt_run *r)
 {
@@ -223,7 +223,7 @@ static enum rt_status run_axis(const struct kn_fft *f, void *data, int64_t outer
     return RT_OK;
 }
 
-/* Transforms all axes but the last, in place, of `batch` arrays whose last axis has `last`
+/* Transforms all axes but the last in place. There are `batch` arrays, whose last axis has `last`
  * numbers. */
 static enum rt_status run_outer(const struct state *s, void *data, int64_t batch, int64_t last,
                                 struct rt_run *r)
@@ -263,7 +263,7 @@ static enum rt_status complex_run(struct rt_run *r)
     return st ? st : run_outer(s, r->out[0].data, s->batch, n, r);
 }
 
-/* Returns where row `i` of the cropped outer axes of one array begins, in rows. */
+/* Returns the index of the input row that becomes row `i` of the cropped outer axes of an array. */
 static int64_t cropped_row(const struct state *s, int64_t i)
 {
     int64_t at = 0, step = 1;
@@ -276,8 +276,8 @@ static int64_t cropped_row(const struct state *s, int64_t i)
     return at;
 }
 
-/* Calls kn_real_fft_run for runs of rows that are evenly spaced: those of the axis before the
- * last. */
+/* Calls kn_real_fft_run for each group of evenly spaced rows. A group consists of the rows along
+ * the second-to-last axis. */
 static enum rt_status forward_array(const struct state *s, const char *src, char *dst,
                                     struct rt_run *r)
 {

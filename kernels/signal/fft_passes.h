@@ -1,6 +1,6 @@
 /*
- * The passes of fft.c, for one floating-point type: T is the type, and NAME(x) the name of a
- * function for it. Included once for each type.
+ * The passes of fft.c, for one floating-point type. T is the type, and NAME(x) is the name of a
+ * function for it. The file is included once for each type.
  *
  * A pass of radix r over m * r points reads point p + m * j and writes point r * p + k, for p < m
  * and j, k < r. A point has s numbers, of which KN_FFT_LANES are processed at a time.
@@ -10,7 +10,7 @@ typedef T NAME(lanes)[KN_FFT_LANES];
 
 #define EACH_LANE KN_IVDEP for (int l = 0; l < KN_FFT_LANES; l++)
 
-/* out = (re + i im) * (wr + i wi) */
+/* Computes out = (re + i im) * (wr + i wi). */
 static inline __attribute__((always_inline)) void
 NAME(put)(T *restrict yr, T *restrict yi, const T *restrict re, const T *restrict im, T wr, T wi)
 {
@@ -79,8 +79,8 @@ static void NAME(pass4)(const T *restrict xr, const T *restrict xi, T *restrict 
     }
 }
 
-/* A pass of an odd radix r. The points j and r - j are added and subtracted first, because their
- * roots are conjugated. c and d hold the cosines and sines of 2 pi k / r. */
+/* A pass of an odd radix r. Points j and r - j are added and subtracted first, because their roots
+ * are conjugate. c and d hold the cosines and sines of 2 pi k / r. */
 static inline __attribute__((always_inline)) void NAME(odd)(int r, const T *restrict xr,
                                                             const T *restrict xi, T *restrict yr,
                                                             T *restrict yi, int64_t m, int64_t s,
@@ -141,7 +141,7 @@ static inline __attribute__((always_inline)) void NAME(odd)(int r, const T *rest
                         vi[l] += bi[j][l] * dj;
                     }
                 }
-                EACH_LANE /* u + i v and u - i v */
+                EACH_LANE /* computes u + i v and u - i v */
                 {
                     gr[l] = ur[l] - vi[l];
                     gi[l] = ui[l] + vr[l];
@@ -175,9 +175,9 @@ static void NAME(pass_odd)(int r, const T *restrict xr, const T *restrict xi, T 
 }
 
 /*
- * Transforms KN_FFT_LANES sequences of f->n points. `buffer` holds four arrays of
- * kn_fft_array(n) numbers; the input is in the first two, its real parts first. Returns which pair
- * holds the result: 0 or 2.
+ * Transforms KN_FFT_LANES sequences of f->n points. `buffer` holds four arrays of kn_fft_array(n)
+ * numbers. The first two hold the real and the imaginary parts of the input. Returns the index of
+ * the array in which the result begins: 0 or 2.
  */
 static int NAME(direct)(const struct kn_fft_direct *f, T *buffer)
 {

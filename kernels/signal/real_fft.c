@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/types.h"
 
-/* Returns how many sequences are transformed at a time. */
+/* Returns the number of sequences that are transformed together. */
 static int64_t group_of(const struct kn_real_fft *f)
 {
     return f->plan.n > KN_FFT_DIRECT ? 1 : KN_FFT_LANES;

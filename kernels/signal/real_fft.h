@@ -1,9 +1,9 @@
 /*
- * Discrete Fourier transforms of real sequences, and their inverses. An even number n of real
- * numbers is transformed as n / 2 complex ones, which are then separated. An odd number is
- * transformed as complex numbers.
+ * Discrete Fourier transforms of real sequences, and their inverses. If the length n is even, the
+ * sequence is transformed as n / 2 complex numbers, whose transform is then separated. If n is odd,
+ * it is transformed as n complex numbers.
  *
- * Owner: a plan is memory of the caller. Threads: a plan is constant once made.
+ * Owner: a plan is memory of the caller. Threads: a plan is constant after it was made.
  */
 #ifndef KN_SIGNAL_REAL_FFT_H
 #define KN_SIGNAL_REAL_FFT_H
@@ -22,10 +22,10 @@ int64_t kn_real_fft_size(struct kn_real_fft *f, int64_t n, int64_t count, bool w
 void kn_real_fft_make(struct kn_real_fft *f, void *memory);
 int64_t kn_real_fft_scratch(const struct kn_real_fft *f);
 /*
- * Transforms sequences of n real numbers into n / 2 + 1 complex ones, or back if job->inverse is
- * set. Numbers and complex numbers of a sequence are adjacent, so that job->src_step and dst_step
- * are not used. The imaginary parts of the first number, and of the last if n is even, are not
- * read.
+ * Transforms sequences of n real numbers into n / 2 + 1 complex numbers, or back if job->inverse is
+ * set. The numbers of a sequence are contiguous, so job->src_step and job->dst_step are not used.
+ * An inverse transform ignores the imaginary part of the first number. If n is even, it also
+ * ignores that of the last number.
  */
 enum rt_status kn_real_fft_run(const struct kn_real_fft *f, const struct kn_fft_job *job,
                                void *scratch, struct rt_run *r);

@@ -1,12 +1,12 @@
 /*
- * The loops of real_fft.c for one floating-point type: T is the type, and NAME(x) the name of a
- * function for it. Included once for each type.
+ * The loops of real_fft.c for one floating-point type. T is the type, and NAME(x) is the name of a
+ * function for it. The file is included once for each type.
  */
 
 /*
- * With Z the transform of even elements as real parts and odd ones as imaginary parts, separates
- * `h + 1` points of the real sequence's transform: X[k] = (Z[k] + Z*[h-k]) / 2 - i w^k (Z[k] -
- * Z*[h-k]) / 2. z has h points, and x may be z.
+ * Computes h + 1 points of the transform X of a real sequence. Z is the transform of h points whose
+ * real parts are the even elements, and whose imaginary parts are the odd elements. X[k] = (Z[k] +
+ * Z*[h-k]) / 2 - i w^k (Z[k] - Z*[h-k]) / 2. x may be z.
  */
 static enum rt_status NAME(separate)(const struct kn_roots *w, const T *z, T *x, int64_t h, T scale,
                                      struct rt_run *r)
@@ -18,7 +18,8 @@ static enum rt_status NAME(separate)(const struct kn_roots *w, const T *z, T *x,
         const T wr = (T)creal(root), wi = (T)cimag(root);
         const T ar = z[2 * k], ai = z[2 * k + 1], br = z[2 * (h - k)], bi = z[2 * (h - k) + 1];
         const T sr = (ar + br) * (T)0.5, si = (ai - bi) * (T)0.5;
-        const T dr = (ai + bi) * (T)0.5, di = (br - ar) * (T)0.5; /* -i times the difference */
+        /* the difference multiplied by -i */
+        const T dr = (ai + bi) * (T)0.5, di = (br - ar) * (T)0.5;
         const T pr = dr * wr - di * wi, pi = dr * wi + di * wr;
         x[2 * k] = (sr + pr) * scale;
         x[2 * k + 1] = (si + pi) * scale;
@@ -34,7 +35,7 @@ static enum rt_status NAME(separate)(const struct kn_roots *w, const T *z, T *x,
     return RT_OK;
 }
 
-/* The reverse: Z[k] = (X[k] + X*[h-k]) + i w^-k (X[k] - X*[h-k]). */
+/* Inverts the function above: Z[k] = (X[k] + X*[h-k]) + i w^-k (X[k] - X*[h-k]). */
 static enum rt_status NAME(join)(const struct kn_roots *w, const T *x, T *z, int64_t h,
                                  struct rt_run *r)
 {
@@ -45,7 +46,7 @@ static enum rt_status NAME(join)(const struct kn_roots *w, const T *x, T *z, int
         const T wr = (T)creal(root), wi = -(T)cimag(root);
         const T ar = x[2 * k], ai = x[2 * k + 1], br = x[2 * (h - k)], bi = x[2 * (h - k) + 1];
         const T sr = ar + br, si = ai - bi, dr = ar - br, di = ai + bi;
-        const T pr = dr * wr - di * wi, pi = dr * wi + di * wr; /* still without the factor i */
+        const T pr = dr * wr - di * wi, pi = dr * wi + di * wr; /* the factor i is applied below */
         z[2 * k] = sr - pi;
         z[2 * k + 1] = si + pr;
         z[2 * (h - k)] = sr + pi;

@@ -8,7 +8,7 @@ enum {
     BITS = 16,
     SAMPLE_BYTES = BITS / 8,
     SHORT_FORMAT = 16,
-    LONG_FORMAT = 18, /* with a size of an extension, which PCM lacks */
+    LONG_FORMAT = 18, /* includes the size of an extension, which PCM lacks */
 };
 
 struct reader {
@@ -49,7 +49,7 @@ static enum rt_status expect_tag(struct reader *r, const char *tag)
     return r->err->code;
 }
 
-/* Skips the chunks that some recorders write before the format. */
+/* Skips the chunks that some recorders write before the format chunk. */
 static enum rt_status find_format(struct reader *r)
 {
     static const char *const known[] = {"JUNK", "bext", "iXML", "qlty",

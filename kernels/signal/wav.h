@@ -1,6 +1,6 @@
 /*
- * The header of WAV files (RIFF, 16-bit PCM). The reader finds the samples in the bytes of a file
- * and refuses what TensorFlow refuses, with its words.
+ * The header of WAV files (RIFF, 16-bit PCM). The reader finds the samples in the bytes of a file.
+ * It refuses the files that TensorFlow refuses, with TensorFlow's messages.
  *
  * Threads: any; the function is pure.
  */

@@ -26,7 +26,7 @@ static enum rt_status infer_decode(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Copies frames; missing channels repeat the last one, and missing frames are silent. */
+/* Copies frames. Missing channels repeat the last channel, and missing frames are silent. */
 static enum rt_status frames_copy(struct rt_run *r, const struct kn_wav *wav, float *y,
                                   int64_t frames, int64_t channels)
 {
@@ -104,7 +104,7 @@ static void put_header(struct rt_bytes *b, uint32_t data, uint32_t channels, uin
     rt_bytes_adds(b, "RIFF");
     put(b, HEADER - 8 + data, 4);
     rt_bytes_adds(b, "WAVEfmt ");
-    put(b, 16, 4); /* size of the format */
+    put(b, 16, 4); /* size of the format chunk */
     put(b, 1, 2);  /* PCM */
     put(b, channels, 2);
     put(b, rate, 4);
