@@ -18,11 +18,10 @@ struct kn_coo {
     const int64_t *dim; /* the shape */
 };
 
-/* Describes the sparse tensor that consists of three inputs. The caller has checked, or checks
- * next, that the three go together. */
+/* Describes the sparse tensor that consists of three inputs. kn_coo_check checks whether the three
+ * fit together. */
 struct kn_coo kn_coo_of(const struct rt_tensor *indices, const struct rt_tensor *values,
                         const struct rt_tensor *shape);
-/* Checks the ranks and lengths of the three tensors. */
 enum rt_status kn_coo_check(struct rt_run *r, const struct kn_coo *s);
 /* Checks that no dimension is negative, and that the product of the dimensions fits into int64. */
 enum rt_status kn_coo_check_shape(struct rt_run *r, const int64_t *dim, int64_t rank);
@@ -32,11 +31,10 @@ enum rt_status kn_coo_check_inside(struct rt_run *r, const struct kn_coo *s);
 /* Compares two rows of indices in lexicographic order: negative, 0 or positive. */
 int kn_coo_compare(const int64_t *a, const int64_t *b, int64_t rank);
 
-/* One value of a sparse tensor in a sorted list: its row of indices, and its position. */
+/* One value of a sparse tensor in a sorted list: its row of indices and its position. */
 struct kn_coo_place {
     const int64_t *row;
-    const int64_t
-        *order; /* the dimensions, the most significant one first, or NULL for 0, 1, ... */
+    const int64_t *order; /* the dimensions in order of significance, or NULL for 0, 1, ... */
     int64_t rank, at;
 };
 /* Sorts the values by their indices. Equal indices keep their relative order. The result is scratch

@@ -48,15 +48,14 @@ static enum rt_status add_grad_checks(struct rt_run *r)
     return RT_OK;
 }
 
-/* One operand of the sum, whose rows of indices are compared with those of the sum. */
 struct operand {
     const int64_t *at;
     int64_t n, i;
     void *grad;
 };
 
-/* Compares the operand's next row with a row of the sum, and takes the gradient of the sum's value
- * if the rows are equal. Returns false if the operand's row comes before the sum's. */
+/* Compares the operand's next row with row k of the sum. If the rows are equal, the operand's value
+ * gets the gradient of the sum's value. Returns false if the operand's row precedes the sum's. */
 static bool step(struct operand *p, const struct rt_run *r, int64_t k)
 {
     const int64_t rank = r->in[3].dim[1];
@@ -193,7 +192,7 @@ static enum rt_status fill_grad_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Returns the sum of the gradients that no value received, which is the gradient of the default
+/* Returns the sum of the gradients that belong to no value. The sum is the gradient of the default
  * value. */
 #define REST(dt, T)                                                                                \
     static enum rt_status rest_##dt(struct rt_run *r, const bool *is_used, T *out)                 \

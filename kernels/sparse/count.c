@@ -53,12 +53,12 @@ static const void *weights_of(const struct rt_tensor *t)
 
 enum form { DENSE, SPARSE, RAGGED };
 
-/* `splits` are the splits of ragged rows, `at` the indices of a sparse tensor. */
+/* `splits` belongs to ragged rows, and `at` holds the indices of a sparse tensor. */
 struct rows {
     enum form form;
     const int64_t *splits, *at;
-    int64_t rank; /* of the sparse tensor */
-    int64_t each; /* values in a row of a dense tensor */
+    int64_t rank; /* rank of the sparse tensor */
+    int64_t each; /* number of values in a row of a dense tensor */
     int64_t now;
 };
 
@@ -168,7 +168,7 @@ static enum rt_status ragged_bincount_run(struct rt_run *r)
 
 /* ---- sparse results ---- */
 
-/* A value that is counted, with its row and its position in the input. */
+/* A value to be counted, its row, and its position in the input. */
 struct found {
     int64_t row, value, at;
 };
@@ -255,7 +255,7 @@ static enum rt_status count_values(struct rt_run *r, struct rows *rows,
     return write_counts(r, f, kept, rank, dim);
 }
 
-/* Checks that the weights have the shape of the values, which error messages call `name`. */
+/* Checks that the weights have the shape of the values. Error messages call the values `name`. */
 static enum rt_status check_weights(struct rt_run *r, const struct rt_tensor *values,
                                     const char *name, const char *what)
 {
@@ -319,7 +319,7 @@ static enum rt_status check_sparse(struct rt_run *r)
     return st;
 }
 
-/* Formats the dense shape for error messages, as TensorFlow formats a tensor. */
+/* Formats the dense shape for error messages in TensorFlow's format. */
 static const char *shape_text(char *buf, size_t n, const struct kn_coo *c)
 {
     size_t len =

@@ -10,9 +10,9 @@
 
 /*
  * Checks that the first dimension of the outermost row splits is their number of elements, as in a
- * vector. TensorFlow uses this dimension as the number of rows, and may read beyond the end of the
- * splits. Other row partitions may have any rank, because their elements are read in order, as in
- * TensorFlow.
+ * vector. TensorFlow uses this dimension as the number of rows, so it may read beyond the end of
+ * the splits. As in TensorFlow, other row partitions may have any rank, because their elements are
+ * read in order.
  */
 static enum rt_status check_outermost(struct rt_run *r, const struct rt_tensor *t)
 {
@@ -131,8 +131,8 @@ static enum rt_status width_of(const struct levels *v, int k, int64_t *most)
     return RT_OK;
 }
 
-/* Chooses the output shape. A dimension that the input `shape` does not specify gets the smallest
- * size that holds all values. */
+/* Chooses the output shape. A dimension that the input `shape` leaves open gets the smallest size
+ * that holds all values. */
 static enum rt_status choose_shape(struct levels *v)
 {
     const struct rt_tensor *want = &v->r->in[0], *values = v->values;
@@ -195,7 +195,7 @@ static enum rt_status place_level(const struct levels *v, int k, const int64_t *
     /* As in TensorFlow, missing values are replaced by the default value. */
     if (*n > v->values->dim[0] && k == v->n - 1)
         *n = v->values->dim[0];
-    /* rows that the next level's partition does not describe have no values */
+    /* rows that the next level's partition does not describe are empty */
     if (k + 1 < v->n && *n > parents_of(v, k + 1))
         *n = parents_of(v, k + 1);
     if (*n < 0 || *n > MOST_ROWS)
@@ -412,7 +412,7 @@ static enum rt_status to_sparse_run(struct rt_run *r)
                 *index++ = rest / inner[d];
                 rest %= inner[d];
             }
-            /* A dimension takes a division and a write to newly allocated memory, which together
+            /* Each dimension takes a division and a write to newly allocated memory. Together they
              * count as 8 units of work. */
             if (rt_run_spend(r, &left, 8 * rank))
                 return r->err->code;

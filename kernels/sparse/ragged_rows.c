@@ -1,6 +1,6 @@
 /*
- * The ops RaggedRange and RaggedGather. The row splits of a ragged dimension have one element more
- * than there are rows. Row i has the values from splits[i] up to splits[i + 1].
+ * The ops RaggedRange and RaggedGather. The row splits of a ragged dimension have one more element
+ * than there are rows. Row i consists of the values from splits[i] up to splits[i + 1].
  */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
@@ -30,8 +30,8 @@ static int64_t count_ints(int64_t start, int64_t limit, int64_t delta)
     return n > INT64_MAX ? INT64_MAX : (int64_t)n;
 }
 
-/* The functions for one type. length_<type> sets *n to the length of a range. It returns false if
- * the length is a NaN or above `most`. range_<type> writes the next n numbers of a range. */
+/* Defines the functions for one type. length_<type> sets *n to the length of a range, and returns
+ * false if the length is NaN or above `most`. range_<type> writes the next n numbers of a range. */
 #define RANGES(dt, T, FITS, COUNT)                                                                 \
     static bool length_##dt(T start, T limit, T delta, int64_t most, int64_t *n)                   \
     {                                                                                              \
@@ -63,8 +63,8 @@ RANGES(RT_F32, float, FLOATS, CEIL_ABSF)
 RANGES(RT_F64, double, FLOATS, CEIL_ABS)
 #define RANGE_TYPES(X) X(RT_I32, int32_t) X(RT_I64, int64_t) X(RT_F32, float) X(RT_F64, double)
 
-/* Computes the length of row i. Returns false if delta is 0, and then sets *zero, or if the length
- * exceeds `most`. */
+/* Computes the length of row i. Returns false if the length exceeds `most`. If delta is 0, sets
+ * *zero and returns false. */
 static bool row_length(struct rt_run *r, int64_t i, int64_t most, int64_t *n, bool *zero)
 {
     const int64_t at[3] = {r->in[0].rank ? i : 0, r->in[1].rank ? i : 0, r->in[2].rank ? i : 0};
@@ -177,13 +177,12 @@ struct gather {
     const struct rt_tensor *values, *indices;
     int levels, outer; /* number of ragged dimensions of params, and of those added by indices */
     int64_t n, limit;  /* number of indices, and the maximum of a split */
-    /* For each index, the range of rows, or of values, that the index selects in the current
-     * dimension. */
+    /* The range of rows or values that each index selects in the current dimension. */
     int64_t *from, *to;
     int64_t left;
 };
 
-/* Checks the row splits of one dimension, whose rows have n_values values in all. */
+/* Checks the row splits of one dimension. `n_values` is the number of values in all rows. */
 static enum rt_status check_level(struct gather *g, const struct rt_tensor *t, int64_t n_values)
 {
     const int64_t n = rt_tensor_count(t);

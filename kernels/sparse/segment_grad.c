@@ -1,7 +1,8 @@
 /*
  * The gradients of embedding bags: SparseSegmentSumGrad, SparseSegmentMeanGrad and
- * SparseSegmentSqrtNGrad. Row indices[i] of the result receives row segment_ids[i] of `grad`. The
- * ops whose names end in V2 leave out the rows that receive nothing, and list the others.
+ * SparseSegmentSqrtNGrad. Row segment_ids[i] of `grad` is added to row indices[i] of the result.
+ * The ops whose names end in V2 return only the rows to which something is added, and a list of
+ * these rows.
  */
 #include "kernels/array/array.h"
 #include "kernels/array/sort.h"
@@ -15,8 +16,8 @@ enum how { SUM, MEAN, SQRT_N };
 /* number of columns that are processed between two calls of rt_run_spend */
 enum { COLUMNS = 1 << 14 };
 
-/* Adds n elements of a row of `grad` to a row of sums, or sets the latter to them if `is_first`. As
- * in TensorFlow, half-precision elements are summed as float. */
+/* Adds n elements of a row of `grad` to a row of sums. If `is_first` is set, copies them instead.
+ * As in TensorFlow, half-precision elements are summed as float. */
 #define ADD(dt, T)                                                                                 \
     static void add_##dt(KN_C(dt) * dst, const T *src, int64_t n, double by, bool is_first)        \
     {                                                                                              \
@@ -140,7 +141,7 @@ static int by_size(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* Writes the distinct indices to output 1 in ascending order, and to `list`. Returns their number,
+/* Writes the distinct indices in ascending order to output 1 and to `list`. Returns their number,
  * or -1 with the reason in r->err. */
 static int64_t list_rows(struct rt_run *r, int64_t n, int64_t *list)
 {
@@ -186,9 +187,9 @@ static int64_t position(const int64_t *list, int64_t n, int64_t value)
 struct sums {
     enum how how;
     int64_t rows, width;
-    int64_t *list; /* the rows of the result in ascending order if only some are present, or NULL */
-    int64_t *length; /* the number of indices of each segment */
-    bool *is_set;    /* for each row of the result, whether it has received something */
+    int64_t *list;   /* the rows of the result in ascending order; NULL if all rows are present */
+    int64_t *length; /* the number of indices in each segment */
+    bool *is_set;    /* for each row of the result, whether anything has been added to it */
 };
 
 /* Divides one piece of scratch memory. `n` is the number of indices. */

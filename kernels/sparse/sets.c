@@ -1,7 +1,7 @@
 /*
  * Ops on sets: DenseToDenseSetOperation, DenseToSparseSetOperation, SparseToSparseSetOperation and
- * SetSize. The last dimension of a tensor holds the elements of a set; all others say which set.
- * Values may be repeated. Results are sorted.
+ * SetSize. The last dimension of a tensor holds the elements of a set, and the other dimensions
+ * number the sets. A set may contain a value more than once. Results are sorted.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,8 +21,8 @@ struct item {
     const void *from;          /* the element of the input */
 };
 
-/* One input: a dense tensor, or a sparse one. `group` is the number of the set of a dense tensor,
- * or the row where the set of a sparse one begins. */
+/* One input, which is a dense or sparse tensor. `group` is the number of the current set of a dense
+ * tensor, or the row of indices at which the current set of a sparse tensor begins. */
 struct sets {
     bool is_dense;
     const struct rt_tensor *values;
@@ -176,7 +176,7 @@ static const int64_t *row_of(const struct sets *s)
     return s->coo.at + s->group * s->rank;
 }
 
-/* Reads the set of a sparse tensor that begins at the current row, and moves on to the next one. */
+/* Reads the set of a sparse tensor that begins at the current row, and advances to the next set. */
 static enum rt_status next_sparse(struct rt_run *r, struct sets *s)
 {
     const int64_t *first = row_of(s), from = s->group;
@@ -210,8 +210,8 @@ enum operation { INTERSECTION, UNION, A_MINUS_B, B_MINUS_A };
 struct result {
     enum operation operation;
     struct item *item;
-    int64_t *group; /* for each set that is not empty, the first rank - 1 indices */
-    int64_t *end;   /* and the number of items up to its end */
+    int64_t *group; /* the first rank - 1 indices of each set that is not empty */
+    int64_t *end;   /* for each set that is not empty, the number of items up to its end */
     int64_t n, n_groups, rank, largest;
 };
 
@@ -229,7 +229,7 @@ static enum rt_status operation_of(struct rt_run *r, enum operation *out)
                    (const char *)s.p);
 }
 
-/* Adds the result of the current sets, which belong to this group. */
+/* Appends the result of combining the current sets, whose indices are `group`. */
 static enum rt_status combine(struct rt_run *r, struct result *o, const struct sets *a,
                               const struct sets *b, const int64_t *group)
 {
@@ -318,8 +318,8 @@ static enum rt_status walk_dense(struct rt_run *r, struct result *o, struct sets
     return st;
 }
 
-/* The sets of the sparse tensor are matched in the order of the dense ones. Those that are out of
- * order are left out, with all that follow. */
+/* Combines the sets of the dense tensor with those of the sparse tensor, in the order of the dense
+ * ones. If a sparse set is out of order, it and all later sparse sets are ignored. */
 static enum rt_status walk_dense_sparse(struct rt_run *r, struct result *o, struct sets *a,
                                         struct sets *b)
 {
@@ -330,7 +330,7 @@ static enum rt_status walk_dense_sparse(struct rt_run *r, struct result *o, stru
         groups *= a->dim[d];
     while (g < groups && !st) {
         const int64_t next = b->group < b->n ? dense_group(a, row_of(b)) : -1;
-        if (a->n == 0 && next < g) /* there are no elements in any other set */
+        if (a->n == 0 && next < g) /* all other sets are empty */
             break;
         g = a->n == 0 ? next : g;
         dense_row(a, g, row);

@@ -1,6 +1,7 @@
 /*
- * SparseCross, SparseCrossV2 and SparseCrossHashed compute crossed features: for each row of a
- * batch, the output has every combination of one value from each column, as text or as a hash.
+ * SparseCross, SparseCrossV2 and SparseCrossHashed compute crossed features. For each row of a
+ * batch, the output has every combination of one value from each column. A combination is a text or
+ * a hash.
  */
 #include "kernels/array/array.h"
 #include "kernels/string/farmhash.h"
@@ -11,11 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum how { TEXT, HASHED, KEYED }; /* only SparseCrossHashed uses KEYED */
+enum how { TEXT, HASHED, KEYED }; /* KEYED is used only by SparseCrossHashed */
 
 struct column {
     const struct rt_tensor *values;
-    const struct rt_tensor *indices; /* NULL if the column is dense; `values` is then a matrix */
+    const struct rt_tensor *indices; /* NULL if the column is dense; then `values` is a matrix */
     /* index of the column's first value in the current row, and number of its values in this row */
     int64_t first, n;
     int64_t at; /* index of the column's value in the current combination */
@@ -152,7 +153,7 @@ static int64_t next_row(const struct cross *c, int64_t row)
         if (!k->indices)
             continue;
         const int64_t has = at < k->indices->dim[0] ? kn_int_at(k->indices, 2 * at) : -1;
-        /* the column has no values left, or its next value is in an invalid row */
+        /* the column has no values left, or the row of its next value is invalid */
         if (has < row || has >= c->rows)
             return c->rows;
         next = has < next ? has : next;
@@ -196,8 +197,8 @@ static uint64_t hash_of(struct cross *c, const struct column *k)
     const int64_t v = ((const int64_t *)k->values->data)[i];
     char bytes[sizeof v];
     memcpy(bytes, &v, sizeof v);
-    /* As in TensorFlow, SparseCrossHashed hashes only the lower four bytes of an integer, and
-     * hashes integers of dense columns only with a strong hash. */
+    /* As in TensorFlow, SparseCrossHashed hashes only the lower four bytes of an integer. It hashes
+     * integers of dense columns only with a strong hash. */
     if (c->how == KEYED && c->is_strong)
         return kn_sip_hash(c->salt, bytes, 4, NULL);
     return c->how == KEYED && k->indices ? kn_fingerprint64(bytes, 4, NULL) : (uint64_t)v;

@@ -1,7 +1,7 @@
 /*
- * Ops on a sparse tensor and a dense one: SparseDenseCwiseAdd, SparseDenseCwiseMul and
- * SparseDenseCwiseDiv, whose outputs are the values of a sparse tensor, and SparseTensorDenseAdd,
- * whose output is dense; and SparseSoftmax.
+ * Ops on a sparse and a dense tensor, and SparseSoftmax. SparseDenseCwiseAdd, SparseDenseCwiseMul
+ * and SparseDenseCwiseDiv return the values of a sparse tensor. SparseTensorDenseAdd returns a
+ * dense tensor.
  */
 #include "kernels/sparse/coo.h"
 #include "kernels/cpu/types.h"
@@ -74,7 +74,7 @@ static enum rt_status each_checks(struct rt_run *r, const struct kn_coo *s)
     return st ? st : check_dimensions(r, s->rank);
 }
 
-/* Sets from[i] to the position in the dense tensor of the element for value i. */
+/* Sets from[i] to the position of the dense tensor's element that belongs to value i. */
 static enum rt_status dense_positions(struct rt_run *r, const struct kn_coo *s, int64_t *from)
 {
     const struct rt_tensor *dense = &r->in[3];
@@ -98,8 +98,8 @@ static enum rt_status dense_positions(struct rt_run *r, const struct kn_coo *s, 
     return RT_OK;
 }
 
-/* Integers are divided as in Div: the smallest integer divided by -1 is itself. Returns false on a
- * division by 0, which TensorFlow refuses for floats too. */
+/* As in Div, the smallest integer divided by -1 is itself. Returns false on a division by 0, which
+ * TensorFlow refuses for floats as well. */
 #define DIVIDE(dt, T, QUOTIENT)                                                                    \
     static bool divide_##dt(T a, T b, T *out)                                                      \
     {                                                                                              \
@@ -215,7 +215,6 @@ static enum rt_status dense_add_checks(struct rt_run *r)
     return check_dimensions(r, dense->rank);
 }
 
-/* Adds a value to an element of the output. */
 static void add_one(enum rt_dtype dtype, void *out, int64_t to, const void *src, int64_t from)
 {
     switch (dtype) {

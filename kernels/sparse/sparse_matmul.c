@@ -20,8 +20,8 @@ static enum rt_status bad_index(struct rt_run *r, const char *what, int64_t v, i
 }
 
 #define SAME(x) (x)
-/* Computes each row of the output as a weighted sum of rows of b or, if b is transposed, of columns
- * of b. */
+/* Computes each row of the output as a weighted sum of rows of b. If b is transposed, its columns
+ * are summed instead. */
 #define MULTIPLY(dt, T, CONJ)                                                                      \
     static enum rt_status multiply_##dt(struct rt_run *r, const struct product *p, void *out)      \
     {                                                                                              \

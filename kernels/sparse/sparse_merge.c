@@ -1,7 +1,7 @@
 /*
- * The ops SparseAdd, SparseSparseMaximum and SparseSparseMinimum. They merge the values of two
- * sparse tensors by their indices, which should be sorted. As in TensorFlow, unsorted indices are
- * merged as if they were sorted, so equal indices may fail to meet.
+ * The ops SparseAdd, SparseSparseMaximum and SparseSparseMinimum merge the values of two sparse
+ * tensors by their indices, which should be sorted. As in TensorFlow, unsorted indices are merged
+ * as if they were sorted. Then equal indices may fail to be merged.
  */
 #include "kernels/sparse/coo.h"
 #include "kernels/cpu/types.h"
@@ -11,12 +11,13 @@
 #include <complex.h>
 #include <math.h>
 
-/* The positions of an output value in both operands, or -1 for an operand that lacks the index. */
+/* The positions of an output value in both operands. A position is -1 if the operand lacks the
+ * index. */
 struct pair {
     int64_t a, b;
 };
 
-/* Merges the indices of both operands into `pair`, which has room for all of them. Returns the
+/* Merges the indices of both operands into `pair`, which has space for all of them. Returns the
  * number of pairs, or -1 if the run has been cancelled or its deadline has passed. */
 static int64_t merge(struct rt_run *r, const struct kn_coo *a, const struct kn_coo *b,
                      struct pair *pair)
@@ -129,7 +130,7 @@ static enum rt_status add_checks(struct rt_run *r, const struct kn_coo *a, const
     return RT_OK;
 }
 
-/* As in TensorFlow, the magnitude of the smallest int32 or int64 is itself, and the magnitude of a
+/* As in TensorFlow, the magnitude of the smallest int32 or int64 is itself. The magnitude of a
  * shorter integer is an int. */
 static int32_t magnitude_int(int32_t v)
 {
@@ -152,9 +153,10 @@ static int64_t magnitude_long(int64_t v)
     X(RT_C128, double _Complex, RT_F64, double, cabs)
 
 /*
- * The functions for one type. keep_<type> moves those of the pairs from `from` up to `end` that the
- * output has to position n, and returns the new n. Only sums are compared with the threshold: a
- * value that only one operand has is always kept, as in TensorFlow. add_<type> computes the output.
+ * Defines the functions for one type. add_<type> computes the output. keep_<type> looks at the
+ * pairs from `from` up to `end`. It moves the pairs that the output keeps to position n, and
+ * returns the new n. Only sums are compared with the threshold. As in TensorFlow, a value that only
+ * one operand has is always kept.
  */
 #define ADD(dt, T, real, R, MAGNITUDE)                                                             \
     static T sum_##dt(T a, T b)                                                                    \
@@ -243,8 +245,8 @@ const struct kn_entry kn_sparse_add = {
 
 /* ---- SparseSparseMaximum, SparseSparseMinimum ---- */
 
-/* A value that only one operand has is compared with 0. A NaN in either operand is the result, and
- * of equal values the first operand's is. */
+/* A value that only one operand has is compared with 0. If either operand is NaN, the result is
+ * NaN. If the values are equal, the result is that of the first operand. */
 #define EXTREME(dt, T, NAME, BEATS)                                                                \
     static void NAME##_##dt(const T *a, const T *b, const struct pair *p, int64_t n, T *out)       \
     {                                                                                              \

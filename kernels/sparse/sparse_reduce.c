@@ -1,7 +1,7 @@
 /*
  * The ops SparseReduceSum and SparseReduceMax, whose outputs are dense, and SparseReduceSumSparse
  * and SparseReduceMaxSparse, whose outputs are sparse. The values are sorted by their indices in
- * the dimensions that stay, so that the values of each output are neighbours.
+ * the dimensions that remain, so that the values of each output are adjacent.
  */
 #include "kernels/sparse/coo.h"
 #include "kernels/cpu/types.h"
@@ -12,7 +12,7 @@ struct reduce {
     struct rt_run *r;
     struct kn_coo s;
     bool is_max, keeps;
-    int64_t *order; /* the dimensions that stay, and then those that are reduced */
+    int64_t *order; /* the dimensions that remain, followed by those that are reduced */
     int64_t n_kept;
     int64_t *out_dim, n_out_dim; /* the shape of the output */
     const struct kn_coo_place *place;
@@ -50,7 +50,7 @@ static enum rt_status check_inputs(const struct reduce *p)
 }
 
 /* Sets the order of the dimensions and the shape of the output. The caller has allocated both
- * arrays for the rank of the input, and cleared `order`. */
+ * arrays for the rank of the input, and zeroed `order`. */
 static enum rt_status read_axes(struct reduce *p)
 {
     const struct rt_tensor *axes = &p->r->in[3];
@@ -98,8 +98,8 @@ static int64_t group_end(struct reduce *p, int64_t from)
     return i;
 }
 
-/* Sets element `to` of dst to the sum or the maximum of the group. The running maximum gives way to
- * a value that is not smaller, and to a NaN, as in TensorFlow. */
+/* Sets element `to` of dst to the sum or the maximum of the group. As in TensorFlow, the running
+ * maximum is replaced by a value that is not smaller, and by NaN. */
 #define REDUCE(dt, T)                                                                              \
     static void sum_##dt(const struct kn_coo_place *p, int64_t n, const T *src, T *dst)            \
     {                                                                                              \

@@ -4,8 +4,8 @@
  * given number of segments.
  *
  * "_EmbedBag" (runtime/fusion/embedding.h) adds up rows of a table. Its error messages are those of
- * the nodes that it replaces. They give an index's position among the distinct indices, because
- * those nodes look up each distinct index once.
+ * the nodes that it replaces. These nodes look up each distinct index once, so a message gives the
+ * position of an index among the distinct indices.
  */
 #include "kernels/array/array.h"
 #include "kernels/array/gather_rows.h"
@@ -27,7 +27,7 @@ struct bag {
     const struct rt_tensor *indices;
     int64_t width;    /* number of elements per row of `data` */
     int64_t first, n; /* position of the bag's first index, and number of its indices */
-    double by;        /* the number by which the bag's sum is divided */
+    double by;        /* divisor of the bag's sum */
     struct rt_run *r; /* the run whose deadline is checked */
     int64_t *left;
 };
@@ -216,7 +216,6 @@ static int by_size(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* Returns the number of distinct ids among the first n. On failure, returns -1 and sets r->err. */
 static int64_t count_different(struct rt_run *r, const struct rt_tensor *ids, int64_t n)
 {
     int64_t *v = rt_scratch(r, (size_t)n * sizeof *v + 1), different = 0;

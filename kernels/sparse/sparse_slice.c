@@ -32,8 +32,8 @@ static enum rt_status slice_checks(struct rt_run *r, const struct kn_coo *s)
     return st;
 }
 
-/* Returns whether a row of indices is inside the slice. As in TensorFlow, the end of the slice
- * wraps around if it overflows. */
+/* Returns whether a row of indices is inside the slice. As in TensorFlow, an end of the slice that
+ * overflows wraps around. */
 static bool is_inside(const int64_t *row, const int64_t *start, const int64_t *size, int64_t rank)
 {
     for (int64_t d = 0; d < rank; d++)
@@ -181,7 +181,7 @@ static enum rt_status concat_shape(const struct concat *c, int64_t *dim)
     return st;
 }
 
-/* Writes the indices of all parts, one part after the other, to `at`. */
+/* Writes the indices of all parts to `at`, one part after the other. */
 static enum rt_status concat_indices(const struct concat *c, int64_t *at)
 {
     int64_t offset = 0, left = RT_WORK;
