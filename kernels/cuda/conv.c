@@ -1,4 +1,3 @@
-/* Convolutions on a GPU. */
 #include "kernels/conv/conv_shape.h"
 #include "kernels/cuda/axis.h"
 #include "kernels/cuda/device/conv.h"

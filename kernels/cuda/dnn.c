@@ -1,4 +1,3 @@
-/* Runs convolutions by cuDNN (dnn.h). */
 #include "kernels/cuda/dnn.h"
 
 #include <math.h>

@@ -23,7 +23,6 @@ struct CUstream_st;
  * returns the name. */
 enum dnn_status { DNN_OK = 0 };
 
-/* the kinds of descriptors */
 enum dnn_kind {
     DNN_POINTWISE = 0,
     DNN_CONVOLUTION = 1,

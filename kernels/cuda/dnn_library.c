@@ -1,4 +1,3 @@
-/* Loads cuDNN (dnn_library.h). */
 #include "kernels/cuda/dnn_library.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,3 @@
-/* Makes and runs cuDNN's execution plans (dnn_plan.h). */
 #include "kernels/cuda/dnn_plan.h"
 
 #include <stdlib.h>

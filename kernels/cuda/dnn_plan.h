@@ -26,7 +26,6 @@ struct dnn_conv {
     enum kc_precision precision;
 };
 
-/* The tensors' identifiers in a plan. */
 enum dnn_tensor { DNN_X, DNN_W, DNN_Y, DNN_RESIDUAL, DNN_BIAS, DNN_N_TENSORS };
 
 enum { DNN_MOST_PARTS = 24 };

@@ -1,4 +1,3 @@
-/* Loads the CUDA driver library (driver.h). */
 #include "kernels/cuda/driver.h"
 
 #include <dlfcn.h>

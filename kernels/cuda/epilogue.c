@@ -1,4 +1,3 @@
-/* Implements the epilogues of GPU kernels. */
 #include "kernels/cuda/epilogue.h"
 
 #include "kernels/cuda/device/finish.h"

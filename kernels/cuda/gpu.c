@@ -1,4 +1,3 @@
-/* Implements a GPU as an accelerator of the runtime (gpu.h). */
 #include "kernels/cuda/gpu.h"
 
 #include <stdio.h>

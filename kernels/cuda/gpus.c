@@ -1,4 +1,3 @@
-/* Chooses and opens GPUs (gpus.h). */
 #include "kernels/cuda/gpus.h"
 
 #include <errno.h>

@@ -1,4 +1,3 @@
-/* Loads NVIDIA's libraries when they are needed (libraries.h). */
 #include "kernels/cuda/libraries.h"
 
 #include "kernels/cuda/blas.h"

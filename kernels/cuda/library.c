@@ -1,4 +1,3 @@
-/* Loads shared libraries (library.h). */
 #include "kernels/cuda/library.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,3 @@
-/* GEMMs on a GPU. */
 #include "kernels/cuda/matmul.h"
 
 #include <string.h>

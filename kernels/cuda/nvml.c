@@ -1,4 +1,3 @@
-/* Implements the access to NVIDIA's management library (nvml.h). */
 #include "kernels/cuda/nvml.h"
 
 #include <dlfcn.h>

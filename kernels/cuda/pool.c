@@ -1,4 +1,3 @@
-/* Pooling on a GPU. */
 #include "kernels/nn/pool.h"
 
 #include "kernels/cuda/axis.h"

@@ -1,4 +1,3 @@
-/* Implements the work on the streams of a GPU (stream.h). */
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/watchdog.h"
 

@@ -1,4 +1,3 @@
-/* The list of GPU kernels (table.h). */
 #include "kernels/cuda/table.h"
 
 #include "runtime/core/types.h"

@@ -1,4 +1,3 @@
-/* Implements the watchdog of the GPUs (watchdog.h). */
 #include "kernels/cuda/watchdog.h"
 
 #include <pthread.h>

@@ -1,4 +1,3 @@
-/* Attempts to enqueue, to dequeue and to close (queue.h). */
 #include "kernels/queue/queue.h"
 
 enum what { ENQUEUE, DEQUEUE, CLOSE };

@@ -1,4 +1,3 @@
-/* Device code of attention (attention.h). */
 #include "kernels/cuda/device/attention.h"
 #include "kernels/cuda/device/block.cuh"
 #include "runtime/fusion/attention_op.h"

@@ -1,4 +1,3 @@
-/* Device code of gathers (gather.h). */
 #include "kernels/cuda/device/gather.h"
 #include "kernels/cuda/device/device_code.h"
 
