@@ -54,8 +54,8 @@ static enum rt_status map_run(struct rt_run *r)
     return st;
 }
 
-/* Copies the letters of a format to `to`, without N and C if `spatial` is set. Returns how many
- * they are. */
+/* Copies the letters of a format to `to`, without N and C if `spatial` is set. Returns the number
+ * of letters. */
 static int64_t letters(struct rt_span format, bool spatial, unsigned char *to)
 {
     int64_t n = 0;

@@ -1,8 +1,10 @@
 /*
  * Ops on matrix diagonals: all versions of MatrixDiag, MatrixDiagPart and MatrixSetDiag, and
- * MatrixBandPart. In the packed form, every diagonal from `lower` to `upper` is a row, and the
- * uppermost diagonal comes first. Diagonal 0 is the main diagonal, and positive diagonals lie above
- * it. Shorter diagonals are padded at the end opposite to the one that `align` selects.
+ * MatrixBandPart.
+ *
+ * In the packed form, every diagonal from `lower` to `upper` is a row, and the uppermost diagonal
+ * comes first. Diagonal 0 is the main diagonal, and positive diagonals lie above it. Shorter
+ * diagonals are padded at the end opposite to the one that `align` selects.
  */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"

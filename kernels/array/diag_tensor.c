@@ -1,6 +1,6 @@
 /*
  * Diag makes a tensor of shape [dims, dims] with the input on its diagonal, where dims are the
- * input's dimensions, and DiagPart extracts that diagonal. ParallelConcat stacks rows.
+ * input's dimensions. DiagPart extracts such a diagonal. ParallelConcat stacks rows.
  */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"

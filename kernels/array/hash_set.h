@@ -1,11 +1,11 @@
 /*
  * Finds equal items by hashing. All items have the same size. An open-addressing hash table holds
- * the indices of items, which themselves are not moved. Strings are compared by their bytes, -0.0
- * equals 0.0, and NaN equals nothing.
+ * the indices of items; the items are not moved. Strings are compared by their bytes, -0.0 equals
+ * 0.0, and NaN equals nothing.
  *
  * Items may come from a client, so they are hashed with a random per-process key
- * (runtime/base/siphash.h), and a caller passes KN_PROBE_WORK to rt_run_spend for each occupied
- * slot that it probes.
+ * (runtime/base/siphash.h). A caller passes KN_PROBE_WORK to rt_run_spend for each occupied slot
+ * that it probes.
  */
 #ifndef KN_ARRAY_HASH_SET_H
 #define KN_ARRAY_HASH_SET_H

@@ -1,4 +1,5 @@
-/* HistogramFixedWidth: how many values fall into each of the equal parts of a range. */
+/* HistogramFixedWidth counts the values in each of several parts of a range. All parts have the
+ * same width. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,7 +1,6 @@
 /*
- * InplaceUpdate, InplaceAdd and InplaceSub write into rows of a tensor, and
- * TensorStridedSliceUpdate into a strided slice. The result takes over the tensor's memory if
- * nothing else reads it.
+ * InplaceUpdate, InplaceAdd and InplaceSub change rows of a tensor, and TensorStridedSliceUpdate
+ * changes a strided slice. The result reuses the tensor's memory if nothing else reads the tensor.
  */
 #include "kernels/array/slice.h"
 #include "kernels/cpu/types.h"

@@ -215,7 +215,6 @@ const struct kn_entry kn_mirror_pad = {
 
 /* ---- MirrorPadGrad ---- */
 
-/* Removes the paddings of an input that has them. */
 static enum rt_status mirror_grad_infer(struct rt_infer *x)
 {
     struct pads p;
@@ -266,8 +265,8 @@ static void add_row(enum rt_dtype dtype, void *dst, const void *src, int64_t n)
     }
 }
 
-/* Adds the slices of padding along one axis to the slices that they mirror. The tensor has `outer`
- * times `n` slices of `inner` elements. */
+/* Adds the slices of padding along one axis to the slices that they mirror. The tensor consists of
+ * `outer` times `n` slices of `inner` elements. */
 struct fold {
     int64_t outer, n, inner, before, after;
     int border;

@@ -205,8 +205,8 @@ static enum rt_status take(struct rt_run *r, const struct kn_slice *s)
 enum { FAR = INT32_MAX };
 
 /* Marks the op as row-wise if the slice contains the complete batch axis in order for every batch
- * size. `s` must be resolved for a batch axis of length FAR, which is longer than any batch,
- * because constant bounds may include all of a small batch but not all of a large one. */
+ * size. `s` must be resolved for a batch axis of length FAR, which is longer than any batch:
+ * constant bounds may include all of a small batch, but only a part of a large one. */
 static void slice_rows(struct rt_rows *r, const struct kn_slice *s)
 {
     const int a = r->in_dep[0].axis;
