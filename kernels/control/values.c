@@ -1,5 +1,5 @@
-/* ToBool, Timestamp, DeviceIndex and FakeParam: values that branches are chosen by, or that take
- * the place of what a branch does not use. */
+/* ToBool, Timestamp, DeviceIndex and FakeParam. Their outputs select branches, or replace inputs
+ * that a branch does not use. */
 #include <string.h>
 
 #include "kernels/array/array.h"
