@@ -17,9 +17,9 @@ enum {
     IM2COL_FLOATS = 1 << 16,
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
-    /* WEIGHTS_CACHED is the maximum number of weights that stay in a core's own cache together with
-     * the im2col copies. A convolution with at most WEIGHTS_CACHED weights has at most OUTPUTS
-     * outputs per block, because the first writes to a block's outputs are not contiguous. */
+    /* A convolution with at most WEIGHTS_CACHED weights keeps them in a core's own cache, together
+     * with the im2col copies. Its blocks have at most OUTPUTS outputs, because the first writes to
+     * a block's outputs are not contiguous. */
     WEIGHTS_CACHED = 1 << 18,
     OUTPUTS = 1 << 15,
     /* cost of reading or writing one element, in multiplications */
@@ -37,7 +37,7 @@ struct state {
     bool in_place;
     struct kn_im2col im2col;
     int64_t pixels; /* number of output pixels, which are the rows of the GEMM */
-    /* number of pixels per block, number of blocks, and number of terms that im2col copies at a
+    /* number of pixels per block, number of blocks, and number of terms copied by im2col at a
      * time */
     int64_t rows, blocks, terms;
     int64_t ld;             /* number of floats from one row of the im2col copies to the next */
@@ -58,8 +58,11 @@ static bool is_in_place(const struct kn_conv_shape *g)
 }
 
 /*
- * Returns whether this kernel may be the fastest. If the input is read in place, the sums must be
- * long, the input must have many more channels than the output, or the output must have one pixel.
+ * Returns whether this kernel may be the fastest.
+ *
+ * If the input is read in place, the sums must be long, the input must have many more channels than
+ * the output, or the output must have one pixel.
+ *
  * If im2col is needed, there must be enough channels, because copying would otherwise take as long
  * as multiplying. In addition, the rows must be short or the stride greater than 1; otherwise
  * oneDNN, which computes a row of outputs at a time, is faster.

@@ -46,11 +46,10 @@ struct kn_conv_onednn_split {
     struct kn_conv_split by;
     struct kn_conv_onednn_slice slice[KN_CONV_SLICES];
     /*
-     * If `channels` is positive, the split divides the output channels. The last execution, whose
-     * slice is KN_CONV_LAST, computes the remaining channels of all images. Each execution before
-     * it, whose slice is KN_CONV_FIRST, computes `channels` channels. This split is used if the
-     * filter is much larger than the input and the output, because each core reads only its share
-     * of the filter.
+     * If `channels` is positive, the split divides the output channels. Each execution computes
+     * `channels` channels (slice KN_CONV_FIRST). The last one computes the remaining channels of
+     * all images (slice KN_CONV_LAST). This split is used if the filter is much larger than the
+     * input and the output, because each core then reads only its share of the filter.
      */
     int64_t channels;
     /* The scratch memory of one execution holds oneDNN's own scratch memory at offset 0, the input
@@ -128,7 +127,7 @@ struct kn_conv_work {
     const float *src, *filter;
     float *dst;
     char *workspace; /* scratch memory for the executions of one core */
-    /* In a sharded run, a flag that is set when an execution encounters a NaN, so that the run is
+    /* In a sharded run, a flag that is set when an execution encounters a NaN. The run is then
      * repeated on one core. NULL in serial runs. */
     atomic_bool *met_nan;
 };

@@ -57,7 +57,7 @@ enum { WINDOW_WORK = 64 }; /* the cost of locating one window, in units of rt_ru
                 x[g * w->cig + i] = (T)((U)x[g * w->cig + i] + s);                                 \
             }                                                                                      \
     }                                                                                              \
-    /* Computes one window, whose position along the spatial axes of y is `at`. `x` points to one  \
+    /* Computes one window. `at` is its position along the spatial axes of y, `x` points to the    \
      * image, and `y` to the window's pixel. */                                                    \
     static enum rt_status window_##dt(const struct walk *w, const int64_t *at, T *x, const T *f,   \
                                       T *y, bool back, struct rt_run *r, int64_t *left)            \
@@ -88,7 +88,7 @@ enum { WINDOW_WORK = 64 }; /* the cost of locating one window, in units of rt_ru
                 }                                                                                  \
         return rt_run_spend(r, left, WINDOW_WORK);                                                 \
     }                                                                                              \
-    /* Computes y from x or, with `back`, x from y. The result must be zero before. */             \
+    /* Computes y from x or, with `back`, x from y. The result must be zeroed before the call. */  \
     static enum rt_status plain_##dt(const struct walk *w, T *x, const T *f, T *y, bool back,      \
                                      struct rt_run *r)                                             \
     {                                                                                              \
@@ -112,7 +112,8 @@ enum rt_status kn_conv_plain(const struct kn_conv_shape *g, enum rt_dtype dtype,
 {
     const struct walk w = walk_of(g);
     const bool back = g->transposed;
-    /* The loops only read `from`, which is x in a forward convolution and y in a transposed one. */
+    /* The loops do not write to `from`, which is x in a forward convolution and y in a transposed
+     * one. */
     void *from = (void *)(uintptr_t)src;
     void *x = back ? dst : from, *y = back ? from : dst;
 

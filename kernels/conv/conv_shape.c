@@ -28,9 +28,9 @@ int kn_conv_n_spatial(const struct rt_node *n)
                : 2;
 }
 
-/* Checks `attr`, which is "strides" or "dilations" and has one value per dimension in the order of
- * the data format. `field` is its name in TensorFlow's error messages, and `zero` the message for a
- * value out of range. */
+/* Checks the attribute `attr` ("strides" or "dilations"), which has one value for each dimension of
+ * the data format. `field` is the attribute's name in TensorFlow's error messages. `zero` is the
+ * message for a value out of range. */
 static enum rt_status check_windows(const struct rt_node *n, const char *attr, const char *field,
                                     const char *zero, struct rt_error *err)
 {

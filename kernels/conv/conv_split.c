@@ -2,9 +2,8 @@
 
 #include "kernels/cpu/parallel.h"
 
-/* CACHED is the maximum number of outputs of an execution that stay in the cache until the epilogue
- * has run. FILTER_CACHED is the maximum number of elements of a filter that stays in the cache
- * together with them. */
+/* Up to CACHED outputs of an execution stay in the cache until the epilogue has run. A filter of up
+ * to FILTER_CACHED elements stays in the cache together with them. */
 enum { CACHED = 65536, FILTER_CACHED = 131072 };
 
 int64_t kn_conv_image_in(const struct kn_conv_shape *g)
@@ -69,8 +68,8 @@ int64_t kn_conv_split_count(const struct kn_conv_shape *g, const struct kn_conv_
     return split->rows ? g->batch * blocks_of(g, split) : kn_div_up(g->batch, split->images);
 }
 
-/* Returns the shape of an execution that computes `rows` output rows starting at row `first`, with
- * the input rows that it reads and their padding. */
+/* Returns the shape of an execution that computes `rows` output rows, beginning with row `first`.
+ * The shape includes the input rows that the execution reads, and their padding. */
 static struct kn_conv_shape rows_shape(const struct kn_conv_shape *whole, int64_t first,
                                        int64_t rows)
 {

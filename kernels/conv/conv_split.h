@@ -1,9 +1,10 @@
 /*
- * Splits a convolution into executions of a library that only computes complete convolutions
- * (oneDNN). An execution computes `images` images or, where one image is too much for one
- * execution, `rows` rows of outputs along the first spatial axis. In an image, only the first and
- * the last execution have padding, and the last may have fewer rows, so executions have up to three
- * different shapes.
+ * Splits a convolution into executions of a library that computes only complete convolutions
+ * (oneDNN). An execution computes `images` images. If one image is too much for an execution, it
+ * computes `rows` rows of outputs along the first spatial axis.
+ *
+ * In an image, only the first and the last execution have padding, and the last may have fewer
+ * rows. There are thus up to three different shapes.
  */
 #ifndef KN_CONV_SPLIT_H
 #define KN_CONV_SPLIT_H
@@ -27,9 +28,11 @@ struct kn_conv_block {
 
 /*
  * Computes the split for one core. An execution takes at most about ten milliseconds, so that the
- * deadline can be checked between executions. If `after` is set, Slipway's own epilogue loops
- * follow each execution. The outputs of an execution then fit in the cache, unless that would
- * require splitting an image whose filter is too large for the cache. No axis may be empty.
+ * deadline can be checked between executions. No axis may be empty.
+ *
+ * If `after` is set, Slipway's own epilogue loops follow each execution. The outputs of an
+ * execution then fit in the cache. The exception is an image whose filter is too large for the
+ * cache: it is not split for this reason.
  */
 void kn_conv_split_serial(const struct kn_conv_shape *g, bool after, struct kn_conv_split *split);
 /*

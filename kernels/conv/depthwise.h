@@ -1,11 +1,11 @@
 /*
  * Depthwise convolutions on float32 NHWC tensors without reordering. Every channel has its own
  * window, and vectors run along the channels. The sums of several neighbouring outputs stay in
- * registers while their windows are read, so that each input pixel is read once per row of the
- * window. The sums start from the shift, and the activation is applied before they are written.
+ * registers while their windows are read, so each input pixel is read once per row of the window.
+ * The sums start from the shift, and the activation is applied before they are written.
  *
- * Pixels outside the image are left out of the sums, not multiplied by zero. The sums do not depend
- * on the batch size or on how rows are sharded.
+ * Pixels outside the image are left out of the sums instead of multiplied by zero. The sums do not
+ * depend on the batch size or on how rows are sharded.
  *
  * Threads: any; these functions are pure.
  */
@@ -20,7 +20,7 @@ struct kn_depthwise_loops;
 struct kn_depthwise {
     struct kn_axis y, x;
     int64_t channels;
-    enum rt_activation act; /* an activation for which kn_depthwise_activates returns true */
+    enum rt_activation act; /* an activation that kn_depthwise_activates accepts */
     float alpha;
     const struct kn_depthwise_loops *loops; /* kn_depthwise_init sets the loops */
 };

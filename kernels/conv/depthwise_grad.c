@@ -26,8 +26,8 @@ static const char *label(const struct rt_node *n)
     return is_filter(n) ? "DepthwiseConv2DBackpropFilter" : "DepthwiseConv2DBackpropInput";
 }
 
-/* Returns the index of the input that holds the output's shape. The other of the first two inputs
- * is a tensor. */
+/* Returns the index of the input that holds the output's shape. It is one of the first two inputs;
+ * the other one is a tensor. */
 static int sizes_of(const struct rt_node *n)
 {
     return is_filter(n) ? 1 : 0;
@@ -85,8 +85,8 @@ static enum rt_status read_sizes(const struct rt_node *n, const struct rt_tensor
     return RT_OK;
 }
 
-/* Sets *g from the shapes of the input, the filter and the gradient, which must be known. Channels
- * must be the last axis. */
+/* Sets *g from the shapes of the input, the filter and the gradient, which must be known. The
+ * channels must be the last axis. */
 static enum rt_status solve(struct kn_conv_shape *g, const struct rt_node *n,
                             const struct rt_shape *in, const struct rt_shape *filter,
                             const struct rt_shape *back, struct rt_error *err)
@@ -221,7 +221,7 @@ enum { TAP_WORK = 16 }; /* the cost of locating one tap, in units of rt_run_spen
                 for (int64_t k = 0; k < m; k++)                                                    \
                     f[c * m + k] += x[c] * y[c * m + k];                                           \
     }                                                                                              \
-    /* Adds the products of one pixel of the gradient. `x` points to its image. */                 \
+    /* Adds the products of one pixel of the gradient. `x` points to the input image. */           \
     static enum rt_status filter_pixel_##dt(const struct kn_conv_shape *g, int64_t i, int64_t j,   \
                                             const T *x, const T *y, T *f, struct rt_run *r,        \
                                             int64_t *left)                                         \

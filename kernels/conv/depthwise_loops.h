@@ -29,9 +29,9 @@ INLINE VEC LOOPS(swish)(VEC x, float alpha)
 /* ---- one vector of channels ---- */
 
 /*
- * Computes PIXELS neighbouring outputs, of which the first `n` are written, from `rows` rows of the
- * window. `x` points to the start of the first window in the first row. If `edge` is set, only
- * columns [from, to), counted from x, lie in the image; otherwise all columns of the windows do.
+ * Computes PIXELS neighbouring outputs from `rows` rows of the window, and writes the first `n` of
+ * them. `x` points to the start of the first window in the first row. If `edge` is set, only
+ * columns [from, to), counted from x, lie in the image. Otherwise all columns of the windows do.
  */
 INLINE void LOOPS(block)(const struct kn_depthwise *d, const float *x, const float *w, float *y,
                          VEC shift, int64_t rows, int64_t from, int64_t to, int64_t n,

@@ -1,8 +1,11 @@
 /*
  * The gradients of convolutions with respect to the filter: Conv2DBackpropFilter and
- * Conv3DBackpropFilterV2. The gradient is a GEMM, the transposed windows of the input times the
- * gradient of the output; im2col copies the windows of a block of pixels, whose product is added to
- * the result. A convolution over three axes is one over two for each tap along the first axis.
+ * Conv3DBackpropFilterV2.
+ *
+ * The gradient is a GEMM: the transposed windows of the input times the gradient of the output.
+ * im2col copies the windows of one block of pixels at a time. The product of each block is added to
+ * the result. A convolution over three axes is computed as one convolution over two axes for each
+ * tap along the first axis.
  */
 #include <string.h>
 
@@ -91,8 +94,8 @@ static enum rt_status check_channels(const struct kn_conv_shape *g, const struct
     return RT_OK;
 }
 
-/* Sets *g from the shapes of the input, the filter and the gradient, which must be known. Channels
- * must be the last axis. */
+/* Sets *g from the shapes of the input, the filter and the gradient, which must be known. The
+ * channels must be the last axis. */
 static enum rt_status solve(struct kn_conv_shape *g, const struct rt_node *n,
                             const struct rt_shape *in, const struct rt_shape *filter,
                             const struct rt_shape *back, struct rt_error *err)
@@ -175,10 +178,10 @@ struct filter_grad {
     struct kn_im2col im2col;
     struct kn_axis deep; /* the first axis of a convolution over three axes */
     enum rt_dtype dtype, compute;
-    bool in_place;  /* whether the windows are rows of the input */
+    bool in_place;  /* whether the GEMM reads the windows from the input itself */
     int64_t pixels; /* number of pixels of the output */
     int64_t terms,
-        groups; /* number of terms of a window over two axes, and of groups of TERMS terms */
+        groups; /* number of terms of a window over two axes, and number of groups of TERMS terms */
     int64_t n_in, n_back, n_out;
     int n_slots; /* number of groups that are computed concurrently */
     size_t slot_bytes;
@@ -253,8 +256,8 @@ struct work {
     char *out, *slots;
 };
 
-/* Copies terms [from, to) of the windows of `rows` pixels to rows of to - from elements. `tap` is
- * the tap along the first of three axes. */
+/* Copies terms [from, to) of the windows of `rows` pixels. Each copied row has to - from elements.
+ * `tap` is the tap along the first of three axes. */
 static void filter_grad_im2col(const struct filter_grad *s, const char *in, int64_t tap,
                                int64_t pixel, int64_t rows, int64_t from, int64_t to, char *dst)
 {
@@ -273,7 +276,7 @@ static void filter_grad_im2col(const struct filter_grad *s, const char *in, int6
     }
 }
 
-/* Computes one group of terms of one tap along the first axis. */
+/* Computes the gradients of one group of terms of one tap along the first axis. */
 static enum rt_status filter_grad_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)
 {
     const struct filter_grad *s = r->state;

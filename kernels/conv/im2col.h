@@ -1,6 +1,6 @@
 /*
- * im2col: copies the window of one output pixel of a convolution over two axes, so that the
- * convolution becomes a GEMM.
+ * im2col copies the window of one output pixel of a convolution over two axes. With such copies as
+ * rows, the convolution is a GEMM.
  */
 #ifndef KN_CONV_IM2COL_H
 #define KN_CONV_IM2COL_H

@@ -1,12 +1,12 @@
 /*
  * 3x3 convolutions with stride 1 by Winograd's minimal filtering, on float32 NHWC tensors without
- * reordering: a tile of `m x m` outputs costs `(m + 2)^2` multiplications per pair of channels
+ * reordering. A tile of `m x m` outputs costs `(m + 2)^2` multiplications per pair of channels
  * instead of `9 m^2`.
  *
- * For each block of tiles, the inputs of every tile are transformed (vectors run along the
- * channels, which are the innermost axis), `(m + 2)^2` GEMMs multiply them with the transformed
- * weights, and the results are transformed back into rows of the output. The sums do not depend on
- * the batch size or the block.
+ * For each block of tiles, the inputs of every tile are transformed. Vectors run along the
+ * channels, which are the innermost axis. `(m + 2)^2` GEMMs multiply the transformed inputs by the
+ * transformed weights. The results are transformed back into rows of the output. The sums do not
+ * depend on the batch size or the block.
  *
  * With usual weights, the rounding error is about 1e-6 of the output's largest magnitude for m = 2,
  * and 1e-5 for m = 4. An infinity or NaN in the input affects every output of its tiles, not only
@@ -56,9 +56,10 @@ void kn_winograd_run_block(const struct kn_winograd *w, const float *src, const 
                            const struct kn_winograd_post_ops *post_ops);
 
 /*
- * Compute one block on several cores in three stages: kn_winograd_inputs, kn_winograd_tiles_gemm,
- * kn_winograd_outputs. Within a stage, ranges [from, to) may run in any order. All cores share
- * `workspace`. Each core has its own `patch` of kn_winograd_patch_bytes bytes.
+ * These functions compute one block on several cores in three stages: kn_winograd_inputs,
+ * kn_winograd_tiles_gemm, kn_winograd_outputs. Within a stage, ranges [from, to) may run in any
+ * order. All cores share `workspace`. Each core has its own `patch` of kn_winograd_patch_bytes
+ * bytes.
  */
 size_t kn_winograd_patch_bytes(const struct kn_winograd *w);
 void kn_winograd_inputs(const struct kn_winograd *w, const float *src, int64_t block, int64_t from,

@@ -1,12 +1,15 @@
 /*
- * Code shared by 2-D and 1-D Winograd (winograd.h, winograd_1d.h). Outputs are divided into tiles,
- * and tiles are computed in blocks. The transform domain of a tile has as many positions as the
- * tile has inputs; after the input transform there is one value per channel at each position. For
- * one position, the values of a block's tiles are the rows of a matrix [tiles, ci]. A GEMM
- * multiplies this matrix by the transformed weights of the position. From the resulting matrices
- * [tiles, co] of all positions, the output transform computes the tiles' outputs. The `workspace`
- * of a block holds the input matrices of all positions, followed by the result matrices. Threads:
- * any; these functions are pure.
+ * Code shared by 2-D and 1-D Winograd (winograd.h, winograd_1d.h).
+ *
+ * Outputs are divided into tiles, and tiles are computed in blocks. The transform domain of a tile
+ * has as many positions as the tile has inputs. The input transform yields one value per channel at
+ * each position. For one position, the values of a block's tiles are the rows of a matrix [tiles,
+ * ci]. A GEMM multiplies this matrix by the transformed weights of the position. From the resulting
+ * matrices [tiles, co] of all positions, the output transform computes the tiles' outputs. The
+ * `workspace` of a block holds the input matrices of all positions, followed by the result
+ * matrices.
+ *
+ * Threads: any; these functions are pure.
  */
 #ifndef KN_CONV_WINOGRAD_TILES_H
 #define KN_CONV_WINOGRAD_TILES_H
@@ -80,8 +83,9 @@ struct kn_winograd_post_ops {
 /*
  * Measures the error of Winograd sums against direct sums for a filter. kn_winograd_check_begin
  * allocates x, y and scratch, and fills x with a test image. The caller then computes the outputs
- * of x into y by tiles. kn_winograd_check_end compares some of these outputs with direct sums and
- * frees the memory. It must be called after every successful kn_winograd_check_begin.
+ * of x by tiles and stores them in y. kn_winograd_check_end compares some of these outputs with
+ * direct sums and frees the memory. It must be called after every successful
+ * kn_winograd_check_begin.
  */
 struct kn_winograd_check {
     /* Tiling initialised by kn_winograd_tiles_init for a single tile. It must outlive the check. */
