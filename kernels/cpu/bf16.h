@@ -1,12 +1,13 @@
 /*
  * bfloat16 arithmetic, which a session can enable (rt_tuning.bf16). Constant matrices and filters
- * are stored in bfloat16, while sums and results stay float.
+ * are stored in bfloat16. Sums and results stay float.
  *
  * On processors with bfloat16 instructions, oneDNN computes the matrix multiplications, and
- * activations are rounded too. On every processor, a matrix that is too large for any cache is
- * packed into Slipway's own bfloat16 panels: the GEMM reads half as many bytes as with float
- * weights, converts them to float, and multiplies and adds in float, so that activations are not
- * rounded.
+ * activations are rounded too.
+ *
+ * On every processor, a matrix that is too large for any cache is packed into Slipway's own
+ * bfloat16 panels. The GEMM reads half as many bytes as with float weights, converts them to float,
+ * and computes in float. Activations are not rounded.
  */
 #ifndef KN_CPU_BF16_H
 #define KN_CPU_BF16_H

@@ -41,11 +41,12 @@ static void stream_free(void *s)
 }
 
 /*
- * Serialises the creation and destruction of oneDNN objects. oneDNN documents its primitive cache
- * as thread-safe. In oneDNN 2.6, however, if one thread emptied the cache while another thread
- * created a primitive, the new primitive got the code of a different one. Convolutions then
- * returned wrong results or threw exceptions, and every second run of test_dnnl failed. Executing
- * primitives needs no lock.
+ * Serialises the creation and destruction of oneDNN objects. Executing primitives needs no lock.
+ *
+ * oneDNN documents its primitive cache as thread-safe. In oneDNN 2.6, however, if one thread
+ * emptied the cache while another thread created a primitive, the new primitive got the code of a
+ * different one. Convolutions then returned wrong results or threw exceptions, and every second run
+ * of test_dnnl failed.
  */
 static struct rt_mutex objects = RT_MUTEX_INIT;
 

@@ -3,8 +3,9 @@
  * caller, because threads that share the library's own scratchpad get wrong results. Primitives are
  * created and executed by threads whose OpenMP width is 1, because oneDNN reads the width both at
  * creation and at execution. The library's process-wide cache lets equal primitives share their
- * code as long as one of them exists. Threads: any number of threads may execute a primitive, each
- * with its own scratch memory.
+ * code as long as one of them exists.
+ *
+ * Threads: any number of threads may execute a primitive, each with its own scratch memory.
  */
 #ifndef KN_CPU_DNNL_H
 #define KN_CPU_DNNL_H

@@ -3,10 +3,10 @@
  * same time.
  *
  * A GEMM or GEMV of OpenBLAS packs its operands into a buffer from a process-wide table. The serial
- * build of OpenBLAS has no USE_LOCKING, so finding a free entry and marking it as used are separate
- * steps. Two threads may therefore get the same buffer, and both compute wrong results. The linker
- * (--wrap in CMakeLists.txt) puts the functions below between OpenBLAS and its table: only one
- * thread at a time acquires or releases a buffer. All other code of OpenBLAS runs concurrently.
+ * build of OpenBLAS has no USE_LOCKING, so it finds a free entry and marks the entry as used in
+ * separate steps. Two threads may therefore get the same buffer and compute wrong results. The
+ * linker (--wrap in CMakeLists.txt) puts the functions below between OpenBLAS and its table. Only
+ * one thread at a time acquires or releases a buffer. All other code of OpenBLAS runs concurrently.
  */
 #include "runtime/base/thread.h"
 

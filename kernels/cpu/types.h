@@ -62,10 +62,10 @@
 
 /*
  * KN_C is the type in which values of a type are computed. It is float for the half-precision
- * types, whose results are rounded after each operation, and the type itself for every other type.
- * KN_U is like KN_C, except that integers are computed in an unsigned type that is wide enough for
- * sums and products to wrap around without undefined behaviour. KN_GET and KN_PUT convert an
- * element to the type of the computation and back.
+ * types, whose results are rounded after each operation. For every other type, it is the type
+ * itself. KN_U is like KN_C for floating-point types. For integers, it is an unsigned type, so that
+ * sums and products wrap around without undefined behaviour. KN_GET and KN_PUT convert an element
+ * to the type of the computation and back.
  */
 #define KN_C(dt)          KN_C_##dt
 #define KN_C_RT_I8        int8_t

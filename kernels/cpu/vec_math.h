@@ -211,8 +211,10 @@ static inline float kn_erfc_f32(float x)
 /*
  * Returns x times the cumulative normal distribution of x, which is x / 2 * erfc(-x / sqrt(2)). The
  * tail probability beyond |x| is approximated by exp(-x * x / 2) times a polynomial in 1 / (1 + 0.3
- * |x|). The relative error is below 5e-6, or below 1e-6 where the value is above 1e-6. Without
- * fused multiply-adds, the bounds are twice as large.
+ * |x|).
+ *
+ * The relative error is below 5e-6, or below 1e-6 if the value is above 1e-6. Without fused
+ * multiply-adds, these bounds are twice as large.
  */
 static inline float kn_gelu_f32(float x)
 {
