@@ -22,8 +22,9 @@ int kn_attention_heads(const struct rt_attention *op, int k);
  * *s. */
 struct kn_attention_places kn_attention_places(const struct rt_attention *op, int k,
                                                const struct rt_shape *s);
-/* Sets the strides, in elements, along the axes of batches, heads, queries and keys, of a step's
- * operand of shape *s, which has at most 4 axes. They are 0 along an axis that is broadcast. */
+/* Sets the strides of a step's operand of shape *s along the axes of batches, heads, queries and
+ * keys. Strides are in elements, and are 0 along an axis that is broadcast. The operand has at most
+ * 4 axes. */
 void kn_attention_strides(const struct rt_shape *s, int64_t stride[4]);
 /* Computes the shapes of the scores, [B,N,T,S], before and after the node's steps (struct
  * rt_attention_step). A step may broadcast axes of length 1 of the scores to the shape of its
@@ -31,7 +32,6 @@ void kn_attention_strides(const struct rt_shape *s, int64_t stride[4]);
 enum rt_status kn_attention_scores(const struct rt_attention *op, const struct rt_info *in,
                                    struct rt_shape *before, struct rt_shape *behind,
                                    struct rt_error *err);
-/* Infers the shape of the output (rt_op.infer). */
 enum rt_status kn_attention_infer(struct rt_infer *x);
 
 #endif

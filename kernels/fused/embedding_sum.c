@@ -1,8 +1,8 @@
 /*
- * Implements the fused op "_EmbedSum" (runtime/fusion/embedding.h).
+ * The fused op "_EmbedSum" (runtime/fusion/embedding.h).
  *
- * In known models, either every index has one weight or none has, and each bag's rows are summed
- * row by row. Other combinations of shapes are computed element by element.
+ * In known models, all indices have a weight or none has, and the rows of each bag are summed one
+ * by one. For other shapes, the sums are computed element by element.
  */
 #include <stdio.h>
 #include <string.h>
@@ -169,8 +169,8 @@ struct embedding {
     int64_t outer, along, inner;
     /*
      * Members that only the element-wise path uses. dim[] has the lengths of the summed tensor's
-     * axes, without the summed axis. step[] has the strides of the indices, of the table's columns
-     * and of the weights (or mask) along these axes, and sum_step has those along the summed axis.
+     * axes, without the summed axis. step[] has the strides along these axes of the indices, of the
+     * table's columns and of the weights (or mask). sum_step has the strides along the summed axis.
      */
     int rank;
     int64_t dim[RT_MAX_RANK];

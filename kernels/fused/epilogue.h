@@ -97,9 +97,9 @@ void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt
                                     float *sums, int64_t at, int64_t rows, int64_t cols);
 /*
  * kn_epilogue_copy_residual is for kernels that cannot compute out of place. If the output overlaps
- * the residual, it copies the residual to `workspace`, which has kn_epilogue_residual_bytes bytes,
- * and returns a run that reads the copy. Otherwise it returns `r`. A residual that is broadcast is
- * not copied.
+ * the residual, the function copies the residual to `workspace` and returns a run that reads the
+ * copy. `workspace` has kn_epilogue_residual_bytes bytes. Otherwise the function returns `r`. A
+ * residual that is broadcast is not copied.
  */
 /* maximum number of inputs of a node, including three for its epilogue */
 enum { KN_EPILOGUE_MAX_INPUTS = 5 };
@@ -133,12 +133,13 @@ enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format
 const float *kn_epilogue_constant(const struct rt_prep *p, int input);
 
 /*
- * Returns whether oneDNN can compute the activation as a post-op. For some NaN and infinite inputs,
- * oneDNN's post-ops return numbers where TensorFlow returns NaN (the maximum of NaN and 0 is 0). On
- * such inputs, comparing NaN or multiplying infinity by 0 sets the thread's flag for invalid
- * operations. kn_epilogue_clear_nan_flag clears the flag before a run, and kn_epilogue_nan_flag
- * reads it after the run. If the flag is set, the activation must be computed again from its input.
- * On processors without this flag, oneDNN's post-ops are not used.
+ * Returns whether oneDNN can compute the activation as a post-op.
+ *
+ * For some NaN and infinite inputs, oneDNN's post-ops return numbers where TensorFlow returns NaN
+ * (the maximum of NaN and 0 is 0). On such inputs, comparing NaN or multiplying infinity by 0 sets
+ * the thread's flag for invalid operations. kn_epilogue_clear_nan_flag clears the flag before a
+ * run, and kn_epilogue_nan_flag reads it after the run. If the flag is set, the activation must be
+ * computed again from its input. On processors without this flag, oneDNN's post-ops are not used.
  */
 bool kn_epilogue_has_dnnl_post_op(const struct kn_epilogue *t);
 dnnl_status_t kn_epilogue_dnnl_post_op(const struct kn_epilogue *t, dnnl_primitive_attr_t attr);

@@ -1,10 +1,13 @@
 /*
- * "_Attention" (runtime/fusion/attention.h). First, the keys and values of a head are packed. Then,
- * for one block of rows at a time, scores are computed, masked, normalised and multiplied by the
- * values while they stay in the cache. Heads are read in place. In a [B,T,N,H] tensor, the rows of
- * a head are N * H elements apart. Heads are divided among the cores. If they cannot be divided
- * evenly, their rows may be divided as well. Masked scores are not skipped, because 0 times a value
- * is not 0 if that value is infinite or NaN.
+ * "_Attention" (runtime/fusion/attention.h).
+ *
+ * First, the keys and values of a head are packed. Then the scores of one block of rows at a time
+ * are computed, masked, normalised and multiplied by the values, while they stay in the cache.
+ * Masked scores are not skipped, because 0 times an infinite or NaN value is not 0.
+ *
+ * Heads are read in place. In a [B,T,N,H] tensor, the rows of a head are N * H elements apart.
+ * Heads are divided among the cores. If they cannot be divided evenly, their rows may be divided as
+ * well.
  */
 #include <string.h>
 
@@ -115,8 +118,8 @@ static int64_t gcd(int64_t a, int64_t b)
 }
 
 /* Sets the number of concurrent shards, and divides the work evenly among them. The rows of a head
- * are divided only if packed_gemm.h computes the products, because the results of a library's GEMM
- * may depend on the number of rows per call. */
+ * are divided only if packed_gemm.h computes the products: the results of a library's GEMM may
+ * depend on the number of rows per call. */
 static void set_shards(struct attention *k, int width)
 {
     const int64_t t = k->dim[2];

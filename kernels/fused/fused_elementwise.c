@@ -5,10 +5,11 @@
  *
  * Steps whose result has the output's shape form one loop nest. Steps on a smaller tensor that is
  * broadcast to the output's shape (a gate per channel, for example) form their own loop nests.
- * These run first and leave their results in scratch memory. A loop nest merges neighbouring axes
- * if each of its operands is broadcast along both axes or along neither. The innermost merged axis
- * is divided into tiles. An operand that repeats along short rows is expanded once, to the length
- * of a tile.
+ * These run first and leave their results in scratch memory.
+ *
+ * A loop nest merges neighbouring axes if each of its operands is broadcast along both axes or
+ * along neither. The innermost merged axis is divided into tiles. An operand that repeats along
+ * short rows is expanded once, to the length of a tile.
  *
  * The first operand may be a concatenation that never exists as a tensor: its inputs are
  * concatenated tile by tile.
@@ -191,8 +192,8 @@ struct step {
     kn_binary_row *binary;
     kn_select_row *select;
     float alpha; /* the parameter of LeakyRelu */
-    /* indexes of the step's operands and of its result in an array of the loop nest's operands,
-     * buffers and result, in that order */
+    /* Indexes into an array that holds the loop nest's operands, buffers and result, in that order.
+     * `from` has the step's operands, and d the step's result. */
     int16_t from[3], d;
     int8_t stride[3]; /* for each entry of `from`, 0 if it is a single value, otherwise 1 */
 };
