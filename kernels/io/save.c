@@ -32,10 +32,10 @@ static int by_address(const void *a, const void *b)
 }
 
 /*
- * Adds to *bytes the number of bytes that a save of n tensors may write repeatedly: the memory that
- * several tensors share, as when one tensor is saved under many names, and the bytes of all
- * strings, because millions of strings may share their bytes. `m` has room for n elements.
- * Everything else that a save writes is bounded by the memory of the run and of the model.
+ * Adds to *bytes the number of bytes that a save of n tensors may write repeatedly. These are the
+ * memory that several tensors share, as when one tensor is saved under many names, and the bytes of
+ * all strings, because millions of strings may share their bytes. Everything else that a save
+ * writes is bounded by the memory of the run and of the model. `m` has space for n elements.
  */
 static enum rt_status add_repeated(struct rt_run *r, const struct rt_tensor *t, int n,
                                    struct memory *m, size_t *bytes)
