@@ -1,7 +1,7 @@
 /*
- * Functions that the tensor list ops share. list_write.c holds the ops that create and change
- * lists, list_read.c the ops that read them, and list.c the lists and the functions below. A
- * function that fails sets r->err.
+ * Functions that the tensor list ops share. list_write.c contains the ops that create and change
+ * lists, and list_read.c the ops that read them. list.c contains the lists and the functions below.
+ * A function that fails sets r->err.
  */
 #ifndef KN_LIST_INTERNAL_H
 #define KN_LIST_INTERNAL_H
@@ -23,8 +23,8 @@ bool kn_list_resize(struct rt_run *r, struct kn_list *l, int64_t n);
 enum rt_status kn_list_copy_items(struct rt_run *r, struct kn_list *to, int64_t at,
                                   const struct kn_list *from, int64_t n);
 /* Begins a change of the list in input 0. Returns the list itself if nothing else refers to it,
- * otherwise a copy, or NULL on failure. `own` holds the returned list until kn_list_write_done,
- * which makes the list output k if st is RT_OK. */
+ * otherwise a copy, or NULL on failure. `own` holds the returned list until kn_list_write_done. If
+ * st is RT_OK, kn_list_write_done makes the list output k. */
 struct kn_list *kn_list_write_begin(struct rt_run *r, struct rt_tensor *own);
 enum rt_status kn_list_write_done(struct rt_run *r, int k, struct rt_tensor *own,
                                   enum rt_status st);
