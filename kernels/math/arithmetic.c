@@ -109,8 +109,8 @@ static inline int64_t mod_int(int64_t x, int64_t y, bool *bad)
     return y == 0 || y == -1 ? 0 : x % y;
 }
 
-/* Returns x / y rounded down, that is, the truncated quotient, less one if there is a remainder
- * and the signs of x and y differ. */
+/* Returns x / y rounded down. This is the truncated quotient, less one if there is a remainder and
+ * the signs of x and y differ. */
 static inline int64_t floor_div_int(int64_t x, int64_t y, bool *bad)
 {
     return div_int(x, y, bad) - (mod_int(x, y, bad) != 0 && (x < 0) != (y < 0));
@@ -208,8 +208,8 @@ KN_FOR_COMPLEX(KN_BINARY_SAME, pow_any, POW)
 KN_FOR_FLOATS(KN_MAP_SAME, cube, CUBE)
 
 /* x * x equals the correctly rounded power, and is about a hundred times as fast. Squares are
- * frequent in models. The cube of x, computed in double and rounded to float, equals the power too.
- * The tanh approximation of GELU uses a cube. */
+ * frequent in models. The cube of x, computed in double and rounded to float, also equals the
+ * power. The tanh approximation of GELU uses a cube. */
 #define POW_OR_SQUARE(dt, T, unused)                                                               \
     static bool pow_##dt(void *dst, const void *a, const void *b, int64_t n, int64_t sa,           \
                          int64_t sb)                                                               \

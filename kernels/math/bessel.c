@@ -1,16 +1,17 @@
 /*
- * Bessel functions of orders 0 and 1. I and K are computed here, each also scaled by the
- * exponential function (I0e and so on); J and Y are those of the C library.
+ * Bessel functions of orders 0 and 1. I and K, and their versions scaled by the exponential
+ * function (I0e and so on), are computed here. J and Y are functions of the C library.
  *
- * For small arguments, I and K are power series (DLMF 10.25.2 and 10.31.2). For large arguments, a
- * Chebyshev expansion in the reciprocal of the argument is used. Its coefficients were computed by
- * interpolation at 80 Chebyshev nodes in 40 digits, and end where they fall below 2^-56.
+ * For small arguments, I and K are power series (DLMF 10.25.2 and 10.31.2). For large arguments,
+ * they are Chebyshev expansions in the reciprocal of the argument. The coefficients were computed
+ * by interpolation at 80 Chebyshev nodes in 40 digits. They end where they fall below 2^-56.
  */
 #include <math.h>
 
 #include "kernels/math/special.h"
 
-/* The coefficients of sqrt(x) exp(-x) I(x) in 16 / x - 1, for x >= 8 */
+/* The coefficients of the Chebyshev expansion of sqrt(x) exp(-x) I(x) in the variable 16 / x - 1,
+ * for x >= 8. */
 static const double large_i0[] = {
     0.80449041101410883,     0.0033691164782556941,   6.889758346916824e-5,
     2.8913705208347565e-6,   2.0489185894690637e-7,   2.2666689904981781e-8,
@@ -31,7 +32,8 @@ static const double large_i1[] = {
     -1.8803547755107824e-15, 3.3082023109209283e-16,  2.9626289976459501e-16,
     -3.209525921993424e-17,  -4.6503053684893583e-17,
 };
-/* The coefficients of sqrt(x) exp(x) K(x) in 4 / x - 1, for x >= 2 */
+/* The coefficients of the Chebyshev expansion of sqrt(x) exp(x) K(x) in the variable 4 / x - 1, for
+ * x >= 2. */
 static const double large_k0[] = {
     2.4403030820659555,      -0.031448101311964501,   0.0015698838857300534,
     -0.00012849549581627803, 1.3949813718876499e-5,   -1.8317555227191195e-6,
@@ -82,8 +84,9 @@ static double bessel_i1e(double x)
 }
 
 /*
- * Returns K of order n (0 or 1) for 0 < x <= 2. In the sum, term k of I's series is multiplied by
- * digamma(k + 1) + digamma(k + n + 1), and the logarithm of the argument multiplies I itself.
+ * Returns K of order n (0 or 1) for 0 < x <= 2. Its series is that of I, except that term k is
+ * multiplied by digamma(k + 1) + digamma(k + n + 1). The logarithm of the argument multiplies I
+ * itself.
  */
 static double series_k(int n, double x)
 {
@@ -117,8 +120,8 @@ static double bessel_k(int n, double x)
     return x <= 0 ? INFINITY : exp(-x) * bessel_ke(n, x);
 }
 
-/* As in TensorFlow, J and Y of infinity are NaN, and Y of a number that is not positive is minus
- * infinity, except that Y1 of zero is NaN in float. */
+/* As in TensorFlow, J and Y of infinity are NaN. Y of a number that is not positive is minus
+ * infinity, but Y1 of zero is NaN in float. */
 static double bessel_j(int n, double x)
 {
     return isinf(x) ? NAN : n ? j1(x) : j0(x);
@@ -130,7 +133,7 @@ static double bessel_y(int n, double x)
     return isinf(x) ? NAN : n ? y1(x) : y0(x);
 }
 
-/* In half and single precision, exp(|x|) overflows before it is multiplied. */
+/* In half and single precision, exp(|x|) may overflow before it is multiplied. */
 #define GROWTH(dt, x)     (fabs((double)(x)) > GROWTH_END_##dt ? INFINITY : exp(fabs((double)(x))))
 #define GROWTH_END_RT_F16 88.7228390520683
 #define GROWTH_END_RT_F32 88.7228390520683

@@ -1,6 +1,6 @@
 /*
- * The regularised incomplete beta function (Betainc). Its three inputs have one shape, or are
- * scalars.
+ * The regularised incomplete beta function (Betainc). Each of its three inputs has the shape of the
+ * output or is a scalar.
  */
 #include "kernels/math/incomplete.h"
 
@@ -11,7 +11,8 @@
 
 enum {
     MOST = 2000, /* maximum number of terms of the continued fraction */
-    LARGE = 200, /* from here on, the density is nearly normal, and is integrated numerically */
+    /* from this parameter on, the density is nearly normal and is integrated numerically */
+    LARGE = 200,
     WORK = 4000, /* cost of one element in units of rt_run_spend */
 };
 
@@ -42,7 +43,7 @@ static double beta_fraction(double a, double b, double x)
     return h;
 }
 
-/* Returns log(x^a (1 - x)^b / B(a, b)). For large a and b, all terms are taken relative to the
+/* Returns log(x^a (1 - x)^b / B(a, b)). For large a and b, all terms are computed relative to the
  * mean, where they nearly cancel. */
 static double log_front(double a, double b, double x)
 {
@@ -54,7 +55,7 @@ static double log_front(double a, double b, double x)
            kn_stirling_rest(b);
 }
 
-/* Returns the integral of the density below x, divided by x^a (1 - x)^b / B(a, b). x is below the
+/* Returns the integral of the density below x, divided by x^a (1 - x)^b / B(a, b), for x below the
  * mean. The integral extends over ten standard deviations. */
 static double integrate(double a, double b, double x)
 {
@@ -83,7 +84,7 @@ static double betainc(double a, double b, double x)
         return NAN;
     const bool flip = x > (a + 1) / (a + b + 2);
     const double p = flip ? b : a, q = flip ? a : b, y = flip ? 1 - x : x;
-    /* 1 - y may have lost bits of x, so the logarithm is taken of x itself. */
+    /* The logarithm is taken of x itself, because 1 - y may have lost bits of x. */
     const double front = exp(log_front(a, b, x));
     const bool near_normal = p >= LARGE && q >= LARGE && y > 0.5 * p / (p + q);
     const double tail = front * (near_normal ? integrate(p, q, y) : beta_fraction(p, q, y) / p);

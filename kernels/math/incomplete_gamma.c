@@ -1,11 +1,12 @@
 /*
- * The regularised incomplete gamma functions P (Igamma) and Q (Igammac), the derivative of P by its
- * parameter (IgammaGradA), and the derivative of a gamma sample by its parameter (RandomGammaGrad).
+ * The regularised incomplete gamma functions P (Igamma) and Q (Igammac), the derivative of P with
+ * respect to its parameter (IgammaGradA), and the derivative of a gamma sample with respect to its
+ * parameter (RandomGammaGrad).
  *
- * With G = x^a exp(-x) / gamma(a), each method yields two numbers for one tail of the distribution:
- * `sum`, the tail's probability divided by G, and `slope`, the derivative of the probability by a,
- * also divided by G. The density at x is G / x. By the implicit function theorem, a sample x that
- * keeps its probability moves by `-dP/da / density`, in which G cancels.
+ * Let G = x^a exp(-x) / gamma(a). Each method computes two numbers for one tail of the
+ * distribution. `sum` is the tail's probability divided by G. `slope` is the derivative of the
+ * probability with respect to a, also divided by G. The density at x is G / x. By the implicit
+ * function theorem, the derivative of a sample x is `-dP/da / density`, in which G cancels.
  */
 #include "kernels/math/incomplete.h"
 
@@ -41,7 +42,7 @@ struct tail {
 };
 
 enum {
-    MOST = 2000, /* maximum number of terms; the methods below need fewer where they are used */
+    MOST = 2000, /* maximum number of terms; the methods below need fewer */
     LARGE = 200, /* from this parameter on, the tail near the mode is integrated numerically */
 };
 
@@ -60,7 +61,8 @@ static struct tail lower_series(double a, double x)
     return (struct tail){sum / a, ((log(x) - kn_psi(a + 1)) * sum + slope) / a, false};
 }
 
-/* Evaluates the continued fraction of Q (DLMF 8.9.2) and its derivative by a, by Lentz's method. */
+/* Evaluates the continued fraction of Q (DLMF 8.9.2) and its derivative with respect to a, by
+ * Lentz's method. */
 static struct tail upper_fraction(double a, double x)
 {
     double b = x + 1 - a, c = 1e300, dc = 0, d = 1 / b, dd = d * d, h = d, dh = dd;
@@ -82,8 +84,8 @@ static struct tail upper_fraction(double a, double x)
     return (struct tail){h, (log(x) - kn_psi(a)) * h + dh, true};
 }
 
-/* Integrates the density from x away from the mode for ten standard deviations, relative to the
- * density at x. For parameters of at least LARGE. */
+/* Integrates the density, relative to the density at x, from x over ten standard deviations away
+ * from the mode. The parameter must be at least LARGE. */
 static struct tail integrate(double a, double x)
 {
     enum { PANELS = 4 };
@@ -123,8 +125,8 @@ static struct tail tail_of(double a, double x)
     return x > 1 && x > a ? upper_fraction(a, x) : lower_series(a, x);
 }
 
-/* P or Q. Like TensorFlow, treats a tail as 0 if G underflows in the op's type; `least` is the
- * logarithm of the type's smallest normal number, approximately. */
+/* Returns P or Q. As in TensorFlow, a tail is 0 if G underflows in the op's type. `least` is
+ * approximately the logarithm of the type's smallest normal number. */
 static double igamma(double a, double x, bool complement, double least)
 {
     if (!complement && x == 0)

@@ -8,7 +8,7 @@
 #include "kernels/math/special.h"
 
 /*
- * Dawson's integral, by the sampling theorem (Rybicki 1989; DLMF 7.22(i) lists the method). With a
+ * Dawson's integral by the sampling theorem (Rybicki 1989; DLMF 7.22(i) lists the method). With a
  * step of 1/4, the error is about exp(-(2 pi)^2), which is less than the rounding error. As in
  * TensorFlow, the result for a huge negative number is positive.
  */
@@ -44,8 +44,9 @@ static double dawsn(double x)
     return copysign(sum * exp(-off * off) * 0.56418958354775629, x);
 }
 
-/* Ei(x) for positive x, by its power series (DLMF 6.6.1) and its asymptotic series (DLMF 6.12.2),
- * whose smallest term at 40 is about exp(-40). `end` is where exp overflows. */
+/* Ei(x) for positive x, by its power series (DLMF 6.6.1) and its asymptotic series (DLMF
+ * 6.12.2). At x = 40, the smallest term of the asymptotic series is about exp(-40). exp
+ * overflows at `end`. */
 static double expint(double x, double end)
 {
     double term = 1, sum = 0;
@@ -70,9 +71,10 @@ static double expint(double x, double end)
 }
 
 /*
- * The coefficients of the auxiliary functions f and g (DLMF 7.2.10), multiplied by pi x and by
- * pi^2 x^3, in 2 (1.6 / x)^2 - 1 for x >= 1.6. They were computed by interpolation at 80 Chebyshev
- * nodes in 60 digits, and end where they fall below 2^-56.
+ * The Chebyshev coefficients of Fresnel's auxiliary functions f and g (DLMF 7.2.10) for x >= 1.6,
+ * in the variable 2 (1.6 / x)^2 - 1. f is multiplied by pi x, and g by pi^2 x^3. The coefficients
+ * were computed by interpolation at 80 Chebyshev nodes in 60 digits. They end where they fall below
+ * 2^-56.
  */
 static const double fresnel_f[] = {
     1.9726726402881785,      -0.017434711935667773,   -0.0032843323295990833,
@@ -120,7 +122,7 @@ static void fresnel(double x, double *s, double *c)
         *s = x * t * sum_s;
         return;
     }
-    /* The angle is reduced exactly: the square is the sum of two doubles, and 4 is the period. */
+    /* The angle is reduced exactly: the square is the sum of two doubles, and the period is 4. */
     const double rest = fma(a, a, -square), angle = M_PI_2 * (fmod(square, 4) + rest);
     const double w = 2 * (1.6 * 1.6) / square - 1, pi_x = M_PI * a;
     const double f = KN_CHEBYSHEV(fresnel_f, w) / pi_x;
@@ -143,8 +145,9 @@ static double fresnel_cos(double x)
     return c;
 }
 
-/* The dilogarithm of 1 - x for x between 1/2 and 2, as a series in -log(x) (DLMF 25.12.1 with the
- * generating function of Bernoulli's numbers). The coefficients are B(2k) / (2k + 1)!. */
+/* The dilogarithm of 1 - x for x between 1/2 and 2, as a series in -log(x). The series follows from
+ * DLMF 25.12.1 and the generating function of Bernoulli's numbers. The coefficients are B(2k) / (2k
+ * + 1)!. */
 static double spence_near_one(double x)
 {
     static const double c[] = {1. / 36,

@@ -107,7 +107,6 @@ enum { BLOCK = 16, LANES = 64, SHORT = 64 };
 #define F32_HALFS(M, ...)    M(RT_F32, float, __VA_ARGS__) KN_FOR_HALFS(M, __VA_ARGS__)
 #define F64_ONLY(M, ...)     M(RT_F64, double, __VA_ARGS__)
 
-/* The reducers of Sum. */
 KN_FOR_INTS(REDUCER, sum, uint64_t, uint64_t, ZERO, AS_IS, ADD, ADD, RESULT)
 F32_HALFS(REDUCER, sum, float, double, ZERO, AS_IS, ADD, ADD, RESULT)
 F64_ONLY(REDUCER, sum, double, double, ZERO, AS_IS, ADD, ADD, RESULT)
@@ -130,7 +129,6 @@ F64_ONLY(REDUCER, mean, double, double, ZERO, AS_IS, ADD, ADD, MEAN_FLOAT)
 KN_FOR_COMPLEX(REDUCER, mean, double _Complex, double _Complex, ZERO, AS_IS, ADD, ADD, MEAN_COMPLEX)
 const struct kn_reducer kn_reduce_mean[RT_N_DTYPES] = {KN_FOR_NUMBERS(REDUCER_ROW, mean)};
 
-/* The reducers of Prod. */
 KN_FOR_INTS(REDUCER, prod, uint64_t, uint64_t, ONE, AS_IS, MULTIPLY, MULTIPLY, RESULT)
 F32_HALFS(REDUCER, prod, float, float, ONE, AS_IS, MULTIPLY, MULTIPLY, RESULT)
 F64_ONLY(REDUCER, prod, double, double, ONE, AS_IS, MULTIPLY, MULTIPLY, RESULT)
@@ -152,7 +150,6 @@ KN_FOR_FLOATS(EXTREME, min, PLUS_INFINITY, SMALLER)
 const struct kn_reducer kn_reduce_max[RT_N_DTYPES] = {KN_FOR_REALS(REDUCER_ROW, max)};
 const struct kn_reducer kn_reduce_min[RT_N_DTYPES] = {KN_FOR_REALS(REDUCER_ROW, min)};
 
-/* The reducers of All and Any. */
 #define BOTH(dt, a, b)   ((a) & (b))
 #define EITHER(dt, a, b) ((a) | (b))
 KN_FOR_BOOL(REDUCER, all, uint8_t, uint8_t, ONE, AS_IS, BOTH, BOTH, RESULT)
@@ -265,9 +262,9 @@ struct loop {
     int64_t n, step; /* `step` is the distance from one iteration to the next, in input elements */
 };
 /*
- * The loops of a reduction. Axes of length 1 are dropped, and neighbouring axes that are both kept
- * or both reduced are merged, so that kept and reduced axes alternate. The reducer processes the
- * two innermost axes: it reduces lines ([kept, reduced]) or combines rows ([reduced, kept]).
+ * The loops of a reduction. Axes of length 1 are dropped. Neighbouring axes that are both kept or
+ * both reduced are merged, so that kept and reduced axes alternate. The reducer processes the two
+ * innermost axes: it reduces lines ([kept, reduced]) or combines rows ([reduced, kept]).
  */
 struct plan {
     const struct kn_reducer *reducer;
@@ -276,8 +273,8 @@ struct plan {
     bool by_lines;             /* whether the innermost axis is reduced */
     int64_t inner, rows;       /* lengths of the innermost axis and of the next outer axis */
     int64_t in_size, out_size; /* bytes per element */
-    /* number of loops over kept axes, and number of loops over reduced axes, outside the two
-     * innermost axes; the arrays hold the innermost loop first */
+    /* number of loops over kept axes and of loops over reduced axes, without the two innermost
+     * axes; the arrays hold the innermost loop first */
     int n_kept, n_reduced;
     struct loop kept[RT_MAX_RANK], reduced[RT_MAX_RANK];
     int64_t kept_total, reduced_total;

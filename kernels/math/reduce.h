@@ -1,6 +1,6 @@
 /*
- * Reducers reduce many values to one, along contiguous rows or down columns. They serve both
- * segment ops and reductions over axes.
+ * Reducers reduce many values to one, along contiguous rows or down columns. Segment ops and
+ * reductions over axes use them.
  *
  * Sums are computed in blocks. Floats are added in their own type within a block, and the sums of
  * blocks are added in double. The error therefore does not grow with the number of values, the

@@ -52,13 +52,18 @@ static void divide_ints(enum rt_dtype dtype, void *d, int64_t n, int64_t by)
 }
 
 /*
- * Max and Min of floats. Eigen, as used by TensorFlow, has two rules for NaN, as measured with
- * TensorFlow 2.21, whose builds for x86-64 have AVX. In columns that fill a packet of 32 bytes (16
- * bytes for half-precision types), Max starts at -infinity and accepts only values that compare
- * greater. It skips NaN and keeps the first of equal values (zeros). In the remaining columns, Max
- * accepts every value that does not compare less. It keeps the later of equal values, and the later
- * of a NaN and another value. Min starts at infinity, and has the same rules with less and greater
- * exchanged. The row of a segment with only one row is copied.
+ * Max and Min of floats. Eigen, as used by TensorFlow, has two rules for NaN. They were measured
+ * with TensorFlow 2.21, whose builds for x86-64 have AVX.
+ *
+ * In columns that fill a packet of 32 bytes (16 bytes for half-precision types), Max starts at
+ * -infinity and accepts only values that compare greater. It skips NaN and keeps the first of equal
+ * values (zeros).
+ *
+ * In the remaining columns, Max accepts every value that does not compare less. It keeps the later
+ * of equal values, and the later of a NaN and another value.
+ *
+ * Min starts at infinity, and has the same rules with less and greater exchanged. The row of a
+ * segment with only one row is copied.
  */
 #define FIRST_LARGER(a, b)  ((b) > (a) ? (b) : (a))
 #define FIRST_SMALLER(a, b) ((b) < (a) ? (b) : (a))

@@ -5,8 +5,8 @@
 
 /* ---- Select, SelectV2 ---- */
 
-/* Selects n elements: from t where c is true, otherwise from e. The strides of c, t and e are 0 or
- * 1. */
+/* Copies n elements from t where c is true, and from e elsewhere. The strides of c, t and e are 0
+ * or 1. */
 typedef void select_row(enum rt_dtype dtype, void *d, const bool *c, const void *t, const void *e,
                         int64_t n, int64_t sc, int64_t st, int64_t se);
 

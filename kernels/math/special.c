@@ -20,10 +20,12 @@ KN_FOR_F32_HALFS(KN_MAP_SAME, erfc, ERFC_F)
 KN_MAP_SAME(RT_F64, double, erfc, ERFC)
 KN_MAP_OP(erfc, "Erfc", FLOATS)
 
-/* Returns the z at which the upper tail probability of the normal distribution is q <= 1/2. The
+/*
+ * Returns the z at which the upper tail probability of the normal distribution is q <= 1/2. The
  * leading term of the tail's expansion yields a rough initial value. Halley's method then solves
- * `log tail(z) = log q`, where log tail(z) is nearly a quadratic function of z. Four steps reach
- * the precision of double. */
+ * `log tail(z) = log q`. Four steps reach the precision of double, because log tail(z) is nearly
+ * quadratic in z.
+ */
 static double upper_quantile(double q)
 {
     const double t = sqrt(-2 * log(q));

@@ -1,6 +1,6 @@
 /*
- * Hurwitz's zeta function (Zeta), and the derivatives of digamma (Polygamma), which are its
- * multiples.
+ * Hurwitz's zeta function (Zeta), and the derivatives of digamma (Polygamma), which are multiples
+ * of it.
  */
 #include <float.h>
 #include <math.h>
@@ -43,9 +43,9 @@ static double zeta_positive(double x, double q)
 }
 
 /*
- * For negative q and an integer x, the sum's first terms are those of q + k < 0. They are a
- * difference of two zeta functions of positive numbers, so the time does not grow with the size
- * of q.
+ * For negative q and an integer x, the first terms of the sum have negative bases q + k. The sum of
+ * these terms is the difference of two zeta functions of positive numbers, so the time does not
+ * grow with the magnitude of q.
  */
 static double zeta(double x, double q)
 {
