@@ -1,8 +1,9 @@
 /*
- * The equation of an Einsum, parsed as in TensorFlow, with its labels matched to the shapes of the
+ * The equation of an Einsum, parsed as in TensorFlow. Its labels are matched to the shapes of the
  * inputs. If a label repeats in an operand, a diagonal of the operand is read. If it repeats in the
- * result, a diagonal of the result is written. "..." stands for axes that are broadcast. Threads:
- * all functions are pure.
+ * result, a diagonal of the result is written. "..." stands for axes that are broadcast.
+ *
+ * Threads: all functions are pure.
  */
 #ifndef KN_MATMUL_EINSUM_EQUATION_H
 #define KN_MATMUL_EINSUM_EQUATION_H

@@ -5,8 +5,8 @@
  * Every tensor has one stride per label. Labels that occur in only one operand and not in the
  * result are summed while that operand is copied. The other labels form the four groups of a
  * batched GEMM: batch, rows (only in A and the result), columns (only in B and the result) and
- * inner (not in the result). A tensor is accessed in place if a single stride can replace the
- * strides of each group, otherwise through a dense copy.
+ * inner (not in the result). If a single stride can replace the strides of each group, the GEMM
+ * accesses the tensor in place. Otherwise it uses a dense copy.
  *
  * Threads: the prepare function writes the plan, and runs only read it.
  */
@@ -56,7 +56,7 @@ struct kn_einsum_plan {
     int64_t dim[KN_EINSUM_MAX_LABELS];
     struct kn_einsum_operand in[2], out;
     bool empty;
-    /* The following members are used only with two operands. */
+    /* The members below are used only with two operands. */
     struct kn_einsum_view batch;
     int64_t batch_step[3][KN_EINSUM_MAX_LABELS];
     struct kn_gemm g;

@@ -98,8 +98,8 @@ static enum rt_status gather(struct rt_run *r, enum rt_dtype d, void *dst, const
 
 /* ---- running ---- */
 
-/* Converts the data of operand k to float and makes a dense copy of it, where necessary, and sets
- * *src to the result. */
+/* Converts the data of operand k to float if necessary, and makes a dense copy if the GEMM needs
+ * one. Sets *src to the result. */
 static enum rt_status ready(const struct kn_einsum_plan *s, int k, const void **src,
                             char *workspace, struct rt_run *r)
 {

@@ -1,10 +1,12 @@
 /*
- * A fully connected layer is a GEMM whose right-hand matrix is constant and packed once. It is
- * normally packed for the loops of packed_gemm.h. If the session enables bfloat16, a very large
- * matrix is packed into the panels of bf16.h. The matrix is packed in oneDNN's preferred memory
- * layout if the processor lacks the instructions for fast loops, if the session uses the
- * processor's bfloat16 instructions, or if the left-hand matrix is transposed. Types are float and
- * the half-precision types, which are computed in float.
+ * A fully connected layer is a GEMM whose right-hand matrix is constant and packed once. Types are
+ * float and the half-precision types, which are computed in float. There are three packed forms:
+ *
+ * - Normally, the matrix is packed for the loops of packed_gemm.h.
+ * - If the session enables bfloat16, a very large matrix is packed into the panels of bf16.h.
+ * - oneDNN's preferred memory layout is used if the processor lacks the instructions for fast
+ *   loops, if the session uses the processor's bfloat16 instructions, or if the left-hand matrix is
+ *   transposed.
  *
  * Threads: after preparation the struct is only read, by any number of concurrent runs, each with
  * its own scratch memory.

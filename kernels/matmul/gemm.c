@@ -13,11 +13,11 @@
 
 #if defined(__x86_64__)
 /*
- * OpenBLAS chooses its kernels in a constructor, by the processor's model. On a model that it does
- * not know, it falls back to kernels for much older processors. (OpenBLAS 0.3.21, for example, uses
- * 128-bit vectors on family 6, model 207.) choose_core runs before this constructor and chooses the
- * kernels by the processor's instruction sets. The environment variable OPENBLAS_CORETYPE overrides
- * the choice.
+ * OpenBLAS chooses its kernels in a constructor, by the processor's model. On an unknown model, it
+ * falls back to kernels for much older processors. (OpenBLAS 0.3.21, for example, uses 128-bit
+ * vectors on family 6, model 207.) choose_core runs before this constructor and chooses the kernels
+ * by the processor's instruction sets. The environment variable OPENBLAS_CORETYPE overrides the
+ * choice.
  */
 __attribute__((constructor(101))) static void choose_core(void)
 {
@@ -477,8 +477,8 @@ static int64_t block_side(int64_t side, double share)
     return kn_round_up(kn_even_size(side, n, 1), ROUND);
 }
 
-/* Returns `side` if it is at most `most`. Otherwise returns the largest multiple of `step` that is
- * at most `most`, but at least the smaller of `side` and `step`. */
+/* Returns `side` if it is at most `most`. Otherwise returns the largest multiple of `step` up to
+ * `most`, but at least the smaller one of `side` and `step`. */
 static int64_t small_side(int64_t side, double most, int64_t step)
 {
     const int64_t n = most < (double)side ? (int64_t)most / step * step : side;
@@ -491,7 +491,7 @@ static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const voi
                                   void *c, void *scratch, struct rt_run *r)
 {
     const double most = block_work(g, plain), side = (double)(g->m > g->n ? g->m : g->n);
-    /* A row or column of fewer than LEAST_MACS multiply-adds takes about as long as one of
+    /* A row or column of fewer than LEAST_MACS multiply-adds takes about as long as one with
      * LEAST_MACS. */
     const double macs = (double)g->m * (double)g->n * (double)g->k, least = LEAST_MACS * side;
     const double work = macs < least ? least : macs;
@@ -507,9 +507,9 @@ static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const voi
             kn_gemm_run(g, a, b, c, scratch);
         return RT_OK;
     }
-    /* Splits the rows first, and then also the columns if even a block with the minimum number of
-     * rows would exceed `most`. If k is so large that the smallest block for which OpenBLAS is fast
-     * exceeds `bound`, makes the block smaller, first by rows and then by columns. */
+    /* Splits the rows first. If even a block with the minimum number of rows would exceed `most`,
+     * splits the columns as well. For a large k, the smallest block for which OpenBLAS is fast may
+     * exceed `bound`. Such a block is made smaller, first by rows and then by columns. */
     int64_t rows = block_side(g->m, most / work);
     int64_t cols = block_side(g->n, most / ((double)rows * (double)g->n * (double)g->k));
     const double bound = (is_own ? 1 : 4) * most / (double)g->k;

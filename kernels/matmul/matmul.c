@@ -1,9 +1,9 @@
 /*
  * MatMul and all versions of BatchMatMul.
  *
- * Each of these ops has three kernels: "packed" (a constant right-hand matrix, packed once; see
- * fully_connected.h), "gemm" (plain operands, see gemm.h) and "plain" (the reference loops, for
- * tests). A batch of left-hand matrices that share one right-hand matrix is computed as one GEMM
+ * Each of these ops has three kernels. "packed" has a constant right-hand matrix that is packed
+ * once (fully_connected.h). "gemm" has plain operands (gemm.h). "plain" runs the reference loops,
+ * for tests. A batch of left-hand matrices that share one right-hand matrix is computed as one GEMM
  * with more rows.
  */
 #include <stdio.h>
@@ -133,7 +133,7 @@ static enum rt_status matmul_infer(struct rt_infer *x)
 
 /* ---- row dependence ---- */
 
-/* Returns whether the operand depends on the batch by no more than the batch size. */
+/* Returns whether only the operand's shape, not its values, may depend on the batch. */
 static bool is_still(const struct rt_dep *d)
 {
     return d->kind == RT_DEP_NONE || d->kind == RT_DEP_SIZE;
