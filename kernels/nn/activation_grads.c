@@ -1,6 +1,7 @@
 /*
- * Gradients of activations and of elementary functions. The gradient of the output and the input or
- * output of the function have the same elements, without broadcasting.
+ * Gradients of activations and of elementary functions. One input is the gradient of the function's
+ * output. The other one is the function's input or output. Both have the same number of elements,
+ * and are not broadcast.
  */
 #include <math.h>
 #include <tgmath.h>
@@ -114,7 +115,7 @@ static enum rt_status run(struct rt_run *r)
 
 /* ---- activations: x is the gradient, y the activation's input or output ---- */
 
-/* The gradient is multiplied by 0 or 1, so that NaN stays and infinities become NaN. */
+/* The gradient is multiplied by 0 or 1, so that NaN stays NaN and an infinity may become NaN. */
 #define RELU(dt, x, y, alpha)  ((x) * (KN_C(dt))((y) > 0))
 #define RELU6(dt, x, y, alpha) ((x) * (KN_C(dt))((y) > 0 && (y) < 6))
 #define LEAKY(dt, x, y, alpha) ((y) > 0 ? (x) : (x) * (alpha))
@@ -157,8 +158,8 @@ ENTRY(softplus_grad, "SoftplusGrad", FLOATS, infer_equal, 0)
 #define SQRT_OF(dt, x, y)       ((y)*KN_ROUND(dt, HALF(dt) / (x)))
 #define RSQRT_OF(dt, x, y)                                                                         \
     ((0 - KN_ROUND(dt, HALF(dt) * KN_ROUND(dt, (y) * (x)))) * KN_ROUND(dt, (x) * (x)))
-/* As in TensorFlow, these three are 0 where the gradient is 0, even where the function is infinite,
- * and their derivatives of complex numbers are conjugated. */
+/* As in TensorFlow, these three functions are 0 where the gradient is 0, even where their value is
+ * infinite. For complex numbers, their derivatives are conjugated. */
 #define RECIPROCAL_REAL(dt, x, y, alpha)    ((y) == 0 ? 0 : RECIPROCAL_OF(dt, x, y))
 #define RECIPROCAL_COMPLEX(dt, x, y, alpha) ((y) == 0 ? 0 : RECIPROCAL_OF(dt, conj(x), y))
 #define SQRT_REAL(dt, x, y, alpha)          ((y) == 0 ? 0 : SQRT_OF(dt, x, y))

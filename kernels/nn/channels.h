@@ -74,7 +74,7 @@ static inline bool kn_chunks_go_on(struct rt_run *r, const struct kn_channels *c
 
 /*
  * A range [from, to) of at most KN_CHUNK of n channels. first_range sets the first range, and
- * next_range the one after it. Both return false if no channels are left. next_range also returns
+ * next_range the following one. Both return false if no channels are left. next_range also returns
  * false, with the reason in *st, if the run has been cancelled or its deadline has passed.
  */
 struct kn_channel_range {

@@ -1,7 +1,7 @@
 /*
- * CTCBeamSearchDecoder: prefix beam search. The prefixes that have been considered form a tree. A
- * prefix has a probability of ending in a blank and a probability of ending in its last class,
- * before (`old`) and after (`now`) a time step. Probabilities are logarithms.
+ * CTCBeamSearchDecoder by prefix beam search. The prefixes that have been considered form a tree.
+ * Each prefix has two probabilities: that of ending in a blank, and that of ending in its last
+ * class. `old` holds them before a time step, and `now` after it. Probabilities are logarithms.
  */
 #include <math.h>
 
@@ -12,8 +12,8 @@
 
 enum {
     BLOCK = 64,      /* number of prefixes that are allocated together */
-    EXTEND_COST = 8, /* work of one class of a prefix that is extended */
-    MOVE_COST = 128, /* work of one prefix that enters or leaves the beam */
+    EXTEND_COST = 8, /* work per class by which a prefix is extended */
+    MOVE_COST = 128, /* work per prefix that enters or leaves the beam */
 };
 
 struct score {
@@ -21,11 +21,12 @@ struct score {
 };
 static const struct score impossible = {-INFINITY, -INFINITY, -INFINITY};
 
-/* A prefix: the prefix `parent`, followed by class `label`. */
+/* The prefix consists of `parent` followed by the class `label`. */
 struct prefix {
-    struct prefix *parent, *child, *next; /* `next` is the next child of the parent */
+    struct prefix *parent, *child, *next; /* `next` is the next child of the same parent */
     int64_t label;
-    int64_t order;  /* the order in which prefixes entered the beam, which breaks ties */
+    /* the order in which prefixes entered the beam; it decides between equal probabilities */
+    int64_t order;
     bool is_branch; /* whether the prefix was in the beam before this time step */
     struct score old, now;
 };
@@ -34,8 +35,8 @@ struct block {
     struct prefix at[BLOCK];
 };
 
-/* The most probable prefixes. Once there are `most` of them, `at` is a heap with the least
- * probable one first. `branch` is the beam before this time step. */
+/* The most probable prefixes. When there are `most` of them, `at` is a heap with the least probable
+ * one first. `branch` is the beam before this time step. */
 struct search {
     struct rt_run *r;
     struct prefix **at, **branch;
@@ -99,7 +100,8 @@ static void unlink_child(struct prefix *p)
     *at = p->next;
 }
 
-/* Removes a prefix that is not in the beam and has no children, and then its parent likewise. */
+/* Removes a prefix if it is not in the beam and has no children. Then does the same for its
+ * parent. */
 static void prune(struct search *s, struct prefix *p)
 {
     while (p->parent && !p->child && !p->is_branch && !is_active(p)) {
@@ -150,7 +152,7 @@ static enum rt_status grow(struct search *s)
     return RT_OK;
 }
 
-/* Adds a prefix to the beam. If the beam is full, removes the least probable one. */
+/* Adds a prefix to the beam. If the beam is full, the least probable prefix is removed. */
 static enum rt_status push(struct search *s, struct prefix *p)
 {
     p->order = s->order++;
@@ -184,7 +186,7 @@ static int most_probable_first(const void *a, const void *b)
 
 /* ---- one time step ---- */
 
-/* Gives the prefixes of the beam their probabilities after this time step. */
+/* Sets the probabilities, after this time step, of the prefixes that were in the beam. */
 static enum rt_status keep_branches(struct search *s)
 {
     for (int64_t i = 0; i < s->n_branches; i++) {
@@ -223,7 +225,7 @@ static enum rt_status extend(struct search *s, struct prefix *b)
         const double before = k == b->label ? b->old.blank : b->old.total;
         const double total = rounded(s, before + s->logit[k]);
         if (!is_candidate(s, total)) {
-            /* A branch that has left the beam is not extended, as in TensorFlow. */
+            /* As in TensorFlow, a branch that has left the beam is not extended. */
             if (c)
                 c->old = impossible;
             continue;
@@ -258,7 +260,7 @@ static enum rt_status step(struct search *s)
     return st;
 }
 
-/* Reads the logits of a time step, and subtracts the logarithm of the sum of their exponentials. */
+/* Reads the logits of a time step and converts them to log-probabilities. */
 static enum rt_status read_logits(struct search *s, const struct rt_tensor *x, int64_t from)
 {
     double hi = -INFINITY, sum = 0;
@@ -307,9 +309,9 @@ static enum rt_status search_one(struct search *s, const struct kn_ctc *c, int64
 
 /* ---- results ---- */
 
-/* The decoded sequences of one of the top paths. */
+/* The sequences, one for each batch element, of one of the most probable paths. */
 struct path {
-    int64_t *length; /* for each batch element */
+    int64_t *length; /* length of each batch element's sequence */
     int32_t *label;
     int64_t n, capacity;
 };

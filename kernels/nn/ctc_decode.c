@@ -1,4 +1,4 @@
-/* CTCGreedyDecoder, and what the CTC ops share (ctc.h). */
+/* CTCGreedyDecoder, and the functions that the CTC ops share (ctc.h). */
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
 #include "kernels/nn/ctc.h"
@@ -73,7 +73,7 @@ enum rt_status kn_ctc_infer_decoder(struct rt_infer *x, int64_t paths)
 
 enum { CHUNK = RT_WORK / 64 };
 
-/* Finds the largest logit of each time step, and sums them up. */
+/* Finds the largest logit of each time step, and adds up these logits. */
 #define BEST(dt, T)                                                                                \
     static enum rt_status best_##dt(struct rt_run *r, const struct kn_ctc *c, int64_t b,           \
                                     int32_t *best, void *score)                                    \
@@ -97,7 +97,8 @@ enum { CHUNK = RT_WORK / 64 };
     }
 KN_FLOATS(BEST)
 
-/* Removes blanks and, if `merges`, repeated classes. Returns how many classes are left. */
+/* Removes blanks and, if `merges` is set, repeated classes. Returns the number of remaining
+ * classes. */
 static int64_t squeeze(const int32_t *best, int64_t n, int64_t blank, bool merges, int32_t *to)
 {
     int64_t kept = 0, before = -1;

@@ -1,7 +1,8 @@
 /*
- * CTCLoss, after Graves and others, 2006: the negative logarithm of the probability of all paths
- * that yield the labels, and its gradient, by the forward-backward algorithm over the labels with
- * blanks between them. Probabilities are logarithms.
+ * CTCLoss: Graves et al., "Connectionist temporal classification", 2006. The loss is the negative
+ * logarithm of the probability of all paths that yield the labels. The forward-backward algorithm
+ * computes the loss and its gradient over the labels with blanks between them. Probabilities are
+ * logarithms.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,9 +13,8 @@
 #include "kernels/nn/ctc.h"
 #include "runtime/base/checked.h"
 
-enum { COST = 32 }; /* work of adding two logarithms */
+enum { COST = 32 }; /* work of adding two probabilities that are logarithms */
 
-/* The labels of one batch element. */
 struct labels {
     const int32_t *given;
     int64_t n_given;
@@ -22,7 +22,7 @@ struct labels {
     int64_t n;
 };
 
-/* `run` refuses shapes that do not go together, because TensorFlow's kernel has its own words for
+/* Only `run` refuses shapes that do not match, because TensorFlow's kernel has its own messages for
  * them. */
 static enum rt_status loss_infer(struct rt_infer *x)
 {
@@ -139,8 +139,8 @@ static const char *labels_text(char *buf, size_t n, const int32_t *label, int64_
     return buf;
 }
 
-/* Reads the labels of batch element b: leaves out blanks at the end, merges repeated labels if
- * asked, and puts blanks in between. */
+/* Reads the labels of batch element b. Removes blanks at the end, merges repeated labels if the
+ * node requests it, and inserts blanks. */
 static enum rt_status read_labels(struct rt_run *r, const struct kn_ctc *c, int64_t b,
                                   struct labels *l)
 {
@@ -208,8 +208,9 @@ static enum rt_status read_labels(struct rt_run *r, const struct kn_ctc *c, int6
             y[k] /= sum;                                                                           \
         return rt_run_spend(r, &r->left, n);                                                       \
     }                                                                                              \
-    /* Adds to row `to` what reaches position u from position u of row `from` and those next to    \
-     * it, which lie at `step` and 2 * step. */                                                    \
+    /* Returns the probability of reaching position u in one time step. A path comes from          \
+     * position u itself, or from one of the next two positions in the direction of `step`.        \
+     * `from` has the probabilities before the step. */                                            \
     static T reach_##dt(const T *from, const struct labels *l, int64_t u, int64_t step,            \
                         bool merges)                                                               \
     {                                                                                              \
@@ -274,7 +275,7 @@ static enum rt_status read_labels(struct rt_run *r, const struct kn_ctc *c, int6
 LOSS(RT_F32, float, expf, logf, log1pf)
 LOSS(RT_F64, double, exp, log, log1p)
 
-/* Computes the loss of each batch element. `n` holds the numbers of labels, and `label` has room
+/* Computes the loss of each batch element. `n` holds the numbers of labels, and `label` has space
  * for the longest labels with their blanks. */
 static enum rt_status loss_each(struct rt_run *r, const struct kn_ctc *c, const int64_t *n,
                                 struct labels *l)

@@ -32,9 +32,9 @@ struct lrn {
     bool rounds; /* whether the tensor is float16 */
 };
 
-/* Computes a power. If `base` is positive and both numbers are finite, powf is used, which is more
- * exact than TensorFlow's exp(log(base) * by). Otherwise TensorFlow's formula is used, whose result
- * is NaN if the base is negative or the product is 0 * infinity. */
+/* Computes a power. If `base` is positive and both numbers are finite, uses powf, which is more
+ * exact than TensorFlow's exp(log(base) * by). Otherwise uses TensorFlow's formula. Its result is
+ * NaN if the base is negative or the product is 0 * infinity. */
 static float lrn_power(float base, float by)
 {
     const bool ordinary = base > 0 && isfinite(base) && isfinite(by);
@@ -44,9 +44,8 @@ static float lrn_power(float base, float by)
 static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lrn *l,
                                 const float *x, float *y, int64_t n)
 {
-    /* TensorFlow multiplies the squares by a band matrix. The zeros of the matrix turn infinite and
-     * NaN squares into NaN, so that even channels whose window contains no such square become
-     * NaN. */
+    /* TensorFlow multiplies the squares by a band matrix, whose zeros turn infinite and NaN squares
+     * into NaN. Therefore, even channels whose window contains no such square become NaN. */
     int64_t first_odd = n, last_odd = -1;
 
     for (int64_t i = 0; i < n; i++) {
@@ -156,9 +155,9 @@ static void rows_lrn_grad(struct rt_rows *r)
 
 /*
  * Computes the gradient of one pixel with n channels. Output j of LRN is x_j / norm_j^beta, and
- * norm_j is bias + alpha * (sum of x_k^2 over the window of j). Its derivative by x_k is therefore
- * -2 alpha beta x_k y_j / norm_j, and norm_j^-beta more for k = j. In float16, every step is
- * rounded as in TensorFlow.
+ * norm_j is bias + alpha * (sum of x_k^2 over the window of j). The derivative of output j with
+ * respect to x_k is therefore -2 alpha beta x_k y_j / norm_j, plus norm_j^-beta if k = j. In
+ * float16, every step is rounded as in TensorFlow.
  */
 #define LRN_GRAD_PIXEL(dt, T)                                                                      \
     static enum rt_status grad_pixel_##dt(struct rt_run *r, const struct lrn *l, const T *g,       \

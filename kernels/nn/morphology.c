@@ -207,7 +207,7 @@ static enum rt_status grad_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Each row of the gradient belongs to a row of the input, and all share the filter. */
+/* Each row of the gradient belongs to a row of the input. All rows share the filter. */
 static void rows_input_grad(struct rt_rows *r)
 {
     if (r->in_dep[0].kind == RT_DEP_ROWS && r->in_dep[0].axis == 0 &&
@@ -216,16 +216,17 @@ static void rows_input_grad(struct rt_rows *r)
         r->out_dep[0] = r->in_dep[0];
 }
 
-/* A tap of a window: its element of the filter and its pixel of the input. */
+/* A tap of a window: the offsets of its filter element and of its input pixel. */
 struct tap {
     int64_t filter, pixel;
 };
 
-/* The gradient of an output goes to the first tap that has the maximum. If no sum is above the
- * lowest number (there is no tap, or each sum is NaN), the gradient goes to the first pixel of the
- * window in the image, and to the filter's first tap. */
+/* The gradient of an output goes to the first tap with the maximum. If no sum is greater than the
+ * lowest number, because there is no tap or each sum is NaN, the gradient goes to the first pixel
+ * of the window inside the image, and to the first tap of the filter. */
 #define GRAD(dt, T, U, GET, PUT)                                                                   \
-    /* Finds the tap of channel k. `x` points to the image, and `t` holds the default. */          \
+    /* Finds the tap of channel k. `x` points to the image. The caller has set `t` to the tap to   \
+     * use if there is no maximum. */                                                              \
     static enum rt_status best_tap_##dt(struct rt_run *run, int64_t *left,                         \
                                         const struct dilation *d, const T *x, const T *f,          \
                                         int64_t top, int64_t from, int64_t k, struct tap *t)       \

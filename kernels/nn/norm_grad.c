@@ -1,14 +1,14 @@
 /*
  * The gradients of batch normalisation: FusedBatchNormGrad, FusedBatchNormGradV2 and V3.
  *
- * With x' = (x - mean) / sqrt(variance + epsilon) and the gradient dy, the gradient of the offset
- * is the sum of dy over a channel, and that of the scale the sum of dy x'. The gradient of x is, in
- * training, where mean and variance depend on x,
+ * Let x' = (x - mean) / sqrt(variance + epsilon), and let dy be the gradient of the output. For
+ * each channel, the gradient of the offset is the sum of dy, and the gradient of the scale is the
+ * sum of dy x'. In training, mean and variance depend on x, and the gradient of x is
  *
  *   scale / sqrt(variance + epsilon) * (dy - average(dy) - x' average(dy x'))
  *
- * (Ioffe and Szegedy, "Batch Normalization", section 3), and scale / sqrt(variance + epsilon) * dy
- * if they are constants.
+ * (Ioffe and Szegedy, "Batch Normalization", section 3). Otherwise, it is scale / sqrt(variance +
+ * epsilon) * dy.
  */
 #include <math.h>
 
@@ -17,8 +17,8 @@
 #include "kernels/nn/channels.h"
 #include "kernels/nn/window.h"
 
-/* The inputs are dy, x, the scale, the mean and the variance. V3 has one more, which is not used.
- */
+/* The inputs are dy, x, the scale, the mean and the variance. V3 has one more input, which is not
+ * used. */
 enum { DY, X, SCALE, MEAN, VARIANCE };
 
 static enum rt_status check_vector(struct rt_infer *x, int k, int64_t channels)
@@ -69,9 +69,9 @@ struct norm_grad {
     float epsilon;
 };
 
-/* What is computed for each channel. Sums are in double. */
+/* The doubles that are computed for each channel: three sums and a factor. */
 enum { SUM_DY, SUM_DY_CENTRED, SUM_DY_SCALED, INVERSE, N_DOUBLES };
-/* dx = factor (dy - shift - (x - mean) slope) */
+/* The floats of each channel, with which dx = factor (dy - shift - (x - mean) slope). */
 enum { FACTOR, SHIFT, SLOPE, N_FLOATS };
 
 static enum rt_status norm_grad_prepare(struct rt_prep *p, void **state)
@@ -147,8 +147,8 @@ LOOPS(RT_F32, float, AS_IS, AS_IS)
 LOOPS(RT_F16, struct kn_half, kn_from_f16, kn_to_f16)
 LOOPS(RT_BF16, struct kn_bfloat, kn_from_bf16, kn_to_bf16)
 
-/* Adds the elements of a chunk to the sums of their channels or, if f is not NULL, computes their
- * gradients. */
+/* Adds the elements of a chunk to the sums of their channels. If f is not NULL, computes the
+ * gradients of the elements instead. */
 static void norm_grad_chunk(const struct rt_run *r, const struct kn_channel_chunk *p,
                             double *const *sum, float *const *f)
 {
@@ -196,7 +196,7 @@ static enum rt_status norm_grad_chunks(struct rt_run *r, double *const *sum, flo
 }
 
 /* Computes the gradients of the scale and the offset of channels [from, to), and the numbers from
- * which the gradients of x follow. */
+ * which the gradient of x is computed. */
 static void finish_channels(struct rt_run *r, const struct norm_grad *g, double *const *sum,
                             float *const *f, int64_t from, int64_t to)
 {

@@ -79,7 +79,8 @@ static enum rt_status read_values(const struct kn_pool_grad_op *op, const struct
 static enum rt_status check_sizes(const struct kn_pool_grad_op *op, const int64_t *size,
                                   struct rt_error *err)
 {
-    /* Some of TensorFlow's kernels accept windows without elements; MaxPoolGrad then crashes. */
+    /* Some of TensorFlow's kernels accept empty windows. With them, TensorFlow's MaxPoolGrad
+     * crashes. */
     const bool index = op->how == KN_POOL_GRAD_INDEX;
     const bool strict = index || op->how == KN_POOL_GRAD_FIRST ||
                         (op->how == KN_POOL_GRAD_SPREAD && op->n_spatial == 3);
@@ -163,8 +164,8 @@ static enum rt_status check_depth(const struct windows *w, int64_t channels, str
     return RT_OK;
 }
 
-/* Sets *g from the node, its windows and the shape of the pooling's input, which must be known.
- * Channels must be the last axis. */
+/* Sets *g from the node, its windows and the shape of the pooling's input, which must be known. The
+ * channels must be the last axis. */
 static enum rt_status solve(struct kn_pool_grad *g, const struct rt_node *n,
                             const struct windows *w, const struct rt_shape *in,
                             struct rt_error *err)
@@ -298,7 +299,8 @@ static enum rt_status read_shape(const struct kn_pool_grad_op *op, const struct 
 
 /*
  * Gives the axes of an average's gradient as many windows as the gradient has. As in TensorFlow,
- * these may be fewer than the pooling would have, or more, as long as they begin inside the input.
+ * there may be fewer windows than in the pooling. There may also be more, as long as they begin
+ * inside the input.
  */
 static enum rt_status spread_windows(struct kn_pool_grad *g, const struct rt_shape *grad,
                                      const struct rt_shape *in, struct rt_error *err)
@@ -349,7 +351,7 @@ static enum rt_status average_grad_infer(struct rt_infer *x)
     return spread_windows(&g, grad, o, x->err);
 }
 
-/* Row i of the output depends on row i of all inputs. An input that is a shape may contain the
+/* Row i of the output depends on row i of all inputs. An input that holds a shape may contain the
  * number of rows. */
 static void pool_grad_rows(struct rt_rows *r)
 {

@@ -1,6 +1,6 @@
 /*
- * The gradients of poolings: their windows, and what each op does in a window. pool_grad.c checks
- * and infers the shapes, pool_grad_run.c walks through the windows.
+ * The gradients of poolings: their windows, and the computation of each op in a window. pool_grad.c
+ * checks and infers the shapes, and pool_grad_run.c computes the windows.
  */
 #ifndef KN_NN_POOL_GRAD_H
 #define KN_NN_POOL_GRAD_H
@@ -8,17 +8,16 @@
 #include "kernels/nn/window.h"
 
 enum kn_pool_grad_how {
-    /* The gradient of a window goes to its first maximum, which is searched in the input. */
+    /* The gradient of a window goes to its first maximum, which is found in the input. */
     KN_POOL_GRAD_FIRST,
-    /* The gradient of a window goes to all elements of the input that are as large as its output.
-     */
+    /* The gradient of a window goes to all elements of the input that equal its output. */
     KN_POOL_GRAD_EQUAL,
-    /* A window's output is the gradient at the first element of the input that equals the window's
-     * maximum (the gradient of the gradient). */
+    /* The gradient of the gradient: a window's output is the gradient at the first element of the
+     * input that equals the window's maximum. */
     KN_POOL_GRAD_PICK,
-    /* The gradient of a window is spread over its elements. */
+    /* The gradient of a window is divided equally among its elements. */
     KN_POOL_GRAD_SPREAD,
-    /* The gradient of a window goes to the index that is an input. */
+    /* An input holds the index to which the gradient of a window goes. */
     KN_POOL_GRAD_INDEX,
 };
 
@@ -33,7 +32,8 @@ struct kn_pool_grad_op {
 struct kn_pool_grad {
     const struct kn_pool_grad_op *op;
     enum rt_dtype dtype;
-    /* channels of the input and of the pooling's output, which differ if a window spans channels */
+    /* number of channels of the input and of the pooling's output; they differ if a window spans
+     * channels */
     int64_t batch, channels, channels_out;
     struct kn_axis axis[KN_MAX_SPATIAL]; /* missing leading axes have length 1 */
 };

@@ -9,21 +9,22 @@
 #include "runtime/base/checked.h"
 
 /*
- * Channels are processed in chunks of at most CHANNELS, so that what is known of a window fits on
- * the stack. The costs, in units of rt_run_spend, are those of locating a window, of moving to one
- * of its elements, and of a channel.
+ * Channels are processed in chunks of at most CHANNELS, so that the data of a window fits on the
+ * stack. The costs, in units of rt_run_spend, are those of locating a window, of advancing to one
+ * of its elements, and of processing a channel.
  */
 enum { CHANNELS = 256, PLACE_WORK = 16, PIXEL_WORK = 4, CHANNEL_WORK = 4 };
 
 /* ---- one pixel of a window, for n channels ---- */
 
-/* Where x is greater than *most, replaces *most, and *best by the pixel's index `at`. */
+/* Where x is greater than *most, replaces *most by x, and *best by the pixel's index `at`. */
 typedef void better_fn(void *most, int64_t *best, const void *x, int64_t at, int64_t n);
 /* Adds g[i] to channel i of pixel best[i] of d. */
 typedef void add_fn(void *d, const int64_t *best, const void *g, int64_t channels, int64_t n);
-/* Adds g to d where x is near y. */
+/* Adds g to d where x equals y (see EQUAL). */
 typedef void equal_fn(void *d, const void *x, const void *y, const void *g, int64_t n);
-/* Sets d to g where x equals y for the first time, that is, where best is negative. */
+/* Sets d to g where x equals y and best is negative, that is, where no earlier element was
+ * equal. */
 typedef void pick_fn(void *d, int64_t *best, const void *x, const void *y, const void *g,
                      int64_t n);
 /* Adds g * by to d. */
@@ -64,8 +65,8 @@ typedef void spread_fn(void *d, const void *g, double by, int64_t n);
     }
 KN_FOR_REALS(MAXIMUM, )
 
-/* As in TensorFlow, an element of the input counts as the window's maximum if it differs from it by
- * less than 1e-5. An infinite one does not count. */
+/* As in TensorFlow, an element of the input equals the window's maximum if their difference is less
+ * than 1e-5. An infinite element never does. */
 #define EQUAL(dt, T)                                                                               \
     KN_FAST(dt)                                                                                    \
     static void equal_##dt(void *restrict dst, const void *restrict src, const void *restrict out, \
@@ -83,8 +84,8 @@ KN_FOR_REALS(MAXIMUM, )
 EQUAL(RT_F32, float)
 EQUAL(RT_BF16, struct kn_bfloat)
 
-/* As in TensorFlow, the share of an element, its product with the gradient and the sum are rounded
- * to the type of the gradient. */
+/* As in TensorFlow, three numbers are rounded to the type of the gradient: an element's share, its
+ * product with the gradient, and the sum. */
 #define SPREAD(dt, T, X)                                                                           \
     KN_FAST(dt)                                                                                    \
     static void spread_##dt(void *restrict dst, const void *restrict src, double by, int64_t n)    \
@@ -105,20 +106,20 @@ static equal_fn *const equal[RT_N_DTYPES] = {[RT_F32] = equal_RT_F32, [RT_BF16] 
 
 /* ---- one window ---- */
 
-/* One window and n channels of it. The pointers x and dx address the image, y and dy the window's
- * output. */
+/* One window and n channels of it. x and dx point to the image, y and dy to the window's output. */
 struct window {
     const struct kn_pool_grad *g;
-    int64_t from[KN_MAX_SPATIAL], to[KN_MAX_SPATIAL]; /* the pixels of the image that it covers */
+    /* the range of pixels that the window covers */
+    int64_t from[KN_MAX_SPATIAL], to[KN_MAX_SPATIAL];
     const char *x, *y;
     char *dx, *dy;
     int64_t pixel_bytes, n;
 };
 
 /*
- * Sets the range of an average's window along one axis. Near the start of the axis, the range is
- * that of TensorFlow, which is longer than the window's part inside the image if the window is
- * larger than the image.
+ * Sets the range of an average's window along one axis. If the window is larger than the image,
+ * TensorFlow's range near the start of the axis is longer than the part of the window that lies
+ * inside the image.
  */
 static void spread_range(const struct kn_axis *a, int64_t i, int64_t *from, int64_t *to)
 {
@@ -145,7 +146,6 @@ static void place(struct window *w, const int64_t *at)
     }
 }
 
-/* Calls the loops for all pixels of a window. */
 static enum rt_status window_pixels(struct rt_run *r, const struct window *w, int64_t *best,
                                     void *most, int64_t *left)
 {
@@ -209,8 +209,8 @@ static enum rt_status window_run(struct rt_run *r, const struct window *w, int64
 
 /* ---- all windows ---- */
 
-/* The tensors of a run: the pooling's input x and output y, and the gradients of both. dx or dy is
- * the op's output. */
+/* The tensors of a run: the pooling's input x and output y, and the gradients of both. The op's
+ * output is dx or dy. */
 struct tensors {
     const char *x, *y;
     char *dx, *dy;
@@ -238,7 +238,7 @@ static int64_t pixels_out(const struct kn_pool_grad *g)
     return g->axis[0].out * g->axis[1].out * g->axis[2].out;
 }
 
-/* Computes chunks [from, to) of channels, which are numbered across all images. */
+/* Computes chunks [from, to) of channels. Chunks are numbered across all images. */
 static enum rt_status pool_grad_shard(struct rt_run *r, void *arg, int64_t from, int64_t to)
 {
     const struct kn_pool_grad *g = r->state;
