@@ -209,10 +209,11 @@ static enum rt_status check_type(const struct rt_tensor *value, const struct rt_
 
 /*
  * Checks the shape of non-scalar updates, which must hold one slice of `inner` elements per index.
- * As in TensorFlow, the ops on resource variables check only the rank if there are no indices, and
- * only the dimensions of the indices if slices have no elements. Otherwise, Slipway also checks the
- * dimensions of the slices. TensorFlow's ops on resource variables do not, and may access memory
- * beyond the end of the slices.
+ *
+ * As in TensorFlow, the ops on resource variables check only the rank if there are no indices. If
+ * slices have no elements, they check only the dimensions of the indices. In all other cases,
+ * Slipway also checks the dimensions of the slices. TensorFlow's ops on resource variables do not,
+ * and may access memory beyond the end of the slices.
  */
 static enum rt_status check_updates(const struct job *j, const struct rt_tensor *value,
                                     int64_t inner, struct rt_error *err)
@@ -448,7 +449,7 @@ static enum rt_status write_part(struct rt_run *r, enum how how, bool is_ref,
     if (!st)
         st = rt_variable_update(v, is_ref, change, &j, &check, state, r->err);
     if (!st && is_ref)
-        rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref variable returns the ref */
+        rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref variable returns the reference itself */
     return st;
 }
 

@@ -1,7 +1,7 @@
 /*
  * Ops that create variable handles, read variables and assign to them. TensorFlow 2's resource
- * variables and TensorFlow 1's ref variables are created by different ops, but both are kept in
- * session slots and represented by handles (runtime/session/resource.h).
+ * variables and TensorFlow 1's ref variables are created by different ops. Both are kept in session
+ * slots and represented by handles (runtime/session/resource.h).
  */
 #include "runtime/session/resource.h"
 
@@ -255,7 +255,7 @@ static enum rt_status run_assign_ref(struct rt_run *r)
     }
     st = assign(r, v);
     if (!st)
-        rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref variable returns the ref */
+        rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref variable returns the reference itself */
     return st;
 }
 
