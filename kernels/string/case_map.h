@@ -12,11 +12,12 @@
  * every second one if `every` is 2. */
 struct step {
     uint32_t first, last;
-    int32_t to; /* number to add to a character to convert it to the other case */
+    int32_t to; /* number to add to a character to change its case */
     int every;
 };
 
-/* A character whose other case is two or three characters. Unused elements of `to` are 0. */
+/* A character that becomes two or three characters in the other case. Unused elements of `to` are
+ * 0. */
 struct several {
     uint32_t c, to[3];
 };

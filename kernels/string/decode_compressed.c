@@ -1,5 +1,6 @@
-/* DecodeCompressed inflates strings. As in TensorFlow, a stream that ends early yields what there
- * is, bytes behind a zlib stream are ignored, and gzip members follow one another. */
+/* DecodeCompressed inflates strings. As in TensorFlow, a stream that ends early yields the bytes
+ * decoded so far, bytes after the end of a zlib stream are ignored, and gzip members may follow one
+ * another. */
 #define ZLIB_CONST /* makes next_in a pointer to const */
 #include <zlib.h>
 

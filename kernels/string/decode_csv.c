@@ -2,11 +2,11 @@
 #include "kernels/string/each.h"
 #include "kernels/string/parse.h"
 
-struct csv { /* attributes of the node */
+struct csv {
     bool has_quotes;
     char delimiter;
     struct rt_span na_value;
-    const int64_t *selected; /* indices of the wanted fields, or NULL for all */
+    const int64_t *selected; /* indices of the selected fields, or NULL for all fields */
     int64_t n_selected;
 };
 
@@ -20,7 +20,7 @@ struct record {
     struct rt_bytes field; /* contents of the current field, if it is quoted */
 };
 
-/* Reads the text of an unquoted field and moves behind its delimiter. */
+/* Reads the text of an unquoted field, and advances past its delimiter. */
 static enum rt_status plain_field(struct record *c, struct rt_span *out)
 {
     const char *from = c->p;
@@ -37,7 +37,7 @@ static enum rt_status plain_field(struct record *c, struct rt_span *out)
     return RT_OK;
 }
 
-/* Reads the text of a field whose opening quote has been read, and moves behind its delimiter. */
+/* Reads the text of a field whose opening quote has been read, and advances past its delimiter. */
 static enum rt_status quoted_field(struct record *c, struct rt_span *out)
 {
     c->field.n = 0;
@@ -96,7 +96,7 @@ static enum rt_status put_field(struct record *c, int k, struct rt_span text)
                    p);
 }
 
-/* Reads the fields of a record and, if c->is_stored, stores the wanted ones. Sets *n to their
+/* Reads the fields of a record and, if c->is_stored, stores the selected ones. Sets *n to their
  * number. */
 static enum rt_status read_record(struct record *c, int64_t *n)
 {
@@ -143,7 +143,7 @@ static enum rt_status read_record(struct record *c, int64_t *n)
     return st;
 }
 
-/* Reads the attributes, and refuses those that TensorFlow's kernel refuses. */
+/* Reads the attributes. Fails if TensorFlow's kernel refuses their values. */
 static enum rt_status read_attrs(const struct rt_node *n, struct csv *out, struct rt_error *err)
 {
     const struct rt_span delimiter = rt_attr_str(n, "field_delim");

@@ -17,8 +17,8 @@ static void swap_bytes(char *p, int64_t n, size_t size)
         }
 }
 
-/* Decodes n strings, each to `bytes` bytes at `out`: its first bytes, followed by zeros if it has
- * fewer. */
+/* Decodes n strings to `bytes` bytes each at `out`. Longer strings are truncated, and shorter ones
+ * are padded with zeros. */
 static enum rt_status decode_strings(struct rt_run *r, char *out, size_t bytes)
 {
     const struct rt_str *s = rt_strs(&r->in[0]);
@@ -45,7 +45,8 @@ static enum rt_status decode_strings(struct rt_run *r, char *out, size_t bytes)
     return RT_OK;
 }
 
-/* Allocates output 0, with a last axis of the elements in `bytes` bytes, and decodes to it. */
+/* Allocates output 0 and decodes the strings to it. The last axis has as many elements as fit into
+ * `bytes` bytes. */
 static enum rt_status decode_to_output(struct rt_run *r, size_t bytes)
 {
     const struct rt_tensor *in = &r->in[0];

@@ -9,7 +9,7 @@
 #include "kernels/entry.h"
 #include "kernels/string/text.h"
 
-/* Adds the work on one string of `bytes` bytes to the run's work (rt_run_spend). */
+/* Counts the work on one string of `bytes` bytes (rt_run_spend). */
 static inline enum rt_status kn_spend_string(struct rt_run *r, int64_t *left, size_t bytes)
 {
     return rt_run_spend(r, left, KN_STRING_WORK + (int64_t)bytes);

@@ -20,12 +20,12 @@ struct kn_regex {
 namespace
 {
 
-/* The expressions in use, by their patterns. A session keeps the expressions of its nodes, so a
- * pattern is compiled once although every specialisation of a node asks for it. */
+/* The compiled expressions, by pattern. A session keeps the expressions of its nodes, so that a
+ * pattern is compiled only once, although every specialisation of a node requests it. */
 std::mutex lock;
 std::unordered_map<std::string, kn_regex *> &in_use()
 {
-    /* never freed, so that it is valid while the program exits */
+    /* never freed, so that it stays valid while the program exits */
     static auto *map = new std::unordered_map<std::string, kn_regex *>;
     return *map;
 }
@@ -64,7 +64,7 @@ try {
     const std::lock_guard<std::mutex> guard(lock);
     try {
         const auto at = in_use().emplace(text, made);
-        if (!at.second) { /* another thread was faster */
+        if (!at.second) { /* another thread has compiled the same pattern in the meantime */
             at.first->second->refs++;
             delete made;
             return at.first->second;

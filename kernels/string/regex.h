@@ -1,14 +1,14 @@
 /*
  * Regular expressions by RE2, the library that TensorFlow uses, in UTF-8 and with RE2's default
- * options. regex.cc, the server's only C++ file, implements this interface with C types only, and
- * lets no exception pass.
+ * options. regex.cc is the server's only C++ file. Its interface has only C types, and it catches
+ * all exceptions.
  *
- * A match takes time proportional to the length of the text, but also to the size of the program
- * if a pattern makes RE2 fall back from its DFA to its NFA. A match cannot be stopped, so callers
- * bound the product of both by KN_REGEX_MAX_WORK.
+ * The time of a match is proportional to the length of the text. It is also proportional to the
+ * size of the program if a pattern makes RE2 fall back from its DFA to its NFA. A match cannot be
+ * interrupted, so callers limit the product of both to KN_REGEX_MAX_WORK.
  *
- * Owner: expressions are shared by all callers that ask for the same pattern at the same time;
- * kn_regex_drop drops a reference. Threads: any; an expression may be used by several threads.
+ * Owner: callers that request the same pattern at the same time share one expression. kn_regex_drop
+ * drops a reference. Threads: any; an expression may be used by several threads.
  */
 #ifndef KN_STRING_REGEX_H
 #define KN_STRING_REGEX_H
@@ -25,15 +25,15 @@ struct kn_regex;
 
 enum {
     KN_REGEX_GROUPS = 10, /* number of groups that a rewrite can name: \0 to \9 */
-    /* Maximum length of a pattern in bytes. Longer ones exceed RE2's memory limit, unless they
-     * repeat themselves. */
+    /* Maximum length of a pattern in bytes. Longer patterns exceed RE2's memory limit, unless they
+     * are repetitive. */
     KN_REGEX_MAX_PATTERN = 1 << 20,
-    /* RE2's default limit for the memory of an expression, which is the limit in TensorFlow */
+    /* RE2's default limit for the memory of an expression, which TensorFlow uses as well */
     KN_REGEX_MEMORY = 8 << 20,
 };
 #define KN_REGEX_MAX_WORK (INT64_C(1) << 31)
 
-struct kn_group { /* a group's part of the text; `p` is NULL if the group did not take part */
+struct kn_group {
     const char *p;
     size_t n;
 };
@@ -46,10 +46,11 @@ void kn_regex_drop(struct kn_regex *re); /* NULL is fine */
 int64_t kn_regex_size(const struct kn_regex *re);
 /* Returns the number of capturing groups. */
 int kn_regex_groups(const struct kn_regex *re);
-/* Sets *is_match to whether the entire text matches. Returns false if memory ran out. */
+/* Sets *is_match to whether the whole text matches. Returns false if memory runs out. */
 bool kn_regex_matches(const struct kn_regex *re, const char *text, size_t n, bool *is_match);
-/* Finds the first match at or after `from`, and the parts of its first n_groups groups; group 0 is
- * the match. Returns false if memory ran out; if there is no match, sets group[0].p to NULL. */
+/* Finds the first match at or after `from`. Sets group[k] to the part of the text that group k
+ * matched, for k < n_groups. Group 0 is the complete match. If there is no match, or if a group did
+ * not take part, sets its `p` to NULL. Returns false if memory runs out. */
 bool kn_regex_find(const struct kn_regex *re, const char *text, size_t n, size_t from,
                    struct kn_group *group, int n_groups);
 

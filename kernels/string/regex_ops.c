@@ -2,7 +2,7 @@
 #include "kernels/string/each.h"
 #include "kernels/string/regex.h"
 
-/* The cost of a match besides the bytes that it reads, in units of rt_run_spend. */
+/* The cost of a match in addition to the bytes that it reads, in units of rt_run_spend. */
 enum { MATCH_WORK = 64 };
 
 static enum rt_status compile(struct kn_regex **out, struct rt_span pattern, struct rt_error *err)
@@ -18,7 +18,7 @@ static enum rt_status compile(struct kn_regex **out, struct rt_span pattern, str
 
 /* ---- the expression of a node ---- */
 
-struct expression { /* state of a node whose pattern is an attribute */
+struct expression {
     struct kn_regex *re;
 };
 
@@ -38,8 +38,8 @@ static enum rt_status static_prepare(struct rt_prep *p, void **state)
     return compile(&e->re, rt_attr_str(p->node, "pattern"), p->err);
 }
 
-/* Calls `each` with the expression of a pattern that is an input. The run's memory counts the
- * expression as if it needed the most that it may. */
+/* Calls `each` with the expression of a pattern that is an input. For the expression, the run's
+ * memory counts the maximum that RE2 may use. */
 static enum rt_status with_pattern(struct rt_run *r,
                                    enum rt_status (*each)(struct rt_run *r, struct kn_regex *re))
 {
@@ -66,10 +66,10 @@ static enum rt_status check_scalar(struct rt_run *r, int k, const char *what)
                    KN_TEXT(&r->in[k]));
 }
 
-/* Refuses a text for which a match might take minutes, as RE2 cannot be stopped. */
+/* Refuses a text on which a match might take minutes, because RE2 cannot be interrupted. */
 static enum rt_status check_work(struct rt_run *r, const struct kn_regex *re, size_t n)
 {
-    enum { LEAST = 64 }; /* so that no text is longer than 32 MiB, which take up to 50 ms */
+    enum { LEAST = 64 }; /* limits texts to 32 MiB, which take up to 50 ms */
     const int64_t size = kn_regex_size(re) < LEAST ? LEAST : kn_regex_size(re);
 
     if ((int64_t)n <= KN_REGEX_MAX_WORK / size)
@@ -129,8 +129,9 @@ static size_t char_length(const char *p, size_t n)
     return is_overlong || (u[0] == 0xf4 && u[1] > 0x8f) ? 1 : want;
 }
 
-/* Appends the rewrite of a match. A backslash must be followed by a digit, which names a group, or
- * by a backslash. Otherwise, appends what precedes it and returns false, as RE2 does. */
+/* Appends the rewrite of a match. A backslash must be followed by another backslash or by a digit,
+ * which names a group. Otherwise the function appends only the text before the backslash and
+ * returns false, as RE2 does. */
 static bool add_rewrite(struct rt_bytes *b, struct rt_span rewrite, const struct kn_group *group,
                         int n_groups)
 {
@@ -161,12 +162,13 @@ struct rewriting {
     struct rt_span rewrite;
     bool is_global;
     int n_groups;     /* 1 plus the largest number of a group that the rewrite names */
-    bool is_possible; /* whether the expression has these groups */
+    bool is_possible; /* whether the expression has all of these groups */
     struct rt_bytes text;
     int64_t left;
 };
 
-/* Writes the text with its matches replaced to w->text. Sets *is_same if nothing is replaced. */
+/* Replaces the matches in the text, and writes the result to w->text. Sets *is_same if nothing is
+ * replaced. */
 static enum rt_status replace(struct rt_run *r, struct rewriting *w, const char *s, size_t n,
                               bool *is_same)
 {
@@ -176,7 +178,7 @@ static enum rt_status replace(struct rt_run *r, struct rewriting *w, const char 
     *is_same = true;
     w->text.n = 0;
     while (at <= n && (*is_same || w->is_global)) {
-        /* A match may read the rest of the text, so a part of it is counted each time. */
+        /* A match may read the rest of the text. A quarter of it is counted for each match. */
         if (rt_run_spend(r, &w->left, MATCH_WORK + (int64_t)(n - at) / 4))
             return r->err->code;
         if (!kn_regex_find(w->re, s, n, at, group, w->n_groups))
@@ -186,7 +188,7 @@ static enum rt_status replace(struct rt_run *r, struct rewriting *w, const char 
         const size_t from = (size_t)(group[0].p - s), to = from + group[0].n;
         rt_bytes_add(&w->text, s + at, from - at);
         if (from == last_end && to == from) {
-            /* An empty match at the end of the last match is not a match. */
+            /* As in RE2, an empty match directly after the previous match is ignored. */
             const size_t some = at < n ? char_length(s + at, n - at) : 1;
             rt_bytes_add(&w->text, s + at, at < n ? some : 0);
             at += some;

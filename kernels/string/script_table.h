@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* The characters from `first` to the next row's `first`, exclusive, have this script. */
+/* The characters from `first` up to, but not including, the next row's `first` have this script. */
 static const struct script_range {
     uint32_t first;
     uint8_t script;

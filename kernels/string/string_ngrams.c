@@ -10,7 +10,7 @@
 
 struct ngrams {
     struct rt_span separator, left, right;
-    int64_t pad; /* the padding width, or -1 for the n-gram's width minus one */
+    int64_t pad; /* the padding width, or -1 for the width of the n-gram minus 1 */
     const int64_t *width;
     size_t n_widths;
     bool keep_short;
@@ -32,9 +32,9 @@ static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
     return c > 0 ? c : 0;
 }
 
-/* Returns the width of the n-gram that preserve_short_sequences requests for a row too short for
- * any other: all words of the row, plus the pads on both sides. Returns 0 if the attribute is off
- * or the row has no words. */
+/* Returns the width of the single n-gram that preserve_short_sequences requests for a row that is
+ * too short for all other n-grams. It consists of all words of the row and the pads on both sides.
+ * Returns 0 if the attribute is off or the row has no words. */
 static int64_t short_width(const struct ngrams *g, int64_t n)
 {
     const int64_t pad = g->pad > 0 ? g->pad : 0;

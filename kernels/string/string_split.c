@@ -38,9 +38,9 @@ static bool add(struct parts *l, int64_t row, int64_t column, const char *p, con
     return !rt_run_spend(l->r, &l->left, KN_STRING_WORK + (int64_t)part.n);
 }
 
-/* Splits a string at up to `max` runs of white space (all runs if `max` is -1), for StringSplitV2
- * without a separator. If `max` is 0, the string stays unchanged. Otherwise, after `max` splits,
- * the rest of the string becomes the last substring, even if it is empty. */
+/* Splits a string at up to `max` runs of white space, or at all of them if `max` is -1, for
+ * StringSplitV2 without a separator. After `max` splits, the rest of the string becomes the last
+ * substring, even if it is empty. If `max` is 0, the string stays unchanged. */
 static bool cut_space(struct parts *l, int64_t row, const char *p, const char *end, int64_t max)
 {
     if (max == 0)

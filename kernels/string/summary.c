@@ -131,15 +131,15 @@ static int64_t limit_of(const struct rt_tensor *t, int64_t max_entries)
     return max_entries < 0 || max_entries > n ? n : max_entries;
 }
 
-/* Returns whether TensorFlow writes no text: it writes none for a boolean tensor if no elements are
+/* Returns whether TensorFlow writes no text, as for a boolean tensor of which no elements are
  * shown. */
 static bool is_silent(const struct rt_tensor *t, int64_t limit)
 {
     return t->dtype == RT_BOOL && limit == 0;
 }
 
-/* Returns whether TensorFlow cannot format values of the tensor's type. For such a tensor,
- * TensorFlow writes a row of question marks, whatever the shape. */
+/* Returns whether TensorFlow cannot format values of the tensor's type. It writes a row of question
+ * marks instead, whatever the shape. */
 static bool is_opaque(const struct rt_tensor *t)
 {
     const enum rt_dtype dt = kn_dtype(t);

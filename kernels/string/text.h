@@ -17,7 +17,7 @@ enum { KN_STRING_WORK = 16 };
  * while a long string is copied, and counts the bytes in *left. */
 enum rt_status kn_set_text(struct rt_run *r, int64_t *left, struct rt_str *s, const char *p,
                            size_t n);
-/* Returns the first byte from p on that is white space or, if `space` is false, that is not.
+/* Returns the first white-space byte from p on or, if `space` is false, the first other byte.
  * Returns `end` if there is no such byte, and NULL if the run must end. */
 const char *kn_find_space(struct rt_run *r, int64_t *left, const char *p, const char *end,
                           bool space);
@@ -31,8 +31,8 @@ const char *kn_find_text(struct rt_run *r, int64_t *left, const char *p, const c
 
 /*
  * Initialises a growable buffer for text or for elements of any type. Its memory counts towards the
- * run's limit, like the memory of a tensor. kn_text_failed sets r->err to the reason why
- * `b->failed` is set, and returns the status.
+ * run's limit, like the memory of a tensor. If b->failed is set, kn_text_failed sets r->err to the
+ * reason, and returns the status.
  */
 void kn_text_begin(struct rt_bytes *b, struct rt_run *r);
 enum rt_status kn_text_failed(const struct rt_bytes *b);

@@ -7,7 +7,8 @@
 
 /* ---- names ---- */
 
-/* The names of the encodings that encodings.h does not list, in the form of its names. */
+/* The encodings that encodings.h does not list. Their names have the form that encodings.h
+ * describes. */
 static const struct {
     const char *name;
     struct kn_encoding encoding;
@@ -69,10 +70,10 @@ static const struct {
     {"csisolatin1", {KN_BYTES, .n_direct = 0xff}},
 };
 
-enum { NAME_BYTES = 32 }; /* more than the length of the longest name */
+enum { NAME_BYTES = 32 }; /* greater than the length of the longest name */
 
-/* Writes the letters and digits of a name in lower case, without the leading zeros of numbers.
- * Returns false if they are too many for a known name. */
+/* Writes the letters and digits of a name in lower case, without leading zeros of numbers. Returns
+ * false if the result is longer than every known name. */
 static bool plain_name(struct rt_span name, char out[NAME_BYTES])
 {
     size_t n = 0;
@@ -124,7 +125,7 @@ bool kn_encoding_find(struct rt_span name, struct kn_encoding *out)
 
 /* ---- decoding ---- */
 
-/* UTF-8 by table 3-7 of the Unicode standard. */
+/* Decodes UTF-8 by table 3-7 of the Unicode standard. */
 static int32_t utf8_char(const unsigned char *p, const unsigned char *end,
                          const unsigned char **next)
 {

@@ -1,7 +1,7 @@
 /*
- * Unicode encodings: UTF-8, UTF-16 and UTF-32 in both byte orders, ASCII, Latin-1, and the other
- * encodings of one byte per character (encodings.h). TensorFlow uses ICU, whose data is 31 MB, for
- * these and for some 180 more, which Slipway does not know.
+ * Unicode encodings: UTF-8, UTF-16 and UTF-32 in both byte orders, ASCII, Latin-1, and other
+ * encodings with one byte per character (encodings.h). TensorFlow also supports some 180 other
+ * encodings, by ICU, whose data is 31 MB. Slipway does not support those.
  *
  * Threads: any; all functions are pure.
  */
@@ -27,28 +27,29 @@ struct kn_encoding {
     bool is_little; /* whether the units of UTF-16 or UTF-32 are little-endian */
     /* whether a byte order mark at the beginning is skipped and decides the byte order */
     bool has_mark;
-    uint8_t n_direct; /* KN_BYTES: bytes up to this one are the character of their number */
-    bool is_pc;       /* KN_BYTES: whether three control characters change places (encodings.h) */
+    /* KN_BYTES: a byte up to this value encodes the character of the same number */
+    uint8_t n_direct;
+    bool is_pc; /* KN_BYTES: whether three control characters are exchanged (encodings.h) */
     const uint16_t *upper; /* KN_BYTES: characters of the bytes from 0x80 on, or NULL */
 };
 
-/* Finds an encoding by a name of ICU. As in ICU, letters are compared without case, and only
+/* Finds an encoding by one of its names in ICU. As in ICU, upper and lower case are equal, and only
  * letters and digits matter. */
 bool kn_encoding_find(struct rt_span name, struct kn_encoding *out);
-/* Moves *p behind the byte order mark, if the encoding has one, and sets the byte order. */
+/* Advances *p past the byte order mark, if the encoding has one, and sets the byte order. */
 void kn_encoding_begin(struct kn_encoding *e, const unsigned char **p, const unsigned char *end);
-/* Returns the character at p, which is not `end`, or KN_BAD_CHAR, and sets *next to its end. A
- * malformed sequence extends as far as it could be the beginning of a character, at least one
- * byte. */
+/* Returns the character at p, or KN_BAD_CHAR if the bytes are malformed, and sets *next to its end.
+ * p must not be `end`. A malformed sequence ends where it can no longer be the beginning of a
+ * character, but has at least one byte. */
 int32_t kn_decode_char(const struct kn_encoding *e, const unsigned char *p,
                        const unsigned char *end, const unsigned char **next);
 static inline bool kn_is_surrogate(int32_t c)
 {
     return c >= 0xd800 && c <= 0xdfff;
 }
-/* Writes the character c, which is at most KN_MAX_CHAR, to `to`, and returns the number of bytes,
- * at most KN_MAX_UNITS. UTF-16 and UTF-32 are written in big-endian order. A surrogate becomes
- * U+FFFD in UTF-8. */
+/* Writes the character c, which is at most KN_MAX_CHAR, to `to`. Returns the number of bytes, which
+ * is at most KN_MAX_UNITS. UTF-16 and UTF-32 are written in big-endian order. In UTF-8, a surrogate
+ * becomes U+FFFD. */
 size_t kn_encode_char(enum kn_encoding_kind kind, int32_t c, unsigned char *to);
 
 #endif

@@ -7,7 +7,7 @@ enum { COST = 8 }; /* work per character */
 
 /* ---- attributes ---- */
 
-struct policy { /* what becomes of malformed input, and of control characters */
+struct policy { /* The treatment of malformed input and of control characters. */
     enum { REPLACE, IGNORE, STRICT } errors;
     int32_t replacement;
     bool replaces_control; /* whether characters below U+0020 are treated as malformed */
@@ -28,10 +28,10 @@ static enum rt_status read_policy(const struct rt_node *n, struct policy *out, s
     return RT_OK;
 }
 
-struct decoding { /* state of a node that decodes */
+struct decoding { /* The state of a node that decodes. */
     struct kn_encoding encoding;
     struct policy policy;
-    enum kn_encoding_kind to; /* encoding that UnicodeTranscode writes */
+    enum kn_encoding_kind to; /* output encoding of UnicodeTranscode */
 };
 
 static enum rt_status decoding_prepare(struct rt_prep *p, void **state)
@@ -115,9 +115,9 @@ static bool next_char(struct reader *c, int32_t *out, enum rt_status *st)
 
 /* ---- UnicodeDecode ---- */
 
-/* Counts the characters of all strings. If `out` is not NULL, also writes them, and their offsets
- * unless `offset` is NULL. Sets element i + 1 of `splits` to the number of characters in the first
- * i + 1 strings. */
+/* Counts the characters of all strings. If `out` is not NULL, also writes them, and writes their
+ * offsets unless `offset` is NULL. Element i + 1 of `splits` becomes the number of characters in
+ * the first i + 1 strings. */
 static enum rt_status decode(struct rt_run *r, struct rt_tensor *splits, int32_t *out,
                              int64_t *offset, int64_t *n)
 {
