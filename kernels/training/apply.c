@@ -1,4 +1,5 @@
-/* Applies an update rule to variables: reads and checks the inputs, and walks the elements. */
+/* Applies an update rule to variables: reads and checks the inputs, and runs the rule's loop on the
+ * elements. */
 #include "kernels/training/apply.h"
 
 #include <string.h>
@@ -28,7 +29,7 @@ static const char *input_name(const struct rt_run *r, int k)
 
 /* ---- hyperparameters ---- */
 
-/* Returns what TensorFlow calls a hyperparameter in error messages. */
+/* Returns TensorFlow's name for a hyperparameter in error messages. */
 static const char *scalar_name(const char *input, bool is_sparse)
 {
     static const char *const name[][2] = {
@@ -42,7 +43,7 @@ static const char *scalar_name(const char *input, bool is_sparse)
     return is_sparse && strcmp(input, "alpha") == 0 ? "lr" : input;
 }
 
-/* Returns the value of a real number. Complex hyperparameters are not checked. */
+/* Returns the value of a real tensor. Complex hyperparameters are not checked. */
 static double real_at(const struct rt_tensor *t)
 {
     double v = 0;
@@ -89,8 +90,8 @@ static enum rt_status check_scalar(const struct job *j, int input, enum kn_scala
                    scalar_name(name, j->op->is_sparse), what[check], end, KN_TEXT(t));
 }
 
-/* Sets u.scalar to the hyperparameters, which are all inputs but the variables, the gradient and
- * its indices. */
+/* Sets u.scalar to the hyperparameters: all inputs except the variables, the gradient and its
+ * indices. */
 static enum rt_status read_scalars(struct job *j)
 {
     const struct kn_rule *rule = j->op->rule;
@@ -125,7 +126,8 @@ static enum rt_status check_variables(const struct job *j, struct rt_tensor *con
             return rt_fail(err, RT_INVALID_ARGUMENT, "%s is a variable of type %s, not %s",
                            input_name(j->r, k), rt_dtype_name(kn_dtype(value[k])),
                            rt_dtype_name(kn_dtype(grad)));
-        /* TensorFlow does not check the slots `vhat`, nor accum_update in the dense form. */
+        /* TensorFlow does not check the slot `vhat`. In the dense form, it does not check
+         * accum_update either. */
         if (!same_shape(value[0], value[k]))
             return rt_fail(err, RT_INVALID_ARGUMENT, "var and %s do not have the same shape%s %s",
                            j->op->slot[k - 1] ? j->op->slot[k - 1] : input_name(j->r, k),
@@ -142,7 +144,7 @@ static enum rt_status check_sparse(struct job *j, const struct rt_tensor *var, s
         return rt_fail(err, RT_INVALID_ARGUMENT, "var must be at least 1 dimensional");
     if (indices->rank != 1)
         return rt_fail(err, RT_INVALID_ARGUMENT, "indices must be one-dimensional");
-    /* TensorFlow reads beyond the end of a gradient that has too few dimensions, or too many. */
+    /* TensorFlow reads beyond the end of a gradient that has too few or too many dimensions. */
     if (grad->rank < var->rank || (grad->rank > var->rank && j->op->needs_rank) ||
         rt_count(grad->rank - var->rank, grad->dim + var->rank) != 1)
         return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -161,7 +163,8 @@ static enum rt_status check_sparse(struct job *j, const struct rt_tensor *var, s
 
 /* ---- elements ---- */
 
-/* Updates n elements of the variables from `to` by those of the gradient from `from`. */
+/* Updates n elements of the variables, beginning with element `to`. The gradient's elements begin
+ * at element `from`. */
 static enum rt_status update(struct rt_run *r, const struct job *j, int64_t to, int64_t from,
                              int64_t n, int64_t *left)
 {
@@ -269,6 +272,6 @@ enum rt_status kn_apply_run(struct rt_run *r, const struct kn_apply *op)
         rt_variables_update(v, rule->n_vars, op->is_ref, change, &j,
                             &(const struct rt_check){rt_run_check_of, r}, rt_run_state(r), r->err);
     if (!st && op->is_ref)
-        rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref variable returns the ref */
+        rt_out_tensor(r, 0, &r->in[0]); /* an op on a ref variable returns the reference itself */
     return st;
 }

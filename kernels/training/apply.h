@@ -1,9 +1,11 @@
 /*
- * The ops that change variables as an optimiser does (ApplyAdam, ResourceSparseApplyMomentum and
- * the like). An update rule says how an element of a variable, with the elements of the variable's
- * slots at the same place, changes by an element of the gradient. A rule has up to four ops: for
- * ref variables and for resource variables, and with a dense gradient or with one that has a row
- * for each of some indices. All of them run the rule's only loop.
+ * The ops that change variables as an optimiser does (such as ApplyAdam and
+ * ResourceSparseApplyMomentum).
+ *
+ * An update rule computes the new value of a variable's element from an element of the gradient.
+ * The rule also reads and updates the elements of the variable's slots at the same position. Up to
+ * four ops apply a rule: the variable is a ref variable or a resource variable, and the gradient is
+ * dense or has one row for each of a list of indices. All of these ops run the same loop.
  *
  * Owner: rules are static data. Threads: any; the variables are locked while they change.
  */
@@ -18,28 +20,29 @@ enum { KN_RULE_SCALARS = 7 }; /* maximum number of hyperparameters of a rule */
 struct kn_update {
     void *var[RT_UPDATED_TOGETHER]; /* elements of the variable and of its slots */
     const void *grad;
-    /* The hyperparameters, in the order of the op's inputs. They are of the variable's type, except
-     * that a global step is an int64. */
+    /* The hyperparameters, in the order of the op's inputs. They have the type of the variable,
+     * except that a global step is an int64. */
     const void *scalar[KN_RULE_SCALARS];
     bool flag; /* the value of the rule's attribute */
     /* the number of elements for each index of a sparse gradient, or 0 if the gradient is dense */
     int64_t inner;
 };
 
-/* Changes n neighbouring elements. */
+/* Updates n neighbouring elements. */
 typedef void kn_update_fn(const struct kn_update *u, int64_t n);
 
 struct kn_rule {
     kn_update_fn *fn[RT_N_DTYPES];
-    int n_vars; /* The variable and its slots are the first inputs. */
-    int grad;   /* index of the gradient's input; indices, if there are any, are the next input */
+    /* number of variable inputs: the variable and its slots, which are the first inputs */
+    int n_vars;
+    int grad;         /* index of the gradient's input; an input with indices follows it */
     const char *flag; /* name of a bool attribute, or NULL */
 };
 
-/* How TensorFlow checks a hyperparameter. */
+/* TensorFlow's check of a hyperparameter. */
 enum kn_scalar_check {
     KN_ANY,
-    KN_SINGLE, /* TensorFlow only requires one element. */
+    KN_SINGLE, /* TensorFlow only requires a single element. */
     KN_POSITIVE,
     KN_POSITIVE_OR_FLAG, /* The value may be zero if the rule's attribute is true. */
     KN_NOT_NEGATIVE,
@@ -50,13 +53,18 @@ struct kn_apply {
     const struct kn_rule *rule;
     bool is_ref, is_sparse;
     enum kn_scalar_check check[KN_RULE_SCALARS];
-    /* How sparse ops treat rows: whether a variable whose rows have no elements is refused, whether
-     * the gradient must have the rank of the variable, whether all indices are checked before the
-     * first row changes, and whether a wrong index is reported in the words of a gather. */
+    /*
+     * Rules for the rows of a sparse gradient. needs_inner: a variable whose rows have no elements
+     * is refused. needs_rank: the gradient must have the rank of the variable. checks_first: all
+     * indices are checked before the first row changes. gather_words: the message about a wrong
+     * index is that of a gather.
+     */
     bool needs_inner, needs_rank, checks_first, gather_words;
-    /* What TensorFlow's error messages call the slots, where it is not the name of the input. */
+    /* Names of the slots in TensorFlow's error messages, if they differ from the names of the
+     * inputs. */
     const char *slot[RT_UPDATED_TOGETHER - 1];
-    bool space_after_lr; /* whether a space follows the sentence about a learning rate */
+    /* whether a space follows the sentence about a learning rate in the message */
+    bool space_after_lr;
 };
 
 enum rt_status kn_apply_run(struct rt_run *r, const struct kn_apply *op);

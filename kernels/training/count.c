@@ -10,7 +10,7 @@ struct count {
     int64_t limit, before;
 };
 
-/* Increments the value, and sets `before` to what it was. */
+/* Increments the value, and sets `before` to the previous value. */
 static enum rt_status count(void *arg, struct rt_tensor *value, struct rt_error *err)
 {
     struct count *c = arg;

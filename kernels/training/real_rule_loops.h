@@ -1,6 +1,6 @@
 /*
- * The loops of the update rules that only real types have (see rule_loops.h). The rules below WIDE
- * exist for float32 and float64 alone, and have no roundings.
+ * The loops of the update rules that exist only for real types (see rule_loops.h). The rules below
+ * WIDE exist only for float32 and float64, and do not round intermediate results.
  */
 
 FAST static void FN(adam_with_amsgrad)(const struct kn_update *u, int64_t n)
@@ -74,8 +74,8 @@ static void FN(power_sign)(const struct kn_update *u, int64_t n)
 
 /*
  * FTRL-Proximal: McMahan et al., "Ad click prediction: a view from the trenches", algorithm 1.
- * `shrinkage` is the l2_shrinkage of FtrlV2, or 0. `is_root` says that lr_power is -0.5. It is a
- * constant in each caller, so that the loop without powers vectorises.
+ * `shrinkage` is the l2_shrinkage of FtrlV2, or 0. `is_root` means that lr_power is -0.5. All
+ * callers pass `is_root` as a constant, so that the loop without powers vectorises.
  */
 static inline __attribute__((always_inline)) void
 FN(ftrl_rule)(const struct kn_update *u, int64_t n, C shrinkage, C lr_power, bool is_root)
@@ -83,8 +83,8 @@ FN(ftrl_rule)(const struct kn_update *u, int64_t n, C shrinkage, C lr_power, boo
     T *vars = u->var[0], *accums = u->var[1], *linears = u->var[2];
     const T *grads = u->grad;
     const C lr = SCALAR(0), l1 = SCALAR(1), l2 = SCALAR(2);
-    /* If the attribute multiply_linear_by_lr is true, the linear term is kept multiplied by lr. A
-     * factor or divisor of 1 is exact, and a loop without branches vectorises. */
+    /* If the attribute multiply_linear_by_lr is true, the stored linear term is a multiple by lr. A
+     * factor or divisor of 1 is exact. The loop has no branches, so that it vectorises. */
     const C factor = u->flag ? lr : 1, divisor = u->flag ? 1 : lr;
     const C l1_here = R(l1 * factor), l2_here = R(2 * R(l2 * factor));
     const bool is_sparse = u->inner, is_single = u->inner == 1;
@@ -173,8 +173,8 @@ FAST static void FN(adagrad_da)(const struct kn_update *u, int64_t n)
     KN_IVDEP
     for (int64_t i = 0; i < n; i++) {
         const C g = grads[i], sum = sums[i] + g, square = squares[i] + g * g;
-        /* TensorFlow divides the numerator and the denominator by the number of steps where the
-         * gradient has rows, so that the result is NaN before the first step. */
+        /* In rows of a sparse gradient, TensorFlow divides the numerator and the denominator by the
+         * number of steps. The result is therefore NaN before the first step. */
         const C size = is_row ? ABS(sum) / steps : ABS(sum), least = is_row ? l1 : l1 * steps;
         const C rest = l1 > 0 ? MAX(size - least, 0) : size;
         const C scale = is_row ? l2 + SQRT(square) / (steps * lr) : l2 * steps * lr + SQRT(square);

@@ -1,9 +1,9 @@
 /*
  * The loops of all update rules for one type (see rules.c). Variables of type T are computed in
- * type C, and R rounds an intermediate result to T, because TensorFlow rounds after each operation.
- * SCALAR(k) is hyperparameter k. Names of slots are those of TensorFlow's ops. Where TensorFlow
- * computes the dense and the sparse form in different orders, the loops do so too, because then
- * even results in half precision are bitwise equal.
+ * type C. R rounds an intermediate result to T, because TensorFlow rounds after each operation.
+ * SCALAR(k) is hyperparameter k. Slots have the names that TensorFlow's ops give them. If
+ * TensorFlow computes the dense and the sparse form in different orders, the loops do the same, so
+ * that even half-precision results are bitwise equal.
  */
 
 FAST static void FN(gradient_descent)(const struct kn_update *u, int64_t n)
@@ -148,8 +148,8 @@ FAST static void FN(centered_rms_prop)(const struct kn_update *u, int64_t n)
     }
 }
 
-/* Adam's step size, corrected for the bias of the first steps: Kingma and Ba, "Adam: a method for
- * stochastic optimization", the end of section 2. */
+/* Adam's step size with the correction for the bias of the first steps: Kingma and Ba, "Adam: a
+ * method for stochastic optimization", the end of section 2. */
 static inline C FN(adam_step)(C beta1_power, C beta2_power, C lr)
 {
     return R(R(lr * SQRT(R(1 - beta2_power))) / R(1 - beta1_power));

@@ -16,8 +16,8 @@
 #define R(x)        GET(PUT(x))
 #define SCALAR(k)   GET(*(const T *)u->scalar[k])
 #define SQRT(x)     R(sqrt(x))
-/* In half precision, TensorFlow's code for vectors rounds only the result, and its code for single
- * numbers also rounds the root. */
+/* In half precision, TensorFlow's vectorised code rounds only the result. Its scalar code also
+ * rounds the root. */
 #define RSQRT(x)  R(1 / (u->inner == 1 ? SQRT(x) : sqrt(x)))
 #define EXP(x)    R(exp(x))
 #define POW(x, y) R(pow(x, y))
@@ -97,7 +97,7 @@ RULE(adagrad_da, WIDE, 3, 3, NULL);
 
 /* ---- the ops ---- */
 
-/* Defines the entry of the op NAME, which has the rule RULE and accepts the types in LIST. The
+/* Defines the entry of the op NAME, which applies the rule RULE and accepts the types in LIST. The
  * other arguments are members of struct kn_apply. */
 #define APPLY(SYMBOL, NAME, RULE, LIST, ...)                                                       \
     static enum rt_status run_##SYMBOL(struct rt_run *r)                                           \
