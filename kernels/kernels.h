@@ -1,6 +1,3 @@
-/*
- * Registers all ops of the project and their kernels.
- */
 #ifndef KN_KERNELS_H
 #define KN_KERNELS_H
 

@@ -28,7 +28,6 @@ enum rt_status kn_infer_copy(struct rt_infer *x);
  * any input is unknown. */
 enum rt_status kn_concat_shape(const struct rt_info *in, int n, int64_t axis, struct rt_shape *out,
                                struct rt_error *err);
-/* Makes every output a scalar. */
 enum rt_status kn_infer_scalars(struct rt_infer *x);
 
 /* ---- integers ---- */
@@ -222,7 +221,6 @@ static inline enum rt_dtype kn_dtype(const struct rt_tensor *t)
 /* Determines the strongest row dependence of any input. If it is RT_DEP_ROWS, returns false.
  * Otherwise gives it to every output and returns true. */
 bool kn_rows_independent(struct rt_rows *r);
-/* Sets the row dependence of every output. */
 void kn_rows_set(struct rt_rows *r, enum rt_dep_kind kind, int axis);
 /* Returns whether input `first` and all later inputs do not depend on the batch. */
 bool kn_rows_free(const struct rt_rows *r, int first);

@@ -5,7 +5,7 @@
 #include "kernels/array/array.h"
 
 struct kn_slice {
-    int rank;                    /* rank of the input */
+    int rank;
     int64_t begin[RT_MAX_RANK];  /* the first index in each dimension */
     int64_t stride[RT_MAX_RANK]; /* strides, none of which is 0 */
     int64_t count[RT_MAX_RANK];  /* the number of indices in each dimension */

@@ -9,7 +9,7 @@ enum { MAX_BLOCK = RT_MAX_RANK - 1 };
 struct block {
     int n; /* the tensor's dimensions 1 to n are divided into blocks */
     int64_t size[MAX_BLOCK], before[MAX_BLOCK], after[MAX_BLOCK], product;
-    struct rt_shape shape; /* the shape of the output */
+    struct rt_shape shape;
 };
 
 /* Reads the block sizes. For SpaceToBatch and BatchToSpace, `sizes` is NULL, and the attribute

@@ -58,7 +58,6 @@ int64_t kn_conv_split_count(const struct kn_conv_shape *g, const struct kn_conv_
  * executions. */
 bool kn_conv_split_shape(const struct kn_conv_shape *g, const struct kn_conv_split *split,
                          enum kn_conv_slice slice, struct kn_conv_shape *out);
-/* Returns execution i of the split. */
 struct kn_conv_block kn_conv_split_block(const struct kn_conv_shape *g,
                                          const struct kn_conv_split *split, int64_t i);
 

@@ -14,7 +14,7 @@ typedef void kn_depthwise_row_fn(const struct kn_depthwise *d, const float *x, c
                                  int64_t last);
 
 struct kn_depthwise_loops {
-    int lanes; /* number of floats per vector */
+    int lanes;
     /* indexed by the window's width (3 or 5 columns) and by the stride (1 or 2) */
     kn_depthwise_row_fn *row[2][2];
 };

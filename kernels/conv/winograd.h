@@ -29,9 +29,9 @@
 struct kn_winograd_loops;
 
 struct kn_winograd {
-    int m;              /* number of outputs per side of a tile: 2 or 4 */
-    int64_t in_h, in_w; /* size of an input image, in pixels */
-    int64_t top, left;  /* padding above and to the left of the image */
+    int m; /* number of outputs per side of a tile: 2 or 4 */
+    int64_t in_h, in_w;
+    int64_t top, left; /* padding above and to the left of the image */
     /* The caller sets the members from `batch` to `cores`, and kn_winograd_init sets the others. */
     struct kn_winograd_tiles tiles;
     /* kn_winograd_init sets the members below */

@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/bf16.h"
 
-enum { KN_BF16_MOST_WIDTH = 64 }; /* The largest panel width of any instruction set. */
+enum { KN_BF16_MOST_WIDTH = 64 };
 
 struct kn_bf16_loops {
     int64_t width; /* number of columns per panel */

@@ -21,9 +21,8 @@ static _Thread_local unsigned place;
 
 /*
  * Sets of arguments for executions. Creating oneDNN's objects for a set takes longer than a small
- * matrix multiplication, so an execution reuses an idle set. The execution changes the set's data
- * pointers and afterwards stores the set for reuse, or frees it if all IDLE_SETS slots are
- * occupied.
+ * matrix multiplication, so an execution reuses an idle set and changes its data pointers.
+ * Afterwards it stores the set for reuse, or frees it if all IDLE_SETS slots are occupied.
  */
 enum { IDLE_SETS = 16 };
 struct set {

@@ -36,7 +36,6 @@ struct kn_epilogue {
     struct rt_shape unfused; /* the shape of the output before the residual is added */
 };
 
-/* Returns whether the epilogue has any step. */
 static inline bool kn_epilogue_any(const struct kn_epilogue *t)
 {
     return t->scale || t->shift || t->residual || t->act;

@@ -32,7 +32,7 @@ static enum rt_status check_attributes(const struct rt_node *n, struct rt_error 
 {
     const struct rt_span how = rt_attr_str(n, "interpolation");
 
-    /* TensorFlow uses uninitialised memory for other values. */
+    /* TensorFlow uses uninitialised memory for other values of the attribute. */
     if (!rt_span_is(how, "NEAREST") && !rt_span_is(how, "BILINEAR"))
         return rt_fail(err, RT_INVALID_ARGUMENT, "interpolation must be NEAREST or BILINEAR");
     if (fill_of(n) == FILL_UNKNOWN)

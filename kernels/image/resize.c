@@ -464,7 +464,6 @@ static const struct kn_tap *taps_of(const struct resize *z, const struct chunk *
     return workspace;
 }
 
-/* Computes row y of an output image. */
 static enum rt_status resize_row(struct rt_run *r, int64_t *left, const struct resize *z, int64_t y,
                                  const void *image, char *dst)
 {

@@ -198,7 +198,6 @@ static enum rt_status put_name(struct rt_run *r, const char *fmt_end)
     return kn_copy_text(r, &r->left, p, rt_str_data(base), base->n);
 }
 
-/* Refuses an input that is not a scalar. */
 static enum rt_status check_scalars(struct rt_run *r)
 {
     for (int k = 0; k < r->n_in; k++)

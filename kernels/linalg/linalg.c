@@ -436,10 +436,13 @@ static enum rt_status run_inverse(struct rt_run *r)
 
 /* ---- determinants ---- */
 
-/* The logarithm of a determinant is the sum of the logarithms of the diagonal elements of U,
+/*
+ * The logarithm of a determinant is the sum of the logarithms of the diagonal elements of U,
  * because their product may overflow or underflow. The sign of a determinant is the product of the
- * signs of these elements. A real infinity has the sign 1 or -1. The sign of 0 or NaN is the
- * element itself. */
+ * signs of these elements.
+ *
+ * A real infinity has the sign 1 or -1. The sign of 0 or NaN is the element itself.
+ */
 #define SIGN(d, ABS)      ((d) > 0 ? 1 : (d) < 0 ? -1 : (d))
 #define DIRECTION(d, ABS) ((d) == 0 ? 0 : (d) / ABS(d))
 /*

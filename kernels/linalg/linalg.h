@@ -30,7 +30,6 @@ void kn_rows_matrices(struct rt_rows *r);
 /* The row rule of ops whose only input is a batch of matrices. Outputs that lack the batch axes
  * have a constant shape and value. */
 void kn_rows_batch(struct rt_rows *r);
-/* Returns the number of matrices of a batch. */
 int64_t kn_matrix_count(const struct rt_tensor *t);
 
 /* Infers the shape of a triangular solve, whose batch axes broadcast. The first input is square, or

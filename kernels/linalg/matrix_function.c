@@ -80,7 +80,7 @@ static void multiply(struct work *w, const double _Complex *a, const double _Com
         w->ask->ended = kn_gemm_blocks(&g, false, a, b, out, w->product, w->ask->r) != RT_OK;
 }
 
-/* Adds `by` times a matrix to `keep` times another one. If `keep` is 0, the latter is not read. */
+/* Sets `to` to keep * to + by * from. If `keep` is 0, `to` is not read. */
 static void add(struct work *w, double keep, double _Complex *to, double by,
                 const double _Complex *from)
 {

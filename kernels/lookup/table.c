@@ -23,7 +23,6 @@ static void free_arrays(struct kn_table *t)
     free(t->slot);
 }
 
-/* Removes all pairs and frees their memory. */
 static void clear(struct kn_table *t)
 {
     kn_table_drop(t->key_type, t->keys, t->n * t->n_key);

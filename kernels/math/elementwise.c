@@ -134,9 +134,8 @@ enum rt_status kn_map_run(struct rt_run *r)
 
 /*
  * The state of a broadcast binary op, which runs as nested loops. Loops are ordered innermost
- * first, and neighbouring axes are merged if each input is broadcast along both or along neither.
- * Strides are in bytes. The row function receives sa0 and sb0, which are 0 or 1, instead of the
- * innermost loop's strides.
+ * first. Neighbouring axes are merged if each input is broadcast along both or along neither.
+ * Strides are in bytes, but the row function receives 0 or 1 for the innermost loop's strides.
  */
 struct plan {
     kn_binary_row *row;

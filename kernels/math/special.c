@@ -22,8 +22,8 @@ KN_MAP_OP(erfc, "Erfc", FLOATS)
 
 /*
  * Returns the z at which the upper tail probability of the normal distribution is q <= 1/2. The
- * leading term of the tail's expansion yields a rough initial value. Halley's method then solves
- * `log tail(z) = log q`. Four steps reach the precision of double, because log tail(z) is nearly
+ * initial value is the leading term of the tail's expansion. Halley's method then solves `log
+ * tail(z) = log q`. Four steps reach the precision of double, because log tail(z) is nearly
  * quadratic in z.
  */
 static double upper_quantile(double q)

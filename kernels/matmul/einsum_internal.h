@@ -23,7 +23,6 @@ struct kn_einsum_view {
     int64_t dim[KN_EINSUM_MAX_LABELS], stride[KN_EINSUM_MAX_LABELS];
 };
 
-/* Returns the number of elements of a view. */
 static inline int64_t kn_einsum_view_count(const struct kn_einsum_view *v)
 {
     int64_t n = 1;

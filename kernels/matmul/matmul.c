@@ -133,7 +133,7 @@ static enum rt_status matmul_infer(struct rt_infer *x)
 
 /* ---- row dependence ---- */
 
-/* Returns whether only the operand's shape, not its values, may depend on the batch. */
+/* Returns whether the operand does not depend on the batch, except on its size. */
 static bool is_still(const struct rt_dep *d)
 {
     return d->kind == RT_DEP_NONE || d->kind == RT_DEP_SIZE;

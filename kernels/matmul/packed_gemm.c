@@ -167,7 +167,6 @@ static int64_t rows_of_block(const struct kn_packed_gemm *p, int64_t rows, int64
     return kn_round_up(each, step);
 }
 
-/* Position and size of one block of the GEMM. */
 struct block {
     int64_t row, rows, k_from, k;
 };

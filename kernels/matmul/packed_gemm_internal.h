@@ -10,8 +10,8 @@
 struct kn_packed_gemm_block; /* defined in packed_gemm.c */
 
 struct kn_packed_gemm_loops {
-    int lanes; /* number of floats per vector */
-    int rows;  /* maximum number of rows that a micro-kernel computes */
+    int lanes;
+    int rows; /* maximum number of rows that a micro-kernel computes */
     /* maximum number of rows of a GEMV, which computes several panels together */
     int gemv;
     void (*panel_block)(const struct kn_packed_gemm_block *s);

@@ -189,7 +189,6 @@ static enum rt_status read_labels(struct rt_run *r, const struct kn_ctc *c, int6
         const T hi = a > b ? a : b, lo = a > b ? b : a;                                            \
         return lo == (T)-INFINITY ? hi : hi + LOG1P(EXP(lo - hi));                                 \
     }                                                                                              \
-    /* Computes the softmax of one time step. */                                                   \
     static enum rt_status softmax_##dt(struct rt_run *r, const T *x, T *y, int64_t n)              \
     {                                                                                              \
         T hi = x[0], sum = 0;                                                                      \

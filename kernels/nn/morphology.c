@@ -216,7 +216,7 @@ static void rows_input_grad(struct rt_rows *r)
         r->out_dep[0] = r->in_dep[0];
 }
 
-/* A tap of a window: the offsets of its filter element and of its input pixel. */
+/* The filter element and the input pixel of one tap of a window. */
 struct tap {
     int64_t filter, pixel;
 };

@@ -7,7 +7,7 @@
 struct kn_pool_windows {
     int64_t batch, channels;
     struct kn_axis axis[KN_MAX_SPATIAL]; /* missing leading axes have length 1 */
-    int n_spatial;                       /* number of spatial axes of the op */
+    int n_spatial;
     bool average;
     bool zeros; /* the padding of a MaxPool has the value 0 (runtime/fusion/fuse_pad.c) */
 };

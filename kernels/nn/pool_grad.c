@@ -129,7 +129,6 @@ static enum rt_status check_windows(const struct kn_pool_grad_op *op, const stru
     return RT_OK;
 }
 
-/* Reads and checks the windows. */
 static enum rt_status read_windows(const struct kn_pool_grad_op *op, const struct rt_node *n,
                                    const struct rt_info *in, struct windows *w,
                                    struct rt_error *err)

@@ -1,4 +1,3 @@
-/* Softmax on rows of float32. */
 #ifndef KN_NN_SOFTMAX_H
 #define KN_NN_SOFTMAX_H
 

@@ -90,7 +90,6 @@ TARGET static void LOOPS(rows)(float *d, const float *s, int64_t n_rows, int64_t
     }
 }
 
-/* Computes the log-softmax of each row. */
 TARGET static void LOOPS(log_rows)(float *d, const float *s, int64_t n_rows, int64_t n)
 {
     for (; n_rows > 0; n_rows--, d += n, s += n) {

@@ -18,7 +18,6 @@ struct kn_axis {
 
 enum kn_padding { KN_VALID, KN_SAME, KN_EXPLICIT };
 
-/* Returns the node's "padding" attribute. */
 enum kn_padding kn_padding(const struct rt_node *n);
 /* Returns whether channels precede the spatial axes, as in "NCHW" and "NCDHW". */
 bool kn_channels_first(const struct rt_node *n);

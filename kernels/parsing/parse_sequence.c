@@ -34,7 +34,7 @@ struct sequence {
     struct kn_sequence_half half[2];
     /* for the context and the feature lists, the bytes of each feature in each example */
     struct proto *proto[2];
-    struct total *total[2]; /* the numbers of elements and rows of each feature */
+    struct total *total[2];
     /* approximate work per example, and work left until the next deadline check (rt_run_spend) */
     int64_t each, left;
 };

@@ -98,7 +98,6 @@ static inline void kn_q_put_range(struct rt_run *r, struct kn_q_range range)
     kn_q_put(r, 1, range.min);
     kn_q_put(r, 2, range.max);
 }
-/* Returns the integer at index i of a quantised tensor. */
 int32_t kn_q_at(const struct rt_tensor *t, int64_t i);
 /* Gives output 0 the shape of input 0, and makes the other outputs scalars. */
 enum rt_status kn_q_infer_same(struct rt_infer *x);

@@ -63,9 +63,9 @@ static enum rt_status check_axis(struct rt_infer *x, const struct rt_shape *in)
                    (long long)((uint64_t)axis + 1), in->rank);
 }
 
-/* Refuses bounds of a wrong rank. Without an axis, bounds must be scalars, and with one, vectors.
- * TensorFlow's kernels of V2 and V4 require scalars first, and then refuse scalars if there is an
- * axis. */
+/* Refuses bounds of a wrong rank. Bounds must be scalars without an axis, and vectors with one.
+ * TensorFlow's kernels of V2 and V4 require scalars in both cases, and then refuse them if there is
+ * an axis. */
 static enum rt_status check_bound_ranks(struct rt_infer *x, int first)
 {
     const bool any_axis = is_v3(x->node) || is_grad(x->node);
@@ -129,7 +129,7 @@ static enum rt_status qdq_infer(struct rt_infer *x)
 
 static void qdq_rows(struct rt_rows *r)
 {
-    /* A range that is not an input is the range of all elements of the input. */
+    /* The range of an input without bounds is that of all its elements. */
     if (rt_attr_bool(r->node, "range_given") &&
         (r->in_dep[0].kind != RT_DEP_ROWS || r->in_dep[0].axis != rt_attr_int(r->node, "axis")))
         rt_rows_same(r);

@@ -120,8 +120,8 @@ static bool advance_dequeue(struct kn_queue *q, struct kn_attempt *a)
         const int64_t had = kn_queue_length(q);
         put_back(q, a);
         if (!a->takes_fewer || kn_queue_length(q) == 0) {
-            /* An attempt that takes fewer items first waits until all attempts to enqueue have
-             * ended that began before the queue was closed. */
+            /* An attempt that takes fewer items first waits for all attempts to enqueue that began
+             * before the queue was closed. */
             if (a->takes_fewer && q->enqueues.first)
                 return false;
             end(&q->dequeues, a, fail_too_few(q, a, had));

@@ -27,7 +27,6 @@ static inline int kn_shape_input(enum kn_source source)
 }
 /* Gives output 0 the shape that is the value of an input. */
 enum rt_status kn_random_infer(struct rt_infer *x, int input);
-/* Reads a shape that is the value of an input. */
 enum rt_status kn_read_shape(const struct rt_tensor *t, struct rt_shape *out, struct rt_error *err);
 /* Fails if TensorFlow fails even for an output without elements. */
 enum rt_status kn_source_check(struct rt_run *r, enum kn_source source);
@@ -35,7 +34,6 @@ enum rt_status kn_source_check(struct rt_run *r, enum kn_source source);
  * n_skipped counter values. */
 enum rt_status kn_source_take(struct rt_run *r, enum kn_source source, uint64_t n_skipped,
                               struct kn_philox *out);
-/* Checks the algorithm in input `input`. */
 enum rt_status kn_check_algorithm(struct rt_run *r, int input, const char *unsupported);
 /* Makes a generator from two seeds, as the stateless ops do. */
 struct kn_philox kn_seeded_philox(const struct rt_tensor *seed);

@@ -49,7 +49,7 @@ struct kn_rnn_step {
 };
 
 struct kn_rnn_loops {
-    int lanes; /* number of floats per vector */
+    int lanes;
     /* The function of a cell computes one step. For a cell with an n_reset_before gate, it is
      * called twice. The first call, without is_candidate, computes `spare`. The caller then
      * computes candidate_sums, and calls the function again with is_candidate. */

@@ -43,7 +43,6 @@ static add_fn *add_of(enum rt_dtype dtype)
     }
 }
 
-/* Returns the weights, or NULL if there are none. */
 static const void *weights_of(const struct rt_tensor *t)
 {
     return rt_tensor_count(t) ? t->data : NULL;
@@ -93,7 +92,6 @@ static enum rt_status check_splits(struct rt_run *r, const struct rt_tensor *spl
 
 /* ---- dense results ---- */
 
-/* Reads the number of bins from input k. */
 static enum rt_status bins_of(struct rt_run *r, int k, int64_t *bins)
 {
     if (r->in[k].rank != 0)

@@ -46,7 +46,6 @@ static void add(enum rt_dtype dtype, void *dst, const void *src, int64_t n, doub
     }
 }
 
-/* Rounds n sums to a half-precision type. */
 static enum rt_status round_sums(struct rt_run *r, enum rt_dtype dtype, void *out,
                                  const float *sums, int64_t n)
 {

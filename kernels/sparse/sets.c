@@ -101,7 +101,6 @@ static enum rt_status check_rows(struct rt_run *r, const struct kn_coo *c)
     return RT_OK;
 }
 
-/* Reads the sparse tensor that begins at input k. */
 static enum rt_status read_sparse(struct rt_run *r, int k, struct sets *s)
 {
     const struct rt_tensor *at = &r->in[k], *values = &r->in[k + 1], *shape = &r->in[k + 2];

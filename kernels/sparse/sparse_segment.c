@@ -28,7 +28,7 @@ struct bag {
     int64_t width;    /* number of elements per row of `data` */
     int64_t first, n; /* position of the bag's first index, and number of its indices */
     double by;        /* divisor of the bag's sum */
-    struct rt_run *r; /* the run whose deadline is checked */
+    struct rt_run *r;
     int64_t *left;
 };
 

@@ -44,7 +44,6 @@ struct kn_regex *kn_regex_get(const char *pattern, size_t n, char *why, size_t s
 void kn_regex_drop(struct kn_regex *re); /* NULL is fine */
 /* Returns the number of instructions of the program, at least 1. */
 int64_t kn_regex_size(const struct kn_regex *re);
-/* Returns the number of capturing groups. */
 int kn_regex_groups(const struct kn_regex *re);
 /* Sets *is_match to whether the whole text matches. Returns false if memory runs out. */
 bool kn_regex_matches(const struct kn_regex *re, const char *text, size_t n, bool *is_match);

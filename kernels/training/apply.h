@@ -15,7 +15,7 @@
 #include "kernels/entry.h"
 #include "runtime/session/resource.h"
 
-enum { KN_RULE_SCALARS = 7 }; /* maximum number of hyperparameters of a rule */
+enum { KN_RULE_SCALARS = 7 };
 
 struct kn_update {
     void *var[RT_UPDATED_TOGETHER]; /* elements of the variable and of its slots */
