@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs every test_*.py of FOLDERS (unittest) against one binary: run.py BUILD_DIR [PATTERN [NAME...]]. PATTERN selects files by name. NAME is a class or CLASS.test_method in these files.
+"""Runs every test_*.py (unittest) of FOLDERS against one binary: run.py BUILD_DIR [PATTERN [NAME...]]. PATTERN selects
+files by name. NAME is a class or CLASS.test_method in these files.
 
 The tests find the binary in $SLIPWAY and generated Python messages on their path. $SLIPWAY_SLOW (1, or more under
 sanitizers) is the factor by which they extend time limits and reduce the number of rounds. $SLIPWAY_FLAGS is passed to
