@@ -50,5 +50,5 @@ foreach(source ${sources})
 endforeach()
 add_custom_target(slipway_fatbins DEPENDS ${fatbins})
 add_dependencies(kernels slipway_fatbins)
-set_source_files_properties(kernels/cuda/image.c PROPERTIES COMPILE_DEFINITIONS KC_FATBINS="${folder}"
+set_source_files_properties(kernels/cuda/driver/image.c PROPERTIES COMPILE_DEFINITIONS KC_FATBINS="${folder}"
                             OBJECT_DEPENDS "${fatbins}")

@@ -1,6 +1,6 @@
 #include "kernels/kernels.h"
 
-#include "kernels/cuda/gpus.h"
+#include "kernels/cuda/driver/gpus.h"
 #include "kernels/entry.h"
 
 #define KN_OP(name) extern const struct kn_entry kn_##name;

@@ -2,7 +2,7 @@
 #include "kernels/fused/attention.h"
 
 #include "kernels/cuda/device/attention.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
 #include "kernels/math/elementwise.h"
 

@@ -2,7 +2,7 @@
 #include "kernels/cuda/axis.h"
 #include "kernels/cuda/device/conv.h"
 #include "kernels/cuda/epilogue.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
 #include "kernels/math/elementwise.h"
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "kernels/conv/conv_shape.h"
-#include "kernels/cuda/dnn.h"
+#include "kernels/cuda/library/dnn.h"
 #include "kernels/cuda/epilogue.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
 #include "kernels/fused/epilogue.h"
 #include "kernels/math/elementwise.h"

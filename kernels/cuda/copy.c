@@ -6,7 +6,7 @@
 
 #include "kernels/array/slice.h"
 #include "kernels/cuda/device/copy.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
 #include "kernels/math/elementwise.h"
 #include "runtime/base/checked.h"

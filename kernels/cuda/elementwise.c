@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernels/cuda/device/elementwise.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
 #include "kernels/math/elementwise.h"
 #include "kernels/nn/window.h"

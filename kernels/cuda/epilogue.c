@@ -1,7 +1,7 @@
 #include "kernels/cuda/epilogue.h"
 
 #include "kernels/cuda/device/finish.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/fused/epilogue.h"
 
 bool kc_epilogue_can(const struct rt_prep *p)

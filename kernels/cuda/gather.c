@@ -2,7 +2,7 @@
 #include "kernels/array/gather.h"
 
 #include "kernels/cuda/device/gather.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
 #include "kernels/math/elementwise.h"
 

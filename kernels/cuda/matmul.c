@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "kernels/cuda/epilogue.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
 #include "runtime/base/checked.h"
 

@@ -3,9 +3,9 @@
  * unless the product is scaled first. The device kernel `finish` applies the other steps of the
  * epilogue, because cuBLASLt's ReLU turns NaN to 0, and its GELU is the approximation with tanh.
  */
-#include "kernels/cuda/blas.h"
+#include "kernels/cuda/library/blas.h"
 #include "kernels/cuda/epilogue.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/table.h"
 #include "kernels/math/elementwise.h"

@@ -3,7 +3,7 @@
 #include "runtime/fusion/layer_norm.h"
 
 #include "kernels/cuda/device/norm.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
 #include "kernels/math/elementwise.h"
 #include "runtime/base/checked.h"

@@ -1,7 +1,7 @@
 #include "kernels/nn/pool.h"
 
 #include "kernels/cuda/axis.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
 #include "kernels/math/elementwise.h"
 

@@ -5,10 +5,10 @@
  */
 #include "kernels/rnn/rnn.h"
 
-#include "kernels/cuda/blas.h"
+#include "kernels/cuda/library/blas.h"
 #include "kernels/cuda/device/matmul.h"
 #include "kernels/cuda/device/rnn.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
 #include "kernels/math/elementwise.h"
 #include "runtime/base/checked.h"

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "kernels/cuda/device/softmax.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
 #include "kernels/math/elementwise.h"
 

@@ -1,11 +1,11 @@
 /*
- * Compares the declarations of kernels/cuda/api.h with NVIDIA's cuda.h. Compiling this file is the
- * test: the calls below compile only if each function of cuda.h accepts arguments of the types that
- * api.h declares.
+ * Compares the declarations of kernels/cuda/driver/api.h with NVIDIA's cuda.h. Compiling this file
+ * is the test: the calls below compile only if each function of cuda.h accepts arguments of the
+ * types that api.h declares.
  */
 #include <cuda.h>
 
-#include "kernels/cuda/api.h"
+#include "kernels/cuda/driver/api.h"
 
 /* The structure in cuda.h has the same members but a different name. */
 _Static_assert(sizeof(struct cuda_uuid) == sizeof(CUuuid), "UUID");

@@ -1,11 +1,11 @@
 /*
- * Compares the declarations of kernels/cuda/blas_api.h with cublasLt.h. Compiling this file is the
- * test: the calls below compile only if each function accepts arguments of the types that
+ * Compares the declarations of kernels/cuda/library/blas_api.h with cublasLt.h. Compiling this file
+ * is the test: the calls below compile only if each function accepts arguments of the types that
  * blas_api.h declares.
  */
 #include <cublasLt.h>
 
-#include "kernels/cuda/blas_api.h"
+#include "kernels/cuda/library/blas_api.h"
 
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
 SAME(BLAS_OK, CUBLAS_STATUS_SUCCESS);

@@ -1,11 +1,11 @@
 /*
- * Compares the declarations of kernels/cuda/dnn_api.h with cuDNN's headers. Compiling this file is
- * the test: the calls below compile only if each function accepts arguments of the types that
- * dnn_api.h declares.
+ * Compares the declarations of kernels/cuda/library/dnn_api.h with cuDNN's headers. Compiling this
+ * file is the test: the calls below compile only if each function accepts arguments of the types
+ * that dnn_api.h declares.
  */
 #include <cudnn.h>
 
-#include "kernels/cuda/dnn_api.h"
+#include "kernels/cuda/library/dnn_api.h"
 
 _Static_assert(sizeof(cudnnStatus_t) == sizeof(int) && sizeof(cudnnDataType_t) == sizeof(int) &&
                    sizeof(cudnnPointwiseMode_t) == sizeof(int) &&

@@ -28,9 +28,9 @@
 
 #include <stdbool.h>
 
-#include "kernels/cuda/api.h"
+#include "kernels/cuda/driver/api.h"
 
-/* results that the fake driver returns and kernels/cuda/api.h does not declare */
+/* results that the fake driver returns and kernels/cuda/driver/api.h does not declare */
 enum {
     FAKE_INVALID_VALUE = 1,
     FAKE_NOT_INITIALIZED = 3,

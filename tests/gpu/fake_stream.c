@@ -19,7 +19,7 @@
 #include "kernels/cuda/device/reduce.h"
 #include "kernels/cuda/device/rnn.h"
 #include "kernels/cuda/device/softmax.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "tests/gpu/emulation.h"
 #include "tests/gpu/fake_internal.h"
 

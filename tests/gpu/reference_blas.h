@@ -1,7 +1,7 @@
 /*
- * An implementation of kernels/cuda/blas.h for tests on the fake driver. It computes products by
- * the obvious loops, as work on the fake driver's streams. Programs that are linked with
- * LINKER:--wrap=kc_blas_open use it instead of cuBLASLt if the environment variable
+ * An implementation of kernels/cuda/library/blas.h for tests on the fake driver. It computes
+ * products by the obvious loops, as work on the fake driver's streams. Programs that are linked
+ * with LINKER:--wrap=kc_blas_open use it instead of cuBLASLt if the environment variable
  * SLIPWAY_TEST_BLAS is set:
  *   all    the reference computes all products
  *   bare   only products without an epilogue
@@ -10,7 +10,7 @@
 #ifndef TESTS_GPU_REFERENCE_BLAS_H
 #define TESTS_GPU_REFERENCE_BLAS_H
 
-#include "kernels/cuda/blas.h"
+#include "kernels/cuda/library/blas.h"
 
 /* Returns the number of products, or batches of products, that the reference has enqueued. */
 int reference_blas_runs(void);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/gpu.h"
-#include "kernels/cuda/library.h"
+#include "kernels/cuda/driver/gpu.h"
+#include "kernels/cuda/library/library.h"
 #include "tests/gpu/fake_driver.h"
 
 enum { WORKSPACE = 1000, ALIGNMENT = 16, WORKSPACE_ALIGNMENT = 256 };

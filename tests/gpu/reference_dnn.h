@@ -1,9 +1,8 @@
 /*
- * An implementation of kernels/cuda/dnn.h for tests on the fake driver. It computes convolutions
- * by the obvious loops, as work on the fake driver's streams. Programs that are linked with
- * LINKER:--wrap=kc_dnn_open use it instead of cuDNN if the environment variable SLIPWAY_TEST_DNN
- * is set:
- *   all       the reference computes what cuDNN has precompiled engines for
+ * An implementation of kernels/cuda/library/dnn.h for tests on the fake driver. It computes
+ * convolutions by the obvious loops, as work on the fake driver's streams. Programs that are linked
+ * with LINKER:--wrap=kc_dnn_open use it instead of cuDNN if the environment variable
+ * SLIPWAY_TEST_DNN is set: all       the reference computes what cuDNN has precompiled engines for
  *   no_relu   likewise, but as if NaN did not pass any ReLU
  *   bare      only convolutions without an epilogue
  *   none      nothing
@@ -11,7 +10,7 @@
 #ifndef TESTS_GPU_REFERENCE_DNN_H
 #define TESTS_GPU_REFERENCE_DNN_H
 
-#include "kernels/cuda/dnn.h"
+#include "kernels/cuda/library/dnn.h"
 
 /* Returns the number of convolutions that the reference has enqueued. */
 int reference_dnn_runs(void);

@@ -8,7 +8,7 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 
-#include "kernels/cuda/dnn_plan.h"
+#include "kernels/cuda/library/dnn_plan.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/sanitizer.h"
 

@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include "kernels/cuda/device/copy.h"
-#include "kernels/cuda/image.h"
+#include "kernels/cuda/driver/image.h"
 
 enum {
     N = 1 << 16, /* number of floats in a block of device memory */
     BYTES = N * (int)sizeof(float),
-    /* results that the driver must return, which kernels/cuda/api.h does not declare */
+    /* results that the driver must return, which kernels/cuda/driver/api.h does not declare */
     INVALID_VALUE = 1,
     INVALID_CONTEXT = 201,
     NOT_FOUND = 500,

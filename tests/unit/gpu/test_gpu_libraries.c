@@ -8,7 +8,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include "kernels/cuda/image.h"
+#include "kernels/cuda/driver/image.h"
 #include "runtime/core/device.h"
 #include "tests/gpu/reference_blas.h"
 #include "tests/gpu/reference_dnn.h"

@@ -1,4 +1,4 @@
-#include "kernels/cuda/library.h"
+#include "kernels/cuda/library/library.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -1,8 +1,8 @@
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/library/libraries.h"
 
-#include "kernels/cuda/blas.h"
-#include "kernels/cuda/dnn.h"
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/library/blas.h"
+#include "kernels/cuda/library/dnn.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "runtime/base/log.h"
 
 void kc_libraries_init(struct kc_libraries *l)

@@ -7,7 +7,7 @@
 #ifndef KC_DNN_LIBRARY_H
 #define KC_DNN_LIBRARY_H
 
-#include "kernels/cuda/dnn_api.h"
+#include "kernels/cuda/library/dnn_api.h"
 #include "runtime/base/status.h"
 
 struct dnn_library {

@@ -1,10 +1,10 @@
-#include "kernels/cuda/dnn.h"
+#include "kernels/cuda/library/dnn.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 #include "runtime/base/checked.h"
 #include "runtime/base/log.h"
 

@@ -1,6 +1,6 @@
 /* Embeds the device code (image.h). The build sets KC_FATBINS to the path of the folder that holds
  * the fatbins. */
-#include "kernels/cuda/image.h"
+#include "kernels/cuda/driver/image.h"
 
 #ifdef KC_FATBINS
 #define X(module, is_cooperative)                                                                  \

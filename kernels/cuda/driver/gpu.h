@@ -9,8 +9,8 @@
 #define KC_GPU_H
 
 #include "kernels/cuda/device/fault.h"
-#include "kernels/cuda/driver.h"
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/driver/driver.h"
+#include "kernels/cuda/library/libraries.h"
 #include "kernels/cuda/precision.h"
 #include "runtime/core/device.h"
 

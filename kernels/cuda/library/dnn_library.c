@@ -1,8 +1,8 @@
-#include "kernels/cuda/dnn_library.h"
+#include "kernels/cuda/library/dnn_library.h"
 
 #include <dlfcn.h>
 
-#include "kernels/cuda/library.h"
+#include "kernels/cuda/library/library.h"
 
 #define LIBRARY "libcudnn.so.9"
 

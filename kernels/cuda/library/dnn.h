@@ -9,7 +9,7 @@
 #ifndef KC_DNN_H
 #define KC_DNN_H
 
-#include "kernels/cuda/dnn_plan.h"
+#include "kernels/cuda/library/dnn_plan.h"
 
 struct cuda_gpu;
 struct cuda_stream;

@@ -9,7 +9,7 @@
 #ifndef KC_DRIVER_H
 #define KC_DRIVER_H
 
-#include "kernels/cuda/api.h"
+#include "kernels/cuda/driver/api.h"
 #include "runtime/base/status.h"
 
 struct cuda_driver {

@@ -1,11 +1,11 @@
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/image.h"
-#include "kernels/cuda/nvml.h"
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/driver/image.h"
+#include "kernels/cuda/driver/nvml.h"
+#include "kernels/cuda/driver/stream.h"
 
 enum {
     /* The code is compiled for GPUs of compute capability 7.5 and later. */

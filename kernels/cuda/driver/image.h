@@ -5,7 +5,7 @@
 #ifndef KC_IMAGE_H
 #define KC_IMAGE_H
 
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 
 /* Returns the fatbin of a module, which is never freed, or NULL if the binary was built without
  * nvcc. */

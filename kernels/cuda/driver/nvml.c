@@ -1,4 +1,4 @@
-#include "kernels/cuda/nvml.h"
+#include "kernels/cuda/driver/nvml.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

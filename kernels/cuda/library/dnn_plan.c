@@ -1,4 +1,4 @@
-#include "kernels/cuda/dnn_plan.h"
+#include "kernels/cuda/library/dnn_plan.h"
 
 #include <stdlib.h>
 

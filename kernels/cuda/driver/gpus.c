@@ -1,4 +1,4 @@
-#include "kernels/cuda/gpus.h"
+#include "kernels/cuda/driver/gpus.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,10 +6,10 @@
 #include <string.h>
 #include <strings.h>
 
-#include "kernels/cuda/gpu.h"
-#include "kernels/cuda/nvml.h"
+#include "kernels/cuda/driver/gpu.h"
+#include "kernels/cuda/driver/nvml.h"
 #include "kernels/cuda/table.h"
-#include "kernels/cuda/watchdog.h"
+#include "kernels/cuda/driver/watchdog.h"
 #include "runtime/base/log.h"
 
 struct gpus {

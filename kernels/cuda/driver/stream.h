@@ -9,7 +9,7 @@
 #ifndef KC_STREAM_H
 #define KC_STREAM_H
 
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 
 /* Makes the GPU's context current on the calling thread. Fails with RT_UNAVAILABLE if the GPU has
  * failed. */

@@ -1,4 +1,4 @@
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/driver.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -7,7 +7,7 @@
 #ifndef KC_WATCHDOG_H
 #define KC_WATCHDOG_H
 
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/driver/gpu.h"
 
 struct cuda_watchdog;
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/watchdog.h"
+#include "kernels/cuda/driver/watchdog.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #ifndef KC_DNN_PLAN_H
 #define KC_DNN_PLAN_H
 
-#include "kernels/cuda/dnn_library.h"
+#include "kernels/cuda/library/dnn_library.h"
 #include "kernels/cuda/precision.h"
 #include "kernels/nn/window.h"
 

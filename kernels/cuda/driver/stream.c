@@ -1,5 +1,5 @@
-#include "kernels/cuda/stream.h"
-#include "kernels/cuda/watchdog.h"
+#include "kernels/cuda/driver/stream.h"
+#include "kernels/cuda/driver/watchdog.h"
 
 #include <stdlib.h>
 

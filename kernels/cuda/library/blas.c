@@ -5,14 +5,14 @@
  * order, so C = A B is computed as the product of the transposed B and the transposed A: cuBLASLt's
  * A is our B, its B is our A, and its rows are our columns.
  */
-#include "kernels/cuda/blas.h"
+#include "kernels/cuda/library/blas.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/blas_api.h"
-#include "kernels/cuda/gpu.h"
-#include "kernels/cuda/library.h"
+#include "kernels/cuda/library/blas_api.h"
+#include "kernels/cuda/driver/gpu.h"
+#include "kernels/cuda/library/library.h"
 #include "runtime/base/log.h"
 
 #define LIBRARY "libcublasLt.so.13"
