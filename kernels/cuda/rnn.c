@@ -1,6 +1,6 @@
 /*
- * "_RNN" (runtime/fusion/recurrent.h) on a GPU. One product computes the contribution of the input
- * to all steps, and one kernel computes each step. Layers with masks, peephole connections, a
+ * "_RNN" (runtime/fusion/rnn/recurrent.h) on a GPU. One product computes the contribution of the
+ * input to all steps, and one kernel computes each step. Layers with masks, peephole connections, a
  * projection or a candidate that is reset before its product run on the CPU.
  */
 #include "kernels/rnn/rnn.h"

@@ -2,7 +2,7 @@
 
 #include "runtime/core/types.h"
 #include "runtime/fusion/elementwise_steps.h"
-#include "runtime/fusion/recurrent.h"
+#include "runtime/fusion/rnn/recurrent.h"
 
 /* A row of the list for an op whose attribute T has one of the types `types_`. Bit k of `host_in_`
  * is set if the host must be able to read input k, for example the axes of a reduction. */

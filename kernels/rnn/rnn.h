@@ -1,6 +1,6 @@
 /*
  * The op _RNN is a recurrent layer, which the runtime creates from a loop.
- * runtime/fusion/recurrent.h has the table of cells and the op's inputs and attributes.
+ * runtime/fusion/rnn/recurrent.h has the table of cells and the op's inputs and attributes.
  *
  * The input's GEMM is computed for many steps together (packed_gemm.h). A step then multiplies the
  * state by the recurrent weights, adds the products to the input's sums, and computes the new state
@@ -18,7 +18,7 @@
 #define KN_RNN_RNN_H
 
 #include "runtime/core/op.h"
-#include "runtime/fusion/recurrent.h"
+#include "runtime/fusion/rnn/recurrent.h"
 
 /* ---- loops ---- */
 

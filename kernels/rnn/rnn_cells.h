@@ -1,5 +1,5 @@
 /*
- * Defines LOOPS(NAME) for each cell of runtime/fusion/recurrent.h. LOOPS(NAME) computes the new
+ * Defines LOOPS(NAME) for each cell of runtime/fusion/rnn/recurrent.h. LOOPS(NAME) computes the new
  * states of one step from the sums of the gates. rnn_loops.h includes this file for every
  * instruction set.
  */

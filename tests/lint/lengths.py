@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Checks the lengths of files, headers and functions. A file or function that exceeds its limit probably has more than
-one purpose. Each finding is printed on a line; the exit status is 1 if there are any.
+"""Checks the lengths of files, headers and functions, and the number of files in each folder. A file, function or folder
+that exceeds its limit probably has more than one purpose. Each finding is printed on a line; the exit status is 1 if there are any.
 
 A function extends from its first line to its closing brace, which clang-format puts in the first column. EXCEPTIONS
 names files and functions that may be longer, with the reason. An entry that is no longer needed is a finding too.
 """
+import collections
 import os
 import re
 import sys
 
 from lint import ROOT, tracked
 
-FILE, HEADER, FUNCTION = 800, 250, 80
+FILE, HEADER, FUNCTION, FOLDER = 800, 250, 80, 40
 EXCEPTIONS = {  # maps a path, or a path and a function, to the reason why it may be longer
     "kernels/string/case_map.h": "a generated table",
     "kernels/string/encodings.h": "a generated table",
@@ -59,10 +60,13 @@ def measure(path, text):
 
 
 def main():
-    findings, used, n_files = [], set(), 0
+    findings, used, n_files, folders = [], set(), 0, collections.Counter()
     for path in tracked():
         is_c = path.endswith((".c", ".cc", ".h", ".cu", ".cuh")) and path.startswith(C_FOLDERS)
-        if not (is_c or path.endswith(".py")) or path.startswith(NOT_MEASURED):
+        if not (is_c or path.endswith(".py")):
+            continue
+        folders[os.path.dirname(path)] += 1
+        if path.startswith(NOT_MEASURED):
             continue
         n_files += 1
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
@@ -76,6 +80,7 @@ def main():
                 findings.append(f"{path}:{line}: {what} has {length} lines, at most {limit}")
     findings += [f"tests/lint/lengths.py: {key} is an exception, but is not too long"
                  for key in sorted(EXCEPTIONS.keys() - used)]
+    findings += [f"{path}: {n} C and Python files, at most {FOLDER}" for path, n in sorted(folders.items()) if n > FOLDER]
     print("\n".join(findings) if findings else f"{n_files} files, {len(EXCEPTIONS)} exceptions")
     return 1 if findings else 0
 

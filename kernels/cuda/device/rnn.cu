@@ -1,7 +1,7 @@
 /* Device code of a step of a recurrent layer (rnn.h). */
 #include "kernels/cuda/device/rnn.h"
 #include "kernels/cuda/device/block.cuh"
-#include "runtime/fusion/cells.h"
+#include "runtime/fusion/rnn/cells.h"
 
 enum { ROWS = KC_RNN_ROWS, GATES = KC_RNN_MOST_GATES, UNITS = KC_RNN_UNITS, SLICES = 256 / UNITS };
 

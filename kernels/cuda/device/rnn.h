@@ -1,7 +1,7 @@
 /*
  * The parameter of the device kernel that computes one step of a recurrent layer
- * (runtime/fusion/recurrent.h). Each block computes KC_RNN_ROWS rows of a batch for KC_RNN_UNITS
- * units. The warps of a block share the sums over the state.
+ * (runtime/fusion/rnn/recurrent.h). Each block computes KC_RNN_ROWS rows of a batch for
+ * KC_RNN_UNITS units. The warps of a block share the sums over the state.
  */
 #ifndef KC_RNN_H
 #define KC_RNN_H

@@ -1,5 +1,5 @@
 /*
- * Tests that loops become recurrent layers (runtime/fusion/rnn_loop.h, kernels/rnn/rnn.c). The
+ * Tests that loops become recurrent layers (runtime/fusion/rnn/rnn_loop.h, kernels/rnn/rnn.c). The
  * outputs of exported graphs are compared with those that TensorFlow recorded. For other shapes,
  * and for graphs with one op, name or number changed, the outputs with and without fusion are
  * compared.

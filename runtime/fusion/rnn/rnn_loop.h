@@ -10,7 +10,7 @@
 #ifndef RT_RNN_LOOP_H
 #define RT_RNN_LOOP_H
 
-#include "runtime/fusion/cell.h"
+#include "runtime/fusion/rnn/cell.h"
 
 enum { PL_RNN_LOOP_VARIABLES = 32, PL_RNN_LOOP_LAYERS = 8 };
 

@@ -6,7 +6,7 @@
 #ifndef RT_CELL_MATCH_H
 #define RT_CELL_MATCH_H
 
-#include "runtime/fusion/cell.h"
+#include "runtime/fusion/rnn/cell.h"
 
 struct pl_match {
     const struct pl_graph *g;

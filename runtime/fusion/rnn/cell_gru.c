@@ -4,7 +4,7 @@
  * (implementation=1). GRUCell applies the reset gate before the product, and multiplies the
  * concatenation of x and the state by one matrix.
  */
-#include "runtime/fusion/cell_match.h"
+#include "runtime/fusion/rnn/cell_match.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "runtime/fusion/fuse.h"
-#include "runtime/fusion/rnn_loop.h"
+#include "runtime/fusion/rnn/rnn_loop.h"
 
 /* The search for loops scans the complete graph once for each frame. MAX_SCANS limits the total
  * number of nodes that it visits. When the limit is reached, the remaining frames are not fused. */

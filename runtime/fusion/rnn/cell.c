@@ -1,4 +1,4 @@
-#include "runtime/fusion/cell_match.h"
+#include "runtime/fusion/rnn/cell_match.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #define RT_CELL_H
 
 #include "runtime/fusion/fuse.h"
-#include "runtime/fusion/recurrent.h"
+#include "runtime/fusion/rnn/recurrent.h"
 
 enum { PL_BY_GATE = RT_RNN_R_BIAS - RT_RNN_W + 1 };
 

@@ -1,6 +1,6 @@
 /* Finds the layers of a loop and the roles of the loop's variables, and adds the nodes that replace
  * the loop (rnn_loop.h). */
-#include "runtime/fusion/rnn_loop.h"
+#include "runtime/fusion/rnn/rnn_loop.h"
 
 #include <string.h>
 

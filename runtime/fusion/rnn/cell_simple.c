@@ -1,6 +1,6 @@
 /* Matches the simple RNN cell `h_new = act(x W + h R + bias)` of Keras and TensorFlow 1
  * (BasicRNNCell). */
-#include "runtime/fusion/cell_match.h"
+#include "runtime/fusion/rnn/cell_match.h"
 
 bool pl_match_simple(struct pl_match *m, struct pl_edge h_new, struct pl_edge h)
 {

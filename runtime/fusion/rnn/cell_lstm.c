@@ -4,7 +4,7 @@
  * (peepholes), and project the output. Keras may store separate weights for each gate
  * (implementation=1).
  */
-#include "runtime/fusion/cell_match.h"
+#include "runtime/fusion/rnn/cell_match.h"
 
 #include <string.h>
 

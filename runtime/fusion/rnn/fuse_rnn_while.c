@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/fusion/rnn_loop.h"
+#include "runtime/fusion/rnn/rnn_loop.h"
 
 enum { MAX_DEPTH = 8 };
 

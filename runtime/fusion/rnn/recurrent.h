@@ -19,7 +19,7 @@
 #define RT_RECURRENT_H
 
 #include "runtime/core/fused_op.h"
-#include "runtime/fusion/cells.h"
+#include "runtime/fusion/rnn/cells.h"
 
 struct rt_cell {
     enum rt_cell_id id;
