@@ -109,7 +109,7 @@ static void only_those_who_need_a_plan_wait_for_it(void **state)
     sg_node(x, "z", "Neg", "x", "T=float");
     struct rt_callable *y = sg_prepare(x, "y", NULL), *z = sg_prepare(x, "z", NULL);
     assert_int_equal(gate.n_begun, 1);
-    rt_session_serve(x->session); /* after this call, every plan is made again at its next run */
+    rt_session_serve(x->session);
     hold(true);
     for (int i = 0; i < 2; i++) {
         r[i].c = y;

@@ -161,7 +161,7 @@ static void bytes_near_their_limit_are_moved_a_few_times_only(void **state)
         b.grow_arg = &o;
         while (!b.failed)
             rt_bytes_addc(&b, 'x');
-        /* All bytes that the owner grants are usable, but the terminating NUL takes one of them. */
+        /* One of the granted bytes holds the terminating NUL. */
         assert_int_equal(b.n, most - 1);
         assert_true(o.n_granted < 64);
         rt_bytes_clear(&b);

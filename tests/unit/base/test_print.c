@@ -60,7 +60,7 @@ static void strings_are_escaped_and_the_format_is_not(void **state)
     }
 }
 
-/* Widths count what is shown, and precisions count what is given. */
+/* A field width counts the escaped text. A precision counts the bytes of the argument. */
 static void widths_and_precisions_are_kept(void **state)
 {
     (void)state;

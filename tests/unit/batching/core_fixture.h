@@ -53,7 +53,7 @@ static inline int at(const struct world *w, const struct srv_core_job *j)
     return j ? (int)(j - w->job) : -1;
 }
 
-/* Returns a worker of a group of which n workers are free. */
+/* Returns a worker of `group`, which has n free workers. */
 static inline const struct srv_core_worker *worker(int group, int n)
 {
     static struct srv_core_worker w;

@@ -91,7 +91,6 @@ static void no_wake(struct srv_io_loop *io_loop)
     (void)io_loop;
 }
 
-/* Allocates a world, and clears the model. */
 static struct world *new_world(void)
 {
     struct world *w = calloc(1, sizeof *w);

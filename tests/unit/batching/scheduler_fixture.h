@@ -17,7 +17,7 @@
 #include "server/batching/io_loop.h"
 #include "server/batching/scheduler.h"
 
-/* The model's switches and counts. Beginning a world sets all of them to zero. */
+/* Settings and counters of the model. Beginning a world sets all of them to zero. */
 extern struct sched_model {
     /* Number of runs that have begun, number of runs in progress, and largest number of runs that
      * were in progress at the same time. */
@@ -88,8 +88,8 @@ void sched_drop(struct request *r);
 /* Submits a request that occupies the only worker until sched_model.held is false, so that later
  * requests have to queue. Returns when the request runs. */
 struct request *sched_block(struct world *w);
-/* sched_wait_done waits until n requests have completed, and sched_wait_runs until n runs have
- * begun. The test fails if their number exceeds n. */
+/* Waits until n requests have completed (sched_wait_done) or n runs have begun (sched_wait_runs).
+ * Fails the test if there are more than n. */
 void sched_wait_done(struct world *w, int n);
 void sched_wait_runs(int n);
 /* Asserts that the request succeeded with the model's output for the input of sched_submit(w, rows,

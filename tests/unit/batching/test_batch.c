@@ -1,6 +1,5 @@
-/* Tests how the size of outputs is counted, and that merging the inputs of a batch ends early when
- * no client waits for the batch any more. This file defines rt_callable_run, so that a test sees
- * whether the model ran. */
+/* Tests how the size of outputs is counted, and that merging ends early when no client waits for
+ * the batch. This file defines rt_callable_run, so that a test sees whether the model ran. */
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"
@@ -61,7 +60,6 @@ static void merging_much_ends_when_nobody_wants_it_any_more(void **state)
 {
     (void)state;
     for (int gone = 0; gone < 2; gone++) {
-        /* Most rows of the merged batch are padding. */
         expect_merge_ends(8, 8, SRV_MAX_BATCH_ROWS, gone);
         /* The rows of both requests are so large that merging takes a long time. */
         expect_merge_ends(3 << 20, 3 << 20, 2, gone);

@@ -17,9 +17,9 @@
 enum { MOST_ROWS = 4, COLUMNS = 4 };
 
 static const struct {
-    /* `writer` is a node that, once it has run, makes the rows of `fetch` depend on each other. */
+    /* Running the node `writer` makes the rows of `fetch` depend on each other. */
     const char *fetch, *writer;
-    int64_t rows; /* number of rows of each request */
+    int64_t rows;
 } cases[] = {
     {"sums:0", "axis_0", 2},      {"ref_sums:0", "ref_axis_0", 2}, {"reversed:0", "axes_0", 2},
     {"added:0", "two_rows", 1},   {"chosen:0", "flag_off", 2},     {"cast_sums:0", "axis_0", 2},
@@ -105,7 +105,7 @@ static void nodes(struct rt_bytes *g)
     gd_node(g, "chosen", "If", "flag_read x",
             "Tcond=bool Tin=[float] Tout=[float] then_branch=@same else_branch=@sums");
 
-    /* With the values for which the first plan is made, the branch that writes is not taken. */
+    /* The first plan is made while "other" selects the branch that does not write. */
     variable(g, "other", "dtype=bool shape=<>");
     variable(g, "number", "dtype=float shape=<>");
     gd_node(g, "number_0", "AssignVariableOp", "number f0", "dtype=float");
@@ -183,7 +183,7 @@ static float number(struct rt_session *s)
 }
 
 /* Runs two requests as one batch. Each request must get the same bits as when it runs alone, and
- * variables must change by as much as when the two requests run alone. */
+ * the variables must change as they do when the requests run alone. */
 static struct srv_batch_verdict batch(struct rt_session *s, struct rt_callable *c, int64_t rows,
                                       const char *what)
 {

@@ -86,7 +86,6 @@ static void a_request_whose_outputs_cannot_be_concatenated_runs_whole(void **sta
     assert_int_equal(atomic_load(&sched_model.runs), 4);
     assert_int_equal(atomic_load(&sched_model.rows[3]), 10);
     sched_drop(large);
-    /* The scheduler has learned that the request cannot be split. */
     large = sched_submit(w, 10, 1, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
     sched_wait_done(w, 2);

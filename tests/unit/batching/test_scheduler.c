@@ -10,7 +10,7 @@ static void a_request_runs_and_is_answered_once(void **state)
     (void)state;
     struct world *w = sched_begin(2, true, false);
     struct request *r = sched_submit(w, 3, 1.5f, RT_NEVER);
-    /* A job is submitted only when the turn of the loop ends. */
+    /* The I/O loop submits its jobs only when its turn ends. */
     assert_int_equal(atomic_load(&w->n_done), 0);
     srv_io_loop_end_turn(&w->io_loop);
     sched_wait_done(w, 1);
@@ -166,7 +166,7 @@ static void a_run_with_large_outputs_is_repeated_on_a_worker(void **state)
         sched_expect(r, 1, 4);
         sched_drop(r);
     }
-    /* Jobs run inline again after a worker has run a job whose outputs are not too large. */
+    /* Jobs run inline again after a worker has measured outputs that are not too large. */
     w->max_inline_bytes++;
     for (int i = 0; i < 2; i++) {
         srv_io_loop_begin_turn(&w->io_loop);
@@ -194,7 +194,7 @@ static void a_job_with_a_trace_does_not_run_on_the_network_thread(void **state)
         rt_tensor_clear(&r->fetch);
         r->job.trace = &trace;
         srv_job_submit(&r->job);
-        assert_ptr_equal(w->io_loop.turn, &r->job); /* the job waits for the end of the turn */
+        assert_ptr_equal(w->io_loop.turn, &r->job);
         srv_io_loop_end_turn(&w->io_loop);
         sched_wait_done(w, i + 1);
         sched_expect(r, 1, 4);
@@ -217,7 +217,6 @@ static void small_requests_do_not_wait_for_workers_that_are_at_long_ones(void **
 {
     (void)state;
     struct world *w = sched_begin(1, true, false);
-    /* The scheduler learns from the first request that requests of this shape have a low cost. */
     struct request *first = sched_submit(w, 1, 1, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
     sched_wait_done(w, 1);
@@ -244,7 +243,8 @@ static void small_requests_do_not_wait_for_workers_that_are_at_long_ones(void **
     sched_end(w);
 }
 
-/* Of two GPUs with two streams each, two workers serve the model, whichever GPU it is on. */
+/* The server has two GPUs with two streams each. Two workers serve the model, regardless of its
+ * GPU. */
 static void a_model_on_a_gpu_has_one_worker_per_stream(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void a_model_on_a_gpu_has_one_worker_per_stream(void **state)
         assert_int_equal(atomic_load(&sched_model.together), 2);
         atomic_store(&sched_model.held, false);
         sched_wait_done(w, 6);
-        /* The requests that waited were merged. */
+        /* The waiting requests were merged. */
         assert_int_equal(atomic_load(&sched_model.runs), 3);
         for (int k = 0; k < 6; k++) {
             sched_expect(r[k], 1, (float)k);
@@ -271,8 +271,7 @@ static void a_model_on_a_gpu_has_one_worker_per_stream(void **state)
     }
 }
 
-/* A batch is not divided among the free workers of a GPU, and no run begins on the network thread.
- */
+/* No run begins on the network thread. */
 static void a_batch_on_a_gpu_is_not_divided(void **state)
 {
     (void)state;

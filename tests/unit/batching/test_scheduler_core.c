@@ -40,12 +40,12 @@ static void a_number_of_rows_that_is_preferred_is_made_with_few_less(void **stat
     for (int i = 0; i < 5; i++)
         put(&w, 0, 1, RT_NEVER, 10);
     take(&w, 10, 0, 4);
-    /* A batch of one job cannot be made smaller, so it runs although 1 is not a preferred batch
+    /* A batch of one job cannot become smaller, so it runs although 1 is not a preferred batch
      * size. */
     take(&w, 10, 0, 1);
     put(&w, 0, 1, RT_NEVER, 10);
     put(&w, 0, 2, RT_NEVER, 10);
-    /* Neither 1 nor 3 rows is a preferred batch size, so the batch takes both jobs. */
+    /* Neither 1 nor 3 rows is a preferred batch size. The batch takes both jobs. */
     take(&w, 10, 0, 2);
     for (int i = 0; i < 9; i++)
         put(&w, 0, 1, RT_NEVER, 10);
@@ -203,7 +203,7 @@ static void giving_jobs_up_does_not_shut_a_bucket_for_good(void **state)
     (void)state;
     struct world w;
     begin(&w, usual());
-    srv_cost_learn(&w.bucket[0].cost, 1, 1000000); /* reports that the first run took 1 ms */
+    srv_cost_learn(&w.bucket[0].cost, 1, 1000000);
     for (int i = 0; i < N; i++) {
         struct srv_core_batch b;
         struct srv_core_job *expired = NULL;
@@ -277,8 +277,8 @@ a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short(void
     assert_int_equal(w.core.n_jobs, 2);
 }
 
-/* Takes a batch with a spare worker beside one worker. Returns the model queue of the batch, or -1
- * if there is none. */
+/* Takes a batch for a spare worker of a group with one worker. Returns the model queue of the
+ * batch, or -1 if there is no batch. */
 static int take_spare(struct world *w, bool is_ample, struct srv_core_batch *b)
 {
     struct srv_core_job *expired = NULL;
@@ -294,7 +294,7 @@ static void each_long_batch_leaves_its_place_to_a_model_queue_without_one(void *
     struct world w;
     struct srv_core_batch b[4], none;
     begin(&w, usual());
-    for (int i = 0; i < 6; i++) { /* six jobs for each of the first two model queues */
+    for (int i = 0; i < 6; i++) {
         put(&w, 0, 8, RT_NEVER, 0);
         put(&w, 2, 8, RT_NEVER, 0);
     }
@@ -303,13 +303,13 @@ static void each_long_batch_leaves_its_place_to_a_model_queue_without_one(void *
     const int first = (int)(b[0].bucket->model_queue - w.model_queue), other = 1 - first;
     assert_false(srv_core_has_place(&w.core, 1));
     assert_int_equal(take_spare(&w, true, &none), -1);
-    for (int i = 0; i < 2; i++) { /* a batch is marked once */
+    for (int i = 0; i < 2; i++) { /* marking a batch again has no effect */
         srv_core_mark_long(&w.core, &b[0]);
         assert_true(srv_core_has_place(&w.core, 1));
     }
     assert_int_equal(take_spare(&w, true, &b[1]), other);
-    assert_int_equal(take_spare(&w, true, &none), -1); /* the place is occupied */
-    /* A batch that is not long leaves its place to any model queue without a long batch. */
+    assert_int_equal(take_spare(&w, true, &none), -1); /* a short batch still occupies the place */
+    /* After a batch ends, any model queue without a long batch may take its place. */
     srv_core_done(&w.core, &b[1], 1000, true);
     assert_int_equal(take_spare(&w, true, &b[1]), other);
     srv_core_mark_long(&w.core, &b[1]);
@@ -323,7 +323,7 @@ static void each_long_batch_leaves_its_place_to_a_model_queue_without_one(void *
     assert_int_equal(w.core.long_running, 1);
 }
 
-/* While few spare workers are left, a model queue has only one of them. */
+/* While few spare workers are left, a model queue may occupy only one of them. */
 static void the_last_spare_workers_are_for_model_queues_that_run_nothing(void **state)
 {
     (void)state;
@@ -386,7 +386,6 @@ static void a_model_queue_that_was_idle_does_not_claim_the_past(void **state)
         first += b.bucket == &w.bucket[0];
         srv_core_done(&w.core, &b, 1000, true);
     }
-    /* One of the first three batches must come from the busy model queue. */
     assert_int_equal(first, 1);
 }
 
@@ -434,10 +433,9 @@ static void full_queues_refuse_at_once(void **state)
     begin(&w, usual());
     for (int i = 0; i < 20; i++)
         assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
-    assert_int_equal(put(&w, 1, 1, RT_NEVER, 0), SRV_CORE_FULL); /* the model queue is full */
+    assert_int_equal(put(&w, 1, 1, RT_NEVER, 0), SRV_CORE_FULL);
     for (int i = 0; i < 20; i++)
         assert_int_equal(put(&w, 2, 1, RT_NEVER, 0), SRV_CORE_QUEUED);
-    /* The total number of queued jobs is at its limit. */
     assert_int_equal(put(&w, 4, 1, RT_NEVER, 0), SRV_CORE_FULL);
     assert_int_equal(w.core.n_jobs, 40);
     assert_int_equal(w.core.n_bytes, 400);
@@ -468,7 +466,7 @@ static void with_a_timeout_a_batch_waits_until_it_is_full_or_due(void **state)
     take(&w, 110, 0, 1);
     put(&w, 0, 4, RT_NEVER, 200);
     put(&w, 0, 4, RT_NEVER, 201);
-    take(&w, 202, 0, 2); /* the batch is full */
+    take(&w, 202, 0, 2);
     assert_int_equal(srv_core_next_timer(&w.core), RT_NEVER);
 }
 
@@ -528,11 +526,9 @@ static void batches_that_wait_are_limited_and_an_open_one_is_filled(void **state
     assert_int_equal(srv_core_open_batch_rows(&w.bucket[0]), 0);
     assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED);
     assert_int_equal(srv_core_open_batch_rows(&w.bucket[0]), 3);
-    /* The last rows of this job open a second batch. */
     assert_int_equal(put(&w, 0, 5, RT_NEVER, 0), SRV_CORE_QUEUED);
     assert_int_equal(w.queue[0].n_batches, 2);
     assert_int_equal(put(&w, 0, 4, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
-    /* The request fits into the open batch. */
     assert_int_equal(put(&w, 0, 3, RT_NEVER, 0), SRV_CORE_QUEUED);
     assert_int_equal(put(&w, 0, 1, RT_NEVER, 0), SRV_CORE_FULL_BATCHES);
     assert_int_equal(srv_core_free_rows(&w.bucket[0]), 0);
@@ -655,23 +651,23 @@ static void a_cheap_job_of_an_idle_bucket_may_run_where_it_is(void **state)
     struct srv_core_batch b;
     begin(&w, usual());
     struct srv_core_job j = {.rows = 1, .deadline_ns = RT_NEVER};
-    /* The cost of the job is unknown, so it does not run inline. */
+    /* The cost of the job is unknown. */
     assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
     for (int i = 0; i < 3; i++)
         srv_cost_learn(&w.bucket[0].cost, 1, 20);
     /* The cost of the job is above the limit of 10. */
     assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 10, &b));
-    /* No core is free, so the job does not run inline. */
+    /* No core is free. */
     assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 0, 40, &b));
     assert_true(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
     assert_int_equal(w.core.running, 1);
     srv_core_done(&w.core, &b, 20, true);
-    /* The outputs of the last run were too large, so the job does not run inline. */
+    /* The outputs of the last run were too large. */
     w.bucket[0].has_large_outputs = true;
     assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
     w.bucket[0].has_large_outputs = false;
     put(&w, 0, 1, RT_NEVER, 0);
-    /* A job already waits in the bucket, so the next job does not run inline. */
+    /* A job already waits in the bucket. */
     assert_false(srv_core_begin_inline(&w.core, &w.bucket[0], &j, 2, 40, &b));
 }
 

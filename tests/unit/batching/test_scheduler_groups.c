@@ -42,13 +42,12 @@ static void a_long_batch_leaves_the_last_worker_to_others(void **state)
     begin(&w, settings);
     srv_cost_learn(&w.bucket[LONG].cost, 1, 101);
     srv_cost_learn(&w.bucket[SHORT].cost, 1, 100);
-    /* Alone on the group, the long one takes every worker. */
+    /* The long model alone may use every worker of the group. */
     put(&w, LONG, 1, RT_NEVER, 0);
     assert_true(srv_core_next(&w.core, 0, &last, &b, &expired));
     put(&w, SHORT, 1, RT_NEVER, 1);
     assert_true(srv_core_next(&w.core, 1, &last, &b, &expired));
     assert_int_equal(b.bucket - w.bucket, SHORT);
-    /* The short one has just run. */
     put(&w, LONG, 1, RT_NEVER, 2);
     assert_false(srv_core_is_ready(&w.core, 2, &last));
     assert_false(srv_core_next(&w.core, 2, &last, &b, &expired));
@@ -56,8 +55,8 @@ static void a_long_batch_leaves_the_last_worker_to_others(void **state)
     put(&w, SHORT, 1, RT_NEVER, 3);
     assert_true(srv_core_next(&w.core, 3, &last, &b, &expired));
     assert_int_equal(b.bucket - w.bucket, SHORT);
-    /* A worker beside which another one is free takes the long one, and so does the last one after
-     * a second. */
+    /* The long model gets a worker if another worker is free. After a second, it also gets the last
+     * worker. */
     assert_true(srv_core_is_ready(&w.core, 4, worker(1, 1)));
     assert_false(srv_core_next(&w.core, 2 + SECOND, &last, &b, &expired));
     assert_true(srv_core_next(&w.core, 3 + SECOND, &last, &b, &expired));

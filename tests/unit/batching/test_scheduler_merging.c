@@ -1,4 +1,4 @@
-/* Tests which queued requests run as one batch, and which part of the batch's output each of them
+/* Tests which queued requests run as one batch, and which part of the batch's output each request
  * gets. */
 #include "tests/unit/batching/scheduler_fixture.h"
 
@@ -116,8 +116,7 @@ static void outputs_that_do_not_follow_the_rows_end_merging(void **state)
     atomic_store(&sched_model.one_output_row, true);
     atomic_store(&sched_model.held, false);
     sched_wait_done(w, 5);
-    /* The six runs are that of `first`, the merged run, and one run for each of the four
-     * requests. */
+    /* The six runs are the run of `first`, the merged run, and one run per request. */
     assert_int_equal(atomic_load(&sched_model.runs), 6);
     for (int i = 0; i < 4; i++) {
         sched_expect(r[i], 1, (float)i);

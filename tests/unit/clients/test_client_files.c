@@ -53,7 +53,6 @@ static void halves_are_rounded_to_the_nearest_even(void **state)
         assert_true(cl_set_real(SLIPWAY_BFLOAT16, &bits, all[i].v));
         assert_int_equal(bits, all[i].bfloat);
     }
-    /* Every half-precision number is converted to a double and back. */
     for (unsigned h = 0; h < 65536; h++) {
         uint16_t bits = (uint16_t)h, back;
         double v = cl_get_real(SLIPWAY_HALF, &bits);

@@ -75,8 +75,8 @@ static void tensors_are_the_same_within_the_tolerance(void **state)
     assert_string_equal(err.msg, "output \"a\": another shape");
 }
 
-/* The cases are those of test_golden.c, because a replay must accept every response that a golden
- * accepts. */
+/* The cases equal those of test_golden.c, because a replay must accept every response that the
+ * comparison with a golden accepts. */
 static void a_tolerance_is_a_part_of_the_largest_of_the_output(void **state)
 {
     (void)state;

@@ -120,8 +120,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Makes the plan repeatedly: first so that its first allocation fails, then so that its second
- * fails, and so on until no allocation fails. */
+/* Makes the plan repeatedly, until no allocation fails. In attempt n, allocation n fails. */
 static void fail_each(struct fixture *x, const struct rt_session_options *options,
                       const struct rt_call_spec *spec)
 {
@@ -333,7 +332,6 @@ static void an_analysis_of_rows_that_finds_no_memory_is_made_again(void **state)
         assert_true(rt_callable_is_rowwise(call, &shape, &err));
         gs_call(x->s, NULL, "read");
         assert_ok(rt_callable_run(gs_prepare(x->s, &writes), NULL, NULL, NULL, &err), &err);
-        /* The assignment invalidated the plan, so gs_call makes a new one. */
         call = gs_call(x->s, "x", "y");
         n_calls = 0;
         at += 1 + at / 8;

@@ -147,7 +147,7 @@ static void errors_say_the_same(void **state)
     struct rt_tensor t;
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){2, 3}, &x->err), &x->err);
     memset(t.data, 0, rt_tensor_bytes(&t));
-    tiers_compare(x, &t); /* the shapes of the MatMul's inputs do not match */
+    tiers_compare(x, &t);
     rt_tensor_clear(&t);
 }
 
@@ -215,7 +215,7 @@ static void random_graph(struct tiers *x, unsigned *seed, int n)
             snprintf(in, sizeof in, "%s swap", a);
             node(x, name, "Transpose", in, "T=float Tperm=int32");
             break;
-        case 6: /* sometimes adds a tensor whose shape depends on values */
+        case 6:
             if (next(seed) % 4 == 0) {
                 snprintf(in, sizeof in, "%s half", b);
                 snprintf(a, sizeof a, "more%d", i);
@@ -374,7 +374,7 @@ static void idle_memory_of_many_sessions_is_bounded(void **state)
     for (int i = 0; i < SESSIONS; i++)
         o[i] = open_one(x, "y", &options);
     for (int round = 0; round < 3; round++)
-        for (int i = 0; i < SESSIONS; i++) { /* every value of the graph takes 1 MB */
+        for (int i = 0; i < SESSIONS; i++) { /* each value of the graph takes 1 MB */
             run_one(&o[i], 1 << 16);
             assert_true(atomic_load(&idle_cache->idle.used) <= idle_cache->idle.limit);
         }
@@ -608,7 +608,6 @@ static void a_shape_is_compiled_when_it_recurs(void **state)
     assert_int_equal(tiers_specialisations(x), 1);
     assert_int_equal(rt_session_compile(x->tier[1]), 1);
     assert_int_equal(tiers_specialisations(x), 2);
-    /* the shape already has a specialisation */
     rt_callable_request_compilation(x->call[1], &shape);
     assert_int_equal(rt_session_compile(x->tier[1]), 0);
 }
@@ -644,7 +643,7 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     node(x, "n", "Neg", "x", "T=float");
     node(x, "y", "Tanh", "n", "T=float");
     open_compiled(x, &options);
-    /* meanwhile the compiler may make specialisations for the ten shapes */
+    /* the compiler may make specialisations for the ten shapes at the same time */
     for (int i = 0; i < 40; i++)
         run_rows(x, i % 10);
     rt_session_loading(x->tier[1], true, NULL);

@@ -164,7 +164,6 @@ static void what_tensorflow_serving_refuses_is_refused(void **state)
                  RT_INVALID_ARGUMENT, &err, "has no name");
     assert_fails(parse("model_config_list { confg {} }"), RT_INVALID_ARGUMENT, &err,
                  "Invalid protobuf file: 'models.config': 1:27: Message type");
-    /* The names of all models are checked before the platform of any model. */
     assert_fails(parse(LIST("config { name: 'm' base_path: '/m' } " MODEL("m", ""))),
                  RT_INVALID_ARGUMENT, &err, "Illegal to list model m multiple times");
 }

@@ -112,7 +112,6 @@ static void every_flag_of_tensorflow_serving_is_accepted(void **state)
     assert_int_equal(n, 5);
     i = 0;
     PARSE(true, "--enable_profiler=true", "--num_tflite_pools=0");
-    /* All flags have their default values, so none is reported as having no effect. */
     assert_false(srv_options_next_note(&o, &i, &name, &reason));
 }
 
@@ -199,7 +198,6 @@ static void what_was_given_is_known(void **state)
     assert_false(srv_options_is_given(&o, "nonsense"));
 }
 
-/* The help of both programs lists every flag of TensorFlow Serving. */
 static void help_lists_every_flag(void **state)
 {
     (void)state;

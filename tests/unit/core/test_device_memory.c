@@ -49,7 +49,8 @@ static void each_use_is_counted(void **state)
     assert_int_equal(test_device_counts(d).bytes, 0);
 }
 
-/* Memory of tensors is rounded up by at most a quarter, and goes to the cache when it is freed. */
+/* The size of a tensor's memory is rounded up by at most a quarter. Freed memory goes to the
+ * cache. */
 static void memory_of_tensors_is_used_again(void **state)
 {
     struct rt_device *d = *state;
@@ -85,7 +86,7 @@ static void the_cache_is_bounded(void **state)
     assert_int_equal(counts.used[RT_DEVICE_TENSORS], 0);
 }
 
-/* Memory in the cache is freed if it is needed for something else. */
+/* The cache frees its memory when another allocation needs that memory. */
 static void the_cache_yields_to_other_uses(void **state)
 {
     struct rt_device *d = *state;
@@ -118,8 +119,7 @@ static void what_does_not_fit_is_refused_with_both_numbers(void **state)
                      RT_RESOURCE_EXHAUSTED);
 }
 
-/* A tensor is loaded once, either when the host asks for its bytes or as part of a stream's work.
- */
+/* A tensor is copied once, either when the host reads its bytes or as part of a stream's work. */
 static void a_tensor_is_copied_to_the_host_once(void **state)
 {
     struct rt_device *d = *state;

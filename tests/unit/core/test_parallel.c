@@ -80,7 +80,7 @@ static void a_run_is_no_wider_than_its_width(void **state)
     rt_parallel_free(p);
 }
 
-/* Shards that end only when two of them run at the same time, so that a second core has to run
+/* A loop whose shards end only when two of them run at the same time, so a second core must run
  * one. */
 struct meeting {
     atomic_int there;
@@ -113,7 +113,7 @@ static void no_helper_comes_when_every_core_has_a_run(void **state)
     (void)state;
     struct rt_parallel *p = rt_parallel_new(3, 3);
     struct counts c = {.p = p};
-    for (int i = 0; i < 4; i++) /* four runs begin on three cores */
+    for (int i = 0; i < 4; i++)
         rt_parallel_enter(p);
     assert_int_equal(rt_parallel_free_width(p), 1);
     rt_parallel_run(p, SHARDS, count_shard, &c);
@@ -226,7 +226,7 @@ static void an_idle_pool_uses_no_core(void **state)
     struct rt_parallel *p = rt_parallel_new(4, 4);
     rt_parallel_run(p, 4, nothing, NULL);
     struct timespec pause = {.tv_nsec = 50000000};
-    nanosleep(&pause, NULL); /* the helper threads go to sleep during the pause */
+    nanosleep(&pause, NULL);
     const int64_t before = cpu_ns();
     pause.tv_nsec = 200000000;
     nanosleep(&pause, NULL);

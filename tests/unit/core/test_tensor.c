@@ -63,7 +63,6 @@ static void a_shape_that_cannot_be_is_refused(void **state)
     assert_ok(rt_tensor_new(&t, NULL, RT_I8, 2, (int64_t[]){0, INT64_C(1) << 62}, &err), &err);
     rt_tensor_clear(&t);
     assert_ok(rt_tensor_new(&t, NULL, RT_F32, 2, (int64_t[]){0, 5}, &err), &err);
-    /* The pointer that rt_no_elements() returns may be copied but must not be dereferenced. */
     assert_ptr_equal(t.data, rt_no_elements());
     assert_int_equal(rt_tensor_count(&t), 0);
     rt_tensor_clear(&t);
@@ -373,7 +372,7 @@ struct tight {
     atomic_int n_given, n_beyond, n_threads;
 };
 
-/* A thread that holds up to two blocks at a time, from any of the pools, and counts how often the
+/* Thread function. Holds up to two blocks at a time, from any of the pools. Counts how often the
  * blocks of all threads together exceed the limit. */
 static void *take_and_give(void *arg)
 {
@@ -447,8 +446,7 @@ static void a_refusal_does_not_ask_all_pools_that_have_nothing(void **state)
     for (int i = 0; i < REFUSALS; i++)
         assert_null(rt_buffer_new(p[i % POOLS], RT_U8, 2 << 20, &err));
     assert_true((rt_now_ns() - before) / 1000000000 < MOST_S);
-    /* The freed block becomes part of its pool's reserve, from which another pool gets the
-     * bytes. */
+    /* The freed block becomes part of its pool's reserve, from which another pool gets bytes. */
     rt_buffer_unref(most);
     struct rt_buffer *other = rt_buffer_new(p[POOLS - 1], RT_U8, 13 << 20, &err);
     assert_non_null(other);

@@ -66,10 +66,9 @@ static const struct form forms[] = {
      * to its readers */
     {"before_growth", {6, 10, 14}},
     {"of_other_shape", {10, 14, 18}},
-    /* an update of v changes no other tensor or variable, even if v shared a buffer with it */
+    /* an update of v changes no other tensor or variable, even one that shared a buffer with v */
     {"given", {4, 4, 4}},
     {"other", {6, 10, 14}},
-    /* a read that is fetched in the same run as an update */
     {"read", {6, 6, 6}},
     /* the value of an empty variable has no buffer, unlike the handle through which it is read */
     {"emptied", {0, 0, 0}},

@@ -6,8 +6,6 @@
 #include "runtime/base/clock.h"
 #include "tests/support/control_flow.h"
 
-/* Asserts that fetching `fetch` with x = `value` fails with `status` and with `words` in the
- * message. */
 static void refuses(struct small_graph *x, float value, const char *fetch, enum rt_status status,
                     const char *words)
 {
@@ -15,7 +13,6 @@ static void refuses(struct small_graph *x, float value, const char *fetch, enum 
     assert_fails(sg_run(x, value, fetch, &t), status, &x->err, words);
 }
 
-/* Checks that fetching "w/exit" with x = 1 ends at the deadline. */
 static void ends_at(struct small_graph *x, int64_t deadline_ns)
 {
     struct rt_callable *c = sg_prepare(x, "w/exit", NULL);
@@ -215,8 +212,8 @@ static void an_exit_needs_a_frame(void **state)
             "Invalid Exit op: Cannot find a corresponding Enter op.");
 }
 
-/* If a NextIteration reads a value that exists in every iteration, iterations begin forever, even
- * after the condition has become false. */
+/* A NextIteration that reads a value of every iteration begins iterations forever, even after the
+ * condition has become false. */
 static void a_loop_whose_variable_never_ends_runs_until_its_deadline(void **state)
 {
     struct small_graph *x = *state;

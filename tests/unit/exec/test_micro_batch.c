@@ -48,13 +48,12 @@ static void many_rows_are_run_in_micro_batches_to_the_same_bits(void **state)
     pools(x);
     open_sessions(x, (const char *const[]){"y", "b"}, 2);
     assert_int_equal(compare(x, 2, SIDE), 1);
-    /* The batch adds a specialisation for the full batch and one for a micro-batch. */
     assert_int_equal(compare(x, 160, SIDE), 3);
     assert_true(rt_callable_is_compiled(x->call[1], 160));
-    compare(x, 131, SIDE); /* the last micro-batch has fewer rows */
+    compare(x, 131, SIDE);
     compare(x, 160, SIDE);
     compare(x, 3, SIDE);
-    compare(x, 4, 256); /* the same plan also runs rows of a different shape */
+    compare(x, 4, 256);
 }
 
 static void a_row_may_be_a_micro_batch(void **state)
@@ -63,7 +62,6 @@ static void a_row_may_be_a_micro_batch(void **state)
     pools(x);
     open_sessions(x, (const char *const[]){"y"}, 1);
     assert_int_equal(compare(x, 2, 512), 2);
-    /* The specialisation for micro-batches is also used for a batch of one row. */
     assert_int_equal(compare(x, 1, 512), 2);
 }
 

@@ -186,7 +186,7 @@ static void check_bits(const char *what, const char *name, const struct rt_tenso
 static const struct way {
     const char *name;
     struct rt_tuning tuning;
-    bool same_bits; /* whether the outputs must have the same bits as those of "node by node" */
+    bool same_bits; /* whether the outputs must have the same bits as in the node-by-node run */
 } ways[] = {
     {"node by node",
      {.no_fusion = true, .no_winograd = true, .no_autotune = true, .no_specialise = true},

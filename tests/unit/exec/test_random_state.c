@@ -21,7 +21,7 @@ struct names {
 struct program {
     char *data;
     struct rt_span graph;
-    struct names init, *signature; /* the last signature fetches the complete state */
+    struct names init, *signature;
     struct recorded_reader runs;
 };
 enum { SIGNATURES = 5 };

@@ -186,11 +186,9 @@ static void a_constant_is_uploaded_once(void **state)
             assert_true(first_of(x, c[k], &in) == (k ? 3 : 5));
             rt_tensor_clear(&in);
         }
-    /* Each of the four runs copies its feed. */
     assert_int_equal(since(x, before).copies_in, 4 + 1);
 }
 
-/* A view of a region's value is fetched, is read by the region, and is read by the host. */
 static void views_of_a_regions_value_are_right(void **state)
 {
     struct fixture *x = *state;
@@ -221,8 +219,6 @@ static void views_of_a_regions_value_are_right(void **state)
     assert_true(test_device_counts(x->device).runs >= 3);
 }
 
-/* If a kernel in the middle of a region fails, the error names the kernel's node. A later run
- * succeeds. */
 static void an_error_in_a_region_names_the_node(void **state)
 {
     struct fixture *x = *state;
@@ -251,7 +247,6 @@ static void an_error_in_a_region_names_the_node(void **state)
     assert_true(test_device_counts(x->device).runs >= 6);
 }
 
-/* If the accelerator has too little memory for a region's activations, the run is refused. */
 static void a_run_without_memory_is_refused(void **state)
 {
     struct fixture *x = *state;
@@ -263,7 +258,7 @@ static void a_run_without_memory_is_refused(void **state)
     for (int64_t pages = 0; pages < 300; pages += 50) {
         test_device_limit(x->device, pages * 4096);
         const enum rt_status st = rt_callable_run(c, &in, &out, NULL, &x->err);
-        /* The stream's block holds the feed and the output, 256 KiB each. */
+        /* The feed and the output take 256 KiB each. */
         assert_int_equal(st, pages < 150 ? RT_RESOURCE_EXHAUSTED : RT_OK);
         if (!st)
             rt_tensor_clear(&out);
@@ -292,7 +287,6 @@ static void *call_often(void *arg)
     return NULL;
 }
 
-/* Four threads share two streams. The shapes of their inputs differ. */
 static void many_runs_share_the_streams(void **state)
 {
     struct fixture *x = *state;
@@ -313,7 +307,6 @@ static void many_runs_share_the_streams(void **state)
     assert_true(test_device_counts(x->device).runs > 400);
 }
 
-/* A run that waits for a stream ends at its deadline. */
 static void a_run_that_waits_for_a_stream_ends(void **state)
 {
     struct fixture *x = *state;

@@ -337,7 +337,7 @@ static void *stream_all(void *tensors)
     return tensors;
 }
 
-/* Tests the shards with RLIMIT_NOFILE at 80, so that 10 shards are kept open. */
+/* Tests the shards with RLIMIT_NOFILE at 80, which lets a checkpoint keep 10 shards open. */
 static void check_shards(int files)
 {
     struct rt_error err = {0};
@@ -362,7 +362,7 @@ static void check_shards(int files)
     assert_int_equal(open_files(), files + 10);
     assert_ok(rt_checkpoint_check_unchanged(c, &err), &err);
 
-    /* Of a shard that is kept open, the removal is not noticed, and of any other it is. */
+    /* The removal of a shard goes unnoticed only while that shard is kept open. */
     folder_rename("many.data-00001-of-00100", "kept");
     folder_rename("many.data-00098-of-00100", "other");
     assert_ok(rt_tensor_load(&t[1], &err), &err);
@@ -392,7 +392,7 @@ static void many_shards_need_few_descriptors(void **state)
     few = before;
     few.rlim_cur = 80;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    /* The second checkpoint may keep as many shards open, because the first one has been closed. */
+    /* The second checkpoint may also keep 10 shards open, because the first one has been closed. */
     for (int i = 0; i < 2; i++) {
         check_shards(files);
         assert_int_equal(open_files(), files);

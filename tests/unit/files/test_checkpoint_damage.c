@@ -46,7 +46,6 @@ static void every_flipped_bit_of_the_index_is_noticed(void **state)
         }
         rt_checkpoint_unref(c);
     }
-    /* Fewer than 60 bytes of the file have no checksum. */
     assert_true(refused * 3 > ((int)s.st_size - 60) * 8);
     for (size_t cut = 1; cut <= (size_t)s.st_size; cut++) {
         struct rt_checkpoint *c;

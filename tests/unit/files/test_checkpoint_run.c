@@ -61,8 +61,8 @@ static void a_long_string_is_read_in_pieces_until_its_run_ends(void **state)
     (void)state;
     enum { BYTES = 5 << 20 };
     const char *const name = "text";
-    /* The check is called before the lengths, before the string, and before each of six windows, in
-     * the last of which are the bytes behind the fifth megabyte. */
+    /* The check is called before the lengths, before the string, and before each of six windows.
+     * The last window holds the bytes after the fifth megabyte. */
     int left = 1000;
     struct rt_pool *pool = rt_pool_new(0);
     const struct rt_checkpoint_run run = {.check = cancel_after, .arg = &left, .pool = pool};
@@ -259,7 +259,7 @@ static void reading_an_index_ends_when_its_run_does(void **state)
 /* Writes a checkpoint of `n` scalars, whose names begin with `first`, without their data. */
 static void write_scalars(const char *prefix, char first, int n)
 {
-    /* num_shards; dtype and size */
+    /* `header` has the field num_shards. `entry` has the fields dtype and size. */
     static const char header[] = {1 << 3, 1}, entry[] = {1 << 3, RT_F32, 5 << 3, 4};
     struct rt_sstable_writer w;
     struct rt_error err = {0};
@@ -279,12 +279,13 @@ static void write_scalars(const char *prefix, char first, int n)
     rt_sstable_clear(&w);
 }
 
-/* The entry of a tensor in slices has a slice for each of its elements. */
+/* A tensor that is stored in slices has one slice per element. */
 static void reading_a_long_entry_ends_when_its_run_does(void **state)
 {
     (void)state;
     enum { SLICES = 100000 };
-    /* num_shards; dtype and a shape of one dimension with SLICES elements; a slice of 1 element */
+    /* `header` has the field num_shards. The entry has a dtype, a shape of one dimension with
+     * SLICES elements, and slices of one element. */
     static const char header[] = {1 << 3, 1}, slice[] = "\x3a\x04\x0a\x02\x10\x01";
     struct rt_sstable_writer w;
     struct rt_bytes entry;
@@ -305,7 +306,7 @@ static void reading_a_long_entry_ends_when_its_run_does(void **state)
         .size = w.file.n, .p = (const unsigned char *)w.file.p, .run = &run};
     assert_ok(rt_checkpoint_open_index(&c, "x", &source, &err), &err);
     rt_checkpoint_unref(c);
-    /* The entry is measured, unpacked and read. */
+    /* Three passes over the entry measure, unpack and read it. */
     const int asked = 1000 - left;
     assert_true(asked >= 3 * (SLICES >> 14));
     for (int i = 0; i < asked; i++) {
@@ -328,8 +329,8 @@ static int n_files(const char *folder)
     return n - 2; /* "." and ".." */
 }
 
-/* The names are sorted, compared with each other and written in pieces. Until the first shard is
- * moved, a merge that ends leaves all files as they were. */
+/* The names are sorted, compared and written in pieces. A merge that is cancelled before it moves
+ * the first shard leaves all files unchanged. */
 static void merging_many_names_ends_when_its_run_does(void **state)
 {
     (void)state;
@@ -391,7 +392,7 @@ static void writing_ends_when_its_run_does(void **state)
         left = i;
         assert_fails(rt_checkpoint_write(folder_path("cut/w"), 2, names, t, NULL, &run, &err),
                      RT_CANCELLED, &err, "the run was cancelled");
-        assert_int_equal(rmdir(folder_path("cut")), 0); /* the directory is empty */
+        assert_int_equal(rmdir(folder_path("cut")), 0);
     }
     rt_tensor_clear(&t[0]);
     rt_tensor_clear(&t[1]);

@@ -42,7 +42,7 @@ static void every_type_that_the_first_format_has_is_read(void **state)
         struct rt_checkpoint_v1 *c = opened(files[i]);
         struct rt_tensor t;
         assert_int_equal(rt_checkpoint_v1_count(c), 11);
-        assert_string_equal(rt_checkpoint_v1_name(c, 0), "bool"); /* tensors are sorted by name */
+        assert_string_equal(rt_checkpoint_v1_name(c, 0), "bool");
         holds(c, "f32", RT_F32, ((float[]){0, 1, 2, 3, 4, 5}), 24);
         holds(c, "f64", RT_F64, ((double[]){1.5, -2}), 16);
         holds(c, "i8", RT_I8, "\xff\x02", 2);
@@ -77,7 +77,6 @@ static void slices_in_several_files_come_together(void **state)
     assert_memory_equal(t.data, ((float[]){10, 11, 12, 18, 19, 20}), 24);
     rt_tensor_clear(&t);
     rt_checkpoint_v1_close(c);
-    /* The second of the checkpoint's two files is missing. */
     c = opened(GOLDEN "v1-00000-of-00002");
     assert_fails(rt_checkpoint_v1_tensor(c, "w", WHOLE, RT_F32, NULL, &t, &err),
                  RT_INVALID_ARGUMENT, &err,
@@ -160,8 +159,8 @@ static void many_files_need_few_descriptors(void **state)
     assert_int_equal(rt_checkpoint_v1_count(c), 2);
     rt_checkpoint_v1_close(c);
 
-    /* A checkpoint that is kept is shared until one of its files changes. Then the checkpoint is
-     * read again. */
+    /* Loads share the cached checkpoint until one of its files changes. Then the checkpoint is read
+     * again. */
     snprintf(pattern, sizeof pattern, "%s", folder_path("v1-000"));
     c = opened(pattern);
     struct rt_checkpoint_v1 *again = opened(pattern);
@@ -260,7 +259,7 @@ static void what_is_read_counts_in_the_pool_of_its_run(void **state)
     struct rt_tensor t;
     size_t needed = 0;
 
-    /* determines how much memory opening the checkpoint needs */
+    /* finds the amount of memory that opening the checkpoint needs */
     for (size_t limit = 0;; limit += 16) {
         rt_pool_set_limit(pool, limit + 1, "--a_limit");
         if (rt_checkpoint_v1_open(&c, GOLDEN "v1", &run, &err) == RT_OK)

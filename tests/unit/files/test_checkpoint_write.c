@@ -248,19 +248,19 @@ static void a_save_leaves_a_part_of_the_file_system_free(void **state)
                  RT_RESOURCE_EXHAUSTED, &err,
                  "the file system has 214740992 bytes left, of which 214745088 are kept free");
     assert_int_not_equal(access(folder_path("a"), F_OK), 0);
-    /* Something else fills the file system while the third megabyte is written. */
+    /* Another program fills the file system while the third megabyte is written. */
     disk.f_bavail = KEPT + 4 * MEGABYTE;
     shrinks_by = 1 << 20;
     assert_fails(rt_checkpoint_write(folder_path("sub/b"), 1, &name, &t, NULL, NULL, &err),
                  RT_RESOURCE_EXHAUSTED, &err, "are kept free");
-    assert_int_equal(rmdir(folder_path("sub")), 0); /* no file is left */
+    assert_int_equal(rmdir(folder_path("sub")), 0);
     shrinks_by = 0;
     disk.f_bavail = KEPT + MEGABYTE;
     assert_ok(rt_checkpoint_write(folder_path("b"), 1, &name, &t, NULL, NULL, &err), &err);
     disk.f_favail = 49;
     assert_fails(rt_checkpoint_write(folder_path("c"), 1, &name, &t, NULL, NULL, &err),
                  RT_RESOURCE_EXHAUSTED, &err, "room for 49 more files, which are kept free");
-    /* Some file systems do not have a number of files. */
+    /* Some file systems report no number of files. */
     disk.f_files = disk.f_favail = 0;
     assert_ok(rt_checkpoint_write(folder_path("c"), 1, &name, &t, NULL, NULL, &err), &err);
     rt_tensor_clear(&t);
@@ -285,7 +285,7 @@ static void a_file_system_that_reports_no_blocks_can_be_written(void **state)
         disk = unknown[i];
         assert_ok(rt_checkpoint_write(folder_path("u"), 1, &name, &t, NULL, NULL, &err), &err);
     }
-    /* A block size that is given only as f_bsize counts. */
+    /* If f_frsize is 0, f_bsize is the block size. */
     disk.f_bavail = 0;
     assert_fails(rt_checkpoint_write(folder_path("u"), 1, &name, &t, NULL, NULL, &err),
                  RT_RESOURCE_EXHAUSTED, &err, "has 0 bytes left");

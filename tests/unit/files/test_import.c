@@ -575,7 +575,7 @@ static void keys_of_bodies_have_a_limit_that_is_told(void **state)
     assert_true(n > 16 && n < 20);
     assert_fails(st, RT_RESOURCE_EXHAUSTED, &x->err, "attributes that bodies of functions");
     assert_non_null(strstr(rt_error_text(&x->err), "16 MB and 4 for each byte of the graph"));
-    text[0] = 'A'; /* the body for this key already exists, so no additional key is stored */
+    text[0] = 'A'; /* a body for this key already exists, so no second key is stored */
     assert_ok(rt_library_instantiate(x->l, &ref, &out, &x->err), &x->err);
     free(text);
     rt_bytes_clear(&body);
@@ -600,8 +600,8 @@ static void wrap(struct rt_bytes *b, unsigned field)
     free(p);
 }
 
-/* Appends the attributes of a node `name` with the op "Squeeze", whose list has n elements: the
- * packed field `field` of ListValue, n bytes of the value 1. */
+/* Appends a "Squeeze" node whose list attribute consists of the packed field `field` of ListValue,
+ * with n values of 1. */
 static void add_listed_node(struct rt_bytes *g, unsigned field, size_t n)
 {
     struct rt_bytes value;
@@ -611,7 +611,7 @@ static void add_listed_node(struct rt_bytes *g, unsigned field, size_t n)
         rt_bytes_addc(&value, 1);
     wrap(&value, field);
     wrap(&value, 1); /* AttrValue.list */
-    wrap(&value, 2); /* the value of the entry */
+    wrap(&value, 2);
     struct rt_bytes entry;
     rt_bytes_init(&entry, SIZE_MAX / 2);
     rt_bytes_adds(&entry, "\x0a\x0csqueeze_dims");
@@ -633,8 +633,8 @@ static enum rt_status fail_at(void *arg, struct rt_error *err)
     return --*(int *)arg ? RT_OK : rt_fail(err, RT_CANCELLED, "cancelled");
 }
 
-/* A packed list of a million numbers is unpacked and read in pieces, and each call of the check may
- * end the import. */
+/* A packed list of a million numbers is unpacked and read in pieces. Each call of the check may end
+ * the import. */
 static void a_check_ends_the_reading_of_a_long_list(void **state)
 {
     struct fixture *x = *state;
@@ -659,7 +659,7 @@ static void a_check_ends_the_reading_of_a_long_list(void **state)
     }
 }
 
-/* The bodies of functions are made after the import, and have the check of the session. */
+/* Function bodies are instantiated after the import, with the session's cancellation check. */
 static void a_check_ends_the_making_of_a_body(void **state)
 {
     struct fixture *x = *state;

@@ -269,7 +269,7 @@ static void a_file_of_very_many_meta_graphs_is_refused(void **state)
                  RT_INVALID_ARGUMENT, &err, "more than 1024 meta graphs");
 }
 
-/* Returns the status of parsing a SavedModel whose only meta graph consists of `n` copies of the
+/* Returns the status of parsing a SavedModel. Its only meta graph consists of `n` copies of the
  * 7-byte field `field`. */
 static enum rt_status parse_repeated(const char *field, size_t n)
 {
@@ -332,8 +332,8 @@ static void a_file_is_read_in_pieces_until_the_load_ends(void **state)
     folder_remove();
 }
 
-/* A text of empty tags takes more memory than its size allows. The load's check ends the parsing of
- * a text. */
+/* A text of a million empty tags exceeds the memory limit for a text of its length. The check of
+ * the load can also end the parsing. */
 static void a_text_may_not_take_much_memory(void **state)
 {
     (void)state;
@@ -383,8 +383,8 @@ static void a_large_file_of_zeros_is_refused_before_it_is_read(void **state)
     folder_remove();
 }
 
-/* Makes field `number` of the message `b`. The field consists of the previous contents of `b` and
- * n fields of two bytes each that TensorFlow's messages do not have, or whose values are unused. */
+/* Wraps the contents of `b` in field `number`. Adds n fields of two bytes each that TensorFlow does
+ * not define or does not use. */
 static void wrap_fields(struct rt_bytes *b, int number, size_t n)
 {
     struct rt_bytes out;
@@ -400,10 +400,10 @@ static void wrap_fields(struct rt_bytes *b, int number, size_t n)
 }
 
 /*
- * The file has N fields next to the meta graph, in the meta graph, in the GraphDef, and in a node.
- * The fields of the file are read twice, and so are those of the meta graph, because the GraphDef
- * is in two pieces. The model has a restore op and no checkpoint, so the fields of the GraphDef and
- * of the node are searched for variables.
+ * The file has N unknown or unused fields next to the meta graph, in the meta graph, in the
+ * GraphDef, and in a node. The reader makes a second pass over the file and the meta graph, because
+ * the GraphDef is in two pieces. The restore op without a checkpoint causes a search for variables
+ * in the GraphDef and the node.
  */
 static void a_load_is_checked_while_very_many_fields_are_read(void **state)
 {

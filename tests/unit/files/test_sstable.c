@@ -125,8 +125,8 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
     }
 }
 
-/* The file stores a key as its difference from the preceding key. 1,500 entries of 6 bytes whose
- * keys share 5,000 bytes therefore make 7.5 MB of names from a file of 14 KB. */
+/* The file stores a key as its difference from the preceding key. An index of 14 KB could therefore
+ * make 7.5 MB of names, from 1,500 entries of 6 bytes whose keys share 5,000 bytes. */
 static void names_take_no_more_than_their_file_allows(void **state)
 {
     (void)state;
@@ -172,9 +172,8 @@ static enum rt_status keep_value(void *arg, struct rt_span value, struct rt_erro
     return RT_OK;
 }
 
-/* If entries could repeat a key, a few bytes would cause many comparisons of a long key. The key
- * that is looked up is greater than all keys of the block and less than the key of the index
- * entry. */
+/* If entries could repeat a key, a few bytes would cause many comparisons of a long key. The test
+ * looks up a key between the last key of the block and the key of the index entry. */
 static void keys_increase_and_have_a_limit(void **state)
 {
     (void)state;
@@ -297,7 +296,7 @@ static void a_finder_reads_a_block_once_for_all_its_keys(void **state)
             rt_sstable_finder_find(f, rt_span_str(key), keep_value, &got, &err);
         assert_int_equal(st, n % 2 ? RT_NOT_FOUND : RT_OK);
         assert_int_equal(got, n % 2 ? -1 : n / 2 % 100);
-        if (i + 1 == 2 * N) /* the footer, the index and each block */
+        if (i + 1 == 2 * N) /* the reads of the footer, the index and each block */
             assert_in_range(counted.n_reads, 100, N / 5);
     }
     rt_sstable_finder_free(f);

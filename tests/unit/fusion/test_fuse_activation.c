@@ -22,8 +22,8 @@ static void every_activation_joins_every_head(void **state)
             }
 }
 
-/* Activations written with nodes other than those that frameworks export, and expressions that only
- * resemble an activation. Fusion is optional where `saved` is 0. */
+/* Activations in other forms than those that frameworks export, and expressions that only resemble
+ * an activation. Fusion is optional where `saved` is 0. */
 enum { MOST_NODES = 10 };
 static const struct variant {
     const char *what;

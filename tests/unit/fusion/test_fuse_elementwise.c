@@ -126,8 +126,8 @@ static struct rt_tensor random_operand(int rank, const int64_t *dim)
 {
     int64_t own[RT_MAX_RANK];
     const int skip = below(3) ? 0 : (int)below(rank + 1);
-    /* 0 means that all axes keep their length, 1 that some axes do, and 2 that at most one axis
-     * does. The other axes have length 1. */
+    /* If `how` is 0, all axes keep their length. If it is 1, some axes do. If it is 2, at most one
+     * axis does. The other axes have length 1. */
     const int how = (int)below(3);
     const int64_t axis = below(rank + 1);
     for (int i = skip; i < rank; i++)
@@ -177,7 +177,7 @@ static void random_trees_give_what_their_nodes_give_one_by_one(void **state)
                              : binary[below(sizeof binary / sizeof *binary)],
                     in, "T=float");
         }
-        if (below(4) == 0) { /* fetches an intermediate value as well as the output */
+        if (below(4) == 0) {
             x.n_fetches = 2;
             x.fetches[1] = "n0:0";
         }
@@ -216,7 +216,7 @@ struct mixed {
     struct run run;
     const struct other_type *other;
     char name[FEEDS + MOST_NODES][MOST_NAME];
-    /* Indices into `name` of the values that are numbers, and of those that are booleans. */
+    /* Indices into `name`: `number` of the numeric values, and `truth` of the booleans. */
     int number[FEEDS + MOST_NODES], truth[FEEDS + MOST_NODES];
     int n_numbers, n_truths;
 };
@@ -325,10 +325,9 @@ static void a_choice_is_one_node(void **state)
     end(&x);
 }
 
-/* The condition of TensorFlow 1's Select has the shape of the values or is a vector with one
- * element per row, so Select is fused only if all shapes are known to be equal. Otherwise, for
- * values of 5 x 5, a fused SelectV2 would broadcast a condition of 5 elements along the wrong
- * axis. */
+/* TensorFlow 1's Select accepts a vector condition with one element per row. A fused SelectV2 would
+ * broadcast this vector along the last axis. Select is therefore fused only if all shapes are known
+ * to be equal. */
 static void a_choice_of_tensorflow_1_is_joined_where_all_have_one_shape(void **state)
 {
     (void)state;
@@ -584,8 +583,8 @@ static void what_only_elementwise_ops_read_is_never_concatenated(void **state)
     }
 }
 
-/* On the axes that are not concatenated, one operand (the concatenation or the other value) has
- * length 1 and is broadcast. */
+/* On the axes that are not concatenated, one operand has length 1 and is broadcast. This operand is
+ * the concatenation or the other value. */
 static void what_is_concatenated_may_be_broadcast(void **state)
 {
     (void)state;

@@ -17,8 +17,8 @@ struct way {
     const char *reduce; /* the op that reduces rows, "Sum" or "Mean" */
     int axis;
     bool keep;
-    /* The operands of the Mul that weights the rows ("rows by" or "by rows"), "mask" if a mask
-     * hides rows, or NULL if rows are neither weighted nor hidden. */
+    /* The inputs of the Mul that weights the rows, either "rows by" or "by rows". "mask" means that
+     * a mask hides rows. NULL means that rows are neither weighted nor hidden. */
     const char *by;
     double otherwise; /* the value that replaces the rows that the mask hides */
 };
@@ -59,8 +59,7 @@ static void write(struct rt_bytes *g, const struct way *w, int width, const char
     gd_node(g, "twice", "AddV2", "rows rows", "T=float");
 }
 
-/* Runs the graph without and with fusion, and asserts that both runs agree. The caller clears both
- * outputs. */
+/* The outputs of the same graph without and with fusion. */
 struct pair {
     struct answer unfused, fused;
 };
@@ -327,9 +326,8 @@ static void equal_ids_that_somebody_else_reads_are_found(void **state)
     clear(&p, in, &g);
 }
 
-/* In an embedding bag, the segment op gets each id's position among the unique ids. In this graph,
- * it gets the unique ids themselves. The results differ, so the nodes must not be fused into
- * one. */
+/* In an embedding bag, the segment op reads the position of each id among the unique ids. In this
+ * graph, the segment op reads the unique ids themselves, so fusion would change the result. */
 static void bags_of_other_rows_are_theirs(void **state)
 {
     (void)state;

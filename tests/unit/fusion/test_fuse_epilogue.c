@@ -62,7 +62,7 @@ static void bias_normalisation_and_residual_join(void **state)
 }
 
 /* Tests outputs that do not fit into a cache. Kernels compute them in blocks of complete images or
- * of rows, and the windows of the first and the last rows reach into the padding. */
+ * of rows. The windows of the first and the last rows reach into the padding. */
 static void large_images_join_in_blocks(void **state)
 {
     static const struct {
@@ -111,8 +111,7 @@ static void vectors_that_do_not_fit_stay_nodes(void **state)
             fg_fetch(x, "out");
             fg_compare(x, i == 5, shape[i]);
         }
-    /* Multiplied by the factors of the following cases, the weights would exceed the range of a
-     * float. */
+    /* The factors of the following cases would scale the weights beyond the range of a float. */
     ep_add_head(x, EP_CONV_1X1, 2, dim);
     fg_scalar(x, "v", 1e-30);
     fg_node(x, "out", "Mul", "head v", "T=float");
@@ -290,7 +289,6 @@ static void steps_behind_a_reshape_join_the_matmul(void **state)
                 snprintf(text, sizeof text, "%s + %s, form %d", c[i].last, c[i].bias, form);
                 fg_compare(x, c[i].fuses ? n + 1 : 0, text);
             }
-    /* No node follows the Reshape. */
     const int64_t dim[] = {6, 96};
     fg_constant(x, "w", "96x64", 0);
     fg_feed(x, "x", 2, dim);

@@ -79,8 +79,8 @@ static void a_residual_of_another_shape_is_broadcast_or_refused(void **state)
             }
 }
 
-/* A residual block with a projection. Both operands of the sum are convolutions, and either
- * convolution could take the sum into its epilogue. */
+/* A residual block with a projection. Both operands of the sum are convolutions, and either one
+ * could take the sum into its epilogue. */
 static void of_two_convolutions_one_takes_the_sum(void **state)
 {
     struct fused_graph *x = *state;

@@ -189,8 +189,8 @@ static void against_tensorflow(const char *name, const struct golden *g)
                       no_fusion, &y, &nodes, &err),
                   &err);
         expect_same(RT_OK, &g->y, RT_OK, &y, name);
-        /* A loop that is not fused runs its nodes once in each step, and each run of a node is
-         * counted. */
+        /* Each run of a node is counted, so a loop that is not fused counts its nodes once per
+         * step. */
         if (!no_fusion && nodes > 60)
             fail_msg("%s: %d nodes ran", name, (int)nodes);
         rt_tensor_clear(&y);
@@ -216,7 +216,7 @@ static void make_input(const struct golden *g, int64_t first, int64_t second, fl
                             (int64_t[]){first, second, g->x.dim[2]}, &err),
               &err);
     for (int64_t k = 0; k < rt_tensor_count(x); k++)
-        if (words) /* the mask hides word id 0 */
+        if (words)
             ((int32_t *)x->data)[k] = (int32_t)((k * 7919 + 13) % 1000 % 3 ? k % 20 : 0);
         else
             ((float *)x->data)[k] = (float)((k * 7919 + 13) % 1000) / 250 - 2;
@@ -323,8 +323,8 @@ static char *find(char *from, const char *end, const char *text, size_t n)
     return NULL;
 }
 
-/* Finds each place in the graph where the n bytes `from` occur, replaces them with `to` at that
- * place alone, and compares the outputs with and without fusion. */
+/* Replaces one occurrence of the n bytes `from` with `to`, and compares the outputs with and
+ * without fusion. Does this for each occurrence in the graph. */
 static void each_change(const char *name, const struct golden *g, const char *from, const char *to,
                         size_t n)
 {

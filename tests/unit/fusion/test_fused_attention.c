@@ -421,7 +421,7 @@ static void it_needs_no_more_than_the_scores(void **state)
 {
     (void)state;
     if (answer_is_emulated())
-        return; /* a GPU keeps no scores */
+        return;
     static const int64_t sizes[][4] = {
         {3, 5, 3, 5},       {700, 900, 700, 900}, {1, 900, 700, 900},
         {700, 1, 700, 900}, {1, 1, 700, 900},
@@ -430,8 +430,8 @@ static void it_needs_no_more_than_the_scores(void **state)
         const int64_t *z = sizes[i];
         const size_t bytes = scratch_of(z[0], z[1], z[2], z[3]);
         assert_true(bytes > 0);
-        /* The scratch memory holds the scores, and space for a row or a column that is
-         * broadcast. */
+        /* The scratch memory holds the scores, and one additional row or column for
+         * broadcasting. */
         assert_true(bytes <= (size_t)((z[2] + 1) * (z[3] + 1) + 16) * sizeof(float));
         if (i)
             assert_true(bytes < (size_t)(z[2] * z[3] / 4) * sizeof(float));

@@ -385,8 +385,6 @@ static void what_no_run_accepts_is_refused_alike(void **state)
     rt_tensor_clear(&x);
 }
 
-/* The specialisations take little memory however many shapes occur, and all of that memory is
- * counted. */
 static void what_is_kept_for_shapes_is_bounded(void **state)
 {
     (void)state;
@@ -496,7 +494,7 @@ static void multiplications_by_one_are_left_out(void **state)
             snprintf(in, sizeof in, i % 2 ? "n%d one" : "one n%d", i - 1);
         gd_node(&g, name, i % 3 && i % 2 ? "RealDiv" : "Mul", i > 1 ? in : "x one", "T=float");
     }
-    /* A multiplication by ones that adds an axis is not removed. */
+    /* A multiplication by ones stays if it adds an axis. */
     snprintf(in, sizeof in, "n%d ones", LINE);
     gd_node(&g, "wide", "Mul", in, "T=float");
     gd_node(&g, "y", "Neg", "wide", "T=float");
@@ -506,8 +504,7 @@ static void multiplications_by_one_are_left_out(void **state)
     rt_tensor_clear(&x);
 }
 
-/* Writes a graph from "x" to "y" that consists of the given nodes and the scalars "one", "two" and
- * "small". */
+/* Writes a graph from "x" to "y" with the given nodes and the scalars "one", "two" and "small". */
 static void write_nodes(struct rt_bytes *g, const char *const (*node)[3])
 {
     rt_bytes_init(g, 1 << 16);

@@ -15,7 +15,7 @@ static struct rt_error err;
 
 struct form {
     const char *name;
-    struct gd_line nodes[20]; /* the nodes that compute y from the feeds x, cos and sin */
+    struct gd_line nodes[20];
 };
 #define SUM                                                                                        \
     {"xc", "Mul", "x cos", "T=float"}, {"rs", "Mul", "r sin", "T=float"},                          \

@@ -77,7 +77,7 @@ static void constant(struct rt_bytes *g, const char *name, int rank, const int64
     for (int i = 0; i < rank; n *= dim[i], i++)
         rt_bytes_addf(&value, "%s%d", i ? "," : "", (int)dim[i]);
     rt_bytes_addf(&value, ">:");
-    if (n >= MANY) /* all values are the same number, which bfloat16 represents exactly */
+    if (n >= MANY) /* all values are equal to a number that bfloat16 represents exactly */
         rt_bytes_addf(&value, "%g", 1.0 / 128);
     for (int64_t i = 0; i < n && n < MANY; i++)
         rt_bytes_addf(&value, i ? ",%.3g" : "%.3g", (double)(draw() + add));
@@ -85,8 +85,8 @@ static void constant(struct rt_bytes *g, const char *name, int rank, const int64
     rt_bytes_clear(&value);
 }
 
-/* Writes a graph that computes `relu6(n + (op(nx, w) * scale + shift))`. The values `n = -r` and
- * `nx = -x` are held only by the plan, so kernels may overwrite them. */
+/* Writes a graph that computes `relu6(n + (op(nx, w) * scale + shift))`. Only the plan holds `n =
+ * -r` and `nx = -x`, so kernels may overwrite them. */
 static void network(struct rt_bytes *g, const struct layer *l, const char *sum)
 {
     rt_bytes_init(g, 1 << 25);

@@ -61,8 +61,8 @@ static int open_all(void **state)
     (void)state;
     struct rt_error err = {0};
     char line[LINE_BYTES];
-    /* The libraries may lie outside the library path. Once they are loaded, they are found by name.
-     * cuDNN would otherwise load and unload libnvrtc for each device. */
+    /* Loads the libraries by path, because they may be outside the library path. cuDNN then finds
+     * them by name and does not load and unload libnvrtc for each device. */
     dlopen("/usr/local/cuda/lib64/libnvrtc.so.13", RTLD_NOW | RTLD_LOCAL);
     dlopen("/usr/local/cuda/lib64/libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
     if (dnn_library_open(&library, &err)) {
@@ -94,7 +94,7 @@ static int close_all(void **state)
 
 /* ---- GPUs ---- */
 
-/* What differs between GPUs, besides their sizes, in the description that cuDNN reads. */
+/* Properties that differ between GPUs, in the description that cuDNN reads. */
 struct gpu {
     int version; /* 100 times the major plus 10 times the minor compute capability */
     int n_multiprocessors, most_shared_bytes, most_threads, most_blocks;
@@ -112,7 +112,6 @@ static const struct gpu gpus[] = {
     {1200, 170, 101376, 1536, 24, "NVIDIA GeForce RTX 5090"},
 };
 
-/* Replaces the value of `key` in the description `text`. */
 static void replace(char *text, const char *key, const char *value)
 {
     char quoted[LINE_BYTES], rest[TEXT_BYTES];

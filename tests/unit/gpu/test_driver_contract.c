@@ -1,6 +1,7 @@
 /*
- * Tests what Slipway relies on in the CUDA driver. The tests run on the fake driver of tests/gpu,
- * so that it behaves as the real one, or on the machine's driver if SLIPWAY_REAL_DRIVER is set.
+ * Tests the behaviour of the CUDA driver on which Slipway relies. The tests run on the fake driver
+ * of tests/gpu. If SLIPWAY_REAL_DRIVER is set, they run on the machine's driver, which must behave
+ * in the same way.
  */
 #include "tests/support/test.h"
 
@@ -13,7 +14,7 @@
 #include "kernels/cuda/driver/image.h"
 
 enum {
-    N = 1 << 16, /* number of floats in a block of device memory */
+    N = 1 << 16,
     BYTES = N * (int)sizeof(float),
     /* results that the driver must return, which kernels/cuda/driver/api.h does not declare */
     INVALID_VALUE = 1,
@@ -36,7 +37,7 @@ struct fixture {
 
 static struct fixture *x;
 
-/* Loads the fake driver, so that the name libcuda.so.1 means the fake driver from now on. */
+/* Loads the fake driver. The name libcuda.so.1 refers to it from now on. */
 static void load_fake_driver(void)
 {
     char path[4096];
@@ -115,7 +116,6 @@ static const struct cuda_driver *driver(void)
     return &x->d;
 }
 
-/* Launches a kernel that copies n floats. */
 static int launch_copy(cuda_address to, cuda_address from, int n)
 {
     struct kc_copy args = {.n = n, .rank = 1};
@@ -150,7 +150,6 @@ static void memory_is_aligned_and_freed_once(void **state)
     assert_int_not_equal(d->MemFree(odd[0]), CUDA_OK);
 }
 
-/* More memory than the device has is refused, and the next request is not affected. */
 static void too_much_memory_is_refused(void **state)
 {
     const struct cuda_driver *d = driver();
@@ -195,7 +194,6 @@ static void a_stream_works_in_order(void **state)
     assert_out_is_in();
 }
 
-/* The parameter of a kernel is copied by the launch, so the caller may reuse its memory. */
 static void the_parameter_of_a_launch_is_copied(void **state)
 {
     const struct cuda_driver *d = driver();
@@ -230,8 +228,8 @@ static struct CUgraphExec_st *capture_copies(void)
     return exec;
 }
 
-/* Work that is captured does not run before the graph is launched. A graph may be launched many
- * times, and reads the memory as it is then. */
+/* Captured work does not run before the graph is launched. Each launch reads the current contents
+ * of the memory. */
 static void captured_work_runs_at_each_launch(void **state)
 {
     const struct cuda_driver *d = driver();
@@ -256,8 +254,6 @@ static void captured_work_runs_at_each_launch(void **state)
     assert_int_equal(d->GraphExecDestroy(exec), CUDA_OK);
 }
 
-/* A call that a capture forbids fails, and so does the end of the capture. Afterwards the stream
- * can be used. */
 static void a_forbidden_call_ends_a_capture(void **state)
 {
     const struct cuda_driver *d = driver();
@@ -271,7 +267,7 @@ static void a_forbidden_call_ends_a_capture(void **state)
     a_stream_works_in_order(state);
 }
 
-/* What another thread does while the calling thread captures a stream. */
+/* The call that another thread makes while the calling thread captures a stream. */
 struct other {
     pthread_t thread;
     int current, alloc, copy, free;
@@ -334,7 +330,6 @@ static void an_unknown_kernel_is_not_found(void **state)
     assert_int_equal(d->ModuleGetFunction(&function, x->module, "kc_no_such_kernel"), NOT_FOUND);
 }
 
-/* A refused launch leaves the stream usable. */
 static void a_launch_of_too_many_threads_is_refused(void **state)
 {
     const struct cuda_driver *d = driver();

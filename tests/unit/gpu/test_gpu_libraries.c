@@ -1,7 +1,7 @@
 /*
- * Tests the kernels that call NVIDIA's libraries, with a reference in place of the libraries and
- * the fake driver in place of a GPU. The results must be those of the CPU, node by node, whichever
- * part of an epilogue the reference computes.
+ * Tests the kernels that call NVIDIA's libraries. A reference implementation replaces the
+ * libraries, and the fake driver replaces the GPU. The results must equal the CPU's node-by-node
+ * results, no matter which part of an epilogue the reference implementation computes.
  */
 #include "tests/support/test.h"
 
@@ -20,7 +20,7 @@
 static struct fused_graph *graph;
 static struct rt_accelerators gpus;
 
-/* Loads the fake driver, so that the name libcuda.so.1 means the fake driver from now on. */
+/* Loads the fake driver. The name libcuda.so.1 refers to it from now on. */
 static int load_driver(void **state)
 {
     char path[4096];
@@ -37,14 +37,13 @@ static void open_gpu(const char *mode)
 {
     struct rt_error err = {0};
     if (!kc_image((enum kc_module)0))
-        skip(); /* a binary without code for GPUs opens none, not even the fake driver's */
+        skip(); /* a binary without GPU code opens no GPU, not even the fake driver's */
     setenv("SLIPWAY_TEST_DNN", mode, 1);
     setenv("SLIPWAY_TEST_BLAS", mode, 1);
     const struct rt_accelerator_options all = {.which = "all", .n_streams = 2};
     assert_ok(rt_registry_open_accelerators(graph->ops, &gpus, &all, &err), &err);
 }
 
-/* Runs the graph on the GPU. */
 static void run_on_gpu(struct rt_tensor *out)
 {
     const struct rt_session_options options = {.registry = graph->ops,
@@ -80,9 +79,9 @@ static void compare(const char *what)
 
 /* ---- epilogues ---- */
 
-/* Adds a chain of nodes that becomes the epilogue of `head`. `steps` has a letter for each: m
- * a product, b a bias, r a residual, R another residual that the output may lie on, and a the
- * activation `act`. */
+/* Adds a chain of nodes that becomes the epilogue of `head`. `steps` has one letter per node: m for
+ * a product, b for a bias, r for a residual, R for a residual that the output may overwrite, and a
+ * for the activation `act`. */
 static void add_epilogue(int rank, const int64_t *out, const char *steps, const char *act)
 {
     char channels[16], last[16] = "head", name[16], inputs[40];
@@ -222,7 +221,7 @@ struct product {
     int rank;
     int64_t out[5];
     const char *attributes;
-    bool is_plain; /* whether the library has no such product */
+    bool is_plain; /* whether the product must run without the library */
 };
 
 static const struct product products[] = {

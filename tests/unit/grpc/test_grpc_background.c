@@ -87,8 +87,7 @@ static bool hold_first_step(struct srv_call *c)
     return step(c);
 }
 
-/* Queues a call. A call's name consists of a letter for its connection and the number of the
- * call. */
+/* Queues a call. `name` is a letter for the connection followed by the number of the call. */
 static void queue_steps(unsigned connection, const char *name, bool (*work)(struct srv_call *c),
                         size_t n_steps)
 {
@@ -174,8 +173,6 @@ static void connections_take_turns_at_steps(void **state)
     assert_string_equal(order, "a1 b1 c1 a1 b1 a1 b2 a1 a2 ");
 }
 
-/* A call that is queued during a step of the connection's only call waits for that call's last
- * step. */
 static void a_call_waits_for_the_steps_of_earlier_ones(void **state)
 {
     (void)state;
@@ -187,7 +184,6 @@ static void a_call_waits_for_the_steps_of_earlier_ones(void **state)
     assert_string_equal(order, "a1 a1 a1 a2 a3 ");
 }
 
-/* A step of a connection's only call ends while no call of the connection is queued. */
 static void steps_need_no_further_calls(void **state)
 {
     (void)state;

@@ -99,7 +99,6 @@ static int end(void **state)
     return 0;
 }
 
-/* Appends an HTTP/2 frame to `out`. */
 static void add_frame(struct rt_bytes *out, int type, int flags, int stream, const void *p,
                       size_t n)
 {

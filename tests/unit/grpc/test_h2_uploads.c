@@ -131,8 +131,8 @@ static void a_body_counts_as_it_arrives_until_it_ends(void **state)
     srv_h2_frames_clear(&f);
 }
 
-/* Only bytes that have arrived count against the limit, because a peer can announce any length
- * without cost. */
+/* Only bytes that have arrived count against the limit. Announcing a length costs a peer
+ * nothing. */
 static void what_is_announced_does_not_count(void **state)
 {
     (void)state;
@@ -147,9 +147,9 @@ static void what_is_announced_does_not_count(void **state)
     srv_h2_frames_clear(&f);
 }
 
-/* Stream 1 retains a few bytes of every 8 KB received on the connection. gRPC core frees a block of
- * memory only when no part of the block is held, so the other bytes of these blocks are also
- * counted. */
+/* Stream 1 retains a few bytes of every 8 KB received on the connection. gRPC core keeps the
+ * complete block of memory while any part of it is held, so the other bytes of the block also
+ * count. */
 static void a_piece_counts_with_what_lies_beside_it(void **state)
 {
     (void)state;

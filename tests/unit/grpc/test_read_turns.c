@@ -84,7 +84,7 @@ static int end(void **state)
     return 0;
 }
 
-/* Must run first, because the connections of an earlier test could count as a crowd (CROWD in
+/* This test must run first. The connections of an earlier test could count as a crowd (CROWD in
  * read_turns.c). */
 static void test_the_end_waits_if_many_frames_came(void **state)
 {
@@ -280,7 +280,6 @@ static void test_sockets_of_other_kinds_are_never_paused(void **state)
     close(fds[1]);
 }
 
-/* While I/O loops are busy, the pauses of connections last longer, but they do end. */
 static void test_while_loops_are_busy_pauses_end_by_time(void **state)
 {
     (void)state;
@@ -358,8 +357,8 @@ static void test_handshakes_wait_for_each_other(void **state)
     /* The second connection's handshake has ended, so its reads are not paused. */
     for (int i = 0; i < MANY; i++)
         assert_true(srv_turns_limit(e[1].server) > 0);
-    /* The end of the third connection's handshake step is never reported. This delays the other
-     * connections but does not stop them. */
+    /* The end of the third connection's handshake step is never reported. This only delays the
+     * other connections. */
     expect_pause(e[0].server);
     for (int i = 0; i < 3; i++)
         close_ends(e[i]);
@@ -388,7 +387,6 @@ static void test_a_handshake_waits_for_time_or_an_idle_loop(void **state)
     close_ends(e);
 }
 
-/* A paused connection whose peer has closed it does not wait for its handshake's permission. */
 static void test_a_handshake_without_a_peer_ends(void **state)
 {
     (void)state;
@@ -396,7 +394,7 @@ static void test_a_handshake_without_a_peer_ends(void **state)
 
     say(first);
     assert_true(srv_turns_limit(first.server) > 0);
-    /* All time for handshakes is used up, so no connection receives permission. */
+    /* No time for handshakes is left, so no connection may continue. */
     srv_turns_handshake(first.server, WAIT_MS * INT64_C(1000000), false);
     say(waits);
     assert_int_equal(srv_turns_limit(waits.server), 0);
@@ -418,8 +416,6 @@ static void test_a_handshake_without_a_peer_ends(void **state)
     close_ends(first);
 }
 
-/* Connections that are closed while their turn is over end before the pauses of others that are
- * older. */
 static void test_a_connection_without_a_peer_does_not_wait_for_its_turn(void **state)
 {
     (void)state;

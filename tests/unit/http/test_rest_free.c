@@ -77,7 +77,6 @@ static int end(void **state)
     return 0;
 }
 
-/* Connects, and sends `head` followed by `n` bytes of a body. */
 static int send_request(const char *head, size_t n)
 {
     static char body[BODY_BYTES + MORE_BYTES];

@@ -27,8 +27,8 @@ enum {
     N_SCRAPERS = 3,
     SAFETY_LIMIT_S = 60,
     N_UNREAD = SRV_REST_FREE_PAGES + 4,
-    /* The names of the events make a page of several megabytes, more than the kernel buffers for a
-     * client that does not read. */
+    /* The names of the events enlarge the page to several megabytes. The kernel buffers less than
+     * that for a client that does not read. */
     N_EVENTS = 200,
     NAME_BYTES = 20000,
     MOST_UNSENT = 512 << 10,
@@ -191,7 +191,6 @@ static size_t enlarge_page(void)
     return n;
 }
 
-/* Requests a metrics page and does not read the response. */
 static int ask_unread(void)
 {
     return ask_into(GET("/metrics"), 4096);
@@ -235,8 +234,8 @@ static void clients_that_do_not_read_share_a_page(void **state)
     (void)state;
     int unread[N_UNREAD];
     const size_t n = enlarge_page();
-    /* No page fits into the budget, but the responses share at most SRV_REST_FREE_PAGES pages,
-     * which may exceed the budget. */
+    /* No page fits into the budget. The responses share at most SRV_REST_FREE_PAGES pages, which
+     * may exceed the budget. */
     ask_many_unread(unread);
     assert_true(read_all(ask(GET("/metrics"))) > n);
     for (int i = 0; i < N_UNREAD; i++)
@@ -288,8 +287,8 @@ static void a_page_is_sent_in_pieces(void **state)
     const size_t n = enlarge_page();
     atomic_store(&largest_send, 0);
     ask_many_unread(unread);
-    /* Once the I/O loop responds to other requests, it has passed to the kernel all that the kernel
-     * accepts. */
+    /* When the I/O loop responds to another request, it has already passed to the kernel all bytes
+     * that the kernel accepts. */
     for (int i = 0; i < 50; i++)
         expect_response(ask(GET("/healthz")), "HTTP/1.1 200", "ok\n");
     for (int i = 0; i < N_UNREAD; i++)

@@ -12,7 +12,6 @@ struct pair {
     int client, server;
 };
 
-/* Connects two TCP sockets on the loopback interface. */
 static struct pair connect_pair(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -55,8 +55,8 @@ static void what_never_fits_is_told_the_flag(void **state)
         srv_budget_refused(&b, own, 1, "the response", &err), RT_RESOURCE_EXHAUSTED, &err,
         "the response is larger than --max_bytes_in_flight, 1000 bytes, allows: it takes at "
         "least 1001 with what the request holds");
-    /* A decoder needs more bytes than remain in the budget. No other request is in flight, so no
-     * more bytes can become available. */
+    /* A decoder needs more than the rest of the budget. No other request is in flight, so the
+     * budget cannot grow. */
     srv_budget_give(&b, &own, 400);
     assert_int_equal(srv_budget_code(&b, own, srv_budget_left(&b) + 1), RT_RESOURCE_EXHAUSTED);
     size_t other = 0;

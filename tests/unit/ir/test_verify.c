@@ -153,7 +153,6 @@ static void a_reader_of_a_removed_node_is_found(void **state)
     refused(s, "edge 0 of 'Exp' is from node 1, which was removed");
 }
 
-/* The verifier checks only nodes that a fetch or a target reaches. */
 static void a_node_that_nothing_reaches_may_be_anything(void **state)
 {
     struct small *s = *state;

@@ -3,8 +3,8 @@
 #include "kernels/conv/conv_split.h"
 #include "kernels/cpu/parallel.h"
 
-/* Tests how convolutions are split into executions. Together the executions compute every output
- * once, from the inputs that the complete convolution reads for it. The cost of a split is that of
+/* Tests how convolutions are split into executions. The executions must compute every output
+ * exactly once, from the same inputs as the complete convolution. The cost of a split is that of
  * its largest execution. */
 
 static struct kn_conv_shape shape(int64_t batch, int64_t in, int64_t ci, int64_t co, int64_t size,
@@ -198,7 +198,6 @@ static void a_transpose_of_a_large_image_is_not_interruptible(void **state)
     (void)state;
     g.transposed = true;
     assert_false(kn_conv_split_is_interruptible(&g));
-    /* After the split, each image is a separate execution. */
     g = shape(64, 224, 64, 64, 3, 1, 1);
     g.transposed = true;
     assert_true(kn_conv_split_is_interruptible(&g));

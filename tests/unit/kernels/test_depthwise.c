@@ -92,8 +92,9 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
             for (int size = 3; size <= 5; size += 2)
                 for (int stride = 1; stride <= 2; stride++)
                     for (int pad = 0; pad < 4; pad++, n++) {
-                        /* If `pad` is 0, there is no padding; 1 means SAME, 2 means padding on one
-                         * side, and 3 means padding that is longer than the window. */
+                        /* If `pad` is 0, there is no padding. If it is 1, the padding is SAME. If
+                         * it is 2, one side is padded. If it is 3, the padding is longer than the
+                         * window. */
                         const int64_t lo = pad == 1 ? size / 2 : pad == 3 ? size + 1 : 0;
                         const int64_t hi = pad == 2 ? size - 1 : lo;
                         struct kn_depthwise d = {.y = axis(c[i].h, size, stride, lo, hi),

@@ -1,5 +1,5 @@
 /* Tests that several threads can create, share, run and free oneDNN objects at the same time. All
- * of them use the process's only cache of primitives. */
+ * threads use the process's only cache of primitives. */
 #include "tests/support/test.h"
 
 #include <pthread.h>

@@ -1,12 +1,11 @@
-/* Tests how Einsum equations are matched with shapes: which axes share a label, which shapes match,
- * and which of TensorFlow's error messages a refusal has. */
+/* Tests how Einsum equations are matched with shapes. Covers which axes share a label, which shapes
+ * match, and which of TensorFlow's error messages a refusal returns. */
 #include "tests/support/test.h"
 
 #include "kernels/matmul/einsum_equation.h"
 
 enum { MOST_INPUTS = 2, MOST_ATTRS = 8 };
 
-/* Matches an equation against the shapes of its inputs. */
 static enum rt_status solve(const char *equation, int n_in, const struct rt_shape *in,
                             struct kn_einsum_equation *e, struct rt_error *err)
 {

@@ -1,5 +1,5 @@
-/* Tests what the image decoders owe their callers: they stop when they are told to, count their
- * memory first, and ask for no pixels of an image that is too large. */
+/* Tests that the image decoders stop when their callers tell them to, count memory before they
+ * allocate it, and request no pixels for an image that is too large. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@ struct caller {
     struct rt_error err;
     int64_t work, most_work; /* `spend` fails when `work` exceeds most_work */
     size_t charged, most_bytes;
-    int n_asked, n_held; /* calls of `pixels`; allocations that are not given back */
+    int n_asked, n_held; /* number of calls of `pixels`, and number of allocations that are not
+                          * freed */
     void *pixels;
 };
 

@@ -19,7 +19,7 @@ enum { N_THREADS = 4, N_RUNS = 40, MAX_CASES = 60 };
 
 struct fixture {
     struct rt_bytes g;
-    struct rt_registry *all; /* a registry that has all kernels */
+    struct rt_registry *all; /* registry of all kernels */
     /* A registry that holds only the plain kernel of each op that has one. */
     struct rt_registry *plain;
     struct rt_tuning tuning;
@@ -119,7 +119,6 @@ static struct rt_tensor random_tensor(struct fixture *x, int rank, const int64_t
     return t;
 }
 
-/* Adds a constant node with the tensor's values. */
 static void constant(struct fixture *x, const char *name, const struct rt_tensor *t)
 {
     const int64_t n = rt_tensor_count(t);

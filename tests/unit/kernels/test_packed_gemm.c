@@ -185,7 +185,7 @@ static void one_size(const struct kn_packed_gemm_loops *loops, int64_t rows, int
     float *one = copy_of(s.c, size);
     run_in_slices(&s, &e);
     same_columns(&s, one);
-    if (e.residual) { /* runs the GEMM once more, with c written over the residual */
+    if (e.residual) { /* runs the GEMM once more and lets c overwrite the residual */
         e.residual = t.c = in_place;
         kn_packed_gemm_run(&s.p, &t, &e);
         check(&s, in_place, s.ldc, scaled, &e, s.residual);

@@ -207,7 +207,7 @@ static void a_matmul_does_not_depend_on_the_cores(void **state)
     }
     a_matmul(x, 128, 192, 256, true, true);
     a_matmul(x, 32, 400, 500, true, true);
-    /* Multiplies a few rows, taken from a large matrix, by that matrix. */
+    /* Multiplies a few rows of a large matrix by that matrix. */
     for (int rows = 1; rows <= 20; rows += 4) {
         char attrs[80];
         input(x);
@@ -218,7 +218,6 @@ static void a_matmul_does_not_depend_on_the_cores(void **state)
         gd_node(&x->g, "y", "MatMul", "s x", "T=float");
         same_bits(x, SHAPE(2000, 2000), false);
     }
-    /* Neither matrix of the product is constant. */
     for (int transposed = 0; transposed < 2; transposed++) {
         input(x);
         gd_node(&x->g, "y", "BatchMatMulV2", "x x",

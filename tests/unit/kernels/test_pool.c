@@ -5,7 +5,7 @@
 #include "tests/support/draw.h"
 #include "tests/support/op.h"
 
-/* Tests pooling of floats, which computes several channels at a time, against pooling of doubles,
+/* Compares pooling of floats, which computes several channels at a time, with pooling of doubles,
  * which computes one pixel at a time. */
 
 static int64_t between(int64_t lo, int64_t hi)

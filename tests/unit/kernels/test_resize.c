@@ -131,8 +131,8 @@ static int64_t cpu_ms(void)
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* The output is one row of six pixels with many channels or, for ResizeArea's last case, one pixel
- * whose window is the complete image. */
+/* The output is one row of six pixels with many channels. In ResizeArea's last case, the output is
+ * one pixel whose window is the complete image. */
 static void a_run_ends_long_before_a_row_is_done(void **state)
 {
     (void)state;

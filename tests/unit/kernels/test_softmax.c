@@ -63,9 +63,9 @@ static void what_is_far_below_the_largest_is_nothing(void **state)
         }
 }
 
-/* The softmax of a row is NaN if all values of the row are -infinity, or if one of them is NaN or
- * +infinity. In the neighbouring rows, all values are the same large negative number, as a mask
- * makes them, so these values get equal weights. */
+/* The softmax of a row is NaN if all values of the row are -infinity, or if one value is NaN or
+ * +infinity. In the neighbouring rows, a mask has made all values the same large negative number,
+ * so these values get equal weights. */
 static void rows_without_a_number_are_nan_and_others_not(void **state)
 {
     (void)state;

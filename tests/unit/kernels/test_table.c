@@ -50,8 +50,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Adds the ops on the table to the graph and opens a session on the graph. The caller has added the
- * table as the node "t". */
+/* Adds the ops on the table to the graph and opens a session on the graph. The graph must already
+ * have the table as node "t". */
 static void open_table(struct fixture *x)
 {
     static const struct rt_session_options none;
@@ -240,7 +240,7 @@ static void keys_come_and_go(void **state)
     for (int64_t k = 0; k < 3000; k++) {
         const float v = (float)k;
         assert_ok(run(x, "insert", 1, 0, &k, &v, NULL), &x->err);
-        if (k % 500) /* removes all keys except for every 500th */
+        if (k % 500)
             assert_ok(run(x, "remove", 1, 0, &k, NULL, NULL), &x->err);
     }
     assert_int_equal(size_of(x), 6);
@@ -286,7 +286,6 @@ static void insertions_that_all_collide_end_soon_after_their_deadline(void **sta
     const int64_t there = size_of(x); /* the keys that were inserted before the deadline remain */
     assert_true(there > 0 && there < CROWD);
     assert_true(value_of(x, k[0]) == 0 && value_of(x, k[CROWD - 1]) == -5);
-    /* An import that is ended by its deadline leaves the table unchanged. */
     ends_soon(x, "import", CROWD, k, v);
     assert_int_equal(size_of(x), there);
     assert_true(value_of(x, k[0]) == 0 && value_of(x, k[CROWD - 1]) == -5);
@@ -342,7 +341,6 @@ static void an_export_whose_buckets_all_collide_ends_soon_after_its_deadline(voi
     free(v);
 }
 
-/* Fills a table from the file "words" of the temporary directory. */
 static enum rt_status fill_from_file(struct fixture *x)
 {
     const char *feed = "file:0", *target = "init", *path = folder_path("words");
@@ -368,7 +366,7 @@ static void a_table_that_grows_looks_at_its_deadline_often(void **state)
     enum {
         N = 1 << 18,
         N_INDEXED = N
-    }; /* N_INDEXED: number of keys that are indexed when the table grows, over all growths */
+    }; /* N_INDEXED is the total number of keys that are indexed again when the table grows */
     int64_t *k = calloc(N, sizeof *k);
     float *v = calloc(N, sizeof *v);
     assert_true(k && v);

@@ -84,8 +84,8 @@ static void all_shapes(const struct kn_winograd_loops *loops)
              {1, 30, 31, 16, 112}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int m = 2; m <= 4; m += 2)
-            /* If `pad` is 0, there is no padding; 1 means SAME, and 2 means wider padding than
-             * SAME. */
+            /* If `pad` is 0, there is no padding. If it is 1, the padding is SAME. If it is 2, the
+             * padding is wider than SAME. */
             for (int pad = 0; pad < 3; pad++) {
                 if (c[i].h + 2 * pad < 3 || c[i].w + 2 * pad < 3)
                     continue;

@@ -106,8 +106,8 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
     for (int k = 0; kn_winograd_1d_loops_of(k); k++)
         for (size_t i = 0; i < sizeof c / sizeof *c; i++)
             for (int taps = 3; taps <= 7; taps += 2)
-                /* If `pad` is 0, there is no padding; 1 means SAME, 2 means padding on one side,
-                 * and 3 means padding that is longer than the window. */
+                /* If `pad` is 0, there is no padding. If it is 1, the padding is SAME. If it is 2,
+                 * one side is padded. If it is 3, the padding is longer than the window. */
                 for (int pad = 0; pad < 4; pad++)
                     for (int vertical = 0; vertical < 2; vertical++, way++) {
                         const int64_t before = pad == 1 ? taps / 2 : pad == 3 ? taps + 2 : 0;
@@ -148,7 +148,7 @@ static void the_error_of_a_filter_is_measured(void **state)
         float *packed = draw_floats(kn_winograd_tiles_pack_bytes(&l.tiles) / sizeof(float));
         kn_winograd_1d_pack(&l, f, scale, workspace, packed);
         assert_true(kn_winograd_1d_error(&l, f, scale, packed) < 3e-5);
-        /* The products with the following weights cancel each other, so the rounding error
+        /* The products with the following weights cancel each other. The rounding error then
          * dominates. */
         for (size_t i = 0; i < n; i++)
             f[i] = i / (size_t)l.tiles.co % 2 ? -1000.0f : 1000.0f;
@@ -165,8 +165,8 @@ static void the_error_of_a_filter_is_measured(void **state)
     }
 }
 
-/* A NaN of the input must reach every output whose window holds it, even a clipped output, and no
- * output in any other row of the image. */
+/* A NaN of the input must reach every output whose window contains it, even a clipped output. It
+ * must reach no output in another row of the image. */
 static void nan_is_not_lost(void **state)
 {
     (void)state;

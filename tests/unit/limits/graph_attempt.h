@@ -15,8 +15,8 @@
 #include "tests/support/graph_def.h"
 
 /* Builds, loads and runs a graph in a child process. Fails the test if the process dies or exceeds
- * its limits. `words` is part of the error with which the run must end, or NULL if the graph must
- * run. Needs test_registry. */
+ * its limits. `words` is part of the error with which the run must end, or NULL if the run must
+ * succeed. Needs test_registry. */
 void ga_attempt(const char *name, void (*build)(struct rt_bytes *g), const char *words);
 #define GA_TRY(graph, words) ga_attempt(#graph, graph, words)
 

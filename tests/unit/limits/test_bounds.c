@@ -167,9 +167,9 @@ static void ends_soon(struct op_call c)
     op_clear(&c);
 }
 
-/* Returns n integers that an attacker who knew this process's hash key could choose. Their hashes
- * fall into one 64th of a table of n_slots slots, so that each integer is compared with nearly all
- * integers before it. */
+/* Returns n integers that an attacker who knew this process's hash key could choose. All hashes
+ * fall into one 64th of a table of n_slots slots, so each integer is compared with nearly all
+ * earlier ones. */
 static struct rt_tensor crowd(int64_t n, uint64_t n_slots)
 {
     struct rt_tensor t = empty(RT_I64, 1, DIM(n));
@@ -237,7 +237,6 @@ static void long_work_ends_soon_after_its_deadline(void **state)
     memset(ids.data, 0, rt_tensor_bytes(&ids));
     struct rt_tensor row = empty(RT_F32, 2, DIM(1, N));
     memset(row.data, 0, rt_tensor_bytes(&row));
-    /* SparseSegmentSum computes a sum of 2^40 terms. */
     ends_soon((struct op_call){.op = "SparseSegmentSum",
                                .attrs = "T=float Tidx=int32 Tsegmentids=int32",
                                .n_in = 3,
@@ -254,7 +253,6 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .n_in = 4,
                                .n_out = 1,
                                .in = {at, values, LONGS(1, 1), b}});
-    /* LRN normalises each of 2^20 channels over all channels. */
     struct rt_tensor channels = empty(RT_F32, 4, DIM(1, 1, 1, N));
     memset(channels.data, 0, rt_tensor_bytes(&channels));
     ends_soon((struct op_call){.op = "LRN",
@@ -262,7 +260,6 @@ static void long_work_ends_soon_after_its_deadline(void **state)
                                .n_in = 1,
                                .n_out = 1,
                                .in = {channels}});
-    /* ResizeBicubic resizes an image of 1 x 1 pixels to 30,000 x 20,000. */
     struct rt_tensor picture = empty(RT_F32, 4, DIM(1, 1, 1, 1));
     *(float *)picture.data = 1;
     ends_soon((struct op_call){.op = "ResizeBicubic",

@@ -1,8 +1,8 @@
 /*
  * Tests that import refuses a node whose attributes disagree about the number of tensors in an
- * argument. Some ops give this number in several attributes, but the schema relates each argument
- * to only one of these attributes. A kernel that took an output's size from one attribute and an
- * index from another would write past the end of the output.
+ * argument. Some ops give this number in several attributes, but the schema relates an argument to
+ * only one of them. A kernel that took an output's size from one attribute and an index from
+ * another would write past the end of the output.
  */
 #include "tests/support/test.h"
 

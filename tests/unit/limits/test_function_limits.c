@@ -118,7 +118,7 @@ static void growing_attribute(struct rt_bytes *g)
     gd_node(g, "y", "PartitionedCall", "x", "Tin=[bool] Tout=[bool] f=@f0(h=@f0)");
 }
 
-/* Builds a graph in which the attribute h grows as in growing_attribute, but each h contains the
+/* Builds a graph in which the attribute h grows as in growing_attribute. Each h contains the
  * caller's h twice. */
 static void doubling_attribute(struct rt_bytes *g)
 {

@@ -30,8 +30,8 @@ static const float *floats(const struct rt_tensor *t)
     return t->data;
 }
 
-/* Counts the mismatches and asserts once that there are none, because an assertion per element
- * would take longer than the kernels. */
+/* Counts the mismatches and asserts once that there are none. An assertion per element would take
+ * longer than the kernels. */
 static void expect(const struct rt_tensor *t, int64_t n, float (*want)(int64_t i))
 {
     int64_t bad = 0;
@@ -110,7 +110,7 @@ static void long_sums_hold_every_number(void **state)
     assert_ok(op_run(&c), &c.err);
     assert_float_equal(floats(&c.out[0])[0], 0.5 * N, 1);
     op_clear(&c);
-    c.op = "Max"; /* Max computes the maximum along each column */
+    c.op = "Max";
     c.in[0] = numbers(2, DIM(N / 3, 3));
     ((float *)c.in[0].data)[N / 3 * 3 - 2] = 2000;
     ((float *)c.in[0].data)[N / 6 * 3] = 3000;
@@ -269,7 +269,6 @@ static void long_separators_are_found(void **state)
     free(p);
 }
 
-/* The third text differs from the first two in its last byte. */
 static void long_texts_are_compared_whole(void **state)
 {
     char *p = some_text(), *q = some_text();
@@ -434,8 +433,8 @@ static void images_of_a_large_batch_are_those_of_small_ones(void **state)
     op_clear(&all);
 }
 
-/* If there are few channels, the size of a part depends on the number of bytes read and written
- * instead of on the number of multiplications. */
+/* If there are few channels, the size of a part depends on the bytes read and written, not on the
+ * multiplications. */
 static void small_images_of_a_large_batch_are_those_of_one(void **state)
 {
     (void)state;

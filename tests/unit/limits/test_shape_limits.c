@@ -46,8 +46,8 @@ static void arithmetic_is_defined_everywhere(void **state)
     assert_int_equal(rt_axis_of(0, 0), -1);
 }
 
-/* A signature's input may be an output of an unknown op, whose type is RT_NO_DTYPE with a size of
- * 0. In an earlier version, the row analysis of Bitcast divided by that size. */
+/* A signature's input may be an output of an unknown op, whose type RT_NO_DTYPE has the size 0. An
+ * earlier version of the row analysis of Bitcast divided by that size. */
 static void bitcast_of_an_unknown_type_is_not_divided_by(void **state)
 {
     (void)state;
@@ -96,11 +96,10 @@ static void gather_refuses_an_axis_at_the_end_of_int64(void **state)
 /* An op with an input that must be a single number. */
 struct scalar_input {
     const char *op, *attrs;
-    /* The single number is input `at` of n_in inputs. The first of the other inputs is float
-     * [3]. */
+    /* The single number is input `at` of n_in inputs. The first other input is float [3]. */
     int at, n_in;
-    /* `value` is the number in the input that must be a single number. The third input, if any, has
-     * n_other integers, the first of which is `other`. */
+    /* `value` is the number that must be single. The third input, if any, has n_other integers, the
+     * first of which is `other`. */
     int32_t value, other;
     int64_t n_other;
     bool takes_one; /* TensorFlow accepts a vector of one element as well as a scalar */
@@ -230,8 +229,8 @@ static void enormous_shapes_without_elements_are_survived(void **state)
     static const struct {
         const char *op, *attrs;
         int n_in, n_out;
-        /* Describes the second input: "t" is a tensor like the first input, "i" the integer 0, and
-         * "s" two sizes. */
+        /* The second input: "t" is a tensor like the first input, "i" is the integer 0, and "s" is
+         * two sizes. */
         const char *other;
     } ops[] = {
         {"Neg", "T=float", 1, 1, ""},
@@ -330,7 +329,7 @@ static void products_of_attributes_and_dimensions_are_checked(void **state)
     offsets.in[0] = op_int(0);
     for (int k = 1; k < 4; k++)
         offsets.in[k] = op_tensor(RT_I64, 1, (int64_t[]){1}, &most);
-    (void)op_run(&offsets); /* the sums of the lengths may wrap, or the type may be refused */
+    (void)op_run(&offsets); /* the lengths may have a sum that wraps, or the type may be refused */
     op_clear(&offsets);
 }
 
@@ -435,7 +434,7 @@ static void a_depthwise_filter_without_taps_gives_zeros(void **state)
     op_clear(&plain);
 }
 
-/* A graph with one placeholder "x", which can be run node by node or compiled. */
+/* A graph with one placeholder "x". It can be run node by node or compiled. */
 struct small_graph {
     struct rt_bytes bytes;
     struct rt_registry *ops;
@@ -571,7 +570,6 @@ static void attributes_hold_no_shape_beyond_int64(void **state)
         }
 }
 
-/* A merge of no prefixes, or of a prefix whose file does not exist, is refused. */
 static void checkpoints_of_nothing_are_not_merged(void **state)
 {
     (void)state;
@@ -593,7 +591,6 @@ static void checkpoints_of_nothing_are_not_merged(void **state)
     }
 }
 
-/* As in TensorFlow, a dense table whose value shape is unknown holds scalars. */
 static void a_table_of_values_of_unknown_shape_holds_scalars(void **state)
 {
     (void)state;

@@ -41,7 +41,6 @@ static size_t resident(const char *field)
     return kib * 1024;
 }
 
-/* Resets the peak of resident memory to the current value. */
 static void forget_peak(void)
 {
     FILE *f = fopen("/proc/self/clear_refs", "we");

@@ -1,10 +1,10 @@
 /*
- * If node A names node B as a control input, every run that needs A must also run B, and A runs
- * after B. This must hold no matter what replaces A in a plan: a constant, the body of a function,
- * the branch that is taken, a fused node, or a value that follows from a shape.
+ * If node A names node B as a control input, every run that needs A must also run B, before A. This
+ * must hold no matter what replaces A in a plan: a constant, the body of a function, the branch
+ * that is taken, a fused node, or a value that follows from a shape.
  *
- * Each tensor in `waiting` is fetched separately and depends on "gate", which adds 1 to a variable
- * and fails when the feed "p" is negative.
+ * Each tensor in `waiting` is fetched separately and depends on "gate". The node "gate" adds 1 to a
+ * variable, and fails when the feed "p" is negative.
  */
 #include "tests/support/registry.h"
 #include "tests/support/test.h"

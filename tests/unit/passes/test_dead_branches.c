@@ -1,7 +1,6 @@
 /* Tests TensorFlow 1 branches whose predicate is known when the plan is made
- * (runtime/passes/dead_branches.c). The branch that cannot be taken is removed from the plan, and
- * the outputs are those of the original graph. In the graphs, the predicate is a "flag" that is
- * never fed. */
+ * (runtime/passes/dead_branches.c). The plan must not contain the other branch, and the outputs
+ * must be those of the original graph. The predicate is a "flag" that is never fed. */
 #include "tests/support/control_flow.h"
 
 static void a_default_that_nobody_feeds_leaves_no_branch(void **state)
@@ -173,8 +172,8 @@ static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
     rt_bytes_clear(&in);
 }
 
-/* The work of the pass must not be quadratic in the length of the chain, as it would be if the path
- * from each RefSwitch to the variable were followed separately. */
+/* The work of the pass must not be quadratic in the length of the chain. It would be if the pass
+ * followed the path from each RefSwitch to the variable separately. */
 static void a_reference_may_be_handed_on_many_times(void **state)
 {
     struct small_graph *x = *state;

@@ -77,8 +77,8 @@ static void one_predicate_may_have_branches_that_depend_on_each_other(void **sta
     cf_assert_functionalised(x, "end", "If", 2);
 }
 
-/* "late" reads a node of the first branch and, through its own Switch, the result of that branch.
- * If both nodes were in one If, that If would wait for its own result. */
+/* "late" reads a node of the first branch. Through its own Switch, it also reads the result of that
+ * branch. If both nodes were in one If, that If would wait for its own result. */
 static void a_branch_that_waits_for_itself_stays(void **state)
 {
     struct small_graph *x = *state;
@@ -236,8 +236,8 @@ static void as_many_cases_as_models_have_are_functionalised(void **state)
     cf_assert_functionalised(x, "m0", "If", CASES);
 }
 
-/* Adds a branch that is taken if x > 0. The branch sums n values that are computed outside of the
- * branch and are each read twice. */
+/* Adds a branch that is taken if x > 0. The branch computes the sum of n values from outside of the
+ * branch, each of which it reads twice. */
 static void read_from_outside(struct small_graph *x, int n)
 {
     struct rt_bytes in;

@@ -76,8 +76,8 @@ static void loops_nest(void **state)
     cf_assert_functionalised(x, "z_exit", "While", 2);
 }
 
-/* The pass repeats only a bounded number of times, far below the number of loops in this graph, so
- * each repetition has to convert all loops that it can. */
+/* The pass is repeated a bounded number of times, far below the number of loops in this graph. Each
+ * repetition must therefore convert all loops that it can. */
 static void thousands_of_loops_in_series_are_functionalised_together(void **state)
 {
     enum { LOOPS = 2000 };

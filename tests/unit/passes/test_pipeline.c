@@ -1,5 +1,5 @@
-/* Tests that the order of the passes in their table (runtime/passes/pipeline.c) meets the passes'
- * requirements. */
+/* Tests that the table of passes (runtime/passes/pipeline.c) lists them in an order that meets
+ * their requirements. */
 #include <string.h>
 
 #include "runtime/passes/pipeline.h"
@@ -51,7 +51,7 @@ static void a_pass_stands_behind_what_must_have_run(void **state)
     }
 }
 
-/* The passes of a group, which is repeated as a unit, are adjacent in the table. */
+/* A group of passes is repeated as a unit, so its passes are adjacent in the table. */
 static void groups_are_in_one_piece(void **state)
 {
     int n, begun[PL_FUNCTIONALISE + 1] = {0};

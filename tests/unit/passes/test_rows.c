@@ -555,8 +555,8 @@ static void what_is_merged_was_analysed_for_its_lengths(void **state)
     }
 }
 
-/* Runs three rounds with RT_ROW_ANALYSES lengths. In every round, each length must get its own
- * analysis. */
+/* Runs three rounds with RT_ROW_ANALYSES lengths. Each length must get its own analysis in every
+ * round. */
 static void lengths_that_come_and_go_keep_their_answers(void **state)
 {
     const struct length *x = &lengths[0];

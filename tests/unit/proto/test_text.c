@@ -291,7 +291,6 @@ static void pythons_protobuf_agrees(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
-/* Returns a text of `n` copies of `piece`. */
 static struct rt_bytes repeated(const char *piece, size_t n)
 {
     struct rt_bytes text;
@@ -302,7 +301,6 @@ static struct rt_bytes repeated(const char *piece, size_t n)
     return text;
 }
 
-/* Parses `text` with a limit on its memory. Returns the status. */
 static enum rt_status parse_limited(const struct rt_bytes *text, size_t max_bytes,
                                     const struct rt_check *check)
 {
@@ -353,8 +351,8 @@ static enum rt_status count_down(void *arg, struct rt_error *e)
     return c->left-- > 0 ? RT_OK : rt_fail(e, RT_CANCELLED, "the load was cancelled");
 }
 
-/* The check ends the parsing of messages, of one long string, of one long number, and of comments.
- * Its status and error are returned even at positions where the text could end. */
+/* The check ends the parsing of messages, of a long string, of a long number, and of comments.
+ * Parsing returns the check's status and error even at positions where the text could end. */
 static void the_check_ends_the_parsing(void **state)
 {
     (void)state;

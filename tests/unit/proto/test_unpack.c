@@ -67,8 +67,7 @@ static void a_singular_message_in_many_pieces_is_refused_at_once(void **state)
                                     "than 16 pieces"));
     assert_true(seconds_since(start) < 1);
 
-    /* If the message is nested, the error names the nested message that has the field, not the
-     * outermost message. */
+    /* The error names the nested message that has the field, not the outermost message. */
     rt_bytes_clear(&list);
     rt_bytes_clear(&request);
     repeat(&list, 1, PB_MAX_PIECES + 1, &one);
@@ -228,9 +227,9 @@ static unsigned any(unsigned n)
     return (unsigned)(x >> 33) % n;
 }
 
-/* Appends fields with arbitrary numbers, wire types and values, of which about a tenth is
- * malformed. Many of them are fields of the messages of a model. Sets *repeats if a message has two
- * fields of bytes with the same number. */
+/* Appends fields with arbitrary numbers, wire types and values. About a tenth of the fields are
+ * malformed, and many belong to the messages of a model. Sets *repeats if a message has two fields
+ * of bytes with the same number. */
 static void put_any(struct rt_bytes *b, int depth, bool *repeats)
 {
     struct rt_bytes inner;
@@ -285,10 +284,10 @@ static bool is_packed_as(const ProtobufCMessage *m, const ProtobufCMessage *othe
     return same;
 }
 
-/* The two readers must make the same of a message, and pb_unpack must accept what protobuf-c
- * accepts, unless it refuses a message for its limits. Messages in pieces are left out, because
- * protobuf-c loses their unknown fields, and replaces the members of oneofs that it should merge.
- */
+/* Both parsers must read the same message from the same bytes. pb_unpack may refuse a message
+ * that protobuf-c accepts only because of its limits. Messages in pieces are left out, because
+ * protobuf-c loses their unknown fields, and replaces the members of oneofs that it should
+ * merge. */
 static void a_message_is_read_as_protobuf_c_reads_it(void **state)
 {
     (void)state;
@@ -309,7 +308,7 @@ static void a_message_is_read_as_protobuf_c_reads_it(void **state)
         if (!repeats && (ours || strstr(err.msg, "not a "))) {
             ProtobufCMessage *theirs =
                 protobuf_c_message_unpack(d, NULL, b.n, (const uint8_t *)b.p);
-            /* protobuf-c does not compare the wire type of a bool with its own. */
+            /* protobuf-c accepts a bool with a wrong wire type. */
             assert_true(theirs || !ours);
             assert_true(!ours || is_packed_as(ours, theirs));
             n_read += ours != NULL;
@@ -404,8 +403,8 @@ static void a_check_ends_the_unpacking_at_any_time(void **state)
     rt_bytes_clear(&b);
 }
 
-/* A list of many strings lies 98 messages deep. Each level adds its header to the message and no
- * time. */
+/* A list of many strings is nested deeply. Each level of nesting adds a header to the message, but
+ * must not add a pass over the strings. */
 static void packing_takes_no_longer_for_what_is_nested(void **state)
 {
     (void)state;

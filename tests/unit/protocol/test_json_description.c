@@ -5,7 +5,7 @@
 #include "server/protocol/tfs/tfs.h"
 #include "server/versions/status.h"
 
-/* The expected metadata up to the first default value of an input. */
+/* The start of the expected metadata, up to the first default value of an input. */
 static const char metadata_start[] = "{\n"
                                      "\"model_spec\":{\n"
                                      " \"name\": \"m\",\n"
@@ -103,8 +103,8 @@ static void metadata_is_laid_out_as_tensorflow_servings(void **state)
     rt_bytes_clear(&text);
 }
 
-/* Checks that the description of a model whose only default value is `value`, in protobuf's text
- * format, contains `expected`. */
+/* Checks the description of a model whose only default value is `value`, in protobuf's text format.
+ * The description must contain `expected`. */
 static void assert_default(const char *value, const char *expected)
 {
     struct rt_saved_model *m = NULL;

@@ -117,7 +117,7 @@ static void floats_are_read_as_their_doubles_are(void **state)
             continue;
         snprintf(text, sizeof text, "%.*g", (int)(r >> 40) % 18 + 1, (double)f);
         float_agrees(text);
-        /* The text is the midpoint of two neighbouring floats, or one of the doubles next to it. */
+        /* The text is the midpoint of two neighbouring floats, or a double next to it. */
         above = nextafterf(f, INFINITY);
         double middle = ((double)f + (double)above) / 2;
         for (int k = -3; k <= 3; k++) {

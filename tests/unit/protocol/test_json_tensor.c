@@ -11,7 +11,7 @@
 
 enum { MAX_IO = 8 };
 
-/* A request for a signature whose inputs are sorted by alias, as a model's inputs are. */
+/* A request for a signature. The signature's inputs are sorted by alias, as in a model. */
 struct request {
     struct rt_tensor_spec specs[MAX_IO];
     struct rt_signature sig;
@@ -213,7 +213,7 @@ static void types_beyond_tensorflow_servings_keep_to_their_range(void **state)
     static const struct {
         enum rt_dtype dtype;
         const char *good, *bad;
-        uint32_t low, high; /* bit patterns of the two numbers in `good` */
+        uint32_t low, high;
         size_t size;
     } cases[] = {
         {RT_U16, "[0, 65535]", "[65536]", 0, 0xffff, 2},

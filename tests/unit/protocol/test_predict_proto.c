@@ -207,7 +207,7 @@ static void a_type_that_is_not_wanted_is_not_expanded(void **state)
 {
     (void)state;
     static const char many[] = "\x08\x07\x12\x07\x12\x05\x08\x80\xad\xe2\x04\x42\x01"
-                               /* The tensor has one value, which stands for 10,000,000 strings. */
+                               /* The tensor's only value stands for 10,000,000 strings. */
                                "a";
     struct rt_span s = rt_span_of(many, sizeof many - 1);
     struct rt_error err = {0};

@@ -119,9 +119,9 @@ static int64_t packed(struct rt_session *s)
     return stats.packed_bytes;
 }
 
-/* Returns whether `bytes` is the size of weights packed for Winograd F(m x m, 3 x 3), where the
- * number of output channels may have been rounded up. A direct kernel packs fewer weights, nine per
- * pair of an input and an output channel. */
+/* Returns whether `bytes` is the size of weights packed for Winograd F(m x m, 3 x 3). The number of
+ * output channels may be rounded up. A direct kernel packs fewer weights, nine per pair of an input
+ * and an output channel. */
 static bool is_wino(int64_t bytes, int m)
 {
     return bytes >= (m + 2) * (m + 2) * CI * CO * 4 && bytes < (m + 2) * (m + 2) * CI * 64 * 4 + 1;
@@ -148,8 +148,7 @@ static void the_fastest_is_kept_and_nothing_of_the_others(void **state)
             assert_true(bytes > 0 && bytes < 2 * 9 * CI * CO * 4);
         else
             assert_true(is_wino(bytes, i == 1 ? 2 : 4));
-        /* For a different shape with the same filter, no kernel is timed and no weights are packed
-         * again. */
+        /* A different shape with the same filter causes no timing and no packing. */
         x->timed = 0;
         run_only(x, c, 3, 12);
         run_only(x, c, 1, 24);
@@ -177,7 +176,7 @@ static void what_is_a_little_faster_than_the_rules_choice_is_not_taken(void **st
 
     x->fastest = "conv2d.onednn";
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        rt_autotune_free(x->a); /* after the cache is freed, all choices are forgotten */
+        rt_autotune_free(x->a);
         x->a = rt_autotune_new(NULL);
         rt_autotune_inject(x->a, clock_says, x);
         x->others = cases[i].others;
@@ -389,8 +388,8 @@ static void as_many_of_the_longest_lines_as_are_kept_fit_into_the_file(void **st
     folder_remove();
 }
 
-/* One process makes 20,000 choices, more than the file holds, and another process adds some choices
- * to the same file. */
+/* One process makes 20,000 choices, more than the file holds. Another process adds a few choices to
+ * the same file. */
 static void the_oldest_make_room_for_what_is_new(void **state)
 {
     struct fixture *x = *state;

@@ -1,5 +1,5 @@
 /*
- * Tests the choice of a kernel for Sqrt when `prepare` of the kernel that ranks first fails
+ * Tests the choice of a kernel for Sqrt when `prepare` fails in the kernel that ranks first
  * (runtime/select/choose.c).
  */
 #include "tests/support/test.h"
@@ -51,8 +51,8 @@ static const struct rt_kernel first = {.op = "Sqrt",
                                        .prepare = prepare,
                                        .run = run};
 
-/* Computes sqrt(9) into *y. In the kernel that ranks first, `prepare` returns `how`, after setting
- * the kernel's state if `out` is true. */
+/* Computes sqrt(9) into *y. In the kernel that ranks first, `prepare` returns `how`. If `out` is
+ * true, it sets the kernel's state before it returns. */
 static enum rt_status run_once(enum rt_status how, bool out, float *y)
 {
     struct rt_registry *all = rt_registry_new();

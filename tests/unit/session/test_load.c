@@ -140,8 +140,8 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
     n_warnings++;
 }
 
-/* Loads a model, and cancels the load in call number `at` to can_never. If `at` is 0, the load is
- * cancelled before it begins; if `at` is -1, it is not cancelled. */
+/* Loads a model, and cancels the load in call number `at` to can_never. If `at` is 0, cancels the
+ * load before it begins. If `at` is -1, does not cancel it. */
 static enum rt_status load_until(int at, struct rt_registry *all, struct rt_model **m)
 {
     const struct rt_model_options options = {
@@ -188,7 +188,7 @@ static void a_load_may_be_cancelled_at_any_node(void **state)
     rt_registry_free(all);
 }
 
-/* The number of loads of the lazy tensor of make_lazy, in all and without a check. */
+/* Number of loads of make_lazy's tensor, and number of these loads that had no check. */
 static int n_loads, n_loads_unchecked;
 
 static enum rt_status load_zeros(struct rt_buffer *b, const struct rt_check *check,
@@ -221,8 +221,8 @@ static void make_lazy(struct rt_session *s)
     rt_tensor_clear(&t);
 }
 
-/* A weight of several gigabytes is read in pieces, and the load's check is called between them. So
- * every way in which a load reads a weight has to pass the check. */
+/* A weight of several gigabytes is read in pieces, and the load's check is called between the
+ * pieces. Every code path that reads a weight during a load must therefore pass the check on. */
 static void a_weight_is_read_with_a_check_of_the_load(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void a_weight_that_a_run_changes_is_read_with_a_check_of_the_run(void **s
     }
 }
 
-/* Returns the number of bytes that the session's idle pools and its pool of weights count. */
+/* Returns the number of bytes in the session's idle pools and its pool of weights. */
 static size_t bytes_in_use(struct rt_session *s)
 {
     size_t n = rt_pool_in_use(s->state.weights);

@@ -193,8 +193,7 @@ static void a_reader_answers_what_another_call_has_written(void **state)
     assert_true(n > 900);
 }
 
-/* A plan that writes a variable may itself hold the variable's value as a constant until the plan
- * has run for the first time. */
+/* A plan that writes a variable may hold the variable's value as a constant until its first run. */
 static void a_call_that_writes_reads_what_it_wrote(void **state)
 {
     (void)state;

@@ -13,8 +13,7 @@ struct crowd {
 };
 
 /* Reads a state repeatedly. Each value must be at least the value written before the call began, at
- * most the last value that is ever written, and at least the previous value that this thread
- * read. */
+ * least the value that this thread read before, and at most the last value that is ever written. */
 static void *read_all(void *arg)
 {
     struct crowd *c = arg;
@@ -68,8 +67,8 @@ static void readers_beside_a_writer_read_what_is_written(void **state)
         }
 }
 
-/* An output that is still held, for example by a response that is being written, does not change
- * when the state is written. */
+/* An output does not change when the state is written. A response that is being written may still
+ * hold this output. */
 static void an_answer_stays_as_it_was_while_the_state_is_written(void **state)
 {
     static const char *const pairs[][2] = {

@@ -224,8 +224,8 @@ static void what_exceeds_the_limit_is_refused_and_changes_nothing(void **state)
     rt_session_free(s);
 }
 
-/* The state copies a value that would otherwise keep other memory in use, such as a request's
- * memory or the tensor of which the value is a slice. */
+/* The state copies a value that would otherwise keep other memory in use. Examples are a slice of a
+ * tensor, and a value in a request's memory. */
 static void what_would_hold_other_memory_is_copied(void **state)
 {
     struct rt_session *s = session(NULL, true);
@@ -280,7 +280,7 @@ static void tables_count_what_they_hold(void **state)
     assert_int_equal(n, 99); /* the table's arrays leave too little memory for another string */
     refused(s, "t_put", 1000, MB);
     assert_int_equal(number(s, "t_size:0"), n);
-    for (int i = 0; i < 300; i++) /* replaces values of the table repeatedly */
+    for (int i = 0; i < 300; i++)
         runs(s, "t_put", i % n, MB);
     for (int i = 0; i < n; i++)
         runs(s, "t_drop", i, 0);
@@ -300,7 +300,7 @@ static void tables_count_what_they_hold(void **state)
     runs(s, "u_import", (int)inserted, 0);
     assert_int_equal(number(s, "u_size:0"), inserted);
     assert_true(held(s) <= STATE_LIMIT);
-    runs(s, "u_import", 1, 0); /* replaces all key-value pairs of the table */
+    runs(s, "u_import", 1, 0);
     assert_true(held(s) < 64 << 10);
     rt_session_free(s);
 }

@@ -43,8 +43,7 @@ static void generators(struct rt_bytes *g)
     gd_node(g, "g_ints", "RandomUniformInt", "g_dims g_least g_most",
             "T=int32 Tout=int32 seed=7 seed2=3");
     gd_node(g, "g_int", "Cast", "g_ints", "SrcT=int32 DstT=float");
-    gd_node(g, "g_fed", "RandomUniform", "p_int",
-            uniform); /* draws the number of random numbers that the feed holds */
+    gd_node(g, "g_fed", "RandomUniform", "p_int", uniform);
     gd_node(g, "g_function", "StatefulPartitionedCall", "p", "Tin=[float] Tout=[float] f=@draw");
     gd_node(g, "g_branch", "If", "always p",
             "Tcond=bool Tin=[float] Tout=[float] then_branch=@draw else_branch=@draw");
@@ -141,7 +140,7 @@ static int compare_sums(const void *a, const void *b)
 }
 
 /* Each drawn tensor must go to exactly one call. The last generator is left out, because its loop
- * adds two draws, and another call may draw between them. */
+ * adds two draws, and another call may draw a number between them. */
 static void calls_beside_each_other_draw_from_one_generator(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@ struct world {
     struct srv_io_loop io_loop[N_IO_LOOPS]; /* REST has two I/O loops, and gRPC has one */
     struct rt_model_signature signatures[2];
     struct rt_registry *ops;
-    struct rt_model loaded; /* a model whose session is opened on an empty graph */
+    struct rt_model loaded; /* a model with a session on an empty graph */
     struct srv_version version;
     struct srv_version *versions[1];
     struct srv_map_model model;
@@ -495,7 +495,7 @@ static void threads_may_call_a_signature_for_the_first_time_at_once(void **state
         c[i] = (struct counter){.w = w, .io_loop = i};
         assert_int_equal(rt_thread_start(&c[i].thread, "count", count_all, &c[i]), 0);
     }
-    expect(w, "# TYPE slipway_requests_total counter\n"); /* threads count requests meanwhile */
+    expect(w, "# TYPE slipway_requests_total counter\n"); /* meanwhile, threads count requests */
     for (int i = 0; i < N_IO_LOOPS; i++)
         pthread_join(c[i].thread, NULL);
     expect(w, ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 600\n");

@@ -26,7 +26,7 @@
 
 extern struct manager_fixture {
     struct srv_server server;
-    /* NULL if there is no manager that mf_tear_down has to stop. */
+    /* NULL unless mf_tear_down has to stop a manager. */
     struct srv_manager *manager;
     struct rt_error err; /* error of MF_START; tests also pass it to other functions */
 
@@ -35,13 +35,13 @@ extern struct manager_fixture {
     atomic_int n_held;    /* number of loads that began while load_held was true */
     /* Number of loads that noticed, while load_held was true, that they were cancelled. */
     atomic_int n_cancelled_loads;
-    atomic_int n_loaded, n_freed; /* number of models loaded and number of models freed */
+    atomic_int n_loaded, n_freed;
     atomic_int n_attached, n_detached;
     atomic_int n_events; /* number of calls to count_event */
     char gone[64];       /* model of the last call to model_gone */
     atomic_int n_gone;   /* number of calls to model_gone; incremented after `gone` is set */
-    /* Number of versions whose requests the manager has ended. This also releases the handles that
-     * the I/O loop holds. */
+    /* Number of versions whose requests the manager has ended. The I/O loop then releases its
+     * handles to these versions. */
     atomic_int n_ended;
     atomic_bool load_held; /* while true, loads wait until they are cancelled */
     atomic_bool load_deaf; /* while true, loads ignore their cancellation */
@@ -49,7 +49,6 @@ extern struct manager_fixture {
 
 /* Time limit for waits. Only a failing test reaches this limit. */
 enum { MF_SAFETY_LIMIT_MS = 60000 };
-/* number of bytes that a "large" model holds */
 enum { MF_LARGE_BYTES = 30 << 20 };
 
 /* cmocka calls these functions for each test. The tear-down also checks that everything that was

@@ -1,6 +1,6 @@
 /*
- * Tests the order of loads and the bounds of their waits. A simulated machine of N_CORES cores
- * shares its time equally among the loads that run, so the tests need no clock and no threads.
+ * Tests the order of loads and the bounds of their waits. A simulated machine divides the time of
+ * N_CORES cores equally among the running loads, so the tests need no clock and no threads.
  */
 #include "tests/support/test.h"
 
@@ -39,7 +39,6 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Submits a load of the model. */
 static struct simulated *submit(int model, int64_t cost_ns)
 {
     assert_true(n_loads < MOST && model < MOST);
@@ -77,7 +76,8 @@ static void begin_loads(void)
     }
 }
 
-/* Stopped loads end at once. */
+/* Stops the loads that have to make way. The simulated loads end immediately and are queued
+ * again. */
 static void make_way(void)
 {
     struct srv_queued_load *stopped = srv_load_queue_make_way(&queue);
@@ -117,7 +117,8 @@ static int64_t run_until_end_of(const struct simulated *load)
     return now_ns - begin;
 }
 
-/* Returns how often a load is slowed down at most: all slots of all levels may be occupied. */
+/* Returns the largest factor by which other loads can slow a load down. All slots of all levels are
+ * then occupied. */
 static int64_t most_slowdown(void)
 {
     return SRV_LOAD_LEVELS * N_SLOTS / N_CORES;
@@ -152,8 +153,8 @@ static void a_short_load_does_not_wait_for_loads_that_came_long_before(void **st
     }
 }
 
-/* The stream alone takes more time than the cores have. The long load is that of a new version: its
- * model has been loaded in each of the first rounds. */
+/* The stream of short loads alone needs more time than the cores have. The long load is a new
+ * version of a model that was loaded in the first three rounds. */
 static void a_stream_of_short_loads_does_not_starve_a_long_one(void **state)
 {
     (void)state;
@@ -171,8 +172,9 @@ static void a_stream_of_short_loads_does_not_starve_a_long_one(void **state)
     assert_true(now_ns - begin <= 2 * 6 * SECOND * most_slowdown());
 }
 
-/* 50 models whose loads never end and one whose load takes 1 s, which it can use in one go only at
- * the third level: it waits there for as many slices as there are other models. */
+/* The loads of 50 models never end. The load of another model takes 1 s, which only a slice of the
+ * third level covers. At each level up to the third, this load waits for one slice of every other
+ * model. */
 static void a_long_load_waits_for_one_slice_per_model_at_each_level(void **state)
 {
     (void)state;
@@ -184,7 +186,8 @@ static void a_long_load_waits_for_one_slice_per_model_at_each_level(void **state
     assert_true(run_until_end_of(load) <= (50 / N_SLOTS + 2) * slices * most_slowdown());
 }
 
-/* At the highest level slices double, so that a load of any length ends. */
+/* At the highest level, each slice of a load is twice as long as the previous one, so a load of any
+ * length ends. */
 static void a_load_longer_than_all_slices_ends(void **state)
 {
     (void)state;
@@ -222,7 +225,7 @@ static void a_load_that_nobody_waits_for_stays_at_its_level(void **state)
     assert_true(srv_load_queue_least_left_ns(&queue) == INT64_MAX);
 }
 
-/* Stopped loads lose at most a ninth of the slice that they need at last. */
+/* A stopped load loses at most a ninth of the slice in which it finally ends. */
 static void little_time_is_lost(void **state)
 {
     (void)state;
@@ -249,7 +252,7 @@ static void the_models_take_turns(void **state)
     assert_null(srv_load_queue_begin(&queue));
 }
 
-/* The other model waits for the current round and for the load of the next one. */
+/* The other model waits for the load of the current round and for one load of the next round. */
 static void a_model_with_many_versions_delays_others_by_two_loads(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* Tests how loads begin, make way for others and end. Their order is tested by test_load_queue.c.
- */
+/* Tests how loads begin, make way for others and end. test_load_queue.c tests their order. */
 #include "tests/support/test.h"
 
 #include <stdatomic.h>
@@ -25,9 +24,9 @@ static atomic_bool held;           /* while true, loads wait until they are canc
 static atomic_int n_begun, n_done; /* numbers of loads that have begun and ended */
 static char order[512];            /* first letter of each load's directory, in load order */
 static atomic_int n_named;         /* number of letters in `order` */
-static atomic_int n_begun_of[128]; /* number of loads that have begun, by this letter */
-/* The rounds of the models "a", "b" and "c", and of several models with one of these names. They
- * outlive the loads, which may run until the tear-down. */
+static atomic_int n_begun_of[128]; /* number of loads that have begun, by first letter */
+/* The rounds of the models "a", "b" and "c". The rounds in `many` belong to other models with one
+ * of these names. All rounds outlive the loads, which may run until the tear-down. */
 static struct srv_load_rounds a, b, c, many[N_MANY];
 
 static enum rt_status is_complete(const char *dir, const char *const *tags, int n_tags,
@@ -49,7 +48,8 @@ static enum rt_status is_complete(const char *dir, const char *const *tags, int 
 
 static const struct srv_model_calls calls = {.is_complete = is_complete};
 
-/* The calls of a model that loads at once and leaves no descriptor to the process. */
+/* The following functions implement a model that loads immediately and uses up the process's
+ * descriptors. */
 static enum rt_status is_always_complete(const char *dir, const char *const *tags, int n_tags,
                                          const struct rt_check *check, int64_t *weight_bytes,
                                          struct rt_error *err)
@@ -185,7 +185,7 @@ static void the_loads_of_two_models_take_turns(void **state)
     assert_string_equal(order, "aabababa");
 }
 
-/* Each of the loads that came before needs a slot of a higher level, and none ends. */
+/* Every earlier load needs a slot of a higher level, and no load ends. */
 static void loads_that_never_end_keep_no_other_waiting(void **state)
 {
     (void)state;
@@ -200,7 +200,8 @@ static void loads_that_never_end_keep_no_other_waiting(void **state)
     assert_int_equal(atomic_load(&n_done), 0);
 }
 
-/* Only SRV_LOAD_LEVELS loads have slots, and one that is stopped begins again. */
+/* More loads are submitted than there are slots, which are one per level. A load is therefore
+ * stopped, and begins again. */
 static void a_stopped_load_begins_again(void **state)
 {
     (void)state;
@@ -218,7 +219,8 @@ static void a_stopped_load_begins_again(void **state)
     assert_fails(first_err.code, RT_UNIMPLEMENTED, &first_err, "this test needs no model");
 }
 
-/* The loads of the fixture use no processor time, but the time since they began counts too. */
+/* The loads of the fixture use no processor time. The time since a load began also counts against
+ * its slice. */
 static void a_load_makes_way_only_after_its_slice(void **state)
 {
     (void)state;

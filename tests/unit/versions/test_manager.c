@@ -65,7 +65,7 @@ static void models_share_a_limit_of_memory(void **state)
     assert_true(mf_comes_to(other, 1, SRV_END));
     mf_state_of(other, 1, text, sizeof text);
     assert_non_null(strstr(text, "Insufficient resources to load servable {name: "));
-    /* A version that is unloaded makes its memory available to other versions again. */
+    /* An unloaded version makes its memory available to other versions. */
     folder_delete(a_serves ? "a/1" : "b/1");
     assert_true(mf_comes_to(one, 1, SRV_END));
     mf_add_version(a_serves ? "b/2" : "a/2", "ok");
@@ -91,8 +91,8 @@ static void a_model_counts_with_what_it_holds(void **state)
               &fixture.err);
     assert_true(mf_comes_to("a", 1, SRV_AVAILABLE));
     assert_int_equal(fixture.server.model_memory.used, MF_LARGE_BYTES);
-    /* A second model is admitted, because its estimate of 8 MiB fits, but the memory that it then
-     * holds does not fit. */
+    /* A second model is admitted, because its estimate of 8 MiB fits. The memory that it then holds
+     * does not fit. */
     mf_add_version("models/b/1", "large");
     fails_with("b", "Insufficient resources to load servable {name: b version: 1}: it holds "
                     "31457280 bytes already, others hold 31457280 of "
@@ -127,7 +127,7 @@ static void a_version_that_is_overtaken_says_so(void **state)
     assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m"), "--num_load_threads=1"),
               &fixture.err);
     assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
-    folder_write("m/2/part", "x"); /* version 2 is not complete, so it is not loaded */
+    folder_write("m/2/part", "x");
     assert_true(mf_comes_to("m", 2, SRV_START));
     mf_add_version("m/3", "ok");
     assert_true(mf_comes_to("m", 2, SRV_END));

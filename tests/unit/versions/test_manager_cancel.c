@@ -26,9 +26,9 @@ static void a_load_ends_when_its_version_is_not_wanted_any_more(void **state)
     assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
 }
 
-/* Asserts that "m", whose cancelled load has not ended yet, is loaded once more after that load has
- * ended. The manager handles models in the order of their names, so once "z" is loading, "m" has
- * been handled again. */
+/* Asserts that "m", whose cancelled load has not ended yet, is loaded once more after the load has
+ * ended. The manager handles models in the order of their names, so "m" has been handled again once
+ * "z" is loading. */
 static void expect_one_more_load_of_m(int n_others)
 {
     assert_true(mf_comes_to("z", 1, SRV_LOADING));
@@ -54,8 +54,8 @@ static void a_version_that_comes_back_while_its_load_is_cancelled_is_loaded_agai
     expect_one_more_load_of_m(1);
 }
 
-/* The loads of one model do not end and occupy all slots. The load of another model begins all the
- * same, and no load ends to make way for it. */
+/* The loads of one model do not end and occupy all slots. The load of another model must begin
+ * although no load ends to make way for it. */
 static void loads_that_never_end_keep_no_other_model_waiting(void **state)
 {
     (void)state;

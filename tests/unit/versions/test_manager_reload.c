@@ -18,7 +18,6 @@ static void note_reload(void *arg, enum rt_status status, const struct rt_error 
     atomic_store(&reload_status, (int)status);
 }
 
-/* Sends a reload request for the models m and n. */
 static void reload_m_and_n(void)
 {
     char paths[2][600], names[2][2] = {"m", "n"}, platform[] = "tensorflow";
@@ -190,7 +189,7 @@ static void a_model_is_gone_once_its_last_version_has_ended(void **state)
     assert_true(mf_comes_above_0(&fixture.n_gone));
     assert_string_equal(fixture.gone, "none");
     atomic_store(&fixture.n_gone, 0);
-    MF_CONFIG("m", "n"); /* a model that was configured again is reported again when it is gone */
+    MF_CONFIG("m", "n"); /* a model that was configured again is reported again */
     assert_true(mf_comes_to("n", 1, SRV_AVAILABLE));
     assert_int_equal(atomic_load(&fixture.n_gone), 0);
     MF_CONFIG("m");

@@ -7,7 +7,7 @@ struct move {
     int index;
 };
 
-/* Returns the first of the moves that the policy decides for versions in any order. */
+/* Returns the first move that the policy decides, for versions in any order. */
 static struct move first_move(const struct srv_version_view *views, int n, bool unload_before_load)
 {
     struct srv_version_view sorted[8];
@@ -107,8 +107,7 @@ static void resource_preserving_unloads_before_it_loads(void **state)
            SRV_MOVE_NONE, -1);
     expect(DECIDE_BY(true, V(1, SRV_END, false, false), V(2, SRV_START, true, true)), SRV_MOVE_LOAD,
            1);
-    /* A version that is incomplete or that failed to load does not cause another version to be
-     * unloaded. */
+    /* An incomplete or failed version does not cause another version to be unloaded. */
     expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_START, true, false)),
            SRV_MOVE_NONE, -1);
     expect(DECIDE_BY(true, V(1, SRV_AVAILABLE, false, false), V(2, SRV_END, true, false)),
@@ -151,8 +150,8 @@ static void only_legal_moves_are_made(void **state)
     assert_true(srv_state_may_become(SRV_END, SRV_START));
 }
 
-/* Follows the policy's decisions from every combination of states. The decisions must terminate,
- * and a model that had an available version must keep one as long as any version is wanted. */
+/* Follows the policy's decisions from every combination of states. The decisions must terminate. A
+ * model that had an available version must keep one as long as any version is wanted. */
 static void every_start_comes_to_rest_without_a_gap(void **state)
 {
     (void)state;

@@ -271,7 +271,6 @@ static void kubernetes_links_are_seen_through(void **state)
     folder_rename("m/1/..new", "m/1/..data");
     listed(&b);
     assert_false(srv_fingerprint_eq(&a, &b));
-    /* Tests a version directory that is itself reached through links. */
     folder_write("v/..2024/1/saved_model.pb", "x");
     assert_int_equal(symlink("..2024", folder_path("v/..data")), 0);
     assert_int_equal(symlink("..data/1", folder_path("v/1")), 0);
@@ -345,7 +344,7 @@ static void a_listing_ends_when_its_check_fails(void **state)
     }
 }
 
-/* A check that takes as long as the listing of a directory on a slow file system. */
+/* A check that takes as long as listing a directory on a slow file system. */
 static enum rt_status sleep_once(void *arg, struct rt_error *e)
 {
     bool *has_slept = arg;
