@@ -40,7 +40,6 @@ class Graph:
 
 
 def scalar(value):
-    """Returns a TensorProto with one float."""
     t = tensor_pb2.TensorProto(dtype=number("float"), float_val=[value])
     t.tensor_shape.SetInParent()
     return t
@@ -232,9 +231,9 @@ def write_counting(folder):
 
 
 def write_queue(folder, capacity, ref=False):
-    """Writes a model with a FIFO queue of floats: `put` enqueues x and `put_many` the elements of x, `take` dequeues one
-    and `take_many` as many as x says, `size` counts them, and `close` closes the queue. The handle is a resource, or a
-    TensorFlow 1 ref."""
+    """Writes a model with a FIFO queue of floats. `put` enqueues x, and `put_many` enqueues each element of x. `take`
+    dequeues one float, and `take_many` dequeues as many as x states. `size` returns the number of floats, and
+    `close` closes the queue. The handle is a resource, or a TensorFlow 1 ref if `ref` is true."""
     end = "" if ref else "V2"
 
     def queue_op(g, name, op, *inputs, **lists):

@@ -63,7 +63,7 @@ SANITIZER_REPORT = re.compile(r"(WARNING|ERROR): \w*Sanitizer|: runtime error: "
 
 
 def refuse_sanitizer_reports(log):
-    """Fails if the log has a sanitizer's report. Otherwise most tests would miss the report: a race or undefined
+    """Fails if the log has a sanitizer's report. Most tests would miss the report, because a race or undefined
     behaviour does not end the server, and leaks are reported only when the server ends."""
     if SANITIZER_REPORT.search(log):
         raise AssertionError(log)

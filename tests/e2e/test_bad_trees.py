@@ -253,7 +253,7 @@ class BadTrees(Case):
             self.assertEqual(server.state("record", 1), "LOADING")
 
     def test_quick_loads_do_not_starve_a_costly_one(self):
-        """New models come as fast as the server loads them, on any machine."""
+        """New models appear as fast as the server loads them, on any machine."""
         small_models.write_long_init(self.path("models/costly/1"), 5000000)
         with self.serve("--num_load_threads=1", "--model_wait_seconds=60") as server:
             wait_for(lambda: server.state("costly", 1) == "AVAILABLE", "the costly model", 300)
@@ -284,7 +284,7 @@ class BadTrees(Case):
 
 class LargeBasePaths(Case):
     def put_large(self, n, n_models):
-        """Adds a base path of n files and one version, and models that are links to it."""
+        """Adds a base path that holds n files and one version, and models whose folders are links to this base path."""
         self.put("large/1")
         for i in range(n):
             os.symlink("x", self.path("large", f"file{i}"))
@@ -296,7 +296,7 @@ class LargeBasePaths(Case):
         """The manager handles models in the order of their names."""
         self.put_large(20000, 100)
         self.put("models/small/1")
-        time.sleep(4)  # then the versions are at rest
+        time.sleep(4)  # after this pause, the versions no longer change
         with Server(f"--models={self.path('models')}") as server:
             wait_for(lambda: server.log().count("Successfully loaded") == 101, "all models", 100 * SLOW)
             loaded = re.findall(r"Successfully loaded servable version {name: (\w+)", server.log())

@@ -183,7 +183,7 @@ class Merging(Case):
         with Batched(self, WAITS) as b:
             start = time.monotonic()
             self.assertEqual(b.outputs(*[("rows", [[0.0]])] * 4), [[[4.0]]] * 4)
-            self.assertLess(time.monotonic() - start, AT_ONCE)  # A full batch runs without waiting.
+            self.assertLess(time.monotonic() - start, AT_ONCE)
             self.assertEqual(b.outputs(*[("double", [[float(i)]]) for i in range(4)]),
                              [[[2.0 * i]] for i in range(4)])
 
@@ -299,7 +299,6 @@ class Limits(Case):
             self.assertEqual(b.grpc("double", [1.0] * 2), (CODE.UNAVAILABLE, text))
             # A request for a different signature joins a different queue.
             self.assertEqual(b.rest("rows", [1.0] * 4)[0], 200)
-            # A third request fills the waiting batch.
             self.assertEqual(b.rest("double", [1.0]), (200, [2.0]))
             waiting.join()
 
@@ -308,8 +307,7 @@ class Limits(Case):
                      "--rest_api_timeout_in_ms=1000") as b:
             text = "Run() timeout exceeded while waiting in batching queue"
             self.assertEqual(b.rest("double", [1.0]), (429, text))
-            # Two deadlines expire at the same time, namely the client's own and its copy in the server. Either error
-            # may be returned.
+            # The client's deadline and its copy in the server expire at the same time. Either error may be returned.
             self.assertIn(b.grpc("double", [1.0], timeout=0.5),
                           ((CODE.DEADLINE_EXCEEDED, "Deadline Exceeded"),
                            (CODE.RESOURCE_EXHAUSTED, text)))

@@ -36,7 +36,6 @@ def field(number, data):
 
 
 def tensor(*values):
-    """Returns a one-dimensional float TensorProto."""
     return (b"\x08\x01" + field(2, field(2, b"\x08" + varint(len(values))))
             + field(5, struct.pack(f"<{len(values)}f", *values)))
 
@@ -336,7 +335,7 @@ class Commands(Asked):
                  status=2)
         r = self.bench("--replay", log, "--server", self.grpc)
         self.assertEqual((r["answered"], r["wrong"], r["skipped"]), (2, 0, 0))
-        # The log becomes the goldens of a version. The version is served, because it returns the logged outputs.
+        # The log becomes the goldens of a version. The version is served, because its outputs equal the logged outputs.
         version = self.path("models/half_plus_two/2")
         shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), version)
         os.makedirs(os.path.join(version, "assets.extra"), exist_ok=True)
@@ -376,7 +375,7 @@ class Reload(unittest.TestCase):
             self.assertEqual(server.predict("again", [1.0]), [2.5])
             code, _, err = command("reload", "-", "--server", grpc, text_in="model_config_list { x }")
             self.assertEqual(code, 1)
-            # The position is that of the token after the unknown name, as in protobuf's own message.
+            # As in protobuf's own message, the position is that of the token after the unknown name.
             self.assertIn("1:23", err)
 
     def test_a_token_is_sent(self):
@@ -436,7 +435,7 @@ class Tls(unittest.TestCase):
                                        "--timeout=3", *wrong)
                 self.assertEqual(code, 1, url)
                 self.assertRegex(err, "certificate|handshake|UNAVAILABLE")
-        for url in self.urls():  # sends requests without encryption to a TLS port
+        for url in self.urls():
             code, _, err = command("predict", "half_plus_two", "[1]", "--timeout=5",
                                    "--server", url.replace("s://", "://"))
             self.assertEqual((code, err.count("\n")), (1, 1), err)

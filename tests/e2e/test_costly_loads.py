@@ -264,8 +264,8 @@ class ManySignatures(Case):
     N = 4000
 
     def load(self, output_of):
-        """Returns (the seconds until a model of N nodes and N signatures is loaded or refused, the model's state, the
-        response to a request)."""
+        """Returns the seconds until a model of N nodes and N signatures is loaded or refused, the model's state, and
+        the response to a request."""
         def build(g):
             g.placeholder("x", "float")
             last = "x"

@@ -58,7 +58,7 @@ class Descriptions(Case):
             s.connect(("127.0.0.1", server.rest_port))
             s.sendall(b"GET /v1/models/long/metadata HTTP/1.1\r\nHost: t\r\n\r\n")
             open_ones.append(s)
-        answers = [s.recv(2000).decode("latin-1") for s in open_ones]  # The client reads the start of each response.
+        answers = [s.recv(2000).decode("latin-1") for s in open_ones]
         self.assertGreater(self.held(server), 20 * MEBI)
         self.assertLessEqual(self.held(server), LIMIT)
         self.small_ones_are_answered(server)

@@ -18,7 +18,7 @@ NICE = os.nice(0)
 
 
 def priorities(server, name):
-    """Returns the nice values of the server's threads with a name."""
+    """Returns the nice values of those threads of the server that have the given name."""
     values = []
     for task in glob.glob(f"/proc/{server.process.pid}/task/*"):
         try:
@@ -33,7 +33,6 @@ def priorities(server, name):
 
 class Endless(GrpcCase):
     def serve_endless(self, *flags):
-        """Serves the models "endless" and "half_plus_two" with one worker and without a warm-up."""
         small_models.write_endless(self.path("models/endless/1"))
         self.put("models/half_plus_two/1")
         return self.serve(f"--models={self.path('models')}", "--num_workers=1", "--inline_max_us=0",
@@ -66,7 +65,7 @@ class Endless(GrpcCase):
         self.assertFalse(call.done())
 
     def test_models_that_hold_all_workers_and_spare_workers_leave_one_to_others(self):
-        """Three models have four runs each that do not end. Every further model must still get a worker."""
+        """Three models have four endless runs each. Every other model must still get a worker."""
         for name in ("a", "b", "c", "other"):
             small_models.write_counting(self.path("models", name, "1"))
         self.put("models/half_plus_two/1")
@@ -82,7 +81,7 @@ class Endless(GrpcCase):
         for call in calls:
             call.cancel()
         wait_for(lambda: server.metric("slipway_jobs") == 0, "the end of the cancelled calls")
-        # The threads of low priority end with their runs.
+        # Threads of low priority end when their runs end.
         wait_for(lambda: all(nice == NICE for nice in priorities(server, "slip-spare")), "threads of usual priority")
         self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
 

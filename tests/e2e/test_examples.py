@@ -16,7 +16,6 @@ def field(number, data):
 
 
 def example(**values):
-    """Returns a serialized tf.Example whose features are floats."""
     entries = b"".join(
         field(1, field(1, name.encode()) +
               field(2, field(2, field(1, struct.pack(f"<{len(v)}f", *v)))))

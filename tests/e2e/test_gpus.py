@@ -56,7 +56,6 @@ class GpuCase(Case):
 
 
 def read_digits(server):
-    """Sends the held-out digits. Returns the predictions."""
     rows = []
     for body in held_out()[0]:
         status, answer = server.post("/v1/models/digits:predict", body)
@@ -167,7 +166,7 @@ class Answers(GpuCase):
 
 
 class Faults(GpuCase):
-    """A GPU fails for good: each call returns the error 719, or a batch never ends."""
+    """A GPU fails permanently. Each call returns the error 719, or a batch never ends."""
 
     def ask_all(self, server):
         """Sends all digits. Returns the predictions, with None in place of failed ones, and the error messages."""
@@ -343,8 +342,8 @@ class Commands(GpuCase):
 
 
 class Libraries(GpuCase):
-    """Servers with a reference in place of NVIDIA's libraries (tests/gpu/reference_dnn.h, reference_blas.h), and servers
-    that cannot use these libraries."""
+    """Servers with a reference implementation in place of NVIDIA's libraries (tests/gpu/reference_dnn.h,
+    reference_blas.h), and servers that cannot use these libraries."""
 
     def serve_reference(self, mode, *flags, **fake):
         folder = os.path.dirname(binary())

@@ -34,7 +34,8 @@ class Server:
             [os.environ["SLIPWAY"], "serve", f"--models={self.dir.name}", f"--port={self.port}",
              f"--rest_api_port={self.rest}", *flags],
             stdout=self.log, stderr=subprocess.STDOUT)
-        # A gRPC client that finds the port closed waits longer after each attempt, so the port must be open first.
+        # A gRPC client that finds the port closed waits longer after each attempt. The port must therefore be open
+        # first.
         self.wait_open()
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
         self.predict = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)

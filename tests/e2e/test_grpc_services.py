@@ -476,8 +476,8 @@ class Hostile(GrpcCase):
         end = time.monotonic() + WAIT
         while time.monotonic() < end:
             for stream in itertools.islice(streams, 2):
-                # Requests responses of 800 KB. The flow-control window lets 64 KB through. Requests are refused while
-                # `fill` holds the memory.
+                # Requests responses of 800 KB. The flow-control window lets only 64 KB of each through. While `fill`
+                # holds the memory, requests are refused.
                 connection.call(stream, PREDICT)
                 connection.send(Frames.DATA, stream,
                                 b"\0" + struct.pack(">I", len(message)) + message, 1)
@@ -554,7 +554,7 @@ class Health(GrpcCase):
 
 class Reflection(GrpcCase):
     def ask(self, server, module, **question):
-        """Sends one request on a stream of its own and returns the response."""
+        """Sends one request on its own stream and returns the response."""
         call = self.client(server).channel.stream_stream(
             f"/{module.DESCRIPTOR.package}.ServerReflection/ServerReflectionInfo",
             module.ServerReflectionRequest.SerializeToString,

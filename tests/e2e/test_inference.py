@@ -663,7 +663,7 @@ class SessionRun(InferenceCase):
         self.assertEqual(self.found(answer), [("y:0", [11])])
 
     def test_targets_run_for_their_effect(self):
-        """Signatures that run after a write see the written value."""
+        """Signatures that run after a write read the written value."""
         answer = self.ask([("b/initial_value", 7)], [], ["b/Assign"], "changing")
         self.assertEqual(self.found(answer), [])
         self.assertEqual(self.server.predict("changing", [2.0]), [8.0])
@@ -721,7 +721,7 @@ class SessionRun(InferenceCase):
                      [("tf_example", [1])], ["y"])
 
     def test_many_at_once_while_plans_are_made(self):
-        """Several clients concurrently send calls for which the server has no plan yet."""
+        """Several clients send calls at the same time for which the server has no plan yet."""
         stub = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         signatures = ["regress_x_to_y", "regress_x_to_y2", "regress_flat"]
         wanted = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": 3}

@@ -172,7 +172,7 @@ class HarmedFiles(Case):
             data = self.path("digits/.coming/variables/variables.data-00000-of-00001")
             with open(data, "rb") as file:
                 whole = file.read()
-            with open(data, "wb") as file:  # overwrites a part of the file with different bytes
+            with open(data, "wb") as file:
                 # The flipped bytes lie in weights that signatures read, not in the serialized object graph at the end
                 # of the file.
                 n = len(whole) // 8

@@ -45,7 +45,7 @@ class OipTest(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory(prefix="slipway-oip-")
         small_models.write_types(os.path.join(cls.folder.name, "types", "1"))
         small_models.write_handles(os.path.join(cls.folder.name, "handles", "1"))
-        # This model lies as in Triton's repositories.
+        # The folder of this model has the layout of Triton's repositories.
         small_models.write_shapes(os.path.join(cls.folder.name, "shapes", "3", "model.savedmodel"))
         with open(os.path.join(cls.folder.name, "shapes", "config.pbtxt"), "w", encoding="utf-8") as file:
             file.write('platform: "tensorflow_savedmodel"')
@@ -77,7 +77,7 @@ class OipTest(unittest.TestCase):
         return status, json.loads(body)
 
     def infer(self, model, request, binary=None, length=None, headers=()):
-        """Returns (status, the JSON of the response, the bytes behind it)."""
+        """Returns (status, the JSON of the response, the bytes after the JSON)."""
         text = json.dumps(request).encode() if isinstance(request, dict) else request
         headers = dict(headers)
         if binary is not None or length is not None:

@@ -30,7 +30,7 @@ class Server(support.Server):
     def __exit__(self, *error):
         code, log = self.stop(), self.log()
         super().__exit__(*error)
-        if code != 0:  # A sanitizer's report also makes the exit code non-zero.
+        if code != 0:
             raise AssertionError(f"the server ended with {code}: {log}")
 
     def connect(self):
@@ -230,7 +230,8 @@ class RestTest(unittest.TestCase):
         with Server() as server:
             for body, passes in ((short, 1), (long, 2)):
                 for data, headers in ((body, ()), (gzip.compress(body), ["Content-Encoding: gzip"])):
-                    # If a worker decodes the body, the request is queued for a worker twice, and each time is counted.
+                    # If a worker decodes the body, the request is queued for a worker twice, and both times are
+                    # counted.
                     before = server.metric("slipway_queue_duration_seconds_count")
                     self.assertEqual(server.ask("POST", PREDICT, data, headers)[0], 200)
                     now = server.metric("slipway_queue_duration_seconds_count")
@@ -258,7 +259,6 @@ class RestTest(unittest.TestCase):
         body = json.dumps({"instances": rows}).encode()
         want = [x / 2 + 2 for x in rows]
         columns = json.dumps({"inputs": rows}).encode()
-        # The decompressed data is not JSON.
         packed = gzip.compress(os.urandom(4096).hex().encode())
         with Server() as server:
             def ask(path, data, *headers):
@@ -472,7 +472,7 @@ class LimitsTest(unittest.TestCase):
             self.assertIn("--max_bytes_in_flight", body.decode())
         server.come_to_rest()
         half = b'{"inputs": [' + b"1," * 200000
-        # The second request exceeds the limit while the first is in memory, but may fit later.
+        # The second request exceeds the limit while the first request is in memory. It may fit later.
         with server.connect() as s:
             s.sendall(head("POST", PREDICT, 600000) + half)
             wait_for(lambda: server.bytes_in_flight() >= 400000, "the other's body")
@@ -517,7 +517,8 @@ class LimitsTest(unittest.TestCase):
 
     def makes_room(self, server, gone, stays, rest):
         """Connects while the number of connections is at its limit, requests the metrics page, and returns that page.
-        The server must close `gone` to make room. `stays` must get a response once `rest` has completed its request."""
+        The server must close the connection `gone` to make room. The connection `stays` must get a response once
+        `rest` has completed its request."""
         with server.connect() as late:
             late.sendall(head("GET", METRICS))
             page = answer(late)[2].decode()

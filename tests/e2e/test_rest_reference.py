@@ -217,7 +217,7 @@ class Predict(Reference):
                 self.fault(code, words, model, body)
 
     def test_the_order_in_which_faults_are_found(self):
-        # Each request contains the expected error and every error that the server would detect later.
+        # Each request causes the expected error, and every error that the server detects at a later step.
         for words, model, body in (
                 ("JSON Parse error", "nope", '{"signature_name": 5, "inputs": ["x"'),
                 ("key must be a string", "nope", '{"signature_name": 5, "inputs": ["x"]}'),

@@ -1,5 +1,5 @@
-"""Serves a model that decodes sequences, counts values and fills a table in each run, in every way in which the server
-runs a model. Requests of all signatures are mixed, and their shapes change."""
+"""Serves a model that decodes sequences, counts values and fills a table in each run. Tests every way in which the
+server runs a model. Requests of all signatures are mixed, and their shapes change."""
 import json
 import random
 
@@ -43,7 +43,7 @@ SIGNATURES = {
 
 
 def decode(draw):
-    """Returns inputs for `decode` and what it should answer. The last of four classes is the blank."""
+    """Returns inputs for `decode` and the expected outputs. The last of four classes is the blank."""
     n_time, batch = draw.choice(((6, 2), (4, 1), (draw.randint(1, 9), 3)))
     logits = [[[draw.randint(-9, 9) + k / 8 for k in range(4)] for _ in range(batch)] for _ in range(n_time)]
     lengths, rows, scores = [draw.randint(0, n_time) for _ in range(batch)], [], []
@@ -56,7 +56,7 @@ def decode(draw):
 
 
 def count(draw):
-    """Returns inputs for `count` and what it should answer: a single output, which has no name in JSON."""
+    """Returns inputs for `count` and the expected output. JSON has no name for a single output."""
     rows = [[draw.randint(0, 6) for _ in range(draw.randint(0, 4))] for _ in range(draw.choice((2, 3)))]
     splits = [sum(map(len, rows[:k])) for k in range(len(rows) + 1)]
     return {"splits": splits, "values": sum(rows, [])}, [[float(r.count(k)) for k in range(5)] for r in rows]

@@ -1,5 +1,5 @@
-"""Tests state that one signature of a model writes and other signatures read, in every way in which the server runs the
-model."""
+"""Tests state that one signature of a model writes and other signatures read. Tests every way in which the server runs
+the model."""
 import json
 import random
 

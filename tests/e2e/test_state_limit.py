@@ -28,7 +28,7 @@ def save(folder):
         g.const("nothing", "string", [], string_val=[b""])
         g.node("many", "BroadcastTo", "s", "n", T="string", Tidx="int32")
         g.node("many_size", "Size", "many", T="string", out_type="int32")
-        for i in range(200):  # adds variables, each with a node that assigns to it
+        for i in range(200):
             g.node(f"v{i}", "VarHandleOp", dtype="string").attr["shape"].shape.unknown_rank = True
             g.node(f"v{i}_set", "AssignVariableOp", f"v{i}", "many", dtype="string")
         g.node("v0_get", "ReadVariableOp", "v0", "^v0_set", dtype="string")

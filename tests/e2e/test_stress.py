@@ -112,8 +112,9 @@ class Seen:
                 self.wrong.append(f"{api}, {situation}: answered {got}, not {expected}")
 
     def missing(self):
-        """Yields a description of each required code that did not occur. A code must occur in each API that was used in
-        the situation. If SLOW is not 1, fewer requests are sent, and each code must occur in at least one API."""
+        """Yields a description of each required code that did not occur. Usually, a code must occur in each API that
+        was used in the situation. If SLOW is not 1, fewer requests are sent, and each code must occur in at least
+        one API."""
         came = {(SLOW == 1 and api, situation, code) for api, situation, code in self.codes}
         for api, situation in sorted({key[:2] for key in self.codes}):
             rest = ALLOWED_REST if api.startswith("REST") else {}
@@ -233,7 +234,7 @@ class Clients:
             self.seen.check("REST " + api, situation, text, "an error")
 
     def values(self, api, situation, where, base):
-        """Returns a function that checks that an output is `base` plus the version's number."""
+        """Returns a function that checks that an output equals `base` plus the version's number."""
         expected = [base + where["version"]] if "version" in where else [base + v for v in VERSIONS]
 
         def check(value):

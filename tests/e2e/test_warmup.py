@@ -115,7 +115,7 @@ class Warmup(Case):
 
     def test_zeros_that_warm_up_leave_no_trace(self):
         """Warm-up with zeros must not change the state of a model. The first responses must contain the first numbers
-        of a seeded generator and the first values of a counter, as they do without warm-up."""
+        of a seeded generator and the first values of a counter."""
         write_drawing(self.path("m", "1"))
         answers = []
         for flags in ((), ("--enable_model_warmup=false",), ("--specialise=off",)):

@@ -15,7 +15,6 @@ STATIC_NAMES = 61  # number of rows in HPACK's static table
 
 
 def integer(value, bits, flags=0):
-    """Encodes an HPACK integer whose first byte begins with `flags`."""
     most = (1 << bits) - 1
     if value < most:
         return bytes([flags | value])
@@ -28,7 +27,6 @@ def integer(value, bits, flags=0):
 
 
 def field(name, value):
-    """Encodes a literal header without indexing."""
     name, value = name.encode(), value.encode()
     return b"\0" + integer(len(name), 7) + name + integer(len(value), 7) + value
 
@@ -83,7 +81,8 @@ def message(body):
 def client_hello():
     """Returns the first bytes of a TLS handshake, to which gRPC core responds with a signature."""
     context = ssl.create_default_context()
-    # To a key share for any other curve, gRPC core would respond only with a request for one for prime256v1.
+    # gRPC core accepts only a key share for prime256v1 at once. It would answer any other key share with a request for
+    # that one.
     context.set_ecdh_curve("prime256v1")
     context.set_alpn_protocols(["h2"])
     sent = ssl.MemoryBIO()

@@ -46,7 +46,6 @@ class Plain(GrpcCase):
         return connections
 
     def serves(self, server):
-        """Asserts that a new connection is served before long."""
         client = self.client(server)
         self.assertEqual(client.predict(wait_for_ready=True), [3.0])
 
@@ -67,7 +66,7 @@ class Plain(GrpcCase):
         self.serves(server)
 
     def test_connections_that_end_while_their_frames_wait_harm_no_others(self):
-        """Each connection sends many small frames in two parts, closes its sending side, and is gone soon after."""
+        """Each connection sends many small frames in two parts, closes its sending side, and soon disappears."""
         server = self.serve()
         update = http2.Connection.frame(8, 0, 0, b"\0\0\0\1")  # WINDOW_UPDATE
         hello = http2.PREFACE + http2.Connection.frame(4, 0, 0, b"") + http2.Connection.frame(4, 1, 0, b"")

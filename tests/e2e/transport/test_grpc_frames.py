@@ -35,7 +35,7 @@ def streams(c, n):
 
 
 class Flood:
-    """Each method implements one kind of flood. It returns the next bytes to send, about 10 KiB or more."""
+    """Each method implements one kind of flood and returns the next bytes to send, about 10 KiB or more."""
 
     def __init__(self, c):
         self.c, self.stream = c, 0
@@ -106,7 +106,7 @@ KINDS = [name for name in vars(Flood) if name not in OTHERS and name[0] != "_"]
 
 
 class Upload(http2.Paced):
-    """A connection on which only the first halves of requests are sent."""
+    """A connection on which only the first half of each request is sent."""
 
     def half(self, n):
         """Opens a stream and sends `n` bytes, the first half of a message. Returns the stream, or None if the stream
@@ -324,7 +324,6 @@ class Frames(Case):
                 # in memory.
                 self.assertGreater(len(held), 2)
                 self.assertEqual(self.cut(server), {"unfinished": n - len(held)})
-                # Memory remains for the requests of other connections.
                 with http2.Connection(server.grpc_port, tls=context) as c:
                     self.settle(c)
                 for c in held:
@@ -332,7 +331,7 @@ class Frames(Case):
             self.assertIsNone(beside.error)
             self.assertLess(beside.slowest, 2 * SLOW)
             self.assertIn("sent more of requests without an end", server.log())
-            for c in held:  # Closing a connection releases the memory that it held.
+            for c in held:
                 c.close()
             for _ in range(4):
                 with Upload(server.grpc_port, tls=context) as c:
@@ -370,7 +369,7 @@ class Frames(Case):
             self.assertEqual(self.cut(server), {})
 
     def test_a_request_in_tiny_frames_counts_as_what_it_holds(self):
-        """The core keeps 48 bytes for each frame of a request, also when the request has arrived completely."""
+        """gRPC core keeps 48 bytes for each frame of a request, even after the request has arrived completely."""
         body = http2.message(half_plus_two(1000))
         with self.serve("--max_bytes_in_flight=64K") as server, http2.Connection(server.grpc_port) as c:
             self.settle(c)
@@ -407,8 +406,8 @@ class Frames(Case):
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_who_gives_many_windows_for_large_answers_is_not_cut_off(self):
-        """Sends 24 window updates per 32 KiB of a response. The part of the budget that grows with time covers
-        fewer."""
+        """Sends 24 window updates per 32 KiB of a response. The part of the budget that grows with time would not cover
+        them."""
         def on_frame(c, kind, flags, stream, body):
             if kind == http2.DATA and body:
                 c.taken += len(body)

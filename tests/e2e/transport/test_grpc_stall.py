@@ -90,7 +90,7 @@ class Stall(Case):
                 for stream in streams:
                     self.assertIn(c.status(stream, 10 * SLOW), (None, DEADLINE_EXCEEDED))
                     self.assertTrue(c.is_over(stream))
-                self.assertFalse(c.gone)  # The other calls of the connection are not affected.
+                self.assertFalse(c.gone)
                 wait_for(lambda: server.metric(CALLS) == 0, "the calls")
             wait_for(lambda: "whose answer was not taken" in server.log(), "the log")
 
@@ -110,7 +110,7 @@ class Stall(Case):
                 self.assertIn("did not arrive whole", c.trailers[stream]["grpc-message"])
             self.assertEqual(self.cut_off(server, "request"), len(streams))
             wait_for(lambda: self.held(server) == 0, "the memory")
-            ok = c.ask(PREDICT, half_plus_two())  # The connection is still usable.
+            ok = c.ask(PREDICT, half_plus_two())
             self.assertEqual(c.status(ok, 30 * SLOW), 0)
 
     def test_who_trickles_is_cut_off_too(self):
@@ -331,7 +331,7 @@ class Calls(Case):
         with Server(f"--models={MODELS}") as server, http2.Connection(server.grpc_port) as c:
             c.status(c.ask(PREDICT, half_plus_two()), 30 * SLOW)
             most = c.settings[http2.MAX_CONCURRENT_STREAMS]
-            # gRPC core ends all calls of a connection together, and meanwhile serves no other connection.
+            # gRPC core ends all calls of a connection together. It serves no other connection during this time.
             self.assertLessEqual(most, 1024)
             self.half(c, most)
             wait_for(lambda: c.read(0.1) and server.metric(CALLS) == most, "the calls")
@@ -359,7 +359,7 @@ class Calls(Case):
                 self.assertEqual(third.status(third.ask(PREDICT, half_plus_two()), 60 * SLOW), 0)
             one.close()
             wait_for(lambda: server.metric(CALLS) == 100, "the calls")
-            # Since `one` is closed, this connection's share of the calls is larger.
+            # `one` is closed, so this connection's share of the calls is larger.
             ok = other.ask(PREDICT, half_plus_two())
             self.assertEqual(other.status(ok, 60 * SLOW), 0)
 
@@ -594,7 +594,7 @@ class Background(Case):
     @unittest.skipIf(SLOW > 1, "a time that a sanitizer stretches")
     def test_admin_actions_do_not_wait_for_large_messages(self):
         def ask(channel):
-            with self.assertRaises(grpc.RpcError):  # An empty request is refused.
+            with self.assertRaises(grpc.RpcError):
                 model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest(
                     model_management_pb2.ReloadConfigRequest(), timeout=60)
 

@@ -143,7 +143,7 @@ class Tls(unittest.TestCase):
             connection = http.client.HTTPSConnection("localhost", server.rest_port,
                                                      context=server.context, timeout=20 * SLOW)
             with contextlib.closing(connection):
-                for n in (1, 1000, 300000):  # The connection is kept alive, and bodies may span many TLS records.
+                for n in (1, 1000, 300000):
                     connection.request("POST", PREDICT,
                                        json.dumps({"inputs": [1.5] * n}).encode(),
                                        {"Accept-Encoding": "gzip" if n == 1000 else "identity"})
@@ -340,8 +340,8 @@ class Tls(unittest.TestCase):
                 self.assertEqual(test_rest.answer(steady)[0], 200)
                 answers += 1
             # During the `n` handshakes, the server sent 195 responses on an idle machine, and thousands on a busy one.
-            # An earlier version sent only about `n / 2`, because each turn of its I/O loop ran two handshakes, with no
-            # limit on their share of the time.
+            # An earlier version sent only about `n / 2`. Each turn of its I/O loop ran two handshakes, with no limit on
+            # their share of the time.
             self.assertGreater(answers, n * 3 // 4)
 
     def test_handshakes_of_clients_that_are_gone_are_not_computed(self):

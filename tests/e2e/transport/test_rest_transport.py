@@ -84,7 +84,7 @@ class Transport(unittest.TestCase):
 
     def test_lengths_that_are_no_numbers(self):
         # libmicrohttpd itself refuses an invalid Content-Length before it calls a callback, and sends the response
-        # headers twice. The test therefore checks only the first header block and the end of the connection.
+        # headers twice. The test checks only the first header block and the end of the connection.
         for value in ("-13", "+13", "13, 13", "0x10", "99999999999999999999", "1 3"):
             got = self.raw(self.post("Host: t", "Content-Length: " + value))
             self.assertRegex(got, rb"\AHTTP/1.1 4(00|13) .*\r\nConnection: close\r\n")
@@ -130,7 +130,7 @@ class Transport(unittest.TestCase):
             with self.server.connect() as s:
                 s.sendall(top + rest)
                 self.assertEqual(answer(s)[0], 200)
-                s.sendall(head("GET", "/healthz"))  # The connection is still usable.
+                s.sendall(head("GET", "/healthz"))
                 self.assertEqual(answer(s)[0], 200)
         for code, rest in ((400, b"zz\r\n"), (400, b"-1\r\n"), (413, b"f" * 17 + b"\r\n"),
                            (400, b"d\r\n" + BODY + b"xx0\r\n\r\n"), (400, b"\r\n\r\n")):
@@ -252,7 +252,6 @@ class Transport(unittest.TestCase):
                 s.sendall(head("POST", PREDICT, len(BODY)) + BODY)
                 status, headers, _ = answer(s)
                 self.assertEqual((status, headers.get("connection")), (200, None))
-            # The connection also stays open after a request is refused.
             for path, body in (("/v1/models/x:predict", BODY), ("/nowhere", b"x" * 1000)):
                 s.sendall(head("POST", path, len(body)) + body)
                 self.assertEqual(answer(s)[0], 404)
@@ -327,7 +326,7 @@ class Transport(unittest.TestCase):
         headers = self.server.ask("GET", METRICS, b"", ["Accept-Encoding: gzip"])[1]
         self.assertEqual((headers["content-encoding"], headers["vary"]), ("gzip", "Accept-Encoding"))
         headers = self.server.ask("POST", PREDICT, BODY, ["Accept-Encoding: gzip"])[1]
-        self.assertNotIn("content-encoding", headers)  # The response is too small for compression to pay off.
+        self.assertNotIn("content-encoding", headers)
 
 
 class Flags(unittest.TestCase):
@@ -373,7 +372,7 @@ class Flags(unittest.TestCase):
         page = server.ask("GET", METRICS)[2].decode()
         self.assertRegex(page, r':request_count\{model_name="half_plus_two",status="INVALID_ARGUMENT"\} 3\n')
         self.assertNotIn("refused_body_cut_off", page)
-        with server.connect() as s:  # A body with a Content-Length is refused with the same status as a chunked one.
+        with server.connect() as s:
             s.sendall(head("POST", PREDICT, 20 * MEBI))
             s.sendall(b" " * (20 * MEBI))
             self.assertEqual(answer(s)[0], 413)
@@ -422,7 +421,7 @@ class Flags(unittest.TestCase):
                                  b"Content-Length: 0\r\n", b""), b"1\r\n \r\n")):
             with self.subTest(first=first):
                 self.trickle(server, first, piece)
-        with server.connect() as s:  # A client that sends nothing is also cut off.
+        with server.connect() as s:
             self.assertTrue(is_closed(s))
         wait_for(lambda: server.ask("POST", PREDICT, BODY)[0] == 200, "an answer")
 
