@@ -236,8 +236,8 @@ def read_exactly(fd, n, until):
 
 
 def theirs_of(tf, cases):
-    """Returns TensorFlow's results, one per case: a list (a Refusal or True for each step), DIED, or None if the result
-    is unknown."""
+    """Returns TensorFlow's results, one per case. A result is a list with a Refusal or True for each step, DIED, or
+    None if it is unknown."""
     answers = []
     while len(answers) < len(cases):
         first = len(answers)
@@ -284,7 +284,8 @@ def ours_of(tf, runner, cases):
             except (ValueError, TypeError, OverflowError, tf.errors.OpError):
                 built.append(None)
         refusal = runner.load(graph.as_graph_def().SerializeToString())
-    # At least one of the cases was refused at loading. To find which, each half of the cases is loaded separately.
+    # At least one of the cases was refused at loading. Each half of the cases is loaded separately, to find the refused
+    # cases.
     if refusal and len(cases) > 1:
         half = len(cases) // 2
         return ours_of(tf, runner, cases[:half]) + ours_of(tf, runner, cases[half:])

@@ -1,4 +1,4 @@
-"""Runs op_runner as a child process. Needs numpy alone."""
+"""Runs op_runner as a child process. Needs only numpy."""
 
 import re
 import struct
@@ -41,7 +41,6 @@ class Child:
         self.path, self.tuning, self.env, self.child, self.graph = path, tuning, env, None, None
 
     def dtype(self, number):
-        """Returns the numpy type for the number of a TensorFlow type."""
         raise NotImplementedError
 
     def start(self):
@@ -110,7 +109,6 @@ class Child:
 
 
 def decode(read, dtype_of):
-    """Reads a tensor as op_runner writes it."""
     number, rank = struct.unpack("<ii", read(8))
     dims = struct.unpack(f"<{rank}q", read(8 * rank))
     n = int(np.prod(dims, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Compares arrays of two sides. Needs numpy alone."""
+"""Compares arrays of numbers and strings. Needs only numpy."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ SMALLEST_NORMAL = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-
 
 
 def spacing(x, name):
-    """Returns the distance of each number to the next one of the type called `name`."""
+    """Returns the distance from each number to the next number of the type `name`."""
     if name != "bfloat16":
         return np.abs(np.spacing(x.reshape(-1)).astype(np.float64))
     # A bfloat16 has the exponent of a float32 and 16 fewer bits in the fraction.
@@ -15,8 +15,8 @@ def spacing(x, name):
 
 
 def compare_arrays(theirs, ours, ulps=0, rtol=0, atol=0, signs=True, is_bf16=False):
-    """Returns a description of how the arrays differ, or None if they agree. `is_bf16` says that the arrays hold bfloat16
-    numbers as float32."""
+    """Returns a description of how the arrays differ, or None if they agree. If `is_bf16` is true, the arrays hold
+    bfloat16 numbers as float32."""
     if theirs.dtype != ours.dtype:
         return f"type {ours.dtype}, not {theirs.dtype}"
     if theirs.shape != ours.shape:

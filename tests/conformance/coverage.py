@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Keeps ops.txt, the table of TensorFlow's ops, and reports how many of them Slipway has.
+"""Keeps ops.txt, the table of TensorFlow's ops, and reports how many of these ops Slipway has.
 
     python tests/conformance/coverage.py            # prints the report; needs no TensorFlow
     python tests/conformance/coverage.py --check    # checks ops.txt against Slipway's C tables; needs no TensorFlow
     python tests/conformance/coverage.py --write    # writes ops.txt from TensorFlow's registry
 
-ops.txt has one row per public op that TensorFlow runs on a CPU: family, op, class, and why the op is not needed where it
-is not. Whether Slipway has an op is never written there. It is read from Slipway's C tables.
+ops.txt has one row per public op that TensorFlow runs on a CPU. A row holds the family, the op, the class and, if
+the op is not needed, the reason. Slipway's C tables show whether Slipway has the op, so ops.txt does not.
 """
 
 import argparse
@@ -25,7 +25,8 @@ import schema  # noqa: E402
 # Ops without a kernel, because TensorFlow replaces them before it chooses kernels.
 REPLACED = {"AccumulateNV2"}
 
-# Ops that are not needed: family, class, reason, expression for the whole name. The first match decides.
+# Ops that are not needed, as (family, class, reason, regular expression for the complete name). The first match
+# decides.
 NOT_NEEDED = [
     ("test", "impossible", "exists for TensorFlow's own tests",
      "TestAttr|Old|DevicePlacementOp|KernelLabel(Required)?|ConstructionFails|DtypeWithDefaultOp|StubResourceHandleOp|"
@@ -58,7 +59,7 @@ NOT_NEEDED = [
     ("state", "legacy", "VariableV2 replaces it", "Variable"),
 ]
 
-# The families of all other ops: the first expression that matches the whole name decides.
+# The families of all other ops. The first expression that matches the complete name decides.
 FAMILIES = [
     ("training", ".*(Sparse)?Apply(Ada.*|Momentum|KerasMomentum|Ftrl.*|GradientDescent|Proximal.*|.*RMSProp|.*Sign)|"
      ".*CountUpTo|.*(ConditionalAccumulator|Accumulator(Apply|Num|Set|Take).*)|NegTrain|Skipgram|Sdca.*"),
@@ -201,7 +202,7 @@ def write():
 
     ops = op_def_pb2.OpList()
     ops.ParseFromString(pywrap_tf_session.TF_GetBuffer(pywrap_tf_session.TF_GetAllOpList()))
-    # A kernel for the device DEFAULT is taken where there is none for the CPU.
+    # TensorFlow uses a kernel for the device DEFAULT if there is none for the CPU.
     runnable = {k.op for k in kernels.get_all_registered_kernels().kernel if k.device_type in ("CPU", "DEFAULT")}
     rows = [classify(op.name, op.deprecation.version) for op in ops.op
             if not op.name.startswith("_") and op.name in runnable | REPLACED]

@@ -98,7 +98,6 @@ class Reference:
                 self.session, ["serve"], folder).signature_def
 
     def run(self, signature, **inputs):
-        """Returns the outputs of a signature as {alias: array}."""
         made = self.signatures[signature]
         return self.session.run({alias: o.name for alias, o in made.outputs.items()},
                                 {made.inputs[alias].name: x for alias, x in inputs.items()})

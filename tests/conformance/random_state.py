@@ -171,7 +171,6 @@ class Program:
         return got, got.op
 
     def handle(self, v):
-        """Makes a handle to a variable in the current scope (the main graph, a branch, a loop or a function)."""
         return self.tf.raw_ops.VarHandleOp(dtype=self.tf.int32, shape=[], shared_name=v.op.name)
 
     def passed_handle(self, values):

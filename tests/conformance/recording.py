@@ -1,7 +1,8 @@
-"""Writes cases with TensorFlow's answers to files, which replay.py compares with Slipway's without TensorFlow.
+"""Writes cases with TensorFlow's results to files. replay.py compares these results with Slipway's and needs no
+TensorFlow.
 
-There is one file per family, recorded/FAMILY.json.xz: a list of graphs, each with its cases. Byte strings (graphs, commands
-for op_runner, tensors as op_runner writes them) are in base64."""
+There is one file per family, recorded/FAMILY.json.xz. It holds a list of graphs, each with its cases. Byte strings
+are in base64. They are graphs, commands for op_runner, and tensors as op_runner writes them."""
 
 import base64
 import json
@@ -13,12 +14,12 @@ import zlib
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "recorded"
 CASES_PER_OP = 10
-MOST_BYTES = 8192  # of a case's feeds and answers; larger cases are not recorded
+MOST_BYTES = 8192  # limit on the size of a case's feeds and results; larger cases are not recorded
 
 
 def chosen(cases, op):
-    """Returns the cases of an op that are to be recorded. Cases with a function of their own for the comparison are left
-    out, because replay.py cannot call it."""
+    """Returns the cases of an op that are to be recorded. Cases with their own comparison function are left out,
+    because replay.py cannot call it."""
     cases = [c for c in cases if not c.check]
     if len(cases) > 3 * CASES_PER_OP:
         cases = random.Random(zlib.crc32(op.encode())).sample(cases, 3 * CASES_PER_OP)
@@ -30,8 +31,6 @@ def text(data):
 
 
 class Recorder:
-    """Collects the cases of one family."""
-
     def __init__(self, encode_tensor, encode_run):
         """`encode_tensor` returns the bytes of an array and `encode_run` those of the command that runs a step of a
         built case."""
@@ -50,7 +49,7 @@ class Recorder:
                 "tolerance": built.case.tolerance, "texts": bool(getattr(built.case, "texts", False))}
 
     def add(self, graph_def, answered):
-        """Adds the cases of a graph. `answered` holds pairs (Built, TensorFlow's answers)."""
+        """Adds the cases of a graph. `answered` holds pairs (Built, TensorFlow's results)."""
         cases = []
         files = tempfile.gettempdir().encode()
         for built, theirs in answered:
@@ -63,7 +62,7 @@ class Recorder:
             except TypeError:  # a value of a type that op_runner cannot write, such as a variant
                 continue
             if len(json.dumps(case)) > MOST_BYTES or files in graph_def or files in runs:
-                continue  # a case with a file depends on a file that exists only now
+                continue  # the case needs a file that exists only during the recording
             self.n_of_op[op] = self.n_of_op.get(op, 0) + 1
             cases.append(case)
         if cases:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares op_runner's answers with those of TensorFlow that recording.py wrote to recorded/. Needs numpy alone.
+"""Compares op_runner's results with those of TensorFlow that recording.py wrote to recorded/. Needs only numpy.
 
-Each case runs node by node and compiled, which must give the same bits. With --gpu, only the ops with kernels for GPUs run:
-on the fake driver of tests/gpu, or on the first GPU of the machine in the named precision. Both answers are compared with
-TensorFlow's, because a GPU may round differently. The last line is "N passed, M failed"."""
+Each case runs node by node and compiled, which must give the same bits. With --gpu, only the ops with kernels for
+GPUs run, on the fake driver of tests/gpu or, in the named precision, on the first GPU of the machine. Both results
+are then compared with TensorFlow's, because a GPU may round differently. The last line is "N passed, M failed"."""
 
 import argparse
 import base64
@@ -43,7 +43,7 @@ class Runner(Child):
 
 
 def expected(result):
-    """Returns the recorded answer of a step: a list of arrays or a Refusal."""
+    """Returns the recorded result of a step, which is a list of arrays or a Refusal."""
     if isinstance(result, dict):
         return Refusal(result["code"], result["text"])
     return [decode(io.BytesIO(base64.b64decode(x)).read, TYPES.get) for x in result]
@@ -58,7 +58,7 @@ def compare_tensors(theirs, ours, tolerance):
 
 
 def compare(case, theirs, ours):
-    """Returns how the answers differ, or None. The rules are those of run.py."""
+    """Returns a description of the difference, or None. The rules are those of run.py."""
     for k, (a, b) in enumerate(zip(theirs, ours)):
         if isinstance(a, Refusal) and a.code == UNIMPLEMENTED:
             continue
@@ -98,7 +98,6 @@ def check_case(runners, case, on_gpu):
 
 
 def gpu_ops():
-    """Returns the ops of kernels/cuda/table.c."""
     text = (ROOT / "kernels" / "cuda" / "table.c").read_text()
     ops = set(re.findall(r'^\s+(?:FLOAT|FLOAT_HOST|GATHER|ROW)\("(\w+)"', text, re.M)) | {"Cast"}
     steps = (ROOT / "runtime" / "fusion" / "elementwise_steps.h").read_text()
@@ -109,7 +108,7 @@ def gpu_ops():
 
 
 def no_gpu(runner, environment):
-    """Returns the reason why op_runner cannot use a GPU because of how it was built, or None."""
+    """Returns why op_runner cannot use a GPU in this build, or None if it can."""
     graph = b""  # an empty graph, on which a session can be opened
     done = subprocess.run([runner], input=b"G" + packed(graph), capture_output=True, env=environment, check=False)
     return "the build has no code for GPUs, because it found no nvcc" if b"built without nvcc" in done.stdout else None

@@ -20,7 +20,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-# GPU kernels may round differently from CPU kernels, so their results are compared with TensorFlow's alone.
+# GPU kernels may round differently from CPU kernels, so their results are compared only with TensorFlow's.
 ON_GPU = os.environ.get("SLIPWAY_TEST_ACCELERATOR") == "gpu"
 
 import numpy as np  # noqa: E402
@@ -129,14 +129,12 @@ def as_array(value):
 
 
 class Runner(Child):
-    """Runs built cases in op_runner."""
-
     def __init__(self, path, tf, tuning=()):
         super().__init__(path, tuning)
         self.tf = tf
 
     def dtype(self, number):
-        """Returns the plain integer for a quantised type, which TensorFlow's session returns as one."""
+        """Maps a quantised type to the plain integer type that TensorFlow's session returns for it."""
         found = np.dtype(self.tf.as_dtype(number).as_numpy_dtype)
         return found[0] if found.names else found
 
@@ -250,7 +248,6 @@ def check_cases(tf, runners, cases, wrong, texts):
 
 
 def record_op(tf, spec, recorder):
-    """Adds cases of the op, with TensorFlow's answers, to the recorder."""
     graph = tf.Graph()
     with graph.as_default():
         built = [build_case(tf, case, i) for i, case in enumerate(recording.chosen(list(spec.cases()), spec.op))]

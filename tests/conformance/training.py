@@ -27,7 +27,7 @@ PORT = 18591
 
 
 def keras_like(op, slots, scalars, sparse_op="", **attrs):
-    """Returns an optimiser that applies one of the ops that no optimiser of TensorFlow 1 has."""
+    """Returns an optimiser that applies an op which no TensorFlow 1 optimiser uses."""
 
     def minimize(loss, step):
         updates = []
@@ -49,7 +49,7 @@ def classic(make):
     return lambda loss, step: make(step).minimize(loss, global_step=step)
 
 
-# name: the optimiser, and whether it also runs on ref variables
+# OPTIMISERS maps a name to (optimiser, whether it also runs on ref variables).
 ADAM = dict(beta1_power=0.9, beta2_power=0.999, lr=0.01, beta1=0.9, beta2=0.999, epsilon=1e-7)
 OPTIMISERS = {
     "gradient_descent": (classic(lambda s: v1.train.GradientDescentOptimizer(0.1)), True),
@@ -102,7 +102,7 @@ class Model:
 
     def feeds(self, k):
         random = np.random.default_rng(100 + k)
-        n = 8 if k % 7 else 3  # Another batch size makes another specialisation.
+        n = 8 if k % 7 else 3  # A different batch size causes another specialisation.
         return {self.x: random.normal(size=(n, 5)).astype(np.float32), self.ids: random.integers(0, 20, n).astype(np.int32),
                 self.y: random.integers(0, 3, n).astype(np.int32)}
 
@@ -154,7 +154,7 @@ def call(stub, name, signature, feeds):
 
 
 def in_server(model, name, stub, losses, logits):
-    """Trains in the server. Returns the variables, or a sentence about a call that failed."""
+    """Trains in the server. Returns the variables, or a description of a call that failed."""
     try:
         for k in range(STEPS):
             feeds = model.feeds(k)

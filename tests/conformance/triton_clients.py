@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests the server with Triton's own clients of the Open Inference Protocol, unmodified: triton_clients.py [BUILD_DIR].
 
-Needs tritonclient[http,grpc] (PyPI). The models return their inputs, or are those of models/."""
+Needs tritonclient[http,grpc] (PyPI). Some models return their inputs, and the others are those of models/."""
 import asyncio
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Specifies tables without a name, which live as long as their handle: each run has its own."""
+"""Specifies tables without a name. Each run has its own table, which lives as long as its handle."""
 
 from spec import *
 
@@ -11,7 +11,7 @@ def pairs(g, key, value, n, width=()):
 
 
 def looked_up(tf, h, fill, keys, default):
-    """Returns the fetches that fill a table, then look keys up, all in one run."""
+    """Returns fetches that, in one run, fill a table and then look up keys."""
     R = tf.raw_ops
     with tf.control_dependencies([fill]):
         size = R.LookupTableSizeV2(table_handle=h)

@@ -39,7 +39,7 @@ def block(g, op):
                         inputs = cell(g, dtype, *sizes)
                         inputs[0] = near(g, dtype, steps, *sizes[:2])
                         bias = {} if op.endswith("V2") else {"forget_bias": float(g.rng.choice([1, 0, 0.5]))}
-                        # TensorFlow leaves the gates of the steps that are not used undefined.
+                        # TensorFlow leaves the gates of unused steps undefined.
                         yield Case(np.int64(used), *inputs, use_peephole=peephole, cell_clip=clip, outputs=None if steps == used else [1, 6], **bias, **HOW[dtype])
 
 

@@ -14,7 +14,7 @@ def sparse(g, shape, dtype="int64", fill=0.4, ordered=True, special=False):
 
 
 def malformed(g, rank=2):
-    """Yields sparse tensors whose three parts do not go together, or that have indices out of bounds."""
+    """Yields sparse tensors whose three parts are inconsistent, or that have indices out of bounds."""
     i, v, s = np.int64([[0, 1], [1, 0], [1, 2], [2, 1]]), np.float32([1, 2, 3, 4]), np.int64([3, 4])
     yield from ((i[0], v, s), (i, v[:2], s), (i, v.reshape(2, 2), s), (i, v, s.reshape(1, 2)), (i, v, np.int64([3, 4, 5])), (i, v, np.int64([3])), (i[:, :1], v, s))
     yield from ((i, v, np.int64([-3, 4])), (i, v, np.int64([2**62, 2**62])), (i, v, np.int64([2, 4])), (i, v, np.int64([3, 2])), (i, v, np.int64([0, 4])), (i - 1, v, s))
@@ -46,7 +46,7 @@ def add(g, op):
     yield Case(*TWO, *TWO, np.float32(np.nan))
 
 
-# Which zero is the larger one depends in TensorFlow on the number of values.
+# In TensorFlow, the number of values decides which of 0 and -0 is larger.
 @spec("SparseSparseMaximum", "SparseSparseMinimum", signs=False)
 def extreme(g, op):
     for dtype in REALS:
@@ -127,7 +127,8 @@ def split(g, op):
 @spec("SparseReduceSum", "SparseReduceSumSparse", "SparseReduceMax", "SparseReduceMaxSparse", signs=False)
 def reduce(g, op):
     for dtype in REALS if "Max" in op else NUMBERS:
-        how = {"rtol": 1e-2, "atol": 0.5} if dtype in HALFS else {"rtol": 1e-5}  # TensorFlow rounds each sum of halves
+        # TensorFlow rounds each partial sum to half precision
+        how = {"rtol": 1e-2, "atol": 0.5} if dtype in HALFS else {"rtol": 1e-5}
         for shape in SHAPES:
             for keep in (False, True):
                 axes = g.rng.choice(2 * len(shape), int(g.rng.integers(0, len(shape) + 1)), replace=False) - len(shape)

@@ -1,4 +1,4 @@
-"""Specifies ops that count values: into dense bins, into sparse counts, and into a histogram."""
+"""Specifies ops that count values. The results are dense bins, sparse counts, or a histogram."""
 
 from spec import *
 
@@ -21,7 +21,7 @@ def weights(g, dtype, shape, how):
 
 
 def bad_sparse():
-    """Yields sparse tensors whose parts do not go together."""
+    """Yields sparse tensors with inconsistent parts."""
     i, v, s = BASE
     yield from ((i[0], v, s), (i, v[:2], s), (i, [v], s), (i, v, s.reshape(1, 2)), (i, v, s[:1]), (i, v, np.int64([2, 3, 4])), (i + [[1, 0]], v, s), (i + [[0, 2]], v, s), (i - [[1, 0]], v, s))
     yield from ((i, v, np.int64([-2, 3])), (i, v, np.int64([1, 3])), (i, [1, -1, 2], s), (i[:0], [], s), (i[:, :1].copy(), v, np.int64([9])), (i[::-1].copy(), v, s), (i[[0, 0, 0]], v, s))

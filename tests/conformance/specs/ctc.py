@@ -1,4 +1,4 @@
-"""Specifies connectionist temporal classification: both decoders and the loss."""
+"""Specifies connectionist temporal classification, namely both decoders and the loss."""
 
 from spec import *
 
@@ -8,7 +8,7 @@ def logits(g, dtype, shape=(7, 3, 5)):
 
 
 def malformed(g):
-    """Yields logits and lengths that do not go together."""
+    """Yields inconsistent logits and lengths."""
     x = logits(g, "float32")
     yield from ((x, [7, 3]), (x, [7, 8, 1]), (x, [[1], [1], [1]]), (x[0], [1, 1, 1]), (x[:0], [0, 0, 0]), (x[:, :0], []), (x[:, :, :0], [1, 1, 1]), (x, 3), (x, []))
 
@@ -57,13 +57,13 @@ def beam(g, op):
 
 
 def labels(g, batch, classes, most):
-    """Returns the labels of each element of a batch, at least one, as indices and values."""
+    """Returns at least one label for each element of a batch, as indices and values."""
     n = g.rng.integers(1, most + 1, batch)
     indices = np.int64([(b, i) for b in range(batch) for i in range(n[b])]).reshape(-1, 2)
     return indices, np.int32(g.rng.integers(0, max(classes - 1, 1), len(indices)))
 
 
-# Labels that are all blank are left out, because TensorFlow then writes beyond its memory.
+# Labels that are all blank are left out, because TensorFlow then writes out of bounds.
 @spec("CTCLoss", rtol=2e-5)
 def loss(g, op):
     for dtype in WIDE_FLOATS:

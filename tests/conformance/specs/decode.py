@@ -1,4 +1,4 @@
-"""Specifies the ops that decode and encode bytes: raw numbers, compressed strings, records of CSV, tensors."""
+"""Specifies the ops that decode and encode raw numbers, compressed strings, CSV records and tensors."""
 
 import gzip
 import zlib
@@ -13,8 +13,8 @@ def s(*v):
 @spec("DecodePaddedRaw")
 def decode_padded_raw(g, op):
     raw = lambda n: bytes(g.rng.integers(0, 256, n, np.uint8))
-    # TensorFlow reads beyond its output if the type has more than a byte, a string is longer than the length and the
-    # bytes are in the other order, so the strings of those cases are short.
+    # TensorFlow reads beyond its output if a string of multi-byte numbers in the other byte order is longer than the
+    # given length. The strings of these cases are therefore short.
     for t in ("float32", "float64", "int32", "uint16", "uint8", "int16", "int8", "int64", "bfloat16"):
         size = 2 if t == "bfloat16" else np.dtype(t).itemsize
         for little in (True, False):
@@ -100,7 +100,7 @@ def serialize(g, op):
 
 
 def messages(g):
-    """Yields (message, type) of tensors as TensorFlow writes them and in other forms."""
+    """Yields (message, type) for tensors in the form that TensorFlow writes and in other forms."""
     import tensorflow as tf
     from tensorflow.core.framework import tensor_pb2
 

@@ -1,5 +1,5 @@
-"""Specifies decompositions of matrices (kernels/linalg). Where mathematics leaves signs or bases free, the product of the
-factors, their orthogonality and the order of values are compared."""
+"""Specifies decompositions of matrices (kernels/linalg). If signs or bases are not unique, the product of the factors,
+their orthogonality and the order of the values are compared."""
 
 from spec import *
 
@@ -27,14 +27,14 @@ def adjoint(a):
 
 
 def special(dtype):
-    """Yields matrices that decompositions treat in their own way."""
+    """Yields matrices that are special cases for decompositions."""
     for a in ([[0, 0], [0, 0]], [[1, 2], [2, 4]], [[-1, 0], [0, -1]], [[0, -1], [1, 0]], [[3, 1], [1, 2]], [[1, 1], [0, 1]],
               [[1, 0, 0], [0, 1, 0], [0, 0, 1]], [[2, 0, 0], [0, 3, 0], [0, 0, -5]], [[1, 2, 3], [4, 5, 6], [7, 8, 9]]):
         yield np.array(a, dtype)
 
 
 def differ(what, a, b, dtype, scale=1):
-    """Returns a sentence if a and b differ by more than the rounding of `dtype` allows."""
+    """Returns a description if a and b differ by more than the rounding of `dtype` allows."""
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape:
         return f"{what}: shapes {a.shape} and {b.shape}"
@@ -134,7 +134,8 @@ def self_adjoint(g, op):
 
 
 def paired(a, b):
-    """Sorts the values b so that each is near one of a, which tells conjugated pairs apart from rounding."""
+    """Returns the indices of b's values in the order of the values of a to which they are nearest. Rounding cannot then
+    exchange the values of a conjugate pair."""
     left, order = list(range(len(b))), []
     for x in a:
         best = min(left, key=lambda i: abs(b[i] - x))
@@ -211,7 +212,7 @@ def cholesky_grad(g, op):
 
 
 def same_function(case, theirs, ours):
-    """Results of a matrix that is nearly singular may be NaN on either side."""
+    """Results for a nearly singular matrix may be NaN in TensorFlow or in Slipway."""
     bad = differ("values", theirs[0], ours[0], case.inputs[0].dtype, scale=10 * np.abs(np.nan_to_num(theirs[0])).max(initial=0))
     return bad if case.inputs[0].size else differ("empty", theirs[0], ours[0], "float32")
 
@@ -282,7 +283,7 @@ def tridiagonal_solve(g, op):
                         yield Case(d, num(g, dtype, *batch, n, m), **how)
             for d in ([[0, 0, 0], [1, 0, 1], [0, 0, 0]], [[0, 0, 0], [100, 0, 2], [0, 0, 0]], [[0, 0, 0], [1, 1, 0], [0, 0, 0]], [[1, 1, 0], [0, 0, 1], [0, 1, 1]],
                       [[1, 1, 0], [1, 2, 1], [0, 1, 1]], [[1, 1, 0], [1, 1, 1], [0, 1, 1]], [[0, 0, 0], [0, 0, 0], [0, 0, 0]], [[1, 1, np.nan], [3, 4, 2], [np.nan, 1, 1]]):
-                # In a zero matrix, TensorFlow moves a pivot further for a larger right-hand side.
+                # For a zero matrix, TensorFlow's perturbation of a pivot grows with the right-hand side.
                 sides = [[1], [1], [1]] if not np.any(d) else [[1], [2], [3]]
                 yield Case(np.array(d, dtype), np.array(sides, dtype), **how)
     for d, b in [((3, 4), (5, 2)), ((2, 4), (4, 2)), ((2, 3, 4), (3, 4, 1)), ((3, 4), (4,)), ((3,), (3, 1)), ((3, 4), (2, 4, 1))]:

@@ -1,4 +1,5 @@
-"""Specifies array ops of TensorFlow 1: diagonals of tensors, data formats, rows changed in place; and simple values of control flow."""
+"""Specifies array ops of TensorFlow 1, namely diagonals, data formats and in-place changes of rows, and simple ops of
+control flow."""
 
 from spec import *
 
@@ -59,7 +60,7 @@ def inplace(g, op):
         for shape in ((5,), (4, 3), (2, 2, 3), (1, 40), (3, 0)):
             for n in (0, 1, 4):
                 i = np.int32(g.rng.integers(-6, 6, n))
-                # The copy keeps TensorFlow from changing what is fed.
+                # The copy prevents TensorFlow from changing the fed array.
                 yield Graph(lambda tf, x, i, v: [getattr(tf.raw_ops, op)(x=tf.raw_ops.DeepCopy(x=x), i=i, v=v)], g.values(dtype, shape), i, g.values(dtype, (n, *shape[1:])))
     x = g.values("float32", (3, 2))
     for i, v in ((1, [[1, 2]]), (1, [1, 2]), ([[1]], [[1, 2]]), ([1, 2], [[1, 2]]), ([1], [[1, 2, 3]]), ([1], [1, 2]), ([], [[1, 2]])):
@@ -147,7 +148,7 @@ def device(g, op):
 
 @spec("FakeParam")
 def fake(g, op):
-    # The values are undefined, so their number is compared.
+    # The values are undefined, so only their number is compared.
     for dtype in ("float32", "int64", "bool", "string"):
         for shape in ([], [3], [2, 0], [2, 3]):
             yield Graph(lambda tf, dtype=dtype, shape=shape: [tf.shape(tf.raw_ops.FakeParam(dtype=dtype, shape=shape))])

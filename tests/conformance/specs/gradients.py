@@ -30,14 +30,14 @@ def bounded(x):
     return x
 
 
-# TensorFlow multiplies in another order in its code for single numbers, such as the last elements of a tensor, so that
-# the last bit differs, and the sign of a result that underflows.
+# TensorFlow multiplies in a different order in its code for single numbers, such as the last elements of a tensor. The
+# last bit, and the sign of a result that underflows, may therefore differ.
 @spec(*FUNCTIONS, ulps=2, atol=1e-37)
 def function_grad(g, op):
     for dtype in FLOATS + COMPLEX:
         for _ in range(3):
             for shape in Gen.SHAPES:
-                # The order in which infinite and NaN parts of complex numbers are multiplied differs by processor.
+                # The order in which infinite and NaN parts of complex numbers are multiplied depends on the processor.
                 special = dtype not in COMPLEX
                 ulps = 4 if dtype in COMPLEX else 2
                 yield Case(bounded(g.values(dtype, shape, special=special)), bounded(g.values(dtype, shape, special=special)), ulps=ulps)

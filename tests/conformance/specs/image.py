@@ -1,4 +1,4 @@
-"""Specifies the ops on images that do not resize forward (kernels/image). nn.py holds Resize* and CropAndResize."""
+"""Specifies the ops on images (kernels/image), except Resize* and CropAndResize, which are in nn.py."""
 
 import itertools
 
@@ -11,7 +11,7 @@ NOT_FINITE = [np.nan, np.inf, -np.inf, 1, 2, -0.0]
 
 
 def pixels(dtype):
-    """Returns one pixel for every choice of special values."""
+    """Returns one pixel for every combination of special values."""
     return np.array(list(itertools.product(NOT_FINITE, repeat=3))).astype(dtype_of(dtype))
 
 
@@ -274,7 +274,7 @@ def smooth_grad(g, op):
         x[0, 3, 0, 1] = special
         yield Case(x, np.ones((1, 4, 7, 2), "float32"), rtol=1e-5, **how)
     yield Case(back, np.ones((1, 3, 2, 2), "float32"), align_corners=True, half_pixel_centers=True, texts=True)
-    for shape in [(2, 3, 2, 2), (1, 3, 2, 3)]:  # only the height and width of the original matter
+    for shape in [(2, 3, 2, 2), (1, 3, 2, 3)]:  # only the height and width of the original image matter
         yield Case(back, np.ones(shape, "float32"), rtol=1e-5)
     for a, b in [((4, 5, 1), (1, 2, 2, 1)), ((1, 4, 5, 1), (2, 2, 1)), ((), (1, 2, 2, 1)), ((1, 4, 5, 1), ()), ((1, 0, 5, 1), (1, 2, 2, 1)),
                  ((1, 4, 0, 1), (1, 2, 2, 1)), ((1, 4, 5, 1), (1, 0, 2, 1)), ((1, 4, 5, 1), (1, 2, 0, 1)), ((0, 4, 5, 1), (0, 2, 2, 1)),

@@ -8,7 +8,6 @@ def num(g, dtype, *shape):
 
 
 def out_shape(shape, size, strides, padding):
-    """Returns the shape of the output of a pooling with these windows."""
     spatial = [-(-n // s) if padding == "SAME" else (n - k) // s + 1 for n, k, s in zip(shape[1:], size, strides)]
     return (shape[0], *spatial, shape[-1])
 
@@ -37,7 +36,7 @@ DEEP_POOLS = [
 
 
 def few(g, dtype, *shape):
-    """Returns numbers with many ties, and NaN and infinities among floats."""
+    """Returns numbers of which many are equal. Floats include NaN and infinities."""
     x = g.rng.integers(0, 5, shape).astype(dtype_of(dtype))
     if dtype not in INTS and x.size and g.rng.random() < 0.5:
         x[g.rng.random(shape) < 0.1] = g.rng.choice([np.nan, np.inf, -np.inf])
@@ -51,7 +50,7 @@ def windows(op, size, strides):
 
 
 def maxima(x, size, strides, padding):
-    """Returns the output of a MaxPool without padding values, in numpy."""
+    """Returns the output of a MaxPool that ignores padding, computed with numpy."""
     shape = out_shape(x.shape, size, strides, padding)
     y = np.zeros(shape, x.dtype)
     if not y.size:
@@ -86,7 +85,7 @@ def max_pool_grad(g, op):
     # TensorFlow's MaxPoolGrad reads beyond its tensors if a window has no elements.
     for size, strides in [([0, 2], [2, 2]), ([2, 2], [0, 2]), ([2, 2], [2, -1])][0 if grad_grad else 1 :]:
         more, how = windows(op, size, strides)
-        if not (grad_grad and how and min(strides) <= 0):  # Python's shape inference refuses these.
+        if not (grad_grad and how and min(strides) <= 0):  # Python's shape inference refuses the excluded cases.
             yield Case(x, y, x if grad_grad else y, *more, padding="SAME", **how)
     if op.endswith("V2"):
         for size, strides in [([1, 2, 2], [1, 2, 2, 1]), ([1, 2, 2, 1], [1, 2, 2]), ([1, 2, 2, 1, 1], [1, 2, 2, 1])]:
@@ -100,7 +99,7 @@ def max_pool_grad(g, op):
 
 
 def refused_max(g, op, x, size, n):
-    """Yields inputs whose shapes do not go together, and windows across batches and channels."""
+    """Yields inputs with inconsistent shapes, and windows that extend across batches and channels."""
     strides, grad_grad = (2,) * n, "GradGrad" in op
     y = out_shape(x, size, strides, "SAME")
     more, how = windows(op, size, strides)
@@ -111,7 +110,8 @@ def refused_max(g, op, x, size, n):
             yield Case(*(num(g, "float32", *s) for s in shapes), *more, padding="SAME", texts=len(bad) == len(x) and bad[0] == x[0], **how)
     values = [num(g, "float32", *s) for s in good]
     if how:
-        lengths = [((1, *size, 1, 1), (1, *strides, 1)), ((1, *size, 1), (1, *strides, 1, 1))]  # Python refuses some of these.
+        # TensorFlow's Python code refuses some of these lengths.
+        lengths = [((1, *size, 1, 1), (1, *strides, 1)), ((1, *size, 1), (1, *strides, 1, 1))]
         for k, s in [((2, *size, 1), (1, *strides, 1)), ((1, *size, 2), (1, *strides, 2)), ((1, *size, 1), (1, *strides, 2)),
                      *([] if grad_grad else lengths)]:
             yield Case(*values, ksize=list(k), strides=list(s), padding="SAME")
@@ -130,7 +130,7 @@ def max_pool3d_grad(g, op):
                 for _ in range(6):
                     a = few(g, dtype, *x)
                     b = maxima(a, size, strides, padding)
-                    if not grad_grad:  # TensorFlow takes an input for the maximum if it differs by less than 1e-5.
+                    if not grad_grad:  # TensorFlow treats an input as the maximum if the two differ by less than 1e-5.
                         b = b + (g.rng.choice([0, 1e-6, 9e-6, 1.1e-5, -9e-6, -1e-4], b.shape)).astype(b.dtype)
                     yield Case(a, b, num(g, dtype, *(x if grad_grad else b.shape)), **how)
     yield from refused_max(g, op, (2, 4, 4, 4, 3), (2, 2, 2), 3)
@@ -144,7 +144,7 @@ def max_pool_grad_argmax(g, op):
                 y = out_shape(x, size, strides, padding)
                 index = g.rng.integers(0, max(int(np.prod(x[1:])), 1), y)
                 how = dict(ksize=[1, *size, 1], strides=[1, *strides, 1], padding=padding)
-                # The index of TensorFlow without include_batch_in_index starts at the image.
+                # Without include_batch_in_index, TensorFlow's indices are relative to the image.
                 yield Case(num(g, dtype, *x), num(g, dtype, *y), np.int64(index), **how)
                 index = g.rng.integers(0, max(int(np.prod(x)), 1), y)
                 yield Case(num(g, dtype, *x), num(g, dtype, *y), np.int64(index), include_batch_in_index=True, **how)
@@ -275,7 +275,7 @@ def conv_filter_grad(g, op):
             for padding in ("SAME", "VALID"):
                 y = (*out_shape(x, f[:-2], s, padding)[:-1], f[-1])
                 how = dict(strides=[1, *s, 1], padding=padding, rtol=tolerance(dtype))
-                # TensorFlow's product of half-precision numbers of many terms is rounded in between.
+                # TensorFlow rounds intermediate sums of half-precision products with many terms.
                 small = 1 if dtype in HALFS else 10
                 for size in [np.int32(f), Const(np.int32(f))] * (4 if deep else 1):
                     yield Case(g.values(dtype, x, -small, small, special=False), size, g.values(dtype, y, -small, small, special=False), **how)
@@ -319,7 +319,7 @@ def depthwise_grad(g, op):
     is_filter = op.endswith("Filter")
 
     def case(dtype, x, f, y, const=False, **how):
-        """Makes a case from shapes, of which one is the value of the op's sizes."""
+        """Makes a case from shapes. One of the shapes becomes the value of the op's size input."""
         x, f = (tuple(v) if isinstance(v, (list, tuple)) else v for v in (x, f))
         sizes = np.int32(f if is_filter else x)
         sizes = Const(sizes) if const else sizes
@@ -340,7 +340,7 @@ def depthwise_grad(g, op):
             yield case(dtype, (2, 9, 9, 3), (3, 2, 3, 2), y, strides=[1, 2, 2, 1], padding="EXPLICIT", explicit_paddings=pads, rtol=tolerance(dtype))
     x, f, y = (2, 4, 4, 3), (2, 2, 3, 2), (2, 3, 3, 6)
     how = dict(strides=[1, 1, 1, 1], padding="VALID")
-    for dilations in ([1, 2, 2, 1], [1, 2], [2, 1, 1, 3]):  # all of them are ignored
+    for dilations in ([1, 2, 2, 1], [1, 2], [2, 1, 1, 3]):  # the op ignores all of these dilations
         yield case("float32", x, f, y, dilations=dilations, rtol=1e-5, **how)
     for strides in ([1, 2, 1, 1], [2, 1, 1, 1], [1, 1, 1, 2], [1, 1, 1]):
         yield case("float32", x, f, y, strides=strides, padding="VALID", texts=True)
@@ -383,7 +383,7 @@ def dilation_grad(g, op):
                 y = out_shape(x, wide, s, padding)
                 how = dict(strides=[1, *s, 1], rates=[1, *r, 1], padding=padding, rtol=tolerance(dtype) if dtype in FLOATS else 0)
                 yield Case(num(g, dtype, *x), num(g, dtype, *f), num(g, dtype, *y), **how)
-                # Many sums are equal here, and the first one wins.
+                # Many sums are equal, and the op must choose the first one.
                 yield Case(*[g.values(dtype, v, 0, 2, special=False).round().astype(dtype) for v in (x, f, y)], **how)
     how = dict(strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding="VALID")
     x, f, y = (2, 4, 4, 2), (2, 2, 2), (2, 3, 3, 2)

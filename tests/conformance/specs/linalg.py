@@ -161,7 +161,6 @@ def einsum(g, op):
 
 
 def square(g, dtype, *shape):
-    """Returns well-conditioned square matrices."""
     a = num(g, dtype, *shape)
     return (a + (30 * np.eye(shape[-1]) if shape[-1] else 0)).astype(a.dtype)
 

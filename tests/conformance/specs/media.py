@@ -19,7 +19,7 @@ def s(data):
 
 
 def damaged(g, data, n):
-    """Yields n copies of a file in which a few bytes have other values, or which end too early."""
+    """Yields n copies of a file. Each copy has a few changed bytes or ends too early."""
     for _ in range(n):
         copy = bytearray(data)
         for _ in range(int(g.rng.integers(1, 4))):
@@ -29,7 +29,7 @@ def damaged(g, data, n):
 
 
 def refusals(**attrs):
-    """Yields what every decoder refuses."""
+    """Yields inputs that every decoder refuses."""
     for contents in (s(b""), s(b"hello world, this"), np.array([b"a", None], object)[:1], np.zeros((0,), object), s(b"BM"), s(b"GIF89a"),
                      s(b"\xff\xd8\xff"), s(b"\x89PNG\r\n\x1a\n"), s(b"RIFF1234WEBPVP8 "), s(b"RIFF1234WEBP")):
         yield Case(contents, texts=True, **attrs)
@@ -43,7 +43,7 @@ def of_any_format(g, **attrs):
 
 
 def same_shape(case, theirs, ours):
-    """Compares images whose pixels behind the end of the data differ (MIGRATION.md)."""
+    """Compares only the shapes of images, because pixels after the end of the data may differ (MIGRATION.md)."""
     a, b = [x if isinstance(x, list) else [x] for x in (theirs, ours)]
     if [getattr(x, "shape", "refused") for x in a] != [getattr(x, "shape", "refused") for x in b]:
         return "only one side accepts the image, or their shapes differ"
@@ -193,7 +193,7 @@ def decode_image(g, op):
 
 
 def picture(g, shape, dtype="uint8"):
-    """Returns a picture with smooth parts and noise, so that coders have something to choose from."""
+    """Returns an image with smooth areas and noise, so that an encoder uses different methods for its parts."""
     most = np.iinfo(dtype).max
     y, x = np.mgrid[0:shape[-3], 0:shape[-2]]
     wave = np.sin(x * g.rng.random() + g.rng.random())[..., None] * np.cos(y[..., None] * g.rng.random(shape[-1]))

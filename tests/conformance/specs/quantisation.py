@@ -1,5 +1,5 @@
-"""Specifies quantisation: floats rounded to what quantised integers represent, conversions, and arithmetic on quantised
-types (kernels/quant)."""
+"""Specifies quantisation (kernels/quant), namely rounding of floats to values that quantised integers represent,
+conversions, and arithmetic on quantised types."""
 
 import itertools
 
@@ -161,7 +161,7 @@ def quantize_and_dequantize(g, op):
     for axis, given in itertools.product((2, 3), (False, True)):
         yield case(x, np.zeros(3), np.ones(3), axis=axis, range_given=given, texts=True)
     for given, axis, a, b in itertools.product((False, True), (-1, 0, 1), [(), (1,), (3,), (4,), (0,), (3, 1)], [(), (3,), (4,)]):
-        if not v3 or axis >= 0 or a == b == ():  # TensorFlow's kernel of V3 aborts
+        if not v3 or axis >= 0 or a == b == ():  # TensorFlow's V3 kernel aborts
             yield case(x, np.zeros(a), np.ones(b), axis=axis, range_given=given, texts=True)
 
 
@@ -200,7 +200,7 @@ def quantize(g, op):
             yield Case(g.values("float32", shape, special=False), *channel_range(g, shape[axis]), T=dtype, mode=mode, round_mode=rounding, axis=axis)
     for dtype, (mode, rounding), (lo, hi) in itertools.product(("qint8", "quint8"), modes, BAD_RANGES):
         if (lo, hi) == (-np.inf, np.inf):
-            continue  # NaN becomes another integer in the vector loop of TensorFlow than in the rest of the tensor
+            continue  # TensorFlow's vector loop converts NaN to a different integer than its scalar loop does
         yield Case(g.values("float32", (9,), special=False), *scalars(lo, hi), T=dtype, mode=mode, round_mode=rounding, texts=True)
     yield from quantize_refusals(g.values("float32", (4, 3), special=False), modes, T="qint8")
     for mode in ("MIN_COMBINED", "MIN_FIRST"):
@@ -208,11 +208,11 @@ def quantize(g, op):
 
 
 def quantize_refusals(x, modes, **attrs):
-    for axis in (2, 3) if attrs else ():  # TensorFlow's shape function refuses the axes of Dequantize
+    for axis in (2, 3) if attrs else ():  # TensorFlow's shape function for Dequantize refuses these axes
         yield Case(x, np.zeros(3, "float32"), np.ones(3, "float32"), axis=axis, **attrs, texts=True)
     for axis, a, b, (mode, _) in itertools.product((-1, 0, 1), [(), (1,), (3,), (4,), (0,), (3, 1)], [(), (3,), (4,)], modes[:3]):
         if not attrs and axis >= 0 and len(a) != 1 or not attrs and axis >= 0 and len(b) != 1:
-            continue  # TensorFlow's kernel of Dequantize aborts
+            continue  # TensorFlow's kernel for Dequantize aborts
         yield Case(x, np.zeros(a, "float32"), np.ones(b, "float32"), axis=axis, mode=mode, **attrs, texts=True)
 
 
@@ -233,7 +233,7 @@ def dequantize(g, op):
 
 
 def not_scalar(g, *inputs, first, n, **attrs):
-    """Yields cases in which one of the bounds, which are the inputs `first` to `first + n - 1`, is no scalar."""
+    """Yields cases in which one of the bounds is not a scalar. The bounds are the inputs `first` to `first + n - 1`."""
     for k, shape in itertools.product(range(n), [(1,), (0,), (2,), (1, 1)]):
         changed = list(inputs)
         changed[first + k] = np.full(shape, inputs[first + k], "float32")
@@ -291,7 +291,7 @@ def requantization_range_per_channel(g, op):
 def requantize_per_channel(g, op):
     for shape, (a, b), out, one in itertools.product(CHANNELED[3:6], [(-1, 1), (0, 1), (-5, 0), (-0.1, 7)], ("qint8", "quint8"), (False, True)):
         if one and shape[-1] > 16:
-            continue  # TensorFlow's kernel reads beyond the bounds
+            continue  # TensorFlow's kernel reads past the end of the bounds
         for _ in range(3):
             lo, hi = channel_range(g, 1 if one else shape[-1])
             yield Case(wide(g, shape), lo, hi, *scalars(a, b), out_type=out)
@@ -309,7 +309,7 @@ def quantized_arithmetic(g, op):
     for a, b in g.broadcasts("quint8"):
         small, large = sorted((a, b), key=np.size)
         if small.size > 1 and large.shape[large.ndim - small.ndim :] != small.shape and small.shape != (1, 3) and a.size != b.size:
-            continue  # TensorFlow's kernel repeats the smaller input and leaves a part of the output unset
+            continue  # TensorFlow's kernel repeats the smaller input and leaves a part of the output uninitialised
         yield Case(a, b, *scalars(-1, 1, -3, 7))
         yield Case(a, b, *scalars(0, 255, 0, 255))
     for (lo, hi), (lo2, hi2) in itertools.product(RANGES + [(1, -1)], RANGES[:8]):
@@ -446,7 +446,7 @@ def uniform_shapes():
 
 
 def uniform_refusals(g, x, build):
-    """Yields cases with a scale and a zero point that do not fit a tensor of shape [4, 3]."""
+    """Yields cases whose scale and zero point do not fit a tensor of shape [4, 3]."""
     for axis, a, b in itertools.product((-1, 0, 1), [(), (1,), (3,), (4,)], [(), (3,), (4,)]):
         yield build(x, np.ones(a, "float32"), np.zeros(b, "int32"), axis)
     for scale in (0, -1, np.nan, np.inf):
@@ -466,7 +466,8 @@ def uniform_quantize(g, op):
 @spec("UniformDequantize")
 def uniform_dequantize(g, op):
     for dtype, (shape, axis) in itertools.product(("qint8", "quint8", "qint32"), uniform_shapes()):
-        x = g.values(dtype, shape, *((-(2**23), 2**23) if dtype == "qint32" else ()))  # larger integers are rounded in another order
+        # TensorFlow rounds larger integers in a different order
+        x = g.values(dtype, shape, *((-(2**23), 2**23) if dtype == "qint32" else ()))
         yield Case(x, *uniform(g, *(shape[axis : axis + 1] if axis >= 0 else ())), Tout="float32", quantization_axis=axis, **limits(dtype))
     yield from uniform_refusals(g, g.values("qint8", (4, 3)), lambda x, s, z, a: Case(x, s, z, Tout="float32", quantization_axis=a, **limits("qint8"), texts=True))
 
@@ -496,7 +497,7 @@ def uniform_clip(g, op):
 
 # ---- ops of other families on quantised types ----
 
-SOME = ("qint8", "quint8", "qint32")  # TensorFlow registers some kernels for these types only
+SOME = ("qint8", "quint8", "qint32")  # TensorFlow registers some kernels only for these types
 
 
 @spec("Cast")

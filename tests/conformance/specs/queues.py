@@ -1,5 +1,5 @@
-"""Specifies queues by means of graphs that run several times in one session. No step waits: a model of the queue chooses
-steps that can go on at once. tests/e2e/test_queues.py and unit tests hold what waits."""
+"""Specifies queues with graphs that run several times in one session. No step waits, because a model of the queue
+chooses steps that can run immediately. tests/e2e/test_queues.py and unit tests cover steps that wait."""
 
 import itertools
 
@@ -13,7 +13,8 @@ TYPES = PLAIN + ["string"]
 
 
 def make(tf, op, types, shapes, legacy=False, **attrs):
-    """Makes a queue; the types are those of the items, with the priority in front."""
+    """Makes a queue. `types` are the types of an item's components, and the first of them is the priority if there is
+    one."""
     R = tf.raw_ops
     attrs.setdefault("shared_name", f"queue{next(NUMBER)}")
     if "Priority" in op:
@@ -92,9 +93,10 @@ def program(g, op, dtype, shape, legacy):
 
 @spec(*MAKERS)
 def queues(g, op):
-    # A session refuses more than some hundred sets of fetches, so the programs of an op are few.
+    # A session accepts only a few hundred sets of fetches, so each op has few programs.
     for k, dtype in enumerate(TYPES):
-        yield program(g, op, dtype, ((), (3,), (2, 1))[k % 3], k % 2 == 0)  # TensorFlow ends at items without elements
+        # TensorFlow's process ends at items without elements
+        yield program(g, op, dtype, ((), (3,), (2, 1))[k % 3], k % 2 == 0)
     for k in range(20):
         yield program(g, op, "int32", (2,), k % 2 == 0)
 
@@ -223,7 +225,7 @@ def stages(g, op):
                 return [[put], [put], [size], list(peek), list(R.Unstage(**types, **where)), [size],
                         [R.StageClear(**types, **where)], [size], [put], list(R.Unstage(**types, **where))]
             yield Graph(build, g.values(dtype, (2, 3)), np.int32([1, 2]), name=f"stage {dtype} {limits}")
-    for index in ([0], [0, 0]):  # TensorFlow waits for ever for a negative index
+    for index in ([0], [0, 0]):  # TensorFlow waits forever for a negative index
         def build(tf, x, i):
             where = dict(shared_name=shared, dtypes=["float32"])
             return [[tf.raw_ops.Stage(values=[x], shared_name=shared)], list(tf.raw_ops.StagePeek(index=i, **where))]
@@ -252,7 +254,7 @@ def mutexes(g, op):
 
     def build(tf, x):
         R, locks = tf.raw_ops, []
-        for _ in range(3):  # each run must find the mutex released
+        for _ in range(3):  # each run must find the mutex unlocked
             lock = R.MutexLock(mutex=R.MutexV2(shared_name=shared))
             with tf.control_dependencies([lock]):
                 y = x + 1

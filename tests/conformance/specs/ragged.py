@@ -1,4 +1,4 @@
-"""Specifies ops on ragged tensors: ranges and gathers by row splits."""
+"""Specifies ops on ragged tensors, namely ranges and gathers by row splits."""
 
 from spec import *
 

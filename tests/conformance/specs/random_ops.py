@@ -1,4 +1,5 @@
-"""Specifies random ops. With given seeds, their numbers must be TensorFlow's, bit for bit where no function of the C library is involved."""
+"""Specifies random ops. With the same seeds, their numbers must equal TensorFlow's, bit for bit unless a function of
+the C library is involved."""
 
 from spec import *
 
@@ -157,7 +158,7 @@ def skips(g, op):
 
 
 def fresh(case, theirs, ours):
-    """The numbers of this op differ from run to run."""
+    """Compares only types and shapes, because the numbers of this op differ from run to run."""
     for a, b in zip(theirs, ours):
         if a.shape != b.shape or a.dtype != b.dtype or (b.size > 4 and len(np.unique(b)) < 2):
             return f"{b.dtype}{b.shape} instead of {a.dtype}{a.shape}, or equal numbers"
@@ -260,7 +261,7 @@ def gamma(g, op):
 
 @spec("RandomPoissonV2", "StatelessRandomPoisson")
 def poisson(g, op):
-    # TensorFlow does not end for rates that are NaN or far beyond the output's type.
+    # TensorFlow's op does not end for a rate that is NaN or far beyond the range of the output's type.
     def case(shape, rate, t):
         if op == "RandomPoissonV2":
             return drawn_twice(op, np.int32(shape), rate, seed=int(g.rng.integers(1, 1000)), seed2=9, dtype=t)

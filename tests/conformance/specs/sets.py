@@ -1,4 +1,4 @@
-"""Specifies ops on sets: the last dimension holds a set, all others say which one."""
+"""Specifies ops on sets. The last dimension holds the elements of a set, and the other dimensions select the set."""
 
 from spec import *
 
@@ -18,7 +18,7 @@ def sparse(g, dtype, shape, fill=0.5):
 
 
 def malformed(groups=(2,)):
-    """Yields sparse tensors whose parts do not go together, or that are out of order."""
+    """Yields sparse tensors with inconsistent parts or unordered indices."""
     i, v, s = np.int64([[0, 0], [0, 1], [1, 0]]), np.int32([2, 7, 4]), np.int64([2, 3])
     yield from ((i, v[:2], s), (i[0], v[:2], s), (i, v.reshape(3, 1), s), (i, v, s.reshape(1, 2)), (i, v, s[:1]), (i, v, np.int64([2, 3, 4])), (i[:, :1].copy(), v, np.int64([3])))
     yield from ((i, v, np.int64([2, -3])), (i, v, np.int64([2**62, 2**40])), (i, v, np.int64([2**62, 3])), (i, v, np.int64([3, 3])), (np.zeros((3, 0), np.int64), v, s[:0]))

@@ -62,7 +62,7 @@ def real(g, op):
             outer = tuple(n + (k % 2) for n in s[len(s) - axes: -1])
             yield Case(num(g, dtype, *s[: len(s) - axes], *outer, last), Const(length) if k % 4 else length, **how)
         for s, length in [((0,) * axes, (4,) * axes), ((2,) + (0,) * axes, (4,) * axes), ((0,) + (4,) * axes, (4,) * axes)]:
-            # TensorFlow leaves the result uninitialised, we write zeros.
+            # TensorFlow leaves the result uninitialised, and Slipway writes zeros.
             yield Case(num(g, dtype, *s), np.int32(length), check=lambda case, a, b: None if a[0].shape == b[0].shape and not b[0].any() else "shape", **types)
         for s, length in [((4,) * axes, (-1,) * axes), ((4,) * axes, (4,) * (axes + 1)), ((4,) * (axes - 1), (4,) * axes), ((4,) * axes, (9,) + (2,) * (axes - 1)),
                           ((4,) * axes, (2,) * (axes - 1) + (9,))]:

@@ -77,7 +77,7 @@ def scatter(g, op):
             yield either(op, v, np.array([4, 0, 4], index), values_for(g, op, dtype, (3, 3)),
                          ulps=16 if "Div" in op and dtype in COMPLEX else None)
     if op.endswith(("Min", "Max")):
-        for dtype in FLOATS:  # The floating-point updates include NaN.
+        for dtype in FLOATS:
             yield either(op, g.values(dtype, (5, 40)), g.rng.integers(0, 5, 64).astype(np.int32), g.values(dtype, (64, 40)))
     v = values_for(g, op, "float32", (5, 3))
     one = np.float32(2)
@@ -115,7 +115,7 @@ def scatter_nd(g, op):
             v = values_for(g, op, dtype, (5, 3))
             yield either(op, v, np.array([[4], [0], [4]], index), values_for(g, op, dtype, (3, 3)))
     if op.endswith(("Min", "Max")):
-        for dtype in FLOATS:  # The floating-point updates include NaN.
+        for dtype in FLOATS:
             yield either(op, g.values(dtype, (5, 40)), g.rng.integers(0, 5, (64, 1)).astype(np.int32), g.values(dtype, (64, 40)))
     v = values_for(g, op, "float32", (4, 5, 3))
     yield either(op, v, np.array([[1, 2], [2, 3]], np.int32), values_for(g, op, "float32", (2, 3)))

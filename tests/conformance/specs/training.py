@@ -15,7 +15,7 @@ TYPES = {
     "ProximalGradientDescent": WIDE_FLOATS,
 }
 FLAGS = ["use_nesterov", "update_slots", "multiply_linear_by_lr"]
-# Slots whose values are sums of squares in training. They are not negative here, so that their roots exist.
+# Slots that hold sums of squares in training. Their values are not negative here, so that they have square roots.
 SQUARES = {"v", "vhat", "ms", "accum", "accum_update", "gradient_squared_accumulator"}
 SCALARS = {"lr_power": (-0.5, -0.5, -0.7, 0.0), "beta1_power": (0.9, 0.5, 0.0), "beta2_power": (0.999, 0.5, 0.0),
            "epsilon": (1e-3, 1e-7, 1.0), "global_step": (7, 0, 1000)}
@@ -101,17 +101,17 @@ OPS = [n for n in KNOWN if "Apply" in n and "Accumulator" not in n]
 
 
 def refusals(g, rule):
-    """Yields cases that TensorFlow refuses, or that look as if it might, with the words of its refusals."""
+    """Yields cases that TensorFlow refuses or might refuse, with the expected words of its error messages."""
     def bad(name, value=None, **how):
         return one(g, rule, "float32", given={name: value}, name=f"{name}={value}", texts=True, **how)
 
     for i, name in enumerate(rule.variables):
-        yield bad(name)  # The variable has no value.
+        yield bad(name)
         # TensorFlow does not check the shape of these slots, and reads beyond their ends.
         if i and name != "vhat" and (rule.is_sparse or name != "accum_update"):
             for shape in [(5, 3), (4,), (12,), (4, 3, 1), ()]:
                 case = bad(name, np.ones(shape, np.float32))
-                case.texts = name != "mg"  # TensorFlow gives the shape of the wrong variable.
+                case.texts = name != "mg"  # TensorFlow's error message has the shape of the wrong variable.
                 yield case
     for arg in rule.inputs:
         if arg.name in [*rule.variables, "grad", "delta", "indices"]:
@@ -120,7 +120,7 @@ def refusals(g, rule):
         for value in [-1, 0, 1, -0.0] + ([np.nan, np.inf, -np.inf] if dtype == np.float32 else []):
             yield bad(arg.name, dtype(value))
         yield bad(arg.name, np.ones([1], dtype))
-        if arg.name != "sign_decay":  # TensorFlow ends its process otherwise.
+        if arg.name != "sign_decay":  # Otherwise, TensorFlow ends its process.
             yield bad(arg.name, np.ones([2], dtype))
             yield bad(arg.name, np.ones([0], dtype))
     grad = "delta" if "delta" in [a.name for a in rule.inputs] else "grad"
@@ -166,7 +166,7 @@ def count_up_to(g, op):
                 read = tf.raw_ops.ReadVariableOp(resource=v, dtype=dtype)
             return [[init] if has_value else [tf.no_op()], [step], [step], [step], [read]]
 
-        words = has_value or op == "CountUpTo"  # TensorFlow's words otherwise name a C++ type.
+        words = has_value or op == "CountUpTo"  # Otherwise, TensorFlow's error message names a C++ type.
         return Graph(build, np.array(value, dtype), name=f"{op} {dtype} {value} to {limit}", texts=words)
 
     for dtype in ["int32", "int64"]:
