@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Replays TensorFlow's security advisories for kernels: each malformed input must give TensorFlow 2.21's result or be
-refused.
+"""Replays TensorFlow's security advisories for kernels. For each malformed input, Slipway must give TensorFlow 2.21's
+result or refuse the input.
 
     python3 tests/opfuzz/advisories.py             # under the sanitizers, against advisories.jsonl
     python3 tests/opfuzz/advisories.py --record    # writes advisories.jsonl; needs TensorFlow
 
-The inputs were written from the advisories' descriptions; a row begins with the number of its advisory. An advisory
-that names several ops, or concerns a check that was missing in several ops, has a row for each op. Each row is run both
-with fed and with constant inputs, and both node by node and compiled.
+The inputs were written from the advisories' descriptions. A row begins with the number of its advisory. An advisory
+about several ops, or about a check that was missing in several ops, has a row for each op. Each row is run with fed
+and with constant inputs, and both node by node and compiled.
 """
 
 import argparse

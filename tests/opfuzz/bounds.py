@@ -3,27 +3,29 @@
 
     bounds.py [BUILD] [--kind empty|large|wide|many|square|value|memory|both] [--only 'Op|Op'] [--part K/N] [--seconds N] [--seed N]
 
-Seven kinds of cases are made from the seeds, each run node by node in op_runner:
+Seven kinds of cases are made from the seeds. Each case runs node by node in op_runner.
 
-  empty  tensors without elements whose other dimensions are enormous, and enormous integers (values and attributes): the
-         result, or the refusal, comes immediately. A run that reaches its deadline has looped over elements that do not
-         exist.
-  large  inputs repeated until an op has tens of megabytes to work on: when the deadline passes during the run, the run ends
-         soon after its deadline, measured in CPU time, so that a busy machine does not matter.
-  wide   inputs are repeated together along their dimensions of one size until the largest has hundreds of megabytes, so that
-         an op on channels has millions of them: the CPU time between two checks of the deadline stays within 30 ms.
-  many   lists of a thousand inputs, each too small for the op to check the deadline while it works on that input: the run ends
-         within the limit of `large`.
-  square two adjacent dimensions of each matrix are equal and large, and windows are large, so that an op whose work grows
-         faster than its inputs has seconds of work: the CPU time between two checks of the deadline stays within the
+  empty  Tensors have no elements, and their other dimensions are enormous. Integers (values and attributes) are also
+         enormous. The op must return or refuse immediately. A run that reaches its deadline has looped over elements that
+         do not exist.
+  large  Inputs are repeated until an op has tens of megabytes to work on. The deadline passes during the run, which must
+         then end soon. The time is CPU time, so a busy machine does not matter.
+  wide   The inputs that share a dimension are repeated along it together, until the largest input has hundreds of
+         megabytes. An op on channels then has millions of channels. The CPU time between two checks of the deadline
+         must stay within 30 ms.
+  many   Lists have a thousand inputs. Each input is too small for the op to check the deadline while it works on that
+         input. The run must end within the limit of `large`.
+  square Two adjacent dimensions of each matrix are equal and large, and windows are large. An op whose work grows faster
+         than its inputs then has seconds of work. The CPU time between two checks of the deadline must stay within the
          limit of `large`.
-  value  small integers (values and attributes) become large, so that an output or a loop whose size is given by a value is
-         much larger than the inputs: the CPU time between two checks of the deadline stays within 30 ms, which is less
-         than a fill of a gigabyte takes.
-  memory like large, with less data and without an early deadline: the process does not grow beyond the limit of the run.
+  value  Small integers (values and attributes) become large. An output or a loop whose size is given by a value is then
+         much larger than the inputs. The CPU time between two checks of the deadline must stay within 30 ms, which is
+         less than a fill of a gigabyte takes.
+  memory As `large`, with less data and without an early deadline. The process must not grow beyond the memory limit of
+         the run.
 
-A case that has no result after ten times the allowed time also fails. Prints each failure; the last line is "N passed,
-M failed", and the exit status is 1 if any case failed.
+A case that has no result after ten times the allowed time also fails. Prints each failure; the last line is "N
+passed, M failed", and the exit status is 1 if any case failed.
 """
 
 import argparse
@@ -120,7 +122,7 @@ def empty_cases(case):
         for group in groups:
             for shape in shapes_without_elements(group[0][1].shape):
                 yield replaced(case, {place: empty_tensor(t, shape) for place, t in group})
-    if len(ranks) > 1:  # changes all inputs together, so that each gets a first or a last dimension of zero
+    if len(ranks) > 1:  # changes all inputs together, so that the first or the last dimension of each is zero
         for zero in (0, -1):
             changes = {}
             for place, t in places:
@@ -181,7 +183,7 @@ def repeated(t, axis, megabytes):
 
 def large_cases(case, megabytes):
     """Yields cases in which inputs are repeated along their first or last dimension. Either all inputs are repeated in
-    the same way, or only one of them."""
+    the same way, or only one input is repeated."""
     fed = [(name, t) for name, t in case.feeds.items() if t.shape and t.data]
     for axis in (0, -1):
         for group in [fed] + ([[f] for f in fed] if len(fed) > 1 else []):
@@ -258,9 +260,10 @@ def square_cases(case, megabytes):
 
 
 def value_cases(case):
-    """Yields cases in which small integers are replaced by large ones: one integer of a tensor, all integers of a
-    tensor, all integers of all tensors, or one integer attribute. Each case is also made with each boolean attribute
-    inverted, because an attribute may decide whether an output is padded to a size given by a value."""
+    """Yields cases in which small integers are replaced by large ones. The integers are one integer of a tensor, all
+    integers of a tensor, all integers of all tensors, or one integer attribute. Each case is also made with each
+    boolean attribute inverted, because an attribute may decide whether an output is padded to a size given by a
+    value."""
     places = [((kind, key), t) for kind, key, t in tensors_of(case) if t.dtype in INTEGERS and 0 < count(t.shape) <= 8]
     for large in reversed(VALUES):
         whole = {place: Tensor(t.dtype, t.shape, pack_one(t.dtype, large) * count(t.shape)) for place, t in places}

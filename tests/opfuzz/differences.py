@@ -185,8 +185,8 @@ def holds_far_complex(case):
 
 
 def nearly_singular(factor):
-    """Returns whether a pivot of a Cholesky decomposition is within the rounding error of the sum from which the pivot
-    is computed."""
+    """Returns whether a pivot of a Cholesky decomposition is within the rounding error of the sum from which it is
+    computed."""
     n, values = factor.shape[-1], factor.values()
     epsilon = 2.0**-23 if factor.dtype in (1, 8) else 2.0**-52
     squares = [abs(complex(*x)) ** 2 if factor.dtype in COMPLEX else x * x for x in values]
@@ -204,9 +204,9 @@ def loses_sign(node, outputs):
 
 
 def unset_splits(node):
-    """Returns the names of two groups of outputs of a ParseSequenceExample: the context's ragged row splits, and the
-    feature lists' outer ragged row splits. If the input is a single example, these outputs are scalars, which
-    TensorFlow leaves uninitialised."""
+    """Returns the names of outputs that TensorFlow leaves uninitialised if the input of a ParseSequenceExample is a
+    single example. The first group has the context's ragged row splits. The second group has the outer ragged row
+    splits of the feature lists."""
     def count(name):
         kind, value = node.attrs.get(name, ["i", 0])
         return value if kind == "i" else len(value)
@@ -218,8 +218,9 @@ def unset_splits(node):
 
 
 def without_own(case, step, theirs, ours):
-    """Returns both results without three kinds of outputs: those that TensorFlow's FusedBatchNorm leaves uninitialised
-    without oneDNN, the signs that TensorFlow's LogMatrixDeterminant loses, and the unset_splits of single examples."""
+    """Returns both results without the outputs that TensorFlow does not define. These are outputs that FusedBatchNorm
+    leaves uninitialised without oneDNN, signs that LogMatrixDeterminant loses, and the unset_splits of single
+    examples."""
     empty = any(0 in t.shape for t in tensors(case))
     norms = [n for n in case.nodes if n.op.startswith("FusedBatchNorm") and (empty or n.attrs.get("is_training") == ["b", False])]
     own = {f"{n.name}:{k}" for n in norms for k in (3, 4)}

@@ -54,7 +54,6 @@ def reshaped(rng, t, shape):
 
 
 def cast(rng, t, dtype):
-    """Returns `t` with its values converted to a different type."""
     if dtype not in DTYPES or DTYPES[dtype][2] is None and dtype != STRING or t.dtype not in DTYPES:
         return t
     values = t.values()
@@ -177,7 +176,6 @@ class Mutator:
         self.registry = registry
 
     def mutate(self, rng, case):
-        """Returns a copy of `case` with random changes."""
         case = case.copy()
         if rng.random() < 0.35:
             self.retype(rng, case)

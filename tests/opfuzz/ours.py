@@ -104,7 +104,6 @@ class Child:
         return Died(why or signature_of(text, code), text[-6000:])
 
     def send(self, data):
-        """Sends all data while results may arrive, so that neither process blocks the other."""
         self.deadline = time.monotonic() + TIMES_OUT_S
         view = memoryview(data)
         while view:

@@ -3,14 +3,16 @@
 
     texts.py [BUILD] [--only 'Op|Op'] [--part K/N] [--growth]
 
-The strings of a tensor may share one text: a Fill of a text of 10 MB takes 24 bytes for each further element. An op
-that counts such an element as little work then reads terabytes before it looks at its deadline. A single text may also
-be very long: a StringJoin of one text with itself makes hundreds of megabytes within the default memory limit of a run.
-In each case, a node Fill replaces the string inputs of a seed of bounds.py, either with many elements of one text of 8
-MB or with the seed's shape and one text of 64 MB, or an op has very many inputs or indices that share their data. The
-CPU time between two checks of the deadline must stay within LATE_MS of bounds.py, except in ops that are UNSTOPPABLE
-below. With --growth, only tables that grow and lists that shrink by millions of elements are checked, against
-VALUE_LATE_MS.
+The elements of a string tensor may share one text. A Fill of a text of 10 MB takes only 24 bytes for each further
+element. An op that counts such an element as little work then reads terabytes between two checks of its deadline. A
+single text may also be very long, because a StringJoin of a text with itself makes hundreds of megabytes within the
+default memory limit of a run.
+
+Each case is made from a seed of bounds.py. A Fill replaces the string inputs of the seed, either with many elements
+of one text of 8 MB or with one text of 64 MB in the seed's shape. In other cases, an op has very many inputs or
+indices that share their data. The CPU time between two checks of the deadline must stay within LATE_MS of bounds.py,
+except in the UNSTOPPABLE ops below. With --growth, only tables that grow and lists that shrink by millions of
+elements are checked, against VALUE_LATE_MS.
 
 Prints each failure; the last line is "N passed, M failed", and the exit status is 1 if any case failed.
 """
@@ -28,8 +30,9 @@ from case import NUMBERS, STRING, Case, Node, Tensor, count, tensor
 # few milliseconds.
 TEXT_BYTES = 8 << 20
 ELEMENTS = 4000
-# Deadlines of the cases in which many elements share a text, of those with one longer text, of the others, and of those
-# in which a table grows or a list shrinks. All but the first kind first make their inputs.
+# Deadlines in milliseconds for cases in which many elements share a text, for cases with one longer text, for the other
+# cases, and for cases in which a table grows or a list shrinks. Only the first kind does not make its inputs during the
+# run.
 SHORT_MS, ONE_MS, LONG_MS, GROWTH_MS = 100, 900, 600, 4000
 JOINED = 8  # number of times that a text is repeated in a text of 64 MB
 # RE2 cannot be stopped within one text. It reads 64 MB in 60 to 120 ms, depending on the machine.
@@ -213,7 +216,7 @@ def swapped_bytes():
 
 
 def long_template():
-    """Returns a case of StringFormat with a long placeholder. At each position before its match in the template, the
+    """Returns a case of StringFormat with a long placeholder. At each position before the match in the template, the
     comparison fails only after 200,000 bytes."""
     attrs = {"T": ["list:type", [NUMBERS["float32"]]], "template": ["s", b"a" * 400000 + b"{}" + b"a"],
              "placeholder": ["s", b"a" * 200000 + b"{}"], "summarize": ["i", 3]}

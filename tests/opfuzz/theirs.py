@@ -29,7 +29,7 @@ class Child:
     def start(self):
         self.process = subprocess.Popen([self.python, os.path.abspath(__file__)], cwd=self.folder.name, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        self.read(300)  # importing TensorFlow takes a long time on a busy machine
+        self.read(300)
 
     def stop(self):
         if self.process:
@@ -115,7 +115,6 @@ def main():
         return case
 
     def imported(case):
-        """Imports the nodes of the case into the default graph and returns the feeds."""
         tf.import_graph_def(tf.compat.v1.GraphDef.FromString(graph_def(case)), name="")
         return {k + ":0": as_array(v) for k, v in case.feeds.items()}
 
