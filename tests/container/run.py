@@ -81,7 +81,7 @@ def make_base():
 
 
 def settings_of_pip():
-    """Returns the options that let pip in the build trust the certificates that this machine trusts."""
+    """Returns pip options that let the build trust the certificates that this machine trusts."""
     trusted = "/etc/ssl/certs/ca-certificates.crt"
     if not ON_GPU or not os.path.exists(trusted):
         return []
@@ -312,7 +312,7 @@ class Image(unittest.TestCase):
             os.kill(c.pid, signal.SIGTERM)
             c.wait(lambda: c.get("/readyz")[0] == 503, "the drain")
             self.assertNotEqual(c.health(), 0)
-            self.assertEqual(c.predict("model"), ANSWER)  # the server still responds
+            self.assertEqual(c.predict("model"), ANSWER)
             self.assertEqual(c.unshare.wait(20), 0)
             self.assertGreater(time.monotonic() - start, 1.4)
 

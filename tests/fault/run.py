@@ -100,7 +100,7 @@ class Report:
         return self.outcomes[phase, "not reached"]
 
     def check_phase(self, phase):
-        """A phase in which no call has failed proves nothing, so it is itself a failure."""
+        """A phase in which no call has failed tests nothing, so it counts as a failure."""
         if self.done[phase] == self.missed(phase) and not any(p == phase for p, _, _ in self.failed):
             self.wrong(phase, f"none of {self.planned.get(phase)} faults was reached", (), "the harness, or what it asks for")
 
@@ -311,7 +311,6 @@ class Campaign:
             pass
 
     def wait_ready(self, served):
-        """Waits until the server is ready. Returns False if the server has ended."""
         end = time.monotonic() + 60
         while time.monotonic() < end:
             if served.server.process.poll() is not None:

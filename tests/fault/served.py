@@ -72,9 +72,10 @@ STARTING = threading.Lock()
 
 
 class Served:
-    """A server with five models: `half` (version 1 or 2 of half_plus_two, from a checkpoint), `digits`, `m` (versions 1
-    and 2 of a constant graph that takes Examples; absent if `small`), `more` (added and removed by requests), and
-    `watched` (its newest version, with warm-up requests and goldens). `secure` adds REST and gRPC over TLS."""
+    """A server with five models. `half` is version 1 or 2 of half_plus_two, from a checkpoint. `digits` is the digit
+    classifier. `m` has versions 1 and 2 of a constant graph that takes Examples, and is absent if `small` is true.
+    `more` is added and removed by requests. `watched` serves its newest version, which has warm-up requests and
+    goldens. `secure` adds REST and gRPC over TLS."""
 
     def __init__(self, control, *flags, small=False, watched=False, secure=False):
         self.control, self.half, self.serial, self.watches = control, 1, 0, []
@@ -144,8 +145,8 @@ class Served:
 
     def new_channel(self):
         at = f"127.0.0.1:{self.server.grpc_port}"
-        # gRPC keeps the socket of a channel that is closed before it is connected until the back-off time ends, so this
-        # time is short.
+        # gRPC keeps the socket of a channel that is closed before it is connected. The socket stays open until the
+        # back-off time ends, so this time is short.
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.min_reconnect_backoff_ms", 2000)]
         if not self.secure:
             return grpc.insecure_channel(at, options)
@@ -607,7 +608,6 @@ class Served:
                 if float(v) != (1 if k == 'slipway_requests_in_flight{entrypoint="REST"}' else 0)}
 
     def note_level(self):
-        """Records the current numbers of descriptors and threads as the idle level."""
         time.sleep(0.1)  # leaves time for the server to release connections that were just closed
         files, threads = self.resources()
         self.level = len(files), threads

@@ -1,4 +1,5 @@
-/* Decodes a BMP file to its own channels, to three and to four. */
+/* Decodes a BMP file three times: with the file's own number of channels, with three, and with
+ * four. */
 #include "tests/fuzz/image_codec.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_IMAGE;

@@ -1,4 +1,4 @@
-/* Decodes a JPEG file. The last byte also chooses the options. */
+/* Decodes a JPEG file. The last byte of the file also selects the decoder's options. */
 #include "tests/fuzz/image_codec.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_IMAGE;

@@ -38,7 +38,7 @@ void fuzz_one(const uint8_t *data, size_t size)
             abort();
         for (int64_t i = 0; i < rt_tensor_count(&t); i++) {
             struct rt_span s = rt_span_of(rt_str_data(&rt_strs(&t)[i]), rt_strs(&t)[i].n);
-            walk(srv_cursor_of(&s, s.n), 1); /* reads the decoded Example and its Features */
+            walk(srv_cursor_of(&s, s.n), 1);
         }
     }
     rt_tensor_clear(&t);

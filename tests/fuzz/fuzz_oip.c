@@ -1,8 +1,8 @@
 /*
  * Reads arbitrary bytes as an inference request of the Open Inference Protocol. Bit 0 of the first
- * byte selects a message or JSON, and bit 1 whether the second byte says how many bytes of binary
- * data follow the JSON. The tensors that can be read are written as raw bytes, which must be
- * readable as the same tensors, and as a response in JSON.
+ * byte selects protobuf or JSON. If bit 1 is set, the second byte gives the number of bytes of
+ * binary data after the JSON. Each tensor that can be read is written in two ways. Its raw bytes
+ * must be readable as the same tensor, and it is written in a JSON response.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -46,7 +46,6 @@ static void check_raw(const struct srv_oip_input *in, const struct rt_tensor *t,
     rt_bytes_clear(&second);
 }
 
-/* Writes the response that returns the n tensors. */
 static void respond(struct srv_inference *inf, const struct rt_tensor *tensors, int n)
 {
     struct srv_oip_request *r = inf->request;

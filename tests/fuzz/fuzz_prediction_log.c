@@ -1,6 +1,6 @@
 /*
  * Reads arbitrary bytes as a PredictionLog. Compares the log's response by the rules of each API,
- * first with itself and then with the log's request, which is read as a response.
+ * first with itself and then with the bytes of the log's request, parsed as a response.
  */
 #include <stddef.h>
 #include <stdint.h>

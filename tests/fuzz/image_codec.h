@@ -1,7 +1,7 @@
 /*
- * A caller of image decoders for fuzz targets: it bounds the memory and the work of an input, as a
- * run's limits do, and gives a decoder just the memory that it asks for, so that AddressSanitizer
- * sees each access beyond it.
+ * A caller of image decoders for fuzz targets. It limits the memory and the work of an input, as a
+ * run does. It allocates only the memory that a decoder requests, so that AddressSanitizer reports
+ * each access beyond it.
  *
  * Threads: the target's only one.
  */
@@ -13,7 +13,8 @@
 #include "kernels/image/codec.h"
 #include "tests/fuzz/cost.h"
 
-/* The bounds below, and what the libraries allocate at once. */
+/* Cost limits that include the limits of fuzz_codec below, and memory that the libraries allocate
+ * immediately. */
 #define FUZZ_IMAGE                                                                                 \
     {                                                                                              \
         .free_bytes = 32 << 20, .growth = 64, .free_s = 2, .us_per_byte = 500                      \
@@ -75,7 +76,6 @@ static inline void fuzz_release(struct kn_codec *c, void *memory)
     free(memory);
 }
 
-/* Initialises *f. A decoder writes samples of `sample_bytes` bytes. */
 static inline void fuzz_codec_init(struct fuzz_codec *f, size_t sample_bytes)
 {
     *f = (struct fuzz_codec){
@@ -89,7 +89,7 @@ static inline void fuzz_codec_init(struct fuzz_codec *f, size_t sample_bytes)
     f->codec.err = &f->err;
 }
 
-/* Frees the pixels, after it has checked that a decoder which succeeds has asked for pixels. */
+/* Checks that a successful decoder has requested pixels. Then frees the pixels. */
 static inline void fuzz_codec_end(struct fuzz_codec *f, enum rt_status st)
 {
     if (st != f->err.code || (!st && !f->pixels))

@@ -39,9 +39,9 @@ enum state { READY, AT_BARRIER, AT_SHUFFLE, ENDED };
 struct fiber {
     ucontext_t context;
     enum state state;
-    float value;     /* passed to a shuffle, and then received from it */
+    float value;     /* value that the thread passes to a shuffle and later receives from it */
     int mask;        /* of the shuffle */
-    void *asan_kept; /* what the address sanitizer saves while the fiber does not run */
+    void *asan_kept; /* state that AddressSanitizer saves while the fiber does not run */
 };
 
 struct shared {

@@ -42,8 +42,8 @@ enum {
     FAKE_CAPTURE_INVALIDATED = 901,
 };
 
-/* A kernel. A test may define kernels of its own and launch them, because the fake driver calls
- * `call`, with the parameter that was given to cuLaunchKernel, once for each thread of the grid. */
+/* A kernel. For each thread of the grid, the fake driver calls `call` with the parameter that was
+ * given to cuLaunchKernel. A test may define its own kernels and launch them. */
 struct CUfunc_st {
     const char *name;
     size_t args_bytes; /* size of the parameter */

@@ -1,5 +1,5 @@
 /*
- * What the files of the fake CUDA driver share.
+ * Declarations that the source files of the fake CUDA driver share.
  *
  * Owner: the library. Threads: any.
  */

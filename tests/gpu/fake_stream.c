@@ -49,8 +49,8 @@ struct CUgraphExec_st {
     struct CUstream_st *stream; /* the stream on which the graph was launched last */
     struct CUgraphExec_st *next;
 };
-/* All graphs that can be launched. A program does not destroy them after a GPU has failed, and
- * memory that the driver still knows is no leak. */
+/* All graphs that can be launched. After a GPU has failed, a program does not destroy its graphs.
+ * This list keeps them reachable, so they are not reported as leaks. */
 static struct CUgraphExec_st *execs;
 static pthread_mutex_t execs_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -62,7 +62,7 @@ struct CUstream_st {
     bool is_working, is_hung;
     _Atomic bool is_ending;
     struct fake_capture capture;
-    struct CUgraph_st *captured; /* what has been captured, or NULL if the stream is not captured */
+    struct CUgraph_st *captured; /* the captured work, or NULL if the stream is not captured */
 };
 
 static void do_work(const struct work *w)
@@ -74,8 +74,7 @@ static void do_work(const struct work *w)
     emulated_launch(w->kernel->call, w->args, w->n_blocks, w->n_threads, w->kernel->is_cooperative);
 }
 
-/* Returns whether the stream must not go on, because FAKE_CUDA_HANG names the piece of work that it
- * is about to do. */
+/* Returns whether the stream must stop, because FAKE_CUDA_HANG names its next piece of work. */
 static bool is_hanging(struct CUstream_st *s)
 {
     static _Atomic long long n_done;
@@ -100,7 +99,7 @@ static void *run_stream(void *arg)
         s->first = w->next;
         s->is_working = true;
         pthread_mutex_unlock(&s->lock);
-        usleep(50); /* so that the program continues before the work is done */
+        usleep(50); /* lets the program continue before the work is done */
         while (is_hanging(s))
             usleep(1000);
         do_work(w);
@@ -148,8 +147,8 @@ int cuStreamDestroy(struct CUstream_st *s)
     return CUDA_OK;
 }
 
-/* If the call fails, the work that has not begun is dropped. When the function returns, no work of
- * the stream accesses memory of the program. */
+/* If the call fails, the work that has not begun is dropped. After the return, no work of the
+ * stream accesses memory of the program. */
 int cuStreamSynchronize(struct CUstream_st *s)
 {
     const int result = fake_count(CALL_StreamSynchronize);
@@ -180,7 +179,6 @@ static void append(struct work **first, struct work **last, struct work *w)
     *last = w;
 }
 
-/* Adds work to the stream or, while it is captured, to the graph. */
 static int add_work(struct CUstream_st *s, const struct work *work)
 {
     struct work *w = malloc(sizeof *w);
@@ -300,8 +298,9 @@ int cuGraphInstantiateWithFlags(struct CUgraphExec_st **exec, struct CUgraph_st 
     return CUDA_OK;
 }
 
-/* The real driver runs a graph on one stream at a time, and makes other streams wait. A program
- * that launches a graph on two streams is refused here, because it would lose speed silently. */
+/* The real driver runs a graph on one stream at a time and makes other streams wait. The fake
+ * driver refuses to launch a graph on a second stream, because the wait would silently cost
+ * speed. */
 int cuGraphLaunch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
 {
     const int result = fake_count(CALL_GraphLaunch);

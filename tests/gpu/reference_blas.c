@@ -1,4 +1,4 @@
-/* Implements the reference of cuBLASLt for tests (reference_blas.h). */
+/* Replaces cuBLASLt in tests (reference_blas.h). */
 #include "tests/gpu/reference_blas.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ struct reference_plan {
     struct kc_product product;
 };
 
-/* The parameter of the kernel: the product with addresses on the host. */
+/* The kernel's parameter. It describes the product, with addresses on the host. */
 struct args {
     struct kc_product product;
     const float *a, *b, *residual, *bias;

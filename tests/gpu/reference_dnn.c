@@ -1,4 +1,4 @@
-/* Implements the reference of cuDNN for tests (reference_dnn.h). */
+/* Replaces cuDNN in tests (reference_dnn.h). */
 #include "tests/gpu/reference_dnn.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ struct reference_plan {
     struct dnn_conv conv;
 };
 
-/* The parameter of the kernel: the convolution with addresses on the host. */
+/* The kernel's parameter. It describes the convolution, with addresses on the host. */
 struct args {
     struct dnn_conv conv;
     const float *x, *w, *residual, *bias;

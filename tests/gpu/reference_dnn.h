@@ -1,9 +1,10 @@
 /*
- * An implementation of kernels/cuda/library/dnn.h for tests on the fake driver. It computes
- * convolutions by the obvious loops, as work on the fake driver's streams. Programs that are linked
- * with LINKER:--wrap=kc_dnn_open use it instead of cuDNN if the environment variable
- * SLIPWAY_TEST_DNN is set: all       the reference computes what cuDNN has precompiled engines for
- *   no_relu   likewise, but as if NaN did not pass any ReLU
+ * An implementation of kernels/cuda/library/dnn.h for tests on the fake driver. It computes convolutions by
+ * plain loops, as work on the fake driver's streams. Programs that are linked with
+ * LINKER:--wrap=kc_dnn_open use it instead of cuDNN if the environment variable SLIPWAY_TEST_DNN is
+ * set:
+ *   all       the convolutions for which cuDNN has precompiled engines
+ *   no_relu   as `all`, but no ReLU preserves NaN
  *   bare      only convolutions without an epilogue
  *   none      nothing
  */

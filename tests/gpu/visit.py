@@ -63,7 +63,8 @@ class Visit:
             self.environment["SLIPWAY_REAL_DRIVER"] = "1"
 
     def step(self, part, name, call):
-        """Calls `call`, which returns a result, unless the file has one. A Failure is reported, and not kept."""
+        """Calls `call`, which returns a result, unless the file already has this result. Reports a Failure and does not
+        store it."""
         known = self.results.setdefault(part, {})
         if name not in known:
             begun = time.monotonic()
@@ -113,7 +114,7 @@ def replay(visit, driver):
 # ---- models ----
 
 def model_folder(name):
-    """Returns the folder of a model's version, whose weights are made when it is first used."""
+    """Returns the folder of a model's version. The first call for a model makes its weights."""
     folder = BUILD / "gpu-models" / name / "1"
     if not (folder / "ready").exists():
         shutil.rmtree(folder.parent, ignore_errors=True)
@@ -217,7 +218,7 @@ def digits_rows():
 
 
 def memory_in_use(server):
-    """Returns the number of bytes that sessions have on GPUs."""
+    """Returns the number of bytes that sessions hold on GPUs."""
     page = server.ask("/monitoring/prometheus/metrics")
     values = re.findall(r'^slipway_gpu_memory_bytes{.*use="(?:weights|tensors)"} (\S+)$', page, re.M)
     if not values:
@@ -230,8 +231,8 @@ def test_server(visit):
 
 
 def serve_digits(visit):
-    """Serves digits on the CPU and the GPU, compares the answers, and swaps versions while clients ask. At the end, no
-    memory of the GPU is in use."""
+    """Serves digits on the CPU and the GPU, compares the responses, and swaps versions while clients send requests. At
+    the end, no memory of the GPU is in use."""
     rows = digits_rows()
     base = pathlib.Path(tempfile.mkdtemp())
     config = base / "models.config"
@@ -260,7 +261,7 @@ def serve_digits(visit):
 
 
 def swap_under_load(server, folder, rows, n=10):
-    """Adds n versions, one after the other, while four clients ask. Returns the counts."""
+    """Adds n versions, one after the other, while four clients send requests. Returns the counts."""
     stop = []
 
     def ask():

@@ -34,7 +34,7 @@ ONLY_IN_MAIN = {"getenv", "setlocale"}
 # What commands print may come from models and servers, so rt_print (runtime/base/print.h) escapes it.
 PRINTS_RAW = re.compile(r"\bprintf\s*\(|\bfprintf\s*\(\s*std(?:out|err)")
 PRINTS_ESCAPED = ("server/commands/", "clients/cli/", "server/server.c")
-# Nothing but the test that compares proto/unpack.c with this function may call it, because it trusts its input.
+# Only the test that compares this function with proto/unpack.c may call it, because the function trusts its input.
 ONLY_IN_A_TEST = {"protobuf_c_message_unpack"}
 # Kernels must use the functions of runtime/base/checked.h instead of the compiler's builtins.
 NOT_IN_KERNELS = {f"__builtin_{how}_overflow" for how in ("add", "sub", "mul")}

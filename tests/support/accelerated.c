@@ -1,10 +1,9 @@
 /*
- * If the environment variable SLIPWAY_TEST_ACCELERATOR is set, all sessions of a program make a
- * specialisation when a shape first occurs, and get an accelerator, which runs every node that it
- * can run. The accelerator is the first GPU if the variable is "gpu" or "gpu_tf32", and otherwise
- * the tests' accelerator (test_device.h). The GPU rounds to TF32 only with "gpu_tf32". Programs
- * that are linked with LINKER:--wrap=rt_session_new call
- * __wrap_rt_session_new instead of rt_session_new.
+ * If the environment variable SLIPWAY_TEST_ACCELERATOR is set, all sessions of a program specialise
+ * when a shape first occurs, and get an accelerator, which runs every node that it can run. The
+ * values "gpu" and "gpu_tf32" select the first GPU, and other values select the tests' accelerator
+ * (test_device.h). The GPU rounds to TF32 only with "gpu_tf32". Programs that are linked with
+ * LINKER:--wrap=rt_session_new call __wrap_rt_session_new instead of rt_session_new.
  */
 #include <pthread.h>
 #include <stdio.h>

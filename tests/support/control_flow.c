@@ -1,6 +1,5 @@
 #include "tests/support/control_flow.h"
 
-/* Adds the nodes of cf_cond, with the node `of` as the predicate. */
 static void branch(struct small_graph *x, const char *of)
 {
     char both[64];

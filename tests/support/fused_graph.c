@@ -150,8 +150,8 @@ void fg_compare(struct fused_graph *x, int saved, const char *what)
 
     for (int k = 0; k < FG_N_WAYS; k++) {
         st[k] = fg_run(x, (enum fg_way)k, out[k], &nodes[k]);
-        /* The part of an error message that begins with "[" names a node, and the unfused and the
-         * fused graph may name different nodes. */
+        /* The part of an error message that begins with "[" names a node. The unfused and the fused
+         * graph may name different nodes. */
         if (st[k] && k == 0) {
             snprintf(text, sizeof text, "%s", rt_error_text(&x->err));
             text[strcspn(text, "[")] = 0;

@@ -34,7 +34,6 @@ struct fused_graph {
 
 int fg_set_up(void **state);
 int fg_tear_down(void **state);
-/* Removes all nodes, feeds and fetches. */
 void fg_clear(struct fused_graph *x);
 
 void fg_node(struct fused_graph *x, const char *name, const char *op, const char *inputs,

@@ -4,8 +4,8 @@
  *
  * "x" has shape [n, 3, 4], unless a test gives another shape; "n" and "d" are the first two
  * dimensions of "x" as scalars. row_graph.c defines more constants and tensors for all graphs. The
- * session also has a callable that writes the variable from which "got" gathers, so that this
- * variable is not frozen and its shape is unknown.
+ * session also has a callable that writes the variable from which "got" gathers. The variable is
+ * therefore not frozen, and its shape is unknown.
  */
 #ifndef TESTS_SUPPORT_ROW_GRAPH_H
 #define TESTS_SUPPORT_ROW_GRAPH_H

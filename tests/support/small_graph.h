@@ -34,8 +34,8 @@ void sg_variable(struct small_graph *x);
 void sg_ref_variable(struct small_graph *x);
 
 /* Prepares a callable. The first call to sg_prepare, sg_run, sg_number or sg_count opens the
- * session, which lacks nodes that are added later. If `fetch` is NULL, nothing is fetched; if
- * `target` is NULL, no target is run. */
+ * session, so the session lacks nodes that are added later. NULL as `fetch` or `target` means no
+ * fetch or no target. */
 struct rt_callable *sg_prepare(struct small_graph *x, const char *fetch, const char *target);
 /* Runs the graph and returns the status of the run, or of making the plan if that fails. */
 enum rt_status sg_run(struct small_graph *x, float feed, const char *fetch, struct rt_tensor *out);

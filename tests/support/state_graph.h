@@ -46,7 +46,6 @@ struct rt_callable *state_prepare(struct rt_session *s, const char *what);
 /* Runs the callable with the feed p and returns state_sum of the output, or 0 if the callable has
  * no output. A failure's message contains `what`. */
 double state_run(struct rt_callable *c, double p, const char *what);
-/* Returns the sum of the tensor's elements. */
 double state_sum(const struct rt_tensor *t);
 
 #endif

@@ -188,7 +188,7 @@ static enum rt_status run_step(struct rt_region_step *s)
     return st;
 }
 
-/* Adds work to the stream, which does it when the stream is waited for. */
+/* Adds work to the stream. The work is done when a caller waits for the stream. */
 static enum rt_status enqueue(struct device *d, int stream, const struct work *work,
                               struct rt_error *err)
 {
@@ -359,7 +359,7 @@ static const struct rt_kernel *kernel_like(const struct rt_kernel *k, const stru
     return &kernels[n_kernels++];
 }
 
-/* Does for the kernels of one op what test_device_register does for all ops. */
+/* Registers the kernels of one op as test_device_register does for all ops. */
 static bool register_like(struct rt_registry *r, const struct rt_op *op)
 {
     const struct rt_kernel *of_cpu[MOST_OF_OP];

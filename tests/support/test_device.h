@@ -1,9 +1,9 @@
 /*
  * An accelerator for tests. Its memory is ordinary memory whose pages are protected except while
  * the accelerator copies or runs kernels, so that an access by the host, or a missing copy, causes
- * a fault. New and freed memory is poisoned. A stream does nothing before it is waited for, so that
- * a host that does not wait reads old bytes. Its kernels are those of the CPU, so that its results
- * have the same bits.
+ * a fault. New and freed memory is poisoned. A stream does its work only when the host waits for
+ * it, so a host that does not wait reads old bytes. The kernels are those of the CPU, so results
+ * have the same bits as on the CPU.
  *
  * Threads: any.
  */
@@ -18,12 +18,12 @@ struct rt_device *test_device_new(int n_streams);
 /* Frees the accelerator. Returns false, and frees nothing, if some of its memory is still in use.
  */
 bool test_device_free(struct rt_device *d);
-/* Registers, as kernels of the accelerator, all kernels of the registry whose op is pure and that
- * neither accept lazy inputs nor return views. Does nothing if the registry already has kernels of
- * the accelerator. Must be called by one thread at a time. Returns false if memory runs out. */
+/* Registers kernels of the accelerator. They are all kernels of the registry whose op is pure,
+ * except kernels that accept lazy inputs or return views. Does nothing if the registry already has
+ * kernels of the accelerator. Must be called by one thread at a time. Returns false if memory runs
+ * out. */
 bool test_device_register(struct rt_registry *r);
 
-/* Limits the accelerator's memory to `bytes` bytes. */
 void test_device_limit(struct rt_device *d, int64_t bytes);
 
 struct test_device_counts {

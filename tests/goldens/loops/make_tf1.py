@@ -73,7 +73,7 @@ def some(names):
 
 LSTM, BASIC_LSTM = lambda: cells.LSTMCell(U), lambda: cells.BasicLSTMCell(U)
 GRU, BASIC = lambda: cells.GRUCell(U), lambda: cells.BasicRNNCell(U)
-ROWS = 0 # the argument ROWS means that each row has its own length
+ROWS = 0 # ROWS as an argument means that each row has its own length
 FORMS = {
     'tf1_lstm': (LSTM, one_way, {}),
     'tf1_basic_lstm': (BASIC_LSTM, one_way, {'time_major': True}),
