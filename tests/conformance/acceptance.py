@@ -2,10 +2,11 @@
 """Checks that Slipway accepts exactly the inputs that TensorFlow accepts. See README.md.
 
 The seeds of a specification are the first few cases that TensorFlow accepts. Each input of a seed is replaced by
-others of the same type: small tensors by scalars, vectors and matrices of zero, one and two elements; integers by the
-limits of their range; floats by NaN and infinities; shapes by shapes with a zero, without their first dimension, with
-one more dimension, and with an enormous dimension beside a zero. Each replacement is fed and, if it is small, also used
-as a constant, in both tiers of Slipway. TensorFlow runs in a child process, because some of these inputs crash it.
+others of the same type. Small tensors become scalars, vectors and matrices of zero, one and two elements. Integers
+become the limits of their range, and floats become NaN and infinities. Shapes get a zero, lose their first
+dimension, get one more dimension, or get an enormous dimension beside a zero. Each replacement is fed and, if it is
+small, also used as a constant, in both tiers of Slipway. TensorFlow runs in a child process, because some of these
+inputs crash it.
 """
 
 import argparse

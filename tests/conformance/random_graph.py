@@ -476,7 +476,7 @@ class RandomGraph:
         used = {i.ref() for o in self.graph.get_operations() for i in o.inputs}
         ends = [v.tensor for v in self.pool if v.tensor.ref() not in used and v.tensor.op.type != "Placeholder"] + self.sinks
         middle = [v.tensor for v in self.pool if v.tensor.ref() in used and v.tensor.op.type != "Placeholder"]
-        for _ in range(4):  # Some intermediate values are fetched although other nodes read them.
+        for _ in range(4):
             ends.append(self.pick(middle))
         ends = list({t.ref(): t for t in ends}.values())
         self.fetches = [t.name for t in ends]

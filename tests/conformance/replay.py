@@ -109,7 +109,7 @@ def gpu_ops():
 
 def no_gpu(runner, environment):
     """Returns why op_runner cannot use a GPU in this build, or None if it can."""
-    graph = b""  # an empty graph, on which a session can be opened
+    graph = b""
     done = subprocess.run([runner], input=b"G" + packed(graph), capture_output=True, env=environment, check=False)
     return "the build has no code for GPUs, because it found no nvcc" if b"built without nvcc" in done.stdout else None
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Trains a small model for 50 steps with every optimiser, in TensorFlow, in op_runner (both tiers) and in the server, and
-compares all variables: training.py [NAME...]
+"""Trains a small model for 50 steps with every optimiser and compares all variables: training.py [NAME...]
 
-The model has an embedding, whose gradient is sparse, and two dense layers. Each optimiser runs on resource variables and,
-where TensorFlow has the ops, on ref variables. The server runs in its default configuration, and its training calls are
-interleaved with calls of a second signature, which must see each step. Variables must agree within 1e-5 of the largest
-magnitude. Needs tensorflow and tensorflow-serving-api (PyPI).
+TensorFlow, op_runner (both tiers) and the server train the same model. The model has an embedding, whose gradient is
+sparse, and two dense layers. Each optimiser runs on resource variables and, where TensorFlow has the ops, on ref
+variables. The server runs in its default configuration, and its training calls are interleaved with calls of a
+second signature, which must see each step. Variables must agree within 1e-5 of the largest magnitude. Needs
+tensorflow and tensorflow-serving-api (PyPI).
 """
 import argparse
 import pathlib

@@ -102,7 +102,7 @@ def build():
             if os.path.exists(os.path.join(ROOT, name)):
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 shutil.copy2(os.path.join(ROOT, name), target, follow_symlinks=False)
-        if not names:  # The tree is not a git repository.
+        if not names:
             shutil.copytree(ROOT, context, dirs_exist_ok=True, symlinks=True,
                             ignore=shutil.ignore_patterns("build", ".git"))
         log = os.path.join(WORK, "build.log")
@@ -251,7 +251,7 @@ def ask_over_grpc(model):
     with grpc.insecure_channel("127.0.0.1:8500") as channel:
         call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
         answer = call(request, timeout=10)
-    at = answer.index(struct.pack("<3f", 2.5, 3, 4.5))  # raises ValueError if the response lacks the expected values
+    at = answer.index(struct.pack("<3f", 2.5, 3, 4.5))
     return list(struct.unpack("<3f", answer[at:at + 12]))
 
 

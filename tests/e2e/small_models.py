@@ -1,8 +1,8 @@
 """Writes SavedModels of a few nodes without TensorFlow, for tests of the code around a model.
 
-A model is a dictionary of signatures. A signature is (inputs, outputs), where each maps an alias to (tensor name, type
-name) of a node that `build` makes, or to (tensor name, type name, dimensions) where the signature states a shape. An
-optional third element of a signature is its method name, without the prefix "tensorflow/serving/"."""
+A model is a dictionary of signatures. A signature is (inputs, outputs). Each of the two maps an alias to (tensor
+name, type name) of a node that `build` makes, or to (tensor name, type name, dimensions) where the signature states
+a shape. An optional third element of a signature is its method name, without the prefix "tensorflow/serving/"."""
 import os
 
 from tensorflow.core.framework import tensor_pb2, types_pb2
@@ -152,8 +152,8 @@ def write_counter(folder, is_ref):
 
 
 def write_quantised(folder):
-    """Writes a model of quantised types: `set` sets the upper bound of a range that starts at 0, `fake` rounds x to the 256
-    values that 8 bits represent in this range, and `product` multiplies the matrix x by 2 in quantised integers."""
+    """Writes a model of quantised types. `set` sets the upper bound of a range that starts at 0. `fake` rounds x to the
+    256 values that 8 bits represent in this range. `product` multiplies the matrix x by 2 in quantised integers."""
     def build(g):
         g.placeholder("x", "float")
         g.const("zero", "float", [], float_val=[0])

@@ -50,9 +50,9 @@ def signature(meta, name, source, target, dtype, out):
 
 
 def save(path):
-    """Saves a model with these signatures: `double` returns y = 2x; `rows` returns, for each element, the number of
-    rows of its batch; `gather` returns the numbers 10 to 19 by index and fails for other indices; `total` returns a
-    scalar; `echo` returns strings."""
+    """Saves a model with five signatures. `double` returns y = 2x. `rows` returns, for each element, the number of rows
+    of its batch. `gather` returns the numbers 10 to 19 by index, and fails for other indices. `total` returns a
+    scalar, and `echo` returns strings."""
     model = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     meta = model.meta_graphs.add()
     meta.meta_info_def.tags.append("serve")
@@ -297,7 +297,6 @@ class Limits(Case):
                     "currently 1 batches enqueued and max_enqueued_batches is 1")
             self.assertEqual(b.rest("double", [1.0] * 2), (503, text))
             self.assertEqual(b.grpc("double", [1.0] * 2), (CODE.UNAVAILABLE, text))
-            # A request for a different signature joins a different queue.
             self.assertEqual(b.rest("rows", [1.0] * 4)[0], 200)
             self.assertEqual(b.rest("double", [1.0]), (200, [2.0]))
             waiting.join()

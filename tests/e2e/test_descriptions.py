@@ -1,4 +1,4 @@
-"""Tests metadata and status responses of models with large descriptions: the memory of the responses is limited, other
+"""Tests metadata and status responses of models with large descriptions. The memory of the responses is limited, other
 requests do not wait for them, and a default value is as compact as in the model's file."""
 import json
 import re

@@ -490,7 +490,6 @@ class Hostile(GrpcCase):
                 break
         else:
             self.fail("answers that wait are not counted")
-        # While unread responses occupy the memory, small requests still get responses.
         self.assertEqual(fill(1000), 1000)
         connection.socket.close()
         wait_for(lambda: fill_or_none(fill, 450000) == 450000, "the bytes to come back")

@@ -691,7 +691,7 @@ class SessionRun(InferenceCase):
         self.assertEqual(len(answer.metadata.step_stats.dev_stats), 0)
         graph, = answer.metadata.partition_graphs
         y, = [n for n in graph.node if n.name == "y"]
-        self.assertEqual(y.op, "_Chain")  # the op is the fusion of Mul and Add
+        self.assertEqual(y.op, "_Chain")
         self.assertEqual(set(y.input), {"a", "x", "b"})
 
     def test_its_own_time_limit_is_kept(self):

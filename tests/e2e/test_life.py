@@ -266,7 +266,6 @@ class Stopping(Case):
             # A signal after 0.2 s is a second request to stop, but signals within 0.1 s of the first are ignored.
             time.sleep(0.2)
             server.process.send_signal(signal.SIGTERM)
-            # The second signal ends the process well before the delay of 60 s.
             self.assertNotEqual(server.process.wait(30 * SLOW), 0)
 
     def test_signals_in_quick_succession_are_one_stop(self):
@@ -388,7 +387,7 @@ class Commands(Case):
         trace = self.path("trace.json")
         with subprocess.Popen([support.binary(), "run", model, "--profile", "--runs=1", f"--profile_trace={trace}"],
                               stdout=subprocess.PIPE) as p:
-            p.stdout.close()  # the reader of the text output closes the pipe
+            p.stdout.close()
         self.assertTrue(os.path.exists(trace))
         os.unlink(trace)
         code, out, _ = command("run", model, "--profile", "--runs=3", "--batch=2", f"--profile_trace={trace}")

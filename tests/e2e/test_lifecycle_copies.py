@@ -94,7 +94,7 @@ def slowly_with_the_graph_last(m):
 def out_of_order_with_the_index_last(m):
     for name in (PB, DATA):
         m.copy_slowly(name, 2)
-    m.pause(1.6)  # the files no longer change, but the checkpoint's index is still missing
+    m.pause(1.6)
     m.copy(INDEX)
     m.comes()
 

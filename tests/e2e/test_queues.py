@@ -97,7 +97,6 @@ class Queues(GrpcCase):
         gone = self.begin(client, "take")
         gone.cancel()
         wait_for(lambda: self.post(server, "size") == 0.0)
-        # The waits above have ended, so the next client gets the item.
         wait_for(lambda: self.takes_its_own(client))
 
     def takes_its_own(self, client):

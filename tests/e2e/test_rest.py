@@ -283,7 +283,7 @@ class RestTest(unittest.TestCase):
             status, got = ask(MODEL + ":regress", json.dumps(
                 {"examples": [{"x": v} for v in rows]}).encode())
             self.assertEqual(status, 400)
-            for _ in range(5):  # Some clients disconnect without waiting for the response.
+            for _ in range(5):
                 with server.connect() as s:
                     s.sendall(head("POST", PREDICT, len(body)) + body)
             self.assertEqual(ask(PREDICT, body), (200, {"predictions": want}))
@@ -495,14 +495,14 @@ class LimitsTest(unittest.TestCase):
 
     def test_a_connection_beyond_the_limit_waits_for_requests_in_progress(self):
         server = self.with_server("--max_connections=2")
-        body = b'{"instances": [' + b"1," * 1200000 + b"1]}"  # the response is larger than 6 MB
+        body = b'{"instances": [' + b"1," * 1200000 + b"1]}"
         open_ones = [socket.socket() for _ in range(2)]
         for s in open_ones:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             s.settimeout(60 * SLOW)
             s.connect(("127.0.0.1", server.rest_port))
             s.sendall(head("POST", PREDICT, len(body)) + body)
-            s.recv(1)  # The response cannot be sent completely until the client reads more of it.
+            s.recv(1)
         with server.connect() as late:
             late.sendall(head("GET", METRICS))
             late.settimeout(2)

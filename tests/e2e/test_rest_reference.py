@@ -374,7 +374,6 @@ class StatusAndMetadata(Reference):
         self.assertEqual(status[0]["status"], {"error_code": "OK", "error_message": ""})
         one = json.loads(self.ask("GET", "/v1/models/m/versions/1")[2])["model_version_status"]
         self.assertEqual([v["version"] for v in one], ["1"])
-        # A status request ignores labels.
         label = json.loads(self.ask("GET", "/v1/models/m/labels/nope")[2])["model_version_status"]
         self.assertEqual(len(label), 2)
         self.refused(404, "Could not find any versions of model nope", "GET", "/v1/models/nope")

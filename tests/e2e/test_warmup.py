@@ -150,7 +150,6 @@ class Warmup(Case):
             self.assertEqual(warmed["4", "INVALID_ARGUMENT"], 1000)
             self.assertEqual(warmed["5", "UNIMPLEMENTED"], 1)
             self.assertEqual(warmed["6", "DATA_LOSS"], 0)
-            # The file whose records failed is replaced by a correct one.
             records.write(self.path("half", "6", FILE), [records.predict([1])])
             wait_for(lambda: server.state("half", 6) == "AVAILABLE", "the repaired version")
 
@@ -166,7 +165,6 @@ class Warmup(Case):
             self.assertRegex(server.states("half")[2][1],
                              r'golden record 1 of .*: output "y"\[1\] is 3, recorded was 3.00999999')
             self.assertEqual(server.predict("half", [1.0]), [2.5])
-            # A version can set its own tolerance for the comparison with its goldens.
             tolerance = self.path("half", "2", "assets.extra", "slipway_golden_tolerance")
             with open(tolerance, "w", encoding="utf-8") as file:
                 file.write("0.1\n")

@@ -81,7 +81,7 @@ class Served:
         self.control, self.half, self.serial, self.watches = control, 1, 0, []
         self.folder = tempfile.mkdtemp(prefix="slipway-fault-")
         self.fixed = {"digits": [1]} if small else {"m": [1, 2], "digits": [1]}
-        self.version = 1 if watched else 0  # newest version of `watched`
+        self.version = 1 if watched else 0
         self.expected_digits = None
         self.level = None  # number of descriptors and number of threads of the idle server
         for name in ("half_plus_two", "digits"):
@@ -98,7 +98,7 @@ class Served:
         self.labelled, self.applied = None, False
         self.wait = WAIT
         self.rows = 30  # number of rows of the next request with a new shape
-        most = 3 + 2 * (not small) + watched  # largest number of versions that are loaded at the same time
+        most = 3 + 2 * (not small) + watched
         self.flags = [f"--model_config_file={self.path('config')}", "--enable_session_service",
                       "--load_retry_interval_micros=50000", "--max_num_load_retries=1000000",
                       "--num_load_threads=1", "--drain_timeout=10",

@@ -35,9 +35,9 @@ struct fuzz_cost {
         .free_bytes = 32 << 20, .growth = 512, .free_s = 0.5, .us_per_byte = 100                   \
     }
 /*
- * Cost limits for graphs. They follow from the limits of runtime/files/import.c (64 MB plus 64
- * bytes per byte of input, held twice while a graph is made), from 256 MB of repeated constants,
- * and from plans of 300,000 nodes.
+ * Cost limits for graphs. runtime/files/import.c permits 64 MB plus 64 bytes per byte of input, and
+ * this memory is held twice while a graph is made. Repeated constants may take 256 MB, and plans
+ * may have 300,000 nodes.
  */
 #define FUZZ_GRAPH                                                                                 \
     {                                                                                              \

@@ -22,9 +22,9 @@ const struct fuzz_cost fuzz_cost = FUZZ_GRAPH;
 enum { MAX_NODES = 24, MAX_FUNCTIONS = 8, MAX_REFS = 128, RUN_NS = 30 * 1000 * 1000 };
 
 /*
- * The letters in `in` and `out` are types, namely f (float), b (bool), i (int32) and s (string). In
- * `attrs`, '@' stands for a function from two floats to two floats, '^' for a function from two
- * floats to a bool, '#' for a count, and '?' for true or false.
+ * The letters in `in` and `out` are types: f (float), b (bool), i (int32) and s (string). In
+ * `attrs`, '@' stands for a function from two floats to two floats, and '^' for a function from two
+ * floats to a bool. '#' stands for a count, and '?' for true or false.
  */
 static const struct {
     const char *op, *in, *out, *attrs;

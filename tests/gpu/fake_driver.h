@@ -46,7 +46,7 @@ enum {
  * given to cuLaunchKernel. A test may define its own kernels and launch them. */
 struct CUfunc_st {
     const char *name;
-    size_t args_bytes; /* size of the parameter */
+    size_t args_bytes;
     void (*call)(const void *args);
     bool is_cooperative;
 };

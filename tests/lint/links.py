@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Checks that the folders of a layer form no cycle: python3 tests/lint/links.py BUILD_FOLDER [--graph LAYER]
 
-The dependencies between objects are read from their symbols with nm. The folders of each layer in LAYERS must form no
-cycle, so that each folder can be understood without the folders that use it. At most 4 objects may depend on each other
-in a cycle. A file in a layer's root folder may use all of the layer's folders.
+The dependencies between objects are read from their symbols with nm. The folders of each layer in LAYERS must form
+no cycle, so that each folder can be understood without the folders that use it. At most 4 objects may depend on each
+other in a cycle. A file in a layer's root folder may use all of the layer's folders.
 
-The contract of each source file must be in a header: a header of the same name, a header of its folder that the file
-includes, or a header that names the file. A source of kernels/ that defines only rows of the table of ops needs no
-header.
+The contract of each source file must be in a header. This is a header of the same name, a header of its folder that
+the file includes, or a header that names the file. A source of kernels/ that defines only rows of the table of ops
+needs no header.
 
 --graph prints the dependencies between a layer's folders and between its objects, with the symbols that cause each
 edge, and the cycles. With --cyclic it prints only the edges that lie in a cycle.

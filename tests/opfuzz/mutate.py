@@ -77,7 +77,7 @@ def other_shape(rng, shape):
         shape = [rng.choice([0, 1, 2, 3])]
     elif how == 4:
         shape = [rng.choice(DIMS) for _ in range(rng.randrange(MAX_RANK + 1))]
-    elif how == 5 and shape:  # makes a tensor without elements that has an enormous dimension
+    elif how == 5 and shape:
         for i in range(len(shape)):
             if rng.random() < 0.7:
                 shape[i] = rng.choice(HUGE)

@@ -69,7 +69,7 @@ class Child:
     def __init__(self, path, tier):
         self.path, self.tier, self.process, self.errors = os.path.abspath(path), tier, None, None
         self.arguments = [*TIERS[tier], f"memory_mb={MEMORY_MB}", "deadline_ms=2000"]
-        self.folder = tempfile.TemporaryDirectory(prefix="opfuzz-")  # the working directory of the child
+        self.folder = tempfile.TemporaryDirectory(prefix="opfuzz-")
 
     def start(self):
         self.errors = tempfile.TemporaryFile()

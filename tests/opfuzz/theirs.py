@@ -1,6 +1,6 @@
-"""Runs TensorFlow in a child process, because some malformed graphs crash the process that runs them. Run as a program,
-this file is that child: it reads a case as JSON from each line of standard input, and writes a pickled result for each
-case to standard output."""
+"""Runs TensorFlow in a child process, because some malformed graphs crash the process that runs them. The child runs
+this file as a program. It reads a case as JSON from each line of standard input, and writes a pickled result for
+each case to standard output."""
 
 import os
 import pathlib

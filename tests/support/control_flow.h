@@ -9,10 +9,11 @@
 #include "tests/support/small_graph.h"
 
 /*
- * Adds the nodes that tf.cond makes for "merge" = `x > 0 ? -x : x + 10`. They are the feed "x", the
- * constant "zero", the predicate "greater" and its Identity "pred", the pivots "pivot_t" and
- * "pivot_f" of the two branches, the "switch" of x, the results "then" and "else" that the Merge
- * reads, and "which", the index of the branch that was taken (0 for "else", 1 for "then").
+ * Adds the nodes that tf.cond makes for "merge" = `x > 0 ? -x : x + 10`. The feed is "x", and
+ * "zero" is a constant. The predicate is "greater", and "pred" is its Identity. The pivots of the
+ * two branches are "pivot_t" and "pivot_f", and "switch" is the Switch of x. The Merge reads the
+ * results "then" and "else". "which" is the index of the branch that was taken, 0 for "else" and 1
+ * for "then".
  */
 void cf_cond(struct small_graph *x);
 /* Adds the nodes of cf_cond, with the node "flag" of cf_flag as the predicate. The predicate's

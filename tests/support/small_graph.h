@@ -1,5 +1,5 @@
 /*
- * Small graphs for tests of the compiler: a test adds nodes, runs the graph with the float scalar
+ * Small graphs for tests of the compiler. A test adds nodes, runs the graph with the float scalar
  * "x" as its feed, and counts the nodes that are left in the plan. cmocka calls sg_set_up and
  * sg_tear_down for each test.
  */

@@ -340,7 +340,7 @@ def depthwise_grad(g, op):
             yield case(dtype, (2, 9, 9, 3), (3, 2, 3, 2), y, strides=[1, 2, 2, 1], padding="EXPLICIT", explicit_paddings=pads, rtol=tolerance(dtype))
     x, f, y = (2, 4, 4, 3), (2, 2, 3, 2), (2, 3, 3, 6)
     how = dict(strides=[1, 1, 1, 1], padding="VALID")
-    for dilations in ([1, 2, 2, 1], [1, 2], [2, 1, 1, 3]):  # the op ignores all of these dilations
+    for dilations in ([1, 2, 2, 1], [1, 2], [2, 1, 1, 3]):
         yield case("float32", x, f, y, dilations=dilations, rtol=1e-5, **how)
     for strides in ([1, 2, 1, 1], [2, 1, 1, 1], [1, 1, 1, 2], [1, 1, 1]):
         yield case("float32", x, f, y, strides=strides, padding="VALID", texts=True)

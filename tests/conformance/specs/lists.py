@@ -97,7 +97,7 @@ def whole(g, op):
         h = R.TensorListSplit(tensor=v, element_shape=tf.constant(-1), lengths=held(tf, np.int64(lens)))
         return R.TensorListResize(input_handle=h, size=held(tf, len(lens) + 2))
 
-    for lens in ([2, 3], [1, 1, 1, 1, 1], [5]):  # the last two items of the list are not written
+    for lens in ([2, 3], [1, 1, 1, 1, 1], [5]):
         for lead in ([], [4], np.arange(9)):
             yield graph(lambda tf, R, v: concat(tf, R, longer(tf, R, v, lens), [-1, 3], lead), x, name=f"concat unwritten {lens} {lead}")
         for shape in (-1, [-1, 3], lens[:1] + [3]):

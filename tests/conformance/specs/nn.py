@@ -117,7 +117,7 @@ def transposed(g, op):
         yield Case(np.int32(size), a, b, strides=[1, 1, 1, 1], padding="SAME")
     for size in ([2, 5, 5, 0], [2, 0, 5, 0]):  # no input channels
         yield Case(np.int32(size), a, num(g, "float32", *size[:3], 4), strides=[1, 1, 1, 1], padding="SAME")
-    empty = num(g, "float32", 3, 3, 3, 0)  # neither the input nor the output has channels
+    empty = num(g, "float32", 3, 3, 3, 0)
     yield Case(np.int32([2, 5, 5, 0]), empty, num(g, "float32", 2, 5, 5, 0), strides=[1, 1, 1, 1], padding="SAME")
     yield Case(np.int32([2, 5, 5, 3]), num(g, "float32", 3, 3, 3, 5), b, strides=[1, 1, 1, 1], padding="SAME")
     yield Case(np.int32([2, 5, 5, 3]), a, b, strides=[1, 1, 1, 1], padding="SAME", dilations=[1, 2, 2, 1])

@@ -254,7 +254,7 @@ def mutexes(g, op):
 
     def build(tf, x):
         R, locks = tf.raw_ops, []
-        for _ in range(3):  # each run must find the mutex unlocked
+        for _ in range(3):
             lock = R.MutexLock(mutex=R.MutexV2(shared_name=shared))
             with tf.control_dependencies([lock]):
                 y = x + 1

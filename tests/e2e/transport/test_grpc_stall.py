@@ -235,7 +235,6 @@ class Stall(Case):
             time.sleep(0.5)
             for c, stream in soon.items():
                 c.send(c.data_of(stream, whole[2000:], end=True))
-            # A request that becomes complete during the drain gets a response.
             for c, stream in soon.items():
                 self.assertEqual(c.status(stream, 30 * SLOW), 0)
             for c in late:
@@ -625,7 +624,7 @@ class Background(Case):
                 c.read(0.001)
                 n_ended = sum(not o.read(0.001) or o.is_over(s) for o, s, _ in others)
             self.assertLess(n_ended, 2)
-            for c, stream, _ in calls:  # NOT_FOUND shows that the messages were inflated
+            for c, stream, _ in calls:
                 self.assertEqual(c.status(stream, 60 * SLOW), 5)
 
     def test_inflated_messages_are_read_while_others_are_inflated(self):

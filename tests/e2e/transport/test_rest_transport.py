@@ -295,7 +295,6 @@ class Transport(unittest.TestCase):
             status, _, body = self.server.ask("POST", PREDICT, bad, ["Content-Encoding: gzip"])
             self.assertEqual((status, json.loads(body)["error"]),
                              (400, "JSON Parse error: The document is empty"))
-        # Content codings other than gzip are ignored.
         self.assertEqual(self.server.ask("POST", PREDICT, BODY, ["Content-Encoding: br"])[0], 200)
 
     def test_a_bomb_takes_no_more_than_the_limit(self):
@@ -475,7 +474,7 @@ class Memory(unittest.TestCase):
             # The kernel still delivers the bytes that it has buffered, but the server has released the memory of the
             # response.
             wait_for(lambda: s.recv(100) and server.bytes_in_flight() == 0, "the hang-up")
-        with server.connect() as s:  # a slow but steady client is served
+        with server.connect() as s:
             s.sendall(head("POST", "/v1/models/shapes:predict", len(body)) + body)
             got = 0
             while got < 6 * 4 * MEBI:

@@ -124,7 +124,7 @@ static void only_those_who_need_a_plan_wait_for_it(void **state)
         pthread_join(r[i].thread, NULL);
         assert_true(r[i].result == 4);
     }
-    assert_int_equal(gate.n_begun, 2); /* the two requests shared one new plan */
+    assert_int_equal(gate.n_begun, 2);
 }
 
 int main(void)

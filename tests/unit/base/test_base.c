@@ -129,7 +129,6 @@ static void bytes_ask_before_they_grow(void **state)
     assert_true(b.failed);
     rt_bytes_clear(&b);
     assert_false(b.failed);
-    /* After rt_bytes_clear, the buffer must still request growth from its owner. */
     assert_true(rt_bytes_reserve(&b, 99) && !rt_bytes_reserve(&b, 200));
     rt_bytes_clear(&b);
 }
@@ -220,7 +219,7 @@ static void bytes_that_are_not_utf8_are_replaced(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct rt_bytes b;
         rt_bytes_init(&b, 100);
-        rt_bytes_adds(&b, "\xff|"); /* the bytes before the offset must not change */
+        rt_bytes_adds(&b, "\xff|");
         rt_bytes_add(&b, rows[i].text, rows[i].n);
         rt_bytes_make_utf8(&b, 2);
         assert_int_equal(b.n, 2 + strlen(rows[i].want));
@@ -231,7 +230,7 @@ static void bytes_that_are_not_utf8_are_replaced(void **state)
     struct rt_bytes b;
     rt_bytes_init(&b, 4);
     rt_bytes_adds(&b, "a\xff\xff");
-    rt_bytes_make_utf8(&b, 0); /* the replaced text would exceed the limit */
+    rt_bytes_make_utf8(&b, 0);
     assert_true(b.failed);
     assert_string_equal(b.p, "a\xff\xff");
     rt_bytes_clear(&b);

@@ -79,7 +79,6 @@ static void a_queue_full_of_batches_refuses_with_their_number(void **state)
     struct request *r[4], *first = sched_block(w);
     for (int i = 0; i < 3; i++)
         r[i] = sched_submit(w, 3, 1, RT_NEVER);
-    /* The request fits into the second batch, which is still open. */
     r[3] = sched_submit(w, 1, 1, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
     assert_int_equal(atomic_load(&w->n_done), 1);

@@ -16,7 +16,6 @@ static void a_large_request_is_split_and_concatenated(void **state)
     atomic_store(&sched_model.held, false);
     sched_wait_done(w, 3);
     assert_int_equal(atomic_load(&sched_model.runs), 4);
-    /* The first sub-request of the large request fills the open batch. */
     assert_int_equal(atomic_load(&sched_model.rows[1]), 4);
     assert_int_equal(atomic_load(&sched_model.rows[2]), 4);
     assert_int_equal(atomic_load(&sched_model.rows[3]), 3);

@@ -122,7 +122,6 @@ static void the_last_value_stands_for_those_left_out(void **state)
               &err);
     const float *x = out.data;
     assert_true(x[0] == 1 && x[1] == 2 && x[2] == 2);
-    /* If a TensorProto has no values, all elements are zero. */
     assert_ok(cl_read_tensor(rt_span_of(short_float, 8), f->arena, &f->budget, &out, &err), &err);
     x = out.data;
     assert_true(x[0] == 0 && x[2] == 0);

@@ -215,7 +215,6 @@ static void an_empty_file_may_not_follow_a_list(void **state)
                  "ModelConfigList to another.");
     struct srv_config *list = config;
     config = NULL;
-    /* An empty model_config_list means that there are no models. */
     assert_ok(parse("model_config_list {}"), &err);
     assert_ok(srv_config_check_transition(list, config, &err), &err);
     srv_config_free(list);

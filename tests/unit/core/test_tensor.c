@@ -25,7 +25,6 @@ static void strings_of_any_length_keep_their_bytes(void **state)
         rt_str_copy(&copy, &s);
         assert_memory_equal(rt_str_data(&copy), text, n);
     }
-    /* A string may be set to a substring of itself. */
     assert_true(rt_str_set(&s, NULL, rt_str_data(&s) + 200, 99, NULL));
     assert_memory_equal(rt_str_data(&s), text + 200, 99);
     rt_str_clear(&s);
@@ -85,7 +84,6 @@ static void a_pool_counts_recycles_and_holds_to_its_limit(void **state)
     assert_null(rt_buffer_new(p, RT_F32, 1 << 20, &err));
     assert_int_equal(err.code, RT_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.msg, "out of memory: "));
-    /* A buffer may outlive the owner of its pool. */
     rt_pool_trim(p, 0);
     rt_pool_unref(p);
     memset(a->data, 1, a->size);

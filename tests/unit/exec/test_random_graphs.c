@@ -31,7 +31,7 @@ struct feeding {
     char *feed_name[MOST], *fetch_name[MOST];
     struct rt_tensor feed[MOST];
     struct sample want[MOST];
-    struct rt_tensor plain[MOST]; /* Slipway's outputs in the node-by-node run */
+    struct rt_tensor plain[MOST];
 };
 
 struct recorded {

@@ -98,7 +98,6 @@ static void every_flipped_bit_and_missing_byte_of_the_data_is_noticed(void **sta
     assert_fails(
         rt_checkpoint_tensor(c, "long/name/with/prefix/b", CK_WHOLE, RT_I32, NULL, &t, &err),
         RT_DATA_LOSS, &err, "prefix/b");
-    /* The file is truncated while a lazy tensor refers to it. */
     assert_ok(rt_checkpoint_tensor(c, "c64", CK_WHOLE, RT_C64, NULL, &t, &err), &err);
     assert_int_equal(truncate(folder_path("data.data-00000-of-00001"), 100), 0);
     assert_fails(rt_tensor_load(&t, &err), RT_DATA_LOSS, &err, "\"c64\"");

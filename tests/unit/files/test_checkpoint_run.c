@@ -334,7 +334,7 @@ static int n_files(const char *folder)
 static void merging_many_names_ends_when_its_run_does(void **state)
 {
     (void)state;
-    enum { MANY = 40000, RUN = 1 << 14 /* names between two checks */ };
+    enum { MANY = 40000, RUN = 1 << 14 /* number of names between two cancellation checks */ };
     char from[2][300], to[300];
     const char *const prefixes[] = {from[0], from[1]};
     struct rt_error err = {0};

@@ -141,7 +141,6 @@ static void many_files_need_few_descriptors(void **state)
     char name[32];
     (void)state;
     folder_new();
-    /* All files have the same tensors, which are read from the first file. */
     for (int i = 0; i < FILES; i++) {
         snprintf(name, sizeof name, "v1-%03d", i);
         copy_file(GOLDEN "v1-00000-of-00002", folder_path(name));
@@ -382,7 +381,7 @@ static const struct stored {
     {WIRE_F32, 5, BIG, 1, BIG / 4, 1}, /* packed values */
     {WIRE_I32, 7, BIG, 1, BIG, 1},         {WIRE_U8, 7, BIG, 1, BIG, 1},
     {WIRE_BOOL, 11, BIG, 1, BIG, 1},       {WIRE_STRING, 8, 20, BIG / 22, BIG / 22, 20},
-    {WIRE_I32, 7, 1, BIG / 3, BIG / 3, 1}, /* one field for each value */
+    {WIRE_I32, 7, 1, BIG / 3, BIG / 3, 1}, /* the field occurs once for each value */
 };
 
 static void a_run_is_checked_while_a_large_slice_is_decoded(void **state)

@@ -87,9 +87,9 @@ static void a_block_is_refused_by_what_is_wrong_with_it(void **state)
         /* Part of the expected error, NULL if one entry is read, or "" if no entry is read. */
         const char *words;
     } rows[] = {
-        /* A table with one entry, "k" with the value "v", and one restart point, in several
-         * versions: uncompressed, compressed as a Snappy literal, and marked with types of
-         * compression that are not supported. */
+        /* A table with one entry, "k" with the value "v", and one restart point. It occurs
+         * uncompressed, compressed as a Snappy literal, and marked with types of compression that
+         * are not supported. */
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 0, 1, NULL},
         {"\x0d\x30\0\1\1kv\0\0\0\0\1\0\0\0", 15, 1, 1, NULL},
         {"\0\1\1kv\0\0\0\0\1\0\0\0", 13, 2, 1, "compression 2 (zstd)"},
@@ -220,7 +220,7 @@ static void a_look_up_finds_each_key_and_no_other(void **state)
         int i = 0;
         if (!pass)
             rt_sstable_begin(&w, 200);
-        for (size_t n = 0;; i++) { /* visits the keys in ascending order */
+        for (size_t n = 0;; i++) {
             if (n < DIGITS) {
                 key[n++] = '0';
             } else {

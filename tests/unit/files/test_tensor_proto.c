@@ -45,7 +45,6 @@ static void the_last_value_fills_what_is_left(void **state)
     assert_memory_equal(t.data, want, sizeof want);
     rt_tensor_clear(&t);
 
-    /* Values beyond the number of elements are ignored. */
     p->tensor_shape->dim[0]->size = 2;
     assert_ok(rt_tensor_from_proto(p, 0, &t, NULL, NULL, &err), &err);
     assert_memory_equal(t.data, want, 8);

@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-/* Each bit of `form` controls one step: 1 adds a bias, 2 writes the batch normalisation after a
- * convolution as one node instead of Mul and AddV2, and 4 adds a residual. Every form ends with an
+/* Each bit of `form` controls one step. 1 adds a bias. 2 writes the batch normalisation after a
+ * convolution as one node instead of Mul and AddV2. 4 adds a residual. Every form ends with an
  * activation. */
 static void bias_normalisation_and_residual_join(void **state)
 {

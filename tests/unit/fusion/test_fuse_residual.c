@@ -1,7 +1,6 @@
 /*
  * Tests that the sum of a residual and the output of a convolution or a matmul becomes a step of
- * the epilogue (runtime/fusion/fuse_epilogue.c), and that steps after the sum do not move before
- * it.
+ * the epilogue (runtime/fusion/fuse_epilogue.c). Steps after the sum must not move before it.
  */
 #include "tests/support/epilogue_graph.h"
 

@@ -73,7 +73,7 @@ static void a_matmul_on_three_axes_is_one_node(void **state)
     (void)state;
     static const int64_t dims[][3] = {{3, 2, 4}, {1, 4, 4}, {0, 2, 4}, {2, 0, 4}};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        compare(NULL, NULL, dims[i], 4); /* four nodes run, namely MatMul, AddV2, Reshape and Neg */
+        compare(NULL, NULL, dims[i], 4);
         compare(NULL, "dense:0", dims[i], 4);
         compare(NULL, "m:0", dims[i], NODES);
         compare(NULL, "split:0", dims[i], NODES);

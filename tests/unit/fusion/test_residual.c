@@ -55,7 +55,7 @@ static const struct layer layers[] = {
 };
 
 struct way {
-    const char *kernel; /* the kernel that must run */
+    const char *kernel;
     bool bf16, no_fusion;
     struct rt_parallel *parallel;
 };

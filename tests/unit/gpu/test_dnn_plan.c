@@ -154,7 +154,7 @@ static void *describe(const struct gpu *gpu)
 
 struct counts {
     int n, n_missing;
-    int n_tensor_cores; /* number of plans that use tensor cores */
+    int n_tensor_cores;
     size_t most_workspace;
 };
 

@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "kernels/cuda/device/copy.h"
-#include "kernels/cuda/driver/image.h"
+#include "kernels/cuda/image.h"
 
 enum {
     N = 1 << 16,
     BYTES = N * (int)sizeof(float),
-    /* results that the driver must return, which kernels/cuda/driver/api.h does not declare */
+    /* results that the driver must return and that kernels/cuda/driver/api.h does not declare */
     INVALID_VALUE = 1,
     INVALID_CONTEXT = 201,
     NOT_FOUND = 500,
@@ -31,7 +31,7 @@ struct fixture {
     struct CUmod_st *module;
     struct CUfunc_st *copy; /* the kernel kc_copy */
     struct CUstream_st *stream;
-    cuda_address a, b; /* two blocks of N floats */
+    cuda_address a, b;
     float in[N], out[N];
 };
 

@@ -1,7 +1,7 @@
 /*
- * Tests that the emulation of a GPU finds faults in kernels. Each fault is planted in a kernel that
- * is otherwise correct: a missing barrier changes the result in some order of the threads, and a
- * barrier or shuffle that only some threads reach ends the process.
+ * Tests that the emulation of a GPU finds faults in kernels. Each test adds a fault to a correct
+ * kernel. A missing barrier changes the result in some order of the threads. A barrier or shuffle
+ * that only some threads reach ends the process.
  */
 #include "tests/support/test.h"
 
@@ -151,7 +151,7 @@ static void a_barrier_or_shuffle_that_only_some_threads_reach_is_found(void **st
     (void)state;
     assert_false(aborts(0, 0));
     assert_false(aborts(2 * KC_WARP, 2 * KC_WARP));
-    assert_false(aborts(0, KC_WARP)); /* a shuffle needs only the lanes of one warp */
+    assert_false(aborts(0, KC_WARP));
     assert_true(aborts(1, 0));
     assert_true(aborts(KC_WARP, 0));
     assert_true(aborts(2 * KC_WARP - 1, 0));

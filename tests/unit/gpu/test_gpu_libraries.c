@@ -127,7 +127,8 @@ static const struct convolution convolutions[] = {
      {1, 8, 8, 3},
      {1, 4, 4, 4},
      "3x3x3x4",
-     "T=float padding='SAME' strides=[1,2,2,1]"}, /* more padding after than before */
+     "T=float padding='SAME' strides=[1,2,2,1]"}, /* the padding after an image is larger than
+                                                   * the padding before it */
     {"Conv2D", 4, {3, 6, 5, 4}, {3, 5, 4, 8}, "2x2x4x8", "T=float padding='VALID' " ONES_2D},
     {"Conv2D",
      4,

@@ -134,8 +134,8 @@ static void frames_that_ask_for_nothing_have_a_budget(void **state)
     assert_int_equal(most(RESET, 0, 1, 4), SRV_H2_BUDGET / 13);
     assert_int_equal(most(DATA, 0, 1, 0), SRV_H2_BUDGET);
     assert_int_equal(most(DATA, 0, 1, SRV_H2_LARGE_DATA - 1), SRV_H2_BUDGET);
-    assert_int_equal(most(DATA, 0, 1, SRV_H2_LARGE_DATA), -1); /* an upload in large frames */
-    assert_int_equal(most(0x77, 0, 1, 0xffff), 9);             /* each frame costs 1 + 65535 / 64 */
+    assert_int_equal(most(DATA, 0, 1, SRV_H2_LARGE_DATA), -1);
+    assert_int_equal(most(0x77, 0, 1, 0xffff), 9); /* each frame costs 1 + 65535 / 64 */
 }
 
 static void a_block_in_small_pieces_is_a_flood(void **state)

@@ -192,7 +192,6 @@ static void a_body_in_small_parts_counts_with_its_slices(void **state)
     frame(RESET, 0, 1, 4);
     assert_int_equal(f.uploads.held, 0);
     f.unpaid = 0;
-    /* a frame whose payload arrives in many reads */
     frame(HEADERS, 0, 3, 0);
     head_of(head, DATA, 0, 3, N);
     srv_h2_frames_take(&f, head, sizeof head);

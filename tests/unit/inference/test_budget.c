@@ -49,7 +49,6 @@ static void what_never_fits_is_told_the_flag(void **state)
         assert_int_equal(srv_budget_left(&b), 1000);
         assert_int_equal(srv_budget_code(&b, own, huge[i]), RT_RESOURCE_EXHAUSTED);
     }
-    /* The only request in flight may take the complete budget. */
     assert_true(srv_budget_take(&b, &own, 1000));
     assert_fails(
         srv_budget_refused(&b, own, 1, "the response", &err), RT_RESOURCE_EXHAUSTED, &err,
@@ -110,11 +109,9 @@ static void a_response_is_wanted_until_its_deadline_or_its_clients_going(void **
     size_t own = 0;
     struct srv_growth g = {&b, &own, {.deadline_ns = 1, .cancelled = &gone}};
     struct srv_cancellation *w = srv_growth_cancellation(&g);
-    /* Cancellation is checked once every SRV_CANCELLATION_CHECK_BYTES bytes. */
     assert_true(srv_should_continue(w, SRV_CANCELLATION_CHECK_BYTES - 1));
     assert_ok(srv_growth_take(&g, 1, &err), &err);
     assert_false(srv_should_continue(w, 1));
-    /* Later checks of the same request return the same result. */
     assert_false(srv_should_continue(w, 0));
     assert_fails(srv_growth_take(&g, 1, &err), RT_DEADLINE_EXCEEDED, &err,
                  "the deadline passed while the answer was written");

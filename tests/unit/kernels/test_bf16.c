@@ -17,7 +17,6 @@ static void one_gemm(const struct kn_bf16_loops *loops, int64_t m, int64_t k, in
     float *a = draw_floats(m * k), *b = draw_floats(k * n), *c = draw_floats(m * loops->width);
     const size_t bytes = kn_bf16_panels_bytes(&p);
     const int64_t panels = (n + p.width - 1) / p.width;
-    /* the number of 4-byte words in one panel */
     const int64_t words = (int64_t)(bytes / sizeof(uint32_t)) / panels;
     uint32_t *packed = malloc(bytes + 1);
     assert_non_null(packed);

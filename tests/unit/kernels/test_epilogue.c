@@ -48,7 +48,6 @@ static void a_word_that_is_none_of_an_epilogue_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
         assert_int_equal(read_words(text[i], 5, &t), RT_INTERNAL);
-    /* The second word, "add", has no input to read. */
     assert_int_equal(read_words("mul add", 3, &t), RT_INTERNAL);
 }
 

@@ -19,7 +19,7 @@ enum { N_THREADS = 4, N_RUNS = 40, MAX_CASES = 60 };
 
 struct fixture {
     struct rt_bytes g;
-    struct rt_registry *all; /* registry of all kernels */
+    struct rt_registry *all;
     /* A registry that holds only the plain kernel of each op that has one. */
     struct rt_registry *plain;
     struct rt_tuning tuning;

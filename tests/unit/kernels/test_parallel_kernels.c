@@ -282,7 +282,6 @@ static void even_sizes_are_as_many_for_each_core_as_n_allows(void **state)
     assert_int_equal(kn_even_size(1, 8, 4), 1);
     assert_int_equal(kn_even_size(1, 0, 4), 1);
     assert_int_equal(kn_even_size(7, 8, 4), 7); /* makes one shard */
-    /* Only two shards are made for four cores. */
     assert_int_equal(kn_even_size(20, 10, 4), 10);
     /* For four cores, eight shards are made, because five is not a multiple of four. */
     assert_int_equal(kn_even_size(48, 10, 4), 6);

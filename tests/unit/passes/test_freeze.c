@@ -360,7 +360,7 @@ static void the_first_run_reads_what_it_wrote(void **state)
     for (int way = 0; way < N_WAYS; way++) {
         for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
             check_first_run(&forms[k], false, way, 1);
-            if (!strstr(forms[k].what, "last step")) /* the loop has no iterations if x is -1 */
+            if (!strstr(forms[k].what, "last step")) /* if x is -1, the loop has no iterations */
                 check_first_run(&forms[k], false, way, -1);
         }
         for (size_t k = 0; k < sizeof ref_forms / sizeof *ref_forms; k++) {

@@ -92,7 +92,6 @@ static void thousands_of_loops_in_series_are_functionalised_together(void **stat
         snprintf(node, sizeof node, "%s/one", p);
         sg_node(x, node, "Enter", "one", attrs);
         snprintf(node, sizeof node, "%s/result", p);
-        /* The body of every second loop never runs. */
         cf_loop(x, p, start, k % 2 ? start : "hundred", node);
         snprintf(in, sizeof in, "%s/y %s/one", p, p);
         sg_node(x, node, "Add", in, "T=float");

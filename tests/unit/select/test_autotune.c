@@ -25,8 +25,8 @@ struct fixture {
     const char *fastest; /* name of the kernel that takes 1 ms per row in the injected times */
     double others;       /* milliseconds per row that every kernel other than `fastest` takes */
     int slow;            /* number of initial runs in which `fastest` takes 10 ms */
-    int timed;           /* number of calls to clock_says */
-    float first_weight;  /* value of the first weight of the filter */
+    int timed;
+    float first_weight;
     struct rt_error err;
 };
 
@@ -379,7 +379,7 @@ static void as_many_of_the_longest_lines_as_are_kept_fit_into_the_file(void **st
     assert_ok(rt_autotune_save(a, &x->err), &x->err);
     rt_autotune_free(a);
     a = rt_autotune_new(folder_path("cache"));
-    rt_autotune_find(a, key, got); /* the key in the last line of the file */
+    rt_autotune_find(a, key, got);
     assert_string_equal(got, name);
     memcpy(key, "0000000", 7);
     rt_autotune_find(a, key, got);
@@ -445,12 +445,12 @@ static void a_damaged_file_gives_what_is_whole_in_it(void **state)
     assert_string_equal(name, "");
 
     const size_t at = (size_t)snprintf(text, sizeof text, "%s", first);
-    memset(text + at, 'k', 900); /* an entry whose key is too long */
+    memset(text + at, 'k', 900);
     snprintf(text + at + 900, sizeof text - at - 900, "\tname\nkey\tother\n");
     assert_int_equal(rt_autotune_read(x->a, rt_span_str(text), &bad), 1);
     assert_int_equal(bad, 1);
     rt_autotune_find(x->a, "key", name);
-    assert_string_equal(name, "name"); /* the choice in memory is newer than the one in the file */
+    assert_string_equal(name, "name");
 
     assert_int_equal(rt_autotune_read(x->a, rt_span_str("slipway autotune 2\nkey\tx\n"), &bad), 0);
     assert_int_equal(bad, -1);

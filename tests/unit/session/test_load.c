@@ -182,7 +182,6 @@ static void a_load_may_be_cancelled_at_any_node(void **state)
         assert_int_equal(load_until(at, all, &m), RT_CANCELLED);
         assert_null(m);
         assert_int_equal(n_warnings, 0);
-        /* After the cancellation, no kernel is chosen for the remaining nodes. */
         assert_in_range(n_asked, at, at + 3);
     }
     rt_registry_free(all);

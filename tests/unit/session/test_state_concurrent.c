@@ -12,8 +12,9 @@ struct crowd {
     atomic_int n_written; /* number of writes whose runs have ended */
 };
 
-/* Reads a state repeatedly. Each value must be at least the value written before the call began, at
- * least the value that this thread read before, and at most the last value that is ever written. */
+/* Reads a state repeatedly. Each value must be at least the value written before the call began. It
+ * must not be less than the previous value that this thread read, or more than the last value that
+ * is ever written. */
 static void *read_all(void *arg)
 {
     struct crowd *c = arg;

@@ -37,9 +37,9 @@ extern struct manager_fixture {
     atomic_int n_cancelled_loads;
     atomic_int n_loaded, n_freed;
     atomic_int n_attached, n_detached;
-    atomic_int n_events; /* number of calls to count_event */
-    char gone[64];       /* model of the last call to model_gone */
-    atomic_int n_gone;   /* number of calls to model_gone; incremented after `gone` is set */
+    atomic_int n_events;
+    char gone[64];     /* model of the last call to model_gone */
+    atomic_int n_gone; /* number of calls to model_gone; incremented after `gone` is set */
     /* Number of versions whose requests the manager has ended. The I/O loop then releases its
      * handles to these versions. */
     atomic_int n_ended;

@@ -65,7 +65,6 @@ static void models_share_a_limit_of_memory(void **state)
     assert_true(mf_comes_to(other, 1, SRV_END));
     mf_state_of(other, 1, text, sizeof text);
     assert_non_null(strstr(text, "Insufficient resources to load servable {name: "));
-    /* An unloaded version makes its memory available to other versions. */
     folder_delete(a_serves ? "a/1" : "b/1");
     assert_true(mf_comes_to(one, 1, SRV_END));
     mf_add_version(a_serves ? "b/2" : "a/2", "ok");
@@ -149,7 +148,6 @@ static void a_failed_version_leaves_the_old_one_and_tells_why(void **state)
     mf_state_of("m", 2, text, sizeof text);
     assert_string_equal(text, "op Nonsense is missing");
     assert_int_equal(mf_state_of("m", 1, NULL, 0), SRV_AVAILABLE);
-    /* A version that failed is loaded again when its files change. */
     folder_write("m/2/saved_model.pb", "ok");
     assert_true(mf_comes_to("m", 2, SRV_AVAILABLE));
     assert_true(mf_comes_to("m", 1, SRV_END));

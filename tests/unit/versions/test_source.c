@@ -75,7 +75,6 @@ static void leading_zeros_belong_to_the_name_only(void **state)
     assert_int_equal(scan.n, 2);
     assert_int_equal(scan.n_there, 2);
     assert_string_equal(scan.found[0].name, "00000123");
-    /* the warning belongs to the version, not to the model */
     assert_non_null(strstr(scan.found[0].warning, "3 directories are one version, 123; "));
     assert_non_null(strstr(scan.found[0].warning, "/00000123 is used, not 0123"));
     assert_null(scan.found[1].warning);
@@ -191,7 +190,7 @@ static void a_link_to_nothing_is_seen_and_no_hindrance(void **state)
     assert_int_equal(symlink("nowhere", folder_path("m/1/.#lock")), 0);
     assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &b, &err), &err);
     assert_false(srv_fingerprint_eq(&a, &b));
-    folder_write("m/1/nowhere", "y"); /* the link now points to a file */
+    folder_write("m/1/nowhere", "y");
     assert_ok(srv_source_fingerprint(folder_path("m/1"), NULL, &a, &err), &err);
     assert_false(srv_fingerprint_eq(&a, &b));
     assert_int_equal(symlink("itself", folder_path("m/1/itself")), 0);
