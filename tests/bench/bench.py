@@ -244,7 +244,8 @@ def gauge(page, name):
 
 
 def moment(log, text):
-    """Returns the time of the log line that begins with `text`, in seconds, or None if there is no such line yet."""
+    """Returns the time of the log line that begins with `text`, in seconds, or None if the log has no line of this kind
+    yet."""
     with open(log, encoding="utf-8") as file:
         found = re.search(rf"^(\S+)Z INFO {text}", file.read(), re.M)
     return datetime.datetime.fromisoformat(found[1]).timestamp() if found else None

@@ -34,8 +34,8 @@ def wanted(model, batch):
 
 
 class Process:
-    """An engine that runs in a process of its own and responds to each line of input with a line of output. A process
-    that has died is restarted."""
+    """An engine that runs in its own process and responds to each line of input with a line of output. A process that
+    has died is restarted."""
     question = staticmethod(json.dumps)
 
     def __init__(self, args, command):

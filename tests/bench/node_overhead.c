@@ -1,7 +1,7 @@
 /*
- * Measures the runtime's own cost: the CPU time per node of a graph of 100 trivial nodes, run node
- * by node and compiled. The result is that of the fastest of several rounds, because other programs
- * may use the machine at the same time.
+ * Measures the runtime's own cost, which is the CPU time per node of a graph of 100 trivial nodes,
+ * run node by node and compiled. The result is that of the fastest of several rounds, because other
+ * programs may use the machine at the same time.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -174,7 +174,7 @@ class Program:
         return self.tf.raw_ops.VarHandleOp(dtype=self.tf.int32, shape=[], shared_name=v.op.name)
 
     def passed_handle(self, values):
-        """Returns a handle to one of the resource variables. Which one is known only during the run."""
+        """Returns a handle to a resource variable. The choice of the variable is known only during the run."""
         tf = self.tf
         v, w = (self.pick([v for v in self.variables if is_resource(v)]) for _ in range(2))
         yes, other = tf.less(self.pick(values), self.pick(values)), tf.equal(self.x, 3)

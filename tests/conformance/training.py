@@ -76,7 +76,7 @@ OPTIMISERS = {
 
 
 class Model:
-    """A model in a graph of its own. `train`, `predict` and `state` are lists of its fetches."""
+    """A model in its own graph. `train`, `predict` and `state` are lists of its fetches."""
 
     def __init__(self, optimiser, use_resource):
         self.graph = tf.Graph()

@@ -381,7 +381,7 @@ def main():
 
 
 def inside(root, config):
-    """Runs the tests in a network namespace of their own, so that the image's ports are free."""
+    """Runs the tests in their own network namespace, so that the image's ports are free."""
     if ctypes.CDLL(None).unshare(0x40020000):
         raise OSError("unshare")
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)

@@ -296,7 +296,7 @@ class LargeBasePaths(Case):
         """The manager handles models in the order of their names."""
         self.put_large(20000, 100)
         self.put("models/small/1")
-        time.sleep(4)  # after this pause, the versions no longer change
+        time.sleep(4)  # the versions no longer change after this pause
         with Server(f"--models={self.path('models')}") as server:
             wait_for(lambda: server.log().count("Successfully loaded") == 101, "all models", 100 * SLOW)
             loaded = re.findall(r"Successfully loaded servable version {name: (\w+)", server.log())

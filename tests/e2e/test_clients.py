@@ -306,7 +306,7 @@ class Commands(Asked):
                            "--concurrency=1",
                            f"--server=http://127.0.0.1:{slow.getsockname()[1]}")
         self.assertEqual(r["answered"], 50)
-        # About two dozen requests must have waited, not only the one that was stalled.
+        # About two dozen requests must have waited, not only the stalled request.
         self.assertGreater(r["latency_ms"]["p90"], 200)
         self.assertLess(r["service_ms"]["p90"], 200)
 
@@ -609,7 +609,7 @@ class Python(Asked):
             self.assertEqual(client.predict("mine", [1], label="stable").version, 2)
 
 
-del Asked  # The base class is deleted, so that unittest does not run it as a test of its own.
+del Asked  # The base class is deleted, so that unittest does not run it as a separate test.
 
 if __name__ == "__main__":
     unittest.main()

@@ -24,7 +24,7 @@ def priorities(server, name):
         try:
             with open(os.path.join(task, "stat"), encoding="utf-8") as file:
                 comm, fields = file.read().rsplit(")", 1)
-        except OSError:  # the thread has ended
+        except OSError:  # the thread has ended, so its file does not exist
             continue
         if comm.endswith("(" + name):
             values.append(int(fields.split()[16]))

@@ -306,7 +306,7 @@ class Metrics(GpuCase):
 
 class Commands(GpuCase):
     def slipway(self, *args, **fake):
-        """Runs a command on the fake driver. Returns its exit status and what it printed."""
+        """Runs a command on the fake driver. Returns its exit status and output."""
         environment = dict(os.environ, LD_LIBRARY_PATH=os.path.join(os.path.dirname(binary()), "fake_cuda"))
         environment.update({f"FAKE_CUDA_{name}": str(value) for name, value in fake.items()})
         done = subprocess.run([binary(), *args], capture_output=True, text=True, timeout=60 * SLOW, check=False,

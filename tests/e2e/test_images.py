@@ -1,4 +1,4 @@
-"""Tests a model that takes image files over REST and gRPC, against the answers of TensorFlow that
+"""Tests a model that takes image files over REST and gRPC. The responses are compared with TensorFlow's results, which
 tests/goldens/images/make.py has recorded."""
 import base64
 import json

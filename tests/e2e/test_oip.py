@@ -16,7 +16,8 @@ from support import MODELS, SLOW, Server
 
 WAIT = 20 * SLOW
 HEADER = "Inference-Header-Content-Length"
-# The protocol's name of each type, its form in `struct`, and its field in InferTensorContents.
+# Maps a type to the protocol's name for it, its format character in Python's struct module, and its field in
+# InferTensorContents.
 TYPES = {"float": ("FP32", "f", "fp32_contents"), "double": ("FP64", "d", "fp64_contents"),
          "int8": ("INT8", "b", "int_contents"), "int16": ("INT16", "h", "int_contents"),
          "int32": ("INT32", "i", "int_contents"), "int64": ("INT64", "q", "int64_contents"),

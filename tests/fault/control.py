@@ -43,7 +43,7 @@ class Control:
         struct.pack_into("<II", self.map, 0, 0, 0)
 
     def fired(self):
-        """Returns the number of calls that have failed, and the stack of the first of them."""
+        """Returns the number of calls that have failed, and the stack of the first failed call."""
         seen = SEEN.unpack_from(self.map, HEAD.size)
         return seen[1], seen[4:4 + DEPTH]
 

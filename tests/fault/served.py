@@ -54,7 +54,7 @@ class Late(Wrong):
 
 
 class Refused(Exception):
-    """The server has returned one of REFUSALS, or has closed the connection."""
+    """The server has returned a code in REFUSALS, or has closed the connection."""
 
 
 def check(got, expected, what):

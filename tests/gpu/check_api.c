@@ -1,6 +1,6 @@
 /*
  * Compares the declarations of kernels/cuda/driver/api.h with NVIDIA's cuda.h. Compiling this file
- * is the test: the calls below compile only if each function of cuda.h accepts arguments of the
+ * is the test. The calls below compile only if each function of cuda.h accepts arguments of the
  * types that api.h declares.
  */
 #include <cuda.h>

@@ -1,6 +1,6 @@
 /*
  * Compares the declarations of kernels/cuda/library/blas_api.h with cublasLt.h. Compiling this file
- * is the test: the calls below compile only if each function accepts arguments of the types that
+ * is the test. The calls below compile only if each function accepts arguments of the types that
  * blas_api.h declares.
  */
 #include <cublasLt.h>

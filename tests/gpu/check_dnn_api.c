@@ -1,6 +1,6 @@
 /*
  * Compares the declarations of kernels/cuda/library/dnn_api.h with cuDNN's headers. Compiling this
- * file is the test: the calls below compile only if each function accepts arguments of the types
+ * file is the test. The calls below compile only if each function accepts arguments of the types
  * that dnn_api.h declares.
  */
 #include <cudnn.h>

@@ -39,7 +39,7 @@ extern intptr_t emulated_distance;
 void emulated_launch(void (*call)(const void *args), const void *args, int64_t n_blocks,
                      int n_threads, bool is_cooperative);
 
-/* Frees what the calling thread's launches have allocated. */
+/* Frees the memory that the calling thread's launches have allocated. */
 void emulated_end(void);
 
 /* Returns the `bytes` bytes of the block's shared memory that hold the variable identified by

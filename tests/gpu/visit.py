@@ -80,7 +80,7 @@ class Visit:
         return known[name]
 
     def run(self, *command, **environment):
-        """Runs a command, and returns what it prints to standard output. Raises Failure if it fails."""
+        """Runs a command and returns its standard output. Raises Failure if the command fails."""
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False,
                               env={**self.environment, **environment})
         if done.returncode:

@@ -23,8 +23,8 @@ import sys
 
 LAYERS = ("server", "runtime")
 MOST_OBJECTS = 4  # the permitted number of objects in a cycle
-# Slipway's functions that replace library functions (server/grpc/grpc_frames.h). A call of such a function is treated
-# as a call of the library's function.
+# Slipway's functions that replace library functions (server/grpc/grpc_frames.h). A call of a replacement is treated as
+# a call of the library's function.
 STANDING_BEFORE = {"accept4", "close", "recvmsg", "sendmsg", "SSL_do_handshake", "SSL_read",
                    "SSL_write"}
 

@@ -31,7 +31,7 @@ GENERATED = ("tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/hea
              "grpc/reflection/")
 BANNED = {"strcpy", "strcat", "sprintf", "strncpy", "strtok", "atoi", "alloca"}
 ONLY_IN_MAIN = {"getenv", "setlocale"}
-# What commands print may come from models and servers, so rt_print (runtime/base/print.h) escapes it.
+# The output of commands may contain text from models and servers, so rt_print (runtime/base/print.h) escapes it.
 PRINTS_RAW = re.compile(r"\bprintf\s*\(|\bfprintf\s*\(\s*std(?:out|err)")
 PRINTS_ESCAPED = ("server/commands/", "clients/cli/", "server/server.c")
 # Only the test that compares this function with proto/unpack.c may call it, because the function trusts its input.

@@ -66,8 +66,8 @@ MEMORY_DEADLINE_MS = 4000
 # never checks its deadline exceeds the limit.
 LATE_MS = 100
 HUGE = (1 << 40, 1 << 31, (1 << 62) - 1, 1 << 20)
-# Integers in cases of kind `value`. An output with three dimensions of the first size, two of the second or one of the
-# last takes about a gigabyte.
+# Integers in cases of kind `value`. An output takes about a gigabyte if it has three dimensions of the first size, two
+# dimensions of the second size, or one dimension of the last size.
 VALUES = (1 << 9, 1 << 14, 1 << 24, 1 << 28)
 VALUE_DEADLINE_MS, VALUE_LATE_MS = 100, 30
 MOST_SQUARES = 27  # maximum number of combinations of dimensions per seed in cases of kind `square`

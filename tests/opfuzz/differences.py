@@ -245,7 +245,7 @@ def leaves_range(case, node):
 
 def is_far(case, node, i):
     """Returns whether input `i` may hold integers of more than 32 bits. Some of TensorFlow's kernels use only the lower
-    32 bits of such integers."""
+    32 bits."""
     t = input_of(case, node, i)
     return t is None or any(isinstance(x, int) and not -(2**31) <= x < 2**31 for x in t.values())
 

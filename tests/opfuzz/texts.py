@@ -81,7 +81,7 @@ def with_texts(case, names, unit):
 
 
 def text_cases(case):
-    """Yields cases in which all fed string tensors have long texts, and cases in which only one of them does."""
+    """Yields cases in which all fed string tensors have long texts, and cases in which only one tensor has long texts."""
     names = [n for n, t in case.feeds.items() if t.dtype == STRING and t.shape and count(t.shape)]
     for group in [names] + ([[n] for n in names] if len(names) > 1 else []):
         for unit in UNITS if group else ():
@@ -199,8 +199,8 @@ def text_op_cases():
 
 
 def outer_sum(equation, dtype):
-    """Returns a case of Einsum that multiplies two vectors of 20 million elements and sums over the index of one of
-    them."""
+    """Returns a case of Einsum that multiplies two vectors of 20 million elements and sums over the index of one
+    vector."""
     t = ["type", NUMBERS[dtype]]
     nodes = [placeholder("one", dtype), constant("dims", tensor("int32", [1], [20000000]))]
     nodes += [Node(n, "Fill", ["dims", "one"], {"T": t, "index_type": ["type", NUMBERS["int32"]]}) for n in "ab"]

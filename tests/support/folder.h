@@ -1,9 +1,9 @@
-/* A temporary directory for one test, with files in it. The test fails if one of these functions
+/* A temporary directory for one test, with files in it. The test fails if any of these functions
  * fails. */
 #ifndef TESTS_SUPPORT_FOLDER_H
 #define TESTS_SUPPORT_FOLDER_H
 
-/* Makes the temporary directory and returns its path. Only one such directory may exist at a
+/* Makes the temporary directory and returns its path. Only one temporary directory may exist at a
  * time. */
 const char *folder_new(void);
 void folder_remove(void);                  /* removes the directory and its contents */

@@ -134,8 +134,8 @@ def self_adjoint(g, op):
 
 
 def paired(a, b):
-    """Returns the indices of b's values in the order of the values of a to which they are nearest. Rounding cannot then
-    exchange the values of a conjugate pair."""
+    """Returns the indices that pair each value of a with the nearest value of b. The order of a conjugate pair could
+    otherwise depend on rounding."""
     left, order = list(range(len(b))), []
     for x in a:
         best = min(left, key=lambda i: abs(b[i] - x))

@@ -319,7 +319,7 @@ def depthwise_grad(g, op):
     is_filter = op.endswith("Filter")
 
     def case(dtype, x, f, y, const=False, **how):
-        """Makes a case from shapes. One of the shapes becomes the value of the op's size input."""
+        """Makes a case from shapes. The op's size input holds the shape of the input or of the filter."""
         x, f = (tuple(v) if isinstance(v, (list, tuple)) else v for v in (x, f))
         sizes = np.int32(f if is_filter else x)
         sizes = Const(sizes) if const else sizes
@@ -360,7 +360,7 @@ def depthwise_grad(g, op):
         yield Case(tensor, bad, back, texts=True, **how) if is_filter else Case(bad, tensor, back, texts=True, **how)
     first = lambda v: (v[0], v[3], v[1], v[2])
     yield case("float32", first(x), f, first(y), strides=[1, 1, 1, 1], padding="VALID", data_format="NCHW")
-    # TensorFlow also multiplies padding of the gradient by the filter, which makes NaN of a filter's infinity.
+    # TensorFlow also multiplies padding of the gradient by the filter. An infinity in the filter therefore gives NaN.
     for special in (np.nan, np.inf):
         a, b = num(g, "float32", *(x if is_filter else f)), num(g, "float32", *y)
         (a if is_filter else b)[(1,) * 4] = special

@@ -15,7 +15,7 @@ def scalars(*values):
 
 
 def near(g, lo, hi, shape, dtype="float32"):
-    """Returns numbers around a range, some of which lie at the boundaries of its steps."""
+    """Returns numbers in and around a range. Some of them are at the boundaries of its steps."""
     width = max(abs(hi - lo), 1e-3)
     x = g.rng.uniform(lo - width / 4, hi + width / 4, shape)
     steps = np.round(g.rng.uniform(-2, 258, shape)) / 255 * width + lo

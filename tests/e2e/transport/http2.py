@@ -81,8 +81,8 @@ def message(body):
 def client_hello():
     """Returns the first bytes of a TLS handshake, to which gRPC core responds with a signature."""
     context = ssl.create_default_context()
-    # gRPC core accepts only a key share for prime256v1 at once. It would answer any other key share with a request for
-    # that one.
+    # gRPC core accepts only a key share for prime256v1. It responds to any other key share with a request for a new key
+    # share.
     context.set_ecdh_curve("prime256v1")
     context.set_alpn_protocols(["h2"])
     sent = ssl.MemoryBIO()

@@ -118,8 +118,8 @@ class Load:
             t.join(3 * WAIT)
 
 
-# Outcomes that a client may see from a server that is stopping. After such an outcome, the client may send the request
-# to another server. gRPC core reports CANCELLED for a call that crosses the server's own GOAWAY.
+# Outcomes that a client may see from a server that is stopping. The client may then send the request to another server.
+# gRPC core reports CANCELLED for a call that crosses the server's own GOAWAY.
 GOING = {"ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "RemoteDisconnected",
          "UNAVAILABLE", "CANCELLED"}
 

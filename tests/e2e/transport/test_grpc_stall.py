@@ -430,7 +430,7 @@ class Calls(Case):
 
 
 class Streams(Case):
-    """Streams stay open for as long as their clients want, so they have limits of their own."""
+    """Streams stay open for as long as their clients want, so they have separate limits."""
     SERVICES = http2.message(b"\x3a\x00")  # a request for the names of the services
 
     @staticmethod
@@ -550,7 +550,7 @@ class Background(Case):
         unknown_field = b"\x78\x00"  # field 15, a varint
         body = zlib.compress(request.SerializeToString() + unknown_field * (32 * MEBI), 1)
         with Server(f"--models={MODELS}") as server:
-            # The expected status is INVALID_ARGUMENT, because reading so many fields would take too long.
+            # The expected status is INVALID_ARGUMENT, because reading all the fields would take too long.
             self.holds_up_nobody(server, PREDICT, body, 3, compressed=True)
 
     def test_the_number_of_fields_is_limited(self):

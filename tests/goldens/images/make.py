@@ -1,4 +1,4 @@
-"""Exports a model that takes image files, next to this file, and writes TensorFlow's answers to answers.json. Needs
+"""Exports a model that takes image files, next to this file, and writes TensorFlow's results to answers.json. Needs
 tensorflow (PyPI). The files are those of the fuzz targets' corpora."""
 import base64
 import json

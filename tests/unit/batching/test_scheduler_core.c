@@ -262,7 +262,7 @@ a_worker_beside_the_others_gets_small_jobs_alone_that_are_known_to_be_short(void
     s.max_running = 1;
     begin(&w, s);
     put(&w, 0, 1, RT_NEVER, 0);
-    take(&w, 5, 0, 1); /* the batch of this job is the only one that may run */
+    take(&w, 5, 0, 1); /* no other batch may run */
     for (int i = 1; i < 4; i++)
         put(&w, i, 1, RT_NEVER, 5);
     w.bucket[2].is_small = w.bucket[3].is_small = true;
@@ -323,7 +323,7 @@ static void each_long_batch_leaves_its_place_to_a_model_queue_without_one(void *
     assert_int_equal(w.core.long_running, 1);
 }
 
-/* While few spare workers are left, a model queue may occupy only one of them. */
+/* While few spare workers are left, a model queue may occupy only one spare worker. */
 static void the_last_spare_workers_are_for_model_queues_that_run_nothing(void **state)
 {
     (void)state;

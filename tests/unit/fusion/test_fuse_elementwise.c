@@ -210,8 +210,8 @@ static const struct other_type {
     const char *name;
 } other_types[] = {{RT_U8, "uint8"}, {RT_I32, "int32"}, {RT_I64, "int64"}, {RT_BOOL, "bool"}};
 
-/* A graph of floats and booleans. It has two feeds of floats, one of booleans, and one of type
- * `other`, which only a Cast reads. */
+/* A graph of floats and booleans. Two feeds are floats, one feed is booleans, and one feed has the
+ * type `other`, which only a Cast reads. */
 struct mixed {
     struct run run;
     const struct other_type *other;

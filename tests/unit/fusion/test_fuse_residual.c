@@ -4,9 +4,9 @@
  */
 #include "tests/support/epilogue_graph.h"
 
-/* An epilogue scales and shifts before it adds the residual, so nodes that scale or shift the sum,
- * such as batch normalisation, must not be moved before the sum. The last row of `behind` is a
- * batch normalisation in training mode. It uses the moments of the batch, so its scale is not
+/* An epilogue scales and shifts before it adds the residual. Nodes that scale or shift the sum,
+ * such as batch normalisation, must therefore not be moved before the sum. The last row of `behind`
+ * is a batch normalisation in training mode. It uses the moments of the batch, so its scale is not
  * constant. */
 static void what_comes_behind_a_residual_stays_there(void **state)
 {

@@ -124,7 +124,8 @@ static const struct form forms[] = {
       {"y", "Identity", "b"}}},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
-/* Keras 2.3 computes the shape from the lengths of three axes, the last of which is normalised. */
+/* Keras 2.3 computes the shape from the lengths of three axes. The last of these axes is
+ * normalised. */
 static const struct form of_three_axes = {
     "Keras 2.3",
     {{"shape", "Shape", "x"},

@@ -264,7 +264,7 @@ static void a_convolution_that_cudnn_refuses_is_no_internal_error(void **state)
     dnn_device_free(&library, device);
 }
 
-/* In sanitizer builds, the tests below take several times as long, so they ask for fewer plans. */
+/* In sanitizer builds, the tests below take several times as long, so they request fewer plans. */
 static void every_convolution_of_the_models_has_a_precompiled_plan_on_an_h200(void **state)
 {
     static const int64_t batches[] = {8, 1, 128};

@@ -268,8 +268,8 @@ static void ends_soon(struct fixture *x, const char *what, int64_t n, const int6
 
 enum { CROWD = 1 << 17 };
 
-/* The keys hash to the first slots of the table. An attacker who knew the secret key of this
- * process's hash function could choose such keys. */
+/* The keys hash to the first slots of the table. An attacker could choose them if the secret key of
+ * this process's hash function were known. */
 static void insertions_that_all_collide_end_soon_after_their_deadline(void **state)
 {
     struct fixture *x = *state;
@@ -358,8 +358,8 @@ static enum rt_status fill_from_file(struct fixture *x)
     return st;
 }
 
-/* While a table grows, each key may write to a new page of memory, and the run has to be checked
- * every 4,096 such writes, which take about 10 ms. */
+/* While a table grows, each key may write to a new page of memory. 4,096 of these writes take about
+ * 10 ms, so the run must be checked at least once in 4,096 writes. */
 static void a_table_that_grows_looks_at_its_deadline_often(void **state)
 {
     struct fixture *x = *state;

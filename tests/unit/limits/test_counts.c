@@ -99,9 +99,9 @@ static bool has_word(const char *words, const char *word, size_t n)
     return false;
 }
 
-/* Copies `attrs` to `out` with attribute number `which` changed: a count of 2 becomes `digit`, and
- * a list loses its last element. Empties `out` if the attribute is one of `is_free` or is neither a
- * count nor a list. Returns false if there is no attribute with this number. */
+/* Copies `attrs` to `out` with attribute number `which` changed. A count of 2 becomes `digit`, and
+ * a list loses its last element. Empties `out` if the attribute is listed in `is_free` or is
+ * neither a count nor a list. Returns false if there is no attribute with this number. */
 static bool change(const char *attrs, const char *is_free, int which, char digit, char *out)
 {
     const char *p = attrs;

@@ -98,8 +98,8 @@ struct scalar_input {
     const char *op, *attrs;
     /* The single number is input `at` of n_in inputs. The first other input is float [3]. */
     int at, n_in;
-    /* `value` is the number that must be single. The third input, if any, has n_other integers, the
-     * first of which is `other`. */
+    /* `value` is the number that must be single. The third input, if any, has n_other integers and
+     * begins with `other`. */
     int32_t value, other;
     int64_t n_other;
     bool takes_one; /* TensorFlow accepts a vector of one element as well as a scalar */
@@ -222,7 +222,7 @@ static void a_crop_without_a_position_lies_outside(void **state)
 }
 
 /* Tests tensors without elements whose other dimensions are as large as possible. The ops include
- * at least one of each family of kernels. */
+ * at least one op of each family of kernels. */
 static void enormous_shapes_without_elements_are_survived(void **state)
 {
     (void)state;

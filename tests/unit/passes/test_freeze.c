@@ -216,7 +216,7 @@ static const struct function functions[] = {
       {"ten", "Const", "", "dtype=float value=float<1>:10"},
       {"w", "AssignVariableOp", "h ten:output:0", "dtype=float"},
       {"y", "AddV2", "x one:output:0", "T=float"}}},
-    {"write_give_a", /* the loop has two iterations, the first of which writes "b" */
+    {"write_give_a", /* the loop has two iterations, and its first iteration writes "b" */
      "h:resource x:float",
      "a:resource y:float",
      "a=a:resource:0 y=y:z:0",

@@ -44,7 +44,7 @@ static void branches_nest_and_follow_one_another(void **state)
 {
     struct small_graph *x = *state;
     cf_cond(x);
-    /* Adds "inner" inside the branch that is taken if x > 0; it computes `-x < -5 ? x * x : -x`. */
+    /* Adds "inner" inside the branch that is taken if x > 0. "inner" is `-x < -5 ? x * x : -x`. */
     sg_constant(x, "five", "^pivot_t", "-5");
     sg_node(x, "less", "Less", "then five", "T=float");
     sg_node(x, "in", "Switch", "then less", "T=float");

@@ -52,7 +52,7 @@ static const struct rt_kernel first = {.op = "Sqrt",
                                        .run = run};
 
 /* Computes sqrt(9) into *y. In the kernel that ranks first, `prepare` returns `how`. If `out` is
- * true, it sets the kernel's state before it returns. */
+ * true, `prepare` also sets the kernel's state. */
 static enum rt_status run_once(enum rt_status how, bool out, float *y)
 {
     struct rt_registry *all = rt_registry_new();

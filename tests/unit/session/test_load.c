@@ -301,8 +301,8 @@ static size_t bytes_in_use(struct rt_session *s)
 }
 
 /* While a session is loaded, the list of tensors of a version 1 checkpoint stays in memory for the
- * next node that restores from it. A run of the served session must not leave the list behind,
- * because it may have gigabytes. */
+ * next node that restores from it. After a run of the served session, the list must not stay in
+ * memory, because it may have gigabytes. */
 static void a_run_leaves_no_list_of_a_checkpoint_in_memory(void **state)
 {
     (void)state;

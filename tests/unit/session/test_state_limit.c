@@ -341,7 +341,7 @@ static void weights_that_are_replaced_raise_the_limit(void **state)
     assert_non_null(b);
     b->kind = RT_BUF_LAZY;
     const struct rt_tensor weights = {.dtype = RT_F32, .rank = 1, .dim = {1250}, .buf = b};
-    /* The second reference stands for a plan that holds the weights in memory. While it exists, the
+    /* The second reference represents a plan that holds the weights in memory. While it exists, the
      * limit does not rise. */
     rt_buffer_ref(b);
     rt_state_replaced(&s, &weights);

@@ -1,6 +1,6 @@
 /*
- * Tests, without a server, which requests are sampled for request logs, and what the log files
- * contain.
+ * Tests, without a server, which requests are sampled for request logs, and the contents of the log
+ * files.
  */
 #include "tests/support/test.h"
 
