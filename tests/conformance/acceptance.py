@@ -96,7 +96,7 @@ def mutations(x):
 
 
 def with_input(case, at, part, value):
-    """Returns the case with one input replaced; `part` is the index in a list argument, or None."""
+    """Returns the case with one input replaced. `part` is the index in a list argument, or None."""
     if isinstance(case, Graph):
         out = Graph(case.build, *[value if i == at else f for i, f in enumerate(case.feeds)], name=case.name, check=case.check)
     else:

@@ -2,10 +2,10 @@
 """Serves complete models and compares the outputs of each signature with TensorFlow's: models.py MODELS_DIR [NAME...]
 
 Every version directory under MODELS_DIR/NAME is tested over gRPC with batches of 1, 3 and 32 random inputs of the
-signature's shapes. Outputs must agree within 1e-4 of the largest magnitude; integers and strings must be equal. Inputs
-of serialized Examples are taken from the version's assets.extra/examples.tfrecord. tests/bench/make_models.py writes
-the benchmark models, and make_wide_deep.py a model with feature columns. Needs tensorflow and tensorflow-serving-api
-(PyPI).
+signature's shapes. Outputs must agree within 1e-4 of the largest magnitude, and integers and strings must be equal.
+Inputs of serialized Examples are taken from the version's assets.extra/examples.tfrecord. tests/bench/make_models.py
+writes the benchmark models, and make_wide_deep.py a model with feature columns. Needs tensorflow and
+tensorflow-serving-api (PyPI).
 """
 import argparse
 import os

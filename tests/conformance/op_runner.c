@@ -102,7 +102,7 @@ static void put_text(const char *p, size_t n)
     put(p, n);
 }
 
-/* Reads a tensor. Fails if rt_tensor_new refuses the dimensions of a tensor without elements; any
+/* Reads a tensor. Fails if rt_tensor_new refuses the dimensions of a tensor without elements. Any
  * other refusal ends the process. */
 static enum rt_status get_tensor(struct rt_tensor *t, struct rt_error *err)
 {

@@ -34,7 +34,7 @@ UNIMPLEMENTED = 12
 # With tf32, the inputs of these ops are rounded to 11 significant bits.
 PRODUCTS = re.compile(r"(Batch)?MatMul.*|Conv.*|Einsum")
 TF32 = 2.0**-8  # tolerance, relative to the largest element of the output
-NOT_RUN = 77  # exit status if the build has no code for GPUs; automake's status for a skipped test
+NOT_RUN = 77  # Exit status if the build has no code for GPUs. It is automake's status for a skipped test.
 
 
 class Runner(Child):

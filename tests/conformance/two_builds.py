@@ -101,9 +101,9 @@ def pairs_of(options, tf):
 
 
 def compare_graph(report, pairs, kind, name, graph_def, builts):
-    """Compares the cases of one graph. `kind` is the key by which differences are counted; `builts` holds pairs (name,
-    Built). A case may leave state behind, but both builds have run the same cases before, so their state is the
-    same."""
+    """Compares the cases of one graph. `kind` is the key by which differences are counted, and `builts` holds pairs
+    (name, Built). A case may leave state in the session, but both builds have run the same cases before, so their
+    state is the same."""
     for pair in pairs:
         old, new = pair.load(graph_def)
         if old or new:
@@ -160,7 +160,7 @@ def versions_below(folders):
 
 
 def random_values(info, batch, dice):
-    """Returns a tensor of an input's type as nested lists; unknown inner dimensions are 3. Returns None for strings and
+    """Returns a tensor of an input's type as nested lists. Unknown inner dimensions are 3. Returns None for strings and
     other types for which it makes no values. A scalar is 1, because it may be the keep probability of a dropout, and
     any other probability would use random numbers."""
     dtype = info["dtype"]

@@ -24,7 +24,7 @@ import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-NOT_RUN = 77  # exit status if the image cannot be built on this machine; automake's status for a skipped test
+NOT_RUN = 77  # Exit status if the image cannot be built on this machine. It is automake's status for a skipped test.
 WORK = os.path.join(ROOT, "build", "container")
 BASE = "debian:12-slim"
 ON_GPU = "--gpu" in sys.argv

@@ -46,8 +46,8 @@ def scalar(value):
 
 
 def write(folder, signatures, build, defaults=None, init=None):
-    """Writes a version into `folder`. build(Graph) makes the nodes; `defaults` are default values of inputs, by
-    signature; `init` names the node that is run when the version is loaded."""
+    """Writes a version into `folder`. build(Graph) makes the nodes. `defaults` are the default values of inputs, by
+    signature. `init` names the node that is run when the version is loaded."""
     saved = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     m = saved.meta_graphs.add()
     m.meta_info_def.tags.append("serve")
@@ -128,9 +128,9 @@ def write_handles(folder):
 
 
 def write_counter(folder, is_ref):
-    """Writes a model with a number that starts at 40: `add` adds x to the number, `sum` returns the number plus x, and
-    `value` returns the number. The number is a TensorFlow 1 ref variable (is_ref), which ops read directly, or a
-    TensorFlow 2 resource variable, which ops read through a handle."""
+    """Writes a model with a number that starts at 40. `add` adds x to the number, `sum` returns the number plus x, and
+    `value` returns the number. If is_ref is true, the number is a TensorFlow 1 ref variable, which ops read
+    directly. Otherwise, it is a TensorFlow 2 resource variable, which ops read through a handle."""
     def build(g):
         g.placeholder("x", "float")
         g.const("start", "float", [], float_val=[40])

@@ -33,7 +33,7 @@ extern intptr_t emulated_distance;
 
 /*
  * Runs `call(args)` once for each thread of the grid. Kernels that use neither barriers nor
- * shuffles may pass false for `is_cooperative`; their threads then run without fibers, which is
+ * shuffles may pass false for `is_cooperative`. Their threads then run without fibers, which is
  * faster.
  */
 void emulated_launch(void (*call)(const void *args), const void *args, int64_t n_blocks,

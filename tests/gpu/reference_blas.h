@@ -1,6 +1,6 @@
 /*
- * An implementation of kernels/cuda/library/blas.h for tests on the fake driver. It computes products by
- * plain loops, as work on the fake driver's streams. Programs that are linked with
+ * An implementation of kernels/cuda/library/blas.h for tests on the fake driver. It computes
+ * products by plain loops, as work on the fake driver's streams. Programs that are linked with
  * LINKER:--wrap=kc_blas_open use it instead of cuBLASLt if the environment variable
  * SLIPWAY_TEST_BLAS is set:
  *   all    the reference computes all products

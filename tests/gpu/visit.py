@@ -38,7 +38,7 @@ BATCHES = (1, 8, 32, 128)
 # the largest difference of an output, relative to the largest magnitude in the output
 BOUND = {"tf32": 2e-2, "float32": 1e-3}
 PRECISIONS = tuple(BOUND)
-NOT_RUN = 77  # exit status if the build has no code for GPUs; automake's status for a skipped test
+NOT_RUN = 77  # Exit status if the build has no code for GPUs. It is automake's status for a skipped test.
 
 
 class Failure(Exception):

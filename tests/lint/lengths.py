@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks the lengths of files, headers and functions, and the number of files in each folder. A file, function or folder
-that exceeds its limit probably has more than one purpose. Each finding is printed on a line; the exit status is 1 if there are any.
+that exceeds its limit probably has more than one purpose. Each finding is printed on a line, and the exit status is 1
+if there are any.
 
 A function extends from its first line to its closing brace, which clang-format puts in the first column. EXCEPTIONS
 names files and functions that may be longer, with the reason. An entry that is no longer needed is a finding too.

@@ -110,7 +110,7 @@ def replaced(case, changes):
 
 
 def empty_cases(case):
-    """Yields cases with empty tensors. First, all inputs of the same rank become empty; then each of these inputs
+    """Yields cases with empty tensors. First, all inputs of the same rank become empty. Then each of these inputs
     becomes empty alone."""
     places = [((kind, key), t) for kind, key, t in tensors_of(case)]
     ranks = collections.defaultdict(list)

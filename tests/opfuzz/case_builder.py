@@ -51,8 +51,8 @@ def attributes(schema, attrs):
 
 
 def node(name, op, inputs, tensors, attrs):
-    """Makes a node whose type and count attributes follow from `tensors`. `tensors` has one item per argument, which is
-    a list if the argument takes several tensors."""
+    """Makes a node whose type and count attributes follow from `tensors`. `tensors` has one item per argument. The item
+    is a list if the argument takes several tensors."""
     schema, out = REGISTRY[op], {}
     names = [a.name for a in schema.attrs]
     for arg, value in zip(schema.inputs, tensors):

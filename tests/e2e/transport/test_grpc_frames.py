@@ -214,7 +214,7 @@ class Frames(Case):
 
     @staticmethod
     def half_closed(port):
-        """Returns the number of sockets with this local port that have sent their FIN and wait for the peer's."""
+        """Returns the number of sockets with this local port that have sent their FIN and wait for the peer's FIN."""
         with open("/proc/net/tcp", encoding="ascii") as file:
             entries = [line.split() for line in file]
         return sum(e[1].endswith(f":{port:04X}") and e[3] in ("04", "05") for e in entries[1:])

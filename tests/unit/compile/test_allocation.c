@@ -20,7 +20,7 @@
 static _Thread_local bool counting;
 static long n_allocations;
 /* n_calls counts the allocations of this thread. Allocation number `fail_at`, counted from 1,
- * fails; if `fail_at` is 0, no allocation fails. */
+ * fails. If `fail_at` is 0, no allocation fails. */
 static _Thread_local long fail_at, n_calls;
 
 void *__real_malloc(size_t n);

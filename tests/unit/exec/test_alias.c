@@ -12,8 +12,8 @@
 
 enum { RUNS = 3, TUNINGS = 4 };
 
-/* `fetch` is fetched in RUNS runs with x = 1; sum[i] is the sum of the fetched elements in run i.
- * Before the first run, v is {{0, 1}, {2, 3}} and w is a 4 x 16 matrix of ones. */
+/* `fetch` is fetched in RUNS runs with x = 1, and sum[i] is the sum of the elements fetched in run
+ * i. Before the first run, v is {{0, 1}, {2, 3}} and w is a 4 x 16 matrix of ones. */
 struct form {
     const char *fetch;
     float sum[RUNS];

@@ -50,8 +50,8 @@ static void node(struct fixture *x, const char *name, const char *op, const char
     gd_node(&x->g, name, op, inputs, attrs);
 }
 
-/* Opens a session. If `all` is true, all nodes run on the accelerator; otherwise, only nodes whose
- * device string names it do. */
+/* Opens a session. If `all` is true, all nodes run on the accelerator. Otherwise, only nodes whose
+ * device string names the accelerator run on it. */
 static void open_assigned(struct fixture *x, bool all)
 {
     const struct rt_session_options options = {.registry = x->ops,

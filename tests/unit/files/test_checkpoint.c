@@ -301,7 +301,7 @@ static void threads_open_and_close_one_at_the_same_time(void **state)
     }
 }
 
-/* A checkpoint in which tensor i, the integer i with the name "t00" to "t99", is in shard i. */
+/* A checkpoint of 100 tensors, "t00" to "t99". Tensor i has the value i and is in shard i. */
 enum { SHARDS = 100 };
 
 static void write_shards(void)

@@ -48,8 +48,8 @@ ssize_t send(int fd, const void *p, size_t n, int flags)
     return sendto(fd, p, n, flags, NULL, 0);
 }
 
-/* While `epoll_is_full` is set, sockets cannot be added to libmicrohttpd's epoll instances. No
- * other epoll instances report readiness to write. */
+/* While `epoll_is_full` is set, sockets cannot be added to libmicrohttpd's epoll instances. Only
+ * these epoll instances wait for readiness to write (EPOLLOUT). */
 static _Atomic bool epoll_is_full;
 static _Atomic int n_not_added;
 

@@ -1,5 +1,5 @@
 /* Tests that strings count against the memory that a run may hold. Ops that copy strings share the
- * bytes of the strings; ops that make strings are refused at the limit; and the memory of a run is
+ * bytes of the strings. Ops that make strings are refused at the limit. The memory of a run is
  * returned when the run ends. */
 #include "tests/support/test.h"
 

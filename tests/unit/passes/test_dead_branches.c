@@ -1,6 +1,6 @@
 /* Tests TensorFlow 1 branches whose predicate is known when the plan is made
- * (runtime/passes/dead_branches.c). The plan must not contain the other branch, and the outputs
- * must be those of the original graph. The predicate is a "flag" that is never fed. */
+ * (runtime/passes/dead_branches.c). The plan must not contain the branch that cannot be taken, and
+ * the outputs must be those of the original graph. The predicate is a "flag" that is never fed. */
 #include "tests/support/control_flow.h"
 
 static void a_default_that_nobody_feeds_leaves_no_branch(void **state)

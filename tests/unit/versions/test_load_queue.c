@@ -252,7 +252,7 @@ static void the_models_take_turns(void **state)
     assert_null(srv_load_queue_begin(&queue));
 }
 
-/* The other model waits for the load of the current round and for one load of the next round. */
+/* Another model waits for the load of the current round and for one load of the next round. */
 static void a_model_with_many_versions_delays_others_by_two_loads(void **state)
 {
     (void)state;
