@@ -53,8 +53,8 @@ static enum rt_status pad_infer(struct rt_infer *x)
     return st;
 }
 
-/* Fills n elements with the padding value, which is 0 for ops without a padding input. For those
- * ops, strings need no change, because the strings of a new output are empty. */
+/* Fills n elements with the padding value, which is 0 for ops without a padding input. Strings of a
+ * new output are empty, so these ops need not write them. */
 static enum rt_status pad_with(struct rt_run *r, void *dst, int64_t n)
 {
     const enum rt_dtype dt = kn_dtype(&r->out[0]);
@@ -169,8 +169,8 @@ static enum rt_status mirror_run(struct rt_run *r)
     if (rank == 0)
         return kn_copy_run(r, dt, o->data, t->data, 1);
 
-    /* For each index along each dimension of the result, computes what that index adds to the
-     * offset in the input. */
+    /* For each index along each dimension of the result, computes the number that the index adds to
+     * the offset in the input. */
     kn_strides(rank, t->dim, stride);
     for (int i = 0; i < rank; i++)
         n_map += o->dim[i];

@@ -154,7 +154,8 @@ static enum rt_status sequence_run(struct rt_run *r)
     struct kn_walk w = {.rank = t->rank};
     for (int64_t i = 0; i < t->dim[b] && !st; i++) {
         const int64_t n = kn_int_at(&r->in[1], i), base = i * stride[b];
-        /* First copies the steps of the sequence that are reversed, then those that are not. */
+        /* The first pass copies the steps of the sequence that are reversed, and the second pass
+         * copies the other steps. */
         for (int part = 0; part < 2 && !st; part++) {
             for (int k = 0; k < t->rank; k++) {
                 w.dim[k] = k == b ? 1 : t->dim[k];

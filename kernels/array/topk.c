@@ -10,8 +10,8 @@ enum { SINK = 1024, PART = 1024 /* number of elements between two calls of rt_ru
 
 /*
  * Writes the indices of the k largest of n values, in descending order of value. Equal values are
- * ordered by index. `heap` holds k indices; its root is the index of the value that ranks last
- * among them.
+ * ordered by index. `heap` has k elements. Its root is the index of the last-ranked value among
+ * them.
  */
 #define SELECT_TOP(dt, T, ...)                                                                     \
     static bool before_##dt(const T *v, int64_t a, int64_t b)                                      \

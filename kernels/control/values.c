@@ -9,7 +9,7 @@
 
 /* ---- ToBool ---- */
 
-/* The types whose scalars TensorFlow converts. */
+/* The types of the scalars that ToBool converts, as in TensorFlow. */
 #define BOOLEAN                                                                                    \
     (KN_SET(KN_SIGNED) | KN_SET(KN_FLOATS) | RT_T(RT_U8) | RT_T(RT_BOOL) | RT_T(RT_STRING))
 

@@ -71,7 +71,7 @@ struct kn_conv {
     int bias;
     bool activates; /* whether oneDNN computes the activation */
     atomic_int met_nan;
-    bool empty; /* set if the sums have no terms; the output is then zero */
+    bool empty; /* set if the sums have no terms, so that the output is zero */
     bool by_library;
     struct kn_conv_onednn_split split[KN_CONV_SPLITS];
     /* number of executions that run concurrently in the sharded split, or 0 without such a split */

@@ -305,8 +305,8 @@ static enum rt_status conv_pack(struct kn_conv *c, struct rt_prep *p, const floa
     return st;
 }
 
-/* Divides the epilogue into the steps that oneDNN computes as a bias and a post-op, and those that
- * Slipway's loops compute. */
+/* Divides the epilogue into two parts. oneDNN computes one part as a bias and a post-op, and
+ * Slipway's loops compute the other part. */
 static void split_epilogue(struct kn_conv *c, bool folds)
 {
     if (c->epilogue.scale && !folds)

@@ -373,8 +373,8 @@ enum rt_status kn_conv_infer_transposed(struct rt_infer *x)
 
 void kn_conv_rows_transposed(struct rt_rows *r)
 {
-    /* Row i of the output depends on row i of out_backprop; input_sizes may depend on the batch
-     * size but not on the rows. */
+    /* Row i of the output depends on row i of out_backprop. input_sizes may depend on the batch
+     * size, but not on the rows. */
     if (r->in_dep[2].kind == RT_DEP_ROWS && r->in_dep[2].axis == 0 &&
         r->in_dep[1].kind == RT_DEP_NONE &&
         (r->in_dep[0].kind == RT_DEP_NONE || r->in_dep[0].kind == RT_DEP_SIZE))

@@ -14,7 +14,7 @@
 _Static_assert((int)KC_COPY_MOST_RANK == (int)KN_WALK_RANK, "every kn_walk fits");
 
 struct move {
-    int in, out;           /* index of the input, or -1 to write 0; index of the output */
+    int in, out;           /* index of the input, or -1 to write 0, and index of the output */
     int64_t in_at, out_at; /* offsets in elements */
     struct kn_walk walk;
 };

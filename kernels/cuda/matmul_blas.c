@@ -26,8 +26,8 @@ struct state {
     size_t residual_at; /* offset of the residual's copy from the start of the workspace */
 };
 
-/* Merges the batch axes into one. Returns false if the matrices of A, or those of B, are then not
- * equally far apart. */
+/* Merges the batch axes into one. Returns false if a single stride cannot describe the matrices of
+ * A or of B. */
 static bool merge_batch(const struct kc_matmul *m, struct kc_product *p)
 {
     p->batches = 1;

@@ -25,7 +25,7 @@ struct state {
     struct kc_blas_plan *plan; /* the same product by the library, or NULL */
     int64_t w_at, r_at;        /* offset of each weight in its input, in elements */
     int64_t sums_step, y_step; /* distances between two steps, in elements */
-    size_t sums_at, h_at;      /* offsets in scratch memory; the workspace comes first */
+    size_t sums_at, h_at;      /* offsets in scratch memory, after the library's workspace */
     bool has_bias, has_r_bias;
 };
 
@@ -68,8 +68,8 @@ static bool is_plain(const struct rt_prep *p, const struct rt_rnn *op, const str
                                   : kn_shape_count(&p->in[RT_RNN_C].shape) == 0);
 }
 
-/* Fills in the state, except for what needs the GPU. Returns false if the GPU cannot run the
- * layer. */
+/* Fills in the state, except for the members that need the GPU. Returns false if the GPU cannot run
+ * the layer. */
 static bool fill(const struct rt_prep *p, struct state *s)
 {
     struct rt_rnn op;

@@ -368,7 +368,8 @@ static bool png_image_write(struct png *p)
     return true;
 }
 
-/* TensorFlow encodes all images before it fails. All have the same size, so all fail alike. */
+/* TensorFlow encodes all images before it fails. All images have the same size, so each of them
+ * fails. */
 static enum rt_status fail_png(struct rt_run *r, int64_t n)
 {
     char list[512] = "";

@@ -514,7 +514,7 @@ static enum rt_status reserve(struct rt_run *r, int64_t *left, struct kn_table *
     int64_t n = t->n + 1;
     if (!st && n > t->capacity) {
         st = reserve_items(t, n, r->err);
-        /* Compaction makes room in a table at its memory limit if pairs have been removed. */
+        /* If pairs have been removed, compaction frees memory in a table at its memory limit. */
         if (st == RT_RESOURCE_EXHAUSTED && t->n > t->n_live)
             st = compact(r, left, t);
     }

@@ -63,8 +63,8 @@ struct kn_refusal { /* the error to report if a row function returns false */
 struct kn_binary {
     kn_binary_row *row[RT_N_DTYPES]; /* the row function for each type of input 0 */
     const struct kn_refusal *refusal;
-    /* The cost per element in units of rt_run_spend, for functions that take microseconds; 0 means
-     * that the op is not one of these. */
+    /* The cost per element, in units of rt_run_spend, of an op that takes microseconds per element.
+     * It is 0 for all other ops. */
     int64_t work;
 };
 enum rt_status kn_binary_prepare(struct rt_prep *p, const struct kn_binary *op, void **state);

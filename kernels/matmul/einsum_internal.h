@@ -59,7 +59,8 @@ struct kn_einsum_plan {
     struct kn_einsum_view batch;
     int64_t batch_step[3][KN_EINSUM_MAX_LABELS];
     struct kn_gemm g;
-    bool swapped; /* whether the GEMM computes the transpose of C from those of B and A */
+    /* whether the GEMM computes the transpose of C as the product of the transposed B and A */
+    bool swapped;
     bool packed;
     struct kn_fully_connected pack;
     size_t gemm_at;

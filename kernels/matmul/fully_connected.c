@@ -521,7 +521,7 @@ struct sharded {
     const struct kn_fully_connected *s;
     const void *const *data;
     char *workspace;
-    /* set if a shard encountered a NaN; one core then computes the GEMM again */
+    /* Set if a shard encountered a NaN. One core then computes the GEMM again. */
     atomic_bool met_nan;
 };
 

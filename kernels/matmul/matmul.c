@@ -479,8 +479,8 @@ static int64_t epilogue(const struct rt_node *n, const struct rt_info *in, int *
     return in[1].shape.rank == 2 ? in[1].shape.dim[flag(n, "transpose_b", "adj_y") ? 0 : 1] : 0;
 }
 
-/* If this node replaces the nodes of a dense layer (runtime/fusion/fuse_dense.c), checks that input
- * 0 has the rank that those nodes required. */
+/* If this node replaces a dense layer (runtime/fusion/fuse_dense.c), checks that input 0 has the
+ * rank that the replaced nodes required. */
 static enum rt_status check_rank(const struct rt_infer *x)
 {
     const int rank = x->in[0].shape.rank;

@@ -491,8 +491,8 @@ static enum rt_status write_list_ragged(struct sequence *s, const struct kn_feat
     return RT_OK;
 }
 
-/* Writes all outputs: first those for the dense, sparse and ragged features of the context, then
- * those for the feature lists. */
+/* Writes all outputs. The outputs for the dense, sparse and ragged features of the context come
+ * first, followed by the outputs for the feature lists. */
 static enum rt_status write_outputs(struct sequence *s)
 {
     static enum rt_status (*const write[2][3])(struct sequence * s, const struct kn_feature *f) = {

@@ -72,8 +72,8 @@ int64_t kn_q_unclamped(enum rt_dtype dtype, float x, struct kn_q_range range);
 int64_t kn_q_integer(enum rt_dtype dtype, float x, struct kn_q_range range);
 /* Returns the difference between the values of two adjacent integers. */
 float kn_q_step(enum rt_dtype dtype, struct kn_q_range range);
-/* Returns the range of type `out` for products of integers of types a and b. In this range, the
- * product of the two values has the product of the two integers. */
+/* Returns the range of type `out` in which the product of two integers, of types a and b, stands
+ * for the product of their values. */
 struct kn_q_range kn_q_product_range(enum rt_dtype a, struct kn_q_range range_a, enum rt_dtype b,
                                      struct kn_q_range range_b, enum rt_dtype out);
 

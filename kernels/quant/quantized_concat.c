@@ -19,7 +19,7 @@ static struct concat_inputs inputs_of(const struct rt_node *node)
         .n = n, .values = v2 ? 0 : 1, .axis = v2 ? n : 0, .mins = n + 1, .maxes = 2 * n + 1};
 }
 
-/* Unlike those of ConcatV2, axes are not counted from the end. */
+/* Unlike ConcatV2, these ops do not count axes from the end. */
 static enum rt_status joined_shape(struct rt_infer *x, const struct concat_inputs *c, int64_t axis)
 {
     const struct rt_info *v = x->in + c->values;

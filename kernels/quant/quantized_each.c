@@ -129,8 +129,8 @@ static int32_t widened(enum rt_dtype dtype, int32_t q, struct kn_q_range from, s
     return (int32_t)kn_q_integer(RT_QI32, kn_q_value(dtype, q, from), to);
 }
 
-/* For each integer of quint8, stores the qint32 integer of equal value in the range of the sum. As
- * in TensorFlow, all are extrapolated from those of 0 and 1 if `linear` is set. */
+/* For each integer of quint8, stores the qint32 integer of equal value in the range of the sum. If
+ * `linear` is set, all entries are extrapolated from those of 0 and 1, as in TensorFlow. */
 static void fill_table(int32_t *table, bool linear, struct kn_q_range from, struct kn_q_range to)
 {
     const int64_t zero = kn_q_unclamped(RT_QI32, kn_q_value(RT_QU8, 0, from), to);

@@ -50,7 +50,7 @@ enum rt_status kn_items_stack(struct rt_run *r, int k, const struct kn_items *l,
                               const struct rt_shape *shape);
 
 /* Returns the object in input 0 if its type is `type`. Otherwise returns NULL and writes the reason
- * to r->err, where `what` names the object. */
+ * to r->err. The message calls the object `what`. */
 struct rt_object *kn_resource_of(struct rt_run *r, const struct rt_object_type *type,
                                  const char *what);
 /* Writes the names of n types to `buf`, separated by ", ". */

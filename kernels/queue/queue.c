@@ -207,7 +207,7 @@ static enum rt_status check_wanted(const struct rt_node *n, const struct wanted 
     return RT_OK;
 }
 
-/* Copies the types and shapes, preceded by those of the priorities. */
+/* Copies the types and shapes. If there is a priority, its type and shape come first. */
 static bool copy_signature(struct kn_queue *q, const struct wanted *w)
 {
     const size_t more = w->has_priority;

@@ -9,7 +9,7 @@
 struct stage {
     struct rt_object o;
     int64_t capacity,
-        /* 0 for no limit; as in TensorFlow, the limits are those of the op that made the area */
+        /* 0 for no limit; as in TensorFlow, the op that made the area sets the limits */
         memory_limit;
     struct rt_mutex mu;
     /* mu guards all members from here on */
@@ -102,7 +102,7 @@ static enum rt_status stage_run(struct rt_run *r)
     return st;
 }
 
-/* Makes the outputs the tensors of an item, whose types must be those of the node. */
+/* Moves the tensors of an item to the outputs. Their types must be the node's output types. */
 static enum rt_status give(struct rt_run *r, struct kn_item *i)
 {
     if (i->n != r->n_out)

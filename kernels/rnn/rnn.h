@@ -76,8 +76,8 @@ struct kn_layer {
     bool known;        /* whether `steps` and `length` are known */
     bool fits;         /* whether a step can run on these shapes */
     bool concatenated; /* whether a single matrix multiplies the concatenation of x and h */
-    /* whether w_candidate holds the columns of the n_reset_before gates, and w only those of the
-     * other gates */
+    /* whether w_candidate holds the columns of the n_reset_before gates; `w` then holds only the
+     * columns of the other gates */
     bool separate_candidate;
     /* Whether a masked row repeats its previous output. If not, or before its first unmasked step,
      * a masked row outputs its row of the input `before`. */

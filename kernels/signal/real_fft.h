@@ -17,7 +17,7 @@ struct kn_real_fft {
     struct kn_roots roots; /* the roots of order n, if n is even and `halves` is NULL */
 };
 
-/* These functions correspond to those of kn_fft (fft.h). */
+/* These functions are the counterparts of the functions of kn_fft (fft.h). */
 int64_t kn_real_fft_size(struct kn_real_fft *f, int64_t n, int64_t count, bool wide);
 void kn_real_fft_make(struct kn_real_fft *f, void *memory);
 int64_t kn_real_fft_scratch(const struct kn_real_fft *f);

@@ -110,7 +110,7 @@ static enum rt_status write_row(struct rt_run *r, int64_t i, void *out, int64_t 
     return rt_run_spend(r, left, 16);
 }
 
-/* Determines the number of rows. Inputs that are vectors must have the same length. */
+/* Determines the number of rows. All inputs that are vectors must have the same length. */
 static enum rt_status range_rows(struct rt_run *r, int64_t *rows)
 {
     static const char *const name[] = {"starts", "limits", "deltas"};
@@ -175,8 +175,9 @@ const struct kn_entry kn_ragged_range = {
 struct gather {
     struct rt_run *r;
     const struct rt_tensor *values, *indices;
-    int levels, outer; /* number of ragged dimensions of params, and of those added by indices */
-    int64_t n, limit;  /* number of indices, and the maximum of a split */
+    /* number of ragged dimensions of params, and number of dimensions that the indices add */
+    int levels, outer;
+    int64_t n, limit; /* number of indices, and the maximum of a split */
     /* The range of rows or values that each index selects in the current dimension. */
     int64_t *from, *to;
     int64_t left;

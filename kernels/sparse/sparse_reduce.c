@@ -12,7 +12,7 @@ struct reduce {
     struct rt_run *r;
     struct kn_coo s;
     bool is_max, keeps;
-    int64_t *order; /* the dimensions that remain, followed by those that are reduced */
+    int64_t *order; /* the remaining dimensions, followed by the reduced dimensions */
     int64_t n_kept;
     int64_t *out_dim, n_out_dim; /* the shape of the output */
     const struct kn_coo_place *place;

@@ -184,7 +184,7 @@ static enum rt_status ngrams_run(struct rt_run *r)
     if (!rt_out(r, 1, s->rank, s->dim))
         return r->err->code;
     /* If there are no rows or no words, TensorFlow returns empty strings in the shape of the words,
-     * and adds no pads. */
+     * without pads. */
     if (n_splits == 0 || rt_tensor_count(&r->in[0]) == 0) {
         for (int64_t i = 0; i < n_splits; i++)
             kn_put_int(&r->out[1], i, 0);

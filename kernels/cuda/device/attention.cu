@@ -12,7 +12,7 @@ enum {
     ACROSS = COLUMNS / OWN, /* number of threads that share a row */
     SCORE_ROW = KEYS + 1,   /* The padding avoids conflicts of memory banks. */
     DEPTH_ROW = DEPTH + 1,
-    STAGED = 2 * ROWS * DEPTH_ROW, /* space for Q and K; a group of values needs less */
+    STAGED = 2 * ROWS * DEPTH_ROW, /* space for Q and K, which need more than a group of values */
     PER_ROW = 4,                   /* number of threads that reduce one row of scores */
 };
 

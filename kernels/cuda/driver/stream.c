@@ -14,7 +14,8 @@ enum {
 /* The GPU's data for the steps of a region (rt_region_steps.recorded). */
 struct recording {
     struct CUgraphExec_st *graph; /* NULL until the second run */
-    bool is_refused;              /* whether recording has failed; it is not tried again */
+    /* whether recording has failed, in which case it is not tried again */
+    bool is_refused;
 };
 
 static cuda_address address_of(const void *p)

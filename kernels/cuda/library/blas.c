@@ -140,7 +140,7 @@ static void cublas_free_plan(struct kc_blas_plan *p)
 }
 
 /* Takes the first algorithm that cuBLASLt proposes and that can be used. Returns a status of
- * cuBLASLt; plan->base.workspace_bytes is SIZE_MAX if there is no algorithm. */
+ * cuBLASLt. If there is no algorithm, plan->base.workspace_bytes is SIZE_MAX. */
 static int find_algorithm(struct cublas *c, struct cublas_plan *plan)
 {
     struct blas_proposal proposal[MOST_PROPOSALS];
@@ -148,7 +148,7 @@ static int find_algorithm(struct cublas *c, struct cublas_plan *plan)
     int n = 0;
     /* The heuristic reads only the alignment of the bias's address. */
     int status = make_product(c, &plan->product,
-                              (const void *)(uintptr_t)ALIGNMENT, // NOLINT: not an object
+                              (const void *)(uintptr_t)ALIGNMENT, // NOLINT: an alignment
                               &product);
     plan->base.workspace_bytes = SIZE_MAX;
     if (status == BLAS_OK)

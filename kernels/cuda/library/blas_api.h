@@ -38,13 +38,13 @@ enum blas_product_attribute {
 /* Attributes of a layout. A layout describes a column-major matrix or a batch of such matrices. */
 enum blas_layout_attribute {
     BLAS_LAYOUT_BATCHES = 5, /* int32_t */
-    BLAS_LAYOUT_STEP = 6,    /* int64_t: number of elements between two matrices of the batch */
+    BLAS_LAYOUT_STEP = 6,    /* int64_t: distance between two matrices of the batch, in elements */
 };
 /* attributes of a preference, which restricts the algorithms */
 enum blas_preference_attribute {
     BLAS_PREFERENCE_WORKSPACE = 1, /* uint64_t: maximum number of bytes */
     BLAS_PREFERENCE_REDUCTION = 3, /* uint32_t: allowed ways to add the parts of a split sum */
-    /* uint32_t: alignment of A in bytes; the next three are those of B, C and D */
+    /* uint32_t: alignment of A in bytes; the next three attributes are for B, C and D */
     BLAS_PREFERENCE_ALIGNMENT_A = 5,
     BLAS_PREFERENCE_ALIGNMENT_B = 6,
     BLAS_PREFERENCE_ALIGNMENT_C = 7,
