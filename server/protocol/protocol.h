@@ -1,7 +1,7 @@
 /*
  * A protocol is a way to ask the server for inferences and for information about models, over HTTP
- * and gRPC. It is a table of calls, with the functions that decode their requests, encode their
- * responses and decide the errors. The transports (server/http, server/grpc) know bytes, deadlines,
+ * and gRPC. It is a table of calls, each with functions that decode its requests, encode its
+ * responses and choose its errors. The transports (server/http, server/grpc) know bytes, deadlines,
  * the budget of bytes in flight and compression, and treat all protocols alike.
  *
  * A new protocol is a folder beside this file and one row in srv_protocols.
@@ -20,9 +20,9 @@ struct srv_route;
 struct srv_version_status;
 
 /*
- * A request for information about the server or a model. The transport performs `find` on the I/O
- * loop thread, and then `write`. If the response is large, it charges `bytes` to the budget, and
- * `write` runs on a background thread.
+ * A request for information about the server or a model. The transport calls `find` on the I/O
+ * loop, and then `write`. If the response is large, the transport charges `bytes` to the budget and
+ * calls `write` on a background thread.
  */
 struct srv_description {
     struct srv_server *server;
@@ -30,15 +30,15 @@ struct srv_description {
     struct rt_arena *arena;
     struct rt_error *err;
     struct srv_cursor message; /* the request message or body, valid only in `find` */
-    /* the requested model: from the path over HTTP, set by `find` over gRPC */
+    /* The requested model. HTTP routing sets it from the path; over gRPC, `find` sets it. */
     struct srv_model_spec spec;
-    /* The version to describe, or NULL, set by `find`. The transport holds it until the response is
-     * sent. */
+    /* Set by `find`: the version to describe, or NULL. The transport holds a reference to it until
+     * the response is sent. */
     struct srv_version *version;
-    struct srv_version_status *versions; /* the `n` versions to list, set by `find` */
+    struct srv_version_status *versions; /* set by `find`: the `n` versions to list */
     int n;
-    size_t bytes; /* approximate size of the response in bytes, set by `find` */
-    /* what else `find` tells `write`, allocated in `arena` */
+    size_t bytes; /* set by `find`: approximate size of the response */
+    /* private data that `find` passes to `write`, allocated in `arena` */
     const void *state;
 };
 
@@ -47,8 +47,8 @@ struct srv_description_steps {
     void (*write)(const struct srv_description *d, struct rt_bytes *out);
 };
 
-/* How a call is decoded and encoded over one transport. One of the pointers is set, or none if the
- * call does not exist over the transport. */
+/* Decodes and encodes a call over one transport. At most one of the pointers is set. Both are NULL
+ * if the call does not exist over this transport. */
 struct srv_codec {
     const struct srv_inference_steps *infer;
     const struct srv_description_steps *describe;
@@ -57,19 +57,19 @@ struct srv_codec {
 enum { SRV_NOT_COUNTED = -1 };
 
 struct srv_endpoint {
-    int api; /* the value of enum srv_api under which metrics count the call, or SRV_NOT_COUNTED */
+    int api; /* value of enum srv_api under which the metrics count the call, or SRV_NOT_COUNTED */
     struct srv_codec rest, grpc;
     const char *grpc_path; /* "/package.Service/Method", or NULL if the call is not a gRPC method */
-    /* whether gRPC calls are frequent, so that the core should match their path */
+    /* whether the call is frequent, so that the gRPC core should match its path */
     bool is_frequent;
-    /* Returns why the options disable the gRPC method, or NULL if they do not. The function pointer
-     * is NULL if the method is always enabled. */
+    /* Returns the reason for which the options disable the gRPC method, or NULL if they do not. The
+     * pointer is NULL if the method is always enabled. */
     const char *(*off)(const struct srv_options *o);
 };
 
 struct srv_protocol {
-    /* The first segments of the paths of its REST calls, regardless of case. If `root` ends in '/',
-     * something must follow it. */
+    /* The beginning of the paths of the protocol's REST calls, compared regardless of case. If
+     * `root` ends in '/', the path must continue after it. */
     const char *root;
     const struct srv_endpoint *const *endpoints;
     int n_endpoints;
@@ -79,13 +79,13 @@ struct srv_protocol {
                             struct rt_arena *arena, struct rt_error *err);
     /* Appends the body of a REST response that reports an error. */
     void (*write_error)(struct rt_bytes *out, const char *text);
-    /* The header in which a REST request or response with a body of JSON and binary data has the
-     * length of the JSON, or NULL. */
+    /* The header with the length of the JSON in a body that also contains binary data. NULL if the
+     * protocol has no such bodies. */
     const char *json_length_header;
 };
 
-/* The table of all protocols. The first one also reports the errors of requests that no protocol
- * recognises. The transports find the table in struct srv_server, so that they depend on no
+/* The table of all protocols. Requests that match no protocol get errors in the format of the first
+ * row. The transports use the table in struct srv_server, so that they do not depend on any
  * protocol. */
 struct srv_protocols {
     const struct srv_protocol *const *row;

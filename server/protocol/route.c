@@ -91,7 +91,7 @@ enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *prot
                          struct rt_arena *arena, struct rt_error *err)
 {
     memset(out, 0, sizeof *out);
-    /* A client that uses a proxy sends an absolute URI, of which only the path matters. */
+    /* A client that uses a proxy sends an absolute URI. Only its path matters. */
     struct rt_span rest = uri;
     if (srv_route_take(&rest, "http://") || srv_route_take(&rest, "https://")) {
         const unsigned char *slash = rest.n ? memchr(rest.p, '/', rest.n) : NULL;

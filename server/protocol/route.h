@@ -1,6 +1,6 @@
 /*
- * Parses a method and a raw URI (not yet percent-decoded) into a route: one of the server's own
- * pages, or a call of a protocol. All functions are pure.
+ * Parses a method and a raw URI (not yet percent-decoded) into a route. A route is one of the
+ * server's own pages or a call of a protocol. All functions are pure.
  */
 #ifndef SRV_ROUTE_H
 #define SRV_ROUTE_H
@@ -17,14 +17,13 @@ enum srv_method { /* HTTP methods */
 enum srv_method srv_method_of(const char *name);
 
 enum srv_target {
-    /* the path is neither a protocol's nor one of the server's own paths, so the HTTP status is
-     * 404 */
+    /* no protocol and no page of the server has this path; the HTTP status is 404 */
     SRV_TO_NOWHERE,
-    SRV_TO_CALL,    /* a call of a protocol */
+    SRV_TO_CALL,
     SRV_TO_OPTIONS, /* a browser's preflight request (CORS) */
     SRV_TO_HEALTH,
-    /* A request that asks whether the model spec.name is ready, or, if spec.name is empty, whether
-     * the server is ready. */
+    /* A request that asks whether the model spec.name is ready. If spec.name is empty, it asks
+     * whether the server is ready. */
     SRV_TO_READY,
     SRV_TO_METRICS,
 };

@@ -70,8 +70,8 @@ static const struct srv_endpoint infer_call = {
 
 /* ---- REST routes ---- */
 
-/* Parses "/models/NAME[/versions/V][/ready | /config | /stats | /infer]", without the prefix.
- * Returns the call, or NULL if the path has another form. */
+/* Parses the path "/models/NAME[/versions/V][/ready | /config | /stats | /infer]". Returns the
+ * call, or NULL if the path has another form. */
 static const struct srv_endpoint *match_model(struct rt_span s, struct srv_route *out,
                                               struct rt_span *version)
 {

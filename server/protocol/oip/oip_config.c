@@ -1,5 +1,5 @@
-/* Describes the repository of models and the configuration of a model, which Triton adds to the
- * protocol. */
+/* Describes the model repository and the configuration of a model. Both calls are Triton's
+ * extensions of the protocol. */
 #include "server/protocol/oip/oip.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ struct index {
     struct index_row *rows;
 };
 
-/* Returns the protocol's name of a state. */
+/* Returns the protocol's name of a version's state. */
 static const char *state_name(enum srv_state state)
 {
     switch (state) {
@@ -36,8 +36,8 @@ static const char *state_name(enum srv_state state)
     }
 }
 
-/* Appends the versions of a model to the index, and its message size to d->bytes. A model whose
- * versions are unknown adds none. */
+/* Appends the versions of a model to the index, and adds their encoded size to d->bytes. Appends
+ * nothing if the state of the model is unknown. */
 static enum rt_status add_model(struct srv_description *d, struct index *index, const char *model,
                                 bool only_ready)
 {
@@ -85,8 +85,8 @@ static enum rt_status find_rows(struct srv_description *d, bool only_ready)
     return st;
 }
 
-/* Reads the body {"ready": BOOL}, which may be empty. Its size is limited because it is parsed on
- * the I/O loop. */
+/* Reads the request body {"ready": BOOL}, which may be empty. Limits its size because the body is
+ * parsed on the I/O loop. */
 static enum rt_status find_index_json(struct srv_description *d)
 {
     enum { MOST = 1 << 16 };
@@ -129,7 +129,7 @@ static void write_index_json(const struct srv_description *d, struct rt_bytes *o
     rt_bytes_addc(out, ']');
 }
 
-/* Reads a RepositoryIndexRequest, whose field 2 is `ready`. */
+/* Reads a RepositoryIndexRequest. Field 2 is `ready`. */
 static enum rt_status find_index(struct srv_description *d)
 {
     struct srv_cursor at = d->message;
@@ -168,7 +168,8 @@ const struct srv_description_steps srv_oip_index = {find_index, write_index};
 
 /* ---- the configuration of a model ---- */
 
-/* A type in a ModelConfig: its number in the enum DataType, and its name behind "TYPE_". */
+/* Returns the number of the type in the enum DataType of ModelConfig. Sets *name to the type's name
+ * without "TYPE_". */
 static int type_number(enum rt_dtype dtype, const char **name)
 {
     static const enum rt_dtype types[] = {RT_NO_DTYPE, RT_BOOL, RT_U8,  RT_U16,    RT_U32,
@@ -215,8 +216,8 @@ static void write_config_json(const struct srv_description *d, struct rt_bytes *
     rt_bytes_adds(out, "]}");
 }
 
-/* Appends ModelInput messages, whose dimensions are field 4, or ModelOutput messages, where they
- * are field 3. */
+/* Appends one ModelInput or ModelOutput message per tensor. dims_number is the field number of the
+ * dimensions, which is 4 in ModelInput and 3 in ModelOutput. */
 static void write_tensors(struct rt_bytes *out, uint32_t number, uint32_t dims_number,
                           const struct rt_tensor_spec *specs, int n)
 {

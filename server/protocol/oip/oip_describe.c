@@ -1,4 +1,5 @@
-/* Describes the server and its models: health, readiness and metadata, in JSON and in messages. */
+/* Implements health, readiness and metadata of the server and its models, in JSON and in
+ * protobuf. */
 #include "server/protocol/oip/oip.h"
 
 #include <stdio.h>
@@ -28,14 +29,14 @@ static enum rt_status find_ready(struct srv_description *d)
     return server_is_ready(d) ? RT_OK : rt_fail(d->err, RT_UNAVAILABLE, "the server is not ready");
 }
 
-/* Finds the version that d->spec names. */
 static enum rt_status find_version(struct srv_description *d)
 {
     const enum rt_status st = srv_map_find(d->map, &d->spec, &d->version, d->err);
     return st == RT_NOT_FOUND ? srv_oip_fail_model(&d->spec, d->err) : st;
 }
 
-/* A model that is configured but not ready is UNAVAILABLE, and an unknown one NOT_FOUND. */
+/* Fails with UNAVAILABLE if the model is configured but not ready, and with NOT_FOUND if it is
+ * unknown. */
 static enum rt_status find_model_ready(struct srv_description *d)
 {
     enum rt_status st = find_version(d);
@@ -59,8 +60,8 @@ static enum rt_status check_types(const struct rt_tensor_spec *specs, int n, con
     return RT_OK;
 }
 
-/* Copies what metadata says about the model, because the serving map is valid only in this turn of
- * the I/O loop. */
+/* Copies the metadata of a model, because the serving map is valid only in this turn of the I/O
+ * loop. */
 static enum rt_status keep_model(struct srv_description *d, const struct rt_signature *sig)
 {
     const struct srv_map_model *known = srv_map_model(d->map, d->spec.name);
@@ -143,7 +144,7 @@ static void write_specs_json(struct rt_bytes *out, const struct rt_tensor_spec *
         rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
         srv_json_quote(out, specs[i].alias, strlen(specs[i].alias));
         rt_bytes_addf(out, ",\"datatype\":\"%s\",\"shape\":[", srv_oip_dtype_name(specs[i].dtype));
-        if (shape->rank < 0) /* the protocol has no form for an unknown rank */
+        if (shape->rank < 0) /* the protocol cannot express an unknown rank */
             rt_bytes_adds(out, "-1");
         for (int k = 0; k < shape->rank; k++)
             rt_bytes_addf(out, "%s%lld", k ? "," : "", (long long)shape->dim[k]);

@@ -1,7 +1,7 @@
 /*
- * Requests and responses over REST: JSON, which the bytes of binary tensors may follow. In a
- * request with binary tensors, the header Inference-Header-Content-Length is the length of the
- * JSON.
+ * Reads and writes REST requests and responses. A body is JSON, optionally followed by the raw
+ * bytes of binary tensors. If a request has binary tensors, the header
+ * Inference-Header-Content-Length is the length of the JSON.
  */
 #include "server/protocol/oip/oip.h"
 
@@ -12,7 +12,6 @@
 
 /* ---- reading ---- */
 
-/* A request while it is read. */
 struct reader {
     struct srv_inference *inf;
     struct srv_oip_request *r;
@@ -34,7 +33,7 @@ static enum rt_status read_text(const struct reader *r, struct srv_json v, const
     return RT_OK;
 }
 
-/* Reads an integer that is not negative. */
+/* Reads a non-negative integer. */
 static enum rt_status read_size(const struct reader *r, struct srv_json v, const char *what,
                                 int64_t *out)
 {
@@ -64,7 +63,7 @@ static bool key_is(struct rt_span key, const char *name)
     return srv_json_token_is(key, name, strlen(name));
 }
 
-/* Returns whether a parameter asks for something: it is neither false, 0 nor "". */
+/* Returns whether a parameter has a value other than null, false, 0 and "". */
 static bool is_set(struct srv_json v)
 {
     struct srv_number x;
@@ -83,10 +82,11 @@ static bool is_set(struct srv_json v)
     }
 }
 
-/* The object in which `parameters` stand, and what they may say there. */
+/* An object with a member `parameters`: the request, an input or an output. */
 struct place {
     struct srv_oip_input *input;
-    bool *is_binary; /* for the request or an output */
+    /* destination of the parameter binary_data or binary_data_output; NULL for an input */
+    bool *is_binary;
     bool is_request;
 };
 
@@ -110,7 +110,7 @@ static enum rt_status read_parameter(const struct reader *r, const struct place 
         st = read_size(r, v, "the parameter timeout", &n);
         r->inf->timeout_us = n;
     } else {
-        /* the names of these parameters have no characters that JSON escapes */
+        /* the names of all supported parameters contain no characters that JSON escapes */
         st = srv_oip_check_parameter(rt_span_of(key.p + 1, key.n - 2), is_set(v), r->err);
     }
     return st;
@@ -229,7 +229,8 @@ static enum rt_status read_output(const struct reader *r, struct srv_json v)
     return rt_fail(r->err, RT_INVALID_ARGUMENT, "an output has no \"name\"");
 }
 
-/* Returns zeroed memory for the elements of a list, or NULL after an error. */
+/* Returns zeroed memory with one element of `size` bytes per element of the JSON array `v`. Returns
+ * NULL after an error. */
 static void *new_list(const struct reader *r, struct srv_json v, const char *what, size_t size)
 {
     if (srv_json_type(v) != SRV_JSON_ARRAY) {
@@ -298,7 +299,7 @@ static enum rt_status read_document(const struct reader *r, struct srv_json top)
     return st ? st : read_tensors(r, inputs, outputs);
 }
 
-/* Gives each binary input its part of the bytes behind the JSON. */
+/* Splits the raw bytes after the JSON among the binary inputs. */
 static enum rt_status split_binary(const struct reader *r, struct rt_span binary)
 {
     struct rt_span *parts =
@@ -328,7 +329,7 @@ static enum rt_status split_binary(const struct reader *r, struct rt_span binary
     return RT_OK;
 }
 
-/* Sets *n to the length of the JSON text at the beginning of a body of `whole` bytes. */
+/* Sets *n to the length of the JSON in a body of `whole` bytes. */
 static enum rt_status json_length(const struct srv_inference *inf, size_t whole, size_t *n,
                                   struct rt_error *err)
 {
@@ -352,7 +353,8 @@ static enum rt_status json_length(const struct srv_inference *inf, size_t whole,
     return RT_OK;
 }
 
-/* Keeps a body without JSON, which is the only input. All outputs are then binary. */
+/* Stores a body without JSON, which consists of the raw bytes of the only input. All outputs of the
+ * response are then binary by default. */
 static enum rt_status keep_raw_body(const struct reader *r, struct rt_span body)
 {
     struct rt_span *kept = rt_arena_alloc(r->inf->arena, sizeof *kept);
@@ -391,7 +393,7 @@ static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
 
 /* ---- writing ---- */
 
-/* Refuses an output that JSON cannot express. */
+/* Refuses an output whose values JSON cannot represent. */
 static enum rt_status check_json(const struct rt_tensor *t, const char *name,
                                  struct srv_cancellation *cancellation, struct rt_error *err)
 {

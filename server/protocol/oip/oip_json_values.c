@@ -1,20 +1,21 @@
-/* Reads the values of an input from an array in JSON, which is flat or nested as the shape is. */
+/* Reads the values of an input from a flat JSON array, or from JSON arrays nested as in the input's
+ * shape. */
 #include "server/protocol/oip/oip.h"
 
 #include <math.h>
 
 #include "server/json/json_number.h"
 
-/* The position in the array. */
+/* The state of the parser. */
 struct reader {
     const struct srv_oip_input *in;
     struct rt_tensor *t;
     size_t *budget;
     const unsigned char *p, *end;
     bool is_nested;
-    int depth;                  /* number of arrays that are open */
-    int64_t count[RT_MAX_RANK]; /* number of elements so far of each open array */
-    int64_t n, most;            /* numbers of values read so far, and of the tensor's elements */
+    int depth;                  /* number of open arrays */
+    int64_t count[RT_MAX_RANK]; /* number of elements read from each open array */
+    int64_t n, most;            /* number of values read, and number of elements of the tensor */
 };
 
 static enum rt_status wrong_element(const struct reader *r, struct rt_error *err)
@@ -53,7 +54,7 @@ static enum rt_status read_string(struct reader *r, struct rt_error *err)
     return RT_OK;
 }
 
-/* Stores an integer if the element type can hold it. */
+/* Stores the integer x, or returns false if it is out of the range of `type`. */
 #define STORE_INT(type, least, greatest)                                                           \
     do {                                                                                           \
         if (x.kind != SRV_NUMBER_INT || x.i < (least) || x.i > (greatest))                         \
@@ -120,7 +121,8 @@ static enum rt_status read_value(struct reader *r, struct rt_error *err)
     return RT_OK;
 }
 
-/* Reads the value or the array at r->p, or the end of the innermost array. */
+/* Reads one token at r->p: a value, the beginning of an array, or the end of the innermost
+ * array. */
 static enum rt_status step(struct reader *r, struct rt_error *err)
 {
     if (*r->p == ']') {

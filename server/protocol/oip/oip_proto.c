@@ -1,5 +1,5 @@
-/* Requests and responses over gRPC: ModelInferRequest and ModelInferResponse
- * (proto/inference/grpc_service.proto). Responses carry raw bytes. */
+/* Reads ModelInferRequest and writes ModelInferResponse messages
+ * (proto/inference/grpc_service.proto). Responses contain the tensors as raw bytes. */
 #include "server/protocol/oip/oip.h"
 
 #include <stdio.h>
@@ -8,7 +8,6 @@
 
 /* ---- reading ---- */
 
-/* A request while it is read. */
 struct reader {
     struct srv_inference *inf;
     struct srv_oip_request *r;
@@ -17,8 +16,8 @@ struct reader {
 
 /* The value of an InferParameter message. */
 struct parameter {
-    bool is_number; /* whether the value is an int64 or uint64 */
-    bool is_set;    /* whether the value is neither false, 0 nor "" */
+    bool is_number; /* whether the value has a 64-bit integer type */
+    bool is_set;    /* whether the value is other than false, 0 and "" */
     uint64_t value;
 };
 
@@ -146,11 +145,11 @@ static enum rt_status read_output(const struct reader *r, struct srv_cursor mess
     return st || got >= 0 ? st : malformed(r);
 }
 
-/* The top level of a request. */
+/* The fields of a ModelInferRequest outside its inputs and outputs. */
 struct top {
     int n_inputs, n_outputs, n_raw;
     struct rt_span name, version;
-    struct srv_cursor *raw; /* the elements of raw_input_contents */
+    struct srv_cursor *raw;
 };
 
 static enum rt_status count(const struct reader *r, struct srv_cursor at, struct top *t)
@@ -176,7 +175,7 @@ static enum rt_status count(const struct reader *r, struct srv_cursor at, struct
     return r->r->inputs && r->r->outputs && t->raw ? RT_OK : rt_fail_memory(r->err, "a request", 0);
 }
 
-/* Copies a text that the response repeats, because the message is freed before the run. */
+/* Copies a text that the response contains, because the request message is freed before the run. */
 static enum rt_status copy_text(const struct reader *r, const struct srv_field *f,
                                 struct rt_span *out)
 {
@@ -214,7 +213,8 @@ static enum rt_status read_field(const struct reader *r, struct srv_field *f, st
     }
 }
 
-/* Gives each input its values: raw_input_contents, one per input, or its own contents. */
+/* Assigns each input its values. These are either in raw_input_contents, which has one element per
+ * input, or in the input's own contents. */
 static enum rt_status share_raw(const struct reader *r, const struct top *t)
 {
     if (t->n_raw && t->n_raw != r->r->n_inputs)
@@ -261,7 +261,7 @@ static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
 
 /* ---- InferTensorContents ---- */
 
-/* Returns the number of the field that holds the values of a type, or 0. */
+/* Returns the number of the field that contains the values of a type, or 0 if there is none. */
 static uint32_t field_of(enum rt_dtype dtype)
 {
     switch (dtype) {
@@ -290,7 +290,8 @@ static uint32_t field_of(enum rt_dtype dtype)
     }
 }
 
-/* Stores the value of a varint. Returns false if the type cannot hold it. */
+/* Stores the value of a varint as element i. Returns false if the value is out of the range of the
+ * type. */
 static bool store(enum rt_dtype dtype, void *to, int64_t i, uint64_t value)
 {
     const int32_t x = (int32_t)value;
@@ -314,7 +315,7 @@ static bool store(enum rt_dtype dtype, void *to, int64_t i, uint64_t value)
         return u <= UINT16_MAX;
     case RT_I32:
     case RT_U32:
-    case RT_F32: /* the bits of the number */
+    case RT_F32: /* `u` is the bit pattern of the float */
         ((uint32_t *)to)[i] = u;
         return true;
     default:
@@ -323,7 +324,7 @@ static bool store(enum rt_dtype dtype, void *to, int64_t i, uint64_t value)
     }
 }
 
-/* Reads the values of a field, packed or not, and advances *at. */
+/* Reads the values of a packed or unpacked field into the elements from *at on. Advances *at. */
 static enum rt_status read_values(const struct srv_oip_input *in, struct srv_field *f,
                                   struct rt_tensor *t, int64_t *at, size_t *budget,
                                   struct rt_error *err)
@@ -403,7 +404,7 @@ void srv_oip_put_dims(struct rt_bytes *out, int rank, const int64_t *dim)
         rt_bytes_add(out, bytes, (size_t)(srv_write_varint(bytes, (uint64_t)dim[i]) - bytes));
 }
 
-/* Writes all of the response except the values. */
+/* Writes the response up to its raw_output_contents. */
 static void write_head(const struct srv_inference *inf, struct rt_bytes *out)
 {
     const struct srv_oip_request *r = inf->request;

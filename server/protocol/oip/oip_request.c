@@ -1,4 +1,5 @@
-/* What requests over REST and gRPC share: which model, signature, inputs and outputs they name. */
+/* Checks and binds the model, signature, inputs and outputs of a request. REST and gRPC share this
+ * code. */
 #include "server/protocol/oip/oip.h"
 
 #include <stdarg.h>
@@ -113,7 +114,8 @@ static const struct srv_oip_input *find_input(const struct srv_oip_request *r, c
     return NULL;
 }
 
-/* Checks that the signature has each input of the request, and that none is named twice. */
+/* Checks that the signature has each input of the request, and that the request names no input
+ * twice. */
 static enum rt_status check_names(const struct srv_oip_request *r, const struct rt_signature *sig,
                                   struct rt_error *err)
 {
@@ -151,8 +153,8 @@ static enum rt_status bind_input(struct srv_inference *inf, int i, size_t *budge
     return srv_oip_tensor_read(in, &inf->job->feeds[i], budget, err);
 }
 
-/* Makes the only input of the signature from a body without JSON. Its size determines one dimension
- * that the model leaves open. */
+/* Makes the signature's only input from a body without JSON. If one dimension of the model's shape
+ * is unknown, the length of the body determines it. */
 static enum rt_status make_input(struct srv_inference *inf, struct rt_error *err)
 {
     struct srv_oip_request *r = inf->request;
@@ -169,7 +171,7 @@ static enum rt_status make_input(struct srv_inference *inf, struct rt_error *err
                        "a body without JSON is one input, but the signature \"%s\" has %d",
                        sig->def->name, sig->def->n_inputs);
     const enum rt_dtype dtype = rt_callable_feed_dtype(sig->call, 0);
-    if (!srv_oip_dtype_name(dtype)) /* the bytes of resources and variants are pointers */
+    if (!srv_oip_dtype_name(dtype)) /* the elements of resource and variant tensors are pointers */
         return fail_type(err, "input", spec->alias, dtype);
     *in = (struct srv_oip_input){.name = rt_span_str(spec->alias),
                                  .dtype = dtype,
@@ -229,8 +231,8 @@ static enum rt_status choose_outputs(struct srv_inference *inf, struct rt_error 
     return RT_OK;
 }
 
-/* Checks that the protocol has names for the types of all outputs: those of the graph, because a
- * signature may state others. */
+/* Checks that the protocol has a name for the type of each requested output. Uses the types of the
+ * graph, because the types in the signature may differ from them. */
 static enum rt_status check_outputs(const struct srv_inference *inf, struct rt_error *err)
 {
     const struct rt_model_signature *sig = inf->job->signature;

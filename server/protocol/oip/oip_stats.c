@@ -1,4 +1,4 @@
-/* Describes how often models ran and how long it took: Triton's statistics. */
+/* Implements Triton's statistics: the number and the duration of each model's inferences. */
 #include "server/protocol/oip/oip.h"
 
 #include <stdio.h>
@@ -26,8 +26,8 @@ static void add(struct srv_description *d, struct rows *rows, const struct srv_v
         srv_metrics_statistics(d->server->metrics, v->metrics, &row->sums);
 }
 
-/* Sums the counters of one version, or of all versions of all models if d->spec names no model. The
- * sums are made here because the serving map is valid only in this turn of the I/O loop. */
+/* Sums the counters of one version, or of all versions of all models if d->spec names no model.
+ * Copies the sums because the serving map is valid only in this turn of the I/O loop. */
 static enum rt_status find_stats(struct srv_description *d)
 {
     enum { ROW_BYTES = 512 };
@@ -75,10 +75,12 @@ static enum rt_status find_stats_message(struct srv_description *d)
 
 /* ---- writing ---- */
 
-/* The members of InferStatistics in the order of their field numbers, with their sources. */
+/* The members of InferStatistics in the order of their field numbers. */
 static const struct {
     const char *name;
-    size_t offset; /* of the srv_duration in srv_version_statistics, or NOTHING */
+    /* offset of the source, a srv_duration, in srv_version_statistics; NOTHING if there is no
+     * source */
+    size_t offset;
 } members[] = {
 #define NOTHING SIZE_MAX
     {"success", offsetof(struct srv_version_statistics, success)},

@@ -1,5 +1,5 @@
-/* Reads and writes tensors as raw bytes: little-endian, row-major, without padding. A BYTES element
- * is a length of 4 bytes and its bytes. */
+/* Reads and writes tensors as raw bytes: little-endian, row-major, without padding. An element of
+ * type BYTES is encoded as its length in 4 bytes, followed by its bytes. */
 #include "server/protocol/oip/oip.h"
 
 static const struct {
@@ -98,7 +98,7 @@ static enum rt_status fill_raw(const struct srv_oip_input *in, struct rt_tensor 
     return RT_OK;
 }
 
-/* Refuses a tensor that has more elements than its values can have, before memory is allocated. */
+/* Refuses a shape with more elements than the values can contain, before memory is allocated. */
 static enum rt_status check_size(const struct srv_oip_input *in, size_t bytes, struct rt_error *err)
 {
     const int64_t n = rt_count(in->rank, in->dim);

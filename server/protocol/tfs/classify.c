@@ -53,7 +53,7 @@ static enum rt_status check_classify(struct srv_scoring *s, struct rt_error *err
                                "Expected classification signature outputs to contain at least one "
                                "of \"classes\" or \"scores\". Signature was: ",
                                err);
-    /* If `classes` and `scores` are the same tensor, the tensor is read only as the labels. */
+    /* If `classes` and `scores` are the same tensor, that tensor contains the labels. */
     if (s->classes >= 0 && s->scores >= 0 &&
         strcmp(sig->outputs[s->classes].name, sig->outputs[s->scores].name) == 0)
         s->scores = -1;

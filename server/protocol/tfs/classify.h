@@ -10,9 +10,9 @@
 #include "runtime/files/saved_model.h"
 #include "server/batching/job.h"
 
-/* One classification or regression of an inference; a MultiInference has several. */
+/* One classification or regression. A MultiInference request has several. */
 struct srv_scoring {
-    enum srv_api api; /* the API, SRV_CLASSIFY or SRV_REGRESS */
+    enum srv_api api;
     const struct rt_signature *sig;
     /* Indices of the labels and scores among the fetches of the run, or -1 if the signature has no
      * such output. For a regression, `scores` is the index of the values. */
@@ -38,8 +38,8 @@ enum rt_status srv_scoring_check_outputs(const struct srv_scoring *s,
 /* Returns the number of classes per example, or 1 for a regression. Must be called after
  * srv_scoring_check_outputs. */
 int64_t srv_scoring_width(const struct srv_scoring *s, const struct rt_tensor *fetches);
-/* These functions return the label and the score of class k of example i. The label is "" if
- * there are no labels, and the score is 0 if there are no scores. */
+/* These functions return the label and the score of class k of example i. The label is "" if the
+ * signature has no labels, and the score is 0 if it has no scores. */
 struct rt_span srv_scoring_label(const struct srv_scoring *s, const struct rt_tensor *fetches,
                                  int64_t i, int64_t k);
 float srv_scoring_score(const struct srv_scoring *s, const struct rt_tensor *fetches, int64_t i,

@@ -64,14 +64,14 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
     return st;
 }
 
-/* The examples of an Input, and the context that is prepended to each example. */
 struct example_list {
-    struct srv_cursor body; /* the message in the Input whose field 1 contains the examples */
+    /* an ExampleList or ExampleListWithContext; its field 1 contains the examples */
+    struct srv_cursor body;
     struct srv_cursor context;
 };
 
-/* Finds the examples of an Input. If both members of its oneof are present, the last one is
- * used. */
+/* Finds the examples of an Input. If the message contains both members of its oneof, the last one
+ * is used. */
 static enum rt_status find_list(struct srv_cursor input, struct example_list *out,
                                 struct rt_error *err)
 {
@@ -157,8 +157,8 @@ enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct 
 
 /* ---- writing ---- */
 
-/* Writing the score of a class, or the value of a regression, is reported to srv_should_continue as
- * SCORE_COST bytes. Labels are reported separately. */
+/* Cost of writing one class or one regression value, in bytes. It is reported to
+ * srv_should_continue in addition to the length of the label. */
 enum { SCORE_COST = 16 };
 
 static size_t class_size(struct rt_span label, float score)
@@ -168,7 +168,6 @@ static size_t class_size(struct rt_span label, float score)
     return (label.n ? srv_bytes_size(1, label.n) : 0) + (bits ? 5 : 0);
 }
 
-/* Returns the size of a Classifications message. */
 static size_t classes_size(const struct srv_scoring *s, const struct rt_tensor *fetches, int64_t i,
                            struct srv_cancellation *cancellation)
 {
@@ -257,7 +256,6 @@ enum rt_status srv_scoring_write(const struct srv_scoring *s, const struct rt_te
     return srv_growth_close(growth, &message, out, n_out, err);
 }
 
-/* Returns the size of an InferenceResult. */
 static size_t scored_size(const struct srv_scoring *s, const struct srv_model_echo *echo,
                           size_t result)
 {

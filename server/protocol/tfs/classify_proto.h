@@ -1,6 +1,6 @@
 /*
- * The protobuf messages of Classify, Regress and MultiInference. Examples are passed on as
- * serialized bytes, because only the model's own ops parse them.
+ * The protobuf messages of Classify, Regress and MultiInference. The examples stay serialized,
+ * because only the model's own ops parse them.
  *
  * Source: tensorflow_serving/apis/{input,classification,regression,inference}.proto.
  * Threads: the functions are pure; parsed data is allocated in the caller's arena.
@@ -13,7 +13,7 @@
 #include "server/protocol/tfs/model_spec.h"
 #include "server/protocol/tfs/wire.h"
 
-struct srv_inference_task { /* one task of a MultiInferenceRequest */
+struct srv_inference_task {
     bool has_spec;
     struct srv_model_spec spec;
     struct rt_span method;

@@ -19,8 +19,8 @@ static void indent(struct rt_bytes *out, int depth)
     rt_bytes_add(out, spaces, (size_t)depth < sizeof spaces ? (size_t)depth : sizeof spaces - 1);
 }
 
-/* Quotes a string as protobuf's JSON printer does: with the escapes that RapidJSON uses, and with
- * escapes for < and >. */
+/* Quotes a string as protobuf's JSON printer does. The printer uses RapidJSON's escapes, and also
+ * escapes < and >. */
 static void quote(struct rt_bytes *out, const char *s)
 {
     size_t n = strcspn(s, "<>");
@@ -31,7 +31,7 @@ static void quote(struct rt_bytes *out, const char *s)
     rt_bytes_addc(out, '"');
     while (*s) {
         n = strcspn(s, "<>");
-        if (n) { /* removes the quotes that srv_json_quote writes */
+        if (n) { /* srv_json_quote adds quotes, which are removed here */
             size_t from = out->n;
             srv_json_quote(out, s, n);
             if (out->failed)
@@ -169,7 +169,7 @@ static void write_elements(struct rt_bytes *out, int depth, const Tensorflow__Te
     const ProtobufCFieldDescriptor *f =
         protobuf_c_message_descriptor_get_field_by_name(t->base.descriptor, name);
     const char *message = (const char *)t;
-    /* resource handles and variants, the only values that are messages, are never default values */
+    /* Default values are never resource handles or variants, the only values that are messages. */
     const size_t n = f->type == PROTOBUF_C_TYPE_MESSAGE
                          ? 0
                          : *(const size_t *)(const void *)(message + f->quantifier_offset);
@@ -188,8 +188,8 @@ static void write_elements(struct rt_bytes *out, int depth, const Tensorflow__Te
         rt_bytes_addc(out, ']');
 }
 
-/* Writes a default value from its encoded form, not from its tensor, because one encoded value may
- * represent millions of elements. */
+/* Writes a default value from its encoded form, in which one value may represent millions of
+ * elements. */
 static void write_default(struct rt_bytes *out, int depth, const struct rt_tensor_spec *spec)
 {
     static const char *const fields[] = {
@@ -201,8 +201,8 @@ static void write_default(struct rt_bytes *out, int depth, const struct rt_tenso
     Tensorflow__TensorProto *proto =
         pb_unpack(&tensorflow__tensor_proto__descriptor, spec->default_proto, "a default", &err);
 
-    /* The bytes were well formed when the model was loaded, so unpacking fails only if memory runs
-     * out. */
+    /* Unpacking fails only if memory runs out, because the bytes were well formed when the model
+     * was loaded. */
     if (!proto) {
         rt_bytes_no_memory(out);
         return;

@@ -5,13 +5,13 @@
 #include "server/json/json_number.h"
 #include "server/protocol/tfs/wire.h"
 
-/* The kinds of values in a Feature. The number of each kind is its field number in the Feature
+/* The kinds of values in a Feature. Each number is the kind's field number in the Feature
  * message. */
 enum kind { UNSET = 0, BYTES_LIST = 1, FLOAT_LIST = 2, INT64_LIST = 3 };
 
 struct feature {
     enum kind kind;
-    char name[256]; /* buffer size for a truncated name in error messages */
+    char name[256];
     struct rt_bytes values;
 };
 
@@ -25,8 +25,8 @@ static enum rt_status unexpected_type(const struct feature *f, struct srv_json v
                    srv_json_type_name(v));
 }
 
-/* Sets the kind of the feature when its first value is read, and checks that all other values are
- * of the same kind. */
+/* Sets the kind of the feature at its first value, and checks that all other values have the same
+ * kind. */
 static enum rt_status take_kind(struct feature *f, enum kind kind, struct rt_error *err)
 {
     static const char *const names[] = {"UNKNOWN", "bytes", "float", "int64"};
@@ -129,8 +129,7 @@ static enum rt_status add_value(struct feature *f, struct srv_json v, struct rt_
 
 /* ---- an example ---- */
 
-/* Appends an entry to a Features message. The entry consists of the name and a Feature with
- * f->values. */
+/* Appends an entry to a Features message: the name, and a Feature with the values f->values. */
 static void put_feature(struct rt_bytes *features, const struct feature *f, const char *name,
                         size_t n_name)
 {
@@ -185,8 +184,8 @@ struct scratch {
     struct rt_bytes name, features;
 };
 
-/* Parses an example. s->features receives the serialized Features message, which is field 1 of the
- * Example message. */
+/* Parses an example. Writes its serialized Features message, field 1 of the Example message, to
+ * s->features. */
 static enum rt_status read_example(struct scratch *s, struct srv_json v, struct rt_error *err)
 {
     struct srv_json value = {.end = v.end};
@@ -306,7 +305,7 @@ enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t m
 
 /* ---- results ---- */
 
-/* writing a score is reported to srv_should_continue as SCORE_COST bytes */
+/* Cost of writing one score, in bytes, as reported to srv_should_continue. */
 enum { SCORE_COST = 64 };
 
 static void put_score(struct rt_bytes *out, float score)

@@ -12,11 +12,13 @@
 #include "server/json/json.h"
 
 /*
- * Converts the examples to a vector of serialized tf.Examples. The context, if there is one,
- * precedes each example, so that protobuf merges the two. Fails with RESOURCE_EXHAUSTED if the
- * examples need more than `max_bytes` bytes. The kind of a feature depends on the JSON tokens of
- * its values. Strings and b64 objects are bytes. Booleans, and numbers without a fraction or an
- * exponent, are int64. All other numbers are float.
+ * Converts the examples to a vector of serialized tf.Examples. If there is a context, it precedes
+ * each example, so that protobuf merges the two messages. Fails with RESOURCE_EXHAUSTED if the
+ * examples need more than `max_bytes` bytes.
+ *
+ * The JSON tokens of a feature's values determine the kind of the feature. Strings and b64 objects
+ * are bytes. Booleans, and numbers without a fraction or an exponent, are int64. All other numbers
+ * are float.
  */
 enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t max_bytes,
                                         struct rt_tensor *out, struct rt_error *err);

@@ -6,7 +6,7 @@
 #include "runtime/base/half.h"
 #include "server/json/json_number.h"
 
-/* The output buffer, and the conditions under which the response is cancelled. */
+/* The output buffer and the cancellation of a response. */
 struct response {
     struct rt_bytes *out;
     struct srv_cancellation *cancellation;
@@ -32,8 +32,8 @@ static void write_string(const struct response *a, const struct rt_str *s, bool 
     rt_bytes_addc(a->out, '}');
 }
 
-/* Number of bytes reported to srv_should_continue for a list or a string, in addition to those of
- * its contents. */
+/* Cost of writing one list or one string, in bytes, without its contents. It is reported to
+ * srv_should_continue. */
 enum { ITEM = 16 };
 
 /* Writes n values from `data`, separated by ", ". Memory is reserved for 256 values at a time. */
@@ -128,7 +128,7 @@ static void write_run(const struct response *a, enum rt_dtype dtype, const void 
     }
 }
 
-/* Writes the value of rank `rank` that begins at *data, and advances *data past it. */
+/* Writes the value of rank `rank` at *data, and advances *data past the value. */
 static void write_value(const struct response *a, enum rt_dtype dtype, int rank, const int64_t *dim,
                         const unsigned char **data, bool as_bytes)
 {
@@ -174,16 +174,15 @@ static void write_key(struct rt_bytes *out, const char *alias)
 }
 
 /*
- * Returns a lower bound on the length of the tensors' text. With this bound, a response that is too
- * large is refused before its text is written: even a tensor without elements may consist of more
- * lists than can be written. Lists and strings are no longer counted once the sum exceeds the size
- * limit of the output.
+ * Returns a lower bound on the length of the tensors' text, or SIZE_MAX if the bound exceeds the
+ * size limit of the output. A response that is too large is thus refused before its text is
+ * written. Even a tensor without elements may consist of very many lists.
  */
 static size_t least_bytes(const struct response *a, const struct rt_tensor *t, int n)
 {
     size_t bytes = 0;
     for (int k = 0; k < n; k++) {
-        /* `each` is the minimum length of a value with the separator ", " */
+        /* `each` is the minimum length of a value and its separator ", " */
         size_t lists = 1, each = 3;
         for (int d = 0; d + 1 < t[k].rank; d++)
             if (__builtin_mul_overflow(lists, (size_t)t[k].dim[d], &lists) ||
@@ -207,7 +206,8 @@ static void encode_rows(const struct response *a, const struct rt_signature *sig
     struct rt_bytes *out = a->out;
     int n = sig->n_outputs;
     rt_bytes_adds(out, "{\n    \"predictions\": [");
-    /* the rows of a single output are plain values, and those of several outputs are objects */
+    /* With a single output, each row is a plain value. With several outputs, each row is an
+     * object. */
     if (n == 1) {
         const struct rt_tensor *t = &fetches[0];
         const unsigned char *data = t->data;

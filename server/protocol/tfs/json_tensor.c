@@ -63,7 +63,8 @@ static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
         return is_int && n->i >= 0 && n->i <= UINT32_MAX;
     case RT_U64:
         return !is_int || n->i >= 0;
-    /* TensorFlow Serving refuses these types; here a value must be in the range of its type */
+    /* TensorFlow Serving refuses these types. Slipway requires the value to be in the range of the
+     * type. */
     case RT_U16:
     case RT_QU16:
         return is_int && n->i >= 0 && n->i <= UINT16_MAX;
@@ -135,9 +136,9 @@ static enum rt_status check_leaf(struct srv_json v, enum rt_dtype dtype, struct 
 }
 
 /*
- * Finds the error in a value whose shape or type is not the expected one. The order of the checks
- * is that of TensorFlow Serving. Adds to *n the number of values that are not lists. Called only
- * after the fast path has failed.
+ * Finds the error in a value that has an unexpected shape or type. Makes the checks in TensorFlow
+ * Serving's order. Adds to *n the number of values that are not lists. Called only after the fast
+ * path has failed.
  */
 static enum rt_status explain(struct srv_json v, int level, int rank, const int64_t *dim,
                               enum rt_dtype dtype, int64_t *n, struct rt_error *err)
@@ -178,7 +179,7 @@ struct fill {
     enum rt_dtype dtype;
     int rank;
     const int64_t *dim;
-    /* `dst` is the next element to fill, and dst_end is the end of the tensor's memory. */
+    /* next element to fill, and end of the tensor's memory */
     unsigned char *dst, *dst_end;
     bool no_memory;
 };
@@ -223,8 +224,8 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
     return false;
 }
 
-/* Reads comma-separated values at f->p, or one value if `alone` is set. If a value is invalid or
- * there are more than n values, the function that uses this macro returns false. */
+/* Reads n comma-separated values at f->p, or one value if `alone` is set. The function that uses
+ * this macro returns false if a value is invalid or there are more than n values. */
 #define READ_RUN(type, read)                                                                       \
     do {                                                                                           \
         type *to = (type *)(void *)f->dst;                                                         \
@@ -290,7 +291,8 @@ static const unsigned char *read_half(const unsigned char *p, const unsigned cha
     return p;
 }
 
-/* Reads n values or, if `alone` is set, one value outside of a list, without a comma after it. */
+/* Reads n values of a list. If `alone` is set, reads one value outside a list, and no comma after
+ * it. */
 static bool fill_run(struct fill *f, int64_t n, bool alone)
 {
     const unsigned char *p = f->p, *end = f->end;
@@ -411,12 +413,11 @@ static bool fill_value(struct fill *f, int level)
 
 /* ---- decoding: requests ---- */
 
-/* An input of the signature, and the state of reading its values. */
 struct input {
     const struct rt_tensor_spec *spec;
     struct rt_tensor *tensor;
     bool started;          /* whether a row has been read */
-    bool seen;             /* whether the current row has this input */
+    bool seen;             /* whether the current row contains this input */
     struct srv_json given; /* the value in columnar form; p is NULL until the value is found */
     int rank;              /* rank of one row, or of the tensor in columnar form */
     int64_t dim[RT_MAX_RANK], size;
@@ -424,9 +425,9 @@ struct input {
 };
 
 /*
- * Allocates a tensor with `count` elements, but at most one element per remaining byte of the text,
- * because the text contains fewer elements than bytes. A larger `count` can result only from a
- * ragged list, and ragged lists are refused when they are read.
+ * Allocates a tensor with `count` elements. Limits the number of elements to the remaining bytes of
+ * the text, because each element takes at least one byte. A larger `count` results only from a
+ * ragged list, which is refused when it is read.
  */
 static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_json v, size_t *left,
                                   struct rt_error *err)
@@ -451,8 +452,8 @@ static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_js
     return RT_OK;
 }
 
-/* Finds the error in a value that could not be read. Checks the value against its own shape first,
- * and then against the shape of the first row. */
+/* Finds the error in a value that could not be read. Compares the value with its own shape first,
+ * and then with the shape of the first row. */
 static enum rt_status refused(struct input *in, struct srv_json v, int max_rank,
                               struct rt_error *err)
 {
@@ -508,7 +509,7 @@ static struct input *find_alias(struct input *inputs, int n, struct rt_span alia
 
 static struct input *find_input(struct input *inputs, int n, int hint, struct rt_span key)
 {
-    /* Members usually occur in the order of the signature, so input `hint` is tried first. */
+    /* Members usually occur in the signature's order, so the input at `hint` is compared first. */
     struct input *in = &inputs[hint % n];
     if (srv_json_token_is(key, in->spec->alias, strlen(in->spec->alias)))
         return in;
@@ -541,13 +542,13 @@ static const char *row_prefix(char *buffer, size_t n, int64_t row, struct rt_spa
     return buffer;
 }
 
-/* Converts an error in a row to INVALID_ARGUMENT. The error message names the row and the original
- * code. */
+/* Converts an error in a row to INVALID_ARGUMENT. The message names the row and the original
+ * status. */
 static enum rt_status in_row(int64_t row, struct rt_span key, enum rt_status code,
                              struct rt_error *err)
 {
     char prefix[256];
-    if (code == RT_RESOURCE_EXHAUSTED) /* the server lacks memory; the row itself may be valid */
+    if (code == RT_RESOURCE_EXHAUSTED) /* the server lacks memory, although the row may be valid */
         return code;
     rt_fail_prefix(err, "%s%s: ", row_prefix(prefix, sizeof prefix, row, key),
                    rt_status_name(code));

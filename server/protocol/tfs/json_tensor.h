@@ -1,7 +1,7 @@
 /*
- * Converts tensors from and to JSON, in TensorFlow Serving's row and columnar forms. Requests are
- * decoded directly into tensor memory, and responses are encoded directly from it. Error messages
- * are TensorFlow Serving's.
+ * This module converts tensors from and to JSON, in TensorFlow Serving's row and columnar forms. It
+ * decodes requests directly into tensor memory and encodes responses directly from it. Error
+ * messages are TensorFlow Serving's.
  *
  * All functions are pure; the caller owns the text, the tensors and the buffers. json_tensor.c
  * decodes requests, and json_response.c encodes responses.
@@ -15,8 +15,8 @@
 enum srv_json_form { SRV_JSON_ROW, SRV_JSON_COLUMNAR };
 
 /*
- * Returns whether the server converts this type to and from JSON. TensorFlow Serving refuses some
- * of these types: half, bfloat16, uint16 and the quantised ones.
+ * Returns whether the server converts this type from and to JSON. It converts some types that
+ * TensorFlow Serving refuses: half, bfloat16, uint16 and the quantised types.
  */
 static inline bool srv_json_takes(enum rt_dtype d)
 {
@@ -56,8 +56,8 @@ enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_sig
                                        const struct rt_tensor *fetches, enum srv_json_form form,
                                        struct srv_cancellation *cancellation, struct rt_error *err);
 
-/* Appends all values of a tensor of a type that srv_json_takes, separated by ", ". Stops when
- * `cancellation` reports that the response is cancelled; `out` then fails. */
+/* Appends all values of a tensor, separated by ", ". srv_json_takes must accept the type. If
+ * `cancellation` reports that the response is cancelled, writing stops and `out` fails. */
 void srv_json_write_values(struct rt_bytes *out, const struct rt_tensor *t,
                            struct srv_cancellation *cancellation);
 

@@ -1,6 +1,6 @@
 /*
- * Reads and writes ModelSpec messages. A ModelSpec names a model, a version or label, and a
- * signature, in a request or a response.
+ * Reads and writes ModelSpec messages. In a request or a response, a ModelSpec names a model, a
+ * version or label, and a signature.
  *
  * Source: tensorflow_serving/apis/model.proto.
  */
@@ -15,8 +15,8 @@
 enum rt_status srv_model_spec_read(struct srv_cursor message, struct srv_model_spec *out,
                                    struct rt_arena *arena, struct rt_error *err);
 
-/* The ModelSpec of a response. It contains the name of the signature that has run, and the number
- * of the version, never a label. */
+/* The ModelSpec of a response. It contains the name of the executed signature and the number of the
+ * version, but never a label. */
 struct srv_model_echo {
     const char *model, *signature;
     int64_t version;

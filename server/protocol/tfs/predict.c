@@ -15,7 +15,6 @@ enum rt_status srv_tfs_check_spec(const struct srv_inference *inf, struct rt_err
     return RT_OK;
 }
 
-/* A request in JSON. */
 struct json_predict {
     struct srv_json_doc doc;
     enum srv_json_form form;

@@ -15,7 +15,7 @@ static int compare_spans(struct rt_span a, struct rt_span b)
 
 struct numbered {
     struct srv_predict_input input;
-    /* Index of the entry in the message. Entries with the same alias are sorted by this index. */
+    /* Index of the entry in the message. It orders entries that have the same alias. */
     int order;
 };
 
@@ -35,7 +35,7 @@ static enum rt_status read_entry(struct srv_cursor entry, struct srv_predict_inp
 
     out->alias = rt_span_of("", 0);
     out->tensor = entry;
-    out->tensor.left = 0; /* an entry without a value has an empty TensorProto */
+    out->tensor.left = 0; /* without a value, the TensorProto is empty */
     while (!st && (got = srv_field_next(&entry, &f)) > 0) {
         if (srv_field_is(&f, 1, SRV_BYTES))
             st = srv_cursor_span(f.body, &out->alias, arena, err);
@@ -55,16 +55,15 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     enum rt_status st = RT_OK;
 
     *out = (struct srv_predict_request){0};
-    /* Entries are counted before memory is allocated for them. Each entry takes at least two bytes
-     * of the message. */
+    /* Counts the entries before allocating memory. Each entry takes at least two bytes of the
+     * message. */
     while ((got = srv_field_next(&c, &f)) > 0) {
         n_inputs += srv_field_is(&f, 2, SRV_BYTES);
         n_filters += srv_field_is(&f, 3, SRV_BYTES);
     }
     if (got < 0)
         return srv_wire_malformed(err, "PredictRequest");
-    /* Maximum number of inputs, and of output filters. It is far above the numbers of any
-     * signature. */
+    /* Maximum number of inputs, and of output filters. Real signatures have far fewer. */
     enum { MANY = 10000 };
     if (n_inputs > MANY || n_filters > MANY)
         return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -90,7 +89,7 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     if (st)
         return st;
     qsort(inputs, (size_t)n, sizeof *inputs, compare_inputs);
-    /* if an alias occurs more than once, the last entry is used, as in any protobuf map */
+    /* if an alias occurs more than once, the last entry is used, as in every protobuf map */
     for (int i = 0; i < n; i++)
         if (i + 1 == n || !rt_span_eq(inputs[i].input.alias, inputs[i + 1].input.alias))
             out->inputs[out->n_inputs++] = inputs[i].input;
@@ -248,7 +247,7 @@ enum rt_status srv_predict_bind(const struct srv_predict_request *request,
 }
 /* ---- writing ---- */
 
-struct entry { /* sizes of the TensorProto and the map entry of an output */
+struct entry { /* sizes of an output's TensorProto and map entry */
     struct srv_tensor_layout tensor;
     size_t size;
 };

@@ -36,8 +36,8 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
 /*
  * Reads the request's tensors into the feeds of the signature. `feeds` has sig->n_inputs entries,
  * which the caller must zero first, and clear after a failure. Sets wanted[i] to whether the
- * request selects output i of the signature. `call` is the signature's callable, or NULL. If it is
- * not NULL, the feeds must have the types of its inputs. The checks are made in TensorFlow
+ * request selects output i of the signature. `call` is the signature's callable, or NULL. If `call`
+ * is not NULL, the feeds must have the types of its inputs. The checks are made in TensorFlow
  * Serving's order; the types are checked last.
  */
 enum rt_status srv_predict_bind(const struct srv_predict_request *request,
@@ -60,14 +60,14 @@ struct srv_predict_response {
 enum rt_status srv_predict_write(const struct srv_predict_response *response, unsigned char **out,
                                  size_t *n, struct rt_error *err);
 
-/* The contents of a PredictRequest for the request log. The message is written from the tensors,
- * because the received bytes are not kept. */
+/* The contents of a PredictRequest for the request log. The log writes the message from the
+ * tensors, because the received bytes have been freed. */
 struct srv_predict_request_parts {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
     const struct rt_tensor *feeds; /* one tensor per input of sig */
-    /* for each output of sig, whether the client requested it; written as output_filter unless all
-     * outputs were requested */
+    /* For each output of sig, whether the client requested it. The message contains an
+     * output_filter unless all outputs were requested. */
     const bool *wanted;
 };
 void srv_predict_write_request(const struct srv_predict_request_parts *parts, struct rt_bytes *out);

@@ -1,9 +1,9 @@
-/* Describes models in messages: GetModelMetadata and GetModelStatus over gRPC. */
+/* Implements GetModelMetadata and GetModelStatus over gRPC. */
 #include "server/protocol/tfs/model_spec.h"
 #include "server/protocol/tfs/tfs.h"
 #include "server/versions/status.h"
 
-/* Reads a request in which field 1 is a ModelSpec. If `fields` is not NULL, field 2 is a list of
+/* Reads a request whose field 1 is a ModelSpec. If `fields` is not NULL, field 2 is a list of
  * strings, which the function stores in `fields`. */
 static enum rt_status read_request(struct srv_description *d, struct rt_span *fields, int capacity,
                                    int *n_fields)
@@ -179,8 +179,8 @@ static enum rt_status find_status(struct srv_description *d)
 
     if (st)
         return st;
-    /* As in TensorFlow Serving, a label is ignored, and an empty name is treated like the name of a
-     * model without versions. */
+    /* As in TensorFlow Serving, a label is ignored, and an empty name fails like a model without
+     * versions. */
     st = srv_status_of(d->server->manager, spec->name, spec->has_version, spec->version, d->arena,
                        &d->versions, &d->n, d->err);
     if (!st)

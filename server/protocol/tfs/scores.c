@@ -6,11 +6,11 @@
 #include "server/protocol/tfs/json_tensor.h"
 #include "server/protocol/tfs/tfs.h"
 
-/* A parsed request, and what it asks to score. */
 struct examples {
     struct srv_examples_request request;
-    struct rt_tensor tensor; /* the examples of a JSON request, until they become a feed */
-    /* number of `scorings`: one for Classify and Regress, and one per task for MultiInference */
+    struct rt_tensor tensor; /* examples of a JSON request, before they become a feed */
+    /* number of elements of `scorings`: one for Classify and Regress, and one per task for
+     * MultiInference */
     int n_scorings;
     struct srv_scoring *scorings;
 };
@@ -247,8 +247,8 @@ static enum rt_status check_task(const struct srv_inference *inf, int i, struct 
     return srv_scoring_check(s, inf->options->enable_signature_method_name_check, err);
 }
 
-/* Resolves one dynamic callable for all tasks. Its feeds are the inputs of all tasks, which receive
- * the same examples. Its fetches are all outputs that the tasks read. */
+/* Resolves one dynamic callable for all tasks. The feeds are the inputs of all tasks, and each
+ * receives the same examples. The fetches are all outputs that the tasks use. */
 static enum rt_status resolve_multi(struct srv_inference *inf, struct rt_error *err)
 {
     struct examples *e = inf->request;
@@ -330,7 +330,7 @@ static void write_multi_request(const struct srv_inference *inf, struct rt_bytes
         out->failed = true;
 }
 
-/* Unlike the other calls, MultiInference has no ModelSpec of its own, only those of its tasks. */
+/* Unlike other calls, a MultiInference call has no ModelSpec of its own. Each task has one. */
 static enum rt_status check_multi_spec(const struct srv_inference *inf, struct rt_error *err)
 {
     return inf->spec.name.n ? RT_OK

@@ -39,8 +39,8 @@ static const char *whole_name(struct srv_inference *inf, const char *name)
     return strchr(name, ':') ? name : rt_arena_printf(inf->arena, "%s:0", name);
 }
 
-/* Sets *out to the name in the graph of the tensor that a request calls `name`. If `sig` is not
- * NULL, `name` is an alias of an input or output of the signature `sig`. */
+/* Finds the graph's name of the tensor that a request calls `name`. If `sig` is not NULL, `name` is
+ * an alias of an input or output of `sig`. */
 static enum rt_status graph_name(struct srv_inference *inf, const struct rt_signature *sig,
                                  bool is_feed, const char *name, const char **out,
                                  struct rt_error *err)
@@ -149,7 +149,6 @@ static enum rt_status bind(struct srv_inference *inf, struct rt_error *err)
     const struct session *session = inf->request;
     const struct srv_session_request *r = &session->request;
     size_t budget = inf->budget;
-    /* the dynamic callable, or NULL until it is built */
     const struct rt_callable *call = inf->job->signature->call;
     enum rt_status st = RT_OK;
 
@@ -163,8 +162,7 @@ static enum rt_status bind(struct srv_inference *inf, struct rt_error *err)
     return !st && call ? rt_callable_check_feeds(call, inf->job->feeds, err) : st;
 }
 
-/* Returns pointers to the tensors in the order in which the request names them. Returns NULL if
- * memory runs out. */
+/* Returns pointers to the tensors in the order of the request. Returns NULL if memory runs out. */
 static const struct rt_tensor **in_order(const struct srv_inference *inf,
                                          const struct rt_tensor *tensors, const int *place, int n)
 {

@@ -192,7 +192,7 @@ static void put_step_stats(struct rt_bytes *out, const struct rt_trace *t)
     rt_bytes_init(&all, LIMIT);
     for (int i = 0; i < 4; i++)
         rt_bytes_init(&scratch[i], LIMIT);
-    for (int d = 0; d < 2; d++) { /* `d` is 0 for the CPU, and 1 for all other devices together */
+    for (int d = 0; d < 2; d++) { /* 0 is the CPU, 1 stands for all other devices */
         bool any = false;
         for (const struct rt_trace_node *n = t->first; n; n = n->next) {
             if ((n->device != 0) != d)
@@ -253,7 +253,7 @@ enum rt_status srv_session_write(const struct srv_session_response *r, unsigned 
         put_graph(&metadata, r->trace);
     if (r->trace)
         total += srv_bytes_size(2, metadata.n);
-    /* The response's size is limited, because a request may fetch the same tensor any number of
+    /* Limits the size of the response, because a request may fetch the same tensor any number of
      * times. */
     for (int i = 0; i < r->n && total <= LIMIT; i++) {
         const struct srv_tensor_layout l = srv_tensor_lay_out(r->tensors[i], false, cancellation);

@@ -21,13 +21,13 @@ struct srv_session_feed {
 struct srv_session_request {
     bool has_spec;
     struct srv_model_spec spec;
-    /* feeds, fetches and targets are in the order of the message */
+    /* in the order of the message */
     int n_feeds, n_fetches, n_targets;
     struct srv_session_feed *feeds;
     const char **fetches, **targets;
-    /* Whether the names are aliases in the signature instead of names in the graph. */
+    /* whether the names are aliases in the signature, instead of names in the graph */
     bool names_are_aliases;
-    int64_t timeout_ms; /* timeout in milliseconds from the RunOptions, or 0 if there is none */
+    int64_t timeout_ms; /* timeout from the RunOptions, or 0 if there is none */
     bool wants_times, wants_graph;
 };
 
@@ -40,7 +40,8 @@ struct srv_session_response {
     int n;
     const char *const *names;
     const struct rt_tensor *const *tensors; /* one fetched tensor per name in `names` */
-    const struct rt_trace *trace; /* trace of the run, or NULL if the response has no RunMetadata */
+    /* trace of the run, or NULL if the response contains no RunMetadata */
+    const struct rt_trace *trace;
     /* the budget to which the response is charged, or NULL */
     struct srv_growth *growth;
 };

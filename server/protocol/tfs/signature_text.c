@@ -1,7 +1,6 @@
 #include "server/protocol/tfs/signature_text.h"
 
-/* Quotes a string as in protobuf's text format, where all bytes except printable ASCII are
- * escaped. */
+/* Quotes a string as protobuf's text format does. Escapes all bytes except printable ASCII. */
 static void quote(struct rt_bytes *out, const char *s)
 {
     rt_bytes_addc(out, '"');

@@ -1,5 +1,4 @@
-/* Writes a SignatureDef in protobuf's text format, for error messages that contain the
- * SignatureDef. */
+/* Writes a SignatureDef in protobuf's text format. Error messages contain this text. */
 #ifndef SRV_SIGNATURE_TEXT_H
 #define SRV_SIGNATURE_TEXT_H
 

@@ -10,8 +10,7 @@ struct form {
     uint32_t number;         /* field number in TensorProto */
     enum srv_wire_type type; /* protobuf wire type of one value */
     uint8_t parts;           /* number of values per element; complex types have 2 */
-    /* whether the field is a single bytes field, as for the float8 types, instead of a repeated
-     * field */
+    /* whether the field is one bytes field, as for the float8 types, instead of a repeated field */
     uint8_t is_chunk;
 };
 
@@ -65,7 +64,7 @@ static struct form form_of(enum rt_dtype dtype)
     }
 }
 
-/* Returns the size of one value in memory; a complex element consists of two values. */
+/* Returns the size in memory of one value. A complex element consists of two values. */
 static size_t value_size(enum rt_dtype dtype, const struct form *form)
 {
     return rt_dtype_size(dtype) / form->parts;
@@ -77,10 +76,9 @@ struct head { /* the contents of a TensorProto, without its values */
     int dtype, rank;
     int64_t dim[RT_MAX_RANK];
     struct srv_cursor content;
-    /* For each field number, the number of bytes of its values in the message. */
+    /* number of bytes of the values, indexed by field number */
     size_t value_bytes[20];
-    /* Number of bytes of memory that the strings in the message need in addition to their rt_str
-     * elements. */
+    /* number of bytes that the strings need in memory in addition to their rt_str elements */
     size_t text_bytes;
 };
 
@@ -145,8 +143,8 @@ static size_t most_elements(const struct head *h, const struct form *form)
     return bytes / width / form->parts;
 }
 
-/* Returns the maximum number of bytes that n strings with a total length of `bytes` bytes need in
- * addition to the elements themselves. */
+/* Returns an upper bound on the memory that n strings with a total length of `bytes` bytes need in
+ * addition to their rt_str elements. */
 static size_t content_text_bytes(size_t bytes, size_t n)
 {
     const size_t long_ones = bytes / sizeof((struct rt_str){.n = 0}.u.in);
@@ -174,9 +172,8 @@ static void store_varint(void *dst, int64_t i, uint64_t v, enum rt_dtype dtype)
     }
 }
 
-/* Reads packed values into dst until it contains n values. *got must contain the number of values
- * already in dst, and is increased by the number of values read. Returns false if the field is
- * malformed. */
+/* Reads packed values into dst until it contains n values. *got is the number of values already in
+ * dst, and is increased by the number of values read. Returns false if the field is malformed. */
 static bool read_packed(struct srv_cursor c, const struct form *form, enum rt_dtype dtype,
                         char *dst, int64_t n, int64_t *got)
 {
@@ -239,8 +236,8 @@ static enum rt_status read_values(struct srv_cursor c, const struct form *form, 
     return RT_OK;
 }
 
-/* Reads strings from tensor_content, where the lengths of all strings precede the bytes of the
- * strings. */
+/* Reads strings from tensor_content. It contains the lengths of all strings, followed by their
+ * bytes. */
 static enum rt_status strings_from_content(struct srv_cursor c, struct rt_str *dst, int64_t n,
                                            struct rt_error *err)
 {
@@ -326,8 +323,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
                        rt_dtype_name(dtype));
     if (expected != RT_NO_DTYPE && dtype != expected)
         return rt_tensor_new(out, NULL, dtype, 1, &(int64_t){0}, err);
-    /* A string that is repeated to fill the shape is stored once, and all these elements refer to
-     * it. */
+    /* Elements that repeat a string share its bytes, so these bytes count once. */
     if (dtype == RT_STRING && n)
         bytes += h.content.left ? content_text_bytes(h.content.left, (size_t)n) : h.text_bytes;
     if (bytes > *budget)
@@ -347,7 +343,7 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
 }
 /* ---- writing ---- */
 
-/* Returns element i as the value of a varint. Signed integers are sign-extended to 64 bits. */
+/* Returns element i as a varint's value. Signed integers are sign-extended to 64 bits. */
 static uint64_t load_varint(const void *p, int64_t i, enum rt_dtype dtype)
 {
     switch (dtype) {
@@ -383,13 +379,13 @@ static size_t dim_size(int64_t dim)
 }
 
 enum {
-    RUN = 64 << 10,    /* number of elements processed between two checks of `cancellation` */
-    PIECE = 4 << 20,   /* number of bytes processed between two checks of `cancellation` */
-    ELEMENT_COST = 16, /* a string or varint is reported to `cancellation` as ELEMENT_COST bytes */
+    RUN = 64 << 10,    /* number of elements written between two checks of `cancellation` */
+    PIECE = 4 << 20,   /* number of bytes written between two checks of `cancellation` */
+    ELEMENT_COST = 16, /* cost of one string or varint in bytes, as reported to `cancellation` */
 };
 
-/* Returns the size in bytes of the packed values or of tensor_content. For a repeated string field,
- * returns the size of all its occurrences, including tags and lengths. */
+/* Returns the size of the packed values or of tensor_content. For a repeated string field, returns
+ * the size of all occurrences including tags and lengths. */
 static size_t values_size(const struct rt_tensor *t, const struct form *form, bool as_content,
                           struct srv_cancellation *cancellation)
 {

@@ -1,7 +1,7 @@
 /*
  * Reads and writes TensorProto messages. Reading copies a tensor's bytes once, directly to their
- * destination, and allocates no more memory than the size of the message or the caller's budget
- * justifies.
+ * destination. The size of the message and the caller's budget bound the memory that reading
+ * allocates.
  *
  * Source: tensorflow/core/framework/tensor.proto.
  * Threads: the functions are pure, so any thread may call them.
@@ -16,8 +16,7 @@
 /*
  * Reads a tensor from a TensorProto. *budget is the maximum number of bytes that the tensor may
  * occupy, and is reduced by the number of bytes that it occupies. If the budget is too small, fails
- * with RESOURCE_EXHAUSTED before memory is allocated. Error messages state what is wrong with the
- * TensorProto.
+ * with RESOURCE_EXHAUSTED before memory is allocated.
  *
  * One value may stand for all elements of a tensor, so a message of 41 bytes may encode a tensor of
  * 256 MiB. If the tensor's type is not `expected`, *out receives the type and no elements, because
@@ -29,10 +28,11 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
 bool srv_tensor_has_wire(enum rt_dtype dtype); /* returns whether a TensorProto can hold the type */
 
 /*
- * The sizes in bytes of a TensorProto (`tensor`), of its shape and of its values. as_content is set
- * if the values are in tensor_content instead of the typed field. Measuring stops when the size
- * exceeds INT32_MAX bytes, the maximum size of a protobuf message, or when `cancellation` reports
- * that the response is cancelled. In both cases, the caller must not write the message.
+ * Computes the sizes in bytes of a TensorProto (`tensor`), of its shape and of its values. If
+ * `as_content` is set, the values are in tensor_content instead of the typed field. Measuring stops
+ * when the size exceeds INT32_MAX bytes, the maximum size of a protobuf message, or when
+ * `cancellation` reports that the response is cancelled. In both cases, the caller must not write
+ * the message.
  */
 struct srv_tensor_layout {
     size_t shape, values, tensor;
@@ -46,7 +46,7 @@ unsigned char *srv_tensor_emit(unsigned char *p, const struct rt_tensor *t, bool
                                struct srv_cancellation *cancellation);
 
 /* Appends a TensorProto with its values in the typed field. `l` is the result of srv_tensor_lay_out
- * without as_content. */
+ * for as_content = false. */
 void srv_tensor_write(struct rt_bytes *out, const struct rt_tensor *t,
                       const struct srv_tensor_layout *l, struct srv_cancellation *cancellation);
 

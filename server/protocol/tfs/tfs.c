@@ -70,11 +70,11 @@ static const struct srv_endpoint status_call = {
 /* ---- REST routes: TensorFlow Serving's patterns of paths ---- */
 
 struct parts {
-    /* parts of the path; if the path lacks a part, p of the part is NULL */
+    /* each span has p = NULL if the path lacks this part */
     struct rt_span name, version, label, word;
 };
 
-/* If *s begins with the part of a path that names a version or a label, removes this part. */
+/* Removes "/versions/N" or "/labels/L" from the front of *s, if present. */
 static void take_choice(struct rt_span *s, struct parts *out)
 {
     struct rt_span rest = *s, found;
@@ -104,8 +104,8 @@ static bool match_post(struct rt_span s, struct parts *out)
            rt_span_is(out->word, "regress");
 }
 
-/* Matches `/v1/models[/NAME][/versions/N | /labels/L][/metadata]`. A path that matches both with
- * and without NAME is treated as having a NAME. */
+/* Matches `/v1/models[/NAME][/versions/N | /labels/L][/metadata]`. If a path matches both with and
+ * without NAME, the path has a NAME. */
 static bool match_get(struct rt_span uri, struct parts *out)
 {
     for (int with_name = 1; with_name >= 0; with_name--) {
@@ -150,8 +150,8 @@ static enum rt_status route(struct srv_route *out, const char *method, struct rt
         out->endpoint = *parts.word.p == 'p'   ? &predict_call
                         : *parts.word.p == 'c' ? &classify_call
                                                : &regress_call;
-    /* only the lower-case spelling "metadata" requests metadata; all others request the model's
-     * status */
+    /* Only the lower-case spelling "metadata" requests metadata. Any other spelling requests the
+     * model's status. */
     else
         out->endpoint =
             parts.word.p && rt_span_is(parts.word, "metadata") ? &metadata_call : &status_call;

@@ -1,7 +1,7 @@
 /*
  * TensorFlow Serving's API: PredictionService, SessionService and ModelService over gRPC, and its
- * REST API below /v1/. Error codes and messages are those of TensorFlow Serving. Where they differ
- * between gRPC and REST, the steps of the two differ.
+ * REST API below /v1/. Error codes and messages are TensorFlow Serving's. If gRPC and REST report
+ * an error differently, their steps differ.
  */
 #ifndef SRV_TFS_H
 #define SRV_TFS_H
@@ -10,7 +10,7 @@
 
 extern const struct srv_protocol srv_tfs;
 
-/* The steps of gRPC's methods, and those of REST requests in JSON. */
+/* The steps of gRPC methods. The steps of REST requests end in _json. */
 extern const struct srv_inference_steps srv_tfs_predict, srv_tfs_classify, srv_tfs_regress,
     srv_tfs_multi_inference, srv_tfs_session_run;
 extern const struct srv_inference_steps srv_tfs_predict_json, srv_tfs_classify_json,
@@ -23,8 +23,8 @@ extern const struct srv_description_steps srv_tfs_metadata_json, srv_tfs_status_
 
 /* Implements srv_inference_steps.check_spec for gRPC's methods. */
 enum rt_status srv_tfs_check_spec(const struct srv_inference *inf, struct rt_error *err);
-/* Implement log_request and log_response for inferences that are logged as Predict. They need only
- * the job and `wanted`. */
+/* These functions implement log_request and log_response for inferences that are logged as Predict.
+ * They use only the job and `wanted`. */
 void srv_tfs_write_predict_request(const struct srv_inference *inf, struct rt_bytes *out);
 enum rt_status srv_tfs_write_predict(struct srv_inference *inf, struct rt_bytes *out,
                                      struct rt_error *err);

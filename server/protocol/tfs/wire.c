@@ -11,8 +11,7 @@ struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total)
     return (struct srv_cursor){.slice = slices, .left = total};
 }
 
-/* Returns the number of contiguous bytes at the cursor, which is 0 only at the end of the
- * message. */
+/* Returns the number of contiguous bytes at the cursor. It is 0 only at the end of the message. */
 static size_t contiguous_bytes(struct srv_cursor *c)
 {
     if (!c->left)
@@ -68,7 +67,7 @@ bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out)
     }
     if (n >= 10)
         return false;
-    v = 0; /* the varint may continue in the next slice, so its bytes are read one by one */
+    v = 0; /* The varint may continue in the next slice, so it is read byte by byte. */
     for (unsigned i = 0; i < 10; i++) {
         unsigned char b;
         if (!srv_cursor_copy(c, &b, 1))

@@ -1,7 +1,7 @@
 /*
  * A hand-written reader and writer of protobuf messages: a cursor over the slices of memory that a
- * transport delivers, an iterator over fields, and functions that measure and write fields. Before
- * a length in a message is used to allocate memory, it is compared with the number of bytes
+ * transport delivers, an iterator over fields, and functions that measure and write fields. A
+ * length from a message sizes an allocation only after it was compared with the number of bytes
  * present.
  *
  * Threads: the functions are pure; parsed data is allocated in the caller's arena.
@@ -20,10 +20,10 @@ struct srv_cursor {
     const struct rt_span *slice;
     size_t off;  /* offset of the position in the current slice */
     size_t left; /* number of bytes of the message that are not read yet */
-    /* Points to the number of fields that srv_field_next may still read from the message, or is
-     * NULL if there is no limit. The cursors of nested messages share the counter, so it bounds the
-     * time for reading a message. If the counter is negative after a message was read, the limit
-     * was exceeded, and the result must be discarded even if no error was returned. */
+    /* Number of fields that srv_field_next may still read from the message. NULL: no limit. The
+     * cursors of nested messages share the counter, so it bounds the time for reading a message. If
+     * the counter is negative after a message was read, the limit was exceeded. The caller must
+     * then discard the result, even if no error was returned. */
     int64_t *fields_left;
 };
 struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total);
@@ -31,8 +31,8 @@ struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total);
  * Returns false if fewer than n bytes are left. */
 bool srv_cursor_copy(struct srv_cursor *c, void *dst, size_t n);
 bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out);
-/* Makes the rest of the message contiguous. *out receives a span of the message, or of a copy in
- * the arena. */
+/* Makes the rest of the message contiguous. *out is a span of the message, or of a copy in the
+ * arena. */
 enum rt_status srv_cursor_span(struct srv_cursor c, struct rt_span *out, struct rt_arena *arena,
                                struct rt_error *err);
 
