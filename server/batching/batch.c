@@ -17,7 +17,7 @@ static bool is_data_error(enum rt_status st)
     case RT_FAILED_PRECONDITION:
     case RT_DATA_LOSS:
     case RT_UNKNOWN:
-    case RT_RESOURCE_EXHAUSTED: /* a smaller batch may succeed, because it needs less memory */
+    case RT_RESOURCE_EXHAUSTED: /* a smaller batch needs less memory and may succeed */
         return true;
     default:
         return false;
@@ -32,9 +32,9 @@ static bool is_of(const struct rt_tensor_spec *spec, const struct rt_tensor *t)
     return same;
 }
 
-/* If a job failed with INVALID_ARGUMENT, appends to its error message the first input whose shape
- * does not match the signature. The graph's error messages name nodes, but a client only knows the
- * signature's inputs. */
+/* If a job failed with INVALID_ARGUMENT, appends the name of the first input whose shape does not
+ * match the signature to the error message. The graph's error messages name nodes, which a client
+ * does not know. */
 static void name_input(struct srv_job *job)
 {
     const struct rt_signature *def = job->signature->def;
@@ -83,7 +83,7 @@ bool srv_batch_has_large_outputs(const struct srv_job *job)
     for (int i = 0; i < job->n_fetches; i++) {
         const struct rt_tensor *t = &job->fetches[i];
         size_t n = 1;
-        /* In JSON even an empty row takes a pair of brackets, so empty rows are counted too. */
+        /* An empty row still takes a pair of brackets in JSON, so it counts as one value. */
         for (int d = 0; d < t->rank && t->dim[d]; d++)
             n *= (size_t)t->dim[d];
         bytes += n * rt_dtype_size((enum rt_dtype)t->dtype);
@@ -91,7 +91,7 @@ bool srv_batch_has_large_outputs(const struct srv_job *job)
             return true;
         if (t->dtype != RT_STRING || !rt_tensor_count(t))
             continue;
-        if (!t->data) /* the strings are not loaded yet, and their lengths are unknown */
+        if (!t->data) /* the strings are not loaded, so their lengths are unknown */
             return true;
         for (size_t k = 0; k < n && bytes <= job->max_inline_bytes; k++)
             bytes += rt_strs(t)[k].n;
@@ -106,8 +106,8 @@ bool srv_batch_can_pad(const struct rt_tensor *t)
     return t->rank >= 1 && t->rank <= MAX_PADDED_RANK && rt_tensor_count(t) > 0;
 }
 
-/* State of writing a merged input. After every CHUNK_BYTES bytes the writer checks whether the
- * run should be cancelled. */
+/* The state of writing a merged input. The writer checks for cancellation after every CHUNK_BYTES
+ * bytes. */
 struct merging {
     enum rt_dtype dtype;
     struct rt_check check;
@@ -116,7 +116,7 @@ struct merging {
 };
 enum { CHUNK_BYTES = 4 << 20 };
 
-/* Returns how many of `n` elements to write next. Returns 0 and sets *st if the run should be
+/* Returns how many of the next `n` elements to write. Returns 0 and sets *st if the run must be
  * cancelled. */
 static int64_t next_chunk(struct merging *m, int64_t n, enum rt_status *st)
 {
@@ -172,8 +172,8 @@ static enum rt_status fill(struct merging *m, char *dst, const void *value, int6
     return st;
 }
 
-/* Copies t into dst, beginning at index 0 in each dimension. Each inner dimension dim[1...] of dst
- * is at least as long as the same dimension of t. The caller has already filled the padding. */
+/* Copies t into dst, beginning at index 0 in each dimension. Each inner dimension of dst must be at
+ * least as long as that of t. The caller has already filled the padding. */
 static enum rt_status copy_corner(struct merging *m, const struct rt_tensor *t, char *dst,
                                   const int64_t *dim)
 {
@@ -264,9 +264,9 @@ static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
     }
 }
 
-/* Result of running a merged batch. NOT_ROW_WISE means that row-wise analysis could not prove that
- * each output row depends only on its own input row, either because of the shapes or for lack of
- * memory. The analysis may succeed later or for other shapes. */
+/* Result of running a merged batch. NOT_ROW_WISE: the row-wise analysis could not prove that each
+ * output row depends only on its own input row. The reason is the shapes or a lack of memory, so
+ * the analysis may succeed later. */
 enum outcome { RAN, FAILED, NOT_ROW_WISE, DOES_NOT_FOLLOW_ROWS };
 
 /* Runs the jobs of the batch as one merged run. If the result is FAILED, *err has the reason, and
@@ -355,7 +355,7 @@ static void bisect(const struct srv_batch *b)
     at = &half[0].first;
     for (int i = 0; i < half[0].n_jobs; i++)
         at = &(*at)->next;
-    *at = NULL; /* ends the first list; the two lists are joined again below */
+    *at = NULL; /* ends the list of the first half, which is joined to the second half below */
     for (int i = 0; i < 2; i++) {
         struct srv_batch *h = &half[i];
         struct rt_error err = {.arena = b->arena};

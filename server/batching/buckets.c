@@ -19,14 +19,14 @@ static bool may_merge(const struct srv_model_queue *l, const struct srv_call_que
            (l->policy.max_rows > 1 || l->policy.n_sizes);
 }
 
-/* Returns whether the job is small enough to run on the scheduler's spare worker. */
+/* Returns whether the job is small enough to run on a spare worker. */
 static bool is_small(const struct srv_job *job)
 {
     return !job->prepare && job->body_bytes < SMALL_BYTES;
 }
 
-/* Builds the part of a bucket's key that describes one feed. If `pads` is set, the lengths of
- * dimensions that padding can equalise are left out of the key. */
+/* Builds the part of a bucket's key that describes one feed. If `pads` is set, the key omits the
+ * lengths of dimensions that padding can equalise. */
 static struct srv_feed_key key_of(const struct rt_tensor *t, bool has_rows, bool pads)
 {
     struct srv_feed_key k = {.dtype = t->dtype, .rank = t->rank};
@@ -96,7 +96,7 @@ static void forget_oldest(struct srv_model_queue *l)
     free(oldest);
 }
 
-/* Returns whether a specialisation of the callable `call` for `rows` rows has been compiled. */
+/* Returns whether a specialisation of `call` for `rows` rows has been compiled. */
 static bool is_compiled(const void *call, int64_t rows)
 {
     return rt_callable_is_compiled(call, rows);

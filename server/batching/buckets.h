@@ -1,10 +1,10 @@
 /*
- * Buckets determine which jobs may be merged with each other. A bucket holds jobs that run the same
- * callable on inputs with the same data types, and with the same shapes apart from the batch
- * dimension. Jobs whose signatures write variables share one bucket and are never merged.
+ * Buckets determine which jobs may be merged. The jobs of a bucket run the same callable on inputs
+ * with equal data types and equal shapes apart from the batch dimension. Jobs whose signatures
+ * write variables share one bucket and are never merged.
  *
- * Locking: the scheduler's lock guards everything in a model queue; the caller of every function
- * here holds that lock. A model queue with many buckets frees the least recently used bucket that
+ * Locking: the scheduler's lock guards everything in a model queue. The caller of every function
+ * here holds this lock. A model queue with many buckets frees the least recently used bucket that
  * has no jobs.
  */
 #ifndef SRV_BUCKETS_H
@@ -13,28 +13,28 @@
 #include "server/batching/scheduler.h"
 #include "server/config/batching.h"
 
-struct srv_feed_key { /* the data type and shape that one feed has in all jobs of a bucket */
+struct srv_feed_key { /* data type and shape of one feed in all jobs of a bucket */
     uint8_t dtype;
     int8_t rank;
     int64_t inner[RT_MAX_RANK];
 };
 
-/* Queue of the waiting batches of one callable. Signatures with the same callable share it. */
+/* The waiting batches of one callable. Signatures with the same callable share the queue. */
 struct srv_call_queue {
     struct srv_core_queue core;
     struct srv_call_queue *next; /* next queue of the same model queue */
     const struct rt_callable *call;
     bool rowwise;
-    /* an output did not have one row per input row, or the analysis found that rows depend on each
-     * other */
+    /* An output did not have one row per input row, or the analysis found that rows depend on each
+     * other. */
     bool never_merge;
 };
 
 struct srv_bucket {
-    /* must be the first member, because a pointer to it is converted to struct srv_bucket */
+    /* must be the first member, because its address is cast to struct srv_bucket * */
     struct srv_core_bucket core;
     uint64_t hash;
-    /* queue of the callable, or NULL in the bucket for signatures that write variables */
+    /* NULL in the bucket for signatures that write variables */
     struct srv_call_queue *queue;
     bool has_rows;
     int since_halved; /* number of successful runs since core.max_rows was last changed */
@@ -45,11 +45,11 @@ struct srv_bucket {
 struct srv_model_queue {
     struct srv_core_model_queue core;
     struct srv_scheduler *scheduler;
-    struct srv_core *pool; /* the scheduler core that the model queue belongs to */
+    struct srv_core *pool; /* the scheduler core that contains the model queue */
     struct srv_version *version;
-    /* number of buckets in core.buckets; guarded by the scheduler's mu */
+    /* number of core.buckets; guarded by the scheduler's mu */
     int n_buckets;
-    /* list of the callables' queues; guarded by the scheduler's mu */
+    /* one queue per callable; guarded by the scheduler's mu */
     struct srv_call_queue *queues;
     struct srv_batching batching;
     struct srv_core_policy policy;
@@ -62,7 +62,7 @@ struct srv_bucket *srv_bucket_of(const struct srv_job *job);
  * NULL if memory runs out. */
 struct srv_call_queue *srv_call_queue_of(struct srv_model_queue *l,
                                          const struct rt_model_signature *sig);
-/* Stops merging in all buckets of the queue `q`, including those that are created later. */
+/* Stops merging in all buckets of the queue `q`, now and in the future. */
 void srv_buckets_stop_merging(struct srv_model_queue *l, struct srv_call_queue *q);
 /* Frees the buckets and queues of a model queue that has no jobs. */
 void srv_buckets_clear(struct srv_model_queue *l);

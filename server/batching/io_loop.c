@@ -14,8 +14,8 @@ void srv_io_loop_init(struct srv_io_loop *io_loop, struct srv_server *server,
 
 void srv_message_post(struct srv_io_loop *io_loop, struct srv_message *message)
 {
-    /* After the atomic exchange the receiver may free `message`, so only `head` may be used from
-     * then on. `io_loop` remains valid, because no receiver frees it. */
+    /* The receiver may free `message` as soon as the atomic exchange succeeds, so the code after it
+     * uses only `head`. No receiver frees `io_loop`. */
     struct srv_message *head = atomic_load_explicit(&io_loop->mailbox, memory_order_relaxed);
     do
         message->next = head;
@@ -42,8 +42,8 @@ void srv_io_loop_begin_turn(struct srv_io_loop *io_loop)
         oldest->receive(io_loop, oldest);
         oldest = next;
     }
-    /* A retirement message is posted only after a map without the retired version was published.
-     * Therefore the map must be loaded after the messages are received. */
+    /* The map must be loaded after the messages are received. The manager posts a retirement only
+     * after it has published a map without the retired version. */
     io_loop->map = atomic_load_explicit(&io_loop->server->map, memory_order_acquire);
     io_loop->inline_ns = io_loop->decode_ns = 0;
 }
@@ -63,7 +63,7 @@ void srv_io_loop_end_turn(struct srv_io_loop *io_loop)
     if (first)
         srv_scheduler_submit(io_loop->server->scheduler, first);
     for (struct srv_message **at = &io_loop->retiring; *at;) {
-        /* the cast is valid because the message is the first member of struct srv_retirement */
+        /* The message is the first member of struct srv_retirement. */
         struct srv_retirement *r = (struct srv_retirement *)*at;
         if (r->version && r->version->handles[io_loop->index].n) {
             at = &r->message.next;

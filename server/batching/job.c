@@ -5,7 +5,7 @@
 #include "server/batching/io_loop.h"
 #include "server/batching/scheduler.h"
 
-/* Returns dimension 0 of the feeds if it is the same for all feeds, otherwise 0. Also returns 0 for
+/* Returns dimension 0 of the feeds if it is equal in all feeds, and otherwise 0. Also returns 0 for
  * a job with a trace, and for a dynamic callable that did not pass row-wise analysis. */
 static int64_t rows_of(const struct srv_job *job)
 {
@@ -19,7 +19,7 @@ static int64_t rows_of(const struct srv_job *job)
     return job->feeds[0].dim[0];
 }
 
-/* Prepares a job for queuing once its signature and feeds are known: sets the number of rows,
+/* Prepares a job for queuing after its signature and feeds were set: sets the number of rows,
  * allocates the fetches, and checks admission. */
 static enum rt_status make_ready(struct srv_job *job)
 {
@@ -36,7 +36,7 @@ static enum rt_status make_ready(struct srv_job *job)
                                       : srv_scheduler_admit(job->io_loop->server->scheduler, job);
 }
 
-/* Continues a job after a worker has called its `prepare`, which may have failed. */
+/* Continues a job after a worker has called its `prepare` function, which may have failed. */
 static void prepared(struct srv_job *job)
 {
     job->done = job->then;

@@ -1,9 +1,9 @@
 /*
- * A job is one inference request inside the server. It has the decoded input tensors and, after its
+ * A job is one inference request inside the server. It contains the input tensors and, after its
  * run, the output tensors.
  *
- * Owner: the transport that created the job. The scheduler owns the job between srv_job_submit and
- * the call of `done`. A job holds a reference to everything outside its arena that it points to.
+ * Owner: the transport that created the job. The scheduler owns the job from srv_job_submit until
+ * `done` is called. A job holds a reference to everything outside its arena that it points to.
  */
 #ifndef SRV_JOB_H
 #define SRV_JOB_H
@@ -23,69 +23,68 @@ struct srv_version;
 struct srv_job {
     struct srv_job *next;
     struct srv_io_loop *io_loop;
-    struct srv_version *version; /* io_loop holds a handle to the version until the job has ended */
+    struct srv_version *version; /* io_loop holds a handle to it until the job has ended */
     const struct rt_model_signature *signature;
-    /* Slow work that a worker performs before the job can be queued, or NULL if there is none. The
-     * function either decodes a long body, which yields `signature` and `feeds`, or builds the plan
-     * of a dynamic callable, which sets `signature->call`. It must set `prepare` to NULL.
-     * Afterwards the job is submitted again. `then` keeps the transport's `done` while the worker
-     * prepares the job. */
+    /* Slow work that a worker performs before the job is queued, or NULL. It decodes a long body,
+     * which sets `signature` and `feeds`, or it builds the plan of a dynamic callable, which sets
+     * `signature->call`. The function must set `prepare` to NULL. Afterwards the job is submitted
+     * again. Until then, `then` contains the transport's `done`. */
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
     const struct rt_call_spec *dynamic_spec;
-    /* shapes of the feeds, passed to rt_model_make_dynamic */
+    /* shapes of the feeds for rt_model_make_dynamic */
     const struct rt_shape *dynamic_shapes;
     struct rt_arena *arena; /* the request's arena */
     /* number of bytes charged to the limit --max_bytes_in_flight */
     size_t body_bytes;
 
-    /* feeds[i] is input i of the signature. srv_job_clear releases the feeds. */
+    /* feeds[i] is input i of the signature; srv_job_clear clears the feeds */
     int n_feeds;
     struct rt_tensor *feeds;
-    /* fetches[i] is output i of the signature, and is a zeroed struct unless `status` is RT_OK. The
-     * transport may provide the array; otherwise srv_job_submit allocates it in the arena. */
+    /* fetches[i] is output i of the signature. It is zeroed unless `status` is RT_OK. The transport
+     * may provide the array. Otherwise srv_job_submit allocates it in the arena. */
     int n_fetches;
     struct rt_tensor *fetches;
-    /* Maximum size in bytes of the outputs of an inline run. The transport sets the limit so that
-     * `done` can encode the outputs quickly on the I/O loop's thread. */
+    /* Maximum size in bytes of the outputs of an inline run. With this limit, `done` can encode the
+     * outputs quickly on the thread of the I/O loop. */
     size_t max_inline_bytes;
-    /* dimension 0 of the feeds if all feeds share it; otherwise 0, and the job is never merged */
+    /* Dimension 0 of the feeds if it is equal in all feeds, and otherwise 0. A job with 0 rows is
+     * never merged. */
     int64_t n_rows;
 
     /* trace of the run, or NULL; a job with a trace is never merged */
     struct rt_trace *trace;
 
     int64_t deadline_ns; /* on CLOCK_MONOTONIC; RT_NEVER means no deadline */
-    /* whether srv_job_submit set deadline_ns to the default of --default_deadline_seconds */
+    /* whether deadline_ns was set by --default_deadline_seconds */
     bool has_default_deadline;
     _Atomic bool cancelled; /* the client has disconnected, so the job must not be started */
-    /* the request of which this job is a sub-request (sub_requests.h), or NULL if the job is not a
-     * sub-request */
+    /* the job that was split into this sub-request (sub_requests.h), or NULL */
     struct srv_job *parent;
 
     int64_t received_ns, queued_ns, started_ns, finished_ns; /* times on CLOCK_MONOTONIC */
-    int batch_rows; /* number of rows in the batch that contains this job */
+    int batch_rows; /* number of rows of the batch that contained this job */
 
     enum rt_status status;
-    struct rt_error err; /* err.arena must be the same as the job's arena */
+    struct rt_error err; /* err.arena must be the job's arena */
 
-    /* Called exactly once, either on a worker or, if the job ran inline or was refused, on the
-     * thread of the I/O loop. Work that needs the I/O loop's thread must be posted to the I/O
-     * loop. */
+    /* Called exactly once. The caller is a worker, or, if the job ran inline or was refused, the
+     * thread of the I/O loop. `done` must post a message to the I/O loop for work that needs its
+     * thread. */
     void (*done)(struct srv_job *job);
     void *owner; /* the transport's own data (REST or gRPC) */
 
-    struct srv_core_job sched; /* data that only the scheduler uses */
+    struct srv_core_job sched; /* private data of the scheduler */
 };
 
-/* Returns the flag that is set when the client of the job has disconnected. */
+/* Returns the flag that is set when the job's client has disconnected. */
 static inline const _Atomic bool *srv_job_cancelled(const struct srv_job *job)
 {
     return job->parent ? &job->parent->cancelled : &job->cancelled;
 }
 
-/* Returns the deadline of a job and the flag that is set when its client has disconnected. Either
- * of them cancels the response. */
+/* Returns the cancellation of the response. The response is cancelled at the job's deadline, or
+ * when its client disconnects. */
 static inline struct srv_cancellation srv_job_cancellation(const struct srv_job *job)
 {
     return (struct srv_cancellation){.deadline_ns = job->deadline_ns,
@@ -93,14 +92,13 @@ static inline struct srv_cancellation srv_job_cancellation(const struct srv_job 
 }
 
 /*
- * Submits a request as a job. Must be called on the I/O loop's thread, during a turn. If the job
- * has no deadline, sets the default deadline. If the request is refused, calls `done` with an
- * error. If the job is cheap and its bucket is empty, runs it immediately on this thread and calls
- * `done`, unless the run takes long or its outputs are large. Otherwise adds the job to the turn.
- * At the end of the turn the job is queued, or is refused with UNAVAILABLE if the queue is full.
+ * Submits a request as a job, on the thread of the I/O loop and during a turn. Sets the default
+ * deadline if the job has none. If the request is refused, calls `done` with an error. If the job
+ * is cheap and its bucket is empty, runs the job on this thread and calls `done`, unless the run
+ * takes long or its outputs are large. Otherwise adds the job to the turn. At the end of the turn,
+ * the job is queued, or refused with UNAVAILABLE if the queue is full.
  */
 void srv_job_submit(struct srv_job *job);
-/* Clears the job's feeds and fetches. */
 void srv_job_clear(struct srv_job *job);
 
 #endif

@@ -7,10 +7,10 @@
 #include "server/batching/sub_requests.h"
 
 enum {
-    /* maximum time that a network thread spends on inline jobs per turn, because it must also serve
-     * other connections */
+    /* Maximum time for inline jobs per turn. The network thread must also serve other
+     * connections. */
     INLINE_PER_TURN_NS = 500000,
-    TINY_NS = 10000, /* merging gains nothing for jobs that cost less than TINY_NS */
+    TINY_NS = 10000, /* merging does not pay for jobs that cost less */
 };
 
 static enum rt_status fail_full(struct srv_job *job)
@@ -38,7 +38,7 @@ static enum rt_status fail_full(struct srv_job *job)
 
 static enum rt_status fail_full_batches(struct srv_job *job, const struct srv_bucket *b)
 {
-    /* TensorFlow Serving's error message reports at least one batch, even if none is queued. */
+    /* TensorFlow Serving's error message reports at least one batch, even if no batch is queued. */
     long long n = b->queue->core.n_batches ? b->queue->core.n_batches : 1;
     const struct srv_batching *p = &job->version->model_queue->batching;
     if (!p->splits_large)
@@ -70,16 +70,16 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
     struct srv_bucket *b;
     bool may;
 
-    /* A job with a trace does not run inline. If its run were stopped and repeated, the trace would
-     * contain the nodes of both runs. */
+    /* A job with a trace does not run inline, because a repeated run would add its nodes to the
+     * trace a second time. */
     if (max_ns <= 0 || job->trace || io_loop->inline_ns >= INLINE_PER_TURN_NS ||
         job->deadline_ns <= job->queued_ns)
         return false;
     describe(job);
     rt_mutex_lock(&s->mu);
     b = srv_bucket_of(job);
-    /* If this turn has already run a job inline, more jobs are likely to follow, and merging them
-     * costs less than running each of them inline. */
+    /* If a job has already run inline in this turn, more jobs probably follow. Merging them costs
+     * less than running each of them inline. */
     if (b && b->core.merges && io_loop->inline_ns > 0)
         max_ns = max_ns < TINY_NS ? max_ns : TINY_NS;
     may = b && job->version->model_queue->pool == &s->cpu &&
@@ -124,7 +124,7 @@ enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)
     return RT_OK;
 }
 
-/* Completes a split request after its sub-requests have ended. */
+/* Completes a split request after its last sub-request has ended. */
 static void complete_parent(struct srv_job *parent, bool follows_rows)
 {
     struct srv_scheduler *s = parent->io_loop->server->scheduler;
@@ -140,7 +140,7 @@ static void complete_parent(struct srv_job *parent, bool follows_rows)
     srv_scheduler_complete(s, parent);
 }
 
-struct turn { /* jobs of a turn that must be completed after the lock is released */
+struct turn { /* the jobs of a turn that must be completed after the lock is released */
     struct srv_job *refused;
     struct srv_core_job *expired;
 };
@@ -173,7 +173,7 @@ static void submit_one(struct srv_scheduler *s, struct srv_bucket *b, struct srv
     }
 }
 
-/* Splits a job that is too large for one batch into sub-requests. Queues all of them, or refuses
+/* Splits a job with too many rows for one batch into sub-requests. Queues all of them, or refuses
  * the job. */
 static void submit_sub_requests(struct srv_scheduler *s, struct srv_bucket *b, struct srv_job *job,
                                 int64_t now, struct turn *t) RT_REQUIRES(s->mu)
@@ -243,7 +243,7 @@ void srv_scheduler_hurry(struct srv_scheduler *s)
     srv_scheduler_wake(s, wake);
 }
 
-/* Completes all queued jobs of a core. Returns the number of these jobs. */
+/* Completes all queued jobs of a core. Returns their number. */
 static int refuse_all(struct srv_scheduler *s, struct srv_core *core, enum rt_status code,
                       const char *text)
 {

@@ -1,11 +1,11 @@
 /*
- * Batches and schedules jobs. scheduler_core.h makes the decisions, without a clock or threads;
- * batch.h merges, runs and splits a batch; sub_requests.h splits a request that is too large for
- * one batch; and buckets.h decides which jobs may be merged. The scheduler combines these modules.
- * It owns the model queues of the versions, the workers and one lock.
+ * Batches and schedules jobs. scheduler_core.h makes the decisions, without a clock or threads.
+ * batch.h merges, runs and splits a batch. sub_requests.h splits a request that is too large for
+ * one batch. buckets.h decides which jobs may be merged. The scheduler combines these modules. It
+ * owns the model queues of the versions, the workers and one lock.
  *
- * Threads: network threads submit jobs (through srv_job_submit); the manager creates and frees
- * model queues.
+ * Threads: network threads submit jobs by srv_job_submit. The manager creates and frees model
+ * queues.
  */
 #ifndef SRV_SCHEDULER_H
 #define SRV_SCHEDULER_H
@@ -13,39 +13,38 @@
 #include "server/batching/job.h"
 #include "server/server.h"
 
-/* Returns the number of the workers' indexes in the metrics: --num_workers for the CPU, one for
- * each stream of a GPU, and one that the spare workers and the runs that have waited share. */
+/* Returns the number of worker indexes in the metrics. Each CPU worker (--num_workers) and each GPU
+ * stream has its own index. The spare workers and the runs that have waited share one index. */
 int srv_scheduler_n_workers(const struct srv_server *server);
-/* Creates the scheduler and its workers, and reads the batching parameters from the sources that
- * the options specify. */
+/* Creates the scheduler and its workers. Reads the batching parameters that the options name. */
 enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler **out,
                                  struct rt_error *err);
-/* Completes with UNAVAILABLE the jobs that are still queued, and joins the workers. */
+/* Completes all queued jobs with UNAVAILABLE, and joins the workers. */
 void srv_scheduler_free(struct srv_scheduler *s);
 
 /* Creates the model queue of a version before the version is published. Fails if the version's own
  * batching parameters are invalid. */
 enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *v,
                                    struct srv_model_queue **out, struct rt_error *err);
-/* Frees the model queue of a version. The last handle to the version must have been released, and
- * none of its jobs may be queued or running. */
+/* Frees a version's model queue. The last handle to the version must have been released, and no job
+ * of the version may be queued or running. */
 void srv_model_queue_free(struct srv_model_queue *l);
 
-/* Checks a request by the rules of --enable_batching=true, with TensorFlow Serving's error
- * messages. */
+/* Checks whether --enable_batching=true accepts a request. The error messages are TensorFlow
+ * Serving's. */
 enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job);
-/* Runs a job immediately on the network thread if its cost is known to be small, its bucket is
- * empty and a worker is free. `done` is called before the function returns. Returns false if the
- * job did not run, or if a worker must repeat the run because it took too long or its outputs are
- * too large to be encoded on the network thread. In both cases, the caller still owns the job. */
+/* Runs a job on the network thread if its cost is known to be small, its bucket is empty and a
+ * worker is free. Calls `done` before returning. Returns false if the job did not run. Also returns
+ * false if a worker must repeat the run, because it took too long or its outputs are too large to
+ * encode on the network thread. In both cases, the caller still owns the job. */
 bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job);
-/* Submits a list of jobs, linked by `next`, such as the jobs of a turn. Takes the lock once and
- * wakes at most one worker. */
+/* Submits the jobs of a turn, linked by `next`. Takes the lock once and wakes at most one
+ * worker. */
 void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first);
-/* Makes batches run without waiting for more jobs. Called when no more requests will arrive. */
+/* Lets batches run without waiting for more jobs. Called when no more requests will arrive. */
 void srv_scheduler_hurry(struct srv_scheduler *s);
-/* Completes all queued jobs with the status `code` and the error message `text`. Called at the end
- * of a drain. Returns the number of these jobs. */
+/* Completes all queued jobs with the given status and error message, at the end of a drain. Returns
+ * the number of these jobs. */
 int srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text);
 /* returns the number of queued and running jobs of all versions */
 int srv_scheduler_jobs(struct srv_scheduler *s);

@@ -5,8 +5,9 @@
 enum {
     /* Minimum time between two searches for jobs whose deadlines have expired. */
     SWEEP_NS = 1000000,
-    SMALL_NS = 20000000,    /* maximum expected duration of a short run */
-    RECENT_NS = 1000000000, /* how far back settings.long_ns considers runs of other model queues */
+    SMALL_NS = 20000000, /* maximum expected duration of a short run */
+    /* settings.long_ns considers runs of other model queues that began within this time */
+    RECENT_NS = 1000000000,
 };
 
 static int64_t min64(int64_t a, int64_t b)
@@ -19,7 +20,7 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Returns a + b, or INT64_MAX if the sum overflows; a and b must not be negative. */
+/* Returns a + b, or INT64_MAX on overflow; a and b must not be negative. */
 static int64_t later(int64_t a, int64_t b)
 {
     return a > INT64_MAX - b ? INT64_MAX : a + b;
@@ -43,8 +44,8 @@ void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns)
     c->runs++;
 }
 
-/* Fits the line `a + b * n` to the weighted measurements by least squares, with the constraint that
- * a and b are not negative. */
+/* Fits the line `a + b * n` to the weighted measurements by least squares, with non-negative a and
+ * b. */
 static void fit_line(const struct srv_cost *c, double *a, double *b)
 {
     double variance = c->w * c->xx - c->x * c->x;
@@ -103,7 +104,7 @@ void srv_core_bucket_remove(struct srv_core_bucket *b)
 
 static void activate(struct srv_core *c, struct srv_core_model_queue *l)
 {
-    /* a model queue that was idle must not have priority over the others */
+    /* a model queue that was idle must not get priority over the others */
     l->virtual_ns = max64(l->virtual_ns, c->virtual_ns);
     l->prev = NULL;
     l->next = c->active;
@@ -160,8 +161,8 @@ static bool needs_another_batch(const struct srv_core_bucket *b, int64_t rows)
     return !b->n_batches || rows > srv_core_row_limit(b) - b->open_rows;
 }
 
-/* Counts a queued job in its bucket. In a bucket that does not merge, batches are not counted,
- * because only the number and the total size of the queued jobs are limited. */
+/* Counts a queued job in its bucket. A bucket that does not merge has no limit on batches, so its
+ * batches are not counted. */
 static void count_in(struct srv_core_bucket *b, int64_t rows)
 {
     if (!b->merges)
@@ -236,8 +237,8 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
 
     if (j->deadline_ns <= now)
         return SRV_CORE_EXPIRED;
-    /* An empty queue accepts one job of any size, because otherwise a job that is larger than the
-     * limit could never run. */
+    /* An empty queue accepts one job of any size. Otherwise a job larger than the limit could never
+     * run. */
     if ((l->n_jobs &&
          (l->n_jobs >= s->max_model_queue_jobs || j->bytes > s->max_model_queue_bytes ||
           l->n_bytes > s->max_model_queue_bytes - j->bytes)) ||
@@ -281,9 +282,9 @@ static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *
     return later(oldest, p->timeout_ns);
 }
 
-/* The buckets from which a worker may take a batch. SMALL permits only buckets whose runs are
- * expected to be short. SMALL_OR_IDLE also permits the buckets of model queues that have no running
- * batch, and SMALL_OR_NOT_LONG those of model queues that have no long one. */
+/* The buckets from which a worker may take a batch. SMALL: buckets whose runs are expected to be
+ * short. SMALL_OR_IDLE: also the buckets of model queues without a running batch.
+ * SMALL_OR_NOT_LONG: also the buckets of model queues without a long running batch. */
 enum choice { ALL, SMALL, SMALL_OR_IDLE, SMALL_OR_NOT_LONG };
 
 /* Returns whether the bucket is small and a run of `rows` rows is expected to be short. */
@@ -299,7 +300,8 @@ static bool may_take(const struct srv_core_bucket *b, enum choice which)
            (!b->model_queue->small_running && is_short(b, b->head->rows));
 }
 
-/* Returns whether settings.long_ns keeps the bucket from the worker. */
+/* Returns whether the rule of settings.long_ns forbids the worker to take a batch from the
+ * bucket. */
 static bool is_kept(const struct srv_core *c, const struct srv_core_bucket *b, int64_t now,
                     const struct srv_core_worker *w)
 {
@@ -313,7 +315,7 @@ static bool is_kept(const struct srv_core *c, const struct srv_core_bucket *b, i
     return recent->model_queue && recent->ns > now - RECENT_NS;
 }
 
-/* Of the buckets of model queue `l` that are ready and that the worker may run, returns the one
+/* Returns the bucket of model queue `l` from which the worker should take a batch: the ready bucket
  * whose first job is due earliest. Returns NULL if no bucket is ready, or if a running batch of `l`
  * must end first. */
 static struct srv_core_bucket *choose(const struct srv_core *c,
@@ -331,10 +333,9 @@ static struct srv_core_bucket *choose(const struct srv_core *c,
     return best && best->alone && l->running ? NULL : best;
 }
 
-/* Returns whether a job will miss its deadline, because the deadline has passed or because even a
- * run as fast as the fastest recorded run would end too late. In the second case, the recorded
- * duration of the fastest run is reduced by 10 %, because a bucket whose recorded duration is too
- * high could otherwise drop all its jobs forever. */
+/* Returns whether a job will miss its deadline. Its deadline has passed, or even a run as fast as
+ * the fastest recorded run would end too late. In the second case, reduces the recorded duration by
+ * 10 %. A bucket whose recorded duration is too long would otherwise drop its jobs forever. */
 static bool misses_deadline(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
 {
     if (j->deadline_ns <= now)
@@ -354,7 +355,7 @@ static int64_t padded(const struct srv_core_policy *p, int64_t rows)
     return rows;
 }
 
-/* Notes that a batch of the model queue begins on the group. */
+/* Records that a batch of the model queue begins on the group. */
 static void note_recent(struct srv_core *c, int group, const struct srv_core_model_queue *l,
                         int64_t now)
 {
@@ -381,8 +382,8 @@ static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core
     l->virtual_ns = later(l->virtual_ns, out->charged_ns);
 }
 
-/* If leaving at most a quarter of the rows for the next batch yields a preferred batch size,
- * returns this size as the row limit. Otherwise returns `limit`. */
+/* Returns a smaller limit if a preferred batch size leaves at most a quarter of the rows for the
+ * next batch. Otherwise returns `limit`. */
 static int64_t preferred(const struct srv_core_bucket *b, int64_t limit)
 {
     int64_t rows = 0, best = 0;
@@ -395,7 +396,7 @@ static int64_t preferred(const struct srv_core_bucket *b, int64_t limit)
     return best && best < rows && best >= rows - rows / 4 ? best : limit;
 }
 
-/* Moves the jobs of bucket `b` that should run together from the queue into the batch. */
+/* Moves the jobs of the next batch from bucket `b` into the batch. */
 static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int free_workers,
                  struct srv_core_batch *out, struct srv_core_job **expired)
 {
@@ -544,8 +545,8 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
                            int n_workers, int64_t max_ns, struct srv_core_batch *out)
 {
-    /* minimum number of measured runs before a job runs inline, because the first runs of a shape
-     * are not representative */
+    /* Minimum number of measured runs before a job runs inline. The first runs of a shape are not
+     * representative. */
     enum { ENOUGH_RUNS = 3 };
     struct srv_core_model_queue *l = b->model_queue;
 
@@ -553,8 +554,7 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
         l->alone_running || b->cost.runs < ENOUGH_RUNS || srv_cost_of(&b->cost, j->rows) > max_ns ||
         (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
         return false;
-    /* A job of the same model queue that writes variables and is waiting must run before job
-     * `j`. */
+    /* A waiting job of the same model queue that writes variables must run before job `j`. */
     for (const struct srv_core_bucket *o = l->buckets; o; o = o->next)
         if (o->alone && o->head)
             return false;

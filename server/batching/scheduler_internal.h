@@ -7,15 +7,15 @@
  *   scheduler_waits.c    runs that wait for other runs
  *   scheduler_start.c    creates and frees the scheduler and the model queues
  *
- * Workers form groups. Group 0 runs on the CPU, one worker per core. Each further group belongs to
- * one GPU and has one worker per slot, that is, per batch that may be on the GPU at the same time:
- * while one worker waits for the GPU, another merges the next batch, enqueues it, or splits the
- * last one. The model queues of the CPU and those of the GPUs have a scheduler core each, because
- * they do not compete for the same workers.
+ * Workers form groups. Group 0 runs on the CPU, one worker per core. Each other group belongs to
+ * one GPU, and has one worker for each batch that may be on the GPU at the same time. While one
+ * worker waits for the GPU, another merges the next batch or splits the last one. The model queues
+ * of the CPU have one scheduler core, and those of the GPUs another, because they do not compete
+ * for the same workers.
  *
  * Spare workers run batches of the CPU while all workers of group 0 are busy. One of the idle spare
- * workers, the leader, looks for such batches. When it takes one, another idle spare worker becomes
- * the leader, and if there is none, the timer starts a new spare worker.
+ * workers, the leader, looks for such batches. When the leader takes a batch, another idle spare
+ * worker becomes the leader. If no spare worker is idle, the timer starts a new one.
  */
 #ifndef SRV_SCHEDULER_INTERNAL_H
 #define SRV_SCHEDULER_INTERNAL_H
@@ -26,22 +26,23 @@
 #include "server/batching/buckets.h"
 #include "server/batching/scheduler.h"
 
-/* The capacity of all model queues together is SRV_QUEUES_FACTOR times the capacity of one. */
+/* The capacity of all model queues together is SRV_QUEUES_FACTOR times the capacity of one model
+ * queue. */
 enum {
     SRV_QUEUES_FACTOR = 4,
     SRV_MAX_GROUPS = RT_MAX_ACCELERATORS + 1,
-    /* A model queue whose runs are long takes a further spare worker only while fewer than
-     * SRV_MAX_SPARES / 2 spare workers exist or are busy. The others are left for model queues that
-     * run nothing. */
+    /* Maximum number of spare workers. A model queue with long runs takes another spare worker only
+     * while fewer than SRV_MAX_SPARES / 2 of them are busy. The others remain for idle model
+     * queues. */
     SRV_MAX_SPARES = 64,
 };
 
 struct srv_worker_group {
-    struct srv_core *core; /* the core of the model queues that the group may run */
+    struct srv_core *core; /* the core of the group's model queues */
     struct rt_cond work;   /* signalled when a batch is ready for the group */
-    int n_workers;         /* number of workers, without the spare workers */
-    /* number of waiting workers, and number of these that have been signalled; guarded by the
-     * scheduler's mu */
+    int n_workers;         /* number of workers, excluding spare workers */
+    /* Numbers of waiting workers, and of workers that were signalled and have not woken. Guarded by
+     * the scheduler's mu. */
     int n_idle, n_woken;
 };
 
@@ -49,28 +50,28 @@ struct srv_worker {
     struct srv_scheduler *s;
     int index; /* index of the thread in the metrics */
     int group;
-    const char *name;            /* name of the worker's thread */
-    void *(*main)(void *worker); /* the function of the worker's thread */
-    struct rt_arena *arena;      /* memory for the batch that the worker runs */
+    const char *name; /* name of the worker's thread */
+    void *(*main)(void *worker);
+    struct rt_arena *arena; /* memory for the worker's current batch */
     bool is_spare;
     /* The scheduler's mu guards the following members. */
     struct srv_worker *next;      /* next spare worker */
-    struct srv_core_batch *batch; /* batch that the worker runs, or NULL */
+    struct srv_core_batch *batch; /* the worker's current batch, or NULL */
     int64_t began_ns;             /* time at which the worker took the batch */
-    /* Thread id of a spare worker, and whether a long run has lowered the thread's priority. The
-     * kernel does not let a thread raise its priority again, so such a thread ends with its run. */
+    /* Thread id of a spare worker, and whether its priority was lowered during a long run. The
+     * kernel does not let a thread raise its priority again, so the thread ends after this run. */
     int thread_id;
     bool is_lowered;
 };
 
-/* A batch that a worker runs. The struct is on the stack of the worker's thread. */
+/* The run of a batch. The struct is on the stack of the worker's thread. */
 struct srv_run {
     struct srv_scheduler *s;
     struct srv_worker *worker;
     const struct srv_core_batch *batch;
     int64_t start_ns;
-    /* Whether the run has waited. Then another thread is the worker, and the run's arena belongs to
-     * its own thread. */
+    /* Whether the run has waited. Another thread is then the worker, and this thread owns
+     * `arena`. */
     bool waits;
     struct rt_arena *arena;
 };
@@ -81,17 +82,18 @@ struct srv_scheduler {
     struct rt_mutex mu;
     struct rt_cond time;
     struct rt_cond spare,
-        follower;              /* the leader waits for `spare`, and the others for `follower` */
+        /* the leader waits for `spare`, and other idle spare workers wait for `follower` */
+        follower;
     struct rt_cond no_threads; /* signalled when n_threads becomes 0 */
-    /* guards the metrics that all spare workers and the runs that have waited share */
+    /* guards the metrics that the spare workers and the runs that have waited share */
     struct rt_mutex shared_cells;
-    /* The cores of the model queues that run on the CPU, and of those that run on a GPU. mu guards
-     * these members and all following members up to `stopping`. */
+    /* The cores of the CPU's and of the GPUs' model queues. mu guards these and all following
+     * members up to `stopping`. */
     struct srv_core cpu, gpus;
     int64_t timer_ns; /* time at which the timer thread will wake */
     int64_t taken_ns; /* time at which a worker of group 0 last took a batch */
-    int n_busy;       /* number of workers of group 0 that run a batch, without the spare workers */
-    int n_waiting;    /* number of runs that have waited and have not ended */
+    int n_busy;       /* number of busy workers of group 0, excluding spare workers */
+    int n_waiting;    /* number of unfinished runs that have waited */
     int n_threads;    /* number of threads of workers and of runs that have waited */
     int64_t spare_ns; /* time at which the leader will wake, or 0 if no leader sleeps */
     bool has_leader;
@@ -103,8 +105,8 @@ struct srv_scheduler {
     int n_groups;
     struct srv_worker_group group[SRV_MAX_GROUPS];
     pthread_t timer;
-    int n_workers; /* number of workers of all groups, and the index of the spare workers' metrics
-                    */
+    /* number of workers of all groups, which is also the metrics index of the spare workers */
+    int n_workers;
     struct srv_worker worker[];
 };
 
@@ -119,38 +121,39 @@ static inline bool srv_job_is_as_tensorflow(const struct srv_job *job)
 }
 
 /* Completes a job. Must not be called under the lock. Afterwards the caller must not access the
- * job's version, because the release of its last handle may have freed it. */
+ * job's version, which may have been freed. */
 void srv_scheduler_complete(struct srv_scheduler *s, struct srv_job *job);
 /* Completes jobs that have missed their deadlines, linked by `next`. Must not be called under the
  * lock. */
 void srv_scheduler_complete_expired(struct srv_scheduler *s, struct srv_core_job *list);
-/* Logs that the job's signature is not batched any more. */
+/* Logs that the job's signature is no longer batched. */
 void srv_scheduler_log_never_merged(const struct srv_job *job);
 
 enum srv_run_end {
-    SRV_RUN_COMPLETE, /* the jobs have been completed */
-    SRV_RUN_REPEATS,  /* an inline run must be repeated, and its job has not been completed */
-    SRV_RUN_WAITED,   /* the jobs have been completed; another thread is now the worker */
+    SRV_RUN_COMPLETE,
+    SRV_RUN_REPEATS, /* an inline run must be repeated; its job is not completed */
+    SRV_RUN_WAITED,  /* the jobs are completed, and another thread has become the worker */
 };
-/* Runs the batch and completes its jobs. The caller does not hold the lock. `w` is NULL for an
- * inline run. `worker` is the index of the thread in the metrics. After SRV_RUN_WAITED the calling
- * thread must end without accessing the scheduler. */
+/* Runs the batch and completes its jobs. The caller must not hold the lock. `w` is NULL for an
+ * inline run. `worker` is the thread's index in the metrics. If the result is SRV_RUN_WAITED, the
+ * calling thread must end without accessing the scheduler. */
 enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int worker,
                                          const struct srv_core_batch *batch);
-/* Returns the groups of which a worker should be signalled after the lock has been released, as a
- * bit mask, and counts these workers as signalled. */
+/* Chooses one worker per group to signal after the lock is released, and counts these workers as
+ * signalled. Returns a bit mask of the groups. */
 uint32_t srv_scheduler_groups_to_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu);
 /* Signals a worker of each group in the mask. */
 void srv_scheduler_wake(struct srv_scheduler *s, uint32_t groups);
-/* Returns the time from which a spare worker may take a batch, or RT_NEVER if no jobs are queued
- * for the CPU or a worker may take them. */
+/* Returns the time from which a spare worker may take a batch. Returns RT_NEVER if no jobs are
+ * queued for the CPU or if a regular worker may take them. */
 int64_t srv_scheduler_spare_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
 /* Returns the next time at which the timer must check the queues, or RT_NEVER. */
 int64_t srv_scheduler_timer_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
 
-/* Starts a spare worker. Called by threads of normal priority, which the new thread inherits. */
+/* Starts a spare worker. The caller must have normal priority, because the new thread inherits
+ * it. */
 bool srv_scheduler_start_spare(struct srv_scheduler *s);
-/* Returns whether no spare worker is idle and another one may be started. */
+/* Returns whether no spare worker is idle and another may be started. */
 bool srv_scheduler_lacks_spare(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
 
 /* Ends a batch in the scheduler core. Must be called before any job of the batch is completed,
@@ -160,19 +163,19 @@ void srv_scheduler_end_batch(struct srv_scheduler *s, const struct srv_core_batc
 
 /* ---- runs that wait ---- */
 
-/* The function of the hook of runs (rt_wait_hook). `run` is a struct srv_run. */
+/* The hook function of runs (rt_wait_hook). `run` is a struct srv_run. */
 enum rt_status srv_scheduler_begin_waiting(void *run, struct rt_error *err);
-/* Starts a thread that is the worker of `s`. On success it is counted in n_threads. */
+/* Starts a new thread for the worker `w`, and counts it in n_threads. */
 bool srv_scheduler_start_thread(struct srv_scheduler *s, struct srv_worker *w) RT_REQUIRES(s->mu);
-/* Notes that the worker of `s` runs the batch, or that it runs none any more if `batch` is NULL. */
+/* Sets the worker's current batch. NULL means that the worker runs no batch. */
 void srv_scheduler_set_batch(struct srv_scheduler *s, struct srv_worker *w,
                              struct srv_core_batch *batch, int64_t now) RT_REQUIRES(s->mu);
-/* Called at the end of each thread of a worker. Afterwards the thread must not access the
+/* Must be called at the end of each worker thread. Afterwards the thread must not access the
  * scheduler. */
 void srv_scheduler_end_thread(struct srv_scheduler *s) RT_REQUIRES(s->mu);
 
-/* the functions of the threads; the argument of the timer is the scheduler, and that of a worker is
- * the worker */
+/* The main functions of the threads. The argument is the worker or, for the timer, the
+ * scheduler. */
 void *srv_worker_main(void *arg);
 void *srv_timer_main(void *arg);
 

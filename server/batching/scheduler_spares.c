@@ -6,10 +6,9 @@
 #include "server/batching/scheduler_internal.h"
 
 enum {
-    /* A spare worker takes a small batch if no worker has taken any batch for SPARE_AFTER_NS. */
+    /* a spare worker takes a small batch if no worker has taken any batch for this time */
     SPARE_AFTER_NS = 20000000,
-    /* A run that lasts for LONG_AFTER_NS while jobs wait counts as long, because it may never
-     * end. */
+    /* a run of this duration counts as long while jobs wait, because it may never end */
     LONG_AFTER_NS = 500000000,
 };
 
@@ -18,17 +17,16 @@ int64_t srv_scheduler_spare_at(const struct srv_scheduler *s)
     const int most = s->cpu.settings.max_running;
     if (!s->cpu.n_jobs || (s->group[0].n_idle && (!most || s->cpu.running < most)))
         return RT_NEVER;
-    /* A worker that runs nothing, such as one that completes the jobs of its last batch, will soon
-     * look for a batch itself. */
+    /* A worker without a current batch, for example one that completes jobs, will soon take a
+     * batch. */
     const int n_workers = s->group[0].n_workers;
     return s->n_busy == n_workers && srv_core_has_place(&s->cpu, n_workers)
                ? 0
                : s->taken_ns + SPARE_AFTER_NS;
 }
 
-/* Marks the worker's run as long if it has lasted for LONG_AFTER_NS. The priority of a spare worker
- * is lowered, so that however many spare workers run models whose runs never end, those runs take
- * little processor time from other requests. */
+/* Marks the worker's run as long if it has lasted for LONG_AFTER_NS. Lowers the priority of a spare
+ * worker, because its run may never end. Other requests then keep most of the processor time. */
 static void mark_if_long(struct srv_scheduler *s, struct srv_worker *w, int64_t now)
     RT_REQUIRES(s->mu)
 {
@@ -49,8 +47,8 @@ static void mark_long_runs(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->
         mark_if_long(s, w, now);
 }
 
-/* Waits until the spare worker has a batch to run, or jobs have missed their deadlines, or the
- * scheduler stops. Returns whether the spare worker has a batch. */
+/* Waits until the spare worker has a batch, jobs have missed their deadlines, or the scheduler
+ * stops. Returns whether the spare worker has a batch. */
 static bool lead(struct srv_scheduler *s, struct srv_core_batch *batch,
                  struct srv_core_job **expired) RT_REQUIRES(s->mu)
 {
@@ -83,8 +81,9 @@ static void remove_spare(struct srv_scheduler *s, const struct srv_worker *w) RT
 }
 
 /*
- * Without spare workers, small requests would wait for seconds while large requests or slow models
- * occupy all workers, and models whose runs never end could block all other models.
+ * The thread of a spare worker. Without spare workers, small requests would wait for seconds while
+ * large requests or slow models occupy all workers. Models whose runs never end could even block
+ * all other models.
  */
 static void *spare_main(void *arg)
 {

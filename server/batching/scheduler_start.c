@@ -10,7 +10,7 @@
 enum {
     PATIENCE_NS = 1000000000,
     MAX_COMPILED_SIZES = 32,
-    LONG_NS = 5000000, /* expected duration of a batch that does not take a GPU's last worker */
+    LONG_NS = 5000000, /* expected duration up to which a batch may take a GPU's last free worker */
 };
 
 static struct srv_core_settings settings_of(const struct srv_options *o,
@@ -49,7 +49,7 @@ static void stop(struct srv_scheduler *s, bool has_timer)
     rt_cond_broadcast(&s->spare);
     rt_cond_broadcast(&s->follower);
     if (has_timer)
-        pthread_join(s->timer, NULL); /* the timer starts spare workers */
+        pthread_join(s->timer, NULL); /* joined first, because the timer starts spare workers */
     rt_mutex_lock(&s->mu);
     while (s->n_threads)
         rt_cond_wait(&s->no_threads, &s->mu);
@@ -69,14 +69,14 @@ static void stop(struct srv_scheduler *s, bool has_timer)
     free(s);
 }
 
-/* Initialises the cores and the groups, without threads. */
+/* Initialises the cores and the groups, but starts no threads. */
 static void init_groups(struct srv_scheduler *s)
 {
     const struct srv_options *o = &s->server->options;
     const struct rt_accelerators *gpus = &s->server->gpus;
     struct srv_core_settings settings = settings_of(o, &s->batching);
     srv_core_init(&s->cpu, &settings);
-    settings.max_running = 0; /* num_batch_threads limits the workers of the CPU only */
+    settings.max_running = 0; /* num_batch_threads limits only the CPU's workers */
     settings.long_ns = LONG_NS;
     srv_core_init(&s->gpus, &settings);
     s->n_groups = 1 + gpus->n;
@@ -89,7 +89,7 @@ static void init_groups(struct srv_scheduler *s)
         rt_cond_init(&s->group[k].work);
 }
 
-/* Starts a worker with the index *n, and then increments *n. */
+/* Starts the worker with the index *n, and increments *n. */
 static bool start_worker(struct srv_scheduler *s, int group, const char *name,
                          void *(*thread)(void *), int *n)
 {
@@ -137,7 +137,7 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
     s->server = server;
     s->n_workers = n_workers;
     s->timer_ns = RT_NEVER;
-    s->taken_ns = rt_now_ns(); /* the workers need some time to start */
+    s->taken_ns = rt_now_ns(); /* starting the workers takes some time */
     rt_mutex_init(&s->mu);
     rt_cond_init(&s->time);
     rt_cond_init(&s->spare);
@@ -171,7 +171,7 @@ void srv_scheduler_free(struct srv_scheduler *s)
 }
 
 /* Requests the compilation of specialisations for the allowed batch sizes. Batches are padded to
- * these sizes, so their shapes are known in advance. */
+ * these sizes, so the shapes are known in advance. */
 static void request_compilation(const struct srv_model_queue *l, const struct rt_model *m)
 {
     for (int i = 0; i < m->n_signatures; i++) {
@@ -197,8 +197,8 @@ static void request_compilation(const struct srv_model_queue *l, const struct rt
     }
 }
 
-/* Returns the index of the group whose workers run on the device, or 0, the CPU's group, if the
- * device is NULL or none of the server's GPUs. */
+/* Returns the index of the group whose workers run on the device. Returns 0, the CPU's group, if
+ * the device is NULL or is none of the server's GPUs. */
 static int group_of(const struct srv_scheduler *s, const struct rt_device *d)
 {
     for (int k = 0; d && k < s->server->gpus.n; k++)

@@ -1,9 +1,9 @@
 /*
  * Runs that wait for other runs (scheduler_internal.h). When a run waits for the first time, the
- * scheduler counts its batch as ended, so that other batches of the version may start, and a new
- * thread takes the worker's place. The thread of the run keeps the run's memory, goes on when the
- * run need not wait any more, completes the jobs and ends. Waiting runs thus hold no worker;
- * --max_waiting_runs limits their number, because each holds a thread.
+ * scheduler counts its batch as ended, so that other batches of the version may start. A new thread
+ * then becomes the worker. The thread of the run keeps the run's memory. After waiting, this thread
+ * finishes the run, completes the jobs and ends. Waiting runs thus occupy no worker.
+ * --max_waiting_runs limits their number, because each occupies a thread.
  */
 #include "runtime/base/clock.h"
 #include "server/batching/scheduler_internal.h"
@@ -14,8 +14,8 @@ bool srv_scheduler_start_thread(struct srv_scheduler *s, struct srv_worker *w)
 
     if (rt_thread_start(&thread, w->name, w->main, w) != 0)
         return false;
-    /* Which thread is the last one of a worker is not known when the scheduler stops, so threads
-     * are counted instead of joined. */
+    /* The scheduler does not know which thread is the last one of a worker. Therefore it counts the
+     * threads instead of joining them. */
     pthread_detach(thread);
     s->n_threads++;
     return true;
@@ -27,7 +27,7 @@ void srv_scheduler_end_thread(struct srv_scheduler *s)
         rt_cond_broadcast(&s->no_threads);
 }
 
-/* Makes another thread the worker of the run. */
+/* Starts another thread as the worker, so that this thread can wait. */
 static enum rt_status replace_worker(struct srv_scheduler *s, struct srv_run *run,
                                      struct rt_arena *arena, struct rt_error *err)
     RT_REQUIRES(s->mu)
@@ -39,7 +39,7 @@ static enum rt_status replace_worker(struct srv_scheduler *s, struct srv_run *ru
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "%d runs wait for other runs already (--max_waiting_runs)", most);
     run->arena = w->arena;
-    w->arena = arena; /* the new thread begins by locking mu */
+    w->arena = arena; /* the new thread locks mu before it reads `arena` */
     if (!srv_scheduler_start_thread(s, w)) {
         w->arena = run->arena;
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "no thread could be started for a waiting run");

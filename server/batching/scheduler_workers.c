@@ -1,4 +1,4 @@
-/* Runs batches; the threads of the workers and the timer (scheduler_internal.h). */
+/* Runs batches, and contains the threads of the workers and of the timer (scheduler_internal.h). */
 #include "server/batching/scheduler_internal.h"
 
 #include "runtime/base/clock.h"
@@ -8,9 +8,8 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    /* An inline run that takes longer than INLINE_RUN_NS is stopped and repeated on a worker. A run
-     * can take longer than earlier runs, because its duration may depend on the values of the
-     * inputs. */
+    /* An inline run that takes longer is stopped and repeated on a worker. Runs differ in duration,
+     * because it may depend on the values of the inputs. */
     INLINE_RUN_NS = 5000000,
     RUNS_BEFORE_LARGER = 256,
     START_AGAIN_NS = 1000000000, /* time between two attempts to start a spare worker */
@@ -18,8 +17,7 @@ enum {
 
 /* ---- responses: never under the lock ---- */
 
-/* If the expired deadline came from --default_deadline_seconds, replaces the error message with one
- * that names the flag. */
+/* If --default_deadline_seconds set the expired deadline, names the flag in the error message. */
 static void name_default_deadline(struct srv_job *job)
 {
     if (job->status == RT_DEADLINE_EXCEEDED && job->has_default_deadline)
@@ -77,8 +75,8 @@ void srv_scheduler_end_batch(struct srv_scheduler *s, const struct srv_core_batc
         b->core.max_rows = batch->rows / 2 > 1 ? batch->rows / 2 : 1;
         b->since_halved = 0;
     } else if (b->core.max_rows && v->learn && ++b->since_halved >= RUNS_BEFORE_LARGER) {
-        /* The memory shortage that halved the limit may have been temporary, so the limit is
-         * doubled after RUNS_BEFORE_LARGER successful runs. */
+        /* The memory shortage may have been temporary, so the limit is doubled again after
+         * RUNS_BEFORE_LARGER successful runs. */
         b->since_halved = 0;
         b->core.max_rows = b->core.max_rows > INT64_MAX / 2 ? 0 : b->core.max_rows * 2;
     }
@@ -86,8 +84,8 @@ void srv_scheduler_end_batch(struct srv_scheduler *s, const struct srv_core_batc
         srv_buckets_stop_merging(l, b->queue);
 }
 
-/* Returns a free worker of the group, of which n are free. A GPU runs one batch as fast as its
- * parts, so a batch is not divided among the free workers of a GPU. */
+/* Returns a free worker of the group, which has n free workers. A batch is not divided among the
+ * workers of a GPU, because a GPU runs one batch as fast as its parts. */
 static struct srv_core_worker free_worker(const struct srv_scheduler *s, int group, int n)
 {
     return (struct srv_core_worker){.group = group,
@@ -95,7 +93,7 @@ static struct srv_core_worker free_worker(const struct srv_scheduler *s, int gro
                                     .is_last = n == 1 && s->group[group].n_workers > 1};
 }
 
-/* Returns whether a worker of the group should be signalled, and counts it as signalled. */
+/* Returns whether to signal a worker of the group, and counts the worker as signalled. */
 static bool should_wake(struct srv_scheduler *s, int group, int64_t now) RT_REQUIRES(s->mu)
 {
     struct srv_worker_group *g = &s->group[group];
@@ -122,9 +120,9 @@ void srv_scheduler_wake(struct srv_scheduler *s, uint32_t groups)
             rt_cond_signal(&s->group[k].work);
 }
 
-/* Returns whether an inline run must be repeated on a worker, because the run was stopped at
- * `end_ns`, before the job's deadline, or because encoding its outputs would take long. If so,
- * restores the job's status and outputs from before the run. */
+/* Returns whether a worker must repeat an inline run. The run was stopped at `end_ns`, before the
+ * job's deadline, or encoding its outputs would take long. If so, restores the job's status and
+ * outputs from before the run. */
 static bool must_repeat(struct srv_job *job, int64_t end_ns, struct srv_batch_verdict *v)
 {
     if (v->has_large_outputs) {
@@ -137,12 +135,12 @@ static bool must_repeat(struct srv_job *job, int64_t end_ns, struct srv_batch_ve
         return false;
     job->status = RT_OK;
     job->err = (struct rt_error){.arena = job->arena};
-    v->learn = true; /* adds the time of the stopped run to the cost model */
+    v->learn = true; /* adds the duration of the stopped run to the cost model */
     return true;
 }
 
-/* Adds the batch to the metrics. Only one thread at a time may write the counters of an index, and
- * the spare workers and the runs that have waited share one. */
+/* Adds the batch to the metrics. Only one thread at a time may write the counters of an index. The
+ * spare workers and the runs that have waited share an index, so they take a lock. */
 static void count_batch(struct srv_scheduler *s, int worker, const struct srv_batch *g,
                         const struct srv_run *run, int64_t run_ns)
 {
@@ -157,7 +155,6 @@ static void count_batch(struct srv_scheduler *s, int worker, const struct srv_ba
     rt_mutex_unlock(&s->shared_cells);
 }
 
-/* Completes the jobs of a batch that has ended. */
 static void complete_all(struct srv_scheduler *s, struct srv_job *first, int64_t finish)
 {
     for (struct srv_job *job = first, *next; job; job = next) {
@@ -178,8 +175,7 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
     struct srv_job **end = &g.first;
     struct srv_batch_verdict verdict = {0};
     bool repeats = false;
-    /* For an inline run, the queuing time is used as the start time, because the job was queued
-     * immediately before the run. */
+    /* An inline run starts immediately after queuing, so the queuing time is its start time. */
     int64_t start = w ? rt_now_ns() : srv_job_of(batch->jobs)->queued_ns, finish;
 
     for (struct srv_core_job *j = batch->jobs, *next; j; j = next) {
@@ -223,15 +219,13 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
     }
     rt_mutex_lock(&s->mu);
     if (g.n_jobs && g.rows != batch->rows)
-        /* some jobs were dropped before the run, so its duration is not the cost of batch->rows
-         * rows */
+        /* some jobs were dropped before the run, so its duration is not that of batch->rows rows */
         verdict.learn = false;
     srv_scheduler_end_batch(s, batch, finish - start, &verdict);
     if (w)
         srv_scheduler_set_batch(s, w, NULL, 0);
-    /* The end of this run may allow a waiting batch to start. A worker takes that batch itself when
-     * its run ends. After an inline run or a run of a spare worker, an idle worker must be woken
-     * to take the batch. */
+    /* After this run, a waiting batch may start. A regular worker takes that batch itself. After an
+     * inline run or a spare worker's run, an idle worker must be woken. */
     const bool is_worker = w && !w->is_spare;
     const uint32_t wake = is_worker || !s->cpu.n_jobs ? 0 : srv_scheduler_groups_to_wake(s, finish);
     rt_mutex_unlock(&s->mu);
@@ -293,7 +287,7 @@ void *srv_worker_main(void *arg)
                 g->n_woken--;
             continue;
         }
-        /* Each worker wakes one idle worker of its group if another batch is ready to run. */
+        /* Each worker wakes one idle worker of its group if another batch is ready. */
         const bool wake = should_wake(s, w->group, now);
         const bool wake_spare = srv_scheduler_spare_at(s) < s->spare_ns;
         rt_mutex_unlock(&s->mu);
@@ -340,7 +334,7 @@ void *srv_timer_main(void *arg)
             continue;
         }
         s->timer_ns = srv_scheduler_timer_at(s);
-        if (s->timer_ns <= now) /* a batch is due, but no worker is free to run it */
+        if (s->timer_ns <= now) /* a batch is due, but no worker is free */
             s->timer_ns = now + 1000000;
         if (srv_scheduler_lacks_spare(s) && s->timer_ns > start_ns)
             s->timer_ns = start_ns;

@@ -9,14 +9,13 @@ struct sub_requests {
     void (*parent_done)(struct srv_job *parent, bool follows_rows);
     atomic_int left;
     int n;
-    struct srv_job *job; /* array of all `n` sub-requests */
+    struct srv_job *job;
 };
 
 /* ---- concatenating outputs ---- */
 
-/* Returns whether output i of the sub-requests can be concatenated to form output i of the parent.
- * In each sub-request, output i must have one row per input row, and its inner dimensions must be
- * the same in all sub-requests. */
+/* Returns whether the sub-requests' outputs i can be concatenated. Each must have one row per input
+ * row, and all must have the same inner dimensions. */
 static bool follows_rows(const struct sub_requests *p, int i)
 {
     const struct rt_tensor *like = &p->job[0].fetches[i];

@@ -63,8 +63,7 @@ static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
         return is_int && n->i >= 0 && n->i <= UINT32_MAX;
     case RT_U64:
         return !is_int || n->i >= 0;
-    /* TensorFlow Serving refuses these types. Slipway requires the value to be in the range of the
-     * type. */
+    /* TensorFlow Serving refuses these types, so the value must be in the range of its type. */
     case RT_U16:
     case RT_QU16:
         return is_int && n->i >= 0 && n->i <= UINT16_MAX;
