@@ -17,7 +17,8 @@ struct srv_lister {
     struct rt_cond wake;
     enum step step; /* changed under mu; only the manager's thread changes it from or to IDLE */
     atomic_bool ending;
-    /* Belongs to the lister's thread while `step` is BEGUN, otherwise to the manager's. */
+    /* Belongs to the lister's thread while `step` is BEGUN, and otherwise to the manager's
+     * thread. */
     struct srv_listing listing;
     bool is_idle; /* belongs to the manager's thread */
 };

@@ -1,10 +1,11 @@
 /*
- * Lists directories with many files, or on slow file systems, on a thread of its own, so that the
- * manager's thread does not wait for them. The thread lists one directory at a time, for as long as
- * that takes: a listing is bounded by the number of files (source.h), not by time, because time
- * says more about the machine than about the directory.
+ * Lists directories with many files, or on slow file systems, on a separate thread, so that the
+ * manager's thread does not wait for them. The thread lists one directory at a time. The number of
+ * files bounds a listing (source.h). Time does not bound it, because the duration depends more on
+ * the machine than on the directory.
  *
- * Threads: all functions must be called on the manager's thread; `done` is called on the lister's.
+ * Threads: all functions must be called on the manager's thread. `done` is called on the lister's
+ * thread.
  */
 #ifndef SRV_LISTER_H
 #define SRV_LISTER_H
@@ -12,13 +13,13 @@
 #include "server/versions/source.h"
 
 struct srv_listing {
-    char *model, *dir; /* both are copies, freed by srv_listing_clear */
+    char *model, *dir; /* copies that srv_listing_clear frees */
     int64_t version;
     int64_t begun_ns; /* monotonic time */
     enum rt_status status;
     struct rt_error err;
     struct srv_fingerprint seen;
-    int64_t ns, cpu_ns; /* duration, and processor time */
+    int64_t ns, cpu_ns; /* elapsed time and processor time of the listing */
 };
 void srv_listing_clear(struct srv_listing *listing);
 
@@ -31,10 +32,10 @@ struct srv_lister *srv_lister_new(void (*done)(void *arg), void *arg);
 bool srv_lister_begin(struct srv_lister *l, const char *model, int64_t version, const char *dir);
 /* Returns whether a listing has ended, and moves it to *out. Then the lister is idle. */
 bool srv_lister_take(struct srv_lister *l, struct srv_listing *out);
-/* Returns the listing that runs, or has ended and was not taken, and NULL if the lister is idle.
- * Only the members up to begun_ns may be read. */
+/* Returns the current listing, or NULL if the lister is idle. The current listing runs, or it has
+ * ended and was not taken. The caller may read only the members up to begun_ns. */
 const struct srv_listing *srv_lister_current(const struct srv_lister *l);
-/* Makes a running listing end early, waits for it, and frees the lister, which may be NULL. */
+/* Ends a running listing early, waits for it, and frees the lister, which may be NULL. */
 void srv_lister_free(struct srv_lister *l);
 
 #endif

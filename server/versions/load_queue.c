@@ -19,7 +19,7 @@ static bool has_slot(const struct srv_load_queue *q, int level)
     return q->levels[level].n_running < q->n_slots;
 }
 
-/* Inserts a load into the list of waiting loads behind `at`, or at the front if `at` is NULL. */
+/* Inserts a load into the list of waiting loads after `at`, or at the front if `at` is NULL. */
 static void insert(struct srv_load_level *level, struct srv_queued_load *at,
                    struct srv_queued_load *load)
 {
@@ -31,7 +31,7 @@ static void insert(struct srv_load_level *level, struct srv_queued_load *at,
     level->n_waiting++;
 }
 
-/* Gives the load the model's next round at its level. */
+/* Assigns the model's next round at the load's level to the load. */
 static void take_round(struct srv_load_level *level, struct srv_queued_load *load)
 {
     int64_t *latest = &load->rounds->round[load->level];
@@ -44,8 +44,8 @@ void srv_load_queue_add(struct srv_load_queue *q, struct srv_queued_load *load)
     struct srv_queued_load *at = level->last;
 
     take_round(level, load);
-    /* The search begins at the end, where the next load of the model with the most loads belongs.
-     */
+    /* Searches from the end, because the next load of the model with the most loads belongs
+     * there. */
     while (at && at->round > load->round)
         at = at->previous;
     insert(level, at, load);
@@ -103,8 +103,8 @@ void srv_load_queue_undo_begin(struct srv_load_queue *q, struct srv_queued_load 
     insert(&q->levels[load->level], NULL, load);
 }
 
-/* Returns the load that has used the most time of those that have used their slices at the level,
- * or NULL. */
+/* Among the loads that have used their slices at the level, returns the load that has used the most
+ * time. Returns NULL if there is none. */
 static struct srv_queued_load *longest(const struct srv_load_level *level)
 {
     struct srv_queued_load *found = NULL;
@@ -114,7 +114,7 @@ static struct srv_queued_load *longest(const struct srv_load_level *level)
     return found;
 }
 
-/* Moves the load to the next level if that has a slot for it. Otherwise prepends the load to
+/* Moves the load to the next level if that level has a free slot. Otherwise prepends the load to
  * *stopped. */
 static void displace(struct srv_load_queue *q, struct srv_queued_load *load,
                      struct srv_queued_load **stopped)
@@ -135,8 +135,8 @@ static void displace(struct srv_load_queue *q, struct srv_queued_load *load,
     }
 }
 
-/* Frees a slot at level i, after slots of the levels above where loads have used their slices too.
- * Returns false if no load at level i has used its slice. */
+/* Frees a slot at level i. May first free slots of the levels above, if loads there have used their
+ * slices. Returns false if no load at level i has used its slice. */
 static bool free_slot(struct srv_load_queue *q, int i, struct srv_queued_load **stopped)
 {
     int last = i;

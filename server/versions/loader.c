@@ -14,25 +14,26 @@
 
 enum { BASE_BYTES = 8 << 20 };
 
-/* A load is stuck if it has been stopped and does not end. */
+/* a stopped load that does not end within this time is stuck */
 enum { MAX_STUCK = 256 };
-/* A load that waits for a disk uses no processor time. Therefore a load counts as having used at
- * least 1/MAX_WAIT of the time since it began. */
+/* A load that waits for a disk uses no processor time. Its used time is therefore at least
+ * 1/MAX_WAIT of the time since it began. */
 enum { MAX_WAIT = 50 };
-/* Times between two calls of srv_loader_advance: at least CHECK_MIN_NS, and RETRY_NS while a
- * stopped load has not ended or no thread could be started. */
+/* Limits of the time between two calls of srv_loader_advance. RETRY_NS applies while a stopped load
+ * has not ended or no thread could be started. */
 #define CHECK_MIN_NS INT64_C(10000000)
 #define RETRY_NS     INT64_C(100000000)
-/* The log reports a load that is stopped after this time. */
+/* the log reports stopping a load that has run for this time */
 #define LOG_STOPPED_NS INT64_C(2000000000)
 
-/* A thread runs loads until none has a slot. */
+/* A thread that runs loads until no waiting load has a slot. */
 struct srv_load_thread {
     struct srv_load_thread *next; /* belongs to the manager's thread */
     struct srv_loader *loader;
     pthread_t id;          /* belongs to the manager's thread */
-    struct srv_load *load; /* the load that the thread runs; guarded by the loader's mu */
-    bool ended;            /* whether the thread can be joined; guarded by the loader's mu */
+    struct srv_load *load; /* the current load; guarded by the loader's mu */
+    /* whether the thread has ended and can be joined; guarded by the loader's mu */
+    bool ended;
 };
 
 struct srv_loader {
@@ -42,7 +43,7 @@ struct srv_loader {
     int n_tags;
     void (*done)(void *arg, struct srv_load *load);
     void *arg;
-    /* The threads, and their number; both belong to the manager's thread. */
+    /* both belong to the manager's thread */
     struct srv_load_thread *threads;
     int n_threads;
     struct rt_mutex mu;
@@ -54,7 +55,7 @@ struct srv_loader {
 
 int64_t srv_loader_estimate(int64_t weight_bytes)
 {
-    /* The estimate exceeds the size of the weights, because packed weights are larger and a run
+    /* Estimates more memory than the weights take, because packed weights are larger and a run
      * needs memory too. */
     return weight_bytes > INT64_MAX / 2 ? INT64_MAX : weight_bytes + weight_bytes / 4 + BASE_BYTES;
 }
@@ -77,9 +78,9 @@ static enum rt_status refuse(struct srv_loader *l, struct srv_load *load, int64_
                    b->limit);
 }
 
-/* Refuses a SavedModel file that is larger than the memory that --total_model_memory_limit_bytes
- * leaves, before the file is read. Ignores a file that cannot be examined, because reading it
- * reports the error. */
+/* Refuses a SavedModel file, before reading it, if it is larger than the memory that
+ * --total_model_memory_limit_bytes leaves. Ignores a file that cannot be examined, because reading
+ * it reports the error. */
 static enum rt_status check_file(struct srv_loader *l, struct srv_load *load)
 {
     static const char *const names[] = {"saved_model.pb", "saved_model.pbtxt"};
@@ -123,8 +124,8 @@ static enum rt_status admit(struct srv_loader *l, struct srv_load *load, int64_t
                    (long long)(available > 0 ? available : 0));
 }
 
-/* Ends a load's memory reservation, because the free memory now reflects what the load has
- * allocated. */
+/* Ends a load's memory reservation, because the machine's free memory now excludes what the load
+ * has allocated. */
 static void end_reservation(struct srv_loader *l, int64_t need)
 {
     rt_mutex_lock(&l->mu);
@@ -133,16 +134,16 @@ static void end_reservation(struct srv_loader *l, int64_t need)
 }
 
 /* Logs the failure of a warm-up request that consists of zeros, with unknown dimensions set to 1. A
- * failure for lack of memory or time is logged as a warning, because real requests may fail in the
- * same way. Other failures may be harmless: for example, an empty tf.Example lacks the model's
+ * lack of memory or time is logged as a warning, because real requests may fail for the same
+ * reason. Other failures may be harmless. For example, an empty tf.Example lacks the model's
  * features. */
 static void warm_up_failed(void *arg, const char *signature, const struct rt_error *err)
 {
     const struct srv_load *load = arg;
     const char *why = rt_error_text(err);
     if (atomic_load(&load->cancelled))
-        return; /* the failure says nothing about the signature */
-    /* only the first line is logged, because the lines after it only describe the node */
+        return; /* the failure is not the fault of the signature */
+    /* Only the first line is logged. The other lines only describe the node. */
     const int n = (int)strcspn(why, "\n");
     if (err->code == RT_RESOURCE_EXHAUSTED || err->code == RT_DEADLINE_EXCEEDED)
         RT_LOG(RT_LOG_WARNING,
@@ -172,7 +173,8 @@ static void log_timing(const struct srv_load *load, struct rt_session *session)
                load->model, s.untimed, s.untimed == 1 ? "" : "s");
 }
 
-/* Replays the version's warm-up and goldens. A version that fails them is freed and not served. */
+/* Replays the version's warm-up and goldens. If the replay fails, frees the version, which is then
+ * not served. */
 static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
 {
     struct srv_version v = {.model = load->model, .version = load->version, .loaded = load->loaded};
@@ -180,7 +182,7 @@ static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
     struct rt_session *session = l->calls->validate ? load->loaded->session : NULL;
     if (session) {
         log_timing(load, session);
-        /* During the warm-up, code for a new shape is compiled when the shape first occurs, and not
+        /* During the warm-up, code for a new shape is compiled at the shape's first use, instead of
          * later on the compiler's thread. */
         rt_session_loading(session, true, &load->cancelled);
     }
@@ -199,8 +201,8 @@ static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
     return st;
 }
 
-/* With --allow_unsupported_signatures, logs the signatures that cannot run, so that an operator
- * does not learn of them only from refused requests. */
+/* With --allow_unsupported_signatures, logs the signatures that cannot run. Otherwise only refused
+ * requests would show them. */
 static void log_left_out(const struct srv_load *load)
 {
     for (int i = 0; i < load->loaded->n_signatures; i++) {
@@ -218,7 +220,7 @@ static bool wants_bf16(const struct srv_options *o, const struct srv_load *load)
 {
     if (load->bf16 == SRV_NO || (load->bf16 == SRV_UNSAID && strcmp(o->precision, "bf16") != 0))
         return false;
-    /* One log line is enough, because the missing instructions affect all models equally. */
+    /* One log line is enough, because the missing instructions affect all models. */
     static atomic_bool told;
     if (!rt_machine_has_bf16() && !atomic_exchange(&told, true))
         RT_LOG(RT_LOG_WARNING, "model %s: " SRV_NO_BF16, load->model);
@@ -263,7 +265,7 @@ static struct rt_model_options model_options(struct srv_loader *l, struct srv_lo
     };
 }
 
-/* Frees a model that is not served, together with its memory account. */
+/* Frees a model that is not served, and its memory account. */
 static void drop(struct srv_loader *l, struct srv_load *load)
 {
     if (load->loaded)
@@ -273,7 +275,7 @@ static void drop(struct srv_loader *l, struct srv_load *load)
     load->account = NULL;
 }
 
-/* Loads and validates a model that was admitted on the basis of the estimate `need`. */
+/* Loads and validates an admitted model. `need` is its estimated memory. */
 static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load, int64_t need)
 {
     const struct rt_model_options options = model_options(l, load);
@@ -333,9 +335,9 @@ static void start_over(struct srv_loader *l, struct srv_load *load)
     load->err = (struct rt_error){0};
 }
 
-/* Fails the load if the version's files have changed or its directory is gone. A failure to list
- * the directory for another reason, such as a lack of descriptors, does not tell whether the files
- * have changed. Then the load fails with that reason, unless it has already failed. */
+/* Fails the load if the version's files have changed or its directory is gone. If listing the
+ * directory fails for another reason, such as a lack of descriptors, the load fails with that
+ * reason, unless it has already failed. */
 static void check_unchanged(struct srv_loader *l, struct srv_load *load)
 {
     const struct rt_check check = {check_cancelled, load};
@@ -359,7 +361,7 @@ static void run(struct srv_loader *l, struct srv_load *load)
     int64_t start = rt_now_ns();
     if (!atomic_load(&load->cancelled))
         load->status = read_model(l, load);
-    /* The version is checked even after a failed load, because cancellation or a change of the
+    /* The directory is checked even after a failed load, because cancellation or a change of the
      * files may explain the failure. */
     if (!atomic_load(&load->cancelled))
         check_unchanged(l, load);
@@ -373,8 +375,8 @@ static void run(struct srv_loader *l, struct srv_load *load)
     load->ns = rt_now_ns() - start;
 }
 
-/* Takes the next load that has a slot, for the given thread, whose processor time is `cpu_ns`.
- * Returns NULL if no load has a slot. */
+/* Takes the next load that has a slot, for a thread whose processor time is `cpu_ns`. Returns NULL
+ * if no load has a slot. */
 static struct srv_load *begin_locked(struct srv_loader *l, struct srv_load_thread *t,
                                      int64_t cpu_ns) RT_REQUIRES(l->mu)
 {
@@ -387,7 +389,8 @@ static struct srv_load *begin_locked(struct srv_loader *l, struct srv_load_threa
     return load;
 }
 
-/* Ends a load, or lets it wait to begin again if it was stopped. Returns whether it has ended. */
+/* Ends a load. A load that was stopped waits to begin again instead. Returns whether the load has
+ * ended. */
 static bool end_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
 {
     const bool again =
@@ -548,7 +551,7 @@ void srv_loader_submit(struct srv_loader *l, struct srv_load *load)
     rt_mutex_unlock(&l->mu);
 }
 
-/* Removes a load that has not begun, and makes it end as cancelled. */
+/* Removes a waiting load, and ends it as cancelled. */
 static void give_up_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
 {
     srv_load_queue_remove(&l->queue, &load->queued);
@@ -568,7 +571,7 @@ void srv_loader_cancel(struct srv_loader *l, struct srv_load *load)
         l->done(l->arg, load);
 }
 
-/* Returns a load that waits, and gives it up; NULL if none waits. */
+/* Removes a waiting load from the queue and returns it. Returns NULL if no load waits. */
 static struct srv_load *give_up_one_locked(struct srv_loader *l) RT_REQUIRES(l->mu)
 {
     for (int i = 0; i < SRV_LOAD_LEVELS; i++)

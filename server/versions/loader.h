@@ -1,20 +1,20 @@
 /*
- * Loads versions on low-priority threads: checks that a version is complete, admits it if memory
- * permits, loads it, and checks whether its files changed during the load. The functions that load,
- * validate and free a version are passed in as a table, so that tests need no models.
+ * Loads versions on low-priority threads. A load checks that the version is complete, admits it if
+ * memory permits, loads it, and checks whether its files changed meanwhile. The functions that
+ * load, validate and free a version are in a table, so that tests need no models.
  *
- * Which load begins next, and which one must make way for others, is decided by load_queue.h. A
- * load's time is the processor time of its thread, or 1/50 of the time since it began if that is
- * more. A load that is stopped to make way begins again later; neither the manager nor users
- * notice. It loses its slot at once and its thread when it ends, which may take long if a disk
- * hangs.
+ * load_queue.h decides which load begins next, and which one must make way for others. The used
+ * time of a load is the processor time of its thread, but at least 1/50 of the time since it began.
+ * A load that makes way is stopped and begins again later, which neither the manager nor users
+ * notice. It loses its slot at once. Its thread is free when the load ends, which may take long if
+ * a disk hangs.
  *
  * Memory: all models share the budget srv_server.model_memory. An estimate decides whether a load
  * is admitted. The load may then take all memory that is left in the budget
  * (runtime/session/account.h).
  *
- * Threads: all functions must be called on the manager's thread. `done` is called on a load thread,
- * or on the manager's thread for a load that ends without having begun.
+ * Threads: all functions must be called on the manager's thread. `done` is called on a load thread.
+ * For a load that ends before it has begun, `done` is called on the manager's thread.
  */
 #ifndef SRV_LOADER_H
 #define SRV_LOADER_H
@@ -35,45 +35,43 @@ struct srv_model_calls {
                                   struct rt_error *err);
     enum rt_status (*load)(struct rt_model **out, const char *dir,
                            const struct rt_model_options *options, struct rt_error *err);
-    /* Returns the GPU on which the next version is to be loaded, or NULL for the CPU. A NULL
-     * pointer means that no version uses a GPU. */
+    /* Returns the GPU for the next version, or NULL for the CPU. A NULL pointer means that no
+     * version uses a GPU. */
     struct rt_device *(*choose_gpu)(struct srv_server *s);
     /* Returns whether the version has a warm-up file. A NULL pointer means that no version has
      * one. */
     bool (*has_warmup)(const char *dir);
     /* Replays the version's warm-up and goldens before the version is published. A NULL pointer
-     * means that neither is replayed. If *cancelled becomes true, the replay ends early. The option
-     * session.cancelled ends `load` early in the same way. */
+     * means that neither is replayed. If *cancelled becomes true, the replay ends early. `load`
+     * ends early in the same way if its option session.cancelled becomes true. */
     enum rt_status (*validate)(struct srv_server *s, struct srv_version *v, const char *dir,
                                const _Atomic bool *cancelled, struct rt_error *err);
     void (*free)(struct rt_model *model);
-    /* Ends the requests of a version that is being unloaded, so that its last handle is
-     * released. */
+    /* Ends the requests of a version that is being unloaded, so that its handles are released. */
     void (*end)(struct rt_model *model);
-    /* `attach` creates the model queue and the metrics of a version before it is published;
-     * `detach` frees both after the version's last handle has been released. */
+    /* `attach` creates a version's model queue and metrics before the version is published.
+     * `detach` frees them after the version's last handle was released. */
     enum rt_status (*attach)(struct srv_server *s, struct srv_version *v, struct rt_error *err);
     void (*detach)(struct srv_server *s, struct srv_version *v);
-    /* Called when a new model configuration takes effect. The function pointer may be NULL. */
+    /* Called when a new model configuration takes effect. May be NULL. */
     void (*configure)(struct srv_server *s, const struct srv_config *config);
-    /* These functions update metrics: `count_load` counts the end of a load, and `count_event`
-     * counts a rare event. */
+    /* count_load counts the end of a load, and count_event counts a rare event. */
     void (*count_load)(struct srv_server *s, const char *model, const char *dir, bool ok,
                        int64_t ns);
     void (*count_event)(struct srv_server *s, const char *name);
-    /* Called when a model is no longer configured and its last version has ended. */
+    /* Called when a model is no longer configured and all its versions have ended. */
     void (*model_gone)(struct srv_server *s, const char *model);
     int64_t (*free_memory)(void); /* returns the machine's free memory in bytes */
 };
-/* The functions that the real server passes to the manager (model_calls.c). */
+/* The server's own table of functions (model_calls.c). */
 extern const struct srv_model_calls srv_model_calls;
 
 struct srv_load_thread;
 
-/* One load. Before srv_loader_submit the manager allocates it, initially zero, and sets
- * `queued.rounds` and the members up to `before`. */
+/* One load. Before srv_loader_submit, the manager allocates it, zeroes it, and sets `queued.rounds`
+ * and the members up to `before`. */
 struct srv_load {
-    struct srv_queued_load queued; /* the load's place in the queue; guarded by the loader's lock */
+    struct srv_queued_load queued; /* position in the queue; guarded by the loader's lock */
     void *owner;
     const char *model; /* the model's name; must outlive the load */
     int64_t version;
@@ -81,42 +79,40 @@ struct srv_load {
     enum srv_maybe bf16;           /* whether the model's own configuration sets precision bf16 */
     struct srv_fingerprint before; /* fingerprint of the directory when it was found stable */
     /* ---- set by the loader ---- */
-    /* Makes the load end early with RT_CANCELLED; the manager itself reports the reason. */
+    /* ends the load early with RT_CANCELLED; the manager reports the reason */
     _Atomic bool cancelled;
     bool unwanted; /* whether srv_loader_cancel was called; guarded by the loader's lock */
-    bool stopped;  /* whether the load ends early to begin again; guarded by the loader's lock */
+    bool stopped;  /* whether the load was stopped to begin again; guarded by the loader's lock */
     struct srv_load_thread *thread; /* guarded by the loader's lock */
     struct srv_load *next;          /* for the manager's use after `done` */
-    /* Monotonic time, and processor time of the thread, when the load last began; both are guarded
-     * by the loader's lock. */
+    /* Monotonic time, and processor time of the thread, at which the load last began. Guarded by
+     * the loader's lock. */
     int64_t begun_ns, begun_cpu_ns;
     enum rt_status status;
     struct rt_error err;
     bool changed; /* whether `status` is RT_ABORTED because the files changed during the load */
     /* fingerprint of the directory after the load; set only if `changed` is true */
     struct srv_fingerprint after;
-    /* whether `status` is RT_RESOURCE_EXHAUSTED because the model needs more memory than the
-     * machine has free or --total_model_memory_limit_bytes leaves */
+    /* Whether `status` is RT_RESOURCE_EXHAUSTED because of memory. The model needs more than the
+     * machine has free, or more than --total_model_memory_limit_bytes leaves. */
     bool over_memory_limit;
     struct rt_model *loaded;
-    /* The model's account in the memory budget of all models, or NULL if the load was refused. The
-     * account must be freed after `loaded`. */
+    /* The model's account in the memory budget, or NULL if the load was refused. It must be freed
+     * after `loaded`. */
     struct rt_account *account;
     int64_t ns;
 };
 
 struct srv_loader;
-/* `n_slots` is the number of slots of each level of the queue. */
+/* `n_slots` is the number of slots of each level of the load queue. */
 struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_model_calls *calls,
                                   int n_slots, const char *const *tags, int n_tags,
                                   void (*done)(void *arg, struct srv_load *load), void *arg);
 void srv_loader_submit(struct srv_loader *l, struct srv_load *load);
-/* Makes the load end soon with RT_CANCELLED. Has no effect on a load that has already ended, except
- * that `unwanted` is set. */
+/* Ends the load soon with RT_CANCELLED. If the load has already ended, only sets `unwanted`. */
 void srv_loader_cancel(struct srv_loader *l, struct srv_load *load);
 /* Makes loads that have used their slices make way, and begins loads that have slots. Returns the
- * time at which to call this function again, or RT_NEVER if no call is needed before a load is
- * submitted or ends. */
+ * time of the next call, or RT_NEVER if none is needed before a load is submitted or ends. */
 int64_t srv_loader_advance(struct srv_loader *l, int64_t now_ns);
 /* Ends all loads, including those that have not begun, and frees the loader. The caller should
  * cancel the running loads first. */

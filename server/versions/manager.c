@@ -20,7 +20,7 @@
 
 /* ---- the loop ---- */
 
-/* Makes the moves that the policy decides for a model. */
+/* Performs the moves that the policy decides for a model. */
 static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now)
 {
     const int n = model->n_entries;
@@ -40,7 +40,7 @@ static void decide(struct srv_manager *m, struct srv_managed *model, int64_t now
         };
     }
     srv_policy_decide(views, n, m->unload_before_load, moves);
-    /* Lower versions are unloaded first. If memory runs out, the manager's loop will try again
+    /* Lower versions are unloaded first. If memory runs out, the manager's loop tries again
      * later. */
     for (int i = n; i-- > 0;)
         if (moves[i] == SRV_MOVE_UNLOAD && !srv_mgr_unload(m, model, model->entries[i]))
@@ -58,7 +58,7 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Reads the config file again when the poll interval has passed or a re-read was requested. */
+/* Reads the config file again if the poll interval has passed or a re-read was requested. */
 static void look_at_config(struct srv_manager *m, int64_t now)
 {
     const struct srv_options *o = &m->server->options;
@@ -89,8 +89,8 @@ static void poll_everything(struct srv_manager *m, int64_t now)
             m->models[i]->scan_due = now;
 }
 
-/* Scans base paths, and checks the versions that were found. `polls` tells whether all base paths
- * and versions are due. Returns the time at which to call this function again. */
+/* Scans base paths, and checks the versions found there. `polls` is whether all base paths and
+ * versions are due. Returns the time of the next call. */
 static int64_t look_at_models(struct srv_manager *m, bool polls, int64_t now)
 {
     if (polls)
@@ -101,8 +101,8 @@ static int64_t look_at_models(struct srv_manager *m, bool polls, int64_t now)
     return next;
 }
 
-/* Checks versions that are not stable yet or are due for another attempt. Returns the time of the
- * next check. */
+/* Checks versions that are not stable yet or must be retried. Returns the time of the next
+ * check. */
 static int64_t look_at_new(struct srv_manager *m, int64_t now)
 {
     int64_t next = RT_NEVER;
@@ -146,7 +146,8 @@ static void sleep_until(struct srv_manager *m, int64_t until)
     }
 }
 
-/* Pauses after a pass of the manager's loop that began at `begin`, unless the manager stops. */
+/* Pauses after a pass of the manager's loop that began at `begin`, unless the manager is
+ * stopping. */
 static void pause_after_pass(struct srv_manager *m, int64_t begin)
 {
     const int64_t now = rt_now_ns();
@@ -182,8 +183,9 @@ static void take_messages(struct srv_manager *m)
     }
 }
 
-/* Schedules a trim of the heap once runs that create a very large number of strings have stopped.
- * Such runs leave freed memory in the heap, and later runs of this kind reuse that memory. */
+/* Schedules a trim of the heap after runs that created very many strings. Such runs leave freed
+ * memory in the heap. The trim waits until these runs have stopped, because each of them reuses
+ * that memory. */
 static void look_at_bursts(struct srv_manager *m)
 {
     const size_t n = rt_heap_bursts();
@@ -195,10 +197,12 @@ static void look_at_bursts(struct srv_manager *m)
 
 /*
  * Trims the heap after many connections have closed, because each leaves about 29 KB of freed
- * memory scattered in the heap. Only gRPC's core knows when its connections close, so the number of
- * closed connections is computed as the number of accepted ones minus the increase in the number of
- * open ones. A burst of calls on one connection leaves a similar amount of freed memory, so freed
- * calls are counted too. While there are no connections, nothing is counted.
+ * memory scattered in the heap. A burst of calls on one connection leaves a similar amount, so
+ * freed calls count too.
+ *
+ * Only the gRPC core knows when its connections close. The number of closed connections is
+ * therefore the number of accepted connections minus the increase in open ones. While there are no
+ * connections, nothing is counted.
  */
 static void count_closed(struct srv_manager *m, int64_t now)
 {
@@ -209,7 +213,7 @@ static void count_closed(struct srv_manager *m, int64_t now)
     int n_open = srv_sockets(NULL, INT32_MAX) - m->n_inherited;
 
     if (n_open + m->n_inherited < 0)
-        return; /* the sockets could not be counted, so no connection is counted as closed */
+        return; /* without a count of the sockets, no connection counts as closed */
     n_open = n_open > 0 ? n_open : 0;
     int64_t closed = n_accepted - m->n_accepted - (n_open - m->n_open);
     m->n_closed += closed > 0 ? closed : 0;
@@ -252,7 +256,7 @@ static int64_t trim(struct srv_manager *m, int64_t now)
     return m->next_count;
 }
 
-/* Repeats, in their original order, the steps that ran out of memory. */
+/* Repeats the steps that ran out of memory, in their original order. */
 static void again(struct srv_manager *m, int64_t now)
 {
     m->again_at = RT_NEVER;
@@ -261,8 +265,8 @@ static void again(struct srv_manager *m, int64_t now)
     srv_mgr_publish(m);
 }
 
-/* Publishes a map if versions were loaded or are to be unloaded. One map covers all these changes,
- * because each map lists all versions and remains in memory until its grace period ends. */
+/* Publishes a map if versions were loaded or must be unloaded. One map covers all these changes,
+ * because each map lists all versions and stays in memory until its grace period ends. */
 static void publish_changes(struct srv_manager *m)
 {
     if (m->must_publish)
@@ -315,8 +319,8 @@ static void serve(struct srv_manager *m)
 
 static void unload_everything(struct srv_manager *m)
 {
-    /* Interval between attempts to publish maps while memory is short. The attempts are repeated
-     * because the server cannot stop until an empty map is published. */
+    /* Interval between attempts to publish a map while memory is short. The server can stop only
+     * after an empty map was published. */
     const useconds_t pause_us = AGAIN_MS * 1000;
     if (m->reload) {
         struct rt_error err = {0};
@@ -479,8 +483,8 @@ fail:
     return st;
 }
 
-/* Logs the models for which startup waits. While the ports are closed, only the log can show the
- * progress. */
+/* Logs the models for which startup waits. While the ports are closed, only the log can show
+ * this. */
 static void log_awaited(const struct srv_manager *m, const struct srv_unavailable *awaited)
 {
     const long long limit = (long long)m->server->options.model_wait_seconds;
@@ -545,8 +549,7 @@ bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struc
                       void *arg)
 {
     bool found = false;
-    /* An AVAILABLE version cannot be freed while the lock is held, because its state must first be
-     * changed under the lock. */
+    /* An AVAILABLE version cannot be freed under the lock, because its state must change first. */
     rt_mutex_lock(&m->mu);
     for (int i = 0; i < m->n_models && !found; i++)
         for (int k = 0; k < m->models[i]->n_entries && !found; k++) {

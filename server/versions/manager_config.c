@@ -16,7 +16,7 @@ static void point_models_at_locked(struct srv_manager *m, const struct srv_confi
     for (int i = 0; config && i < config->n_models; i++) {
         const struct srv_model_config *c = &config->models[i];
         struct srv_managed *model = srv_mgr_find_model(m, c->name, strlen(c->name));
-        /* models from the flags or the config file take precedence over those from --models */
+        /* models from the flags or the config file take precedence over models from --models */
         if (model && !model->config) {
             model->config = c;
             model->gone = false;
@@ -47,14 +47,14 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
     for (int i = 0; i < m->n_models; i++) {
         struct srv_managed *model = m->models[i];
         if (model->watch >= 0)
-            /* The watch is removed, because the base path of the model may have changed. */
+            /* removes the watch, because the model's base path may have changed */
             inotify_rm_watch(m->inotify_fd, model->watch);
         model->watch = -1;
         model->is_large = false;
     }
     rt_mutex_lock(&m->mu);
     for (int i = 0; i < m->n_models; i++) {
-        /* For a model that was not configured before, --model_wait_seconds begins now. */
+        /* For a newly configured model, --model_wait_seconds begins now. */
         if (!m->models[i]->config)
             m->models[i]->since = rt_now_ns();
         m->models[i]->config = NULL;
@@ -72,9 +72,9 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
         m->calls->configure(m->server, base);
 }
 
-/* Checks that every label refers to an available version. With
- * --allow_version_labels_for_unavailable_models, a label that is new or keeps its version may refer
- * to any version, but a label that moves must still refer to an available one. */
+/* Checks that every label refers to an available version.
+ * --allow_version_labels_for_unavailable_models permits any version for a label that is new or
+ * keeps its version. A label that moves must still refer to an available version. */
 enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct srv_config *config,
                                     struct rt_error *err)
 {
@@ -128,8 +128,8 @@ static enum rt_status change_config(struct srv_manager *m, struct srv_config *co
         return st;
     srv_mgr_log_config(config);
     srv_mgr_take_configs(m, config, NULL);
-    /* a new map must be published, because the serving map contains those parts of the
-     * configuration that requests need */
+    /* A new map must be published, because the serving map contains the parts of the configuration
+     * that requests need. */
     srv_mgr_publish(m);
     return RT_OK;
 }
@@ -201,9 +201,9 @@ void srv_mgr_end_reload(struct srv_reload *r, enum rt_status status, const struc
     free_reload(r);
 }
 
-/* Lists in `err`, with the status RT_OK, the models that continue to serve although there is a
- * problem with their base path. TensorFlow Serving's reload also succeeds when a model's new base
- * path does not exist. */
+/* Lists the models that continue to serve in spite of a problem with their base path, in `err` with
+ * the status RT_OK. TensorFlow Serving's reload also succeeds if a model's new base path does not
+ * exist. */
 static void name_troubled(const struct srv_manager *m, struct rt_error *err)
 {
     struct srv_unavailable list = {0};
@@ -217,7 +217,7 @@ static void name_troubled(const struct srv_manager *m, struct rt_error *err)
 void srv_mgr_check_reload(struct srv_manager *m)
 {
     struct srv_reload *r = m->reload;
-    /* if memory ran out, the reload's models and labels may not be installed yet */
+    /* after a lack of memory, the reload's models and labels may not be installed yet */
     if (!r || m->again_at != RT_NEVER)
         return;
     struct rt_error err = {0};
@@ -226,7 +226,7 @@ void srv_mgr_check_reload(struct srv_manager *m)
         const struct srv_managed *model =
             srv_mgr_find_model(m, r->new_models[i], strlen(r->new_models[i]));
         const struct srv_managed_version *why = NULL;
-        /* The model was removed by a config file that was read after the reload. */
+        /* a config file that was read after the reload has removed the model */
         if (!model || !model->config) {
             srv_mgr_add_unavailable(&list, r->new_models[i], NULL,
                                     "the model was taken out of the configuration");
@@ -250,7 +250,7 @@ void srv_mgr_check_reload(struct srv_manager *m)
     srv_mgr_end_reload(r, st, &err);
 }
 
-/* Records in r->new_models which models of the reload are not configured yet. */
+/* Sets r->new_models to whether each model of the reload is new. */
 static enum rt_status note_new_models(const struct srv_manager *m, struct srv_reload *r,
                                       struct rt_error *err)
 {
@@ -273,8 +273,8 @@ static enum rt_status note_new_models(const struct srv_manager *m, struct srv_re
     return RT_OK;
 }
 
-/* Checks the request logs that a reload names. Logs that the operator's own config file names are
- * permitted, even after an earlier reload removed them. */
+/* Checks the request logs that a reload names. A log in the operator's own config file is
+ * permitted, even if an earlier reload removed it. */
 static enum rt_status check_logs(const struct srv_manager *m, const struct srv_config *config,
                                  struct rt_error *err)
 {
@@ -295,7 +295,7 @@ void srv_mgr_take_reload(struct srv_manager *m)
     if (m->reload)
         return; /* only one reload is performed at any time */
     rt_mutex_lock(&m->mu);
-    /* new_reloads is a stack, so the oldest reload is the last one */
+    /* new_reloads is a stack, so its last element is the oldest reload */
     struct srv_reload **last = &m->new_reloads;
     while (*last && (*last)->next)
         last = &(*last)->next;

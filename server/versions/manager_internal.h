@@ -30,41 +30,40 @@
 enum {
     MAX_TAGS = 16,
     RECHECK_MS = 200, /* time between two checks of a version that is not stable yet */
-    /* The pause between two listings of a version's directory, in multiples of the processor time
-     * that a listing takes: LOOK_SHARE_NEW for a version about to be loaded, LOOK_SHARE for others.
-     * A listing of 50,000 files takes 0.1 s. */
+    /* The pause between two listings of a version's directory, as a multiple of the processor time
+     * of a listing. LOOK_SHARE_NEW applies to a version that is about to be loaded, and LOOK_SHARE
+     * to others. A listing of 50,000 files takes 0.1 s. */
     LOOK_SHARE_NEW = 10,
     LOOK_SHARE = 100,
     LOOK_MAX_S = 60, /* maximum time between two listings of a version's directory */
-    /* A listing that takes longer than LOOK_SHORT_MS is long, and is done by the lister (lister.h).
-     * A listing of 1,000 files takes 2 ms. */
+    /* The lister (lister.h) performs listings that take longer. A listing of 1,000 files takes 2
+     * ms. */
     LOOK_SHORT_MS = 2,
-    /* A base path of more than SMALL_NAMES files and directories is large. Large base paths are
-     * scanned after all others, in the order in which their scans became due, and only until their
-     * scans have taken SCAN_LARGE_MS together. Then no large base path is scanned for SCAN_PAUSE
-     * times as long. A scan of 65,536 names takes about 40 ms. */
+    /* A base path with more than SMALL_NAMES files and directories is large. Large base paths are
+     * scanned after all others, in the order in which their scans became due, until the scans
+     * together have taken SCAN_LARGE_MS. Then no large base path is scanned for SCAN_PAUSE times
+     * this duration. A scan of 65,536 names takes about 40 ms. */
     SMALL_NAMES = 256,
     SCAN_LARGE_MS = 100,
     SCAN_PAUSE = 3,
     /* After each pass, the manager's loop pauses for PASS_PAUSE times the duration of the pass, but
-     * at most PASS_PAUSE_MAX_MS. A pass examines all versions. Without the pauses, there could be a
-     * pass for each of n loads, and the passes together would take time proportional to the square
-     * of n. */
+     * at most PASS_PAUSE_MAX_MS. A pass examines all versions. Without the pauses, n loads could
+     * cause n passes, whose total time is proportional to the square of n. */
     PASS_PAUSE = 3,
     PASS_PAUSE_MAX_MS = 20,
-    /* time after which the log and the status report that a version's files are still changing, or
-     * still being listed */
+    /* after this time, the log and the status report that a version's files are still changing or
+     * being listed */
     UNREST_LOG_S = 5,
-    /* A version fails after this number of loads that ended because the files changed, without a
-     * successful load in between. After each of these loads the manager pauses before it examines
-     * the files again. The pause doubles from CHANGED_PAUSE_MS to CHANGED_PAUSE_MAX_MS. */
+    /* A version fails after this number of consecutive loads during which its files changed. After
+     * each such load, the manager pauses before it examines the files again. The pause doubles from
+     * CHANGED_PAUSE_MS to CHANGED_PAUSE_MAX_MS. */
     CHANGED_LOADS_MAX = 4,
     CHANGED_PAUSE_MS = 500,
     CHANGED_PAUSE_MAX_MS = 60000,
     /* time between two log lines that name the models for which startup waits */
     AWAITED_LOG_EVERY_S = 10,
     TRIM_EVERY_MS = 2000,
-    AGAIN_MS = 100,          /* pause before a step that ran out of memory is tried again */
+    AGAIN_MS = 100,          /* pause before a step that ran out of memory is repeated */
     TRIM_AFTER_CLOSED = 256, /* number of closed connections after which the heap is trimmed */
     TRIM_AFTER_FREED = 512,  /* number of freed gRPC calls after which the heap is trimmed */
 };
@@ -76,14 +75,14 @@ struct srv_published {
     struct rt_arena *arena;
 };
 
-/* A grace period begins when a serving map is published, and ends when every I/O loop has confirmed
- * that it no longer uses either the previous map (`before`) or a version that left the map
- * (`version`). Only then may that map or version be freed. */
+/* A grace period begins when a serving map is published. It is for the previous map (`before`) or
+ * for a version that left the map (`version`). The grace period ends when every I/O loop has
+ * confirmed that it no longer uses the map or the version, which may then be freed. */
 struct srv_grace {
     struct srv_grace *next;
     struct srv_manager *manager;
     const struct srv_published *before; /* the previous map, or NULL */
-    /* model of the version that left the map, or NULL if the grace period is that of a map */
+    /* model of the version, or NULL in the grace period of a map */
     struct srv_managed *model;
     struct srv_managed_version *entry;
     struct srv_version *version;
@@ -91,14 +90,13 @@ struct srv_grace {
     struct srv_retirement retirements[];
 };
 
-/* A reload request. It exists from its arrival until all its new models are settled
- * (srv_mgr_settled). It owns copies of the models' names, because the config may be replaced in the
- * meantime. */
+/* A reload request. It exists until all its new models are settled (srv_mgr_settled). It owns
+ * copies of the models' names, because the config may be replaced meanwhile. */
 struct srv_reload {
     struct srv_reload *next;
-    /* The requested configuration; NULL once the manager has taken ownership of it. */
+    /* The requested configuration. NULL after the manager has taken ownership of it. */
     struct srv_config *config;
-    const _Atomic bool *cancelled; /* set by the requester to cancel the reload; may be NULL */
+    const _Atomic bool *cancelled; /* the requester sets it to cancel the reload; may be NULL */
     void (*done)(void *arg, enum rt_status status, const struct rt_error *err);
     void *arg;
     struct rt_arena *arena;
@@ -115,13 +113,14 @@ struct srv_manager {
     const char *tags[MAX_TAGS];
     char *tags_text;
     int n_tags;
-    bool unload_before_load; /* whether an old version is unloaded before the new one is loaded */
+    /* whether an old version is unloaded before the new version is loaded */
+    bool unload_before_load;
     pthread_t thread;
     int event_fd, inotify_fd; /* inotify_fd is -1 when inotify is not available */
     int folder_watch;
 
     struct rt_mutex mu;
-    /* signalled when a version's state changes; srv_manager_wait_initial waits for it */
+    /* signalled when a version's state changes, for srv_manager_wait_initial */
     struct rt_cond changed;
     struct srv_load *loaded; /* ended loads, posted by the load threads; guarded by mu */
     /* grace periods that all I/O loops have confirmed; guarded by mu */
@@ -131,64 +130,65 @@ struct srv_manager {
     struct srv_reload *new_reloads; /* guarded by mu */
     bool stopping;                  /* guarded by mu */
     bool reread;                    /* whether the config file must be read again; guarded by mu */
-    /* number of models; written by the manager's thread and read by other threads, both under mu */
+    /* number of models; the manager's thread writes it under mu, and other threads read it under
+     * mu */
     int n_models;
-    /* array of the models, sorted by name; accessed under mu like n_models */
+    /* the models, sorted by name; accessed under mu like n_models */
     struct srv_managed **models;
     bool first_poll_done; /* guarded by mu */
 
     /* The members below belong to the manager's thread. */
-    /* the current configuration; `base` comes from the flags, the config file or a reload, and
-     * `folder` from --models */
+    /* The current configuration. `base` comes from the flags, the config file or a reload, and
+     * `folder` from --models. */
     struct srv_config *base, *folder;
-    /* the reload in progress, until all its new models are settled (srv_mgr_settled) */
+    /* the current reload, until all its new models are settled (srv_mgr_settled) */
     struct srv_reload *reload;
     const struct srv_published *published;
-    /* Whether the published map lags behind the loaded versions, because versions were loaded or
-     * are to be unloaded. The manager's loop publishes one map for all these changes. */
+    /* Whether versions were loaded or must be unloaded since the map was published. The manager's
+     * loop publishes one map for all these changes. */
     bool must_publish;
     /* grace periods of versions that the next map does not contain, linked by `next` */
     struct srv_grace *leaving;
     int n_loading, n_graces, n_freeing;
     int64_t next_poll, next_config, next_trim;
     int64_t next_large; /* earliest time at which a large base path is scanned */
-    /* Time at which to repeat a step that ran out of memory. Until then the table of models and the
-     * published map may lag behind the configuration and the loaded versions. RT_NEVER means that
-     * no step must be repeated. */
+    /* Time at which to repeat a step that ran out of memory, or RT_NEVER if no step failed. Until
+     * then, the table of models may lag behind the configuration, and the published map may lag
+     * behind the loaded versions. */
     int64_t again_at;
     bool trim_pending;
-    /* next_count is the time of the next count, n_accepted is the number of connections accepted at
-     * the last count, and n_closed is the number of connections closed since the last trim */
+    /* Time of the next count of connections; number of accepted connections at the last count;
+     * number of connections closed since the last trim. */
     int64_t next_count, n_accepted, n_closed;
-    /* n_open is the number of open connections at the last count, and n_inherited is the number of
-     * sockets that the process inherited */
+    /* number of open connections at the last count, and number of sockets that the process
+     * inherited */
     int n_open, n_inherited;
     int64_t n_calls_freed; /* value of the server's n_calls_freed when the heap was last trimmed */
     size_t n_bursts;       /* value that rt_heap_bursts() returned at the last check */
-    /* whether n_bursts had increased at the last check; the heap is trimmed at the first check that
-     * finds n_bursts unchanged */
+    /* Whether n_bursts had increased at the last check. The next check that finds n_bursts
+     * unchanged trims the heap. */
     bool bursts_wait;
     char *folder_trouble, *config_trouble;
 };
 
-/* A model is settled if one of its versions serves, all wanted versions have failed, or the wait
- * for a version to appear or to become stable has ended. If `final` is set, failures that will be
- * retried do not count. */
+/* Returns whether a model is settled. A model is settled when one of its versions serves, all
+ * wanted versions have failed, or the wait for a version to appear or to become stable has ended.
+ * If `final` is set, failures that will be retried do not count. */
 enum srv_settled { SRV_WAITING, SRV_SERVES, SRV_FAILED, SRV_MISSING };
 
 /* ---- manager_map.c ---- */
-/* Makes the manager repeat, after a pause, a step that ran out of memory. */
+/* Makes the manager repeat a step that ran out of memory, after a pause. */
 void srv_mgr_try_again(struct srv_manager *m);
 void srv_mgr_free_published(const struct srv_published *p);
 struct srv_grace *srv_mgr_grace_new(struct srv_manager *m);
 void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p);
-/* Publishes a map of all loaded versions that are not to be unloaded, and thereby makes these
- * versions AVAILABLE. Returns false if memory runs out; in that case nothing has changed, and the
- * manager's loop tries again. */
+/* Publishes a map of all loaded versions that must not be unloaded, and makes these versions
+ * AVAILABLE. If memory runs out, returns false without any change, and the manager's loop tries
+ * again. */
 bool srv_mgr_publish(struct srv_manager *m);
 void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
-/* Begins to unload a version. The next published map does not contain the version. Returns false if
- * memory runs out; in that case the version still serves. */
+/* Begins to unload a version, which the next published map does not contain. Returns false if
+ * memory runs out. The version then still serves. */
 bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
                     struct srv_managed_version *e);
 
@@ -198,13 +198,13 @@ int64_t srv_mgr_end_requests(struct srv_manager *m, int64_t now);
 
 /* ---- manager_unload.c ---- */
 struct srv_unloader *srv_mgr_unloader_new(struct srv_manager *m, int n_threads);
-/* Stops the unload threads and frees `u`, which may be NULL. Must be called only while no version
- * is being freed. */
+/* Stops the unload threads and frees `u`, which may be NULL. No version may be waiting to be
+ * freed. */
 void srv_mgr_unloader_free(struct srv_unloader *u);
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g);
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g);
 /* Frees the struct of a version that was never published, or whose model an unload thread has
- * freed. */
+ * already freed. */
 void srv_mgr_free_version(struct srv_version *v);
 
 /* ---- manager_load.c ---- */
@@ -216,13 +216,12 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load);
 /* ---- manager_watch.c ---- */
 /* Resets a failed or ended version to START. */
 void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e);
-/* Lists the directories of versions whose next listing is due, and changes the states of these
- * versions. If `only_new` is set, lists only versions that are not stable yet or are due for
- * another attempt. */
+/* Lists the directories of versions that are due, and changes the states of these versions. If
+ * `only_new` is set, only considers versions that are not stable yet or must be retried. */
 void srv_mgr_look_at_entries(struct srv_manager *m, bool only_new, int64_t now);
 void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch);
-/* Scans the base paths whose scans are due (scan_due) as far as SCAN_LARGE_MS permits. Returns the
- * time at which to call this function again. */
+/* Scans the base paths that are due (scan_due), within the limit SCAN_LARGE_MS. Returns the time of
+ * the next call. */
 int64_t srv_mgr_scan_models(struct srv_manager *m, int64_t now);
 
 /* ---- manager_config.c ---- */
@@ -243,7 +242,7 @@ void srv_mgr_take_reload(struct srv_manager *m);
 /* ---- status.c ---- */
 enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_managed *model,
                                  bool final, const struct srv_managed_version **why);
-/* Appends "MODEL (reason)" to the list, where the reason states why startup waits for the model. */
+/* Appends "MODEL (reason)" to the list. The reason is why startup waits for the model. */
 void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed *model);
 
 #endif

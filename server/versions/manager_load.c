@@ -46,8 +46,8 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
     srv_loader_submit(m->loader, load);
 }
 
-/* Returns whether the failure is due to the version's files, so that loading the same files
- * again would fail in the same way. */
+/* Returns whether the version's files caused the failure, so that loading the same files again
+ * would fail too. */
 static bool is_final(enum rt_status st)
 {
     return st == RT_UNIMPLEMENTED || st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION;
@@ -71,8 +71,8 @@ static void load_failed(struct srv_manager *m, struct srv_managed *model,
            (long long)e->version, rt_status_name(load->status), text);
 }
 
-/* Returns a version to START without counting a failure, because its files have changed or
- * because memory is about to be freed. */
+/* Returns a version to START without counting a failure, because its files have changed or memory
+ * is about to be freed. */
 static void load_again(struct srv_manager *m, struct srv_managed *model,
                        struct srv_managed_version *e, const struct srv_load *load)
 {
@@ -84,9 +84,9 @@ static void load_again(struct srv_manager *m, struct srv_managed *model,
 }
 
 /* Ends a load during which the version's files changed. The version is loaded again when its files
- * have stopped changing. After CHANGED_LOADS_MAX such loads without a successful one the version
- * fails, because its init op or warm-up may write to the directory and would do so again. The
- * failed version is tried again when its files change once more. */
+ * have stopped changing. After CHANGED_LOADS_MAX consecutive loads of this kind, the version fails,
+ * because its init op or warm-up may write to the directory. The failed version is tried again when
+ * its files change once more. */
 static void load_changed(struct srv_manager *m, struct srv_managed *model,
                          struct srv_managed_version *e, struct srv_load *load)
 {
@@ -154,7 +154,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
     rt_mutex_unlock(&m->mu);
     m->n_loading--;
     e->load = NULL;
-    /* A load that failed before it was cancelled reports its own failure. */
+    /* a load that failed before it was cancelled reports its own failure */
     const bool ends =
         (stopping || load->unwanted) && (!load->status || load->status == RT_CANCELLED);
     if (ends)
@@ -167,7 +167,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
     if (load->loaded)
         m->calls->free(load->loaded);
     rt_account_free(load->account);
-    /* the heap must be trimmed, because the failed load has freed memory */
+    /* the failed load has freed memory, so the heap must be trimmed */
     m->trim_pending |= load->status != RT_OK;
     if (!ends && !load->changed)
         m->calls->count_load(m->server, model->name, load->dir, !load->status, load->ns);

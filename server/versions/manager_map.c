@@ -17,7 +17,7 @@ void srv_mgr_free_published(const struct srv_published *p)
         rt_arena_free(p->arena);
 }
 
-/* Builds a serving map of all loaded versions that are not to be unloaded. */
+/* Builds a serving map of all loaded versions that must not be unloaded. */
 static const struct srv_published *make_map(struct srv_manager *m)
 {
     struct rt_arena *arena = rt_arena_new(SIZE_MAX);
@@ -104,9 +104,9 @@ static void begin_grace(struct srv_manager *m, struct srv_grace *g)
         grace_ended(g);
 }
 
-/* Replaces the published map with `p` or, if `p` is NULL, with an empty map that is never replaced.
- * Begins the grace period `g` of the previous map, and the grace periods of the versions that left
- * the map. The grace periods end when all I/O loops have confirmed the new map. */
+/* Publishes the map `p` in place of the current map. If `p` is NULL, publishes an empty map that is
+ * never replaced. Begins the grace period `g` of the previous map, and those of the versions that
+ * left the map. The grace periods end when all I/O loops have confirmed the new map. */
 void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct srv_published *p)
 {
     static const struct srv_map nothing;
@@ -123,8 +123,7 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
     }
 }
 
-/* Marks the loaded versions in the published map as AVAILABLE. They are not marked earlier, because
- * requests can find them only once the map is published. */
+/* Marks the loaded versions in the published map as AVAILABLE. Requests can find them only now. */
 static void mark_available(struct srv_manager *m)
 {
     for (int i = 0; i < m->n_models; i++)

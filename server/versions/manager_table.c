@@ -25,9 +25,9 @@ void srv_mgr_wake(struct srv_manager *m)
     (void)ignored;
 }
 
-/* Returns a copy of a string, or NULL if memory runs out. The caller must free() the copy. The copy
- * is valid UTF-8, because strings from a model's files become JSON and protobuf strings, and
- * clients reject strings that are not valid UTF-8. */
+/* Returns a copy of a string, or NULL if memory runs out. The caller must free() the copy. Invalid
+ * UTF-8 in the string is replaced, because strings from a model's files become JSON and protobuf
+ * strings, which must be valid UTF-8. */
 static char *copy_as_utf8(const char *text)
 {
     struct rt_bytes copy;
@@ -163,7 +163,7 @@ bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config)
     while (ok && k < m->n_models)
         all[n++] = m->models[k++];
     if (!ok) {
-        for (int i = 0; i < n; i++) /* models that are also in m->models are kept */
+        for (int i = 0; i < n; i++) /* keeps models that are also in m->models */
             if (!srv_mgr_find_model(m, all[i]->name, strlen(all[i]->name)))
                 srv_mgr_free_model(all[i]);
         free(all);
@@ -255,7 +255,7 @@ void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model
         struct srv_managed_version *e = model->entries[i];
         if (!e->wanted && e->state == SRV_END && ++n_ended > MAX_ENDED)
             continue;
-        /* moves the versions to be removed behind those to be kept */
+        /* moves the versions to remove behind the versions to keep */
         model->entries[i] = model->entries[n_kept];
         model->entries[n_kept++] = e;
     }
@@ -295,7 +295,7 @@ void srv_mgr_note_gone_models(struct srv_manager *m)
         struct srv_managed *model = m->models[i];
         if (model->gone && ++n_gone > MAX_GONE_MODELS)
             continue;
-        /* moves the models to be removed behind those to be kept */
+        /* moves the models to remove behind the models to keep */
         m->models[i] = m->models[n_kept];
         m->models[n_kept++] = model;
     }

@@ -80,8 +80,8 @@ void srv_mgr_unloader_free(struct srv_unloader *u)
 }
 
 /* Frees the version that left the map in the grace period `g`. Requests can no longer reach this
- * version. The version's model queue and metrics are freed immediately, and its memory is freed on
- * an unload thread. */
+ * version. Its model queue and metrics are freed immediately, and its memory on an unload
+ * thread. */
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g)
 {
     struct srv_unloader *u = m->unloader;
@@ -103,8 +103,7 @@ void srv_mgr_free_version(struct srv_version *v)
     free(v);
 }
 
-/* Sets a version to END after an unload thread has freed its memory. Called on the manager's
- * thread. */
+/* Sets a version to END after an unload thread has freed its memory. */
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
 {
     struct srv_version *v = g->version;

@@ -25,15 +25,15 @@ void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e)
     srv_mgr_set_state(m, e, SRV_START, RT_OK, NULL);
 }
 
-/* Ends a version whose directory cannot be listed; `err` becomes the reason. The version is
- * tried again after a successful listing. */
+/* Ends a version whose directory cannot be listed, with the reason `err`. The version is tried
+ * again after a successful listing. */
 static void cannot_take(struct srv_manager *m, const struct srv_managed *model,
                         struct srv_managed_version *e, int64_t now, const struct rt_error *err)
 {
     e->seen_since = 0;
     e->stable = false;
-    /* the directory may just have been deleted; the next scan shows whether the version is still
-     * wanted */
+    /* The directory may just have been deleted. The next scan shows whether the version is still
+     * wanted. */
     if (err->code == RT_NOT_FOUND) {
         if (!e->missing_since)
             e->missing_since = now;
@@ -75,7 +75,7 @@ static enum rt_status check_end(void *arg, struct rt_error *err)
                                                : RT_OK;
 }
 
-/* Takes note of a listing of the version's directory, which ended with `st` and has the fingerprint
+/* Processes a listing of the version's directory that ended with `st` and has the fingerprint
  * `f`. */
 static void take_listing(struct srv_manager *m, struct srv_managed *model,
                          struct srv_managed_version *e, int64_t cpu_ns, enum rt_status st,
@@ -89,7 +89,7 @@ static void take_listing(struct srv_manager *m, struct srv_managed *model,
     else if (e->state == SRV_START)
         cannot_take(m, model, e, now, err);
     if (st)
-        return; /* a served version continues to serve, and a failed one keeps its reason */
+        return; /* a served version continues to serve, and a failed version keeps its reason */
     switch (e->state) {
     case SRV_START:
         look_at_start(m, model, e, f, now);
@@ -124,8 +124,8 @@ static bool may_be_listed(const struct srv_managed_version *e)
     return e->wanted && e->state != SRV_LOADING && e->state != SRV_UNLOADING;
 }
 
-/* Lists the version's directory on this thread, unless the last listing was too recent in
- * proportion to its cost, or the listing takes long. */
+/* Lists the version's directory on this thread. Does nothing if the listing is long, or if the last
+ * listing was too recent in proportion to its cost. */
 static void look_at_entry(struct srv_manager *m, struct srv_managed *model,
                           struct srv_managed_version *e, int64_t now)
 {
@@ -153,14 +153,14 @@ static void look_at_entry(struct srv_manager *m, struct srv_managed *model,
         take_listing(m, model, e, rt_thread_cpu_ns() - cpu_ns, st, &f, &err, now);
 }
 
-/* Returns whether srv_mgr_look_at_entries examines the version. */
+/* Returns whether srv_mgr_look_at_entries must examine the version. */
 static bool is_due(const struct srv_managed_version *e, bool only_new, int64_t now)
 {
     return !only_new || (e->wanted && ((e->state == SRV_START && !e->stable) ||
                                        (e->state == SRV_END && e->code && now >= e->retry_at)));
 }
 
-/* Lets the lister list the version whose long listing has been due for the longest time. */
+/* Starts the lister on the version whose long listing has been due for the longest time. */
 static void begin_long(struct srv_manager *m, bool only_new, int64_t now)
 {
     const struct srv_managed *of = NULL;
@@ -179,7 +179,7 @@ static void begin_long(struct srv_manager *m, bool only_new, int64_t now)
         srv_mgr_try_again(m);
 }
 
-/* Returns the version whose directory is listed by `g`, or NULL if it is gone. */
+/* Returns the version whose directory `g` lists, or NULL if the version is gone. */
 static struct srv_managed_version *
 find_listed(const struct srv_manager *m, const struct srv_listing *g, struct srv_managed **model)
 {
@@ -202,7 +202,7 @@ static void take_long(struct srv_manager *m, int64_t now)
     srv_listing_clear(&g);
 }
 
-/* Reports a version in the state START whose directory has been listed for a long time. */
+/* Reports a version in the state START whose listing has been running for a long time. */
 static void report_long(struct srv_manager *m, int64_t now)
 {
     const struct srv_listing *g = srv_lister_current(m->lister);
@@ -219,9 +219,9 @@ static void report_long(struct srv_manager *m, int64_t now)
     e->unrest_logged = true;
 }
 
-/* Examines the versions with short listings. If a listing turns out to be long, the listings of the
- * model's versions that were never listed are assumed to be long too, because finding this out for
- * each of them would take LOOK_SHORT_MS each time. */
+/* Examines the versions with short listings. If one listing turns out to be long, the model's
+ * versions that were never listed are assumed to have long listings too. Otherwise each of them
+ * would cost LOOK_SHORT_MS. */
 static void look_at_short(struct srv_manager *m, struct srv_managed *model, bool only_new,
                           int64_t now)
 {
@@ -322,7 +322,7 @@ void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch)
 }
 
 /* Logs that a configured base path is itself the directory of a version. A base path must be one
- * level above this directory, and the path of --models two levels above it. */
+ * level above this directory. The path of --models must be two levels above it. */
 static void log_version_as_model(const struct srv_manager *m, const struct srv_model_config *c)
 {
     const char *slash = strrchr(c->base_path, '/'), *above = slash;
@@ -342,7 +342,7 @@ static void log_version_as_model(const struct srv_manager *m, const struct srv_m
                c->base_path, folder, c->base_path, model, c->base_path);
 }
 
-/* Applies a scan of the model's base path to its versions. */
+/* Updates the model's versions after a scan of its base path. */
 static void take_scan(struct srv_manager *m, struct srv_managed *model, const struct srv_scan *scan)
 {
     srv_mgr_log_once(m, &model->trouble, scan->warning);
@@ -361,8 +361,8 @@ static void take_scan(struct srv_manager *m, struct srv_managed *model, const st
     model->empty_logged = scan->n_there == 0;
 }
 
-/* Scans a model's base path. Unless `may_be_large` is set, only finds out whether the base path is
- * large; if it is, the scan remains due. */
+/* Scans a model's base path. Unless `may_be_large` is set, a large base path is only marked as
+ * large, and its scan remains due. */
 static void scan_model(struct srv_manager *m, struct srv_managed *model, bool may_be_large)
 {
     if (!model->config) {
@@ -388,7 +388,7 @@ static void scan_model(struct srv_manager *m, struct srv_managed *model, bool ma
         if (!st)
             take_scan(m, model, &scan);
         else
-            /* An unreadable base path is not treated as empty, so the served versions continue to
+            /* An unreadable base path does not count as empty, so the served versions continue to
              * serve. */
             srv_mgr_log_once(m, &model->trouble, arena ? rt_error_text(&err) : "out of memory");
         if (st)

@@ -11,8 +11,8 @@ static bool is_dots(const char *name, size_t n)
     return (n == 1 || n == 2) && name[0] == '.' && name[n - 1] == '.';
 }
 
-/* Returns whether the path contains "." or "..". In the part of a path that does not exist yet,
- * such components could lead anywhere once that part exists. */
+/* Returns whether the path contains "." or "..". In a part of a path that does not exist yet, such
+ * components could lead anywhere later. */
 static bool has_dots(const char *path)
 {
     while (*path) {
@@ -29,7 +29,7 @@ static bool is_below(const char *root, const char *path)
 {
     size_t n = strlen(root);
     while (n && root[n - 1] == '/')
-        n--; /* the root "/" becomes "", a prefix of every path */
+        n--; /* "/" becomes "", a prefix of every path */
     return strncmp(root, path, n) == 0 && (!path[n] || path[n] == '/');
 }
 

@@ -16,7 +16,7 @@
 #include "server/base/number.h"
 
 enum {
-    /* Limits of a version's directory; a directory that exceeds them is refused. */
+    /* Limits of a version's directory. A directory that exceeds them is refused. */
     MAX_DEPTH = 16,
     MAX_FILES = 50000,
 };
@@ -57,7 +57,7 @@ static int highest_first(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Returns whether the array, sorted in descending order, contains the version. */
+/* Returns whether the descending array contains the version. */
 static bool contains(const int64_t *sorted, int n, int64_t version)
 {
     int low = 0, high = n;
@@ -77,7 +77,7 @@ static int descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* `specific` are the versions that the policy names, in descending order. */
+/* `specific` contains the versions that the policy names, in descending order. */
 static bool is_wanted(const struct srv_model_config *m, const int64_t *specific, int64_t version,
                       int rank)
 {
@@ -123,7 +123,7 @@ static enum rt_status cannot_scan(const struct srv_model_config *m, struct rt_er
                    m->base_path, m->name, strerror(errno));
 }
 
-/* Lists the versions in a base path, in any order, in *all, which the caller must free(). */
+/* Sets *all to the versions in a base path, in any order. The caller must free() *all. */
 static enum rt_status read_versions(const struct srv_model_config *m, DIR *dir, int max_names,
                                     struct rt_arena *arena, struct srv_found **all, int *n,
                                     int *n_names, struct rt_error *err)
@@ -154,7 +154,7 @@ static enum rt_status read_versions(const struct srv_model_config *m, DIR *dir, 
     return errno ? cannot_scan(m, err) : RT_OK;
 }
 
-/* Chooses the versions that the policy selects from all n versions, which are sorted. */
+/* Selects the wanted versions from all n versions, which are sorted. */
 static enum rt_status choose(const struct srv_model_config *m, struct srv_found *all, int n,
                              struct rt_arena *arena, struct srv_scan *out, struct rt_error *err)
 {
@@ -208,17 +208,15 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, int max_names,
 /* ---- fingerprints ---- */
 
 struct walk {
-    struct rt_bytes lines; /* the text to hash, with one line per entry, in sorted order */
+    struct rt_bytes lines; /* the text to hash: one line per entry, in sorted order */
     struct srv_fingerprint *out;
-    /* length of the path of the version's directory; the path of every entry begins with this path
-     */
+    /* length of the path of the version's directory, a prefix of every entry's path */
     size_t root;
-    const struct rt_check *check; /* ends the walk early; may be NULL */
+    const struct rt_check *check; /* ends the listing early; may be NULL */
     struct rt_error *err;
 };
 
-/* Returns a file's timestamp in nanoseconds. The value is saturated, because a timestamp may exceed
- * the range of int64_t. */
+/* Returns a file's timestamp in nanoseconds, limited to the range of int64_t. */
 static int64_t time_ns(struct timespec t)
 {
     return rt_add_saturated(rt_mul_saturated(t.tv_sec, 1000000000), t.tv_nsec);
@@ -268,7 +266,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Lists the entries of a directory in sorted order. Fails if there are more entries than MAX_FILES
- * permits. A directory that has disappeared in the meantime has no entries. */
+ * permits. A directory that no longer exists has no entries. */
 static enum rt_status list(struct walk *w, const char *path, int depth, struct names *out)
 {
     DIR *dir = opendir(path);
@@ -294,10 +292,10 @@ static enum rt_status list(struct walk *w, const char *path, int depth, struct n
 }
 
 /*
- * Reads the status of `path`, following symlinks. Returns false and sets errno on failure; ENOENT
- * means that the path has disappeared. *descends is set if `path` is a directory whose entries must
- * be read. The entries behind a symlink are not read: if its target is inside the version, they are
- * found by the target's own path, and otherwise they do not belong to the version.
+ * Reads the status of `path`, following symlinks. On failure, returns false and sets errno; ENOENT
+ * means that the path no longer exists. *descends is set if `path` is a directory whose entries
+ * must be read. The entries of a linked directory are not read. If its target is inside the
+ * version, the target's own path leads to them. Otherwise they do not belong to the version.
  */
 static bool look(const char *path, int depth, struct stat *s, bool *descends)
 {
@@ -306,8 +304,8 @@ static bool look(const char *path, int depth, struct stat *s, bool *descends)
     if (depth ? lstat(path, s) : stat(path, s))
         return false;
     bool is_link = S_ISLNK(s->st_mode);
-    /* For a dangling symlink, *s keeps the status of the symlink itself. Most dangling symlinks do
-     * not affect the model. */
+    /* For a dangling symlink, *s is the status of the symlink itself. Most dangling symlinks do not
+     * affect the model. */
     if (is_link && stat(path, &target) == 0)
         *s = target;
     *descends = !is_link && S_ISDIR(s->st_mode);

@@ -1,7 +1,7 @@
 /*
- * Reads a model's base path, and determines which versions the version policy selects and whether
- * the files of a version have stopped changing. The caller polls these functions; file system
- * events only make the caller poll earlier.
+ * Reads a model's base path. Determines which versions the version policy selects, and whether the
+ * files of a version have stopped changing. The caller polls these functions. File system events
+ * only make the caller poll earlier.
  *
  * Threads: the functions keep no state, so any thread may call them.
  */
@@ -19,7 +19,7 @@ struct srv_found {
 };
 
 struct srv_scan {
-    int n; /* number of wanted versions; `found` lists them, highest first */
+    int n; /* number of wanted versions, which `found` lists, highest first */
     struct srv_found *found;
     int n_there;         /* number of versions in the base path, including unwanted ones */
     int n_names;         /* number of files and directories in the base path */
@@ -30,7 +30,7 @@ struct srv_scan {
  * Finds the versions of a model. Each child of the base path whose name is a decimal number is a
  * version. If several names have the same number, the alphabetically first name is used. Fails if
  * the base path cannot be read, but not if it is empty. Fails with RESOURCE_EXHAUSTED if the base
- * path holds more than `max_names` files and directories; the time that a scan takes is
+ * path contains more than `max_names` files and directories, because the time of a scan is
  * proportional to their number. The error message names the path and the model.
  */
 enum { SRV_SCAN_MAX_NAMES = 65536 };
@@ -38,16 +38,16 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, int max_names,
                                struct rt_arena *arena, struct srv_scan *out, struct rt_error *err);
 
 /*
- * Returns the path of the directory that holds a version's SavedModel, allocated with malloc, or
- * NULL if memory runs out: BASE_PATH/NAME, or, as in Triton's repositories,
+ * Returns the path of the directory that contains a version's SavedModel, allocated by malloc.
+ * Returns NULL if memory runs out. The path is BASE_PATH/NAME. As in Triton's repositories, it is
  * BASE_PATH/NAME/model.savedmodel if that is a directory and BASE_PATH/NAME has no saved_model.pb.
  */
 char *srv_source_version_dir(const char *base_path, const char *name);
 
 /*
- * A hash of everything below a version's directory, computed from the sorted list of (path, device,
- * inode, size, modification time, change time). The version's directory itself may be a symlink.
- * Symlinks below it are resolved, but the entries of linked directories are not read.
+ * A hash of everything below a version's directory. It is computed from the sorted list of (path,
+ * device, inode, size, modification time, change time). The version's directory itself may be a
+ * symlink. Symlinks below it are resolved, but the entries of linked directories are not read.
  */
 struct srv_fingerprint {
     uint64_t a, b;
@@ -55,10 +55,10 @@ struct srv_fingerprint {
     int64_t bytes, n_files;
 };
 /*
- * Computes the fingerprint of a version's directory. Fails with NOT_FOUND if there is no such
- * directory, with UNAVAILABLE if it cannot be read, and with INVALID_ARGUMENT if it contains more
+ * Computes the fingerprint of a version's directory. Fails with NOT_FOUND if the directory does not
+ * exist, and with UNAVAILABLE if it cannot be read. Fails with INVALID_ARGUMENT if it contains more
  * than 50,000 files or is deeper than 16 directories. `check`, which may be NULL, is called at
- * every SRV_CHECK_FILES-th file; if it fails, its status is returned.
+ * every SRV_CHECK_FILES-th file. If `check` fails, its status is returned.
  */
 enum { SRV_CHECK_FILES = 256 };
 enum rt_status srv_source_fingerprint(const char *dir, const struct rt_check *check,
@@ -76,7 +76,7 @@ enum {
     SRV_STABLE_AGE_MS = 3000,
 };
 /* Returns whether a version's files are stable. first_seen_ns is the monotonic time when
- * fingerprint `f` was first taken; now_ns is the current monotonic time, and wall_ns the current
+ * fingerprint `f` was first taken. now_ns is the current monotonic time, and wall_ns is the current
  * wall-clock time. */
 bool srv_source_is_stable(const struct srv_fingerprint *f, int64_t first_seen_ns, int64_t now_ns,
                           int64_t wall_ns);

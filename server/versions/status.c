@@ -31,13 +31,13 @@ enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_m
     }
     if (n_wanted && n_failed == n_wanted)
         return SRV_FAILED;
-    /* Loading and unloading may take arbitrarily long, but the wait for files to appear or to
-     * become stable is limited. */
+    /* Loading and unloading may take arbitrarily long. The wait for files to appear or to become
+     * stable is limited. */
     return !n_moving && is_overdue(m, model) ? SRV_MISSING : SRV_WAITING;
 }
 
-/* Of a model's wanted versions, returns the one that is closest to serving. If several versions are
- * equally close, returns the highest of them. */
+/* Returns the wanted version of a model that is closest to serving. If several are equally close,
+ * returns the highest. */
 static const struct srv_managed_version *furthest(const struct srv_managed *model)
 {
     const struct srv_managed_version *best = NULL;

@@ -2,7 +2,7 @@
  * Provides the contents of status responses: every version that is or was wanted, with its state
  * and error.
  *
- * Threads: the manager writes the states under a lock; any thread may copy them.
+ * Threads: the manager writes the states under a lock. Any thread may copy them.
  */
 #ifndef SRV_STATUS_H
 #define SRV_STATUS_H
@@ -28,30 +28,30 @@ struct srv_version_status {
     int64_t version;
     enum srv_state state;
     enum rt_status code;
-    /* error message; with RT_OK it is "" or describes a problem with the model's base path, or
-     * with the version's directories, that does not prevent the version from serving */
+    /* Error message. With RT_OK, it is "" or describes a problem with the model's base path or the
+     * version's directories that does not prevent the version from serving. */
     const char *message;
 };
 
 struct srv_manager;
 /*
- * Copies into `arena` the states of a model's versions, highest version first, or only the state of
- * `version` if has_version is set. Fails with NOT_FOUND and the message "Could not find any
+ * Copies the states of a model's versions into `arena`, highest version first. If has_version is
+ * set, copies only the state of `version`. Fails with NOT_FOUND and the message "Could not find any
  * versions of model m" or "Could not find version 5 of model m". If the model's base path has a
- * problem, for example because it cannot be read, the message ends with ": " and that problem.
+ * problem, ": " and a description of the problem follow.
  */
 enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool has_version,
                              int64_t version, struct rt_arena *arena,
                              struct srv_version_status **out, int *n, struct rt_error *err);
-/* Returns approximately how many bytes a response with these versions takes. */
+/* Returns the approximate size in bytes of a response with these versions. */
 size_t srv_status_bytes(const struct srv_version_status *versions, int n);
 /* Copies the names of all models into `arena`, for metrics, health and readiness. */
 enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
                                  const char *const **out, int *n);
 
-/* Returns whether the server is ready. It is ready when each initial model is AVAILABLE, has failed
- * or has timed out, and at least one model serves or none is configured. A server that is stopping
- * is not ready. */
+/* Returns whether the server is ready. The server is ready when each initial model is AVAILABLE,
+ * has failed or has timed out. In addition, at least one model must serve, unless none is
+ * configured. A server that is stopping is not ready. */
 bool srv_is_ready(struct srv_manager *m);
 /* Returns whether srv_status_models would list the model. */
 bool srv_has_model(struct srv_manager *m, struct rt_span model);
