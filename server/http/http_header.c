@@ -3,8 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Parses the next content coding in *list, the value of an Accept-Encoding header. Sets *refused if
- * the weight of the coding is 0, and advances *list past the coding. */
+/* Parses the next content coding in *list, the value of an Accept-Encoding header, and advances
+ * *list past the coding. Sets *refused if the coding's weight is 0. */
 static bool next_coding(const char **list, const char **name, size_t *n, bool *refused)
 {
     const char *p = *list + strspn(*list, " \t,");
@@ -16,7 +16,7 @@ static bool next_coding(const char **list, const char **name, size_t *n, bool *r
     size_t rest = strcspn(p, ",");
     const char *q = memchr(p, ';', rest);
     *refused = false;
-    if (q) { /* the coding has a weight, for example ;q=0 or ;q=0.000 */
+    if (q) { /* the weight is zero, as in ;q=0 or ;q=0.000 */
         q += 1 + strspn(q + 1, " \t");
         if ((*q == 'q' || *q == 'Q') && q[1] == '=')
             *refused = q[2] == '0' && q[2 + strspn(q + 2, "0. \t")] == (p[rest] ? ',' : '\0');

@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns whether an Accept-Encoding header permits gzip. The header must list gzip or, if it does
- * not, "*", with a weight other than 0. */
+/* Returns whether an Accept-Encoding header permits gzip. The weight of gzip must not be 0. If the
+ * header does not list gzip, the weight of "*" counts. */
 bool srv_http_accepts_gzip(const char *value);
 
-/* Parses a Content-Length, which consists of digits only. Returns false and leaves *out
- * unchanged if the value is malformed. */
+/* Parses a Content-Length, which consists of digits only. If the value is malformed, returns false
+ * and leaves *out unchanged. */
 bool srv_http_length(const char *value, uint64_t *out);
 
 #endif

@@ -12,14 +12,14 @@ enum {
     CHUNK_LINE_BYTES = 256,
     /* Maximum number of arguments in a query. libmicrohttpd stores them in a linked list. */
     MOST_ARGUMENTS = 32,
-    /* Maximum number of headers per request that are passed to libmicrohttpd, which stores them in
-     * the connection's limited memory. */
+    /* Maximum number of headers per request that libmicrohttpd receives. It stores them in the
+     * connection's limited memory. */
     MOST_HEADERS = 32,
     DIGITS = 16,     /* maximum number of hex digits in a chunk's size, a 64-bit number */
     MOST_EMPTY = 16, /* maximum number of empty lines before a request */
 };
 
-/* The request that the stream outputs in place of a request with a refused head. */
+/* The request that the stream outputs instead of a request with a refused head. */
 static const char canned[] = "GET / HTTP/1.1\r\nHost: -\r\nConnection: close\r\n\r\n";
 static const char last_chunk[] = "0\r\n\r\n";
 
@@ -59,16 +59,15 @@ static void refuse(struct srv_http_stream *s, int http, const char *why, struct 
 
 /* ---- a line of a header ---- */
 
-/* Returns whether c is a tchar of RFC 9110. `tokens` has one bit for each of the first 128
- * characters. */
+/* Returns whether c is a tchar of RFC 9110. `tokens` has one bit per ASCII character. */
 static bool is_token(unsigned char c)
 {
     static const uint64_t tokens[2] = {UINT64_C(0x03ff6cfa00000000), UINT64_C(0x57ffffffc7fffffe)};
     return c < 128 && (tokens[c >> 6] >> (c & 63) & 1);
 }
 
-/* Returns whether any of the eight bytes in w is below ' ' or is DEL. Because of this fast test,
- * most lines need no check of each byte. */
+/* Returns whether any of the eight bytes in w is below ' ' or is DEL. This fast test makes it
+ * unnecessary to check each byte of most lines. */
 static bool may_hold_control(uint64_t w)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = UINT64_C(0x8080808080808080);
@@ -125,15 +124,15 @@ static bool is_name(struct rt_span name, const char *text)
 
 struct head {
     bool bad_header, bad_length, is_chunked;
-    bool is_old; /* the request's version is HTTP/1.0 */
+    bool is_old; /* whether the request's version is HTTP/1.0 */
     int n_lengths, n_encodings, n_hosts, n_kept;
     uint64_t length;
     int http; /* HTTP status for an invalid request line, or 0 if the line is valid */
     const char *why;
 };
 
-/* Returns whether a header is passed to libmicrohttpd. This server drops headers that it does not
- * use, for example cookies, because libmicrohttpd would copy them. */
+/* Returns whether libmicrohttpd receives a header. The server drops headers that it does not use,
+ * such as cookies, because libmicrohttpd would copy them. */
 static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
 {
     char number[24];
@@ -158,7 +157,7 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
         if (!h->bad_length) {
             memcpy(number, value.p, value.n);
             number[value.n] = '\0';
-            /* A length above INT64_MAX is refused, because libmicrohttpd interprets `2^64-1` as an
+            /* Refuses lengths above INT64_MAX, because libmicrohttpd interprets `2^64-1` as an
              * unknown length. */
             h->bad_length = !srv_http_length(number, &h->length) || h->length > INT64_MAX;
         }
@@ -173,7 +172,7 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
         h->n_encodings++;
         h->is_chunked = is_name(value, "chunked");
         return true;
-    case 31: /* srv_protocol.json_length_header of the Open Inference Protocol */
+    case 31: /* the Open Inference Protocol's json_length_header */
         return is_name(name, "Inference-Header-Content-Length");
     default:
         return false;
@@ -217,8 +216,7 @@ static int check_request_line(struct head *h, struct rt_span line)
     if (version.p[5] != '1' || (version.p[7] != '0' && version.p[7] != '1'))
         return bad_line(h, 505, "the only versions are HTTP/1.0 and HTTP/1.1");
     h->is_old = version.p[7] == '0';
-    /* The method and the version contain no control characters, so only the path can contain
-     * one. */
+    /* The method and the version contain no control characters. Only the path can contain one. */
     if (contains_control || memchr(target.p, ' ', target.n) || memchr(target.p, '\t', target.n))
         return bad_line(h, 400, "the path holds a blank or a control character");
     if (count_separators(target) >= MOST_ARGUMENTS)
@@ -258,7 +256,7 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
     struct head h = {.http = 0};
     size_t begin = out->n;
     const unsigned char *at = head.p, *end = head.p + head.n - 2;
-    /* the bytes from `kept` to `at` must still be appended to `out` */
+    /* the bytes from `kept` to `at` are not yet appended to `out` */
     const unsigned char *kept = at;
     const char *why;
     int http;
@@ -366,8 +364,8 @@ static void refuse_long(struct srv_http_stream *s, bool in_first_line, struct rt
         refuse(s, 431, "the headers are larger than --max_header_bytes", out);
 }
 
-/* Checks one line of a head or of trailers, or a chunk line, given without its CR LF. Returns true
- * if the line is the last one in the current stage. */
+/* Checks one line of a head, of trailers or of a chunk's size, without its CR LF. Returns true if
+ * it is the last line of the current stage. */
 static bool is_last_line(struct srv_http_stream *s, struct rt_span line, struct rt_bytes *out)
 {
     struct rt_span name, value;
@@ -393,7 +391,7 @@ static void take_lines(struct srv_http_stream *s, struct rt_span all, struct rt_
     case SRV_HTTP_CHUNK_LINE:
         take_chunk_line(s, line, out);
         break;
-    case SRV_HTTP_CHUNK_END: /* the line is empty, because line_limit permits only its CR LF */
+    case SRV_HTTP_CHUNK_END: /* The line is empty, because line_limit permits only its CR LF. */
         s->stage = SRV_HTTP_CHUNK_LINE;
         rt_bytes_adds(out, "\r\n");
         break;
@@ -407,9 +405,9 @@ static void take_lines(struct srv_http_stream *s, struct rt_span all, struct rt_
 }
 
 /*
- * Checks the lines of the current stage up to the last one. `all` contains all bytes of the stage
- * received so far, including those in `held`. Returns the number of bytes up to the end of the last
- * line, or 0 if this line has not arrived or a line was refused.
+ * Checks the complete lines of the current stage. `all` contains all received bytes of the stage,
+ * including those in `held`. Returns the number of bytes up to the end of the last line of the
+ * stage, or 0 if this line has not arrived or a line was refused.
  */
 static size_t look_for_end(struct srv_http_stream *s, struct rt_span all, struct rt_bytes *out)
 {
@@ -437,8 +435,8 @@ static size_t look_for_end(struct srv_http_stream *s, struct rt_span all, struct
     return 0;
 }
 
-/* Drops an empty line before a request, as RFC 9112 recommends for servers, and limits the number
- * of empty lines. */
+/* Drops an empty line before a request, as RFC 9112 recommends. Limits the number of these
+ * lines. */
 static void pass_empty_line(struct srv_http_stream *s, struct rt_bytes *out)
 {
     drop_held(s);
@@ -446,8 +444,8 @@ static void pass_empty_line(struct srv_http_stream *s, struct rt_bytes *out)
         refuse(s, 400, "too many empty lines before a request", out);
 }
 
-/* Reads a head, a chunk line, the end of a chunk, or trailers, all of which consist of lines.
- * Returns the number of bytes at p that were consumed. */
+/* Reads the lines of a head, a chunk's size, the end of a chunk, or trailers. Returns the number of
+ * bytes consumed at p. */
 static size_t feed_lines(struct srv_http_stream *s, const unsigned char *p, size_t n,
                          struct rt_bytes *out)
 {

@@ -1,16 +1,16 @@
 /*
- * The linker redirects all calls of recv, gnutls_record_recv and gnutls_handshake in the program,
- * including those in libmicrohttpd's static library, to this module (--wrap in CMakeLists.txt). If
- * a thread has set the hooks, its calls go to the hooks. The calls of other threads, and calls of
- * recv with MSG_PEEK, go to the real functions.
+ * The linker option --wrap (CMakeLists.txt) redirects all calls of recv, gnutls_record_recv and
+ * gnutls_handshake in the program to this module, including those in libmicrohttpd's static
+ * library. If a thread has set the hooks, its calls go to the hooks. Calls of other threads, and
+ * calls of recv with MSG_PEEK, go to the real functions.
  */
 #ifndef SRV_RECV_HOOK_H
 #define SRV_RECV_HOOK_H
 
 #include <sys/types.h>
 
-/* If `session`, a gnutls_session_t, is not NULL, reads in the same way as gnutls_record_recv.
- * Otherwise reads in the same way as recv without flags. */
+/* Reads like gnutls_record_recv if `session`, a gnutls_session_t, is not NULL. Otherwise reads like
+ * recv without flags. */
 typedef ssize_t srv_recv_hook_fn(int fd, void *session, void *p, size_t n);
 extern _Thread_local srv_recv_hook_fn *srv_recv_hook;
 /* Calls the real gnutls_record_recv or recv, not the hook. */

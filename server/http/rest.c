@@ -23,8 +23,7 @@
 
 static int wait_ms(struct srv_rest_loop *l)
 {
-    /* The wait is computed from the time at which the loop's current turn began, which is precise
-     * enough. */
+    /* Computes the wait from the time at which the current turn began, which is precise enough. */
     int64_t until = RT_NEVER, now = l->now_ns;
     MHD_UNSIGNED_LONG_LONG ms;
     l->is_busy = l->deferred.next != &l->deferred;
@@ -73,8 +72,8 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
     }
 }
 
-/* Closes the I/O loop in three steps, one per turn of the loop. Requests that arrived before
- * closing began are answered. */
+/* Closes the I/O loop in three steps, one per turn. The loop still answers requests that arrived
+ * before closing began. */
 static void close_down(struct srv_rest_loop *l)
 {
     if (l->closing_turn > 2)
@@ -82,7 +81,7 @@ static void close_down(struct srv_rest_loop *l)
     l->again = true;
     if (l->closing_turn == 0)
         srv_rest_hurry_reading(l);
-    /* connections that wait at the listening socket are accepted before the socket is closed */
+    /* accepts waiting connections before the listening socket is closed */
     if (l->closing_turn == 1) {
         while (l->listen_fd >= 0 && l->daemon && srv_rest_accept(l))
             ;
@@ -133,8 +132,8 @@ static void *loop_main(void *arg)
         srv_rest_watch_sending(l, l->now_ns);
         srv_rest_watch(l, l->now_ns);
     }
-    /* All jobs have been completed. Connections that are still suspended must be resumed before the
-     * daemon is stopped. */
+    /* All jobs have been completed. Suspended connections must be resumed before the daemon
+     * stops. */
     struct srv_link *const lists[] = {&l->deferred, &l->waiting, &l->overdue};
     for (int i = 0; i < 3; i++)
         while (lists[i]->next != lists[i])
@@ -154,7 +153,7 @@ static void wake(struct srv_io_loop *io_loop)
     struct srv_rest_loop *l = io_loop->loop;
     uint64_t one = 1;
     if (write(l->wake_fd, &one, sizeof one) < 0)
-        return; /* if the eventfd's counter is full, the I/O loop has already been woken */
+        return; /* if the eventfd's counter is full, the I/O loop is already awake */
 }
 
 /* ---- orders to an I/O loop, by message ---- */
@@ -172,9 +171,9 @@ static void log_daemon(void *arg, const char *fmt, va_list ap)
     RT_LOG(RT_LOG_DEBUG, "event=http detail=\"%s\"", text);
 }
 
-/* GnuTLS's default priorities without the deprecated protocols and without Diffie-Hellman over
- * finite fields. With Diffie-Hellman, a client could choose a group of 8192 bits, and the server
- * would spend 190 ms on a handshake. */
+/* GnuTLS's default priorities without deprecated protocols and without Diffie-Hellman over finite
+ * fields. With the latter, a client could choose a group of 8192 bits, and each handshake would
+ * take the server 190 ms. */
 static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1:-GROUP-DH-ALL:-DHE-RSA:-DHE-DSS";
 
 static bool start_daemon(struct srv_rest_loop *l)
@@ -182,9 +181,9 @@ static bool start_daemon(struct srv_rest_loop *l)
     const struct srv_options *o = &l->io_loop.server->options;
     int connections = l->rest->most_open / l->rest->n_loops;
     l->most_open = connections < 1 ? 1 : connections;
-    /* Size of libmicrohttpd's memory for a connection, in bytes. The memory holds the headers of
-     * the request and the response, and a part of the body. libmicrohttpd clears the memory for
-     * each request, so a larger size takes more time. */
+    /* Size in bytes of libmicrohttpd's memory for a connection. It contains the headers of the
+     * request and the response, and a part of the body. libmicrohttpd clears it for each request,
+     * so a larger size costs time. */
     size_t memory = (size_t)o->max_header_bytes + (8 << 10);
     const struct srv_rest_tls *tls = &l->rest->tls;
     struct MHD_OptionItem secure[] = {
@@ -196,8 +195,8 @@ static bool start_daemon(struct srv_rest_loop *l)
     };
     if (!tls->cert)
         secure[0].option = MHD_OPTION_END;
-    /* libmicrohttpd's timeouts are not used, because libmicrohttpd would then read the clock for
-     * every system call. This server checks the lists of connections by deadline instead. */
+    /* With its own timeouts, libmicrohttpd would read the clock at every system call. This server
+     * checks its lists of connections by deadline instead. */
     l->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
             MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET | (tls->cert ? MHD_USE_TLS : 0),
@@ -363,7 +362,7 @@ enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port
     socklen_t n = sizeof name;
     if (bound && getsockname(fd, &name.any, &n) == 0)
         *bound = ntohs(name.any.sa_family == AF_INET6 ? name.v6.sin6_port : name.v4.sin_port);
-    /* Each I/O loop has its own descriptor of the same listening socket. */
+    /* Each I/O loop has its own descriptor for the same listening socket. */
     for (int i = 0; i < r->n_loops; i++) {
         struct srv_rest_loop *l = &r->loops[i];
         l->listen_fd = i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -392,8 +391,8 @@ void srv_rest_quiesce(struct srv_rest *r)
 
 int srv_rest_in_flight(struct srv_rest *r)
 {
-    /* Every I/O loop that has not finished closing counts as a request, because it may still
-     * receive requests. */
+    /* An I/O loop that has not finished closing counts as one request, because it may still receive
+     * requests. */
     int receive = atomic_load(&r->quiescing) ? r->n_loops - atomic_load(&r->n_closed) : 0;
     return receive + atomic_load(&r->server->rest_requests);
 }

@@ -1,8 +1,8 @@
 /*
- * Accepts connections and passes them to libmicrohttpd. If libmicrohttpd itself accepted
- * connections and reached the limit of open files, it would accept no more until one of its own
- * connections ends. Clients that keep their connections open, such as proxies, would then shut out
- * all other clients even after descriptors have become free.
+ * Accepts connections and passes them to libmicrohttpd. This module, not libmicrohttpd, calls
+ * accept. At the limit of open files, libmicrohttpd would accept no connections until one of its
+ * own ends. Clients that keep their connections open, such as proxies, would then shut out all
+ * other clients.
  */
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
@@ -19,25 +19,24 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    /* Maximum number of connections that an I/O loop accepts in one turn. After that it serves its
-     * open connections. */
+    /* Maximum number of connections that an I/O loop accepts per turn before it serves the open
+     * ones. */
     BURST = 16,
-    /* Maximum number of connections per turn whose clients have closed them before they were
-     * accepted. To close them costs much less than to serve a connection. */
+    /* Maximum number of connections per turn that the client has closed before they are accepted.
+     * Closing such a connection costs much less than serving one. */
     MOST_OVER = 256,
     RETRY_MS = 100,
     /* Times in milliseconds after which a connection may be closed in favour of a new one. FRESH_MS
-     * applies to a connection that waits for its first request, IDLE_MS to one that waits for
-     * another request, and INCOMPLETE_MS to one with an incomplete request. The last two times are
-     * longer, so that uploads and clients that reuse their connections have more time than new
-     * connections. */
+     * applies to connections that wait for their first request, IDLE_MS to those that wait for
+     * another request, and INCOMPLETE_MS to those with an incomplete request. Uploads and clients
+     * that reuse their connections have more time than new connections. */
     FRESH_MS = 100,
     IDLE_MS = 500,
     INCOMPLETE_MS = 1000,
 };
 
 /* Limits the number of REST connections to half of the descriptors that are available for
- * connections, so that some remain for gRPC, regardless of how many REST clients connect. */
+ * connections. The others remain for gRPC. */
 void srv_rest_accept_init(struct srv_rest *r)
 {
     int64_t wanted = r->server->options.max_connections;
@@ -66,8 +65,8 @@ bool srv_rest_accept_open(struct srv_rest_loop *l)
 }
 
 /* Stops accepting connections. The descriptor must be removed from the epoll instance before it is
- * closed. Closing the descriptor would not remove its events, because other I/O loops have
- * descriptors for the same socket. */
+ * closed. Closing alone does not remove it, because other I/O loops have descriptors for the same
+ * socket. */
 void srv_rest_accept_close(struct srv_rest_loop *l)
 {
     if (l->listen_fd < 0)
@@ -79,8 +78,8 @@ void srv_rest_accept_close(struct srv_rest_loop *l)
 }
 
 /*
- * Pauses accepting for RETRY_MS milliseconds when file descriptors or memory have run out, because
- * no event reports when they are available again.
+ * Pauses accepting for RETRY_MS milliseconds after descriptors or memory ran out, because no event
+ * reports when they are available again.
  */
 static void pause_accepting(struct srv_rest_loop *l, const char *why)
 {
@@ -90,8 +89,7 @@ static void pause_accepting(struct srv_rest_loop *l, const char *why)
     l->accept_at_ns = l->now_ns + RETRY_MS * 1000000LL;
 }
 
-/* Returns `c` or the first connection in `list`, whichever has waited longer for its peer. `c` may
- * be NULL. */
+/* Returns `c` or the first connection in `list`, whichever has waited longer. `c` may be NULL. */
 static struct srv_rest_conn *older(struct srv_rest_conn *c, const struct srv_link *list)
 {
     struct srv_rest_conn *first = (struct srv_rest_conn *)(void *)list->next;
@@ -100,8 +98,8 @@ static struct srv_rest_conn *older(struct srv_rest_conn *c, const struct srv_lin
     return c && c->since_ns <= first->since_ns ? c : first;
 }
 
-/* Returns the connection that has waited longest for the rest of a request, handshake or refused
- * body, or NULL if there is none. */
+/* Returns the connection that has waited longest for the rest of a request, a handshake or a
+ * refused body. Returns NULL if there is none. */
 static struct srv_rest_conn *longest_incomplete(const struct srv_rest_loop *l)
 {
     return older(older(older(NULL, &l->reading), &l->handshakes), &l->lingering);
@@ -113,11 +111,11 @@ static int64_t closable_ns(const struct srv_rest_conn *c, int ms)
 }
 
 /*
- * Returns the connection to close so that a new one can be accepted. Prefers a connection that is
- * idle after a request, then one that waits for its first request, then one whose request is
- * incomplete. Returns NULL if no connection has waited for the time that its state requires (see
- * FRESH_MS), or if another I/O loop has capacity and accepts the new connection. A connection whose
- * request has arrived completely is never closed.
+ * Returns the connection to close in favour of a new one: one that is idle after a request, else
+ * one that waits for its first request, else one with an incomplete request. A connection whose
+ * request has arrived completely is never closed. Returns NULL if no connection has waited for the
+ * time of its state (FRESH_MS and others), or if another I/O loop has capacity for the new
+ * connection.
  */
 static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
 {
@@ -133,8 +131,8 @@ static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
     return closable_ns(incomplete, INCOMPLETE_MS) <= l->now_ns ? incomplete : NULL;
 }
 
-/* Called when the connection limit is reached and another connection waits. If possible, closes one
- * connection, so that the waiting one can be accepted in a later turn of the loop. */
+/* Called when a connection waits and the connection limit is reached. Closes another connection if
+ * possible, so that a later turn can accept the waiting one. */
 static void close_one(struct srv_rest_loop *l)
 {
     struct srv_metrics *metrics = l->io_loop.server->metrics;
@@ -153,7 +151,7 @@ static void close_one(struct srv_rest_loop *l)
         return;
     const bool is_idle = !c->is_reading && !c->is_handshake && !c->lingers;
     if (is_idle && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
-        return; /* a request has begun to arrive on this connection */
+        return; /* a request has begun to arrive */
     srv_metrics_event(metrics, is_idle ? "idle_connection_closed" : "incomplete_request_closed");
     srv_rest_hang_up(c);
 }
@@ -193,7 +191,7 @@ bool srv_rest_accept(struct srv_rest_loop *l)
             continue;
         }
         left--;
-        /* If MHD_add_connection fails, it closes the descriptor. */
+        /* MHD_add_connection closes the descriptor if it fails. */
         MHD_add_connection(l->daemon, fd, (struct sockaddr *)(void *)&from, n);
     }
     return left == 0;
@@ -203,7 +201,7 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 {
     bool has_capacity = l->n_open < l->most_open || !l->is_full || to_close(l);
     bool may = has_capacity && l->accept_at_ns <= l->now_ns;
-    /* listen_fd is set before `daemon`, which may therefore be NULL */
+    /* `daemon` may be NULL, because listen_fd is set earlier */
     if (!l->daemon || l->listen_fd < 0 || may == l->accepts)
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
@@ -212,7 +210,7 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
 {
-    /* listen_fd is set before `daemon`, which may therefore be NULL. */
+    /* `daemon` may be NULL, because listen_fd is set earlier */
     if (!l->daemon || l->listen_fd < 0)
         return RT_NEVER;
     if (l->accept_at_ns > now)
@@ -224,8 +222,8 @@ int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
                           closable_ns(longest_incomplete(l), INCOMPLETE_MS)};
     int64_t first = RT_NEVER;
     for (int i = 0; i < 3; i++)
-        /* Times in the past need no check. The connection in question has already been closed, or
-         * stays open because another I/O loop has capacity. */
+        /* A time in the past needs no check. The connection has already been closed, or another I/O
+         * loop has capacity. */
         if (at[i] > now && at[i] < first)
             first = at[i];
     return first;

@@ -1,10 +1,9 @@
 /*
- * Threads for work that may take long but is not inference: writing the metrics page, writing
- * descriptions of large models, and freeing the memory of large requests. The time for the work is
- * proportional to the number of versions, to the size of a model, or to the size of the memory.
- * Meanwhile the I/O loops serve other connections. The threads also compress what they write. A
- * connection waits for at most one request in a queue, because its next request is read after the
- * response, so the queues need no turns for connections.
+ * Threads for slow work other than inference: writing the metrics page, writing descriptions of
+ * large models, and freeing the memory of large requests. The time for this work depends on the
+ * number of versions, the size of a model, or the size of the memory. Meanwhile the I/O loops serve
+ * other connections. The threads also compress what they write. The queues need no fairness between
+ * connections, because each connection has at most one request in a queue.
  */
 #include "server/http/rest_call.h"
 #include "server/http/rest_loop.h"
@@ -37,7 +36,7 @@ static void describe_each(struct srv_rest *rest, struct srv_rest_call *first)
     (void)rest;
     for (struct srv_rest_call *req = first; req; req = next) {
         struct srv_rest_request *r = &req->pub;
-        next = req->next_free; /* the call may be freed once the response is sent */
+        next = req->next_free; /* the call may be freed after the response is sent */
         if (atomic_load_explicit(&r->job.cancelled, memory_order_relaxed))
             srv_rest_fail(r, rt_fail(&r->err, RT_CANCELLED, "the client has left"));
         else

@@ -1,10 +1,10 @@
 /*
- * A call is one HTTP request with its response, from the first line received to the last byte sent.
+ * A call is one HTTP request with its response, from the first received line to the last sent byte.
  * The files of the REST transport share this header (rest_loop.h lists them).
  *
- * Owner: the I/O loop, which keeps finished calls for later requests. libmicrohttpd's request holds
- * a reference to the call, and libmicrohttpd's response holds another one while the response uses
- * the body. Several calls may hold references to the same metrics page.
+ * Owner: the I/O loop, which reuses finished calls for later requests. libmicrohttpd's request
+ * holds a reference to the call. libmicrohttpd's response holds another reference while it uses the
+ * body. Several calls may hold references to the same metrics page.
  * Threads: only the thread of the I/O loop uses a call, except where a function says otherwise.
  */
 #ifndef SRV_REST_CALL_H
@@ -22,44 +22,45 @@ struct srv_rest_conn;
 struct srv_rest_loop;
 
 enum {
-    /* maximum size in bytes of each buffer that a finished request leaves for the next request */
+    /* maximum size in bytes of each buffer that is kept for the next request */
     SRV_REST_MAX_IDLE_BYTES = 64 << 10,
-    /* maximum number of bytes of a large response that a connection sends in a turn */
+    /* maximum number of bytes of a large response that a connection sends per turn */
     SRV_REST_PIECE_BYTES = 32 << 10,
-    /* maximum number of metrics pages that are in use without being charged to the budget */
+    /* maximum number of metrics pages in use that the budget is not charged for */
     SRV_REST_FREE_PAGES = 8,
-    /* maximum number of bytes read from a refused body so that the connection can stay open */
+    /* maximum number of bytes of a refused body that are read to keep the connection open */
     SRV_REST_SWALLOW_BYTES = 1 << 20,
 };
 
 enum srv_rest_stage {
-    STAGE_NEW,     /* libmicrohttpd has not yet called the handler for this request */
-    STAGE_READING, /* the handler reads the body as it arrives */
-    /* the request is refused; the rest of its body is read before the response is sent */
+    STAGE_NEW,     /* libmicrohttpd has not called the handler yet */
+    STAGE_READING, /* the handler receives the body as it arrives */
+    /* the request is refused, and the rest of its body is read before the response is sent */
     STAGE_REFUSED,
-    /* the request has arrived; the connection is suspended until a later turn of the I/O loop */
+    /* the request has arrived, and the connection is suspended until a later turn */
     STAGE_DEFERRED,
     STAGE_WAITING, /* the connection is suspended while a job runs */
     STAGE_SENT,    /* the response has been passed to libmicrohttpd */
-    /* the request was refused before its body was complete, and the response has been sent or could
-     * not be sent */
+    /* The request was refused before its body was complete. The response has been sent or could not
+     * be sent. */
     STAGE_OVER,
 };
 
-/* A metrics page, plain or compressed, that responses share. The thread that writes it holds a
- * reference, and so does each call that sends it. Any thread may release a reference. */
+/* A metrics page, plain or compressed, that responses share. The thread that writes the page holds
+ * a reference, and so does each call that sends it. Any thread may release a reference. */
 struct srv_rest_page {
     struct srv_rest *rest;
     _Atomic int refs;
-    struct rt_bytes bytes; /* not modified once a call holds a reference */
+    struct rt_bytes bytes; /* not modified while a call holds a reference */
     bool is_free;          /* whether the page is one of the SRV_REST_FREE_PAGES uncharged pages */
-    /* whether the page is one of the SRV_REST_FREE_PAGES pages that are not charged */
+    /* whether the page is one of the SRV_REST_FREE_PAGES pages for which the budget is not
+     * charged */
     size_t charged;
 };
 
 struct srv_rest_call {
-    /* Link in loop->waiting or loop->overdue (the lists of requests that wait for a job), or in
-     * loop->deferred. */
+    /* link in one of the loop's lists: `waiting` or `overdue` (requests that wait for a job), or
+     * `deferred` */
     struct srv_link link;
     struct srv_rest_request pub;
     struct srv_message message;
@@ -68,10 +69,10 @@ struct srv_rest_call {
     struct MHD_Connection *mhd;
     /* next call in the free list, or in the queue of a background thread */
     struct srv_rest_call *next_free;
-    /* number of references. libmicrohttpd's request holds one, and its response holds another one
-     * while it uses the body. */
+    /* Number of references. libmicrohttpd's request holds one. libmicrohttpd's response holds
+     * another one while it uses the body. */
     int refs;
-    /* the page that is the body of the response, or NULL if `pub.out` is the body */
+    /* the page that is the response's body, or NULL if the body is `pub.out` */
     struct srv_rest_page *page;
     enum srv_rest_stage stage;
     void (*describe)(struct srv_rest_request *r); /* argument of srv_rest_describe_in_background */
@@ -79,10 +80,10 @@ struct srv_rest_call {
     bool close, browser, expects;
     int64_t waiting_since;
     uint64_t swallowed;
-    /* whether the client accepts gzip, and whether the response has been compressed */
+    /* whether the client accepts gzip, and whether the response is compressed */
     bool accepts_gzip, deflated;
-    /* the response has an X-Request-Id, because the request had one or because the access log
-     * needs one */
+    /* whether the response has an X-Request-Id, because the request had one or the access log needs
+     * one */
     bool sends_id;
     /* Number of handler calls that delivered a part of the body. */
     uint64_t n_pieces;
@@ -104,11 +105,11 @@ static inline const struct rt_bytes *srv_rest_body(const struct srv_rest_call *r
 
 /* Returns a call from the free list or a new one, or NULL if memory runs out. */
 struct srv_rest_call *srv_rest_new_call(struct srv_rest_loop *l);
-/* Releases a reference to the call. When the last reference is released, the call is put into the
- * loop's free list or freed. A call that holds much memory is freed on a background thread. */
+/* Releases a reference to the call. The last release puts the call into the loop's free list or
+ * frees it. A call with much memory is freed on a background thread. */
 void srv_rest_unref(struct srv_rest_call *req);
-/* Frees a call to which no references are left, and then releases the bytes that it has charged to
- * the budget. May be called on any thread. */
+/* Frees a call without references, and then returns the bytes that it has charged to the budget.
+ * May be called on any thread. */
 void srv_rest_free_call(struct srv_rest_call *req);
 /* Frees the part of the body that has been read, on a background thread if it is large, and
  * releases the bytes that the request has charged to the budget. */
@@ -152,7 +153,7 @@ enum MHD_Result srv_rest_refuse_now(struct srv_rest_call *req);
 
 /* ---- rest_response.c ---- */
 
-/* Sets the error response for `code`, but with the HTTP status `http`. */
+/* Sets the error response for `code` with the HTTP status `http`. */
 void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http);
 /* Passes the response to libmicrohttpd, which sends it. */
 enum MHD_Result srv_rest_send(struct srv_rest_call *req);
@@ -164,23 +165,23 @@ void srv_rest_page_unref(struct srv_rest_page *page);
 
 /* ---- rest_outcome.c ---- */
 
-/* Records the finished response in the metrics and the access log, and releases the version of the
- * request. */
+/* Records the finished response in the metrics and the access log. Releases the request's
+ * version. */
 void srv_rest_count(struct srv_rest_call *req);
-/* Calls `add` for each header of a finished response except Content-Length. Returns false if any of
- * these calls fails. */
+/* Calls `add` for each header of a finished response except Content-Length. Returns false as soon
+ * as a call fails. */
 typedef bool srv_rest_add_header(void *arg, const char *name, const char *value);
 bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add, void *arg);
 
 /* ---- rest_gzip.c ---- */
 
-/* Compresses the response if the client accepts gzip and the body becomes smaller. May be called on
- * any thread once the response is set. */
+/* Compresses the response if the client accepts gzip and compression makes the body smaller. May be
+ * called on any thread after the response is set. */
 void srv_rest_deflate(struct srv_rest_call *req);
-/* Returns whether srv_rest_deflate would compress the response if its body were `body`. */
+/* Returns whether srv_rest_deflate would compress a response with the given body. */
 bool srv_rest_takes_gzip(const struct srv_rest_call *req, const struct rt_bytes *body);
-/* Appends the compressed body to `out`. If `out` cannot hold the compressed body, or if the
- * compression is cancelled, returns false, and the contents of `out` are unusable. */
+/* Appends the compressed body to `out`. If the compressed body does not fit or compression is
+ * cancelled, returns false, and the contents of `out` are unusable. */
 bool srv_rest_compress(struct rt_bytes *out, const struct rt_bytes *body,
                        struct srv_cancellation *cancellation);
 

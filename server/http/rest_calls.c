@@ -13,9 +13,8 @@ enum {
     /* maximum size of a request's arena; tensors are not allocated from it */
     ARENA_BYTES = 64 << 20,
     MAX_RESPONSE_BYTES = 2047 << 20,
-    /* A call that holds more memory than this is freed on a background thread. Returning memory of
-     * this size to the system takes up to 0.5 ms, and freeing 400 MB would block the loop for 0.2
-     * s. */
+    /* A call with more memory is freed on a background thread. Returning memory of this size to the
+     * system takes up to 0.5 ms. Freeing 400 MB would block the loop for 0.2 s. */
     FREE_HERE_BYTES = 1 << 20,
 };
 
@@ -37,9 +36,9 @@ void srv_rest_discharge(struct srv_rest_request *r)
 }
 
 /*
- * Charges the growth of a response to the budget. Small responses are not charged, so that an error
- * message always fits, and so that the state of a model can be read when memory is short. The
- * metrics page is not charged here (rest_metrics.c).
+ * Charges the growth of a response to the budget. Small responses are free. An error message
+ * therefore always fits, and a client can read the state of a model while memory is short.
+ * rest_metrics.c charges the metrics page.
  */
 bool srv_rest_may_grow(void *arg, size_t capacity, size_t wanted)
 {

@@ -14,25 +14,23 @@
 _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 
 enum {
-    /* time in milliseconds for which an idle connection stays open after the peer has closed its
+    /* time in milliseconds for which an idle connection stays open after its peer has closed its
      * side */
     LINGER_MS = 100,
-    /* time in milliseconds after which a job is cancelled if its client has disconnected */
+    /* time in milliseconds after which a disconnected client's job is cancelled */
     WATCH_AFTER_MS = 20,
-    /* minimum number of bytes of a response that the peer must read per period of
+    /* minimum number of bytes of a response that the peer must read per
      * --request_read_timeout_ms */
     LEAST_TAKEN = 64 << 10,
-    /* maximum number of bytes of a large response that the kernel may hold before it sends them */
+    /* maximum number of unsent bytes of a large response that the kernel may hold */
     MAX_UNSENT = 128 << 10,
-    /* maximum time in milliseconds for a request to arrive completely during the drain; gRPC has
-     * the same limit */
+    /* maximum time in milliseconds for a request to arrive during the drain, as for gRPC */
     DRAIN_GRACE_MS = 2000,
-    /* maximum time in milliseconds for which a connection lingers after its request was refused in
-     * the middle of the body */
+    /* maximum time in milliseconds for which a connection lingers after its request was refused */
     LINGER_REFUSED_MS = 10000,
 };
 
-/* Returns the time by which a request that begins to arrive now must be complete. */
+/* Returns the deadline for receiving a request that begins to arrive now. */
 static int64_t reading_deadline(const struct srv_rest_loop *l)
 {
     int64_t ms = l->io_loop.server->options.request_read_timeout_ms;
@@ -46,8 +44,8 @@ bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int
 {
     uint32_t events = EPOLLRDHUP | EPOLLET | (c->is_handshake ? EPOLLIN | EPOLLOUT : 0);
     if (c->lingers)
-        /* The event is level-triggered, because the bytes on a connection may be dropped in several
-         * turns of the loop. */
+        /* The event is level-triggered, because dropping a connection's bytes may take several
+         * turns. */
         events = EPOLLIN;
     struct epoll_event ev = {.events = events, .data.ptr = c};
 
@@ -97,8 +95,7 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             c->mhd = mhd;
         }
         if (!c || !srv_rest_wire_add(l, c)) {
-            /* the connection is refused, because it could have no time limit without a
-             * srv_rest_conn */
+            /* refuses the connection, which would have no time limit without a srv_rest_conn */
             shutdown(info->connect_fd, SHUT_RDWR);
             free(c);
             return;
@@ -115,8 +112,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         else
             srv_rest_expect_request(l, c);
         if (!srv_rest_watch_socket(l, c, EPOLL_CTL_ADD)) {
-            /* the connection is ended, because without events from its socket a suspended handshake
-             * would never be resumed */
+            /* ends the connection, because without events a suspended handshake would never be
+             * resumed */
             srv_list_remove(&c->turn);
             c->is_gone = true;
             shutdown(c->fd, SHUT_RDWR);
@@ -125,12 +122,12 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         atomic_fetch_add_explicit(&l->io_loop.server->n_accepted, 1, memory_order_relaxed);
         srv_manager_expect_close(l->io_loop.server);
     } else if (c) {
-        /* An epoll instance reports events of a closed descriptor as long as the open file is still
-         * in use, for example by a system call on another thread or in a forked process. */
+        /* An epoll instance reports events of a closed descriptor while the open file is in use
+         * elsewhere, for example by a system call on another thread or in a forked process. */
         epoll_ctl(l->epoll, EPOLL_CTL_DEL, c->fd, NULL);
-        /* libmicrohttpd adds the socket of a resumed connection to its epoll instance again when
-         * the socket is not ready. If this fails, libmicrohttpd closes the connection without
-         * calling the callback for a completed request. */
+        /* libmicrohttpd adds the socket of a resumed connection to its epoll instance again if the
+         * socket is not ready. If this fails, libmicrohttpd closes the connection and does not
+         * report that the request has ended. */
         if (c->req)
             srv_rest_complete(c->req);
         srv_list_remove(&c->link);
@@ -170,8 +167,8 @@ void srv_rest_hurry_reading(struct srv_rest_loop *l)
     hurry(l, &l->lingering);
 }
 
-/* libmicrohttpd has no function to end a connection. So the connection's socket is shut down, and
- * libmicrohttpd then reads the end of the stream. */
+/* libmicrohttpd cannot end a connection on request. Shutting down the socket makes libmicrohttpd
+ * read the end of the stream. */
 void srv_rest_hang_up(struct srv_rest_conn *c)
 {
     srv_list_remove(&c->link);
@@ -244,10 +241,10 @@ void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now
 
 /*
  * Ends connections whose peer has closed its side. libmicrohttpd does not notice this while a
- * request waits for its job, or if the end of the stream arrived together with the last bytes that
- * libmicrohttpd read. An incomplete request is dropped, because the rest of it cannot arrive. A
- * request that waits for a job is cancelled only after WATCH_AFTER_MS, since a client that has
- * closed only its sending side may still read the response.
+ * request waits for its job, or if the end of the stream arrived together with the last bytes. An
+ * incomplete request is dropped, because its rest cannot arrive. A request that waits for a job is
+ * cancelled only after WATCH_AFTER_MS, because a client that has closed only its sending side may
+ * still read the response.
  */
 void srv_rest_end_connections(struct srv_rest_loop *l)
 {
@@ -301,15 +298,15 @@ static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, ui
     srv_list_append(&l->sending, &c->link);
 }
 
-/* Begins to check how fast the peer reads a response. For a small response, the current number of
- * acknowledged bytes is not read, which saves a system call. A peer that stalls may then be
- * detected only when the time limit expires for the second time. */
+/* Begins to check how fast the peer reads a response. The check of a small response begins without
+ * the number of acknowledged bytes, which saves a system call. A stalled peer is then detected up
+ * to one period later. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large)
 {
     if (is_large) {
         srv_socket_limit_unsent(c->fd, MAX_UNSENT);
         expect_progress(l, c, acked_of(c));
-    } else if (!c->link.next) { /* a connection that already has a deadline for reading keeps it */
+    } else if (!c->link.next) { /* a deadline for reading a request stays */
         expect_progress(l, c, 0);
     }
 }

@@ -1,8 +1,8 @@
-/* Handles requests for information, which the steps of a protocol find and write. */
+/* Handles requests for information. The steps of a protocol find and write the response. */
 #include "server/http/rest_request.h"
 
-/* Maximum size in bytes of the signatures or version states for which the I/O loop's thread writes
- * the response. The response itself is several times larger. */
+/* Maximum size in bytes of the signatures or version states that the I/O loop itself describes. The
+ * response is several times larger. */
 enum { HERE_BYTES = 16 << 10 };
 
 static void describe(struct srv_rest_request *r)

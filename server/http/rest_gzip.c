@@ -5,13 +5,13 @@
 
 enum {
     LEAST_BYTES = 1024, /* minimum size in bytes of a response that is compressed */
-    /* compression level; higher levels compress numbers in text hardly better */
+    /* compression level; higher levels hardly improve the compression of numbers in text */
     LEVEL = 1,
-    /* Number of bytes compressed between two checks of the deadline. Compressing them takes a few
-     * milliseconds. */
+    /* number of bytes compressed between two checks of the deadline, which takes a few
+     * milliseconds */
     PIECE = 256 << 10,
-    COST = 16, /* factor by which compressing a byte costs more than copying it */
-    /* maximum size of an inflated body in bytes, the same as in TensorFlow Serving */
+    COST = 16, /* cost of compressing a byte relative to copying it */
+    /* maximum size in bytes of an inflated body, as in TensorFlow Serving */
     MOST_INFLATED = 100 << 20,
 };
 
@@ -50,7 +50,7 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most)
         z.next_out = (Bytef *)(out.p + out.n);
         z.avail_out = capacity > UINT32_MAX ? UINT32_MAX : (uInt)capacity;
         uInt had = z.avail_out;
-        /* inflate may run out of memory, because its first call allocates zlib's window */
+        /* inflate allocates zlib's window in its first call, so memory may run out */
         zr = inflate(&z, Z_NO_FLUSH);
         if (zr == Z_MEM_ERROR)
             st = rt_fail_memory(&r->err, "a compressed body", r->body.n);
@@ -119,7 +119,7 @@ void srv_rest_deflate(struct srv_rest_call *req)
     struct rt_bytes out;
     if (req->deflated || !srv_rest_takes_gzip(req, &r->out))
         return;
-    /* The response is sent uncompressed if the compressed body would not be smaller or would exceed
+    /* The response stays uncompressed if the compressed body would not be smaller or would exceed
      * the budget, or if the compression is cancelled. */
     struct srv_cancellation cancellation = r->job.done
                                                ? srv_job_cancellation(&r->job)

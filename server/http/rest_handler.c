@@ -8,7 +8,7 @@
 #include "runtime/base/clock.h"
 
 enum {
-    /* maximum time in nanoseconds that metadata and status requests take per turn of an I/O loop */
+    /* maximum time in nanoseconds per turn for metadata and status requests */
     DESCRIBING_PER_TURN_NS = 1000000,
 };
 
@@ -35,8 +35,7 @@ void srv_rest_finished(struct srv_rest_request *r)
 {
     struct srv_rest_call *req = srv_rest_call_of(r);
     if (srv_rest_this_loop != req->loop) {
-        /* the calling thread compresses the response, so that the I/O loop's thread can serve other
-         * requests */
+        /* this thread compresses the response, so that the I/O loop can serve other requests */
         srv_rest_deflate(req);
         req->message.receive = receive_finished;
         srv_message_post(&req->loop->io_loop, &req->message);
@@ -49,15 +48,15 @@ void srv_rest_finished(struct srv_rest_request *r)
 
 /* ---- the handler ---- */
 
-/* Returns whether the request asks for the metadata or the status of a model. The response may be
- * large, so that writing and compressing it takes long. */
+/* Returns whether the request asks for a model's metadata or status, whose response may be large
+ * and slow to write. */
 static bool describes_model(const struct srv_rest_request *r)
 {
     return r->route.target == SRV_TO_CALL && r->route.endpoint->rest.describe;
 }
 
-/* Returns whether a request must wait for a later turn of the loop. Otherwise many simultaneous
- * metadata and status requests for large models would delay the loop's other connections. */
+/* Returns whether a request must wait for a later turn. Many simultaneous metadata and status
+ * requests for large models would otherwise delay other connections. */
 static bool must_wait(const struct srv_rest_call *req)
 {
     const struct srv_rest_loop *l = req->loop;
@@ -67,8 +66,8 @@ static bool must_wait(const struct srv_rest_call *req)
 
 void srv_rest_resume_deferred(struct srv_rest_loop *l)
 {
-    /* Resumes as many deferred requests as the loop can answer within DESCRIBING_PER_TURN_NS at the
-     * rate of its previous turn. */
+    /* Resumes deferred requests. Their number is what the loop can answer within
+     * DESCRIBING_PER_TURN_NS at the rate of its previous turn. */
     int64_t left =
         l->describing_ns ? DESCRIBING_PER_TURN_NS * l->n_described / l->describing_ns : 0;
     if (left < 1)
@@ -97,13 +96,13 @@ static enum MHD_Result suspend(struct srv_rest_call *req, enum srv_rest_stage st
     return MHD_YES;
 }
 
-/* Handles a request that has arrived completely. Answers the request, or suspends its connection: a
- * deferred request until a later turn of the loop, and a request with a job until the job ends. */
+/* Handles a request that has arrived completely. Answers the request, or suspends its connection. A
+ * deferred request is suspended until a later turn, and a request with a job until the job ends. */
 static enum MHD_Result handle(struct srv_rest_call *req)
 {
     struct srv_rest_loop *l = req->loop;
     srv_list_remove(&req->conn->link);
-    /* the stream has refused this request in the middle of the body */
+    /* the stream has refused this request within its body */
     if (srv_rest_is_refused(req))
         return srv_rest_send(req);
     if (must_wait(req)) {
@@ -154,15 +153,14 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
         break;
     case STAGE_OVER:
         *n_data = 0;
-        /* libmicrohttpd calls the handler again when the connection is resumed in order to be
-         * closed */
+        /* libmicrohttpd calls the handler again for a connection that was resumed to be closed */
         return req->conn->lingers ? MHD_YES : MHD_NO;
     }
     return MHD_YES;
 }
 
-/* Creates the call for a request whose request line has been read. The URI is still in its received
- * form; libmicrohttpd splits and decodes it in place later. */
+/* Creates the call for a request whose request line was read. libmicrohttpd splits and decodes the
+ * URI in place later. */
 void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
 {
     struct srv_rest_loop *l = arg;

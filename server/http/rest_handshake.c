@@ -1,8 +1,8 @@
 /*
  * TLS handshakes. libmicrohttpd (0.9.75) considers a connection ready while its handshake waits for
  * the peer, and asks to be run again immediately. One byte from a client could therefore keep a
- * core busy. So a connection whose handshake has not ended when a run of libmicrohttpd returns is
- * suspended, and is resumed after its socket has reported an event.
+ * core busy. For this reason, a connection is suspended if its handshake has not ended after a run
+ * of libmicrohttpd. It is resumed after an event on its socket.
  *
  * Signing with an RSA key takes one to six milliseconds, during which the I/O loop serves no other
  * connection. So at most one handshake continues in each turn of the I/O loop. If the loop has
@@ -22,12 +22,12 @@ enum {
     /* time limit in milliseconds for a TLS handshake, the same as in
      * server/grpc/grpc_arguments.c */
     HANDSHAKE_MS = 10000,
-    /* While an I/O loop is busy, handshakes take at most `1 / SHARE` of the time of its thread.
-     * Unused time accumulates up to SAVED_NS nanoseconds. */
+    /* While an I/O loop is busy, handshakes take at most `1 / SHARE` of its time. Unused time
+     * accumulates up to SAVED_NS nanoseconds. */
     SHARE = 2,
     SAVED_NS = 20000000,
-    /* maximum number of handshakes resumed per turn. At most one of them continues; the others
-     * fail, because their peers have disconnected. */
+    /* Maximum number of handshakes resumed per turn. At most one continues. The others fail,
+     * because their peers have disconnected. */
     MAX_RESUMED = 16,
 };
 
@@ -51,14 +51,14 @@ static void end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
     c->is_handshake = false;
     srv_list_remove(&c->turn);
-    /* if epoll_ctl fails, the instance only reports events that are not needed */
+    /* If epoll_ctl fails, the instance only reports unnecessary events. */
     (void)srv_rest_watch_socket(l, c, EPOLL_CTL_MOD);
     srv_rest_expect_request(l, c);
 }
 
 /* ---- steps ---- */
 
-/* Returns those of `events` that the socket has now, and any error events, as poll reports them. */
+/* Returns the `events` that the socket has now, and any error events, in the form of poll. */
 static short state_of_socket(const struct srv_rest_conn *c, short events)
 {
     struct pollfd now = {.fd = c->fd, .events = events};
@@ -66,9 +66,9 @@ static short state_of_socket(const struct srv_rest_conn *c, short events)
     return poll(&now, 1, 0) == 1 ? now.revents : 0;
 }
 
-/* Returns whether the peer can no longer complete the handshake, because it has closed the
- * connection, or because it has closed its sending side before the server sent all messages that
- * precede the client's Finished message. */
+/* Returns whether the peer can no longer complete the handshake. It has closed the connection, or
+ * it closed its sending side before the server sent all messages that precede the client's Finished
+ * message. */
 static bool is_gone(const struct srv_rest_conn *c)
 {
     const short is = state_of_socket(c, POLLRDHUP);
@@ -88,8 +88,7 @@ static bool has_time(struct srv_rest_loop *l)
 }
 
 /* Returns whether the server has sent all handshake messages that precede the client's Finished
- * message. The last of them is the server's own Finished in TLS 1.3, and ServerHelloDone in TLS
- * 1.2. */
+ * message. The last one is the server's own Finished in TLS 1.3, and ServerHelloDone in TLS 1.2. */
 static bool has_sent_flight(gnutls_session_t session)
 {
     gnutls_handshake_description_t last = gnutls_handshake_get_last_out(session);
@@ -110,8 +109,8 @@ int srv_rest_handshake(int fd, void *session)
     int status = srv_handshake_unhooked(fd, session);
     int64_t took_ns = rt_now_ns() - begun_ns;
     l->handshake_ns -= took_ns;
-    /* While the loop had no other work, handshakes may have exceeded their share of the time. The
-     * excess is limited to the duration of the last step. */
+    /* An idle loop lets handshakes exceed their share. The excess counts only up to the duration of
+     * the last step. */
     if (l->handshake_ns < -took_ns)
         l->handshake_ns = -took_ns;
     c->has_sent_flight = has_sent_flight(session);
@@ -123,7 +122,7 @@ int srv_rest_handshake(int fd, void *session)
 /* ---- turns ---- */
 
 /* Returns whether the socket has unread bytes. A handshake message may span several TLS records.
- * GnuTLS returns after each record, and the socket reports no new event for records that have
+ * GnuTLS returns after each record, and the socket reports no new event for a record that has
  * already arrived. */
 static bool is_readable(const struct srv_rest_conn *c)
 {

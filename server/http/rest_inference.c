@@ -1,22 +1,21 @@
-/* Handles requests for inferences of any protocol: finds and holds the version, decodes the body
- * into a job, and encodes the job's outputs. */
+/* Handles inference requests of any protocol. Finds and holds the version, decodes the body into a
+ * job, and encodes the job's outputs. */
 #include "runtime/base/clock.h"
 #include "server/telemetry/request_log.h"
 #include "server/http/rest_request.h"
 
 enum {
-    /* Decoding LONG_BODY bytes takes about a millisecond, during which the I/O loop would serve no
-     * other connection. So a worker decodes bodies of at least this size. */
+    /* A worker decodes bodies of at least this size. Decoding such a body takes about a
+     * millisecond, during which the I/O loop would serve no other connection. */
     LONG_BODY = 32 << 10,
-    /* Uncompressed bodies of less than SHORT_BODY bytes are always decoded on the I/O loop's
-     * thread, because decoding them takes hardly longer than passing them to a worker. */
+    /* The I/O loop always decodes shorter uncompressed bodies. Decoding them takes hardly longer
+     * than passing them to a worker. */
     SHORT_BODY = 4 << 10,
-    /* maximum time in nanoseconds per turn that an I/O loop spends on inflating bodies, and on
-     * decoding bodies of at least SHORT_BODY bytes; workers decode the other such bodies of the
-     * turn */
+    /* Maximum time in nanoseconds per turn for which an I/O loop inflates bodies and decodes bodies
+     * of at least SHORT_BODY bytes. Workers decode the turn's other bodies of this size. */
     DECODE_PER_TURN_NS = 1000000,
-    /* Writing LONG_OUTPUTS bytes of outputs as JSON and compressing them takes one to two
-     * milliseconds. So a worker writes larger outputs. */
+    /* A worker writes larger outputs. Writing outputs of this size as JSON and compressing them
+     * takes one to two milliseconds. */
     LONG_OUTPUTS = 64 << 10,
 };
 
@@ -65,15 +64,15 @@ static enum rt_status read_body(struct srv_rest_request *r)
     return st ? st : decode(r);
 }
 
-/* Inflates a body on the I/O loop's thread. The body stays compressed if it would have more than
- * LONG_BODY bytes. */
+/* Inflates a body on the I/O loop. A body of more than LONG_BODY inflated bytes stays
+ * compressed. */
 static enum rt_status inflate_short(struct srv_rest_request *r)
 {
     return srv_rest_inflate(r, LONG_BODY);
 }
 
-/* Performs a step of reading the body on the I/O loop's thread, and adds its duration to decode_ns,
- * which DECODE_PER_TURN_NS limits. */
+/* Performs a step of reading the body on the I/O loop. Adds its duration to decode_ns, which
+ * DECODE_PER_TURN_NS limits. */
 static enum rt_status on_loop(struct srv_rest_request *r,
                               enum rt_status (*step)(struct srv_rest_request *r))
 {
@@ -94,8 +93,8 @@ static enum rt_status prepare(struct srv_job *job)
     return st;
 }
 
-/* Finishes the request with the response, or with the job's error. Runs on any thread, usually on
- * the worker that has computed the outputs. */
+/* Finishes the request with the response or the job's error. Runs on any thread, usually on the
+ * worker that ran the job. */
 static void done(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;
@@ -143,8 +142,7 @@ bool srv_rest_inference(struct srv_rest_request *r)
     if (!r->found)
         /* The version's handle is kept until the response is sent. */
         srv_hold(r->io_loop, job->version);
-    /* a request whose version was not found never becomes a job, so its body is not passed to a
-     * worker */
+    /* A request without a version never becomes a job, so no worker decodes its body. */
     const bool is_late = !r->found && r->io_loop->decode_ns >= DECODE_PER_TURN_NS;
     st = r->gzip && r->body.n < LONG_BODY && !is_late ? on_loop(r, inflate_short) : RT_OK;
     const bool is_long = r->gzip || r->body.n >= LONG_BODY;

@@ -44,11 +44,11 @@ struct srv_rest_call;
 struct srv_rest_conn;
 struct srv_rest;
 
-/* Kinds of slow work. Each kind has its own thread, so that no kind waits for another. */
+/* Kinds of slow work. Each kind has its own thread, so the kinds do not delay each other. */
 enum srv_rest_background {
     SRV_REST_PAGES,        /* writing the metrics page */
     SRV_REST_DESCRIPTIONS, /* writing descriptions of large models */
-    SRV_REST_FREE,         /* freeing calls that hold much memory */
+    SRV_REST_FREE,         /* freeing calls with much memory */
     SRV_N_REST_BACKGROUND_KINDS
 };
 
@@ -56,12 +56,12 @@ enum srv_rest_background {
 struct srv_rest_background_queue {
     pthread_t thread;
     bool running; /* whether the thread was started */
-    /* sends the response to each request in a list that is linked by `next_free` */
+    /* sends the responses to a list of requests, linked by `next_free` */
     void (*work)(struct srv_rest *rest, struct srv_rest_call *first);
     struct srv_rest *rest;
     struct rt_mutex mu;
     struct rt_cond wake;
-    /* queue, oldest first, linked by `next_free`; guarded by mu */
+    /* the queued requests, oldest first, linked by `next_free`; guarded by mu */
     struct srv_rest_call *first, *last;
     bool stopping; /* guarded by mu */
 };
@@ -70,7 +70,7 @@ struct srv_rest {
     struct srv_server *server;
     srv_rest_handler *handle;
     int n_loops;
-    int most_open; /* maximum number of open connections of all I/O loops together */
+    int most_open; /* maximum number of open connections of all I/O loops */
     _Atomic int n_open;
     int most_fd; /* the descriptor of every connection must be below this number */
     struct srv_rest_loop *loops;
@@ -80,11 +80,11 @@ struct srv_rest {
     struct srv_rest_tls tls; /* keys and certificates, set before the I/O loops start */
     struct rt_mutex mu;
     struct rt_cond reported;
-    /* n_reported is the number of I/O loops that have tried to start their daemon, and n_failed is
-     * the number of those that failed to start it; both are guarded by mu */
+    /* number of I/O loops that have tried to start their daemon, and number of loops that failed;
+     * guarded by mu */
     int n_reported, n_failed;
     struct srv_rest_background_queue background[SRV_N_REST_BACKGROUND_KINDS];
-    _Atomic int n_free_pages; /* number of metrics pages that are not charged to the budget */
+    _Atomic int n_free_pages; /* number of metrics pages for which the budget is not charged */
 };
 
 struct srv_rest_loop {
@@ -96,40 +96,38 @@ struct srv_rest_loop {
     struct MHD_Daemon *daemon;
     struct srv_rest_conn **conns; /* connections by descriptor; the array has n_conns entries */
     int n_conns;
-    /* n_open is the number of libmicrohttpd's connections in this I/O loop, and most_open is the
-     * limit of this number */
+    /* number of libmicrohttpd's connections in this I/O loop, and the limit of this number */
     int n_open, most_open;
     bool accepts; /* whether the epoll instance watches the listening socket for new connections */
-    bool is_full; /* whether the connection limit is reached while more connections wait */
-    /* whether a log message has reported that the connection limit is reached */
+    bool is_full; /* whether more connections wait although the connection limit is reached */
+    /* whether the log has reported that the connection limit is reached */
     bool full_is_logged;
     /* time of the next attempt after a failed accept, or 0 if no accept failed */
     int64_t accept_at_ns;
-    char *raw;             /* buffer for bytes just read from a connection */
-    struct rt_bytes clean; /* the bytes that the connection's srv_http_stream returned for `raw` */
+    char *raw;
+    struct rt_bytes clean; /* output of the connection's srv_http_stream for `raw` */
     struct srv_message listen_message, quiesce_message, stop_message;
     bool closing, stopping;
     int closing_turn;
-    bool again;     /* the loop's next turn does not wait for events */
+    bool again;     /* whether the next turn does not wait for events */
     int64_t now_ns; /* time at which the loop's current turn began */
-    /* Lists of connections in the order of their deadlines. All connections in one list have the
-     * same timeout. `fresh` contains the connections that have not received any byte of their first
+    /* Lists of connections in the order of their deadlines. All connections of a list have the same
+     * timeout. `fresh` contains the connections that have received no byte of their first
      * request. */
     struct srv_link handshakes, fresh, reading, idle, sending, lingering;
-    /* Lists of connections in a TLS handshake, linked by `turn`: those that are not suspended,
-     * those suspended until a later turn, and those suspended until their socket reports an
-     * event. */
+    /* Lists of connections in a TLS handshake, linked by `turn`: running, suspended until a later
+     * turn, and suspended until an event on their socket. */
     struct srv_link handshakes_resumed, handshakes_ready, handshakes_suspended;
-    /* handshake_ns is the time in nanoseconds that handshakes may still take while the loop is
-     * busy, and handshake_filled_ns is the time at which handshake_ns was last increased */
+    /* Time in nanoseconds that handshakes may still take while the loop is busy, and the time at
+     * which it was last increased. */
     int64_t handshake_ns, handshake_filled_ns;
-    bool is_busy; /* the current turn has work other than handshakes and new connections */
+    bool is_busy; /* whether the current turn has work other than handshakes and new connections */
     /* connections whose peer has closed its side, linked by `end` */
     struct srv_link ended;
     struct srv_link waiting, overdue; /* requests that wait for a job, oldest first */
     struct srv_link deferred;         /* requests in STAGE_DEFERRED, oldest first */
-    /* n_described is the number of metadata and status requests answered in the current turn, and
-     * describing_ns is the time spent on them */
+    /* number of metadata and status requests answered in the current turn, and the time spent on
+     * them */
     int64_t n_described, describing_ns;
     struct srv_rest_call *free_requests;
     int n_free;
@@ -143,48 +141,46 @@ extern _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 
 /* Sets the maximum number of connections. Called before the I/O loops start. */
 void srv_rest_accept_init(struct srv_rest *r);
-/* Adds `listen_fd` to the epoll instance. Called when the daemon has started. Returns false on
- * failure. */
+/* Adds `listen_fd` to the epoll instance after the daemon has started. Returns false on failure. */
 bool srv_rest_accept_open(struct srv_rest_loop *l);
 /* Stops accepting connections. */
 void srv_rest_accept_close(struct srv_rest_loop *l);
-/* Accepts some of the connections that wait at the listening socket. Returns whether more may be
- * waiting. */
+/* Accepts some of the waiting connections. Returns whether more may be waiting. */
 bool srv_rest_accept(struct srv_rest_loop *l);
 /* Called once per turn of the I/O loop. Stops watching the listening socket at the connection limit
- * or after a failed accept, and watches it again once connections can be accepted. */
+ * or after a failed accept. Watches it again when connections can be accepted. */
 void srv_rest_accept_again(struct srv_rest_loop *l);
-/* If accepting is paused, returns the time at which it may resume. Returns RT_NEVER if accepting is
- * not paused or this time is unknown. */
+/* Returns the time at which paused accepting may resume. Returns RT_NEVER if accepting is not
+ * paused or the time is unknown. */
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now);
 
 /* ---- rest_background.c ---- */
 
 /* Starts the threads that perform slow work. Called before the I/O loops start. */
 enum rt_status srv_rest_background_start(struct srv_rest *rest, struct rt_error *err);
-/* Answers the requests that wait for slow work and ends the threads. Later requests are refused
- * with UNAVAILABLE. Must be called before the I/O loops stop. */
+/* Answers the queued requests and ends the threads. Later requests are refused with UNAVAILABLE.
+ * Must be called before the I/O loops stop. */
 void srv_rest_background_stop(struct srv_rest *rest);
 void srv_rest_background_clear(struct srv_rest *rest); /* called after srv_rest_background_stop */
-/* Appends the request to the queue for `kind`. If the server is stopping, sets the response
- * instead. The return value has the same meaning as a handler's. */
+/* Queues the request for a thread of the given kind. If the server is stopping, sets the response
+ * instead. Returns the same values as a handler. */
 bool srv_rest_background(struct srv_rest_call *req, enum srv_rest_background kind);
 
 /* ---- rest_calls.c ---- */
 
-/* Appends the request to the queue for `kind`. Returns false if the server is stopping. */
+/* Queues the request for a thread of the given kind. Returns false if the server is stopping. */
 bool srv_rest_append(struct srv_rest_call *req, enum srv_rest_background kind);
 
 /* ---- rest_metrics.c ---- */
 
-/* Sends a metrics page to each request of the list, which is linked by `next_free`. Called on an
- * background thread. */
+/* Sends a metrics page to each request of the list, linked by `next_free`. Called on a background
+ * thread. */
 void srv_rest_write_pages(struct srv_rest *rest, struct srv_rest_call *first);
 
 /* ---- rest_listen.c ---- */
 
 /* Opens a listening socket. An `address` of NULL or "" means all interfaces, with IPv6 and IPv4, or
- * with IPv4 alone if there is no IPv6. */
+ * with IPv4 only if there is no IPv6. */
 enum rt_status srv_rest_bind(const char *address, int port, int *out, struct rt_error *err);
 
 #endif

@@ -1,10 +1,12 @@
 /*
- * Handles GET requests for the metrics page. A background thread writes the page once for all
- * requests that arrived before it began, and compresses the page at most once. The responses to
- * these requests share the page, so clients that do not read it occupy the memory of only one page.
- * Different pages may exist at the same time. Up to SRV_REST_FREE_PAGES of them are not charged to
- * the budget of bytes in flight, because the page is needed most when memory is short. All others
- * are charged to the budget.
+ * Handles GET requests for the metrics page. A background thread writes one page for all requests
+ * that arrived before it began, and compresses the page at most once. The responses to these
+ * requests share the page. Clients that do not read it therefore occupy the memory of only one
+ * page.
+ *
+ * Different pages may exist at the same time. The budget of bytes in flight is not charged for up
+ * to SRV_REST_FREE_PAGES of them, because the metrics are needed most when memory is short. It is
+ * charged for all others.
  */
 #include <stdlib.h>
 
@@ -26,8 +28,8 @@ static struct srv_rest_page *page_new(struct srv_rest *rest)
     return page;
 }
 
-/* Returns whether responses may hold the page, which is charged to the budget unless it is one of
- * the SRV_REST_FREE_PAGES pages that are not charged. */
+/* Returns whether responses may hold the page. Charges the page to the budget, unless it is one of
+ * the SRV_REST_FREE_PAGES free pages. */
 static bool may_hold(struct srv_rest_page *page)
 {
     struct srv_rest *rest = page->rest;
@@ -41,8 +43,8 @@ static bool may_hold(struct srv_rest_page *page)
     return srv_budget_take(&rest->server->in_flight, &page->charged, page->bytes.n);
 }
 
-/* Returns the compressed page, or NULL if memory runs out or if the page does not become smaller.
- */
+/* Returns the compressed page. Returns NULL if memory runs out or the page does not become
+ * smaller. */
 static struct srv_rest_page *compress(const struct srv_rest_page *page)
 {
     struct srv_cancellation never = {.deadline_ns = RT_NEVER};
@@ -57,7 +59,6 @@ static struct srv_rest_page *compress(const struct srv_rest_page *page)
     return NULL;
 }
 
-/* Sets and sends the response to one request. */
 static void send_page(struct srv_rest_call *req, struct srv_rest_page *page)
 {
     struct srv_rest_request *r = &req->pub;
@@ -83,7 +84,7 @@ void srv_rest_write_pages(struct srv_rest *rest, struct srv_rest_call *first)
     if (page)
         srv_metrics_page(rest->server, &page->bytes);
     for (struct srv_rest_call *req = first; req; req = next) {
-        next = req->next_free; /* the call may be freed once the response is sent */
+        next = req->next_free; /* the call may be freed after the response is sent */
         const bool takes_gzip = page && srv_rest_takes_gzip(req, &page->bytes);
         if (takes_gzip && !is_packed) {
             packed = compress(page);

@@ -1,7 +1,7 @@
 /*
- * The outcome of a request: the headers of its response, and the records of the request in the
- * metrics and the access log. The outcome is recorded in the same way whether libmicrohttpd sends
- * the response (rest_response.c) or rest_refuse.c sends it.
+ * The outcome of a request: the headers of its response, and its records in the metrics and the
+ * access log. It is the same whether libmicrohttpd (rest_response.c) or rest_refuse.c sends the
+ * response.
  */
 #include "runtime/base/clock.h"
 #include "server/http/rest_call.h"

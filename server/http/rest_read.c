@@ -11,11 +11,10 @@
 
 enum {
     FIRST_BODY_BYTES = 64 << 10, /* maximum initial size in bytes of the buffer for a body */
-    /* maximum number of handler calls for one body while its parts have less than MIN_PIECE_BYTES
-     * bytes on average */
+    /* Maximum number of handler calls for one body whose parts have less than MIN_PIECE_BYTES bytes
+     * on average. */
     MAX_PIECES = 65536,
-    /* minimum average number of bytes per handler call for a body that takes more than MAX_PIECES
-     * calls */
+    /* minimum average number of bytes per handler call after MAX_PIECES calls */
     MIN_PIECE_BYTES = 8,
 };
 
@@ -61,7 +60,7 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         break;
     case 17:
         if (strcasecmp(key, "Transfer-Encoding") == 0)
-            /* the transfer encoding is chunked, because http_stream.c refuses all others */
+            /* The transfer encoding is chunked, because http_stream.c refuses all others. */
             req->length = UINT64_MAX;
         break;
     default:
@@ -107,7 +106,7 @@ static enum rt_status too_large(struct srv_rest_request *r)
                    (long long)r->server->options.max_body_bytes);
 }
 
-/* Keeps a copy of the header that tells the length of the JSON part of the body. */
+/* Copies the header with the length of the JSON in the body. */
 static enum rt_status keep_json_length(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
@@ -128,8 +127,7 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
 {
     struct srv_rest_request *r = &req->pub;
     req->stage = STAGE_READING;
-    /* the request keeps a copy, because libmicrohttpd's `method` is valid only until the response
-     * is sent */
+    /* libmicrohttpd's `method` is valid only until the response is sent */
     r->method = rt_arena_strdup(r->arena, method);
     if (!r->method) {
         r->method = "?";
@@ -157,9 +155,8 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         srv_rest_fail(r, srv_rest_over_budget(r, (size_t)req->length, "the request's body"));
         req->stage = STAGE_REFUSED;
     }
-    /* If the body is small, it is read before the refusal is sent, so that the connection stays
-     * open. A client with a larger body, or one that waits for 100-continue, is refused
-     * immediately. */
+    /* A small body is read before the refusal is sent, so that the connection stays open. A client
+     * with a larger body, or one that waits for 100-continue, is refused immediately. */
     if (req->stage == STAGE_REFUSED && req->length != UINT64_MAX && req->length > 0 &&
         (req->expects || req->length > SRV_REST_SWALLOW_BYTES)) {
         req->close = true;
@@ -189,8 +186,7 @@ static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
     return RT_OK;
 }
 
-/* Refuses a body that arrives in a very large number of tiny chunks, because every chunk takes a
- * fixed amount of time. */
+/* Refuses a body in very many tiny chunks, because every chunk takes a fixed amount of time. */
 static enum rt_status check_pieces(struct srv_rest_call *req, size_t n)
 {
     struct srv_rest_request *r = &req->pub;

@@ -1,10 +1,11 @@
 /*
  * Refuses a body before it has arrived completely. libmicrohttpd accepts no response in the middle
  * of an upload, and many clients do not check for a response while they are sending. Closing the
- * socket while bytes are unread would reset the connection, and the response would be lost. So this
- * module suspends the connection in libmicrohttpd, writes the response itself and shuts down the
- * sending side of the socket. The bytes that still arrive are dropped, by the kernel where
- * possible, until the client closes its side or until a limit on time or bytes is reached.
+ * socket while bytes are unread would reset the connection, and the client would lose the response.
+ *
+ * This module therefore suspends the connection in libmicrohttpd, writes the response itself and
+ * shuts down the sending side of the socket. It drops the bytes that still arrive, in the kernel
+ * where possible, until the client closes its side or a limit on time or bytes is reached.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -17,7 +18,7 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    /* maximum number of bytes dropped per connection and turn of the loop */
+    /* maximum number of bytes dropped per connection and turn */
     TURN_BYTES = 256 << 10,
     LINGER_BYTES = 64 << 20, /* maximum number of bytes dropped per connection */
 };
@@ -28,9 +29,9 @@ static bool add_line(void *text, const char *name, const char *value)
     return true;
 }
 
-/* Sends the complete response in one call. A request is read only after the kernel has accepted the
- * previous response. So if the kernel does not accept this response immediately, the client is not
- * reading, and sending fails. */
+/* Sends the complete response in one call. The kernel has accepted the previous response, because
+ * requests are read only then. If the kernel does not accept this response immediately, the client
+ * is not reading, and sending fails. */
 static bool write_response(const struct srv_rest_conn *c, gnutls_session_t session,
                            const struct rt_bytes *text)
 {

@@ -2,8 +2,8 @@
  * A REST request in progress, shared by the transport (rest_loop.h) and the handlers
  * (rest_inference.c, rest_describe.c, rest_routes.c). Nothing in this header uses libmicrohttpd.
  *
- * Owner: the I/O loop's thread, except between a call of srv_job_submit or
- * srv_rest_describe_in_background and the call of srv_rest_finished.
+ * Owner: the I/O loop's thread. It gives the request away by srv_job_submit or
+ * srv_rest_describe_in_background, and receives it back by srv_rest_finished.
  */
 #ifndef SRV_REST_REQUEST_H
 #define SRV_REST_REQUEST_H
@@ -20,26 +20,25 @@ struct srv_rest_request {
     struct srv_server *server;
     struct srv_io_loop *io_loop;
     struct rt_arena *arena;
-    /* the error that handlers set; err.arena is set before the handler is called */
+    /* set by handlers; err.arena is set before the handler is called */
     struct rt_error err;
 
     const char *method;
-    /* The URI as received, with its query and not percent-decoded. It is allocated in `arena`. */
+    /* The URI as received: with its query, and not percent-decoded. Allocated in `arena`. */
     struct rt_span uri;
     struct srv_route route;
     struct rt_bytes body;
-    /* whether the body is still compressed; srv_rest_inflate sets this to false */
+    /* whether the body is compressed; cleared by srv_rest_inflate */
     bool gzip;
-    char id[SRV_REST_ID_BYTES]; /* the response's X-Request-Id; empty if the response has none */
+    char id[SRV_REST_ID_BYTES]; /* X-Request-Id of the response, or empty */
     int64_t received_ns;
 
-    struct srv_job job; /* the request's job, which the request owns */
+    struct srv_job job; /* the request's job, owned by the request */
     struct srv_inference inference;
     struct srv_description description;
-    /* Status of the search for the version. If it is not RT_OK, `err` contains the error
-     * message. */
+    /* Status of the search for the version. If it is not RT_OK, `err` contains the message. */
     enum rt_status found;
-    /* the value of the protocol's json_length_header; p is NULL if the request lacks it */
+    /* header json_length_header of the protocol; p is NULL if the request lacks it */
     struct rt_span json_length;
 
     /* The members below describe the response. */
@@ -54,16 +53,16 @@ struct srv_rest_request {
 };
 
 /*
- * Charges `bytes` bytes to the budget of bytes in flight until the request ends. Returns false if
- * the budget has fewer bytes left. Bytes by which `out` grows are charged automatically.
+ * Charges bytes to the budget of bytes in flight until the request ends. Returns false if the
+ * budget has fewer bytes left. The growth of `out` is charged automatically.
  */
 bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
 /* Sets the error for a charge of `bytes` bytes that the budget refused, and returns its code.
- * `what` describes the bytes (see server/base/budget.h). */
+ * `what` names the purpose of the bytes (server/base/budget.h). */
 enum rt_status srv_rest_over_budget(struct srv_rest_request *r, size_t bytes, const char *what);
 /* Returns the status to report after a decoder has failed with `st`. The decoder's memory was
- * limited to `left` bytes, all that was left in the budget. If the decoder needed more, the status
- * is that of a charge that the budget refuses. */
+ * limited to `left` bytes, which was all that the budget had left. If the decoder needed more,
+ * returns the status of a refused charge. */
 static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, size_t left,
                                               enum rt_status st)
 {
@@ -72,39 +71,37 @@ static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, 
                : st;
 }
 
-/* srv_rest_fail sets the response to the error in r->err, and srv_rest_ok sets it to the contents
- * of `out`. */
+/* These functions set the response to the error in r->err, or to the contents of `out`. */
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code);
 void srv_rest_ok(struct srv_rest_request *r, const char *content_type);
 
 /*
- * Inflates the body. May be called on any thread. If the body would have more than `most` bytes
- * when inflated, it stays compressed, and `gzip` stays true. As in TensorFlow Serving, the body
- * becomes empty if it is invalid, or if it would exceed --max_body_bytes or 100 MiB when inflated.
- * Fails only if memory or the budget is exhausted.
+ * Inflates the body. May be called on any thread. A body of more than `most` inflated bytes stays
+ * compressed, and `gzip` stays true. As in TensorFlow Serving, the body becomes empty if it is
+ * invalid, or if it exceeds --max_body_bytes or 100 MiB when inflated. Fails only if memory or the
+ * budget is exhausted.
  */
 enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most);
 
-/* Passes a request whose response is set to its I/O loop, so that the loop sends the response. May
- * be called on any thread. */
+/* Passes a request with its response to the I/O loop, which sends the response. May be called on
+ * any thread. */
 void srv_rest_finished(struct srv_rest_request *r);
 
 /*
- * Handlers are called on the I/O loop thread. A handler returns false if the response is set. It
- * returns true if a job was submitted; srv_rest_finished is then called later, or was called
- * already.
+ * A handler runs on the I/O loop's thread. It returns false if it has set the response. It returns
+ * true if it has submitted a job. In this case, srv_rest_finished is called later or was already
+ * called.
  */
-/* Runs an inference. If there are several errors, an error of the body is reported first, then the
- * error in r->found, and then all others. If the inflated body is long, or if the I/O loop has used
- * up its decoding time for the current turn, a worker decodes the body, so that the loop's other
- * requests do not wait. */
+/* Runs an inference. If there are several errors, an error of the body has priority, and then the
+ * error in r->found. A worker decodes the body if the inflated body is long, or if the I/O loop has
+ * used up its decoding time for the turn. */
 bool srv_rest_inference(struct srv_rest_request *r);
 bool srv_rest_describe(struct srv_rest_request *r);
 bool srv_rest_metrics(struct srv_rest_request *r);
 
-/* Calls `describe`, which sets the response, on the background thread that describes large models,
- * and then finishes the request. `describe` may be skipped if the client has disconnected. The
- * return value has the same meaning as a handler's. */
+/* Calls `describe`, which sets the response, on the background thread for large models. Then
+ * finishes the request. If the client has disconnected, `describe` may not be called. Returns the
+ * same values as a handler. */
 bool srv_rest_describe_in_background(struct srv_rest_request *r,
                                      void (*describe)(struct srv_rest_request *r));
 

@@ -16,7 +16,7 @@ void srv_rest_ok(struct srv_rest_request *r, const char *content_type)
 
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
 {
-    /* the budget refused bytes of this response while the response was being written */
+    /* the budget refused bytes of this response while it was written */
     if (r->refused_bytes)
         code = srv_rest_over_budget(r, r->refused_bytes, "the response");
     r->refused_bytes = 0;
@@ -57,9 +57,9 @@ static ssize_t read_body(void *arg, uint64_t at, char *p, size_t capacity)
 }
 
 /*
- * Creates the response. libmicrohttpd passes a buffer to the kernel as a whole, and the kernel
- * copies up to several megabytes of it at once. Large bodies are therefore sent in pieces, one
- * piece per turn of the loop, so that other connections are served in between.
+ * Creates the response. Large bodies are sent in pieces, one piece per turn of the loop, so that
+ * other connections are served in between. libmicrohttpd passes a buffer to the kernel as a whole,
+ * and the kernel copies up to several megabytes at once.
  */
 static struct MHD_Response *create_response(struct srv_rest_call *req, const struct rt_bytes *body)
 {
@@ -88,8 +88,8 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
     struct MHD_Response *response = create_response(req, body);
     if (!response)
         return MHD_NO;
-    /* If a header cannot be added, no response is sent, because it would be wrong. For example, a
-     * compressed body could lack Content-Encoding. */
+    /* If a header cannot be added, no response is sent, because an incomplete one would be wrong.
+     * For example, a compressed body could lack Content-Encoding. */
     if (!srv_rest_headers(req, add_to_response, response)) {
         MHD_destroy_response(response);
         return MHD_NO;

@@ -1,5 +1,4 @@
-/* Dispatches each request to the handler of its route, and answers requests for the server's
- * health. */
+/* Calls the handler of each request's route, and answers requests for the server's health. */
 #include "server/http/rest.h"
 #include "server/http/rest_request.h"
 #include "server/versions/manager.h"

@@ -12,15 +12,15 @@
 
 enum {
     MAX_FILE = 1 << 20,
-    /* Limits on the key of a client certificate. With a key within these limits, verifying a
-     * signature takes one millisecond. With a 16,384-bit key and an equally long public exponent,
-     * it would take 0.35 s. */
+    /* Limits on the key of a client certificate. Within these limits, verifying a signature takes
+     * one millisecond. With a 16,384-bit key and an equally long public exponent, it would take
+     * 0.35 s. */
     MAX_KEY_BITS = 8192,
-    MAX_EXPONENT_BYTES = 8, /* OpenSSL has the same limit for large keys */
+    MAX_EXPONENT_BYTES = 8, /* as OpenSSL's limit for large keys */
 };
 
-/* Reads a PEM file and checks that it contains a PEM block of the kind `what`. *out receives the
- * contents, followed by a NUL. If `path` is empty, *out stays unchanged. */
+/* Reads a PEM file into *out, followed by a NUL. Fails if the file contains no PEM block of the
+ * kind `what`. If `path` is empty, leaves *out unchanged. */
 static enum rt_status read_file(const char *flag, const char *path, const char *what, char **out,
                                 struct rt_error *err)
 {
@@ -41,7 +41,7 @@ static gnutls_datum_t datum(char *text)
     return (gnutls_datum_t){(unsigned char *)text, (unsigned)strlen(text)};
 }
 
-/* Checks that GnuTLS accepts the certificates and the key, which all daemons load later. */
+/* Checks that GnuTLS accepts the certificates and the key. All daemons load them later. */
 static enum rt_status try_out(const struct srv_rest_tls *tls, const struct srv_options *o,
                               struct rt_error *err)
 {
@@ -132,8 +132,8 @@ static int check_key(gnutls_x509_crt_t cert, const gnutls_datum_t *der)
 }
 
 /* Checks the key in the client's certificate before GnuTLS verifies a signature with it. In TLS
- * 1.3, GnuTLS verifies this signature before the certificate, so at this time the client may have
- * sent a certificate that no CA has signed. */
+ * 1.3, GnuTLS verifies this signature before the certificate. At this time, the certificate may
+ * thus be one that no CA has signed. */
 static int before_signature(gnutls_session_t session, unsigned type, unsigned when, unsigned is_in,
                             const gnutls_datum_t *message)
 {

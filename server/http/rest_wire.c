@@ -1,7 +1,7 @@
 /*
- * Reads from connections for libmicrohttpd. While an I/O loop runs its daemon, all reads of the
- * daemon go through srv_rest_read (server/http/recv_hook.h). srv_rest_read passes the received
- * bytes through a stream (server/http/http_stream.h) before libmicrohttpd sees them.
+ * Reads from connections for libmicrohttpd. All reads of an I/O loop's daemon call srv_rest_read
+ * (recv_hook.h). srv_rest_read passes the received bytes through a stream (http_stream.h) before
+ * libmicrohttpd sees them.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -14,11 +14,11 @@
 
 enum {
     PIECE_BYTES = 64 << 10, /* maximum number of bytes per read from a connection */
-    /* A body is read directly into libmicrohttpd's buffer if at least PAST_BYTES bytes of the body
-     * have not been read yet. */
+    /* A body with at least this number of unread bytes is read directly into libmicrohttpd's
+     * buffer. */
     PAST_BYTES = 16 << 10,
-    /* maximum number of bytes that are read and dropped after a refused request; the connection
-     * would be reset if they were left unread */
+    /* Maximum number of bytes that are read and dropped after a refused request. Unread bytes would
+     * reset the connection. */
     DRAINED_BYTES = 1 << 20,
 };
 
@@ -28,8 +28,7 @@ struct source {
     gnutls_session_t session;
 };
 
-/* Reads in the same way as recv, but returns an error of a TLS session as a negative GnuTLS error
- * code. */
+/* Reads like recv, but returns an error of a TLS session as a negative GnuTLS error code. */
 static ssize_t read_source(const struct source *from, void *p, size_t n)
 {
     return srv_recv_unhooked(from->fd, from->session, p, n);
@@ -92,7 +91,7 @@ void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c)
     rt_bytes_clear(&c->ready);
 }
 
-/* Copies output of the stream that did not fit into the caller's buffer in an earlier read. */
+/* Copies output of the stream that did not fit into the caller's buffer earlier. */
 static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
 {
     size_t n = c->ready.n - c->taken < capacity ? c->ready.n - c->taken : capacity;
@@ -108,8 +107,8 @@ static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
     return n;
 }
 
-/* Passes n bytes of l->raw through the stream. Copies as much of the output as fits to p, and keeps
- * the rest in c->ready. Returns the number of bytes copied, or -1 if memory runs out. */
+/* Passes n bytes of l->raw through the stream. Copies the output that fits to p, and keeps the rest
+ * in c->ready. Returns the number of bytes copied, or -1 if memory runs out. */
 static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, char *p,
                     size_t capacity)
 {
@@ -128,8 +127,8 @@ static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, 
     return c->ready.failed ? -1 : (ssize_t)k;
 }
 
-/* Reads and drops the bytes after a refused request. If they were left unread, the kernel would
- * reset the connection, perhaps before the client has read the response. */
+/* Reads and drops the bytes after a refused request. If they were unread, the kernel would reset
+ * the connection, perhaps before the client has read the response. */
 static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct source *from)
 {
     ssize_t n = 1;
@@ -141,10 +140,9 @@ static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct
 }
 
 /*
- * Reads until `capacity` bytes have been read or the source is empty, because libmicrohttpd
- * concludes from a shorter read that the socket is empty. A socket is empty if it returns fewer
- * bytes than requested. A TLS session returns at most one record per read, and is empty only if it
- * has no record left.
+ * Reads until `capacity` bytes were read or the source is empty. From a shorter read, libmicrohttpd
+ * concludes that the socket is empty. A socket is empty if it returns fewer bytes than requested. A
+ * TLS session returns at most one record per read, and is empty only if it has no record left.
  */
 static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
                            const struct source *from, char *p, size_t capacity)
