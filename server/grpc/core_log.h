@@ -1,8 +1,8 @@
 /*
- * Writes the gRPC core's log messages to the server's log. Most of the core's errors are failed
+ * Writes the gRPC core's log messages to the server's log. Most errors of the core are failed
  * connections, which a client can cause without limit. Therefore at most SRV_CORE_LOG_LINES errors
- * are logged per second, as warnings, and the number of omitted errors is logged afterwards. The
- * core's other messages are logged at debug level.
+ * per second are logged, as warnings, followed by the number of omitted errors. All other messages
+ * of the core are logged at debug level.
  *
  * Threads: any thread may call these functions.
  */
@@ -18,12 +18,12 @@ enum { SRV_CORE_LOG_LINES = 20 };
 struct srv_core_log {
     _Atomic int64_t second; /* the second in which n_lines errors occurred */
     _Atomic int64_t n_lines;
-    /* number of messages omitted since the number was last logged */
+    /* number of messages omitted since this number was last logged */
     _Atomic int64_t n_left_out;
 };
 
 /* Returns whether a message may be logged at the time now_ns. If so, sets *left_out to the number
- * of messages omitted before this one. The caller should log this number too. */
+ * of messages omitted before it, which the caller should log too. */
 bool srv_core_log_admits(struct srv_core_log *log, int64_t now_ns, int64_t *left_out);
 
 /* Redirects the core's log messages to the server's log. */

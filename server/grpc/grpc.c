@@ -20,14 +20,13 @@
 #include "server/base/number.h"
 
 enum {
-    /* Number of calls that an I/O loop requests from the core in advance, for each registered
-     * method and for the other methods of each port. */
+    /* Number of calls that an I/O loop requests from the core in advance. This many are requested
+     * for each registered method, and for the other methods of each port. */
     POSTED = 16,
     EVENTS_PER_TURN = 256,
-    /* memory quota for connections, in addition to the quota for the messages on these
-     * connections */
+    /* memory quota for connections, in addition to the quota for their messages */
     QUOTA_EXTRA = 256 << 20,
-    /* interval at which stalled calls are cut off and the `look` functions of streams are called */
+    /* interval of the checks for stalled calls and of the streams' `look` functions */
     WATCH_NS = 500000000,
     CLOSING_NS = 2000000, /* maximum time for which a closing I/O loop waits for events */
 };
@@ -49,8 +48,8 @@ static void post_calls(struct srv_io_loop *io_loop, struct srv_message *loop_mes
     }
 }
 
-/* Called in each turn. Cuts off stalled calls and calls the `look` functions of streams, if this
- * was last done at least watch_ns nanoseconds ago or the server no longer accepts calls. */
+/* Called in each turn. Cuts off stalled calls and calls the `look` functions of streams, at most
+ * once per watch_ns nanoseconds unless the server no longer accepts calls. */
 static void look_around(struct srv_grpc_loop *loop)
 {
     bool ending = atomic_load(&loop->grpc->quiesced);
@@ -69,8 +68,8 @@ static void look_around(struct srv_grpc_loop *loop)
 /*
  * Wakes an I/O loop. May be called on any thread. The core has no function that posts an
  * application's event to a completion queue. Instead, this function watches the state of a channel
- * that never connects, with a deadline in the past, so that the core posts the result immediately.
- * Only messages to the I/O loop need this function, so calls are rare.
+ * that never connects, with a deadline in the past. The core then posts the result immediately.
+ * Only messages to the I/O loop need this function, so it is called rarely.
  */
 static void wake(struct srv_io_loop *io_loop)
 {
@@ -79,8 +78,8 @@ static void wake(struct srv_io_loop *io_loop)
                                           gpr_now(GPR_CLOCK_MONOTONIC), loop->cq, &loop->on_wake);
 }
 
-/* Handles the events in the list loop->at_once. Handling an event may append other events to the
- * list. */
+/* Handles the events in the list loop->at_once. The handling of an event may append further
+ * events. */
 static void take_at_once(struct srv_grpc_loop *loop)
 {
     for (int i = 0; i < loop->n_at_once; i++)
@@ -131,9 +130,9 @@ static void *run_loop(void *arg)
 /*
  * Switches off the deadlock detection of abseil's mutexes, which the core uses. Debian enables it
  * when building abseil. Every lock of a second mutex then updates a process-wide graph, which
- * accounts for a sixth of the instructions of a small call. The C++ function that switches the
- * detection off is called by the mangled name that it has in Debian's build. In other builds this
- * name does not exist, or the detection is already off.
+ * accounts for a sixth of the instructions of a small call. This function calls the C++ function
+ * that switches the detection off by its mangled name in Debian's build. In other builds, this name
+ * does not exist or the detection is already off.
  */
 static void stop_lock_graph(void)
 {
@@ -149,8 +148,8 @@ static void stop_lock_graph(void)
 
 /* Returns the limit on the total number of bytes of incomplete requests on all connections. One
  * connection may use half of this limit. The largest permitted request must fit into this half, so
- * that a client whose request is too large receives an error that says so. A sixteenth is added for
- * the frames and slices of the request, which are counted as well. */
+ * that a client with a larger request receives an error that says so. A sixteenth is added for the
+ * request's frames and slices, which also count. */
 static int64_t max_arriving(const struct srv_options *o)
 {
     const int64_t most = o->max_body_bytes < INT32_MAX ? o->max_body_bytes : INT32_MAX;
@@ -181,8 +180,8 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
     enum rt_status st = arena ? srv_grpc_arguments(o, quota, arena, &args, err)
                               : rt_fail_memory(err, "the arguments of gRPC", 0);
 
-    /* The quota is so large that it never causes the core to fail a stream. The bytes of incomplete
-     * messages are not counted in server->in_flight; grpc_frames.c limits them. */
+    /* The quota is so large that the core never fails a stream because of it. server->in_flight
+     * does not include the bytes of incomplete messages, which grpc_frames.c limits. */
     grpc_resource_quota_resize(quota,
                                (size_t)(o->max_bytes_in_flight + max_arriving(o)) + QUOTA_EXTRA);
     g->n_ports = srv_grpc_has_admin(o) ? 2 : 1;
@@ -207,7 +206,7 @@ static enum rt_status register_methods(struct srv_grpc *g, struct rt_error *err)
 {
     for (int i = 0; i < g->methods->n; i++) {
         const struct srv_grpc_method *m = &g->methods->row[i];
-        /* Disabled methods are not registered; their calls are refused according to their path. */
+        /* Disabled methods are not registered. The transport refuses their calls by path. */
         if (m->kind != SRV_GRPC_REGISTERED || (m->off && m->off(&g->server->options)))
             continue;
         g->registered[i] =
@@ -420,8 +419,8 @@ void srv_grpc_shut_down(struct srv_grpc *g)
     }
 }
 
-/* Stops accepting calls. The message that is posted to each I/O loop also wakes the loop, so that
- * it ends its Watch streams. */
+/* Stops accepting calls. Posts a message to each I/O loop, which wakes the loop so that it ends its
+ * Watch streams. */
 void srv_grpc_quiesce(struct srv_grpc *g)
 {
     if (atomic_exchange(&g->quiesced, true))
@@ -435,8 +434,8 @@ void srv_grpc_quiesce(struct srv_grpc *g)
 
 int srv_grpc_in_flight(struct srv_grpc *g)
 {
-    /* From srv_grpc_quiesce until the shutdown of the core, sockets may still have unread requests.
-     * Together they are counted as one request. */
+    /* From srv_grpc_quiesce until the shutdown of the core, sockets may have unread requests. They
+     * count as one request. */
     bool receive = atomic_load(&g->quiesced) && !atomic_load(&g->is_shut_down);
     return receive + atomic_load(&g->server->grpc_requests);
 }
@@ -457,8 +456,8 @@ void srv_grpc_stop(struct srv_grpc *g)
         srv_grpc_shut_down(g);
         srv_grpc_cancel_all(g);
     }
-    /* Waits until all calls have ended. A call whose job is still running on a worker ends only
-     * after its response has been sent. */
+    /* Waits until all calls have ended. If a call's job is still running on a worker, the call ends
+     * after its response was sent. */
     while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
         usleep(1000);
     srv_grpc_background_stop(&g->background);

@@ -17,10 +17,10 @@ enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_m
  * called only once, because the core can start a server only once. */
 enum rt_status srv_grpc_listen(struct srv_grpc *g, const char *address, int port, int *bound,
                                struct rt_error *err);
-/* Returns any error that srv_grpc_start or srv_grpc_listen would find before it binds an address.
+/* Reports the errors that srv_grpc_start or srv_grpc_listen would find before they bind an address.
  * Starts nothing. */
 enum rt_status srv_grpc_check(const struct srv_options *o, struct rt_error *err);
-/* Stops accepting calls. Calls that have already begun continue. */
+/* Stops accepting calls. Running calls continue. */
 void srv_grpc_quiesce(struct srv_grpc *g);
 int srv_grpc_in_flight(struct srv_grpc *g);
 void srv_grpc_cancel_all(struct srv_grpc *g);

@@ -10,7 +10,7 @@
 
 enum { MAX_TOKEN = 4096 };
 
-/* Reads the token from a file and strips white space around it. An empty token is an error. */
+/* Reads the token from a file, without surrounding white space. An empty token is an error. */
 static enum rt_status read_token(const char *path, char *buffer, struct rt_span *token,
                                  struct rt_error *err)
 {
@@ -36,7 +36,7 @@ static enum rt_status read_token(const char *path, char *buffer, struct rt_span 
     return RT_OK;
 }
 
-/* Compares two tokens. The comparison takes the same time wherever the tokens differ. */
+/* Compares two tokens in a time that does not depend on the position of the first difference. */
 static bool same_token(struct rt_span a, struct rt_span b)
 {
     unsigned differ = a.n != b.n;
@@ -52,8 +52,7 @@ static enum rt_status check_token(struct srv_call *c, struct rt_error *err)
     const size_t skip = sizeof scheme - 1;
     struct rt_span sent = srv_call_metadata(c, "authorization"), token;
     char buffer[MAX_TOKEN + 1];
-    /* The token file is read for each call, so that the token can be changed while the server
-     * runs. */
+    /* Each call reads the token file, so that the token can be changed while the server runs. */
     enum rt_status st = read_token(c->server->options.admin_token_file, buffer, &token, err);
 
     if (st)

@@ -6,17 +6,17 @@
 
 enum {
     MAX_ARGS = 100,
-    /* Maximum number of concurrent calls on one connection. The client must delay additional calls.
-     * When a connection ends, a thread of the core ends its calls one after another, taking 30
-     * microseconds per call, and handles no other events in the meantime. */
+    /* Maximum number of concurrent calls on one connection. The client must delay further calls.
+     * When a connection ends, a core thread ends its calls one after another. Each call takes 30
+     * microseconds, and the thread handles no other events meanwhile. */
     MAX_STREAMS = 1024,
-    /* A connection that does not complete its handshake (TLS and HTTP/2 settings) within
-     * HANDSHAKE_MS is closed. */
+    /* Maximum time for a connection's TLS handshake and HTTP/2 settings. Then the connection is
+     * closed. */
     HANDSHAKE_MS = 10000,
     /* Keepalive pings detect and close connections whose clients vanished without closing them. */
     KEEPALIVE_MS = 60000,
     KEEPALIVE_TIMEOUT_MS = 20000,
-    /* Minimum interval between the pings of a client, even while the client has no calls. With the
+    /* Minimum interval between the pings of a client, even if the client has no calls. With the
      * core's default of five minutes, many legitimate clients would be disconnected with
      * "too_many_pings". */
     PING_INTERVAL_MS = 5000,
@@ -64,17 +64,17 @@ enum rt_status srv_grpc_arguments(const struct srv_options *o, grpc_resource_quo
 {
     int64_t limit = o->max_body_bytes < INT32_MAX ? o->max_body_bytes : INT32_MAX;
     const grpc_arg ours[] = {
-        /* With SO_REUSEPORT a second server could listen on the same port and receive half of the
+        /* With SO_REUSEPORT, a second server could listen on the same port and receive half of the
          * connections. */
         integer(GRPC_ARG_ALLOW_REUSEPORT, 0),
         integer(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)limit),
         integer(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1),
-        /* The server inflates messages itself, because the core would inflate a complete message
-         * before checking its size. */
+        /* The server inflates messages itself. The core would inflate a complete message before
+         * checking its size. */
         integer(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
-        /* The core's timer would cancel a call at its deadline. If the response is being sent at
-         * this moment, the call would end with the status CANCELLED. So the server enforces
-         * deadlines itself. */
+        /* The server enforces deadlines itself. The core's timer would cancel a call at its
+         * deadline, even while its response is being sent, and the call would end with the status
+         * CANCELLED. */
         integer(GRPC_ARG_ENABLE_DEADLINE_CHECKS, 0),
         integer(GRPC_ARG_MAX_CONCURRENT_STREAMS, MAX_STREAMS),
         integer(GRPC_ARG_MAX_METADATA_SIZE,

@@ -1,18 +1,18 @@
 /*
- * Threads for work that may take long but is not inference: admin actions, inflating, reading and
- * freeing messages, and writing descriptions of large models. Because the work does not run on an
- * I/O loop, other calls do not wait for it. Each kind of work has its own thread, so that a large
- * message of one client does not delay a small message of another, and neither delays an admin
- * action. An inflated message is read on another thread than the one that inflates, so that it does
- * not remain in memory until all messages of its connection are inflated. On each thread the
- * connections take turns, so that a call does not wait for all calls of another connection. Long
- * work is divided into steps, and a turn is one step, so that a call with little work does not wait
- * for all the work of a large one.
+ * Threads for slow work other than inference: admin actions, inflating, reading and freeing
+ * messages, and writing descriptions of large models. The I/O loops serve other calls meanwhile.
+ * Each kind of work has its own thread. A client's large message thus does not delay another
+ * client's small message or an admin action. One thread inflates messages and another reads them,
+ * so that an inflated message is freed before other messages of its connection are inflated.
+ *
+ * On each thread, the connections take turns, so that a call does not wait for all calls of another
+ * connection. Long work is divided into steps, and a turn is one step. A call with little work
+ * therefore does not wait for all the work of a large call.
  */
 #include "server/grpc/grpc_internal.h"
 
-/* Appends a connection to the list of connections that wait for their turn. `c` is the oldest
- * waiting call of the connection. */
+/* Appends a connection to the connections that wait for their turn. `c` is its oldest waiting
+ * call. */
 static void await_turn(struct srv_background_queue *l, struct srv_call *c) RT_REQUIRES(l->mu)
 {
     c->next_turn = NULL;
@@ -23,8 +23,7 @@ static void await_turn(struct srv_background_queue *l, struct srv_call *c) RT_RE
     l->last = c;
 }
 
-/* Begins the turn of a connection: removes `c`, the oldest waiting call of the connection, from the
- * queue. */
+/* Begins the turn of a connection: removes `c`, its oldest waiting call, from the queue. */
 static void begin_turn(struct srv_background_queue *l, struct srv_call *c) RT_REQUIRES(l->mu)
 {
     l->first = c->next_turn;
@@ -34,8 +33,8 @@ static void begin_turn(struct srv_background_queue *l, struct srv_call *c) RT_RE
         l->last_of[c->connection] = NULL;
 }
 
-/* If the connection whose turn ends has more work, it waits behind all other connections.
- * `unfinished` is the call whose work has further steps, or NULL. */
+/* Ends the turn of a connection. If the connection has more work, it waits behind all other
+ * connections. `unfinished` is the call whose work has further steps, or NULL. */
 static void end_turn(struct srv_background_queue *l, struct srv_call *unfinished) RT_REQUIRES(l->mu)
 {
     l->at_work = -1;
@@ -63,7 +62,7 @@ static void *run_queue(void *arg)
         begin_turn(l, c);
         rt_mutex_unlock(&l->mu);
         bool has_more =
-            c->background(c); /* unless `has_more` is set, the call may already be freed */
+            c->background(c); /* the call may already be freed, unless `has_more` is set */
         rt_mutex_lock(&l->mu);
         end_turn(l, has_more ? c : NULL);
     }

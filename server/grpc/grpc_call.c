@@ -17,23 +17,22 @@
 _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
 
 enum {
-    /* maximum size of an error message in bytes; a longer message is truncated, as in TensorFlow
+    /* maximum size in bytes of an error message; longer messages are truncated, as in TensorFlow
      * Serving */
     ERROR_TEXT = 1024,
     CALL_ARENA = 16 << 20,
-    /* maximum number of calls in the free list of an I/O loop; each call occupies 6 KiB */
+    /* maximum number of calls in an I/O loop's free list; a call takes 6 KiB */
     MAX_FREE_CALLS = 512,
-    /* Compressed messages of up to INFLATE_HERE_BYTES bytes are inflated on the I/O loop thread.
-     * The inflated message has at most 0.5 MB, and inflating it takes less than a millisecond. */
+    /* The I/O loop inflates compressed messages of up to this size. The inflated message has at
+     * most 0.5 MB, and inflating it takes less than a millisecond. */
     INFLATE_HERE_BYTES = 512,
-    /* maximum compressed size, in bytes, of the messages that the background thread for small
-     * messages inflates */
+    /* maximum compressed size in bytes of the messages that the thread for small messages
+     * inflates */
     BACKGROUND_SMALL_BYTES = 64 << 10,
-    /* Messages of at least this size are freed on a background thread. Returning memory of this
-     * size to the system takes up to 0.5 ms, and freeing 400 MB would block the I/O loop for 0.2 s.
-     */
+    /* A background thread frees messages of at least this size. Returning memory of this size to
+     * the system takes up to 0.5 ms. Freeing 400 MB would block the I/O loop for 0.2 s. */
     FREE_IN_BACKGROUND_BYTES = 1 << 20,
-    CLOCK_STEP_NS = 1000000, /* resolution of deadlines in the core, in nanoseconds */
+    CLOCK_STEP_NS = 1000000, /* resolution of deadlines in the core */
 };
 
 /* ---- calls ---- */
@@ -163,7 +162,7 @@ static void log_access(struct srv_call *c)
     srv_access_log(&a);
 }
 
-/* Frees the messages of a call that the core has forgotten. Then releases the bytes that the call
+/* Frees the messages of a call that the core has forgotten. Then returns the bytes that the call
  * has charged to the budget, and stops counting the call as open. */
 static void release_messages(struct srv_call *c)
 {
@@ -206,8 +205,8 @@ static void end_call(struct srv_call *c)
     srv_list_remove(&c->link);
     srv_call_forget_socket(c);
     if (c->call) {
-        /* only at the end of a call without a message is it known whether the client cancelled the
-         * call */
+        /* Only at the end of a call without a message does the core report whether the client
+         * cancelled it. */
         if (c->came_empty && c->cancelled && c->code != RT_DEADLINE_EXCEEDED)
             c->code = RT_CANCELLED;
         report_to_metrics(c);
@@ -263,7 +262,7 @@ static void start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
     grpc_call_error e = grpc_call_start_batch(call, ops, n, event, NULL);
     if (here && grpc_completion_queue_thread_local_cache_flush(loop->cq, &done.tag, &done.success))
         loop->at_once[loop->n_at_once++] = done;
-    /* The core refuses a batch only if the core is used incorrectly. The event of a refused batch
+    /* The core refuses a batch only if the transport makes an error. The event of a refused batch
      * would never arrive. */
     if (e != GRPC_CALL_OK) {
         RT_LOG(RT_LOG_ERROR, "gRPC: a batch was refused: %s", grpc_call_error_to_string(e));
@@ -280,8 +279,8 @@ static grpc_op op_close(struct srv_call *c)
                      .data.recv_close_on_server.cancelled = &c->cancelled};
 }
 
-/* Starts RECV_CLOSE, through which the core reports whether the client disconnected during the
- * call. Called on the I/O loop thread. */
+/* Starts RECV_CLOSE, by which the core reports whether the client disconnected during the call.
+ * Called on the I/O loop thread. */
 static void start_close(struct srv_call *c)
 {
     grpc_op op = op_close(c);
@@ -290,8 +289,8 @@ static void start_close(struct srv_call *c)
     start_batch(c, &op, 1, &c->on_close);
 }
 
-/* Converts an error message to a slice. If the message is too long to be sent, it is truncated, and
- * the string `cut` is appended. */
+/* Converts an error message to a slice. Truncates a message that is too long, and appends the
+ * string `cut`. */
 static grpc_slice details_of(const char *text)
 {
     static const char cut[] = "...TRUNCATED";
@@ -330,17 +329,17 @@ bool srv_call_is_late(const struct srv_call *c)
            gpr_time_cmp(c->deadline, gpr_time_add(gpr_now(c->deadline.clock_type), ahead)) <= 0;
 }
 
-/* Returns the status code of a call whose deadline has passed. If the call's first message has
- * arrived and `code` is an error other than RT_CANCELLED, returns `code`. Otherwise returns
+/* Returns the status code of a call whose deadline has passed. This is `code` if the call's first
+ * message has arrived and `code` is an error other than RT_CANCELLED. Otherwise it is
  * RT_DEADLINE_EXCEEDED. */
 static enum rt_status late_code(const struct srv_call *c, enum rt_status code)
 {
     return !code || code == RT_CANCELLED || c->came_empty ? RT_DEADLINE_EXCEEDED : code;
 }
 
-/* Sends a response. May be called on any thread. Takes ownership of `p`, which is the message if
- * `code` is RT_OK. If `late` is set, the call ends with the status code late_code(c, code). The
- * caller must count the SRV_EV_SENT event in `pending`. */
+/* Sends a response. May be called on any thread. If `code` is RT_OK, `p` is the message, of which
+ * the function takes ownership. If `late` is set, the call ends with the status late_code(c, code).
+ * The caller must count the SRV_EV_SENT event in `pending`. */
 static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_status code,
                           const char *text, bool late)
 {
@@ -372,8 +371,7 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
     grpc_slice_unref(details);
 }
 
-/* Sends a response on the I/O loop thread before any other operation has been started on the
- * call. */
+/* Sends a response on the I/O loop thread. No other operation may have been started on the call. */
 static void respond_here(struct srv_call *c, void *p, size_t n, enum rt_status code,
                          const char *text)
 {
@@ -420,12 +418,12 @@ void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
     job->deadline_ns = srv_call_deadline_ns(c);
     if (own && own < job->deadline_ns)
         job->deadline_ns = own;
-    /* An inline job sends its response and starts RECV_CLOSE in one batch instead of two. */
+    /* One batch sends the response of an inline job and starts RECV_CLOSE. */
     c->may_send_close = !c->close_started;
-    c->pending++; /* for the SRV_EV_SENT event of the response */
+    c->pending++;
     struct srv_job **end = c->io_loop->turn_end;
     srv_job_submit(job);
-    if (c->io_loop->turn_end != end) { /* the job was queued and did not run inline */
+    if (c->io_loop->turn_end != end) { /* the job did not run inline, but was queued */
         c->may_send_close = false;
         if (!c->close_started)
             start_close(c);
@@ -565,7 +563,7 @@ static void note_peer(struct srv_call *c)
     gpr_free(peer);
 }
 
-/* Refuses a call on which no operation has been started. The core sends the status and forgets the
+/* Refuses a call without any started operation. The core sends the status and forgets the
  * stream. */
 static void refuse(struct srv_call *c)
 {
@@ -647,9 +645,9 @@ static void on_call(struct srv_call *c, bool ok)
     start_close(c);
 }
 
-/* Handles a call whose message is complete. If the client has disconnected, no work is done for it,
- * because it may have queued thousands of calls before it disconnected. The handler of a stream is
- * called in any case, because the handler owns the stream's state. */
+/* Handles a call whose message is complete. A disconnected client may have queued thousands of
+ * calls, so no work is done for them. The handler of a stream is called in any case, because it
+ * owns the stream's state. */
 static void handle(struct srv_call *c, void (*handler)(struct srv_call *c))
 {
     if (c->is_closed && c->cancelled && !c->stream.has_begun)
@@ -688,8 +686,8 @@ void srv_call_detour(struct srv_call *c, enum srv_background kind, bool (*work)(
     srv_call_in_background(c, kind, run_detour);
 }
 
-/* Chooses the thread that inflates the call's message by the compressed size of the message, so
- * that a client with large messages does not delay one with small messages. */
+/* Chooses the thread that inflates the call's message by its compressed size. A client with large
+ * messages thus does not delay a client with small messages. */
 static enum srv_background inflating_thread(const struct srv_call *c)
 {
     return c->payload->data.raw.slice_buffer.length <= BACKGROUND_SMALL_BYTES
@@ -699,7 +697,7 @@ static enum srv_background inflating_thread(const struct srv_call *c)
 
 static void on_message(struct srv_call *c)
 {
-    if (c->was_cut) { /* the error has already been sent to the client */
+    if (c->was_cut) { /* the error was already sent to the client */
         unpend(c);
         return;
     }

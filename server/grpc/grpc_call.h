@@ -1,10 +1,10 @@
 /*
- * A gRPC call, as used by the handlers of the services. The table of all methods is in
- * grpc_methods.h. The transport, whose files are listed in grpc_internal.h, begins and ends calls.
+ * A gRPC call, as the handlers of the services use it. grpc_methods.h declares the table of
+ * methods. The transport (grpc_internal.h) begins and ends calls.
  *
- * Threads: a call belongs to the thread of its I/O loop, which runs the handler and uses the call
- * in the turns of the loop. Other threads may call only the functions whose comments permit any
- * thread, and only between srv_call_expect or srv_call_submit and the response.
+ * Threads: a call belongs to the thread of its I/O loop, which also runs the handler. Other threads
+ * may call only the functions whose comments permit any thread. They may do so only after
+ * srv_call_expect or srv_call_submit, and before the response.
  *
  * A handler responds exactly once, in one of three ways:
  *   - immediately, by srv_call_respond or srv_call_fail;
@@ -44,34 +44,35 @@ struct srv_grpc_event {
 };
 
 struct srv_stream {
-    bool is_open; /* the stream has begun, and the client is still connected */
-    /* a message is being sent, so no other message may be sent until `sent` is called */
+    bool is_open; /* whether the stream has begun and the client is connected */
+    /* whether a message is being sent; the next one must wait until `sent` is called */
     bool is_sending;
     bool is_ended;
-    /* the stream counts towards the limits on streams (grpc_share.c) until the call ends */
+    /* whether the stream counts towards the limits on streams (grpc_share.c), until the call
+     * ends */
     bool has_begun;
-    bool has_sent; /* the initial metadata of the response has been sent */
-    /* Called when a message has been sent. Each of `sent`, `closed` and `look` may be NULL. */
+    bool has_sent; /* whether the response's initial metadata was sent */
+    /* Called when a message was sent. `sent`, `closed` and `look` may be NULL. */
     void (*sent)(struct srv_call *c);
     void (*closed)(struct srv_call *c); /* called when the client disconnects or the stream ends */
     void (*look)(struct srv_call *c, bool ending); /* set by srv_stream_watch */
 };
 
-/* Events for which a call waits. They depend on the peer, which may never cause them. */
+/* Events for which a call waits. They depend on the peer and may never occur. */
 enum srv_awaited {
     SRV_AWAITS_NOTHING,
-    SRV_AWAITS_MESSAGE, /* the complete first message of the call */
-    SRV_AWAITS_SENT,    /* the peer has received a message */
-    SRV_AWAITS_NEXT,    /* a message of a stream after the first one */
+    SRV_AWAITS_MESSAGE,
+    SRV_AWAITS_SENT, /* the peer's receipt of a message */
+    SRV_AWAITS_NEXT, /* a later message of a stream */
     SRV_AWAITED_MASK = 3,
 };
 
 struct srv_call {
     struct srv_link link; /* entry in the list loop->calls */
-    /* next call in the free list, in the list loop->watchers, or in the same connection's queue for
-     * a background thread */
+    /* next call in the free list, in loop->watchers, or in the connection's queue for a background
+     * thread */
     struct srv_call *next;
-    /* next call in the list that begins at srv_background_queue.first */
+    /* next call in the list srv_background_queue.first */
     struct srv_call *next_turn;
     struct srv_grpc_loop *loop;
     struct srv_io_loop *io_loop;
@@ -94,90 +95,90 @@ struct srv_call {
     struct srv_grpc_port *port;
     /* requested method, or NULL for unregistered methods */
     const struct srv_grpc_method *posted_as;
-    int pending; /* number of expected events other than SRV_EV_CALL; used by the I/O loop thread */
-    /* Orders the start of a batch on one thread before the completion of the batch on another
-     * thread. The core's queue already ensures this order, but the thread sanitizer cannot see
-     * it. */
+    int pending; /* number of pending events except SRV_EV_CALL; used on the I/O loop thread */
+    /* Orders the start of a batch on one thread before its completion on another. The core's queue
+     * already ensures this order, but the thread sanitizer cannot see it. */
     _Atomic int handed;
     bool counted; /* whether the call is counted in server->grpc_requests */
     /* index of the connection in the arrays of grpc_share.c and grpc_background.c */
     unsigned connection;
-    /* the connection's descriptor, or -1 if unknown because the connection is encrypted */
+    /* the connection's descriptor, or -1 if the connection is encrypted */
     int socket;
     bool is_in_metrics; /* whether the metrics include the call */
     grpc_call *call;
     grpc_call_details details;
     grpc_byte_buffer *payload;
     int cancelled;
-    char peer[80];      /* the peer's address if the access log is enabled, otherwise "" */
-    size_t charged;     /* number of bytes charged to server->in_flight */
-    size_t n_in, n_out; /* sizes in bytes of the messages received and sent */
-    enum rt_status payload_status; /* status of charging `payload`; the error is in c->err */
+    char peer[80];                 /* the peer's address, or "" without an access log */
+    size_t charged;                /* number of bytes charged to server->in_flight */
+    size_t n_in, n_out;            /* sizes in bytes of the messages received and sent */
+    enum rt_status payload_status; /* status of charging `payload`; c->err contains the error */
     unsigned char *inflated;
     size_t n_inflated;
-    /* status of inflating the message; the error message, if any, is in c->err */
+    /* status of inflating the message; c->err contains the error */
     enum rt_status inflate_status;
-    bool is_inflated; /* whether the inflation of the message has ended */
+    bool is_inflated;
     /* state of the inflation between two of its steps, otherwise NULL (grpc_payload.c) */
     struct srv_inflation *inflation;
-    /* The low bits contain a value of enum srv_awaited, and the other bits contain the number of
-     * waits begun so far. */
+    /* The low bits are a value of enum srv_awaited. The other bits are the number of waits that
+     * have begun. */
     _Atomic uint32_t awaited;
     /* State at the last stall check that found a new wait or progress: the value of `awaited`, the
      * time, and the number of bytes that the peer had received. */
     uint32_t seen_awaited;
     int64_t seen_ns;
     uint64_t seen_taken;
-    /* whether the response is large, and is therefore counted in loop->n_large[socket] */
+    /* whether loop->n_large[socket] counts the response as large */
     bool is_large;
     bool was_cut; /* whether the call was cut off before its message arrived */
-    bool (*background)(struct srv_call *c); /* the work requested by srv_call_in_background */
-    /* the two functions passed to srv_call_detour, and the message that returns the call to the
-     * I/O loop */
+    bool (*background)(struct srv_call *c); /* the function passed to srv_call_in_background */
+    /* the functions passed to srv_call_detour, and the message that returns the call to the I/O
+     * loop */
     struct {
         bool (*work)(struct srv_call *c);
         void (*next)(struct srv_call *c);
         struct srv_message back;
     } detour;
-    /* If has_large is set, `large` is a reference to the message of a large response, held until
-     * the core has forgotten the call, so that the core does not free the message on its own
+    /* If has_large is set, `large` is a reference to the message of a large response. It is held
+     * until the core has forgotten the call, so that the core does not free the message on its own
      * thread. */
     grpc_slice large;
     bool has_large;
     bool close_started;  /* RECV_CLOSE was started */
     bool is_closed;      /* RECV_CLOSE has completed */
-    bool came_empty;     /* the call ended before its first message had arrived */
+    bool came_empty;     /* whether the call ended before its first message arrived */
     bool may_send_close; /* whether a response sent on the I/O loop thread also starts RECV_CLOSE */
     enum rt_status code; /* status code of the response */
 };
 
 /* ---- the message ---- */
 
-/* Charges the message that has arrived to the budget of bytes in flight: its bytes, and the memory
- * for its slices, of which each byte may have one. srv_call_open returns the status. */
+/* Charges the received message to the budget of bytes in flight. The charge includes the memory for
+ * the message's slices, because every byte may have its own slice. srv_call_open returns the
+ * status. */
 void srv_call_receive(struct srv_call *c);
-/* Inflates the message if it is compressed, and sets *out to a cursor over its slices. The cursor
- * is valid until srv_call_drop_payload is called or the response is sent. */
+/* Inflates the message if it is compressed. Sets *out to a cursor over its slices, which is valid
+ * until srv_call_drop_payload is called or the response is sent. */
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out);
 void srv_call_drop_payload(struct srv_call *c);
-/* Charges `bytes` to the budget of bytes in flight. `what` describes these bytes in an error
- * message, as in server/base/budget.h. */
+/* Charges `bytes` to the budget of bytes in flight. `what` names the purpose of the bytes in an
+ * error message (server/base/budget.h). */
 enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *what);
 /* Returns the call's deadline on CLOCK_MONOTONIC, or RT_NEVER. */
 int64_t srv_call_deadline_ns(const struct srv_call *c);
-/* Copies a string of the core into the arena. The copy is needed because a thread of the core wrote
- * the string in a way that the thread sanitizer cannot follow. Returns a span whose p is NULL if
- * memory runs out. */
+/* Copies a string of the core into the arena. If memory runs out, returns a span with p = NULL. The
+ * copy is needed because the thread sanitizer does not see how a core thread synchronises its
+ * writing. */
 struct rt_span srv_call_text(struct srv_call *c, grpc_slice slice);
-/* If the message is compressed, inflates the next part of it, which takes a few milliseconds at
- * most. Returns whether more calls are needed to inflate the whole message. May be called on any
- * thread. srv_call_open returns the resulting status. */
+/* Inflates the next part of a compressed message, in at most a few milliseconds. Returns whether
+ * further calls are needed. May be called on any thread. srv_call_open returns the resulting
+ * status. */
 bool srv_call_inflate(struct srv_call *c);
-/* Returns the value of the metadata with the key `key`, which must be in lower case. If the client
- * did not send such metadata, returns a span whose p is NULL. */
+/* Returns the value of the metadata `key`, which must be in lower case. Returns a span with p =
+ * NULL if the client did not send it. */
 struct rt_span srv_call_metadata(struct srv_call *c, const char *key);
 
-/* Returns RT_OK if the call may perform admin actions, otherwise PERMISSION_DENIED,
+/* Returns RT_OK if the call may perform admin actions. Otherwise returns PERMISSION_DENIED,
  * UNAUTHENTICATED, or the error from reading the token file. */
 enum rt_status srv_grpc_check_admin(struct srv_call *c);
 
@@ -188,14 +189,14 @@ void srv_call_respond(struct srv_call *c, struct rt_bytes *message);
 /* Sends the status `code` with the error message of c->err. */
 void srv_call_fail(struct srv_call *c, enum rt_status code);
 /* Submits c->job to the scheduler. The caller must set all members except io_loop, arena, owner,
- * done, received_ns, queued_ns, started_ns and finished_ns. A job.deadline_ns other than 0 has an
- * effect only if it is earlier than the call's deadline. */
+ * done, received_ns, queued_ns, started_ns and finished_ns. If job.deadline_ns is not 0, the
+ * earlier of it and the call's deadline applies. */
 void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
-/* Announces that another thread will respond. The call delays the drain unless `patient` is set. */
+/* Announces that another thread will respond. Unless `patient` is set, the drain waits for it. */
 void srv_call_expect(struct srv_call *c, bool patient);
 /* Sends the response of a call after srv_call_submit or srv_call_expect. May be called on any
  * thread. Takes ownership of `p`, which must be allocated by malloc. If `p` is NULL and `code` is
- * an error, only a status is sent. The call may already be freed when this function returns. */
+ * an error, sends only a status. The call may already be freed when this function returns. */
 void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
                                const char *text);
 
@@ -209,42 +210,40 @@ enum srv_background {
     SRV_N_BACKGROUND_KINDS
 };
 
-/* Runs `work` on the thread for `kind`, after all work that the same connection queued earlier. If
- * `work` returns true, `work` runs again, so that long work can be divided into steps. Before each
- * step for a connection, at most one step for each other connection runs. May be called only
- * between srv_call_expect and the response, or by srv_call_detour, because srv_call_expect and
- * srv_call_detour count a pending event of the call, or to free a call that has ended. After the
- * response, and when it has freed the call, `work` must return false. */
+/* Runs `work` on the thread for `kind`, after all earlier work of the same connection. If `work`
+ * returns true, it runs again, so that long work can be divided into steps. Before each step for a
+ * connection, at most one step for each other connection runs. After the response, and after it has
+ * freed the call, `work` must return false. May be called only while srv_call_expect or
+ * srv_call_detour keeps the call from being freed, or to free a call that has ended. */
 void srv_call_in_background(struct srv_call *c, enum srv_background kind,
                             bool (*work)(struct srv_call *c));
 /*
- * Runs `work` on the thread for `kind`, repeatedly until it returns false, and then `next` on the
- * I/O loop thread. A handler calls this function on the I/O loop thread instead of responding, and
- * `next` takes over the duties of the handler. If the client disconnects in the meantime, `work`
- * may be skipped, and `next` is called only for a stream.
+ * Runs `work` on the thread for `kind` until it returns false, and then `next` on the I/O loop
+ * thread. A handler calls this function on the I/O loop thread instead of responding. `next` then
+ * has the duties of the handler. If the client disconnects meanwhile, `work` may not run, and
+ * `next` runs only for a stream.
  */
 void srv_call_detour(struct srv_call *c, enum srv_background kind, bool (*work)(struct srv_call *c),
                      void (*next)(struct srv_call *c));
 
 /* ---- streams ---- */
 
-/* Makes the call a stream. Streams do not delay the drain. If the stream is refused, sends the
+/* Makes the call a stream. The drain does not wait for streams. If the stream is refused, sends the
  * error and returns false. */
 bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
                       void (*closed)(struct srv_call *c));
-/* Sends one message on the stream and takes ownership of its bytes. If memory ran out while the
- * message was built, ends the stream with an error instead. Must not be called if is_sending is
- * set. */
+/* Sends a message on the stream and takes ownership of its bytes. If memory ran out while the
+ * message was built, ends the stream with an error instead. is_sending must not be set. */
 void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
 bool srv_call_is_ending(const struct srv_call *c); /* returns whether streams should end */
-/* Resets the arena, reads the next message of the stream, and passes the message to `handle`. If
- * the message is not complete within --request_read_timeout_ms, the stream ends with an error. */
+/* Resets the arena, reads the next message of the stream, and passes it to `handle`. The stream
+ * ends with an error if the message is not complete within --request_read_timeout_ms. */
 void srv_stream_read(struct srv_call *c);
 /* Makes the I/O loop call `look` at intervals while the stream is open, so that `look` can send
  * messages without a request. If `ending` is set, the server is stopping and the stream should end.
- * The list of watched streams uses c->next. */
+ * The list of these streams uses c->next. */
 void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending));
-/* Ends the stream with a status. Must not be called while is_sending is set. */
+/* Ends the stream with a status. is_sending must not be set. */
 void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);
 
 #endif

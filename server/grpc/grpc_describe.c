@@ -1,17 +1,17 @@
-/* Implements the methods that return information, which the steps of a protocol find and write. */
+/* Implements the methods that return information. The steps of a protocol find and write the
+ * response. */
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
 #include "server/protocol/protocol.h"
 
 enum {
-    /* Maximum size in bytes of a response that is written on the I/O loop thread. Such a response
-     * is not charged to the budget, so that it can be sent even when memory is short. */
+    /* Maximum size in bytes of a response that the I/O loop writes. The budget is not charged for
+     * it, so that it can be sent even while memory is short. */
     HERE_BYTES = 16 << 10,
     MOST_BYTES = 64 << 20, /* maximum size of a response in bytes */
 };
 
-/* Runs on a background thread: charges a large response to the budget, and then writes and sends
- * it. */
+/* Charges a large response to the budget, writes it and sends it. Runs on a background thread. */
 static bool respond_in_background(struct srv_call *c)
 {
     const struct srv_description *d = c->state;

@@ -1,23 +1,22 @@
 /*
- * Closes an I/O loop before the core's servers are shut down. Once the shutdown has begun, the core
- * refuses each call that it has not delivered yet, even if the call's bytes have been in a socket's
- * buffer for a long time because the process got no CPU time to read them. Therefore a closing I/O
- * loop continues as usual until everything that had arrived before the close has been read and
- * delivered.
+ * Closes an I/O loop before the core's servers shut down. During the shutdown, the core refuses
+ * each call that it has not delivered yet. The bytes of this call may have been in a socket's
+ * buffer for a long time, if the process got no CPU time to read them. A closing I/O loop therefore
+ * continues as usual until everything that had arrived before the close was read and delivered.
  */
 #include "server/grpc/grpc_internal.h"
 #include "server/base/sockets.h"
 
 enum {
-    /* after this number of turns without a new call, the core is assumed to have delivered every
-     * call that it has read */
+    /* after this number of turns without a new call, the core has probably delivered every call
+     * that it has read */
     QUIET_TURNS = 3,
-    /* after this number of turns, the loop closes even if new calls still arrive */
+    /* after this number of turns, the loop closes even if new calls arrive */
     MOST_TURNS = 1000,
 };
 
-/* Records the process's connections with unread bytes. All such connections are recorded, because
- * the core does not reveal which connections are its own. */
+/* Records all connections of the process with unread bytes, because the core does not reveal which
+ * connections are its own. */
 static void note_unread(struct srv_grpc_closing *closing)
 {
     int n = srv_sockets(closing->unread, SRV_GRPC_MAX_UNREAD);
@@ -28,8 +27,8 @@ static void note_unread(struct srv_grpc_closing *closing)
             closing->unread[closing->n_unread++] = closing->unread[i];
 }
 
-/* Returns whether all bytes that had arrived before the I/O loop began to close have been read. All
- * bytes of a connection have been read once its receive buffer has been found empty. */
+/* Returns whether all bytes that had arrived before the I/O loop began to close were read. A
+ * connection's bytes were read when its receive buffer was found empty. */
 static bool all_read(struct srv_grpc_closing *closing)
 {
     while (closing->n_unread && !srv_socket_has_unread(closing->unread[closing->n_unread - 1]))

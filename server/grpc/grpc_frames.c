@@ -24,18 +24,16 @@
 #include "server/grpc/send_hook.h"
 
 enum {
-    /* Maximum number of bytes for padding, priority and table size updates in a header block, in
-     * addition to its headers. */
+    /* Maximum number of bytes for padding, priority and table size updates in a header block. */
     BLOCK_EXTRA = 1024,
     LARGEST_LIST = 1 << 30,
     LOG_EVERY_MS = 1000,
-    /* Number of bytes that each connection may hold regardless of how many bytes the other
-     * connections hold. */
+    /* Number of bytes that each connection may hold regardless of the other connections. */
     HELD_ANYWAY = 64 << 10,
     IS_CUT_OFF = -2,
 };
 
-/* recvmsg replaces the sanitizer's interceptor, and must call the interceptor in turn */
+/* recvmsg hides the sanitizer's interceptor, so it must call the interceptor */
 #if RT_HAS_SANITIZER
 ssize_t __interceptor_recvmsg(int fd, struct msghdr *message, int flags);
 #define REAL_RECVMSG(fd, message, flags) __interceptor_recvmsg(fd, message, flags)
@@ -57,15 +55,15 @@ static struct {
     int64_t max_held;
 } watch;
 
-/* An inspected connection. Threads of the core read from it one after another; the atomic
+/* An inspected connection. Threads of the core read from it one after another. The atomic
  * is_watched shows this order to the thread sanitizer. Other threads may write to the connection at
  * the same time. */
 struct watched {
     _Atomic bool is_watched;
     struct rt_mutex mu;
-    struct srv_h2_frames frames; /* mu guards `frames`, `sent` and `held` */
+    struct srv_h2_frames frames; /* guards `frames`, `sent` and `held` */
     struct srv_h2_sent sent;
-    int64_t held; /* number of bytes of this connection in watch.held */
+    int64_t held; /* number of this connection's bytes in watch.held */
 };
 
 static int64_t now_ms(void)
@@ -87,14 +85,14 @@ void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args 
         list = LARGEST_LIST;
     watch.metrics = metrics;
     watch.max_held = max_held;
-    /* A header block is never larger than its header list, whose size includes 32 extra bytes for
-     * each header. The limit for blocks is twice the limit for lists, so that a list of up to twice
-     * its limit is refused by the core, with an error message. */
+    /* A header block is never larger than its header list, whose size includes 32 extra bytes per
+     * header. The limit for blocks is twice the limit for lists. The core itself refuses lists of
+     * up to twice their limit, with an error message. */
     watch.max_block = 2 * (uint32_t)list + BLOCK_EXTRA;
 }
 
-/* Logs why a connection was cut off. Logs at most one message per second, because the client may
- * reconnect immediately. */
+/* Logs why a connection was cut off, at most once per second, because the client may reconnect
+ * immediately. */
 static void report(enum srv_h2_verdict v)
 {
     static const struct {
@@ -120,10 +118,10 @@ static void report(enum srv_h2_verdict v)
 
 /* ---- incomplete bodies ---- */
 
-/* Returns whether a connection holds too many bytes. It may hold as many bytes as the connections
- * together leave unused in their common limit. Thus a single connection may hold half of the limit,
- * and each of n connections that hold the same number of bytes may hold `1 / (n + 1)` of the limit.
- * The connections that hold the most bytes are cut off first. */
+/* Returns whether a connection holds too many bytes. It may hold as many bytes as all connections
+ * together leave unused of their common limit. A single connection may thus hold half of the limit,
+ * and each of n equal connections `1 / (n + 1)` of it. The connections with the most bytes are cut
+ * off first. */
 static bool holds_much(struct watched *w) RT_REQUIRES(w->mu)
 {
     const int64_t now = (int64_t)w->frames.uploads.held, more = now - w->held;
@@ -155,8 +153,7 @@ static void look_at_sent(struct watched *w, const void *bytes, size_t n)
     rt_mutex_unlock(&w->mu);
 }
 
-/* Ends the inspection of a closed connection, and subtracts the bytes that it held from the
- * total. */
+/* Ends the inspection of a closed connection, and subtracts its bytes from the total. */
 static void end(struct watched *w)
 {
     if (!atomic_exchange_explicit(&w->is_watched, false, memory_order_acq_rel))
@@ -179,8 +176,9 @@ static void begin(struct watched *w, uint64_t sent)
 
 /* ---- connections ---- */
 
-/* For each descriptor of a connection, the time in milliseconds at which the connection was
- * accepted or last read; 0 for other descriptors. connections_mu guards changes from and to 0. */
+/* Time in milliseconds at which the connection with this descriptor was accepted or last read. 0
+ * means that the descriptor belongs to no connection. connections_mu guards changes from and to
+ * 0. */
 static _Atomic int64_t read_ms[SRV_GRPC_MAX_FD];
 static struct rt_mutex connections_mu = RT_MUTEX_INIT;
 
@@ -198,8 +196,8 @@ static bool is_connection(int fd)
            atomic_load_explicit(&read_ms[fd], memory_order_relaxed);
 }
 
-/* Returns the connection that has been idle for the longest time among those whose descriptors are
- * below max_fd. Returns -1 if none of them has been idle since before_ms or earlier. */
+/* Returns the descriptor below max_fd whose connection has been idle for the longest time. Returns
+ * -1 if no connection has been idle since before_ms. */
 static int longest_idle(int max_fd, int64_t before_ms, bool (*has_calls)(const void *arg, int fd),
                         const void *arg) RT_REQUIRES(connections_mu)
 {
@@ -218,7 +216,7 @@ static int longest_idle(int max_fd, int64_t before_ms, bool (*has_calls)(const v
 bool srv_grpc_frames_close_idle(int max_fd, int64_t idle_ms,
                                 bool (*has_calls)(const void *arg, int fd), const void *arg)
 {
-    /* The core cannot close the descriptor now, because `close` waits for this lock. */
+    /* The core cannot close the descriptor yet, because `close` waits for this lock. */
     rt_mutex_lock(&connections_mu);
     int fd = longest_idle(max_fd, now_ms() - idle_ms, has_calls, arg);
     if (fd >= 0) {
@@ -233,12 +231,12 @@ bool srv_grpc_frames_close_idle(int max_fd, int64_t idle_ms,
 
 /* ---- plain ---- */
 
-/* The array takes 21 MB of address space, but only the pages that are used take memory. An all-zero
- * mutex is unlocked. */
+/* The array takes 21 MB of address space, but only used pages take memory. An all-zero mutex is
+ * unlocked. */
 static struct watched plain[SRV_GRPC_MAX_FD];
 
-/* Returns the plain connection with the descriptor fd, or NULL if this connection is not inspected
- * or was cut off. */
+/* Returns the plain connection with the descriptor fd. Returns NULL if this connection is not
+ * inspected or was cut off. */
 static struct watched *plain_of(int fd)
 {
     struct watched *w = fd >= 0 && fd < SRV_GRPC_MAX_FD ? &plain[fd] : NULL;
@@ -269,8 +267,8 @@ void srv_grpc_frames_sent(int fd, const struct msghdr *message, size_t n)
 }
 
 /* Closes the descriptor through the interceptor of the thread sanitizer, which tracks descriptors.
- * When the core shuts down, it closes some descriptors on a thread other than the one that opened
- * them, and the sanitizer must not report this as a data race. */
+ * At its shutdown, the core closes some descriptors on a thread that did not open them. The
+ * sanitizer must not report this as a data race. */
 static int really_close(int fd)
 {
 #if RT_HAS_TSAN
@@ -284,8 +282,7 @@ static int really_close(int fd)
 }
 
 /* Ends the inspection of the connection with the descriptor `fd`. The core closes every socket that
- * it reads, even if the peer has sent invalid data, so the inspection of every plain connection
- * ends here. */
+ * it reads, even after invalid data, so every inspection of a plain connection ends here. */
 int close(int fd)
 {
     struct watched *w = plain_of(fd);
@@ -345,13 +342,12 @@ static ssize_t read_some(int fd, struct msghdr *message, size_t limit, bool *is_
     return n;
 }
 
-/* The descriptor from which this thread last read. SSL_read decrypts bytes that were read from this
- * descriptor. */
+/* The descriptor from which this thread last read, and whose bytes SSL_read decrypts. */
 static _Thread_local int read_last = -1;
 
-/* Ends a connection that was cut off, and arranges that the core's close of the descriptor resets
- * the connection. Without the reset, the kernel would keep the socket for another minute, during
- * which a client that is still sending would wait for the receive window to reopen. */
+/* Ends a connection that was cut off. When the core closes the descriptor, the connection is reset.
+ * Otherwise the kernel would keep the socket for another minute, and a client that is still sending
+ * would wait for the receive window to reopen. */
 static void cut_off(int fd)
 {
     const struct linger reset = {.l_onoff = 1};
@@ -360,8 +356,8 @@ static void cut_off(int fd)
     shutdown(fd, SHUT_RDWR);
 }
 
-/* Inspects n bytes that were read from `fd`. Returns the number of frames in these bytes that cost
- * work, IS_CUT_OFF if the connection was cut off, or -1 if `fd` is not an inspected plain
+/* Inspects n bytes that were read from `fd`. Returns the number of frames in them that cost work,
+ * or IS_CUT_OFF if the connection was cut off. Returns -1 if `fd` is not an inspected plain
  * connection. */
 static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
 {
@@ -414,10 +410,9 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 
 /* ---- TLS ---- */
 
-/* The ex-data of a TLS session of OpenSSL. The core holds a lock while it reads or writes the
- * session. */
+/* The ex-data of an OpenSSL session. The core holds a lock while it reads or writes the session. */
 struct watched_tls {
-    struct watched w; /* w.is_watched is set to false when the connection is cut off */
+    struct watched w; /* w.is_watched is cleared when the connection is cut off */
     _Atomic uint64_t sent;
     /* Number of key updates since the last inspection; used by the reading thread. */
     uint32_t n_rekeyed;
@@ -447,8 +442,8 @@ static void find_tls(void)
     tls_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, free_tls);
 }
 
-/* Counts key updates. TLS 1.3 permits a peer to update its keys at any rate, and OpenSSL
- * performs the updates without reporting them. */
+/* Counts key updates. TLS 1.3 permits any number of them, and OpenSSL performs them without
+ * reporting them. */
 static void on_message(int is_sent, int version, int type, const void *p, size_t n, SSL *tls,
                        void *arg)
 {
@@ -459,8 +454,8 @@ static void on_message(int is_sent, int version, int type, const void *p, size_t
         t->n_rekeyed++;
 }
 
-/* Returns the ex-data of a server's TLS session. The ex-data is created on first use. Returns NULL
- * if memory runs out. */
+/* Returns the ex-data of a server's TLS session, which is created on first use. Returns NULL if
+ * memory runs out. */
 static struct watched_tls *tls_of(SSL *tls)
 {
     struct watched_tls *t = SSL_get_ex_data(tls, tls_index);
@@ -478,8 +473,8 @@ static struct watched_tls *tls_of(SSL *tls)
     return t;
 }
 
-/* Inspects the n bytes that SSL_read returned, and the TLS key updates that arrived before them.
- * Returns false if the connection was cut off, in which case the caller must fail the read. */
+/* Inspects the n bytes that SSL_read returned, and the TLS key updates before them. Returns false
+ * if the connection was cut off. The caller must then fail the read. */
 static bool look_at_tls(struct watched_tls *t, const void *p, size_t n)
 {
     enum srv_h2_verdict v = SRV_H2_GOES_ON;
@@ -521,7 +516,7 @@ int SSL_do_handshake(SSL *tls)
 int SSL_read(SSL *tls, void *p, int n)
 {
     pthread_once(&tls_once, find_tls);
-    /* The program's own TLS clients also call SSL_read, and their connections are not inspected. */
+    /* The program's own TLS clients also call SSL_read. Their connections are not inspected. */
     struct watched_tls *t = watch.metrics && SSL_is_server(tls) ? tls_of(tls) : NULL;
     int got = real_read(tls, p, n);
 

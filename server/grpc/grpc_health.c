@@ -23,8 +23,8 @@ static enum rt_status read_service(struct srv_call *c, struct rt_span *service)
     return st;
 }
 
-/* Returns whether `name` denotes the server ("") or a service. A service may be named with or
- * without its package, as in TensorFlow Serving. */
+/* Returns whether `name` is the server ("") or a service. As in TensorFlow Serving, the package of
+ * a service may be omitted. */
 static bool is_service(const struct srv_options *o, struct rt_span name)
 {
     static const char *const shorts[] = {"", "PredictionService", "ModelService"};
@@ -102,7 +102,7 @@ static void look(struct srv_call *c, bool ending)
 
 static void look_again(struct srv_call *c)
 {
-    /* The health of the server may have changed while the previous message was being sent. */
+    /* The server's health may have changed while the previous message was being sent. */
     look(c, srv_call_is_ending(c));
 }
 

@@ -1,4 +1,4 @@
-/* Implements the methods that run a model, of any protocol. */
+/* Implements the methods of any protocol that run a model. */
 #include "runtime/base/clock.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
@@ -6,22 +6,20 @@
 #include "server/telemetry/request_log.h"
 
 enum {
-    /* The decoded tensors of a request may have at most `TENSOR_FACTOR * --max_body_bytes`
-     * bytes. */
+    /* The decoded tensors of a request have at most `TENSOR_FACTOR * --max_body_bytes` bytes. */
     TENSOR_FACTOR = 2,
-    /* Messages and tensors of up to HERE_BYTES bytes are decoded on the I/O loop thread. A worker
-     * decodes larger ones, because this takes longer than passing the call to a worker and back.
-     * The size of the tensors is checked in addition to that of the message, because a message of
-     * 41 bytes may describe a tensor of 256 MiB. A worker also encodes outputs of more than
-     * HERE_BYTES bytes. */
+    /* The I/O loop decodes messages and tensors of up to HERE_BYTES bytes. A worker decodes larger
+     * ones, because decoding them takes longer than passing the call to a worker and back. The size
+     * of the tensors counts too, because a message of 41 bytes may describe a tensor of 256 MiB. A
+     * worker also encodes larger outputs. */
     HERE_BYTES = 256 << 10,
-    /* Maximum number of fields, including the fields of nested messages, that are read on the I/O
-     * loop thread. Reading HERE_FIELDS fields takes about 0.02 ms. */
+    /* Maximum number of fields, including those of nested messages, that the I/O loop reads.
+     * Reading them takes about 0.02 ms. */
     HERE_FIELDS = 1024,
-    /* Maximum number of fields that are read in a message, including the fields of nested messages
-     * but not those of tensors and examples. Reading them takes about 10 ms. The limits on inputs,
-     * feeds, fetches, filters and tasks permit about 100,000 fields, so most fields of a larger
-     * message are unknown or repeated. */
+    /* Maximum number of fields in a message, including those of nested messages but not those of
+     * tensors and examples. Reading them takes about 10 ms. The limits on inputs, feeds, fetches,
+     * filters and tasks permit about 100,000 fields. Most fields of a larger message are therefore
+     * unknown or repeated. */
     MOST_FIELDS = 1 << 20,
 };
 
@@ -29,11 +27,9 @@ struct request {
     struct srv_inference inf; /* the first member */
     struct srv_cursor message;
     int64_t fields_left; /* message.fields_left points to this counter */
-    /* status of reading the message on a background thread; the error message, if any, is in c->err
-     */
+    /* status of reading the message on a background thread; c->err contains the error */
     enum rt_status read_status;
-    /* The original `signature` and `prepare` of the job, saved while a worker decodes the
-     * tensors. */
+    /* The job's original `signature` and `prepare`, while a worker decodes the tensors. */
     const struct rt_model_signature *signature;
     enum rt_status (*prepare)(struct srv_job *job);
 };
@@ -43,7 +39,7 @@ struct request {
 static void done(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
-    /* c->state points to a struct request, whose first member is the inference */
+    /* c->state points to a struct request. Its first member is the inference. */
     struct srv_inference *inf = c->state;
     enum rt_status st = job->status;
     struct rt_bytes out;
@@ -60,8 +56,8 @@ static void done(struct srv_job *job)
     if (!st && srv_request_log_wants(job))
         srv_request_log_add(inf, &out);
     /*
-     * The inference is cleared before the response is sent, because the I/O loop may end the call
-     * immediately after the response.
+     * The inference is cleared before the response is sent. The I/O loop may end the call
+     * immediately afterwards.
      */
     srv_inference_clear(inf);
     unsigned char *p = st ? NULL : (unsigned char *)rt_bytes_take(&out, &n);
@@ -75,8 +71,8 @@ static size_t most_tensor_bytes(const struct srv_call *c)
     return (size_t)c->server->options.max_body_bytes * (size_t)TENSOR_FACTOR;
 }
 
-/* Releases the message, and charges the budget for the `bytes` bytes of the decoded tensors instead
- * of the bytes of the message. */
+/* Frees the message. The budget is then charged for the `bytes` bytes of the decoded tensors
+ * instead. */
 static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
 {
     srv_call_drop_payload(c);
@@ -85,8 +81,7 @@ static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
     return srv_call_charge(c, bytes, "the request as tensors");
 }
 
-/* Runs on a worker: decodes the tensors, and then calls the original `prepare` of the job if it has
- * one. */
+/* Decodes the tensors on a worker, and then calls the job's original `prepare` if there is one. */
 static enum rt_status prepare(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
@@ -104,8 +99,8 @@ static enum rt_status prepare(struct srv_job *job)
     return st || !job->prepare ? st : job->prepare(job);
 }
 
-/* Makes a worker decode the tensors. Until then, job->signature is NULL, because the scheduler's
- * statistics for a signature must not include the decoding. */
+/* Makes a worker decode the tensors. job->signature is NULL until then, because the scheduler's
+ * statistics of a signature must not include the decoding. */
 static void bind_on_worker(struct srv_call *c, struct request *r)
 {
     struct srv_job *job = &c->job;
@@ -135,7 +130,7 @@ static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
     return RT_OK;
 }
 
-/* Turns a parsed request into a job, which holds a handle to the version that the request names. */
+/* Turns a parsed request into a job. The job holds a handle to the requested version. */
 static enum rt_status admit(struct srv_call *c, struct request *r)
 {
     struct srv_inference *inf = &r->inf;
@@ -150,8 +145,8 @@ static enum rt_status admit(struct srv_call *c, struct request *r)
     return st ? st : bind_here_or_there(c, r);
 }
 
-/* If `st` is RT_OK, submits a parsed request as a job. If `st` is an error, or if the job cannot be
- * created, sends the error. */
+/* Submits a parsed request as a job. If `st` is an error or the job cannot be created, sends the
+ * error instead. */
 static void submit(struct srv_call *c, enum rt_status st)
 {
     struct request *r = c->state;

@@ -24,9 +24,8 @@
  * socket again, send_hook.c counts sent bytes, and reflection.c computes the responses to
  * reflection requests.
  *
- * Each I/O loop thread has a completion queue. A call is a struct from the free list of its I/O
- * loop. The pending events of a call are counted, and the call returns to the free list when no
- * more events can arrive.
+ * Each I/O loop thread has a completion queue and a free list of calls. A call counts its pending
+ * events, and returns to the free list when no more events can arrive.
  */
 #ifndef SRV_GRPC_INTERNAL_H
 #define SRV_GRPC_INTERNAL_H
@@ -42,12 +41,12 @@
 
 enum { SRV_GRPC_AT_ONCE = 64, SRV_GRPC_MAX_UNREAD = 4096 };
 
-/* State of an I/O loop that is closing (grpc_drain.c). */
+/* The state of a closing I/O loop (grpc_drain.c). */
 struct srv_grpc_closing {
     bool is_closing;
     int64_t since_ns; /* time when the loop began to close, or 0 if it is not closing */
     int turns, quiet_turns;
-    int n_new; /* number of calls that the core has delivered in the current turn */
+    int n_new; /* number of calls that the core delivered in the current turn */
     /* descriptors that had unread bytes when the loop began to close */
     int n_unread, unread[SRV_GRPC_MAX_UNREAD];
 };
@@ -56,7 +55,7 @@ enum { SRV_GRPC_MAX_PORTS = 2, SRV_GRPC_CONNECTIONS = 1 << 16 };
 
 /* The calls that need slow work, and the thread that performs the work (grpc_background.c). The
  * waiting calls of a connection form a queue, linked by `next`, oldest first. Connections take
- * turns, and a turn is one step of the work for one call. */
+ * turns. A turn is one step of the work for one call. */
 struct srv_background_queue {
     pthread_t thread;
     bool is_running;
@@ -64,13 +63,13 @@ struct srv_background_queue {
     struct rt_cond more;
     /* mu guards the members below. */
     bool stopping;
-    /* The connections that wait for their turn, in the order of their turns. Each connection is
-     * represented by its oldest waiting call, linked by `next_turn`. `last` is undefined if `first`
-     * is NULL. */
+    /* The connections that wait for their turn, in this order. The oldest waiting call represents
+     * its connection. The calls are linked by `next_turn`. `last` is undefined if `first` is
+     * NULL. */
     struct srv_call *first, *last;
     int at_work;             /* index of the connection whose turn it is, or -1 */
     struct srv_call *behind; /* oldest waiting call of this connection, or NULL */
-    /* for each connection, its newest waiting call or NULL; only pages that are used take memory */
+    /* each connection's newest waiting call, or NULL; only used pages take memory */
     struct srv_call *last_of[SRV_GRPC_CONNECTIONS];
 };
 struct srv_grpc_background {
@@ -84,37 +83,36 @@ struct srv_grpc_loop {
     pthread_t thread;
     bool is_running;
     struct srv_grpc_event on_wake;
-    struct srv_message begin; /* makes the I/O loop request its first calls from the core */
+    struct srv_message begin; /* posted to the I/O loop to request its first calls from the core */
     struct srv_call *free;
     int n_free;
     struct srv_call *watchers; /* streams that have a `look` function */
-    /* For each port, and then for each method, the number of calls that could not be requested from
-     * the core for lack of memory. Those of a port are calls of unregistered methods. The requests
-     * are repeated in each turn, because the core delivers a call only if a call of its kind was
-     * requested. */
+    /* Numbers of calls that could not be requested from the core for lack of memory: for each port,
+     * of unregistered methods, and then for each method. The requests are repeated in each turn.
+     * The core delivers a call only if a call of its kind was requested. */
     int unposted[SRV_GRPC_MAX_PORTS + SRV_GRPC_MAX_METHODS];
-    int n_unposted;        /* total number of these calls */
-    struct srv_link calls; /* the calls of this loop that hold a grpc_call */
-    /* for each descriptor, the number of large responses in progress (grpc_stall.c) */
+    int n_unposted;        /* sum of the numbers in `unposted` */
+    struct srv_link calls; /* the loop's open calls */
+    /* number of large responses in progress, indexed by descriptor (grpc_stall.c) */
     int *n_large, n_large_capacity;
-    /* Maps the address of a peer to `1 + descriptor`. The map was built at the time listed_ns, so
-     * entries may be outdated. */
+    /* Maps a peer's address to `1 + descriptor`. Built at the time listed_ns, so entries may be
+     * outdated. */
     struct rt_map sockets;
     int64_t listed_ns;
-    /* watched_ns is the time at which stalled calls were last cut off and the `look` functions of
-     * streams were last called, and watch_ns is the interval between these times */
+    /* time of the last check for stalled calls and call of the streams' `look` functions, and the
+     * interval between these times */
     int64_t watched_ns, watch_ns;
     struct srv_grpc_closing closing;
     struct srv_message close;
-    /* Events of batches that the core had already completed when grpc_call_start_batch returned
+    /* Events of batches that the core had completed before grpc_call_start_batch returned
      * (start_batch in grpc_call.c). The I/O loop handles them before it reads further events from
      * the core. */
     grpc_event at_once[SRV_GRPC_AT_ONCE];
     int n_at_once;
 };
 
-/* A server object of the core and its addresses. ports[0] serves --port and --grpc_socket_path. If
- * admin addresses are set, ports[1] serves --admin_address and --admin_socket. */
+/* A server object of the core, and its addresses. ports[0] serves --port and --grpc_socket_path.
+ * ports[1] serves --admin_address and --admin_socket, if these are set. */
 struct srv_grpc_port {
     grpc_server *core;
     /* The core's object that takes over secure connections, or NULL (srv_grpc_listen_secure). Owned
@@ -130,16 +128,16 @@ struct srv_grpc {
     struct srv_grpc_port ports[SRV_GRPC_MAX_PORTS];
     int n_ports;
     struct srv_listener listener;
-    /* for each method in the table of methods, its registration at ports[0], or NULL */
+    /* each method's registration at ports[0], or NULL, in the order of the table of methods */
     void *registered[SRV_GRPC_MAX_METHODS];
-    /* credentials of the TCP ports; UNIX sockets do not use them */
+    /* credentials of the TCP ports, but not of UNIX sockets */
     grpc_server_credentials *credentials;
     /* a channel that never connects; wake() in grpc.c uses it */
     grpc_channel *nowhere;
-    _Atomic int n_calls; /* number of calls that hold a grpc_call */
-    /* number of calls that hold a grpc_call, per connection (grpc_share.c) */
+    _Atomic int n_calls; /* number of open calls */
+    /* number of open calls per connection (grpc_share.c) */
     _Atomic int calls_of[SRV_GRPC_CONNECTIONS];
-    /* number of open streams of each method, and on each connection (grpc_share.c) */
+    /* number of open streams per method, and per connection (grpc_share.c) */
     _Atomic int n_streams[SRV_GRPC_MAX_METHODS], streams_of[SRV_GRPC_CONNECTIONS];
     _Atomic int n_shut_down; /* number of ports that the core has shut down */
     _Atomic bool quiesced;
@@ -150,48 +148,48 @@ struct srv_grpc {
     struct srv_grpc_loop *loops;
 };
 
-/* Requests one more call from the core: a call of `method`, or, if `method` is NULL, a call of any
+/* Requests one more call of `method` from the core. If `method` is NULL, requests a call of any
  * unregistered method at `port`. If memory runs out, counts the missing request in `unposted`. */
 void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
                    const struct srv_grpc_method *method);
-/* Repeats the requests that are counted in `unposted`. Called once per turn. */
+/* Repeats the requests that `unposted` counts. Called once per turn. */
 void srv_grpc_post_again(struct srv_grpc_loop *loop);
 void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e);
 void srv_grpc_free_call(struct srv_call *c);
 /* Makes the core's servers accept no more calls. Only the first call has an effect. */
 void srv_grpc_shut_down(struct srv_grpc *g);
-/* The I/O loop that runs on this thread, or NULL if the thread runs none. */
+/* The I/O loop of this thread, or NULL. */
 extern _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
-/* Returns whether the deadline that the client sent has passed. May be called on any thread. A
- * client ends its calls at their deadlines, and may do so up to a millisecond before the deadline
- * that the core reports, because the core rounds deadlines. So if a call ended before its first
- * message, a deadline that is at most a millisecond in the future counts as passed. */
+/* Returns whether the deadline that the client sent has passed. May be called on any thread. The
+ * core rounds deadlines, so a client may end its calls up to a millisecond before the deadline that
+ * the core reports. If a call ended before its first message, a deadline within the next
+ * millisecond counts as passed. */
 bool srv_call_is_late(const struct srv_call *c);
 
 /* ---- grpc_share.c ---- */
 
-/* Counts a call that holds a grpc_call, and sets c->connection and c->socket. Called on the I/O
- * loop thread. Returns false if the connection has reached its limit of open calls. */
+/* Counts an open call, and sets c->connection and c->socket. Called on the I/O loop thread. Returns
+ * false if the connection has reached its limit of open calls. */
 bool srv_call_open_share(struct srv_call *c);
-/* Returns whether the connection with the descriptor `fd` has open calls. May also return true if
- * another connection with the same counter has open calls. May be called on any thread. */
+/* Returns whether the connection with the descriptor `fd` has open calls. May be called on any
+ * thread. May wrongly return true, because several connections can share a counter. */
 bool srv_grpc_has_calls(const struct srv_grpc *g, int fd);
 void srv_call_close_share(struct srv_call *c);
-/* Counts a call as a stream of its method. If the connection has reached its limit of streams,
- * returns false and does not count the call. */
+/* Counts a call as a stream of its method. Returns false, without counting it, if the connection
+ * has reached its limit of streams. */
 bool srv_stream_open_share(struct srv_call *c);
 void srv_stream_close_share(struct srv_call *c);
 
 /* ---- grpc_stall.c ---- */
 
 int64_t srv_grpc_stall_limit_ns(const struct srv_server *server);
-/* Cuts off the calls whose peer has stalled until the call's deadline, or for longer than the time
- * limit. The I/O loop calls this function at intervals. */
+/* Cuts off the calls whose peer has stalled until the call's deadline or beyond the time limit. The
+ * I/O loop calls this function at intervals. */
 void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
-/* Records `what`, the event for which the call waits. May be called on any thread, but not on two
+/* Records the event `what` for which the call waits. May be called on any thread, but not on two
  * threads at once for the same call. */
 void srv_call_awaits(struct srv_call *c, enum srv_awaited what);
-/* Stops counting the response of a call as a large response in progress. */
+/* Ends the count of a call's response as a large response in progress. */
 void srv_call_forget_socket(struct srv_call *c);
 /* Frees the counters of the I/O loop. Must be called when the loop ends. */
 void srv_grpc_forget_sockets(struct srv_grpc_loop *loop);
@@ -204,15 +202,14 @@ void srv_grpc_background_stop(struct srv_grpc_background *a);
 
 /* ---- grpc_drain.c ---- */
 
-/* Performs the next step of closing the I/O loop. Called at the end of each turn of a loop that is
- * closing. */
+/* Performs the next step of closing the I/O loop. Called at the end of each turn of a closing
+ * loop. */
 void srv_grpc_close_turn(struct srv_grpc_loop *loop);
 
-/* Checks that --model_root exists and that the token can be read from --admin_token_file.
- * Implemented in grpc_admin.c. */
+/* Checks that --model_root exists and that --admin_token_file is readable and contains a token. */
 enum rt_status srv_grpc_check_admin_files(const struct srv_options *o, struct rt_error *err);
-/* Like srv_grpc_check_admin_files, but also logs a warning if any client that can reach the gRPC
- * port may perform admin actions. */
+/* Like srv_grpc_check_admin_files. Also logs a warning if every client of the gRPC port may perform
+ * admin actions. */
 enum rt_status srv_grpc_start_admin(const struct srv_options *o, struct rt_error *err);
 bool srv_grpc_has_admin(const struct srv_options *o);
 

@@ -21,8 +21,7 @@
 
 enum {
     PAUSE_US = 100000,
-    /* minimum idle time, in milliseconds, of a connection that is closed to make room for a new
-     * one */
+    /* minimum idle time in milliseconds of a connection that is closed in favour of a new one */
     IDLE_MS = 1000,
     /* The core must free a closed descriptor within FREED_STEPS waits of FREED_STEP_US microseconds
      * each. */
@@ -30,24 +29,23 @@ enum {
     FREED_STEPS = 100,
     /* maximum number of consecutive failures of accept4 before a pause */
     MOST_FAILURES = 16,
-    /* maximum number of connections that are accepted from one listener before the thread turns to
-     * the other listeners and checks whether the server stops */
+    /* Maximum number of connections accepted from one listener, before the thread serves the other
+     * listeners and checks whether the server is stopping. */
     MOST_AT_ONCE = 64,
-    /* maximum number of waiting connections that each listener still accepts when the server stops
-     */
+    /* maximum number of waiting connections that each listener accepts when the server stops */
     MOST_LAST = 4096,
 };
 
 /* ---- secure connections ---- */
 
 /*
- * grpc_server_add_channel_from_fd takes plaintext connections only. The C++ library passes
- * connections of other listeners to the core by an "external connection acceptor": for a port whose
- * address begins with "external:", the core does not listen, but stores a pointer to a
- * grpc_core::TcpServerFdHandler where the channel argument of the same name points. This file uses
- * the same interface. The class has a virtual destructor, which occupies two entries of the table
- * of virtual functions, and then the function that takes over a connection. This has been so since
- * gRPC 1.25.
+ * grpc_server_add_channel_from_fd takes only plaintext connections. The C++ library has an
+ * "external connection acceptor" for connections of other listeners. For a port whose address
+ * begins with "external:", the core does not listen. Instead, it stores a pointer to a
+ * grpc_core::TcpServerFdHandler at the address in the channel argument of the same name. This file
+ * uses the same interface. In the class's table of virtual functions, the virtual destructor
+ * occupies two entries, and the function that takes over a connection follows. This has been so
+ * since gRPC 1.25.
  */
 static const char secure_address[] = "external:slipway";
 
@@ -115,9 +113,9 @@ static bool has_calls(const void *arg, int fd)
     return srv_grpc_has_calls(arg, fd);
 }
 
-/* Closes an idle connection to make room for the new connection `fd`, and moves `fd` to the
- * descriptor that becomes free. Returns the new descriptor, or -1 if no descriptor below max_fd
- * becomes free. Closes `fd` in either case. */
+/* Closes an idle connection in favour of the new connection `fd`, and moves `fd` to the descriptor
+ * that becomes free. Returns the new descriptor, or -1 if no descriptor below max_fd becomes free.
+ * Closes `fd` in either case. */
 static int make_room(const struct srv_listener *l, int fd, int max_fd)
 {
     int to = -1;
@@ -135,8 +133,8 @@ static int make_room(const struct srv_listener *l, int fd, int max_fd)
     return to;
 }
 
-/* Accepts waiting connections, at most `most`, so that other listeners do not wait while this one
- * is flooded. Returns false if no descriptor or memory is free for another connection. */
+/* Accepts at most `most` waiting connections, so that other listeners do not wait during a flood.
+ * Returns false if no descriptor or memory is free for another connection. */
 static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd *at, int max_fd,
                         int most)
 {
@@ -155,8 +153,8 @@ static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd
             return false;
         }
         n_failed = 0;
-        /* During a flood most connections that waited are over, and the core takes much longer to
-         * begin and end a connection than this check. */
+        /* During a flood, most waiting connections are already closed. The core takes much longer
+         * than this check to begin and end a connection. */
         if (srv_socket_is_over(fd)) {
             close(fd);
             continue;
@@ -197,7 +195,7 @@ static void *accept_all(void *arg)
             stopping = atomic_load(&l->grpc->quiesced);
             continue;
         }
-        /* connections that are already waiting are accepted before the socket is closed */
+        /* accepts waiting connections before the socket is closed */
         stopping = fds[l->n].revents != 0;
         for (int i = 0; i < l->n; i++)
             has_capacity &= !(fds[i].revents & POLLIN) ||
@@ -239,7 +237,7 @@ void srv_listener_close(struct srv_listener *l)
     for (int i = 0; i < l->n; i++) {
         struct srv_listen_fd *at = &l->at[i];
         close(at->fd);
-        /* The path is not removed if it now refers to the socket file of another server. */
+        /* The path stays if it now refers to the socket file of another server. */
         if (*at->path && stat(at->path, &now) == 0 && now.st_ino == at->made.st_ino &&
             now.st_dev == at->made.st_dev)
             unlink(at->path);
@@ -298,7 +296,7 @@ enum rt_status srv_listen_tcp(struct srv_listener *l, struct srv_grpc_port *port
     snprintf(service, sizeof service, "%d", number);
     int e = getaddrinfo(address, service, &want, &found);
     for (const struct addrinfo *a = e ? NULL : found; a && l->n < SRV_MAX_LISTEN; a = a->ai_next) {
-        /* if `number` is 0, the kernel chooses the port, and only one address is bound */
+        /* if `number` is 0, the kernel chooses the port, so only one address is bound */
         int fd = *bound && !number ? -1 : bind_tcp(a);
         if (fd < 0) {
             saved = saved == EADDRINUSE ? saved : errno;
@@ -330,8 +328,8 @@ static enum rt_status check_path(const char *path, const char *flag, struct rt_e
 }
 
 /* Listens on a UNIX socket. The core's own listener would take over the path of a running server,
- * and remove the path when it closes. This socket is bound to a temporary path and renamed to
- * `path`, so that `path` always refers to a listening socket. */
+ * and remove the path when it closes. This function binds the socket to a temporary path and
+ * renames that to `path`, so that `path` always refers to a listening socket. */
 enum rt_status srv_listen_unix(struct srv_listener *l, struct srv_grpc_port *port, const char *path,
                                int mode, const char *flag, struct rt_error *err)
 {
@@ -350,7 +348,7 @@ enum rt_status srv_listen_unix(struct srv_listener *l, struct srv_grpc_port *por
     *made = (struct srv_listen_fd){.port = port};
     memcpy(at.sun_path, beside, (size_t)n + 1);
     snprintf(made->path, sizeof made->path, "%s", path);
-    unlink(beside); /* a crashed process with the same process ID may have left this file */
+    unlink(beside); /* a crashed process with the same process ID may have left a file */
     made->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (made->fd < 0 || bind(made->fd, (const struct sockaddr *)&at, sizeof at) ||
         (mode && chmod(beside, (mode_t)mode)) || listen(made->fd, SOMAXCONN) ||

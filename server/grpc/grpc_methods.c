@@ -3,7 +3,7 @@
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
 
-/* Maximum size in bytes of the messages of methods that always read them on the I/O loop. */
+/* Maximum size in bytes of the messages of methods that are always read on the I/O loop. */
 enum { SMALL = 16 << 10 };
 
 #define MODEL    "/tensorflow.serving.ModelService/"
@@ -37,7 +37,8 @@ static const char *why_unknown(struct rt_span path)
     return "there is no such method";
 }
 
-/* All methods: those of the protocols, and then `own`. srv_grpc_methods fills the table. */
+/* The table of all methods: first those of the protocols, and then `own`. Filled by
+ * srv_grpc_methods. */
 static struct srv_grpc_method rows[SRV_GRPC_MAX_METHODS];
 static struct srv_grpc_methods methods = {.row = rows, .why_unknown = why_unknown};
 

@@ -14,46 +14,47 @@
 
 struct srv_call;
 
-/* How the core delivers the calls of a method. The handler decides how many messages a call has in
- * each direction. */
+/* How the core delivers the calls of a method. The number of messages in each direction depends
+ * only on the handler. */
 enum srv_grpc_kind {
-    /* registered with the core unless disabled, so that the core matches the path */
+    /* the core matches the path; a disabled method is not registered */
     SRV_GRPC_REGISTERED,
-    SRV_GRPC_BY_PATH, /* not registered with the core; the transport matches the path */
+    /* the transport matches the path; the method is never registered with the core */
+    SRV_GRPC_BY_PATH,
 };
 
 struct srv_grpc_method {
     const char *path; /* "/package.Service/Method" */
     enum srv_grpc_kind kind;
     int api; /* the value of enum srv_api under which metrics count the calls, or SRV_NOT_COUNTED */
-    /* Maximum size of messages in bytes. Larger messages are refused, so that reading a message
-     * never blocks the I/O loop for long. 0 means that only --max_body_bytes limits messages. */
+    /* Maximum size in bytes of a message, or 0 if only --max_body_bytes limits it. A larger message
+     * is refused, so that reading a message never blocks the I/O loop for long. */
     size_t max_bytes;
-    /* Handles the first message, and every later message that the handler requests with
-     * srv_stream_read. After the client's last message, the handler is called once more, without a
+    /* Handles the first message, and every further message that the handler requests by
+     * srv_stream_read. After the client's last message, the handler is called once more without a
      * payload. */
     void (*handle)(struct srv_call *c);
     /* Returns the message of the UNIMPLEMENTED error if the options disable the method, or NULL if
-     * it is enabled. The function pointer is NULL if the method is always enabled. */
+     * it is enabled. The pointer is NULL if the method is always enabled. */
     const char *(*off)(const struct srv_options *o);
-    /* the call of a protocol that the method is, or NULL */
+    /* the protocol's call for this method, or NULL */
     const struct srv_endpoint *endpoint;
 };
-/* The methods of a server. They are passed to srv_grpc_start, so that the transport does not depend
- * on any service. */
+/* The methods of a server. srv_grpc_start receives them, so that the transport does not depend on
+ * any service. */
 struct srv_grpc_methods {
     const struct srv_grpc_method *row;
     int n; /* at most SRV_GRPC_MAX_METHODS */
-    /* Returns the message of the UNIMPLEMENTED error for calls whose path matches no method. */
+    /* Returns the UNIMPLEMENTED error's message for calls whose path matches no method. */
     const char *(*why_unknown)(struct rt_span path);
 };
-/* Fills and returns the table of the methods that Slipway serves: those of the protocols and those
- * of gRPC's own services. Must be called before the gRPC server is started. */
+/* Fills and returns the table of Slipway's methods: those of the protocols and those of gRPC's own
+ * services. Must be called before the gRPC server starts. */
 const struct srv_grpc_methods *srv_grpc_methods(const struct srv_protocols *protocols);
 
 enum { SRV_GRPC_MAX_METHODS = 48, SRV_GRPC_MAX_SERVICES = 32 };
-/* Writes the name of each service with an enabled method to `out`. The array `out` has
- * SRV_GRPC_MAX_SERVICES elements. Returns the number of services. */
+/* Writes the names of the services with an enabled method to `out`, which has SRV_GRPC_MAX_SERVICES
+ * elements. Returns the number of services. */
 int srv_grpc_services(const struct srv_options *o, struct rt_span *out);
 
 /* ---- the handlers ---- */

@@ -1,4 +1,4 @@
-#define ZLIB_CONST /* declares z_stream.next_in as a pointer to const */
+#define ZLIB_CONST /* makes z_stream.next_in a pointer to const */
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
@@ -11,8 +11,8 @@
 #include "server/grpc/grpc_methods.h"
 #include "server/grpc/h2_frames.h"
 
-/* A step of inflating a message reads and writes at most these numbers of bytes, and takes a few
- * milliseconds at most: 64 KiB of input may consist of a thousand blocks, each with its own Huffman
+/* Maximum numbers of bytes that a step of inflating reads and writes. A step takes at most a few
+ * milliseconds, although 64 KiB of input may consist of a thousand blocks with their own Huffman
  * codes. */
 enum { STEP_IN_BYTES = 64 << 10, STEP_OUT_BYTES = 1 << 20 };
 
@@ -51,14 +51,15 @@ struct rt_span srv_call_metadata(struct srv_call *c, const char *key)
 
 /* ---- the message ---- */
 
-/* State between two steps of inflating a message. */
+/* The state between two steps of inflating a message. */
 struct srv_inflation {
     z_stream z;
     size_t capacity; /* size of c->inflated in bytes */
-    size_t slice;    /* index of the slice that is being read */
-    size_t at;       /* number of bytes of this slice that were read */
-    bool is_full;    /* the last call of `inflate` filled its output, so more output may follow */
-    bool has_ended;  /* the end of the compressed stream was read */
+    size_t slice;    /* index of the current slice */
+    size_t at;       /* number of bytes read from the current slice */
+    /* whether the last call of `inflate` filled its output, so that more may follow */
+    bool is_full;
+    bool has_ended; /* whether the end of the compressed stream was read */
 };
 
 static void end_inflation(struct srv_call *c)
@@ -73,7 +74,7 @@ static enum rt_status begin_inflation(struct srv_call *c)
 {
     c->n_inflated = 0;
     c->inflation = calloc(1, sizeof *c->inflation);
-    /* The value 15 + 32 makes zlib accept a zlib or a gzip header. */
+    /* 15 + 32 makes zlib accept a zlib or a gzip header. */
     if (c->inflation && inflateInit2(&c->inflation->z, 15 + 32) == Z_OK)
         return RT_OK;
     free(c->inflation);
@@ -88,8 +89,7 @@ static enum rt_status fail_large(struct srv_call *c, size_t limit)
                    limit);
 }
 
-/* Enlarges c->inflated, to at most `limit + 1` bytes. The memory is charged to the budget as it
- * grows. */
+/* Enlarges c->inflated to at most `limit + 1` bytes. Charges the growth to the budget. */
 static enum rt_status grow_inflated(struct srv_call *c, size_t limit)
 {
     struct srv_inflation *s = c->inflation;
@@ -115,8 +115,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Calls `inflate` once, on the bytes of `in`. *in_left and *out_left, the numbers of bytes that
- * this step may still read and write, are reduced by the numbers of bytes read and written. */
+/* Calls `inflate` once, on the bytes of `in`. *in_left and *out_left are the numbers of bytes that
+ * this step may still read and write. Subtracts the bytes read and written from them. */
 static enum rt_status inflate_some(struct srv_call *c, struct rt_span in, size_t *in_left,
                                    size_t *out_left)
 {
@@ -135,7 +135,7 @@ static enum rt_status inflate_some(struct srv_call *c, struct rt_span in, size_t
     *out_left -= n_out - s->z.avail_out;
     s->is_full = !s->z.avail_out;
     s->has_ended = rc == Z_STREAM_END;
-    /* Z_BUF_ERROR means only that `inflate` could make no progress. */
+    /* Z_BUF_ERROR only means that `inflate` made no progress. */
     return rc == Z_OK || rc == Z_STREAM_END || rc == Z_BUF_ERROR
                ? RT_OK
                : rt_fail(&c->err, RT_INVALID_ARGUMENT, "the compressed request is broken");
@@ -160,8 +160,8 @@ static struct rt_span rest_of_input(struct srv_inflation *s, const grpc_slice_bu
     return rt_span_of(whole.p + s->at, whole.n - s->at);
 }
 
-/* Performs a step of inflating one zlib or gzip stream to at most `limit` bytes. *has_more is set
- * if the stream has not ended. */
+/* Performs a step of inflating a zlib or gzip stream to at most `limit` bytes. Sets *has_more if
+ * the stream has not ended. */
 static enum rt_status inflate_step(struct srv_call *c, size_t limit, bool *has_more)
 {
     struct srv_inflation *s = c->inflation;

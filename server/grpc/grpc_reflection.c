@@ -1,5 +1,5 @@
-/* Implements grpc.reflection.v1 and v1alpha. A client sends a stream of requests, and each request
- * is answered before the next one is read. */
+/* Implements grpc.reflection.v1 and v1alpha. A client sends a stream of requests. The server
+ * answers each request before it reads the next one. */
 #include "proto/descriptors.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
@@ -12,14 +12,13 @@ const char *srv_grpc_reflection_off(const struct srv_options *o)
     return o->enable_grpc_reflection ? NULL : "reflection is off: --enable_grpc_reflection";
 }
 
-/* Called when a response has been sent. */
 static void read_next(struct srv_call *c)
 {
     srv_stream_read(c);
 }
 
-/* A request of a stream and its response. The struct is allocated in the call's arena, and is valid
- * until the next request is read. */
+/* A request of a stream and its response. The struct is in the call's arena, and is valid until the
+ * next request is read. */
 struct exchange {
     struct srv_cursor request;
     struct rt_bytes response;
@@ -66,7 +65,7 @@ void srv_grpc_reflect(struct srv_call *c)
     }
     c->state = x;
     rt_bytes_init(&x->response, MAX_RESPONSE);
-    /* A response may be a thousand times as large as its request. It is computed on the thread for
-     * large messages, which also limits the rate of responses. */
+    /* A response may be a thousand times as large as its request. The thread for large messages
+     * computes it, which also limits the rate of responses. */
     srv_call_detour(c, SRV_BACKGROUND_LARGE, compute, send);
 }

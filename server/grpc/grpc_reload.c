@@ -25,8 +25,7 @@ struct metric {
 /* The state of a reload call, allocated in the call's arena. */
 struct reload {
     struct rt_span config;
-    /* n_names is the number of names in the request, and n_metrics is the number of distinct
-     * names */
+    /* number of names in the request, and number of distinct names */
     int n_names, n_metrics;
     struct metric *metrics;
 };
@@ -81,8 +80,8 @@ static enum rt_status read_reload(struct srv_call *c, struct reload *r)
     return st;
 }
 
-/* Writes the current values of the counters named in the request to `out`. Fails with
- * RESOURCE_EXHAUSTED if the metrics page, from which the values are read, is too large. */
+/* Writes the current values of the counters that the request names to `out`. The values come from
+ * the metrics page. Fails with RESOURCE_EXHAUSTED if this page is too large. */
 static enum rt_status read_metrics(struct srv_server *server, const struct reload *r, double *out,
                                    struct rt_error *err)
 {
@@ -118,8 +117,8 @@ static void put_increase(struct rt_bytes *out, uint64_t v)
     rt_bytes_add(out, buffer, (size_t)(end - buffer));
 }
 
-/* Writes the response to a successful reload. Its status has the code OK and the error message
- * `remark`. If the counters can no longer be read, the response does not include them. */
+/* Writes the response to a successful reload: the code OK, and `remark` as the error message. If
+ * the counters can no longer be read, the response contains none. */
 static void write_response(struct srv_server *server, const struct reload *r, const char *remark,
                            struct rt_bytes *out)
 {
@@ -136,8 +135,8 @@ static void write_response(struct srv_server *server, const struct reload *r, co
         srv_put_bytes(&one, 2, remark, strlen(remark));
     srv_put_message(out, 1, &one);
     for (int i = 0; !st && i < r->n_metrics; i++) {
-        /* A counter is a sum over models, so it decreases when a model is removed from the
-         * configuration. The increase is then reported as 0. */
+        /* A counter is a sum over models, so it decreases when the configuration loses a model. The
+         * reported increase is then 0. */
         const double increase = now[i] - r->metrics[i].before;
         srv_put_bytes(&one, 1, r->metrics[i].name.p, r->metrics[i].name.n);
         put_increase(&one, increase > 0 && increase < 9e18 ? (uint64_t)increase : 0);
@@ -146,7 +145,7 @@ static void write_response(struct srv_server *server, const struct reload *r, co
     rt_bytes_clear(&one);
 }
 
-/* Sends the response. Runs on the manager's thread when the reload is complete. */
+/* Sends the response. Runs on the manager's thread after the reload. */
 static void done(void *arg, enum rt_status st, const struct rt_error *err)
 {
     struct srv_call *c = arg;

@@ -1,20 +1,19 @@
 /*
  * Limits the number of open calls. The core enforces GRPC_ARG_MAX_CONCURRENT_STREAMS only after a
- * peer has acknowledged the setting (see also h2_frames.h), and enforces it for each connection
- * separately. Even without a message, an open call takes 13 to 17 KB in Slipway and the core
- * together.
+ * peer has acknowledged the setting (see also h2_frames.h), and only per connection. Even without a
+ * message, an open call takes 13 to 17 KB in Slipway and the core together.
  *
- * A connection may have as many open calls as the limit for all connections leaves unused. Thus a
- * single connection may use half of the limit, and a second one a quarter. In any case, a
- * connection may have LEAST open calls, so that a client with few calls is served regardless of how
- * many calls other clients open.
+ * A connection may have as many open calls as all connections leave unused of their common limit. A
+ * single connection may thus use half of the limit, and a second one a quarter. Each connection may
+ * always have LEAST open calls, so that a client with few calls is served regardless of other
+ * clients.
  *
  * A call beyond the limit is refused immediately by cancelling it with a status. The core sends the
  * status as trailers and forgets the stream, even if the request never becomes complete.
  *
  * A client may keep a stream open indefinitely. Therefore the streams of each method have their own
- * limit, which connections share by the same rule. Streams of one method then do not displace those
- * of another, and no connection can hold all streams of a method.
+ * limit, which connections share by the same rule. Streams of one method do not displace those of
+ * another, and no connection can hold all streams of a method.
  */
 #include <grpc/support/alloc.h>
 #include <string.h>
@@ -27,7 +26,7 @@
 
 enum {
     LEAST = 8,
-    MAX_STREAMS = 2000, /* maximum number of open streams of a method on all connections together */
+    MAX_STREAMS = 2000, /* maximum number of open streams of a method on all connections */
 };
 
 static unsigned index_of_peer(const char *peer, size_t n)
@@ -35,17 +34,16 @@ static unsigned index_of_peer(const char *peer, size_t n)
     return (unsigned)(rt_siphash(rt_siphash_key(), peer, n) % SRV_GRPC_CONNECTIONS);
 }
 
-/* Sets c->connection, the index of the connection's counter, and c->socket, which is the
- * connection's descriptor if the connection is plaintext, and otherwise -1. The index is the
- * descriptor or, for TLS, a hash of the peer's address. Connections with the same index share a
- * limit. */
+/* Sets c->connection, the index of the connection's counter, and c->socket, the connection's
+ * descriptor. c->socket is -1 if the connection is encrypted. The index is the descriptor or, for
+ * TLS, a hash of the peer's address. Connections with the same index share a limit. */
 static void find_connection(struct srv_call *c)
 {
     char *peer = grpc_call_get_peer(c->call);
     size_t n = peer ? strlen(peer) : 0;
     int64_t fd = -1;
 
-    /* In the core, the peer of a plaintext connection has the name "fd:N". */
+    /* The core names the peer of a plaintext connection "fd:N". */
     if (n < 3 || memcmp(peer, "fd:", 3) != 0 || !srv_parse_int64(peer + 3, n - 3, &fd))
         fd = -1;
     c->connection = fd >= 0 ? (unsigned)(fd % SRV_GRPC_CONNECTIONS) : index_of_peer(peer, n);

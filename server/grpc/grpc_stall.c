@@ -1,20 +1,19 @@
 /*
  * Cuts off peers that do not complete a request or do not receive a response, so that the memory of
  * their calls is freed. The time limit is --request_read_timeout_ms, as for REST. It applies to the
- * complete arrival of a request, to the wait for the next request of a stream, and to the receipt
- * of each 64 KiB of a large response. While the server drains, an incomplete request is cut off
- * once DRAIN_GRACE_NS nanoseconds have passed both since the drain began and since the wait for the
- * request began. The status is then UNAVAILABLE, because the request has not been executed and the
- * client may send it to another server. An incomplete request, or a
- * response that is not received, is also cut off once the deadline of its call has passed. Most
- * clients then end the call themselves.
+ * complete arrival of a request, to the next request of a stream, and to the receipt of each 64 KiB
+ * of a large response. The deadline of a call is also a limit, but most clients end the call
+ * themselves then.
+ *
+ * While the server drains, an incomplete request is cut off when DRAIN_GRACE_NS nanoseconds have
+ * passed since the drain and since the wait for the request began. The status is UNAVAILABLE,
+ * because the request was not executed and the client may send it to another server.
  *
  * The core reports only when a message was sent completely. For TCP, the kernel reports the number
  * of bytes that a peer has received. For UNIX sockets, the number of bytes that the core has
  * written is used instead. If n large responses are in progress on a connection, the peer must
- * receive n times 64 KiB within the time limit, regardless of which responses these bytes belong
- * to. So a peer that reads the responses one after another must read at the same rate as a peer
- * that reads them in parallel.
+ * receive n times 64 KiB within the time limit, in any of the responses. A peer that reads the
+ * responses one after another must therefore read as fast as a peer that reads them in parallel.
  */
 #include <grpc/support/alloc.h>
 #include <stdio.h>
@@ -33,7 +32,7 @@ void srv_call_awaits(struct srv_call *c, enum srv_awaited what)
 {
     uint32_t was = atomic_load_explicit(&c->awaited, memory_order_relaxed);
 
-    /* The number of waits in `awaited` distinguishes consecutive waits of the same kind. */
+    /* The number of waits in `awaited` distinguishes consecutive waits for the same event. */
     atomic_store_explicit(&c->awaited, ((was | SRV_AWAITED_MASK) + 1) | what, memory_order_release);
 }
 
@@ -69,7 +68,7 @@ void srv_grpc_forget_sockets(struct srv_grpc_loop *loop)
     rt_map_clear(&loop->sockets);
 }
 
-/* Decodes the brackets that the core percent-encodes in an address, to match the format of
+/* Decodes the brackets that the core percent-encodes in an address, as in the format of
  * srv_socket_peer. */
 static void unescape(char *peer)
 {
@@ -99,8 +98,8 @@ static void list_sockets(struct srv_grpc_loop *loop)
     free(fds);
 }
 
-/* Looks up the connection of `peer` in the list of sockets. Returns the connection's descriptor, or
- * -1 if the descriptor is not known. */
+/* Returns the descriptor of the connection to `peer` from the list of sockets, or -1 if it is
+ * unknown. */
 static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
 {
     int fd = (int)(intptr_t)rt_map_get(&loop->sockets, peer) - 1;
@@ -108,13 +107,13 @@ static int listed_socket(const struct srv_grpc_loop *loop, const char *peer)
 
     if (fd < 0)
         return -1;
-    /* the descriptor may refer to another connection by now */
+    /* the descriptor may have been reused for another connection */
     srv_socket_peer(fd, name, sizeof name);
     return strcmp(name, peer) == 0 ? fd : -1;
 }
 
-/* The core does not report the descriptor of a TLS connection, so it must be found among all
- * sockets of the process. The sockets are listed at most once per check. */
+/* The core does not report the descriptor of a TLS connection, so this function searches all
+ * sockets of the process. It lists them at most once per check. */
 static void find_socket(struct srv_call *c, int64_t now)
 {
     struct srv_grpc_loop *loop = c->loop;
@@ -139,8 +138,8 @@ static bool has_large(const struct srv_call *c, uint32_t awaited)
     return (awaited & SRV_AWAITED_MASK) == SRV_AWAITS_SENT && c->n_out > LEAST_TAKEN;
 }
 
-/* Reads how many bytes the peer has received so far. For UNIX sockets, reads how many bytes were
- * written, of which the kernel may still buffer about 200 KB. */
+/* Reads how many bytes the peer has received. For UNIX sockets, reads how many bytes were written,
+ * of which the kernel may still buffer about 200 KB. */
 static bool taken_of(int fd, uint64_t *bytes)
 {
     return srv_socket_acked(fd, bytes) || srv_socket_sent(fd, bytes);
@@ -163,9 +162,8 @@ static void begin_look(struct srv_call *c, uint32_t awaited, int64_t now)
     c->is_large = true;
 }
 
-/* Returns whether a large response is within its time limit, if the descriptor of the connection is
- * unknown. The limit is the time in which the slowest permitted peer reads the complete
- * response. */
+/* Returns whether a large response on an unknown descriptor is within its time limit. The limit is
+ * the time in which the slowest permitted peer reads the whole response. */
 static bool has_time(const struct srv_call *c, int64_t now, int64_t limit)
 {
     return (now - c->seen_ns) / limit < (int64_t)(c->n_out / LEAST_TAKEN);
@@ -190,8 +188,8 @@ static void cut_response(struct srv_call *c)
 {
     static const char text[] = "the answer was not taken within --request_read_timeout_ms";
 
-    /* The event is counted before the call is cancelled, so that a client that sees the error also
-     * finds the event in the metrics. */
+    /* The event is counted first, so that a client that sees the error also finds the event in the
+     * metrics. */
     srv_metrics_event(c->server->metrics, "slow_answer_cut_off");
     c->code = RT_DEADLINE_EXCEEDED;
     grpc_call_cancel_with_status(c->call, GRPC_STATUS_DEADLINE_EXCEEDED, text, NULL);
@@ -219,9 +217,9 @@ static void cut_request(struct srv_call *c, bool drains)
     srv_call_fail(c, st);
 }
 
-/* Returns whether a call has passed its deadline while it waits for its peer. A call whose response
- * is being sent counts only if it was already waiting for the same send at the last check, so that
- * a response is not cancelled immediately after its sending has begun. */
+/* Returns whether a call waits for its peer although its deadline has passed. A call whose response
+ * is being sent counts only if the last check found the same wait. Otherwise a response could be
+ * cancelled immediately after its sending began. */
 static bool waits_too_long(const struct srv_call *c, uint32_t awaited)
 {
     const enum srv_awaited what = awaited & SRV_AWAITED_MASK;
@@ -244,8 +242,8 @@ static void cut_late(struct srv_call *c, enum srv_awaited what)
     srv_call_fail(c, rt_fail(&c->err, RT_DEADLINE_EXCEEDED, "%s", text));
 }
 
-/* Returns whether at least DRAIN_GRACE_NS nanoseconds have passed both since the drain began and
- * since the wait for the request began. */
+/* Returns whether DRAIN_GRACE_NS nanoseconds have passed since the drain began and since the wait
+ * for the request began. */
 static bool is_late_to_drain(const struct srv_call *c, enum srv_awaited what, int64_t now)
 {
     int64_t since = c->loop->closing.since_ns;
@@ -266,7 +264,7 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now)
     int n_requests = 0, n_responses = 0, n_drained = 0;
 
     for (struct srv_link *at = loop->calls.next, *next; at != &loop->calls; at = next) {
-        /* the cast is valid because `link` is the first member of struct srv_call */
+        /* `link` is the first member of struct srv_call */
         struct srv_call *c = (struct srv_call *)(void *)at;
         uint32_t awaited = atomic_load_explicit(&c->awaited, memory_order_acquire);
         enum srv_awaited what = awaited & SRV_AWAITED_MASK;

@@ -42,8 +42,8 @@ static enum rt_status check(const char *path, const ssl_config *c, struct rt_err
 
 /*
  * Returns whether the core accepts the key and the certificates. The core checks them only when it
- * begins to listen, so this function listens briefly on an abstract UNIX socket, which needs no
- * path in the file system.
+ * begins to listen. This function therefore listens briefly on an abstract UNIX socket, which needs
+ * no path in the file system.
  */
 static bool core_takes(grpc_server_credentials *credentials)
 {

@@ -13,7 +13,7 @@
 #include "server/config/options.h"
 
 /* Creates the credentials that the options select. Errors name the file and the field, but never
- * show the contents. The caller must release *out if it is not NULL, even after an error. */
+ * show the contents. If *out is not NULL, the caller must release it, even after an error. */
 enum rt_status srv_grpc_credentials(const struct srv_options *o, grpc_server_credentials **out,
                                     struct rt_error *err);
 bool srv_grpc_is_secure(const struct srv_options *o);

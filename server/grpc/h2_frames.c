@@ -15,7 +15,7 @@ enum {
     PER_MS = 5,
     PER_STREAM = 9,
     RESET_COST = 13,
-    REKEY_COST = 13, /* cost of a TLS key update, which takes 8 us, in budget units */
+    REKEY_COST = 13, /* cost of a TLS key update in budget units; it takes 8 us */
     SENT_UNIT = 256,
     DATA_UNIT = 1024,
     BLOCK_UNIT = 4096,
@@ -59,7 +59,7 @@ static void end_upload(struct srv_h2_frames *f, uint32_t stream)
     leave_unpaid(f, srv_h2_uploads_end(&f->uploads, stream));
 }
 
-/* Counts n bytes that were read. If they belong to a body that is counted, adds n, `unpaid` and
+/* Counts n bytes that were read. If they belong to a counted body, adds n, `unpaid` and
  * SRV_H2_PART_BYTES to the body's count. Otherwise adds n to `unpaid`. */
 static void count(struct srv_h2_frames *f, uint32_t n)
 {
@@ -94,8 +94,7 @@ static void earn(struct srv_h2_frames *f, uint64_t n)
 
 static bool spend(struct srv_h2_frames *f, uint32_t n)
 {
-    /* n is at most `2^18`, because a frame of less than 16 MiB costs one unit, and one for each 64
-     * bytes */
+    /* n is at most `2^18`: one unit for a frame of less than 16 MiB, and one per 64 bytes of it */
     f->budget -= (int32_t)n;
     return f->budget >= 0;
 }
@@ -136,7 +135,7 @@ static enum srv_h2_verdict take_continuation(struct srv_h2_frames *f)
 {
     uint32_t cost = 1 + f->block / BLOCK_UNIT;
 
-    /* The block has at most `max_block + 2^24` bytes, so its size cannot overflow. */
+    /* The block has at most `max_block + 2^24` bytes, so the sum cannot overflow. */
     f->block += f->skip;
     if (f->block > f->max_block)
         return SRV_H2_LARGE_BLOCK;
@@ -202,8 +201,8 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *byte
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n)
 {
     f->n_work += n;
-    /* SRV_H2_BUDGET key updates already exhaust the budget. A larger n is replaced by
-     * SRV_H2_BUDGET, so that the product `n * REKEY_COST` cannot overflow. */
+    /* SRV_H2_BUDGET key updates already exhaust the budget. Limiting n to this number keeps `n *
+     * REKEY_COST` from overflowing. */
     n = n < SRV_H2_BUDGET ? n : SRV_H2_BUDGET;
     return spend(f, n * REKEY_COST) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }

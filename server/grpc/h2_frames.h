@@ -53,10 +53,10 @@
 #include "server/grpc/h2_uploads.h"
 
 enum { SRV_H2_MAX_STREAMS_BEFORE_ACK = 1024, SRV_H2_BUDGET = 10000, SRV_H2_FRAME_BYTES = 9 };
-/* A grpc_slice has 32 bytes, and the array of slices grows by half of its size, so a slice may take
- * 48 bytes. */
+/* A grpc_slice has 32 bytes. The array of slices grows by half of its size, so a slice may take 48
+ * bytes. */
 enum { SRV_H2_RETAINED_BYTES = 1 << 16, SRV_H2_PART_BYTES = 48 };
-/* A DATA frame with at least this number of payload bytes causes no work beyond that for its
+/* A DATA frame with at least this number of payload bytes causes no work other than that for its
  * bytes. */
 enum { SRV_H2_LARGE_DATA = 256 };
 
@@ -67,33 +67,32 @@ enum srv_h2_verdict {
     SRV_H2_NO_SETTINGS_ACK,
     SRV_H2_FLOOD,
     /* The connection holds too many bytes of incomplete bodies. Only the callers of these functions
-     * use this verdict. */
+     * return this verdict. */
     SRV_H2_HOLDS_MUCH,
 };
 
 struct srv_h2_frames {
-    /* filled_ms is the time of the last refill of the budget, and filled_sent is the number of sent
-     * bytes that have refilled the budget */
+    /* time of the last refill of the budget, and number of sent bytes that have refilled the
+     * budget */
     int64_t filled_ms;
     uint64_t filled_sent;
     int32_t budget;
     uint32_t max_block;
-    uint32_t skip; /* number of bytes of a payload or the preface that must still be skipped */
-    /* size in bytes of the header block that is being read or was read last; 0 after any other
-     * frame */
+    uint32_t skip; /* number of bytes to skip in a payload or the preface */
+    /* size in bytes of the last header block, which may be incomplete; 0 after any other frame */
     uint32_t block;
     uint32_t last_stream; /* highest number of any stream opened so far */
     /* Number, modulo `2^32`, of frames and key updates that cost work. A DATA frame of at least
      * SRV_H2_LARGE_DATA bytes costs no work. */
     uint32_t n_work;
-    /* stream of the DATA frame whose payload is being read, or 0 if no DATA frame is being read */
+    /* stream of the current DATA frame, or 0 if the current frame is another */
     uint32_t data_stream;
     /* number of bytes, at most SRV_H2_RETAINED_BYTES, that were read since the last part of a
-     * counted body and will be counted together with the next part */
+     * counted body; they count together with the next part */
     uint32_t unpaid;
     struct srv_h2_uploads uploads;
-    bool data_ends; /* whether the DATA frame being read ends its stream */
-    /* Number of streams opened so far; counted only until has_settings_ack is set. */
+    bool data_ends; /* whether the current DATA frame ends its stream */
+    /* Number of streams opened so far. Counted only until has_settings_ack is set. */
     uint16_t n_streams;
     bool has_settings_ack;
     uint8_t n_frame;
@@ -101,28 +100,27 @@ struct srv_h2_frames {
 };
 
 /* Initialises the state of a new connection, which begins with the client's preface. `sent` is a
- * count of sent bytes, as in srv_h2_frames_fill. */
+ * count of sent bytes as for srv_h2_frames_fill. */
 void srv_h2_frames_init(struct srv_h2_frames *f, uint32_t max_block, int64_t now_ms, uint64_t sent);
 void srv_h2_frames_clear(struct srv_h2_frames *f);
 /* Refills the budget. Must be called before srv_h2_frames_take. `sent` is a running count of the
- * bytes that the server has sent, from any starting value. */
+ * bytes that the server has sent, with any initial value. */
 void srv_h2_frames_fill(struct srv_h2_frames *f, int64_t now_ms, uint64_t sent);
-/* Inspects the bytes of one read. If the function does not return SRV_H2_GOES_ON, the connection
- * must be closed. */
+/* Inspects the bytes of one read. Unless the function returns SRV_H2_GOES_ON, the connection must
+ * be closed. */
 enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *p, size_t n);
-/* Counts n key updates (TLS KeyUpdate messages) that arrived between two reads. */
+/* Counts n TLS key updates that arrived between two reads. */
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n);
 
-/* State for parsing the frames that the server sends. The frames show which streams the server has
- * ended; the server no longer holds the received bodies of these streams. All members are zero
- * before the first byte is sent. */
+/* State for parsing the frames that the server sends. They show which streams the server has ended,
+ * whose received bodies it no longer holds. All members are zero before the first byte is sent. */
 struct srv_h2_sent {
     uint32_t skip;
     uint8_t n_frame;
     uint8_t frame[SRV_H2_FRAME_BYTES];
 };
-/* Parses the next n bytes that the server sends, beginning at *p, and advances *p. Returns the next
- * stream that the server ended, or 0 at the end of the bytes. */
+/* Parses the n bytes at *p that the server sends, and advances *p. Returns the next stream that the
+ * server ended, or 0 at the end of the bytes. */
 uint32_t srv_h2_sent_take(struct srv_h2_sent *s, const uint8_t **p, size_t *n);
 
 #endif

@@ -6,15 +6,15 @@
 
 enum { FIRST_CAPACITY = 16 };
 
-/* Returns the slot at which the search for a stream begins. The hash has a secret key, so that a
- * peer cannot choose streams that collide. */
+/* Returns the first slot of the search for a stream. The hash has a secret key, so that a peer
+ * cannot choose streams that collide. */
 static uint32_t first_slot(const struct srv_h2_uploads *u, uint32_t stream)
 {
     return (uint32_t)rt_siphash(rt_siphash_key(), &stream, sizeof stream) & (u->capacity - 1);
 }
 
-/* Returns the slot of the stream or, if the table does not contain the stream, the free slot for
- * it. At least one slot is free. */
+/* Returns the slot of the stream. If the table does not contain the stream, returns the free slot
+ * for it. At least one slot is free. */
 static uint32_t slot_of(const struct srv_h2_uploads *u, uint32_t stream)
 {
     uint32_t i = first_slot(u, stream);
@@ -65,8 +65,8 @@ uint64_t *srv_h2_uploads_find(const struct srv_h2_uploads *u, uint32_t stream)
     return at->stream ? &at->bytes : NULL;
 }
 
-/* Frees a slot of the hash table, and moves later entries into the gap where this is necessary for
- * probing to find them. */
+/* Frees a slot of the hash table. Moves later entries into the gap if linear probing would no
+ * longer find them. */
 static void free_slot(struct srv_h2_uploads *u, uint32_t hole)
 {
     const uint32_t mask = u->capacity - 1;

@@ -1,13 +1,12 @@
 /*
- * Counts the incomplete request bodies of an HTTP/2 connection: the bytes of memory held for DATA
- * that has arrived on streams that neither side has ended. gRPC's core holds a message until it is
- * complete, so these are the bytes that a peer can make the server hold before any request can be
- * answered.
+ * Counts the incomplete request bodies of an HTTP/2 connection: the memory for DATA on streams that
+ * neither side has ended. The core holds a message until it is complete. A peer can therefore make
+ * the server hold these bytes before any request can be answered.
  *
- * If a stream carries several messages, all of them are counted until the stream ends, because the
- * frames do not show which messages the server has handled.
+ * If a stream carries several messages, all of them count until the stream ends, because the frames
+ * do not show which messages the server has handled.
  *
- * Threads: these functions do not lock; the caller must hold the lock of the connection.
+ * Threads: these functions do not lock. The caller must hold the lock of the connection.
  */
 #ifndef SRV_H2_UPLOADS_H
 #define SRV_H2_UPLOADS_H
@@ -26,15 +25,13 @@ struct srv_h2_upload {
 /* The streams with incomplete bodies on a connection. A zeroed struct has no streams. */
 struct srv_h2_uploads {
     struct srv_h2_upload *slots; /* hash table with linear probing, at most half full */
-    /* `n` is the number of counted streams, and `capacity` is the number of slots, which is a power
-     * of two */
+    /* number of counted streams, and number of slots, which is a power of two */
     uint32_t n, capacity;
     uint64_t held; /* total number of bytes counted on all streams */
 };
 
 void srv_h2_uploads_clear(struct srv_h2_uploads *u);
-/* Begins to count the body bytes of a stream. If memory runs out, the bytes of this stream are not
- * counted. */
+/* Begins to count the body bytes of a stream. If memory runs out, this stream is not counted. */
 void srv_h2_uploads_begin(struct srv_h2_uploads *u, uint32_t stream);
 /* Returns a pointer to the number of bytes counted on a stream, or NULL if the stream is not
  * counted. A caller that increases the number must increase `held` by the same amount. */

@@ -15,54 +15,50 @@
 
 enum {
     TICK_NS = 500000, /* interval between checks of the paused connections */
-    /* A check ends pauses until the sum of their costs reaches AT_ONCE. It ends at most AT_ONCE
-     * pauses, or two if all of them have the highest cost. Pauses of handshakes are not
-     * included. */
+    /* A check ends at most AT_ONCE pauses, or fewer if the sum of their costs reaches AT_ONCE
+     * earlier. Pauses of handshakes do not count. */
     AT_ONCE = 16,
     HIGHEST_COST = AT_ONCE / 2,
-    /* Maximum number of paused connections of a queue that a check examines: the oldest ones, to
-     * find those whose pause should end, and others in turn, to find those whose peer is gone. */
+    /* Maximum number of paused connections of a queue that a check examines. It examines the oldest
+     * ones, whose pauses may end, and others in turn, whose peers may be gone. */
     LOOKED_AT = 32,
-    /* Minimum time between the ends of two connections as the core sees them, so that their
-     * teardown is spread over time. If so many connections end that they would wait longer than
-     * about ENDS_NS in this way, more of them end at a time. */
+    /* Minimum time between two ends of connections for the core, which spreads their teardown over
+     * time. If the delay would exceed about ENDS_NS, several connections end at a time. */
     END_NS = 5000000,
     ENDS_NS = 500000000,
-    /* when no pause has ended for this time, the oldest pause is ended */
+    /* if no pause has ended for this time, the oldest pause is ended */
     PAUSE_NS = 100000000,
     TURN_FRAMES = 64, /* maximum number of frames per turn during a crowd (see CROWD) */
-    /* while is_heavy is set, the maximum number of bytes per read and, during a crowd (see CROWD),
-     * also per turn */
+    /* Maximum number of bytes per read while is_heavy is set, and per turn during a crowd (see
+     * CROWD). */
     TURN_BYTES = 8192,
-    ALONE = 4, /* factor for the limits of a turn if there is no crowd (see CROWD) */
-    /* There is a crowd if at least CROWD connections reached a limit of their turns within the
+    ALONE = 4, /* factor by which a turn's limits are larger without a crowd (see CROWD) */
+    /* There is a crowd if at least CROWD connections have reached a limit of their turns within the
      * current or the previous period of CROWD_NS nanoseconds. */
     CROWD = 4,
     /* period in nanoseconds over which connections are counted to detect a crowd */
     CROWD_NS = 1000000000,
     FEW_FRAMES = TURN_FRAMES / 8,
-    /* While no I/O loop is idle, handshakes may take at most `1 / HANDSHAKE_SHARE` of the time of
-     * one thread. Unused time accumulates up to HANDSHAKE_NS. */
+    /* While no I/O loop is idle, handshakes may take at most `1 / HANDSHAKE_SHARE` of one thread's
+     * time. Unused time accumulates up to HANDSHAKE_NS. */
     HANDSHAKE_SHARE = 2,
     HANDSHAKE_NS = 20000000,
     /* maximum number of bytes per read while is_heavy is not set; a read may contain thousands of
      * frames */
     LARGEST_READ = 1 << 16,
-    /* while is_heavy is not set, `frames` and `bytes` are reset to 0 whenever this number of bytes
-     * has been read */
+    /* after this number of bytes, `frames` and `bytes` are reset to 0 if is_heavy is not set */
     BULK_BYTES = 1 << 18,
-    TURN_BULK = 1 << 20, /* maximum number of bytes per turn if there is a crowd (see CROWD) */
+    TURN_BULK = 1 << 20, /* maximum number of bytes per turn during a crowd (see CROWD) */
     /* A sender is a connection that has sent at least SENDER_BYTES in a turn. The turns of all
-     * senders together are limited to about ROUND_BYTES. */
+     * senders together have about ROUND_BYTES. */
     SENDER_BYTES = TURN_BYTES,
     ROUND_BYTES = 1 << 25,
     /* maximum number of senders whose turns may have TURN_BULK bytes */
     FEW_SENDERS = ROUND_BYTES / TURN_BULK,
-    /* With more than FEW_SENDERS senders, a read that empties the socket does not reset `bulk` if
-     * the turn began less than this number of nanoseconds ago. */
+    /* With more than FEW_SENDERS senders, a read that empties the socket resets `bulk` only if the
+     * turn is at least this number of nanoseconds old. */
     SENDER_NS = 250000000,
-    /* if the number of open calls has fallen by at least this number since the last check, a
-     * connection is assumed to have ended */
+    /* a fall in the number of open calls by this number counts as the end of a connection */
     FEWER_CALLS = 4,
     MAX_LOOPS = 64,
     NONE = -1,
@@ -70,30 +66,30 @@ enum {
 
 enum phase { READING, IS_OVER, PAUSED };
 
-/* State of a connection. `next`, `reader`, `reader_cpu_ns` and `cost` describe a pause and are
- * guarded by mu. The thread that reads the connection uses the other members after `phase`. The
- * thread that ends a pause sets `may_handshake` and `is_gone` before `phase`. */
+/* State of a connection. mu guards `next`, `reader`, `reader_cpu_ns` and `cost`, which describe a
+ * pause. The thread that reads the connection uses the members after `phase`. The thread that ends
+ * a pause sets `may_handshake` and `is_gone` before `phase`. */
 struct turn {
     _Atomic int phase;
     /* whether the socket is a TCP socket; written after the members below, and read before them */
     _Atomic bool may_pause;
-    bool is_over; /* the turn has ended; the next permitted read begins a new turn */
-    /* whether reads are limited to TURN_BYTES, because this is the first turn or the last turn had
-     * many frames */
+    bool is_over; /* the turn has ended, and the next permitted read begins a new one */
+    /* Whether reads are limited to TURN_BYTES. Set in the first turn, and if the last turn had many
+     * frames. */
     bool is_heavy;
     bool at_its_end; /* a read has found the end of the connection */
     /* whether the TLS handshake is incomplete, so that each read needs permission */
     bool is_handshaking;
-    bool may_handshake; /* whether a pause has ended, so that one read is permitted */
+    bool may_handshake; /* whether one read is permitted because a pause has ended */
     bool is_gone;       /* whether the peer closed the connection during a pause */
     uint32_t frames;    /* in this turn */
     uint32_t bytes;     /* number of bytes read since `frames` was last reset */
     uint64_t bulk;      /* number of bytes read in this turn */
     uint64_t n_frames;
-    /* the periods in which the connection was last counted in all.crowd and in all.senders, or 0 */
+    /* the periods in which all.crowd and all.senders last counted the connection, or 0 */
     int64_t crowd, sender;
-    /* time at which the counts of the turn were last set to 0; 0 if there were at most FEW_SENDERS
-     * senders at that time */
+    /* time at which the counts of the turn were last reset; 0 if there were at most FEW_SENDERS
+     * senders */
     int64_t begun_ns;
     int next; /* next connection of the same queue of paused connections */
     clockid_t reader;
@@ -101,7 +97,7 @@ struct turn {
     int cost; /* expected cost of the next turn, from 1 to HIGHEST_COST */
 };
 
-/* The array takes 11 MiB of address space, of which only used pages are allocated. */
+/* The array takes 11 MiB of address space, but only used pages take memory. */
 static struct turn turns[SRV_GRPC_MAX_FD];
 
 /* Paused connections in the order of pausing; guarded by all.mu. */
@@ -109,8 +105,8 @@ struct queue {
     int first, last; /* the oldest and the newest paused connection, or NONE */
     int n;           /* number of connections in the queue */
     int looked_at;   /* the connection that take_gone examined last, or NONE */
-    /* Time at which the queue last ceased to be empty or, in turn_over, a turn last began after a
-     * pause. Only used in turn_over. */
+    /* Time at which the queue last became non-empty or, in turn_over, a turn last began after a
+     * pause. Used only in turn_over. */
     int64_t released_ns;
 };
 
@@ -150,8 +146,8 @@ static struct {
     int64_t handshake_begun_ns;
     const _Atomic int *n_calls; /* NULL means unknown */
     int n_calls_before;         /* value of *n_calls at the last check */
-    /* most recent time at which a connection ended, or at which a check found that at least
-     * FEWER_CALLS calls had ended */
+    /* last time at which a connection ended, or at which a check found at least FEWER_CALLS calls
+     * fewer */
     int64_t ended_ns;
     pthread_t thread;
 } all = {.mu = RT_MUTEX_INIT,
@@ -166,8 +162,8 @@ static struct turn *turn_of(int fd)
     return atomic_load_explicit(&turns[fd].may_pause, memory_order_acquire) ? &turns[fd] : NULL;
 }
 
-/* Publishes the members that the reading thread has changed, because another thread may read the
- * connection next. */
+/* Publishes the members that the reading thread has changed. Another thread may read the connection
+ * next. */
 static void changed(struct turn *t)
 {
     atomic_store_explicit(&t->may_pause, true, memory_order_release);
@@ -184,8 +180,8 @@ static int64_t cpu_ns(clockid_t clock)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Returns whether a thread has spent less than half of the last past_ns nanoseconds on the CPU. On
- * entry, *spent_ns must be the thread's CPU time at the previous call. On return, it is the current
+/* Returns whether a thread has spent less than half of the last past_ns nanoseconds on the CPU.
+ * *spent_ns must be the thread's CPU time at the previous call. The function sets it to the current
  * CPU time. */
 static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
 {
@@ -195,8 +191,7 @@ static bool rests(clockid_t thread, int64_t *spent_ns, int64_t past_ns)
     return spent < past_ns / 2;
 }
 
-/* Returns whether an I/O loop is idle, that is, whether it waits for events and no event is
- * pending. */
+/* Returns whether an I/O loop is idle: it waits for events, and no event is pending. */
 static bool is_loop_free(void)
 {
     int n = atomic_load(&all.n_loops);
@@ -209,9 +204,9 @@ static bool is_loop_free(void)
     return is_free;
 }
 
-/* Returns whether another connection may end. When a connection has ended, the core destroys its
- * calls on the core's own threads, which takes CPU time from other connections. Therefore no
- * further connection may end for END_NS. */
+/* Returns whether another connection may end. The core then destroys the connection's calls on its
+ * own threads, which takes CPU time from other connections. Therefore END_NS must pass between two
+ * ends. */
 static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
 {
     int n = all.n_calls ? atomic_load(all.n_calls) : 0;
@@ -222,7 +217,7 @@ static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
     return now - all.ended_ns > END_NS;
 }
 
-/* Removes a connection from a queue. `before` is the preceding connection in the queue, or NONE. */
+/* Removes the connection after `before` from a queue. `before` is NONE for the first connection. */
 static void take(struct queue *q, int before, int fd) RT_REQUIRES(all.mu)
 {
     *(before == NONE ? &q->first : &turns[before].next) = turns[fd].next;
@@ -233,8 +228,7 @@ static void take(struct queue *q, int before, int fd) RT_REQUIRES(all.mu)
     q->n--;
 }
 
-/* Removes the connections whose pauses should end from the queue all.turn_over. Returns the number
- * of connections removed. */
+/* Removes the connections whose pauses should end from all.turn_over. Returns their number. */
 static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns, bool is_free)
     RT_REQUIRES(all.mu)
 {
@@ -260,8 +254,8 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns, bo
     return n;
 }
 
-/* Removes from the queue all.ended the connections that may end now, at most AT_ONCE. Returns their
- * number. They have a queue of their own, so that live connections do not wait behind them. */
+/* Removes at most AT_ONCE connections that may end now from all.ended. Returns their number. This
+ * queue is separate so that live connections do not wait behind ended ones. */
 static int take_ended(int released[AT_ONCE], int64_t now, int64_t past_ns, bool is_free)
     RT_REQUIRES(all.mu)
 {
@@ -286,9 +280,9 @@ static int take_ended(int released[AT_ONCE], int64_t now, int64_t past_ns, bool 
     return n;
 }
 
-/* Returns whether a step of a handshake may begin although the I/O loops are busy. It may begin if
- * no other step is running and handshakes have had less than their share of time. A step is not
- * reported as ended if its read finds nothing, so each step counts as ended after PAUSE_NS. */
+/* Returns whether a step of a handshake may begin although the I/O loops are busy. No other step
+ * may be running, and handshakes must have had less than their share of time. If the read of a step
+ * finds nothing, its end is not reported, so each step counts as ended after PAUSE_NS. */
 static bool has_handshake_time(int64_t now) RT_REQUIRES(all.mu)
 {
     all.handshake_ns += (now - all.handshake_filled_ns) / HANDSHAKE_SHARE;
@@ -299,8 +293,8 @@ static bool has_handshake_time(int64_t now) RT_REQUIRES(all.mu)
            (!all.is_handshaking || now - all.handshake_begun_ns >= PAUSE_NS);
 }
 
-/* If the oldest paused handshake may continue, removes it from all.handshakes, stores its
- * descriptor in *released and returns 1. Otherwise returns 0. */
+/* Removes the oldest handshake from all.handshakes if it may continue, and stores its descriptor in
+ * *released. Returns the number of removed handshakes, 0 or 1. */
 static int take_handshake(int *released, int64_t now, bool is_free) RT_REQUIRES(all.mu)
 {
     int fd = all.handshakes.first;
@@ -314,8 +308,8 @@ static int take_handshake(int *released, int64_t now, bool is_free) RT_REQUIRES(
     return 1;
 }
 
-/* Returns whether the peer has closed the connection, or at least its sending side. In either case,
- * the core ends the connection when it has read everything. */
+/* Returns whether the peer has closed the connection or its sending side. The core then ends the
+ * connection after reading everything. */
 static bool is_hung_up(int fd)
 {
     struct pollfd now = {.fd = fd, .events = POLLRDHUP};
@@ -339,7 +333,7 @@ static void append(struct queue *q, int fd) RT_REQUIRES(all.mu)
 }
 
 /* Examines up to LOOKED_AT connections of a queue, and removes those whose peers have closed them.
- * Returns the number of connections removed. */
+ * Returns the number of removed connections. */
 static int take_gone(struct queue *q, int gone[LOOKED_AT]) RT_REQUIRES(all.mu)
 {
     int n = 0;
@@ -361,8 +355,8 @@ static int take_gone(struct queue *q, int gone[LOOKED_AT]) RT_REQUIRES(all.mu)
     return n;
 }
 
-/* Removes from all.handshakes the connections whose peers have closed them. Those that are paused
- * because their turn is over are moved to all.ended, because the core may have calls of them. */
+/* Removes the connections whose peers have closed them from all.handshakes. Connections that are
+ * paused after a turn are moved to all.ended instead, because the core may have calls of them. */
 static int take_all_gone(int released[LOOKED_AT]) RT_REQUIRES(all.mu)
 {
     int ended[LOOKED_AT], n = take_gone(&all.turn_over, ended);
@@ -372,7 +366,7 @@ static int take_all_gone(int released[LOOKED_AT]) RT_REQUIRES(all.mu)
     return take_gone(&all.handshakes, released);
 }
 
-/* points to the entry of this thread's I/O loop in all.loop_epoll */
+/* this I/O loop's entry in all.loop_epoll */
 static _Thread_local _Atomic int *own_epoll;
 
 void srv_turns_begin_loop(void)
@@ -431,8 +425,8 @@ static void *end_pauses(void *arg)
 
 /* ---- turns ---- */
 
-/* Returns the number of connections counted in the current or in the previous period, whichever is
- * larger. Begins a new period if `period` is not the current one. */
+/* Returns the number of connections counted in the current period or in the previous one, whichever
+ * is larger. Begins a new period if `period` is not the current one. */
 static int tallied(struct tally *tally, int64_t period)
 {
     int64_t before = atomic_load(&tally->period);
@@ -446,7 +440,7 @@ static int tallied(struct tally *tally, int64_t period)
 }
 
 /* Counts a connection once per period. *counted is the period in which the connection was last
- * counted. Returns the number of connections counted in the current or in the previous period,
+ * counted. Returns the number of connections counted in the current period or in the previous one,
  * whichever is larger. */
 static int tally_up(struct tally *tally, int64_t *counted)
 {
@@ -460,11 +454,11 @@ static int tally_up(struct tally *tally, int64_t *counted)
     return n > n_now ? n : n_now;
 }
 
-/* Returns the maximum number of bytes per turn if there is a crowd (see CROWD). The number is less
- * than TURN_BULK if and only if there are more than FEW_SENDERS senders. */
+/* Returns the maximum number of bytes per turn during a crowd (see CROWD). It is less than
+ * TURN_BULK if and only if there are more than FEW_SENDERS senders. */
 static uint32_t most_bulk(void)
 {
-    /* This function is called for every read, so it reads the clock only if there may be more than
+    /* Every read calls this function, so it reads the clock only if there may be more than
      * FEW_SENDERS senders. */
     if (atomic_load(&all.senders.n) <= FEW_SENDERS &&
         atomic_load(&all.senders.n_last) <= FEW_SENDERS)
@@ -484,7 +478,7 @@ static int cost_of(const struct turn *t)
                : (int)(1 + most_bulk() / (TURN_BULK / (HIGHEST_COST - 1)));
 }
 
-/* Pauses a connection. Returns false if it cannot be paused. The pause may end before the function
+/* Pauses a connection. Returns false if this is not possible. The pause may end before the function
  * returns. */
 static bool begin_pause(int fd, struct turn *t, struct queue *q)
 {
@@ -514,13 +508,13 @@ static void look_at_turn(struct turn *t)
     if (t->frames < times * TURN_FRAMES && t->bytes < times * most && !(is_bulk && is_in_crowd))
         return;
     t->is_over = true;
-    /* A connection may be paused already, because its peer has closed it, while bytes that were
-     * read before are still decrypted. It must not enter a second queue. */
+    /* A closed connection may already be paused while bytes that were read earlier are decrypted.
+     * It must not enter a second queue. */
     int reading = READING;
     atomic_compare_exchange_strong(&t->phase, &reading, IS_OVER);
 }
 
-/* Sets the counts of a turn to 0. */
+/* Resets the counts of a turn to 0. */
 static void count_anew(struct turn *t)
 {
     t->frames = t->bytes = 0;
@@ -528,9 +522,9 @@ static void count_anew(struct turn *t)
     t->begun_ns = most_bulk() == TURN_BULK ? 0 : rt_now_ns();
 }
 
-/* Called when a read has emptied the socket. Begins a new turn, to which the bytes of this read
- * belong. If there are many senders, the bytes of the last turn stay counted until it is SENDER_NS
- * old, because thousands of sockets with few bytes each delay other connections as much as a few
+/* Begins a new turn after a read that has emptied the socket. The bytes of this read belong to the
+ * new turn. If there are many senders, the bytes of the last turn stay counted until it is
+ * SENDER_NS old. Thousands of sockets with few bytes each delay other connections as much as a few
  * full sockets do. */
 static void count_anew_if_empty(struct turn *t)
 {
@@ -544,8 +538,8 @@ static void count_anew_if_empty(struct turn *t)
     t->begun_ns = begun_ns;
 }
 
-/* Begins a new turn at the start of a read. By then, the frames in all bytes read earlier have been
- * counted. */
+/* Begins a new turn at the start of a read. The frames in all earlier bytes have been counted by
+ * then. */
 static void begin_turn(struct turn *t)
 {
     t->is_over = false;
@@ -562,8 +556,8 @@ void srv_turns_begin(int fd)
         return;
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n);
     rt_mutex_lock(&all.mu);
-    /* If an earlier connection with the same descriptor is still paused, this connection takes over
-     * the pause. */
+    /* If an earlier connection with the same descriptor is still paused, the new connection takes
+     * over the pause. */
     if (atomic_load_explicit(&turns[fd].phase, memory_order_relaxed) != PAUSED)
         atomic_store_explicit(&turns[fd].phase, READING, memory_order_relaxed);
     atomic_load_explicit(&turns[fd].may_pause, memory_order_acquire);
@@ -578,9 +572,8 @@ void srv_turns_begin(int fd)
     rt_mutex_unlock(&all.mu);
 }
 
-/* Returns whether a connection may read more of its handshake, and pauses the connection if not. A
- * read from an empty socket needs no permission, because the core reads until the socket is
- * empty. */
+/* Returns whether a connection may read more of its handshake. If not, pauses it. A read from an
+ * empty socket needs no permission, because the core reads until the socket is empty. */
 static bool may_handshake(int fd, struct turn *t)
 {
     bool may = t->may_handshake;
@@ -669,8 +662,8 @@ void srv_turns_handshake(int fd, int64_t took_ns, bool has_ended)
         return;
     rt_mutex_lock(&all.mu);
     all.handshake_ns -= took_ns;
-    /* Handshake steps that began while an I/O loop was idle may have exceeded the handshakes' share
-     * of time. The excess is limited to the duration of the last step. */
+    /* Handshake steps that began while an I/O loop was idle may have exceeded the share of the
+     * time. The excess counts only up to the duration of the last step. */
     if (all.handshake_ns < -took_ns)
         all.handshake_ns = -took_ns;
     all.is_handshaking = false;

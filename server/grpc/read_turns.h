@@ -1,34 +1,34 @@
 /*
  * Makes the core read gRPC's connections in turns. The core reads from a connection as long as
- * bytes are available, and the reading thread handles no other events in the meantime. Several
- * connections that send continuously, each at a permitted rate, would therefore block all others.
+ * bytes are available, and the reading thread handles no other events meanwhile. Several
+ * connections that send continuously at a permitted rate would therefore block all others.
  *
- * So each read is short, and a connection that has used up its turn is paused: its reads return
- * EAGAIN, and the core goes on to other connections. The pause ends when one of the I/O loops and
- * the thread that read the connection are idle. A turn ends after 64 frames that cost work (all
+ * Therefore each read is short. A connection that has used up its turn is paused. Its reads return
+ * EAGAIN, and the core continues with other connections. The pause ends when one of the I/O loops
+ * and the thread that read the connection are idle. A turn ends after 64 frames that cost work (all
  * frames except DATA frames of 256 bytes or more). While fewer than four connections reach a limit
  * of their turns within a second, a turn ends after four times as many frames. With four or more
  * such connections, a turn also ends after 1 MiB, because requests that consist of a few large
  * frames may take a long time to handle. A read that empties the socket begins a new turn.
  *
  * With thousands of connections that send at the same time, turns that end when the socket is empty
- * would take seconds in total. So while more than 32 connections send at least 8 KiB per turn
- * within a second, a turn ends after an equal share of 32 MiB, but not before 8 KiB. The bytes of a
- * turn are then counted for at least 250 ms, even if reads empty the socket in the meantime. A
- * connection that sends less than its share within 250 ms is not paused.
+ * would take seconds in total. While more than 32 connections send at least 8 KiB per turn within a
+ * second, a turn ends after an equal share of 32 MiB, but not before 8 KiB. The bytes of a turn are
+ * then counted for at least 250 ms, even if reads empty the socket in the meantime. A connection
+ * that sends less than its share within 250 ms is not paused.
  *
  * The end of a connection that has sent at least 64 frames that cost work is delayed in the same
  * way, because the core then destroys all streams of the connection at once.
  *
  * The core also performs TLS handshakes on these threads. An RSA signature with a key of 4096 bits
- * takes 3 ms, during which other connections wait. So a connection whose handshake has not ended
- * may read only with this module's permission. Paused connections receive the permission one by
- * one, in the order in which they were paused, when an I/O loop is idle or when handshakes have
+ * takes 3 ms, during which other connections wait. A connection whose handshake has not ended may
+ * therefore read only with this module's permission. Paused connections receive the permission one
+ * by one, in the order in which they were paused, when an I/O loop is idle or when handshakes have
  * taken less than half of a thread's time.
  *
- * A paused connection that its peer has closed does not wait for its turn or for permission. It
- * ends, and the bytes that the core has not read are lost. Otherwise, connections that are opened
- * and closed at a high rate would occupy all descriptors.
+ * If the peer closes a paused connection, the connection does not wait for its turn or for
+ * permission. It ends, and its unread bytes are lost. Otherwise, connections that are opened and
+ * closed at a high rate would occupy all descriptors.
  *
  * The core waits for edge-triggered epoll events. At the end of a pause, this module sets
  * SO_RCVLOWAT, which makes Linux report the event of a readable TCP socket again. Connections are
@@ -46,19 +46,19 @@
 
 /* Starts the thread that ends pauses. May be called only once. *n_calls is the number of open
  * calls, and is read until srv_turns_stop is called. n_calls is NULL if the number is unknown. If
- * `has_tls` is set, every TCP connection begins with a TLS handshake, and srv_turns_handshake
- * reports the steps of the handshake. Returns false if the thread cannot be started or if the
- * kernel does not report events again; in both cases no connection is ever paused. */
+ * `has_tls` is set, every TCP connection begins with a TLS handshake, whose steps
+ * srv_turns_handshake reports. Returns false if the thread cannot be started or the kernel does not
+ * report events again. In both cases, no connection is ever paused. */
 bool srv_turns_start(const _Atomic int *n_calls, bool has_tls);
-/* Stops the thread that ends pauses. Must be called after the core has stopped reading. Does
- * nothing unless srv_turns_start succeeded. */
+/* Stops the thread that ends pauses. The core must have stopped reading. Does nothing unless
+ * srv_turns_start succeeded. */
 void srv_turns_stop(void);
 
-/* Registers the calling thread, until srv_turns_stop, as an I/O loop that handles the core's
- * events. */
+/* Registers the calling thread as an I/O loop that handles the core's events, until
+ * srv_turns_stop. */
 void srv_turns_begin_loop(void);
-/* srv_turns_wait_begins records that the calling thread is about to wait for events of the epoll
- * instance `epoll`. srv_turns_wait_ends records that the wait has ended. */
+/* These functions record that the calling thread begins to wait for events of the epoll instance
+ * `epoll`, and that the wait has ended. */
 void srv_turns_wait_begins(int epoll);
 void srv_turns_wait_ends(void);
 
@@ -70,12 +70,11 @@ bool srv_turns_is_gone(int fd);
 /* Called before a read. Returns the maximum number of bytes that the read may consume, or 0 if
  * the read must return EAGAIN. */
 size_t srv_turns_limit(int fd);
-/* Records that a read has consumed n bytes that contain n_frames frames that cost work (see above).
- * n_frames is -1 if the bytes are still encrypted. If is_all is set, the read has emptied the
- * socket, so a new turn begins with these bytes, unless many connections send (see above). */
+/* Records a read of n bytes that contain n_frames frames that cost work (see above). n_frames is -1
+ * if the bytes are still encrypted. is_all is set if the read has emptied the socket. A new turn
+ * then begins with these bytes, unless many connections send (see above). */
 void srv_turns_took(int fd, size_t n, int64_t n_frames, bool is_all);
-/* Counts n more frames that cost work. They were found when bytes of earlier reads were
- * decrypted. */
+/* Counts n more frames that cost work. They were found by decrypting bytes of earlier reads. */
 void srv_turns_held_frames(int fd, uint32_t n);
 /* Records that a step of the connection's TLS handshake took took_ns nanoseconds, and whether the
  * handshake has ended. */

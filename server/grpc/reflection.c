@@ -76,7 +76,7 @@ struct rt_span srv_reflection_file(struct rt_span set, struct rt_span name)
     return rt_span_of(NULL, 0);
 }
 
-/* Removes `name`, and the dot after it, if any, from the beginning of *symbol. */
+/* Removes `name`, and a dot after it, from the beginning of *symbol. */
 static bool take_name(struct rt_span *symbol, struct rt_span name)
 {
     if (!name.n || symbol->n < name.n || memcmp(symbol->p, name.p, name.n) != 0)
@@ -91,7 +91,7 @@ static bool take_name(struct rt_span *symbol, struct rt_span name)
     return true;
 }
 
-/* Kinds of declarations. They differ in the declarations that they may contain. */
+/* The kinds of declarations, which differ in the declarations that they may contain. */
 enum kind { FILE_KIND, MESSAGE_KIND, ENUM_KIND, SERVICE_KIND, LEAF_KIND };
 
 static enum kind kind_of(enum kind holder, uint32_t number)
@@ -119,7 +119,7 @@ static enum kind kind_of(enum kind holder, uint32_t number)
 }
 
 /* Returns whether the enum has a value called `name`. The full name of an enum value begins with
- * the scope that contains the enum, not with the name of the enum. */
+ * the scope of the enum, not with its name. */
 static bool has_value(struct rt_span enumeration, struct rt_span name)
 {
     struct fields f;
@@ -209,7 +209,8 @@ static void put_error(struct rt_bytes *out, enum rt_status code, const char *wha
     rt_bytes_clear(&text);
 }
 
-/* Writes the file `first` and all files that it imports directly or indirectly, each once. */
+/* Writes the file `first` and all files that it imports directly or indirectly. Writes each file
+ * once. */
 static enum rt_status put_files(struct rt_span set, struct rt_span first, struct rt_bytes *out,
                                 struct rt_arena *arena, struct rt_error *err)
 {
@@ -268,8 +269,8 @@ static void put_services(const struct rt_span *services, int n, struct rt_bytes 
     rt_bytes_clear(&one);
 }
 
-/* Writes an empty list of extension numbers for a message type, because no message type in the
- * server's .proto files has extensions. */
+/* Writes an empty list of extension numbers, because no message type in the server's .proto files
+ * has extensions. */
 static void put_extensions(struct rt_span set, struct rt_span type, struct rt_bytes *out)
 {
     struct rt_bytes body;

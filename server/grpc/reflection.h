@@ -14,16 +14,16 @@ enum { SRV_REFLECTION_MAX_REQUEST = 16 << 10 };
 
 /*
  * Writes the response to a request. `set` is a serialized google.protobuf.FileDescriptorSet. A
- * request for an unknown name succeeds, and its response contains the error. Fails with
- * INVALID_ARGUMENT if the request is malformed or too large.
+ * request for an unknown name succeeds, with an error in its response. Fails with INVALID_ARGUMENT
+ * if the request is malformed or too large.
  */
 enum rt_status srv_reflection_respond(struct rt_span set, const struct rt_span *services,
                                       int n_services, struct srv_cursor request,
                                       struct rt_bytes *out, struct rt_arena *arena,
                                       struct rt_error *err);
 
-/* srv_reflection_file returns the file called `name` in `set`, and srv_reflection_symbol returns
- * the file that declares `symbol`. If there is no such file, they return a span whose p is NULL. */
+/* These functions return the file called `name` in `set`, and the file that declares `symbol`. If
+ * there is no such file, they return a span with p = NULL. */
 struct rt_span srv_reflection_file(struct rt_span set, struct rt_span name);
 struct rt_span srv_reflection_symbol(struct rt_span set, struct rt_span symbol);
 

@@ -10,8 +10,7 @@
 
 enum { MAX_FD = 1 << 17 };
 
-/* The sendmsg defined in this file hides the sanitizer's interceptor, and therefore calls the
- * interceptor itself. */
+/* This sendmsg hides the sanitizer's interceptor, so it calls the interceptor. */
 #if RT_HAS_SANITIZER
 ssize_t __interceptor_sendmsg(int fd, const struct msghdr *message, int flags);
 #define REAL_SENDMSG(fd, message, flags) __interceptor_sendmsg(fd, message, flags)
@@ -19,7 +18,7 @@ ssize_t __interceptor_sendmsg(int fd, const struct msghdr *message, int flags);
 #define REAL_SENDMSG(fd, message, flags) syscall(SYS_sendmsg, fd, message, flags)
 #endif
 
-/* The array occupies 1 MB of address space, of which only the used pages are resident. */
+/* The array takes 1 MB of address space, but only used pages take memory. */
 static _Atomic uint64_t sent[MAX_FD];
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
