@@ -1,10 +1,9 @@
 /*
  * The budget for the bytes in flight. All requests together may hold at most --max_bytes_in_flight
  * bytes. The budget counts request bodies, the tensors decoded from them, and responses until they
- * are sent. The rules are the same for every transport. Bytes that do not fit because of other
- * requests are refused with UNAVAILABLE, and the client may retry. Bytes that would not fit even
- * without other requests are refused with RESOURCE_EXHAUSTED and an error message that names the
- * flag.
+ * are sent. The rules are the same for every transport. A charge that does not fit because of other
+ * requests is refused with UNAVAILABLE, and the client may retry. A charge that would not fit even
+ * without other requests is refused with RESOURCE_EXHAUSTED, and the error message names the flag.
  *
  * Threads: any thread may call these functions.
  */
@@ -21,7 +20,7 @@
 
 struct srv_budget {
     _Atomic int64_t held;
-    /* maximum value of `held`, in bytes; set before the first request and constant afterwards */
+    /* maximum value of `held` in bytes; constant after the first request */
     int64_t limit;
 };
 
@@ -32,41 +31,41 @@ void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes);
 /* Returns the number of free bytes in the budget. */
 size_t srv_budget_left(const struct srv_budget *b);
 
-/* Returns the status code to use after a charge of at least `bytes` bytes was refused for a request
- * that already holds `own` bytes. */
+/* Returns the status of a refused charge. The charge had at least `bytes` bytes, and the request
+ * already holds `own` bytes. */
 enum rt_status srv_budget_code(const struct srv_budget *b, size_t own, size_t bytes);
-/* Like srv_budget_code, but also sets the message of `err`. `what` is a singular noun phrase that
+/* Like srv_budget_code, but also sets the error message. `what` is a singular noun phrase that
  * describes the bytes. */
 enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t bytes,
                                   const char *what, struct rt_error *err);
 
-/* Accounts for a response message that grows while it is written. The first SRV_FREE_BYTES bytes
- * are not counted, so that most responses need no access to the budget, which all threads share.
- * SRV_MESSAGE_MOST is protobuf's size limit. */
+/* Charges a response message that grows while it is written. The first SRV_FREE_BYTES bytes are
+ * free, so most responses need no access to the budget, which all threads share. SRV_MESSAGE_MOST
+ * is protobuf's size limit. */
 enum { SRV_FREE_BYTES = 4096, SRV_MESSAGE_MOST = INT32_MAX };
 struct srv_growth {
     struct srv_budget *budget;
     size_t *own;
     struct srv_cancellation cancellation;
 };
-/* The argument `g` of the srv_growth_* functions may be NULL. In that case nothing is counted,
- * and the response cannot be cancelled. */
+/* The argument `g` of the srv_growth_* functions may be NULL. Nothing is then charged, and the
+ * response cannot be cancelled. */
 static inline struct srv_cancellation *srv_growth_cancellation(struct srv_growth *g)
 {
     return g ? &g->cancellation : NULL;
 }
-/* Charges the `bytes` bytes of a message to the budget. Fails if the response has been cancelled or
- * its deadline has passed, if the message is longer than SRV_MESSAGE_MOST bytes, or if the budget
- * has too few bytes left. A size above SRV_MESSAGE_MOST may be inexact. */
+/* Charges the `bytes` bytes of a message to the budget. Fails if the response was cancelled or its
+ * deadline has passed, if the message is longer than SRV_MESSAGE_MOST bytes, or if the budget has
+ * too few bytes left. A size above SRV_MESSAGE_MOST may be inexact. */
 enum rt_status srv_growth_take(struct srv_growth *g, size_t bytes, struct rt_error *err);
-/* Returns why a message of `bytes` bytes could not be written: the response was cancelled or has
+/* Returns why a message of `bytes` bytes could not be written. The response was cancelled, it has
  * expired, or memory ran out. */
 enum rt_status srv_growth_failed(const struct srv_growth *g, size_t bytes, struct rt_error *err);
-/* Works like srv_growth_take, and also reserves `bytes` bytes in the buffer `b` for the message. On
- * failure, `b` is empty. */
+/* Like srv_growth_take, but also reserves `bytes` bytes in the buffer `b`. After a failure, `b` is
+ * empty. */
 enum rt_status srv_growth_open(struct srv_growth *g, struct rt_bytes *b, size_t bytes,
                                struct rt_error *err);
-/* Sets *out to the completed message, which was allocated with malloc, and leaves `b` empty. */
+/* Moves the completed message from `b` to *out, which is allocated by malloc. */
 enum rt_status srv_growth_close(const struct srv_growth *g, struct rt_bytes *b, unsigned char **out,
                                 size_t *n, struct rt_error *err);
 

@@ -1,8 +1,8 @@
 /*
  * Stops the writing of a response when its deadline has passed or its client has disconnected.
- * Writers report the number of bytes that they have written; both conditions are checked after
- * every SRV_CANCELLATION_CHECK_BYTES bytes, which take about ten milliseconds to write. A cancelled
- * response stays cancelled, and the bytes already written must be discarded.
+ * Writers report how many bytes they have written. Both conditions are checked every
+ * SRV_CANCELLATION_CHECK_BYTES bytes, which is about every ten milliseconds. A cancelled response
+ * stays cancelled, and the bytes already written must be discarded.
  *
  * Threads: only the writer's thread uses a cancellation.
  */
@@ -24,12 +24,11 @@ struct srv_cancellation {
     /* set when the client disconnects; NULL if the response has no client */
     const _Atomic bool *cancelled;
     size_t spent;        /* number of bytes written since the last check */
-    enum rt_status over; /* why the response is cancelled, or RT_OK if it is not cancelled */
+    enum rt_status over; /* reason for the cancellation, or RT_OK */
 };
 
-/* Records that a writer has written `bytes` more bytes. Work that takes longer than copying is
- * reported as a larger number of bytes. Returns whether the writer should continue. Always returns
- * true if `w` is NULL. */
+/* Records that a writer has written `bytes` more bytes. Slow work counts as more bytes. Returns
+ * whether the writer should continue, which is always true if `w` is NULL. */
 static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
 {
     if (!w || (!w->over && (w->spent += bytes) < SRV_CANCELLATION_CHECK_BYTES))
@@ -42,7 +41,7 @@ static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
     return !w->over;
 }
 
-/* Returns RT_OK, or the reason why the response is cancelled. */
+/* Returns the reason for the cancellation, or RT_OK. */
 static inline enum rt_status srv_cancellation_status(const struct srv_cancellation *w,
                                                      struct rt_error *err)
 {

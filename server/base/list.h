@@ -1,7 +1,7 @@
 /*
- * Intrusive doubly linked lists: each element contains the link by which it is in a list. The head
- * of a list is a link that points to itself while the list is empty. Each link is in at most one
- * list at a time; the members of a link that is in no list are NULL.
+ * Intrusive doubly linked lists. Each element contains a link. The head of a list is a link that
+ * points to itself while the list is empty. A link is in at most one list at a time. The members of
+ * a link that is in no list are NULL.
  *
  * Threads: these functions acquire no lock.
  */

@@ -13,7 +13,7 @@ bool srv_parse_int64(const char *text, size_t n, int64_t *out)
         int digit = text[i] - '0';
         if (digit < 0 || digit > 9)
             return false;
-        /* Accumulates a negative value, because int64_t has more negative than positive values. */
+        /* Accumulates a negative value, because int64_t has one more negative value. */
         if (__builtin_mul_overflow(value, 10, &value) ||
             __builtin_sub_overflow(value, digit, &value))
             return false;

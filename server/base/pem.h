@@ -1,7 +1,6 @@
 /*
- * Checks certificates and keys in PEM format before a TLS library reads them, so that the error
- * message can name the flag and the kind of PEM block found. Error messages never show the contents
- * of a block.
+ * Checks certificates and keys in PEM format before a TLS library reads them. The error message can
+ * thus name the flag and the kind of PEM block. Error messages never show the contents of a block.
  *
  * Threads: the functions are pure, so any thread may call them.
  */

@@ -24,13 +24,13 @@ struct srv_model_log;
 
 /* The model, version and signature that a request names. Spans point into the request. */
 struct srv_model_spec {
-    struct rt_span name, label, signature; /* p is NULL if the request has no such field */
+    struct rt_span name, label, signature; /* p is NULL if the request does not name one */
     bool has_version;
     int64_t version;
 };
 
-/* Number of handles to a version that one I/O loop holds. Only the thread of that I/O loop accesses
- * the number. Each number has its own cache line, to avoid false sharing. */
+/* Number of handles to a version that one I/O loop holds. Only the I/O loop's thread accesses it.
+ * Each number has its own cache line, to avoid false sharing. */
 struct srv_handles {
     _Alignas(64) uint32_t n;
 };
@@ -43,12 +43,12 @@ struct srv_version {
     struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
     struct srv_model_log *log; /* request log of the version's model */
-    /* the version's account in the memory budget of all models, the same as srv_load.account */
+    /* account in the memory budget of all models, equal to srv_load.account */
     struct rt_account *account;
 };
 
-/* Returns an array that has a handle count for each of the I/O loops, or NULL if memory runs out.
- * All counts are 0. The caller must free() the array. */
+/* Returns a zeroed array of handle counts, one per I/O loop, or NULL if memory runs out. The caller
+ * must free() the array. */
 struct srv_handles *srv_handles_new(int n_io_loops);
 
 struct srv_label {
@@ -56,8 +56,8 @@ struct srv_label {
     int64_t version;
 };
 
-/* The name, the available versions and the labels of a configured model. A new serving map is
- * published when the configuration changes. */
+/* A configured model with its available versions and its labels. A change of the configuration
+ * publishes a new serving map. */
 struct srv_map_model {
     const char *name;
     int n_versions;
@@ -77,9 +77,10 @@ const struct srv_map_model *srv_map_model(const struct srv_map *map, struct rt_s
 /*
  * Finds the version that `spec` names. The error messages are TensorFlow Serving's: "Servable not
  * found for request: Latest(m)" or "Servable not found for request: Specific(m, 5)" with NOT_FOUND,
- * and "Unrecognized servable version label: L" with INVALID_ARGUMENT. The function does not acquire
- * a handle to the version, so the caller must call srv_hold before the current turn of the I/O loop
- * ends.
+ * and "Unrecognized servable version label: L" with INVALID_ARGUMENT.
+ *
+ * Does not acquire a handle to the version. The caller must call srv_hold before the current turn
+ * of the I/O loop ends.
  */
 enum rt_status srv_map_find(const struct srv_map *map, const struct srv_model_spec *spec,
                             struct srv_version **out, struct rt_error *err);

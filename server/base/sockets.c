@@ -38,7 +38,7 @@ int srv_files_left(int n)
     return n > 2 * KEPT ? n - KEPT : n / 2;
 }
 
-/* accept4 also returns the network errors that are pending on the new socket (accept(2)). */
+/* accept4 also returns pending network errors of the new socket (accept(2)) */
 enum srv_accept_next srv_accept_failed(int error)
 {
     switch (error) {

@@ -10,17 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Stores up to `capacity` connected stream sockets of the process in `fds`, or only counts them if
- * `fds` is NULL. Returns the number of sockets, or -1 if they cannot be listed for lack of
- * descriptors or memory. */
+/* Stores up to `capacity` connected stream sockets of the process in `fds`. If `fds` is NULL, only
+ * counts them. Returns the number of sockets, or -1 if descriptors or memory run out. */
 int srv_sockets(int *fds, int capacity);
-/* Returns whether the socket has received bytes that have not been read. */
+/* Returns whether the socket has unread bytes. */
 bool srv_socket_has_unread(int fd);
-/* Returns whether the peer has reset the connection, or has closed its sending side and no received
- * bytes are left, so that no request can follow. */
+/* Returns whether no request can follow: the peer has reset the connection, or it has closed its
+ * sending side and no received bytes are unread. */
 bool srv_socket_is_over(int fd);
-/* Reads how many bytes the peer has acknowledged since the connection began. Returns false if
- * the number is unknown because the socket is not a TCP socket. */
+/* Reads the number of bytes that the peer has acknowledged on the connection. Returns false if the
+ * socket is not a TCP socket, so that the number is unknown. */
 bool srv_socket_acked(int fd, uint64_t *bytes);
 /* Limits the number of bytes that the kernel accepts from the process before it has sent them to
  * the peer. Without a limit, the kernel may accept 4 MiB for a peer that does not read. */
@@ -28,19 +27,19 @@ void srv_socket_limit_unsent(int fd, int bytes);
 /* Returns RLIMIT_NOFILE. */
 int srv_files_limit(void);
 /* Returns how many of `n` file descriptors connections may use. The others (64, or half of n if n
- * is small) are reserved, so that models can be loaded regardless of how many clients are
- * connected. REST connections may use srv_files_left(srv_files_limit()) descriptors, and plaintext
- * gRPC connections may use srv_files_left() of that number. */
+ * is small) are reserved, so that models can be loaded regardless of the number of clients. REST
+ * connections may use srv_files_left(srv_files_limit()) descriptors. Plaintext gRPC connections may
+ * use srv_files_left() of that number. */
 int srv_files_left(int n);
-/* What a listener must do after accept4 has failed. */
+/* The reaction of a listener to a failure of accept4. */
 enum srv_accept_next {
-    SRV_ACCEPT_WAIT,  /* no connection waits; poll reports the next one */
-    SRV_ACCEPT_AGAIN, /* the error concerns a single connection; others may wait */
+    SRV_ACCEPT_WAIT,  /* no connection waits, and poll reports the next one */
+    SRV_ACCEPT_AGAIN, /* the error concerns a single connection, and others may wait */
     /* Descriptors or memory have run out. No event reports when they are available again, so the
      * listener must try again after some time. */
     SRV_ACCEPT_PAUSE,
 };
-/* `error` is the value of errno after accept4 has failed. */
+/* `error` is errno after the failure of accept4. */
 enum srv_accept_next srv_accept_failed(int error);
 /* Writes the peer's address in gRPC's format: "ipv4:ADDRESS:PORT", "ipv6:[ADDRESS]:PORT" or
  * "unix:". Writes "" if the socket is not connected. */

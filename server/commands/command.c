@@ -46,8 +46,8 @@ static bool has_model(const char *dir)
     return false;
 }
 
-/* Fails if saved_model.pb is empty. Without this check, an empty file would be parsed as a
- * SavedModel without graphs, and the error message would be about missing tags. */
+/* Fails if saved_model.pb is empty. Otherwise an empty file would be parsed as a SavedModel without
+ * graphs, and the error would be about missing tags. */
 static enum rt_status check_model(const char *dir, struct rt_error *err)
 {
     char path[4096];

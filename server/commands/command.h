@@ -21,11 +21,11 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
 /* ---- for the test of health ---- */
 
 /* The ports on which a server listens, according to its command line. The command line consists of
- * NUL-separated strings, as in /proc/PID/cmdline. A port that the command line does not set has the
- * default of the container image. */
+ * NUL-separated strings, as in /proc/PID/cmdline. The default ports are those of the container
+ * image. */
 struct srv_health_ports {
-    int64_t rest, grpc; /* port numbers; 0 means that the server does not open the port */
-    bool tls, grpc_tls; /* whether the REST port uses TLS, and whether the gRPC port does */
+    int64_t rest, grpc; /* port numbers; 0 means that the port is not open */
+    bool tls, grpc_tls; /* whether the REST port and the gRPC port use TLS */
 };
 struct srv_health_ports srv_health_ports(const char *cmdline, size_t n);
 
@@ -40,21 +40,20 @@ struct srv_args {
 };
 /* Returns whether the current argument is equal to `name`. */
 bool srv_args_is(const struct srv_args *a, const char *name);
-/* Returns the value if the current argument is "name=value". If the current argument is "name" and
- * another argument follows, advances i to that argument and returns it as the value. Otherwise
- * returns NULL. */
+/* Returns the value if the current argument is "name=value". If it is "name" and another argument
+ * follows, advances i and returns that argument. Otherwise returns NULL. */
 const char *srv_args_value(struct srv_args *a, const char *name);
 
-/* Finds the version directory of a model: `dir` itself if it contains a SavedModel file, otherwise
- * the sub-directory of `dir` with the highest number. Fails with INVALID_ARGUMENT if saved_model.pb
- * is empty. */
+/* Finds the version directory of a model: `dir` itself if it contains a SavedModel, and otherwise
+ * the sub-directory with the highest number. Fails with INVALID_ARGUMENT if saved_model.pb is
+ * empty. */
 enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const char **out,
                                 struct rt_error *err);
 /* Parses the value of --timeout, a number of seconds from 0 to 86400, into milliseconds. */
 bool srv_parse_timeout(const char *text, int64_t *out_ms);
-/* Starts the time limit of this process. Returns a flag that becomes true after `ms` milliseconds,
- * or never if `ms` is 0. The flag is passed to the functions that load or run a model. Called at
- * most once, because the process has one timer, whose signal is SIGALRM. */
+/* Starts the time limit of this process, whose timer sends SIGALRM. Returns a flag that becomes
+ * true after `ms` milliseconds, or never if `ms` is 0. The flag is for the functions that load or
+ * run a model. May be called at most once. */
 const _Atomic bool *srv_limit_time(int64_t ms);
 /* Prints "slipway COMMAND: CODE: text" to standard error and returns SRV_EXIT_FAILED. */
 int srv_command_failed(const char *command, const struct rt_error *err);

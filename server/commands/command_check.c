@@ -17,8 +17,7 @@ static const char usage[] =
     "exit status: 0 it is fine, 1 it is not, 2 wrong arguments\n";
 
 static const struct kind {
-    /* `more` is another flag without which the server ignores the file, or NULL if the server never
-     * ignores it */
+    /* `more` is another flag without which the server ignores this file, or NULL. */
     const char *name, *flag, *more;
 } kinds[] = {
     {"models", "model_config_file", NULL},
@@ -44,15 +43,14 @@ struct check {
     const struct kind *kind;
 };
 
-/* Parses the command line. Returns -1 if the command should continue, otherwise the exit status
- * of the process. */
+/* Parses the command line. Returns -1 if the command should continue, and otherwise the exit
+ * status. */
 static int parse_args(struct check *c, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
     const char **flags = rt_arena_array(c->arena, (size_t)argc + 3, sizeof(*flags));
     const char *file = NULL, *name = "models", *v;
-    /* whether the previous argument was "--flag", in which case the current argument may be the
-     * value of that flag */
+    /* whether the previous argument was "--flag", whose value may be the current argument */
     bool wants_value = false;
     int n = 0;
     if (!flags)
@@ -164,8 +162,8 @@ static void print_model(struct check *c, const struct srv_model_config *m)
         rt_print(stdout, "  warning   %s\n", scan.warning);
 }
 
-/* Checks the version labels as the server does when it starts. No version is available then, so
- * labels are accepted only if allow_version_labels_for_unavailable_models is set. */
+/* Checks the version labels as the server does at startup, when no version is available. Labels are
+ * then accepted only with allow_version_labels_for_unavailable_models. */
 static enum rt_status check_labels(const struct srv_options *o, const struct srv_config *config,
                                    struct rt_error *err)
 {
@@ -208,7 +206,7 @@ static enum rt_status check_models(struct check *c, struct rt_error *err)
 
 /* ---- transports, autotune cache, batching ---- */
 
-/* Checks the options that the REST or gRPC transport might reject: certificates, keys, token files,
+/* Checks the options that the REST or gRPC transport might refuse: certificates, keys, token files,
  * addresses, and channel arguments. */
 static enum rt_status check_transports(const struct srv_options *o, struct rt_error *err)
 {

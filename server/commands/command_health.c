@@ -24,8 +24,8 @@ static const char *value_of(const char *name, const char *arg, const char *next)
     return arg[n] == '=' ? arg + n + 1 : arg[n] == '\0' ? next : NULL;
 }
 
-/* If `arg` is the flag `name` with a valid port number, sets *port to this number and returns true.
- * Otherwise returns false. A later flag overrides an earlier one. */
+/* If `arg` is the flag `name` with a valid port number, sets *port and returns true. Otherwise
+ * returns false. A later flag overrides an earlier one. */
 static bool take_port(int64_t *port, const char *name, const char *arg, const char *next)
 {
     const char *value = value_of(name, arg, next);
@@ -37,8 +37,8 @@ static bool take_port(int64_t *port, const char *name, const char *arg, const ch
     return true;
 }
 
-/* If `arg` is the flag `name` with a path, sets *tls to true if the path is not empty and to false
- * otherwise, and returns true. If `arg` is another argument, returns false. */
+/* If `arg` is the flag `name`, sets *tls to whether its path is not empty, and returns true.
+ * Otherwise returns false. */
 static bool take_tls(bool *tls, const char *name, const char *arg, const char *next)
 {
     const char *value = value_of(name, arg, next);
@@ -47,9 +47,8 @@ static bool take_tls(bool *tls, const char *name, const char *arg, const char *n
     return value != NULL;
 }
 
-/* Parses one argument of a server's command line or of `slipway health`. `next` is the following
- * argument, or NULL if a value must follow "=" in `arg`. Returns whether the argument was
- * recognised. */
+/* Parses one argument of a server's command line or of `slipway health`, and returns whether it is
+ * known. `next` is the following argument. If it is NULL, the value must follow "=" in `arg`. */
 static bool take(struct srv_health_ports *p, const char *arg, const char *next)
 {
     return take_port(&p->rest, "--rest_api_port", arg, next) ||
@@ -129,7 +128,7 @@ static int talk_tls(gnutls_session_t s)
     char response[64];
     size_t n = 0;
     ssize_t got;
-    /* non-fatal errors are timeouts and TLS messages that carry no application data */
+    /* the other errors are timeouts and TLS messages without application data */
     int tries = 3;
 
     do
@@ -145,15 +144,15 @@ static int talk_tls(gnutls_session_t s)
             n += (size_t)got;
     }
     response[n] = '\0';
-    /* A server that requires a client certificate sends no response without one. It is running, so
+    /* Without a client certificate, a server that requires one sends no response. It is running, so
      * it counts as ready. */
     if (!n && gnutls_certificate_client_get_request_status(s))
         return 200;
     return status_code(response);
 }
 
-/* Queries readiness over TLS. Returns the same values as query_plain. The server's certificate is
- * not verified, because nothing secret is sent. */
+/* Queries readiness over TLS. Returns the same values as query_plain. Does not verify the server's
+ * certificate, because nothing secret is sent. */
 static int query_tls(int fd)
 {
     gnutls_certificate_credentials_t none;
@@ -162,8 +161,8 @@ static int query_tls(int fd)
 
     if (gnutls_certificate_allocate_credentials(&none) < 0)
         return 0;
-    /* A server that refuses the handshake may have closed the connection before the first write.
-     * GNUTLS_NO_SIGNAL prevents a SIGPIPE in this case. */
+    /* A server that refuses the handshake may close the connection before the first write.
+     * GNUTLS_NO_SIGNAL prevents a SIGPIPE. */
     if (gnutls_init(&s, GNUTLS_CLIENT | GNUTLS_NO_SIGNAL) >= 0) {
         if (gnutls_set_default_priority(s) >= 0 &&
             gnutls_credentials_set(s, GNUTLS_CRD_CERTIFICATE, none) >= 0) {
@@ -203,9 +202,8 @@ static bool by_rest(const struct srv_health_ports *p)
     return code == 200;
 }
 
-/* Queries readiness over gRPC. A TLS port counts as ready if it is open, because a complete
- * handshake by the gRPC core would require the certificate of the certificate authority, and
- * possibly a client certificate. */
+/* Queries readiness over gRPC. A TLS port counts as ready if it is open. A complete handshake would
+ * require the CA's certificate and possibly a client certificate. */
 static bool by_grpc(const struct srv_health_ports *p)
 {
     struct rt_error err = {0};

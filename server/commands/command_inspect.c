@@ -54,20 +54,20 @@ struct inspected {
     struct rt_map functions;
     /* the checkpoint with the variables, or NULL if there is none */
     struct rt_checkpoint *checkpoint;
-    struct rt_model *model; /* the loaded model, or NULL if loading failed */
-    const char *trouble;    /* error message if the model did not load */
+    struct rt_model *model; /* NULL if the model was not loaded */
+    const char *trouble;    /* why the model was not loaded */
     /* JSON array of objects with the keys op, node, reason and needed_by */
     json_t *unsupported;
-    /* whether the time limit passed before all signatures were searched for unsupported ops */
+    /* whether the time limit passed before all signatures were searched */
     bool is_search_cut;
     int64_t timeout_ms;            /* time limit of the command, or 0 for no limit */
     const _Atomic bool *cancelled; /* becomes true when the time limit has passed */
-    size_t n_fields;               /* number of protobuf fields that were read to count ops */
-    /* selects the passes whose graphs are printed; NULL if no dump was requested */
+    size_t n_fields;               /* number of protobuf fields read while counting ops */
+    /* selects the passes whose graphs are printed, or NULL */
     const struct rt_pass_dump *dump;
 };
 
-/* Fails if the time limit has passed. `arg` is the struct inspected. */
+/* Fails if the time limit has passed. `arg` is a struct inspected. */
 static enum rt_status check_time(void *arg, struct rt_error *err)
 {
     const struct inspected *in = arg;
@@ -80,7 +80,7 @@ static enum rt_status check_time(void *arg, struct rt_error *err)
 
 /* ---- ops ---- */
 
-/* Reads a field as pb_field_next does, and returns -1 if the time limit has passed. */
+/* Reads a field as pb_field_next does. Returns -1 if the time limit has passed. */
 static int next_field(struct inspected *in, struct rt_span *rest, struct pb_field *f)
 {
     const bool is_due = (++in->n_fields & 0x3fff) == 0;
@@ -249,7 +249,7 @@ static void check_ops(struct inspected *in)
         return;
     }
     if (st) {
-        /* the import may have failed because of an op that does not exist in TensorFlow */
+        /* TensorFlow may not have an op that the model uses, so that the import failed */
         size_t n;
         const struct op_count **ops = sorted_ops(in, &n);
         for (size_t i = 0; ops && i < n; i++)
@@ -265,8 +265,7 @@ static void check_ops(struct inspected *in)
 
 /* ---- reading ---- */
 
-/* Reports that no graph has the requested tags, in an error message that lists the tag sets of all
- * graphs. */
+/* Reports that no graph has the requested tags. The error lists the tag sets of all graphs. */
 static enum rt_status no_such_tags(const struct inspected *in, const char *const *tags, int n_tags,
                                    struct rt_error *err)
 {
@@ -334,8 +333,8 @@ static const char *shape_text(char *buffer, size_t n, const struct rt_tensor_spe
     return rt_shape_text(buffer, n, t->shape.rank, t->shape.dim);
 }
 
-/* Returns whether a signature may be batched, as "yes", "no" or "unknown", and sets *why to the
- * reason for "no" or "unknown". */
+/* Returns whether a signature may be batched: "yes", "no" or "unknown". Sets *why to the reason for
+ * "no" or "unknown". */
 static const char *verdict(const struct inspected *in, const char *signature, const char **why)
 {
     const struct rt_model_signature *s =
@@ -527,7 +526,7 @@ static int split_tags(char *text, const char **tags)
 struct options {
     const char *dir;
     const char *tags; /* requested tags, separated by commas */
-    /* the only pass whose graph is printed, or NULL to print the graphs of all passes */
+    /* the pass whose graph is printed, or NULL for all passes */
     const char *pass;
     bool json, variables, dumps;
     int64_t timeout_ms;

@@ -7,8 +7,7 @@
 #include "runtime/base/print.h"
 #include "server/commands/command_run.h"
 
-/* the first run records the input shapes, and the second run uses the specialisation compiled for
- * these shapes */
+/* the first run records the input shapes, and the second uses their specialisation */
 enum { RUNS = 2 };
 
 struct plan_report {
@@ -64,7 +63,7 @@ static void print_values(const struct rt_described_value *v, int n, bool is_out)
     }
 }
 
-/* Prints the kernels in d->others for which d->why contains no measured time. */
+/* Prints the kernels in d->others that were not measured. */
 static void print_others(const struct rt_described_node *d)
 {
     const char *before = "; not ";
@@ -121,7 +120,7 @@ static void print_node(const struct rt_described_node *d)
     }
 }
 
-/* Number of nodes of each kind in a plan. Each node is counted in exactly one member. */
+/* Numbers of nodes of a plan. Each node is counted in exactly one member. */
 struct counts {
     int steps, inputs, constants, views, rest;
 };
@@ -134,8 +133,7 @@ static struct counts count(const struct plan_report *t)
         const enum rt_where where = d->n_out ? d->out[0].where : RT_WHERE_UNKNOWN;
         if (d->is_step)
             c.steps++;
-        /* a feed whose d->depth is greater than 0 is an input of a branch or a loop, not of the
-         * plan */
+        /* if d->depth is greater than 0, a feed is an input of a branch or loop, not of the plan */
         else if (where == RT_WHERE_FEED && d->depth == 0)
             c.inputs++;
         else if (where == RT_WHERE_CONSTANT)
@@ -148,7 +146,7 @@ static struct counts count(const struct plan_report *t)
     return c;
 }
 
-/* What runs on the accelerator. */
+/* Prints which part of the plan runs on the accelerator. */
 struct accelerated {
     int steps;
     double flops, all_flops;
@@ -256,8 +254,8 @@ static enum rt_status print_json(const struct plan_report *t, struct rt_error *e
     return RT_OK;
 }
 
-/* In the report, sets the types and shapes of the signature's inputs to those of the inputs that
- * t->run passed, because the plan leaves them unknown. */
+/* Sets the types and shapes of the report's inputs to those that t->run passed, because the plan
+ * leaves them unknown. */
 static void name_feeds(struct plan_report *t)
 {
     for (int i = 0; i < t->plan.n_nodes; i++) {
@@ -290,7 +288,7 @@ enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err)
     const bool is_cut_off = st == RT_DEADLINE_EXCEEDED;
     if (is_cut_off)
         rt_fail_prefix(err, "the plan shows what was known when it was cut off: ");
-    struct rt_error *why = is_cut_off ? &(struct rt_error){0} : err; /* *err already has an error */
+    struct rt_error *why = is_cut_off ? &(struct rt_error){0} : err; /* *err is already set */
     if (!st || is_cut_off)
         st = rt_callable_describe(r->s->call, r->arena, &t.plan, why);
     if (st)

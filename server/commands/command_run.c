@@ -20,7 +20,7 @@
 enum {
     MAX_THREADS = 256,
     MAX_PROFILED = 10000,
-    RUN_TIMEOUT_MS = 600000, /* default of --timeout, which is the server's default deadline */
+    RUN_TIMEOUT_MS = 600000, /* default of --timeout: the server's default deadline */
     PLAN_TIMEOUT_MS = 120000 /* default of --timeout with --plan */
 };
 #define MAX_INPUT_BYTES ((size_t)4 << 30)
@@ -102,7 +102,7 @@ static const char plan_usage[] =
 
 enum { ONCE = 1, BENCH = 2, PROFILE = 4, COMPARE = 8, PLAN = 16, ANY = 31 };
 
-/* The flags of `slipway run`, each with the modes that permit it and the values that it accepts. */
+/* The flags of `slipway run`, with the modes that permit them and their accepted values. */
 static const struct flag {
     const char *name;
     unsigned with;
@@ -152,8 +152,8 @@ static const char *mode_name(unsigned mode)
                              : "a single run";
 }
 
-/* Returns whether the mode permits all given flags, and prints an error about the first flag that
- * it does not permit. Bit i of `given` is set if flags[i] was given. */
+/* Returns whether the mode permits all given flags. Prints an error about the first flag that it
+ * does not permit. Bit i of `given` is set if flags[i] was given. */
 static bool fits(const struct srv_run *r, unsigned given)
 {
     const unsigned mode = mode_of(r);
@@ -230,8 +230,8 @@ static bool parse_gpu_precision(const char *text, bool *full)
     return *full || strcmp(text, "tf32") == 0;
 }
 
-/* If the current argument is a switch of the tuning, returns its value and sets *off to the member
- * that is true if the switch is off. Otherwise returns NULL. */
+/* If the current argument is a switch of the tuning, returns its value. Sets *off to the member
+ * that disables this tuning. Otherwise returns NULL. */
 static const char *switch_value(struct srv_args *a, struct srv_run *r, bool **off)
 {
     const struct {
@@ -249,7 +249,7 @@ static const char *switch_value(struct srv_args *a, struct srv_run *r, bool **of
     return value;
 }
 
-/* Sets *gpu to the GPU in the form of --gpus, or to NULL for the CPU. */
+/* Sets *gpu to a value in the form of --gpus, or to NULL for the CPU. */
 static bool parse_device(const char *text, const char **gpu)
 {
     *gpu = strcmp(text, "gpu") == 0            ? "0"
@@ -259,17 +259,16 @@ static bool parse_device(const char *text, const char **gpu)
     return *gpu ? **gpu && !strchr(*gpu, ',') : strcmp(text, "cpu") == 0;
 }
 
-/* Describes the first invalid argument. `missing` and `argument` are NULL if all arguments are
- * valid. */
+/* The first error in the arguments. `missing` and `argument` are NULL if there is none. */
 struct refusal {
-    const char *missing; /* the flag that has no value */
-    /* `argument` is the invalid argument, and `value` is its value or NULL */
+    const char *missing; /* the flag without a value */
+    /* the invalid argument, and its value or NULL */
     const char *argument, *value;
-    const struct flag *flag; /* the entry of flags[] for the argument, or NULL if it has none */
+    const struct flag *flag; /* the argument's entry in flags[], or NULL */
 };
 
-/* Returns -1 if the arguments are correct; otherwise prints an error and returns the exit status
- * of the process. Bit i of `given` is set if flags[i] was given. */
+/* Returns -1 if the arguments are valid. Otherwise prints an error and returns the exit status. Bit
+ * i of `given` is set if flags[i] was given. */
 static int check_args(const struct srv_run *r, const struct refusal *w, unsigned given)
 {
     if (w->missing)
@@ -299,8 +298,8 @@ static int check_args(const struct srv_run *r, const struct refusal *w, unsigned
     return SRV_EXIT_USAGE;
 }
 
-/* Parses the command line. Returns -1 if the command should continue, otherwise the exit status
- * of the process. */
+/* Parses the command line. Returns -1 if the command should continue, and otherwise the exit
+ * status. */
 static int parse_args(struct srv_run *r, int argc, const char *const *argv)
 {
     struct srv_args a = {.argc = argc, .argv = argv};
@@ -451,8 +450,8 @@ static enum rt_status shape_of_input(const struct srv_run *r, const struct rt_te
             given = &r->shapes[i].shape;
     *out = in->shape;
     if (in->shape.rank < 0) {
-        /* The rank is unknown, so the shape consists of the batch dimension and the dimensions
-         * given by --shape. */
+        /* The rank is unknown, so the shape is the batch dimension and the dimensions from
+         * --shape. */
         int n = given ? given->rank : 0;
         if (n >= RT_MAX_RANK)
             return rt_fail(err, RT_INVALID_ARGUMENT, "input \"%s\": more than %d dimensions",
@@ -595,9 +594,9 @@ static enum rt_status run_once(const struct srv_run *r, struct rt_error *err)
     return st;
 }
 
-/* Loads the model within the time limit. The warm-up may take half of that time: with --plan, the
- * runs with the requested shapes have the rest, and an endless run ends the warm-up, not the load.
- * Once the model is loaded, the session's flag has no effect. */
+/* Loads the model within the time limit. With --plan, the warm-up may take half of the time limit,
+ * so that the runs with the requested shapes have time, and an endless run ends only the warm-up.
+ * After the load, the session's flag has no effect. */
 static enum rt_status load(struct srv_run *r, const char *dir, struct rt_model_options *options,
                            struct rt_error *err)
 {
@@ -614,7 +613,7 @@ static enum rt_status load(struct srv_run *r, const char *dir, struct rt_model_o
     return st;
 }
 
-/* Opens the GPU that --device names, if any, and makes the session use it. */
+/* Opens the GPU that --device names, if any, for the session. */
 static enum rt_status open_gpu(const struct srv_run *r, struct rt_accelerators *gpus,
                                struct rt_session_options *session, struct rt_error *err)
 {
@@ -643,8 +642,8 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     struct rt_autotune *autotune = NULL;
     struct rt_accelerators gpus = {0};
     struct rt_model_options options = {
-        /* Specialisations are compiled inline, so that the measurement shows the speed of a server
-         * that has already compiled them. */
+        /* Compiles specialisations before the runs that need them, as in a server that has been
+         * running for some time. */
         .session = {.registry = registry,
                     .parallel = parallel,
                     .tuning = r.tuning,

@@ -14,20 +14,20 @@ struct srv_run_shape {
 };
 
 struct srv_run {
-    const char *command; /* name of the command: "run", or "inspect" if `plan` is set */
+    const char *command; /* the command's name: "run", or "inspect" if `plan` is set */
     const char *dir, *inputs, *signature, *autotune_cache;
-    /* the GPU that runs the model, as a value of --gpus ("0", "GPU-5f2a"), or NULL for the CPU */
+    /* the GPU in the form of --gpus ("0", "GPU-5f2a"), or NULL for the CPU */
     const char *gpu;
     bool gpu_full_precision;   /* rt_accelerator_options.full_precision */
-    const char *profile_trace; /* path of the trace file, or NULL if no trace is requested */
+    const char *profile_trace; /* path of the trace file, or NULL */
     bool bench, profile, compare, plan, json, on_line, cpu_clock;
     struct rt_tuning tuning;
     /* All n_callers callers share n_threads threads. */
     int64_t batch, n_threads, n_callers;
     int64_t seconds_ms, n_runs;
-    /* Time limit of the command if `plan` is set, otherwise of each run; 0 means no limit. */
+    /* Time limit of the command if `plan` is set, and otherwise of each run. 0 means no limit. */
     int64_t timeout_ms;
-    int64_t end_ns; /* time on CLOCK_MONOTONIC at which the time limit of the command ends */
+    int64_t end_ns; /* time on CLOCK_MONOTONIC at which the command's time limit ends */
     int n_shapes;
     struct srv_run_shape shapes[SRV_RUN_SHAPES];
 
@@ -39,8 +39,8 @@ struct srv_run {
     enum srv_json_form form;
 };
 
-/* Runs the signature once. `call` is the signature's callable in r->model or in another model.
- * `trace` may be NULL. Returns RT_DEADLINE_EXCEEDED if the time limit passes. */
+/* Runs the signature once. `call` is its callable in r->model or in another model. `trace` may be
+ * NULL. Returns RT_DEADLINE_EXCEEDED if the time limit passes. */
 enum rt_status srv_run_call(const struct srv_run *r, struct rt_callable *call,
                             struct rt_tensor *fetches, struct rt_trace *trace,
                             struct rt_error *err);
@@ -48,20 +48,20 @@ enum rt_status srv_run_call(const struct srv_run *r, struct rt_callable *call,
 /* Implements --bench: runs the signature repeatedly and prints the durations. */
 enum rt_status srv_run_bench(const struct srv_run *r, struct rt_error *err);
 
-/* Implements --profile: prints the time that each node takes in a run. */
+/* Implements --profile: prints how long each node takes in a run. */
 enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err);
 
-/* Implements --compare: prints the differences between the outputs and those computed in float32
- * without fusion or other optimisations. `dir` is the directory of the model version. */
+/* Implements --compare: prints how much the outputs differ from those of a run in float32 without
+ * fusion and other optimisations. `dir` is the directory of the version. */
 enum rt_status srv_run_compare(const struct srv_run *r, const char *dir,
                                const struct rt_registry *registry, struct rt_error *err);
 
 /* Implements `slipway inspect --plan`: prints the compiled plan of the signature. Returns
- * RT_DEADLINE_EXCEEDED if the plan was printed although the runs did not end in time. */
+ * RT_DEADLINE_EXCEEDED if the runs did not end in time. The plan is printed in either case. */
 enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err);
 
-/* Returns a node's name as printed in tables, without prefixes such as "PartitionedCall/", which
- * name the function calls that contain the node. */
+/* Returns a node's name for tables. It lacks prefixes such as "PartitionedCall/", which name the
+ * function calls around the node. */
 const char *srv_run_short_name(const char *name);
 
 #endif

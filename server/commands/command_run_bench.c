@@ -10,9 +10,9 @@
 
 enum {
     WARM_RUNS = 3,
-    /* Each thread makes at least this number of runs, even if the measuring time has passed. */
+    /* Minimum number of runs of each thread, regardless of the measuring time. */
     MIN_RUNS = 3,
-    MAX_RUNS = 1000000, /* maximum number of runs of all threads together */
+    MAX_RUNS = 1000000, /* maximum number of runs of all threads */
     MAX_LINE_MS = 3600000,
 };
 

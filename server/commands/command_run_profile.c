@@ -1,8 +1,8 @@
 /*
- * Implements `slipway run --profile`: prints how the time of a run is divided among its nodes and
- * ops. Runs are traced one after another. The times of the nodes and the total are means over the
- * same runs, namely the faster half of the traced runs, so that the times of the nodes and the time
- * between nodes add up to the total.
+ * Implements `slipway run --profile`: prints how a run's time is divided among its nodes and ops.
+ * Runs are traced one after another. The times of the nodes and the total are means over the faster
+ * half of the traced runs. Therefore the times of the nodes and the time between nodes add up to
+ * the total.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -19,14 +19,14 @@ enum { WARM_RUNS = 3, MAX_SHOWN = 40 };
 
 /* A row of a table: a node, or all nodes with the same op and the same fused ops. */
 struct row {
-    /* In the row of an op, `name` and `shapes` are NULL. */
+    /* both NULL in the row of an op */
     const char *name, *op, *fused, *kernel, *shapes;
-    /* for a node, its time in each run in nanoseconds, excluding the nodes that it calls */
+    /* time of a node in each run in nanoseconds, excluding the nodes that it calls */
     int64_t *ns;
-    struct row *sum; /* for a node, the row of the table of ops that includes it */
-    int64_t calls;   /* number of calls of the node, or of all nodes with the op, in the last run */
-    double flops, bytes; /* number of FLOPs and number of bytes accessed in these calls */
-    double mean_ns;      /* mean time in nanoseconds over the runs that profile.chosen marks */
+    struct row *sum; /* the op's row that includes this node */
+    int64_t calls;   /* number of calls of the node, or of all nodes of the op, in the last run */
+    double flops, bytes; /* numbers of FLOPs and accessed bytes in these calls */
+    double mean_ns;      /* mean time in nanoseconds over the chosen runs */
 };
 
 struct table {
@@ -39,13 +39,11 @@ struct profile {
     const struct srv_run *run;
     struct rt_arena *arena;
     int n_runs;
-    /* run_ns has the durations of the runs with tracing, and plain_ns has those of the runs without
-     * tracing */
+    /* durations of the runs with tracing, and of those without tracing */
     int64_t *run_ns, *plain_ns;
-    bool *chosen; /* chosen[i] is set if traced run i is in the faster half of the traced runs */
+    bool *chosen; /* whether traced run i is in the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;
-    /* activation_bytes is the memory for the activations of the largest segment, and scratch_bytes
-     * is the largest scratch memory of any node */
+    /* memory of the activations in the largest segment, and largest scratch memory of a node */
     size_t activation_bytes, scratch_bytes;
     struct table nodes, ops;
     struct rt_arena *trace_arena;
@@ -152,8 +150,8 @@ static bool add_node(struct profile *p, int run, const struct rt_trace_node *n, 
 }
 
 /* Adds a traced run to the table. The trace lists the nodes in the order in which they ended. A
- * node that started before and ended after other nodes contains them, so their time is subtracted
- * from its own. */
+ * node contains the nodes that ran between its start and end. Their time is subtracted from its
+ * own. */
 static enum rt_status add_run(struct profile *p, int run, struct rt_error *err)
 {
     const struct rt_trace_node **open =
@@ -462,8 +460,8 @@ enum rt_status srv_run_profile(const struct srv_run *r, struct rt_error *err)
         st = collect(&p, err);
     if (!st)
         st = find_memory(&p, err);
-    /* The trace is written before the report is printed, because the reader of the report may close
-     * the pipe early. */
+    /* The trace is written before the report, because the reader of the report may close the pipe
+     * early. */
     if (!st && p.events)
         st = write_trace(&p, err);
     if (!st) {

@@ -13,8 +13,8 @@ struct answer {
     grpc_slice text;
 };
 
-/* Returns whether a HealthCheckResponse has the status SERVING (1). The status is field 1, and its
- * value fits into one byte. */
+/* Returns whether a HealthCheckResponse has the status SERVING (1). Field 1 is the status, whose
+ * value takes one byte. */
 static bool is_serving(grpc_byte_buffer *message)
 {
     grpc_byte_buffer_reader reader;
@@ -29,8 +29,7 @@ static bool is_serving(grpc_byte_buffer *message)
     return serving;
 }
 
-/* Sends an empty HealthCheckRequest, which requests the health of the whole server, and receives
- * the response. */
+/* Queries the health of the whole server by an empty HealthCheckRequest. */
 static void exchange(grpc_call *call, grpc_completion_queue *cq, struct answer *a)
 {
     grpc_slice nothing = grpc_empty_slice();

@@ -164,8 +164,7 @@ enum rt_status srv_batching_of_version(struct srv_batching *out, const struct sr
         return RT_OK;
     }
     enum rt_status st = read_file(out, path, err);
-    /* All models share the batch threads, so only the server's own file can set the number of
-     * threads. */
+    /* All models share the batch threads, so only the server's own file sets their number. */
     out->num_batch_threads = server->num_batch_threads;
     return st;
 }

@@ -15,18 +15,18 @@
 
 enum srv_batching_mode {
     SRV_BATCHING_OFF, /* nothing is merged */
-    /* requests that wait for a worker are merged if their signature passes row-wise analysis */
+    /* A signature's requests that wait for a worker are merged if it passes row-wise analysis. */
     SRV_BATCHING_ROW_WISE,
-    /* requests of every signature that writes no variables are merged, as in
-     * tensorflow_model_server */
+    /* as in tensorflow_model_server, requests of every signature that writes no variables are
+     * merged */
     SRV_BATCHING_ALL,
 };
 
 struct srv_batching {
     enum srv_batching_mode mode;
-    /* maximum number of rows of a batch, and also of a request unless splits_large is set */
+    /* maximum number of rows of a batch; also of a request unless splits_large is set */
     int64_t max_batch_size;
-    /* Time in microseconds for which the first request of a batch waits for other requests. */
+    /* time in microseconds for which the first request of a batch waits for others */
     int64_t batch_timeout_micros;
     int64_t max_enqueued_batches; /* maximum number of waiting batches per callable */
     /* maximum number of running batches of all models; 0 means no limit */
@@ -35,18 +35,18 @@ struct srv_batching {
     int64_t sizes[SRV_MAX_BATCH_SIZES];
     /* whether inputs of different shapes are padded to the largest shape */
     bool pads;
-    bool splits_large; /* whether a large request is split into sub-requests */
-    /* Maximum number of rows of an executed batch and of a sub-request. */
+    bool splits_large; /* whether a request with too many rows is split into sub-requests */
+    /* maximum number of rows of an executed batch and of a sub-request */
     int64_t max_execution_batch_size;
 };
 
 struct Tensorflow__Serving__BatchingParameters;
 
 /*
- * Reads a BatchingParameters message. If a parameter is invalid, fails with INVALID_ARGUMENT and,
- * if TensorFlow Serving reports the same error, with its message. thread_pool_name is accepted but
- * has no effect, because batches run on the workers. The metrics label thread_pool_name is always
- * "", in Slipway as in tensorflow_model_server.
+ * Reads a BatchingParameters message. Fails with INVALID_ARGUMENT if a parameter is invalid, with
+ * TensorFlow Serving's message where it has one. thread_pool_name has no effect, because batches
+ * run on the workers. The metrics label thread_pool_name is always "", as in
+ * tensorflow_model_server.
  */
 enum rt_status srv_batching_from_message(struct srv_batching *out,
                                          const struct Tensorflow__Serving__BatchingParameters *m,
@@ -58,10 +58,10 @@ enum rt_status srv_batching_parse(struct srv_batching *out, struct rt_span text,
 enum rt_status srv_batching_of_server(struct srv_batching *out, const struct srv_options *o,
                                       struct rt_error *err);
 /*
- * Determines the batching parameters of a model version: those of the server or, with
- * --enable_batching=true and --enable_per_model_batching_parameters, those in batching_params.pbtxt
- * in the version's directory `dir`. If both flags are set and this file does not exist, the
- * version's requests are not merged.
+ * Determines the batching parameters of a model version. With --enable_batching=true and
+ * --enable_per_model_batching_parameters, they are in the file batching_params.pbtxt in the
+ * version's directory `dir`. If this file does not exist, the version's requests are not merged.
+ * Without these flags, the parameters are the server's.
  */
 enum rt_status srv_batching_of_version(struct srv_batching *out, const struct srv_batching *server,
                                        const struct srv_options *o, const char *dir,

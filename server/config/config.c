@@ -50,7 +50,7 @@ static enum rt_status no_memory(struct rt_error *err)
     return rt_fail_memory(err, "the model configuration", 0);
 }
 
-/* Appends the model's position in the config file to the error message. */
+/* Appends the model's position in the config file to the error. */
 static enum rt_status at_place(const struct srv_config *c, const struct srv_model_config *m,
                                struct rt_error *err)
 {
@@ -61,8 +61,8 @@ static enum rt_status at_place(const struct srv_config *c, const struct srv_mode
                    (long long)m->line, (long long)m->column);
 }
 
-/* Returns the length of the URL scheme in a path, e.g. 2 for "s3://bucket/m", or 0 if the path has
- * none. */
+/* Returns the length of the URL scheme in a path, for example 2 for "s3://bucket/m". Returns 0 if
+ * the path has none. */
 static size_t scheme_length(const char *path)
 {
     const char *end = strstr(path, "://");
@@ -283,8 +283,8 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
     out->n_latest = 1;
     if (!p)
         return RT_OK;
-    /* Short names for the field numbers of the oneof policy_choice, because the generated names do
-     * not fit into a line. */
+    /* Shorter names for the field numbers of the oneof policy_choice. The generated names do not
+     * fit into a line. */
     enum { LATEST = 100, ALL = 101, SPECIFIC = 102 };
     int choice = (int)p->policy_choice_case;
     if (choice == ALL) {
@@ -310,7 +310,7 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
 
 struct label_entry {
     const char *key;
-    /* Index of the entry in the message. Entries with the same key are sorted by this index. */
+    /* Index of the entry in the message. It orders entries that have the same key. */
     size_t at;
 };
 
@@ -321,9 +321,9 @@ static int by_key(const void *a, const void *b)
     return order ? order : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Reads the version labels. If several entries have the same key, the value of the last one counts,
- * as in any protobuf map, and the label takes the position of the first one. The entries are sorted
- * first, so that reading n labels takes O(n log n) time. */
+/* Reads the version labels. If a key occurs more than once, its last value counts, as in any
+ * protobuf map, but the label has the position of the first occurrence. The entries are sorted, so
+ * that reading n labels takes O(n log n) time. */
 static enum rt_status read_labels(struct srv_config *c, struct srv_model_config *out,
                                   const model_message *m, struct rt_error *err)
 {
@@ -377,8 +377,8 @@ static enum rt_status read_model(struct srv_config *c, struct srv_model_config *
     return read_labels(c, out, m, err);
 }
 
-/* Converts a ModelServerConfig message. `places` has the positions of the models in `file`. Both
- * are NULL if the message was not read from a file. */
+/* Converts a ModelServerConfig message. `places` contains the positions of the models in `file`.
+ * Both are NULL if the message was not read from a file. */
 static enum rt_status from_message(const void *message, const struct pb_text_places *places,
                                    const char *file, struct srv_config **out, struct rt_error *err)
 {
@@ -474,8 +474,8 @@ static enum rt_status from_flags(const struct srv_options *o, struct srv_config 
             .platform = TENSORFLOW, .policy = SRV_POLICY_LATEST, .n_latest = 1};
         c->is_list = true;
         m->name = rt_arena_strdup(c->arena, o->model_name);
-        /* TensorFlow Serving accepts only absolute paths. For convenience, `slipway serve` also
-         * accepts relative ones. */
+        /* TensorFlow Serving accepts only absolute paths. `slipway serve` also accepts relative
+         * ones. */
         char *absolute = !o->as_tensorflow && !scheme_length(o->model_base_path)
                              ? realpath(o->model_base_path, NULL)
                              : NULL;
@@ -506,9 +506,9 @@ enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_c
     return st;
 }
 
-/* Returns whether a directory entry is a model. Entries whose names are hidden or contain control
- * characters (which would break log lines) are not models. A directory remains a model while its
- * status temporarily cannot be read, so that its served versions are not unloaded. */
+/* Returns whether a directory entry is a model. Hidden names and names with control characters,
+ * which would break log lines, are not models. A directory remains a model while its status cannot
+ * be read, so that its served versions are not unloaded. */
 static bool is_model_folder(const char *dir, const struct dirent *entry)
 {
     const char *name = entry->d_name;

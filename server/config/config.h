@@ -11,8 +11,8 @@
 #include "server/base/serving_map.h"
 #include "server/config/options.h"
 
-/* Format of TensorFlow Serving's error message for a label whose version is not available. The
- * format takes a version number and a model name. */
+/* TensorFlow Serving's error message for a label whose version is not available. Its arguments are
+ * a version number and a model name. */
 #define SRV_LABEL_UNAVAILABLE                                                                      \
     "Request to assign label to version %lld of model %s, which is not currently available for "   \
     "inference"
@@ -26,8 +26,8 @@ struct srv_logging_config {
     double sampling_rate; /* fraction of the requests that are logged, from 0 to 1 */
 };
 
-/* A configured model. A new field must also be added to ModelConfig in proto/, to same_model in
- * config.c and to print_model in server/commands/command_check.c. */
+/* A configured model. Every field must also be in ModelConfig in proto/, in same_model in config.c,
+ * and in print_model in server/commands/command_check.c. */
 struct srv_model_config {
     const char *name;
     const char *base_path; /* absolute path without a trailing slash */
@@ -38,17 +38,16 @@ struct srv_model_config {
     const int64_t *specific;
     int n_labels;
     const struct srv_label *labels;
-    const struct srv_logging_config *logging; /* how requests are logged, or NULL if they are not */
-    enum srv_maybe bf16;  /* whether to use bf16; SRV_UNSAID leaves this to --precision */
+    const struct srv_logging_config *logging; /* how requests are logged, or NULL for no log */
+    enum srv_maybe bf16;  /* whether to use bf16; SRV_UNSAID means the value of --precision */
     int64_t line, column; /* position of the model in srv_config.file */
 };
 
 struct srv_config {
     struct rt_arena *arena;
-    /* path of the config file, used only in errors, or NULL if the config was not read from a
-     * file */
+    /* path of the config file, for errors, or NULL if there is no file */
     const char *file;
-    /* whether the config has a list of models; false if the config is empty */
+    /* whether the config contains a list of models, even an empty one */
     bool is_list;
     int n_models;
     struct srv_model_config *models; /* sorted by name, without duplicate names */
@@ -57,9 +56,9 @@ struct srv_config {
 
 void srv_config_free(struct srv_config *c); /* frees `c`, which may be NULL */
 
-/* Reads the config from the file given by --model_config_file. If this flag is not set, the config
- * has the model given by --model_name and --model_base_path. If --model_base_path is not set
- * either, the config has no models. */
+/* Reads the config from --model_config_file. If this flag is not set, the config contains the model
+ * of --model_name and --model_base_path. If --model_base_path is not set either, the config
+ * contains no models. */
 enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_config **out,
                                        struct rt_error *err);
 /* Parses a ModelServerConfig in protobuf's text format. `name` is the file's name, used only in
@@ -70,8 +69,8 @@ enum rt_status srv_config_from_text(struct rt_span text, const char *name, struc
 enum rt_status srv_config_from_message(const void *message, struct srv_config **out,
                                        struct rt_error *err);
 /*
- * Checks that the platform of each model in `config` is "tensorflow", the only supported platform,
- * and is the same as in `old`. `old` may be NULL. The check is a separate function so that errors
+ * Checks the platform of each model in `config`. It must be "tensorflow", the only supported
+ * platform, and the same as in `old`, which may be NULL. This is a separate function so that errors
  * are reported in TensorFlow Serving's order.
  */
 enum rt_status srv_config_check_platforms(const struct srv_config *old,
@@ -84,9 +83,8 @@ bool srv_config_eq(const struct srv_config *a, const struct srv_config *b);
 const struct srv_model_config *srv_config_find(const struct srv_config *c, const char *name);
 /* Returns the model's entry for a label, or NULL if there is none. `c` may be NULL. */
 const struct srv_label *srv_config_find_label(const struct srv_model_config *c, const char *label);
-/* Creates a config with a model for every sub-directory of `dir` that is not hidden. If `dir`
- * cannot be read, the function fails instead of returning an empty config. A dangling symbolic link
- * does not become a model, but is listed in the config's `warning`. */
+/* Creates a config with one model per sub-directory of `dir` that is not hidden. Fails if `dir`
+ * cannot be read. A dangling symbolic link is not a model, but the config's `warning` lists it. */
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
                                       struct rt_error *err);
 

@@ -1,7 +1,7 @@
 /*
- * Builds the command line for process 1 of the container image. The image has no shell, so the
- * binary itself derives its arguments from MODEL_NAME and MODEL_BASE_PATH when it is invoked as
- * tf_serving_entrypoint.sh. TensorFlow Serving's image derives them in the same way.
+ * Builds the command line for process 1 of the container image. The image has no shell. When the
+ * binary is invoked as tf_serving_entrypoint.sh, it derives its arguments from MODEL_NAME and
+ * MODEL_BASE_PATH, as TensorFlow Serving's image does.
  */
 #ifndef SRV_ENTRYPOINT_H
 #define SRV_ENTRYPOINT_H
@@ -11,18 +11,17 @@
 #include "runtime/base/arena.h"
 
 struct srv_entrypoint {
-    /* whether the environment or the arguments name a model, or the default model exists; otherwise
-     * every sub-directory of /models is a model */
+    /* Whether the environment or the arguments name a model, or the default model exists. Otherwise
+     * every sub-directory of /models is a model. */
     bool as_tensorflow;
     int argc;
     const char *const *argv; /* arguments for srv_options_parse; argv is allocated in the arena */
 };
 
 /*
- * Builds the command line, which ends with argv[1..], so that the flags in argv take precedence.
- * `name` and `base` are the values of MODEL_NAME and MODEL_BASE_PATH, or NULL if they are not set.
- * `is_dir` returns whether a directory exists, and is used to find the default model. Returns false
- * if memory runs out.
+ * Builds the command line. It ends with argv[1..], so that these flags take precedence. `name` and
+ * `base` are the values of MODEL_NAME and MODEL_BASE_PATH, or NULL. `is_dir` returns whether a
+ * directory exists, and is used to find the default model. Returns false if memory runs out.
  */
 bool srv_entrypoint(struct srv_entrypoint *out, int argc, const char *const *argv, const char *name,
                     const char *base, bool (*is_dir)(const char *path), struct rt_arena *arena);

@@ -11,8 +11,8 @@
 
 enum kind {
     BOOLEAN,
-    SWITCH, /* a boolean, given as on or off */
-    MAYBE,  /* a boolean that may also be unset, stored as enum srv_maybe */
+    SWITCH, /* a boolean, written as on or off */
+    MAYBE,  /* a boolean that may be unset, stored as enum srv_maybe */
     INTEGER,
     BYTES,   /* an integer with an optional suffix K, M or G */
     SECONDS, /* a number of seconds that may have a fraction; stored in milliseconds */
@@ -22,20 +22,19 @@ enum kind {
 
 enum meaning {
     OURS,        /* a flag that only Slipway has */
-    TFS,         /* a flag of TensorFlow Serving, with the same meaning */
-    TFS_IGNORED, /* a flag of TensorFlow Serving that is accepted but has no effect */
+    TFS,         /* a flag of TensorFlow Serving with the same meaning */
+    TFS_IGNORED, /* a flag of TensorFlow Serving without an effect */
 };
 
 struct row {
     const char *name;
     enum kind kind;
     enum meaning meaning;
-    /* Offset of the value in struct srv_options; unused for TFS_IGNORED. */
+    /* offset of the value in struct srv_options; unused for TFS_IGNORED */
     size_t offset;
-    /* default value when the program is invoked as tensorflow_model_server */
+    /* default value of tensorflow_model_server */
     const char *as_tensorflow;
-    /* default value when the program is invoked as `slipway serve`; NULL stands for
-     * as_tensorflow */
+    /* default value of `slipway serve`, or NULL if it is as_tensorflow */
     const char *own;
     /* range of the value of an INTEGER, BYTES or SECONDS flag; for SECONDS, in milliseconds */
     int64_t min, max;
@@ -354,9 +353,8 @@ static bool looks_like_float(const char *text)
     return *text && strspn(text, "+-0123456789.eE") == strlen(text);
 }
 
-/* Stores the value of a flag in the options. `text` is NULL if the flag was given without a value,
- * which is permitted only for booleans. Returns false if the text does not match the flag's kind
- * and range. */
+/* Stores the value of a flag in the options. `text` is NULL if the flag has no value, which only
+ * booleans permit. Returns false if the text does not match the flag's kind and range. */
 static bool set_value(struct srv_options *o, const struct row *row, const char *text)
 {
     char *field = (char *)o + (has_field(row) ? row->offset : 0);
@@ -404,7 +402,7 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
         return true;
     }
     case INTEGER:
-        /* TensorFlow Serving parses integers with scanf, which skips leading white space. */
+        /* TensorFlow Serving's scanf skips leading white space before an integer. */
         text += strspn(text, " \t\n\v\f\r");
         if (!srv_parse_int64(text, strlen(text), &number))
             return false;
@@ -442,7 +440,7 @@ void srv_options_help(FILE *out, bool as_tensorflow)
             as_tensorflow ? "tensorflow_model_server" : "slipway serve",
             as_tensorflow ? "" : " or --name value");
     for (int pass = 0; pass < 3; pass++) {
-        /* the flags that TensorFlow Serving also has are printed first */
+        /* flags that TensorFlow Serving also has come first */
         enum meaning meaning = pass == 0 ? TFS : pass == 1 ? OURS : (enum meaning)pass;
         fprintf(out, "%s:\n", titles[meaning]);
         for (const struct row *r = rows; r < rows + N_ROWS; r++) {
@@ -491,7 +489,7 @@ static void print_version(FILE *out)
 }
 
 /* Prints the usage. tensorflow_model_server prints all flags. `slipway serve` prints only one line,
- * so that the error message printed before it stays visible. */
+ * so that the error message before it stays visible. */
 static void print_usage(FILE *out, bool as_tensorflow)
 {
     if (as_tensorflow)
@@ -543,16 +541,14 @@ static bool is_default(const struct row *row, const char *text, bool as_tensorfl
     return strcmp(text, default_of(row, as_tensorflow)) == 0;
 }
 
-/* Result of parsing one argument of the command line. */
 enum taken { TAKEN, NO_FLAG, BAD };
 
-/* Stores the value of a flag, or reports why it cannot be stored. `text` is NULL if the flag was
- * given without a value. */
+/* Stores the value of a flag, or reports the error. `text` is NULL if the flag has no value. */
 static enum taken take_value(struct srv_options *o, const struct row *row, const char *text,
                              FILE *out)
 {
     if (!set_value(o, row, text)) {
-        /* for a boolean, tensorflow_model_server prints a "=" before the invalid value */
+        /* tensorflow_model_server prints a "=" before the invalid value of a boolean */
         bool equals = o->as_tensorflow && is_boolean(row);
         char shown[512];
         snprintf(shown, sizeof shown, "%s%s", equals ? "=" : "", text ? text : "(none)");
@@ -565,8 +561,8 @@ static enum taken take_value(struct srv_options *o, const struct row *row, const
     return TAKEN;
 }
 
-/* Finds a boolean flag whose name is a prefix of the argument. tensorflow_model_server reports the
- * rest of the argument as an invalid value, and does not report an unknown flag. */
+/* Finds a boolean flag whose name is a prefix of the argument. tensorflow_model_server then reports
+ * the rest of the argument as an invalid value, instead of an unknown flag. */
 static const struct row *boolean_before(const char *arg)
 {
     for (const struct row *r = rows; r < rows + N_ROWS; r++)

@@ -1,6 +1,6 @@
 /*
- * The command-line options. One table defines the names, types, defaults, limits and help texts of
- * the flags, and FLAGS.md is generated from it. main.c parses the command line, and
+ * The command-line options. A table defines the names, types, defaults, limits and help texts of
+ * the flags. FLAGS.md is generated from it. main.c parses the command line, and
  * srv_settings_resolve (settings.h) completes the options. Afterwards they do not change.
  */
 #ifndef SRV_OPTIONS_H
@@ -25,8 +25,8 @@ struct srv_options {
     /* The flags of TensorFlow Serving, with its names and defaults. */
     int64_t port, rest_api_port, rest_api_num_threads, rest_api_timeout_in_ms;
     bool rest_api_enable_cors_support;
-    /* SRV_UNSAID if the flag was not given; requests that wait for a worker are then merged if
-     * their signature passes row-wise analysis */
+    /* SRV_UNSAID if the flag was not given. A signature's waiting requests are then merged if it
+     * passes row-wise analysis. */
     enum srv_maybe enable_batching;
     bool enable_per_model_batching_parameters;
     bool allow_version_labels_for_unavailable_models;
@@ -50,13 +50,13 @@ struct srv_options {
 
     /* Slipway's own flags */
     const char *models; /* directory given by --models; every sub-directory is a model */
-    /* TCP address and UNIX socket that accept reload requests, and the file with the token for
-     * these requests */
+    /* TCP address and UNIX socket for reload requests, and the file with the token for these
+     * requests */
     const char *admin_address, *admin_socket, *admin_token_file;
-    /* directory in which the models of a reload request must lie; "" permits any directory */
+    /* directory that must contain the models of a reload request, or "" for any directory */
     const char *model_root;
     bool enable_grpc_reflection;
-    /* address to which the ports are bound; if invoked as `slipway serve`, 127.0.0.1 by default */
+    /* address to which the ports are bound; 127.0.0.1 by default for `slipway serve` */
     const char *bind_address;
     int64_t max_body_bytes; /* maximum size of a request body, 256 MiB by default */
     int64_t max_bytes_in_flight;
@@ -66,8 +66,8 @@ struct srv_options {
     int64_t max_queue_jobs, max_queue_bytes;
     int64_t max_waiting_runs;
     int64_t max_batch_rows;
-    /* maximum expected run time in microseconds of a job that may run inline, 40 by default; 0
-     * means that no job runs inline */
+    /* maximum expected run time in microseconds of an inline job; 0 means that no job runs
+     * inline */
     int64_t inline_max_us;
     int64_t num_workers;   /* number of workers; 0 means one per usable core */
     int64_t cores_per_run; /* 0 means num_workers */
@@ -81,9 +81,9 @@ struct srv_options {
     /* delay in milliseconds before the drain; -1 means 5000 if the server is process 1, and 0
      * otherwise */
     int64_t drain_delay_ms;
-    /* Maximum time in seconds for which a model without an available version delays readiness; 0
-     * means no limit. If the program was invoked as tensorflow_model_server, startup fails after
-     * this time unless the model is being loaded. */
+    /* Maximum time in seconds for which a model without an available version delays readiness, or 0
+     * for no limit. After this time, the startup of tensorflow_model_server fails unless the model
+     * is being loaded. */
     int64_t model_wait_seconds;
     int64_t run_memory_limit_bytes;
     /* memory limit of all models together; 0 means no limit */
@@ -100,14 +100,13 @@ struct srv_options {
     bool rest_api_enable_compression; /* whether to compress responses if the client accepts gzip */
     int64_t num_model_warmup_threads;
     int64_t request_log_file_bytes, request_log_file_ms;
-    /* tolerance for comparing responses with golden responses, used if a version has no tolerance
-     * file */
+    /* tolerance for golden responses of a version without a tolerance file */
     double golden_tolerance;
     bool allow_unsupported_signatures;
     const char *precision;      /* precision of the computation, "float32" or "bf16" */
     const char *gpus;           /* GPUs to use (runtime/core/device.h), "none" by default */
     int64_t gpu_slots;          /* number of streams of each GPU */
-    double gpu_memory_fraction; /* part of each GPU's memory that may be used, or 0 for all */
+    double gpu_memory_fraction; /* usable part of each GPU's memory, or 0 for all */
     const char *gpu_precision;  /* precision on GPUs, "tf32" or "float32" */
     const char *gpu_on_fault;   /* reaction to the failure of a GPU, "exit" or "stop" */
     /* minimum time in milliseconds after which a run on a GPU counts as hanging, or 0 for never */
@@ -127,8 +126,7 @@ struct srv_options {
     /* the batching parameters in platform_config_file, or NULL */
     const struct srv_batching *platform_batching;
 
-    /* For each flag, in the order of the flag table, the last value given, or NULL if the flag was
-     * not given. */
+    /* the last given value of each flag in the order of the flag table, or NULL */
     const char *given[SRV_MAX_FLAGS];
 };
 
@@ -137,21 +135,21 @@ enum srv_parse { SRV_PARSE_RUN, SRV_PARSE_EXIT_0, SRV_PARSE_EXIT_USAGE };
 /*
  * Sets the defaults, which depend on as_tensorflow, and then parses argv[1..].
  *
- * If as_tensorflow is set, arguments are parsed as tensorflow_model_server parses them. A value
- * must follow "="; a boolean is --name, --name=true or --name=false. An invalid value is reported,
- * and the program parses the other flags before it prints the usage and exits. The program also
- * exits if the first unknown argument is --help. If any other argument is unknown, the program
- * reports it and prints the usage, and then starts the server unless --strict_flags is set.
+ * If as_tensorflow is set, arguments are parsed as in tensorflow_model_server. A value must follow
+ * "=". A boolean is --name, --name=true or --name=false. After an invalid value, the program parses
+ * the other flags, prints the usage and exits. If the first unknown argument is --help, the program
+ * also exits. After any other unknown argument, the program prints the usage, but starts the server
+ * unless --strict_flags is set.
  *
- * If as_tensorflow is not set, "--name value" is accepted too, and the program exits when it finds
- * the first invalid value.
+ * If as_tensorflow is not set, "--name value" is accepted too, and the program exits at the first
+ * invalid value.
  */
 enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int argc,
                                  const char *const *argv, FILE *out);
 /* Returns whether the flag `name` was given on the command line. */
 bool srv_options_is_given(const struct srv_options *o, const char *name);
-/* Finds the next flag that was given but has no effect, and the reason. *i must be 0 before the
- * first call. Returns false if no such flag remains. */
+/* Finds the next given flag that has no effect, and the reason. *i must be 0 before the first call.
+ * Returns false if no such flag remains. */
 bool srv_options_next_note(const struct srv_options *o, int *i, const char **name,
                            const char **reason);
 void srv_options_help(FILE *out, bool as_tensorflow);

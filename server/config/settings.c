@@ -30,8 +30,8 @@ static int64_t larger(int64_t a, int64_t b)
 
 /* ---- fields without effect ---- */
 
-/* Logs, in one line, the fields of message `m` that are set but have no effect. `known` is a
- * NULL-terminated list of the fields that have an effect. */
+/* Logs, in one line, the fields of message `m` that are set without an effect. `known` is a
+ * NULL-terminated list of the fields with an effect. */
 static void log_without_effect(const char *where, const ProtobufCMessage *m,
                                const char *const *known)
 {
@@ -52,8 +52,8 @@ static void log_without_effect(const char *where, const ProtobufCMessage *m,
 
 /* ---- sessions ---- */
 
-/* Thread counts from TensorFlow's settings, used if Slipway's own flags are not set. A count that
- * is not set is 0. */
+/* Thread counts from TensorFlow's settings. They are used if Slipway's own flags are not set. 0
+ * means that a count is not set. */
 struct threads {
     int64_t all; /* number of worker threads */
     int64_t run; /* number of cores per run */
@@ -186,7 +186,7 @@ static enum rt_status read_adapter(struct srv_options *o, const Google__Protobuf
         rt_span_of(any->value.data, any->value.len), "--platform_config_file", err);
     if (!m)
         return pb_unpack_failed(err, RT_INVALID_ARGUMENT);
-    bundle_message nothing; /* a message in which all fields have their defaults */
+    bundle_message nothing;
     tensorflow__serving__session_bundle_config__init(&nothing);
     const bundle_message *bundle =
         is_bundle
@@ -197,7 +197,7 @@ static enum rt_status read_adapter(struct srv_options *o, const Google__Protobuf
     return st;
 }
 
-/* Logs the flags that were given but have no effect because of --platform_config_file. */
+/* Logs the given flags that have no effect because of --platform_config_file. */
 static void log_flags_of_platform(const struct srv_options *o)
 {
     static const char *const flags[] = {"enable_batching",
@@ -230,7 +230,7 @@ static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *are
     for (size_t i = 0; i < map->n_platform_configs; i++) {
         const char *name = map->platform_configs[i]->key;
         if (strcmp(name, "tensorflow") == 0)
-            /* the last of several entries for "tensorflow" takes precedence */
+            /* the last entry for "tensorflow" takes precedence */
             tensorflow = map->platform_configs[i]->value;
         else
             RT_LOG(RT_LOG_WARNING,
@@ -238,7 +238,7 @@ static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *are
                    name);
     }
     log_flags_of_platform(o);
-    /* with --platform_config_file, this flag has no effect and its file is not read */
+    /* with --platform_config_file, this flag has no effect */
     o->batching_parameters_file = "";
     st = tensorflow ? read_adapter(o, tensorflow->source_adapter_config, arena, err)
                     : rt_fail(err, RT_FAILED_PRECONDITION,
@@ -368,8 +368,7 @@ bool srv_settings_wants_grpc(const struct srv_options *o)
     return o->port != 0 || *o->grpc_socket_path || *o->admin_address || *o->admin_socket;
 }
 
-/* Returns the smaller of `n` and `wanted`. If `wanted` is 0, it is not set, and the function
- * returns `n`. */
+/* Returns the smaller of `n` and `wanted`. If `wanted` is 0, returns `n`. */
 static int64_t at_most(int64_t n, int64_t wanted)
 {
     return wanted > 0 && wanted < n ? wanted : n;

@@ -12,8 +12,8 @@ enum { MAX_BYTES = 64 << 20 };
 
 /*
  * Logs a parse error in the format in which protobuf writes it to stderr, because scripts search
- * the log for this format. An error that equals the previous one is not logged again, because the
- * same file may be read repeatedly.
+ * the log for this format. Does not log the same error twice in a row, because the same file may be
+ * read repeatedly.
  */
 static void log_parse_error(const ProtobufCMessageDescriptor *d, const char *reason)
 {

@@ -10,16 +10,16 @@
 
 /*
  * Reads and parses the file at `path`. The caller must free *out with pb_free. If the file does not
- * exist, fails with NOT_FOUND and the message "PATH; No such file or directory". If the file is not
- * valid, fails with INVALID_ARGUMENT and the message "Invalid protobuf file: 'PATH': LINE:COLUMN:
- * reason".
+ * exist, fails with NOT_FOUND and the message "PATH; No such file or directory". If the file is
+ * malformed, fails with INVALID_ARGUMENT and the message "Invalid protobuf file: 'PATH':
+ * LINE:COLUMN: reason".
  */
 enum rt_status srv_text_file_read(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                                   const char *path, struct rt_error *err);
 /* Parses `text`, the contents of the file at `path`. `path` is used only in error messages. Errors
  * are also logged, in protobuf's format: "Error parsing text-format TYPE: LINE:COLUMN: reason". If
- * `places` is not NULL, it receives the positions of the messages of one type, as in
- * pb_text_parse_placed. */
+ * `places` is not NULL, the function records the positions of messages there, as
+ * pb_text_parse_placed does. */
 enum rt_status srv_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                               struct rt_span text, const char *path, struct pb_text_places *places,
                               struct rt_error *err);
