@@ -16,8 +16,8 @@ static void gpu_failed(struct rt_device *d, const char *reason, void *arg)
            exits ? "the process ends" : "its models run on the processor", s->options.gpu_on_fault);
     if (!exits || atomic_exchange(&s->gpu_failed, true))
         return;
-    /* The load balancer sees at once that the server is not ready. The main thread drains as for
-     * any SIGTERM. */
+    /* The load balancer sees at once that the server is not ready. The main thread drains as after
+     * a SIGTERM. */
     atomic_store(&s->draining, true);
     kill(getpid(), SIGTERM);
 }
@@ -59,8 +59,8 @@ struct rt_device *srv_gpus_choose(struct srv_server *s)
 {
     struct rt_device *best = NULL;
     int64_t least = INT64_MAX;
-    /* Loads that are in progress hold little memory yet, so that several GPUs may have the same
-     * amount in use. The search begins at another GPU each time. */
+    /* Loads in progress hold little memory yet, so several GPUs may have the same amount in use.
+     * Therefore each search begins at another GPU. */
     const unsigned first = atomic_fetch_add(&s->n_gpus_chosen, 1);
     for (unsigned k = 0; k < (unsigned)s->gpus.n; k++) {
         struct rt_device *d = s->gpus.device[(first + k) % (unsigned)s->gpus.n];

@@ -1,7 +1,6 @@
 /*
- * The main program. It is the only file that depends on the server, the kernels and the clients
- * together. The server does not depend on the kernels, because its functions receive the op
- * registry as a parameter.
+ * The main program. Only this file depends on the server, the kernels and the clients together. The
+ * server does not depend on the kernels, because its functions take the op registry as a parameter.
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -70,7 +69,7 @@ static int serve_image(int argc, const char *const *argv, const struct rt_regist
 static const struct command {
     const char *name, *help;
     int (*run)(int argc, const char *const *argv, const struct rt_registry *registry);
-    /* set instead of `run` if the command queries a server and needs no op registry */
+    /* replaces `run` for a command that queries a server and needs no op registry */
     int (*run_query)(int argc, const char *const *argv);
 } commands[] = {
     {"serve", "serve models over REST and gRPC", serve_own, NULL},
@@ -108,8 +107,8 @@ static const struct command *find_command(const char *name)
 
 int main(int argc, char **argv)
 {
-    /* Blocks of 64 KiB or more are mapped individually, so that the memory of unloaded models is
-     * returned to the operating system. */
+    /* Maps blocks of 64 KiB or more individually, so that unloading a model returns its memory to
+     * the operating system. */
     mallopt(M_MMAP_THRESHOLD, 65536);
     const char *slash = argc ? strrchr(argv[0], '/') : NULL;
     const char *name = slash ? slash + 1 : argc ? argv[0] : "";

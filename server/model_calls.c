@@ -1,6 +1,5 @@
-/* Implements the functions that the manager of model versions calls to load, publish and free
- * versions. They operate on the runtime's models, the model queues, the metrics and the request
- * logs. */
+/* Implements the functions by which the manager loads, publishes and frees versions. They use the
+ * runtime's models, the model queues, the metrics and the request logs. */
 #include "runtime/base/machine.h"
 #include "server/gpus.h"
 #include "server/replay/golden.h"

@@ -33,13 +33,12 @@
 
 enum {
     LONGEST_HINT = 1000, /* maximum size in bytes of the example request that the server prints */
-    /* A signal within SAME_SIGNAL_NS nanoseconds after the first signal does not count as a second
-     * signal. */
+    /* A signal within this time after the first one does not count as a second signal. */
     SAME_SIGNAL_NS = 100000000,
     /* maximum time in milliseconds for sending the responses to refused requests */
     REFUSED_WAIT_MS = 1000,
-    /* Time limit in milliseconds for stopping the components of the server. When it has passed, the
-     * process ends even if threads are still running. */
+    /* Time limit in milliseconds for stopping the components of the server. Afterwards the process
+     * ends even if threads are still running. */
     STOP_LIMIT_MS = 8000,
     EXIT_START_FAILED = 255,
     LOG_QUEUE_BYTES = 64 << 20,
@@ -54,15 +53,14 @@ static int signals_fd(void)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
-    /* The signals are blocked before the first thread starts, so that all threads inherit the
-     * mask. */
+    /* blocks the signals before the first thread starts, so that all threads inherit the mask */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Waits for a signal for at most `wait_ms` milliseconds (-1: without a limit), or until the
- * descriptor `other` (-1: none) becomes readable. Returns the signal, or 0 if none was received. */
+/* Waits until a signal arrives, `wait_ms` milliseconds have passed (-1: no limit), or the
+ * descriptor `other` (-1: none) becomes readable. Returns the signal, or 0 if none arrived. */
 static int wait_signal(int fd, int other, int wait_ms)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
@@ -77,9 +75,9 @@ struct stop {
     int64_t begun_ns;
 };
 
-/* Returns whether a second signal is received within `wait_ms` milliseconds. A second signal ends
- * the process immediately. SIGHUP is ignored, because the config file is no longer read. Signals
- * shortly after the first one are also ignored, because tools such as timeout(1) signal first the
+/* Returns whether a second signal arrives within `wait_ms` milliseconds. It ends the process
+ * immediately. SIGHUP does not count, because the config file is no longer read. Signals shortly
+ * after the first one do not count either, because tools such as timeout(1) signal first the
  * process and then its process group. */
 static bool wait_second(const struct stop *stop, int wait_ms)
 {
@@ -103,8 +101,8 @@ static void raise_open_files(void)
     }
 }
 
-/* Returns the memory limit of all runs: --run_memory_total_bytes or, if it is not set, half of the
- * free memory. The other half is for weights and for the tensors and messages of requests. */
+/* Returns the memory limit of all runs. Without --run_memory_total_bytes, it is half of the free
+ * memory. The other half is for weights and for the tensors and messages of requests. */
 static size_t run_memory(const struct srv_options *o)
 {
     int64_t free_bytes = rt_machine_free_memory();
@@ -185,13 +183,13 @@ static enum rt_status listen_rest(struct srv_server *s, int *port, struct rt_err
     } else {
         struct rt_error ignored = {0};
         st = srv_rest_listen(s->rest, "::", (int)o->rest_api_port, port, &ignored);
-        if (st) /* the machine may have no IPv6, so IPv4 alone is tried */
+        if (st) /* the machine may have only IPv4 */
             st = srv_rest_listen(s->rest, "0.0.0.0", (int)o->rest_api_port, port, err);
     }
     if (!st)
         RT_LOG(RT_LOG_INFO, "Exporting HTTP/REST API at:%s:%d ...",
                *o->bind_address ? o->bind_address : "localhost", *port);
-    if (!st && o->as_tensorflow) /* scripts wait for this line; TensorFlow Serving logs it too */
+    if (!st && o->as_tensorflow) /* scripts wait for this line, which TensorFlow Serving logs too */
         RT_LOG(RT_LOG_INFO, "[evhttp_server.cc : 261] NET_LOG: Entering the event loop ...");
     return st;
 }
@@ -230,7 +228,7 @@ static void *wait_initial_thread(void *arg)
 }
 
 /* Waits until the initial models are loaded. Returns false if a signal that ends the process
- * arrives first. */
+ * arrives earlier. */
 static bool wait_initial(struct srv_server *s, int signals, enum rt_status *status,
                          struct rt_error *err)
 {
@@ -265,8 +263,8 @@ struct hint {
     int port;
 };
 
-/* Writes a curl command with an example request for one version. Returns true, which ends the
- * search for a version, if the command is short enough. */
+/* Prints a curl command with an example request for a version. Returns true, which ends the
+ * iteration, if the command is short enough. */
 static bool make_hint(void *arg, const struct srv_version *v)
 {
     struct hint *h = arg;
@@ -301,8 +299,8 @@ static void print_where(const struct srv_server *s, int grpc_port, int rest_port
     fflush(stdout);
 }
 
-/* Serves requests until the process receives a signal that ends it. As soon as the server is ready,
- * prints an example request for the first model. */
+/* Serves requests until a signal ends the process. When the server is ready, prints an example
+ * request for the first model. */
 static void serve(struct srv_server *s, int signals, int rest_port)
 {
     bool is_announced = s->options.as_tensorflow || !rest_port;
@@ -381,8 +379,8 @@ static void drain(struct srv_server *s, int signals)
     if (n) {
         RT_LOG(RT_LOG_WARNING, "%d requests were not answered in %lld ms and are refused", n,
                (long long)o->drain_timeout_ms);
-        /* The time limit has passed, so queued jobs are refused, and the server waits only until
-         * the refusals have been sent. */
+        /* After the time limit, refuses the queued jobs, and only waits until the refusals are
+         * sent. */
         int left = requests_in_flight(s);
         left -= srv_scheduler_refuse_all(s->scheduler, RT_UNAVAILABLE, "the server is stopping");
         wait_for_few(s, requests_in_flight, left > 0 ? left : 0, &stop, REFUSED_WAIT_MS);
@@ -391,9 +389,8 @@ static void drain(struct srv_server *s, int signals)
     }
 }
 
-/* Ends the process unless `stopped` is signalled in time. The main thread signals this thread
- * instead of cancelling it, because cancellation leaves stack frames that a sanitizer mistakes for
- * live ones. */
+/* Ends the process unless `stopped` is signalled in time. The main thread does not cancel this
+ * thread, because cancellation leaves stack frames that a sanitizer mistakes for live ones. */
 static void *stop_limit(void *arg)
 {
     struct pollfd stopped = {.fd = *(const int *)arg, .events = POLLIN};
@@ -431,7 +428,7 @@ static int start_failed(enum rt_status st, const struct rt_error *err)
 {
     rt_print(stdout, "Failed to start server. Error: %s: %s\n", rt_status_name(st),
              rt_error_text(err));
-    /* the process ends without cleanup, because loads may still be running */
+    /* loads may still be running, so the process ends without cleanup */
     exit_now(EXIT_START_FAILED);
     return EXIT_START_FAILED;
 }
@@ -475,15 +472,15 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     }
     if (atomic_load(&s->gpu_failed)) {
         RT_LOG(RT_LOG_ERROR, "stopped because a GPU has failed");
-        /* without cleanup, because calls of the GPU's driver may not return */
+        /* calls of the GPU's driver may not return, so the process ends without cleanup */
         exit_now(SRV_EXIT_GPU_FAILED);
     }
     pthread_t limit;
     int stopped = eventfd(0, EFD_CLOEXEC);
     bool limited = stopped >= 0 && rt_thread_start(&limit, "stop", stop_limit, &stopped) == 0;
     if (!limited)
-        /* Without the thread, alarm() limits the duration of the shutdown: its signal kills the
-         * process. */
+        /* Without the thread, the signal of alarm() kills the process if the shutdown takes too
+         * long. */
         alarm(STOP_LIMIT_MS / 1000);
     stop_parts(s);
     alarm(0);

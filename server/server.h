@@ -55,9 +55,9 @@ struct srv_server {
     struct rt_arena *settings; /* arena of the option values that are not in argv */
     const struct rt_registry *registry;
     const struct srv_protocols *protocols;
-    /* the published serving map; never NULL once the server has started */
+    /* the published serving map; not NULL after the server has started */
     _Atomic(const struct srv_map *) map;
-    /* Numbers of REST and gRPC requests that have been read but not answered yet, not counting
+    /* Numbers of REST and gRPC requests that were read but are not answered yet, without
      * streams. */
     _Atomic int rest_requests, grpc_requests;
     struct srv_metrics *metrics;
@@ -67,26 +67,26 @@ struct srv_server {
     bool manager_stopped; /* used only by the main thread */
     struct srv_rest *rest;
     struct srv_grpc *grpc;
-    /* number of I/O loops; set before the first serving map is published, then read-only */
+    /* number of I/O loops; constant after the first serving map is published */
     int n_io_loops;
     struct srv_io_loop *io_loops[SRV_MAX_IO_LOOPS];
-    /* whether the server reports that it is not ready, although it still answers requests */
+    /* whether the server reports that it is not ready, while it still answers requests */
     _Atomic bool draining;
     struct rt_budget run_memory; /* memory budget shared by the runs of all versions */
-    /* memory budget that all versions share (runtime/session/account.h) */
+    /* memory budget of all versions (runtime/session/account.h) */
     struct rt_budget model_memory;
-    /* memory that the finished runs of all versions keep for later runs */
+    /* memory of finished runs that later runs of all versions reuse */
     struct rt_idle_cache *idle_cache;
-    struct rt_parallel *parallel;   /* CPU cores shared by the runs of all versions */
-    struct rt_accelerators gpus;    /* opened before the first model is loaded, then read-only */
+    struct rt_parallel *parallel;   /* CPU cores that the runs of all versions share */
+    struct rt_accelerators gpus;    /* opened before the first model is loaded, then constant */
     _Atomic unsigned n_gpus_chosen; /* number of calls of srv_gpus_choose */
-    _Atomic bool gpu_failed;        /* whether the process ends because a GPU has failed */
-    struct rt_autotune *autotune;   /* autotune cache shared by all versions */
-    /* compiler shared by all versions, or NULL with --specialise=off */
+    _Atomic bool gpu_failed;        /* whether the process ends because of a failed GPU */
+    struct rt_autotune *autotune;   /* autotune cache of all versions */
+    /* compiler of all versions, or NULL with --specialise=off */
     struct rt_compiler *compiler;
-    _Atomic int64_t n_accepted; /* number of connections accepted since the server started */
-    /* Since the server started, the number of gRPC calls that were freed because a loop's free list
-     * was full or because they had large messages. */
+    _Atomic int64_t n_accepted; /* number of accepted connections since the server started */
+    /* Number of gRPC calls that were freed since the server started, because a loop's free list was
+     * full or they had large messages. */
     _Atomic int64_t n_calls_freed;
     /* whether connections may have been accepted since the manager last counted them */
     _Atomic bool has_connections;

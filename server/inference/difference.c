@@ -6,8 +6,7 @@
 #include "runtime/base/half.h"
 #include "runtime/base/tolerance.h"
 
-/* Stores element i in *out as a number. Returns false if elements of this type are not real
- * numbers. */
+/* Sets *out to element i as a number. Returns false if the type's elements are not real numbers. */
 static bool real_at(const struct rt_tensor *t, int64_t i, double *out)
 {
     const void *p = t->data;
@@ -51,9 +50,8 @@ static bool same_bytes(const struct rt_tensor *a, const struct rt_tensor *b, int
                   (const char *)b->data + (size_t)i * size, size) == 0;
 }
 
-/* Returns the index of the largest of the n elements that begin at `from`, counted from `from`. NaN
- * counts as the largest value. If several elements are equally large, returns the index of the
- * first. */
+/* Returns the index, relative to `from`, of the largest of the n elements that begin at `from`. NaN
+ * counts as the largest value. Of equally large elements, the first one counts. */
 static int64_t place_of_largest(const struct rt_tensor *t, int64_t from, int64_t n)
 {
     int64_t at = 0;

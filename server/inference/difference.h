@@ -1,5 +1,5 @@
 /*
- * Measures how much two responses of one model differ numerically.
+ * Measures how much two responses of a model differ numerically.
  *
  * Threads: the functions are pure, so any thread may call them.
  */
@@ -9,11 +9,11 @@
 #include "runtime/core/tensor.h"
 
 struct srv_difference {
-    /* `n` is the number of elements, and n_differ is the number of those that differ */
+    /* number of elements, and number of elements that differ */
     int64_t n, n_differ;
     double largest; /* largest finite magnitude in the reference */
-    /* `most` and `mean` are the maximum and the mean of the absolute differences. Both are infinite
-     * if two elements differ and one of them is not finite. */
+    /* Maximum and mean of the absolute differences. Both are infinite if two elements differ and
+     * one of them is not finite. */
     double most, mean;
     /* `rows` is the number of rows along the last axis, or 0 if the axis has fewer than two
      * elements. rows_agree is the number of rows whose largest element has the same index in both

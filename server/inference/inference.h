@@ -1,21 +1,17 @@
 /*
  * One inference of any protocol: the fields of the request, the version and signature that it
  * names, the feeds, and the response. gRPC, REST, warm-up, goldens and request logs all use this
- * module; it depends on no transport, protocol, network thread or scheduler.
+ * module. It does not depend on any transport, protocol, network thread or scheduler.
  *
- * An inference consists of these steps, each performed once and in this order (after a failed step
- * only srv_inference_clear may follow):
- *   init      sets the steps, the options, and the job to be filled in
- *   read      parses a request
- *   find      finds the version in a serving map; or the caller sets job->version
- *   resolve   finds job->signature, checks it for the call, and allocates the tensors
- *   bind      fills job->feeds
- *   run       runs the job: srv_job_submit, or srv_inference_run on the calling thread
- *   finish    checks the outputs for the call; may be called on any thread
- *   encode    writes the response
- *   clear     frees the tensors
- * A transport may perform `find` before `read`, to know whether the request can become a job. The
- * error of `read` takes precedence.
+ * An inference consists of these steps, each performed once and in this order. Only
+ * srv_inference_clear may follow a failed step. init      sets the steps, the options, and the job
+ * to be filled in read      parses a request find      finds the version in a serving map; or the
+ * caller sets job->version resolve   finds job->signature, checks it for the call, and allocates
+ * the tensors bind      fills job->feeds run       runs the job: srv_job_submit, or
+ * srv_inference_run on the calling thread finish    checks the outputs for the call; may be called
+ * on any thread encode    writes the response clear     frees the tensors A transport may perform
+ * `find` before `read`, to know whether the request can become a job. The error of `read` takes
+ * precedence.
  *
  * The steps (steps.h) decide error codes and messages.
  */
@@ -34,27 +30,26 @@ struct srv_inference {
     const struct srv_inference_steps *steps;
     const struct srv_options *options;
     struct rt_arena *arena; /* the request's arena; the inference itself may be allocated in it */
-    /* the job, owned by the caller; the inference sets the job's version, signature, feeds and
-     * fetches */
+    /* the job, owned by the caller; the inference sets its version, signature, feeds and fetches */
     struct srv_job *job;
 
     bool has_spec;
-    struct srv_model_spec spec; /* the spans in `spec` are valid as long as the request */
-    /* the parsed request, allocated in `arena`; only the steps know its type */
+    struct srv_model_spec spec; /* its spans are valid as long as the request */
+    /* the parsed request, allocated in `arena`; its type is private to the steps */
     void *request;
-    int64_t timeout_us; /* the timeout that the request sets in microseconds, or 0 */
-    /* Maximum number of bytes of the tensors that `read` and `bind` may make. The caller sets it
-     * before each of them. */
+    int64_t timeout_us; /* timeout of the request in microseconds, or 0 */
+    /* Maximum number of bytes of the tensors that `read` and `bind` may create. The caller sets it
+     * before each of these steps. */
     size_t budget;
-    /* for each output of the signature, whether the response includes it */
+    /* for each output of the signature, whether the response contains it */
     bool *wanted;
-    /* the caller's budget, to which messages of known size charge memory, or NULL */
+    /* the caller's budget, which messages of known size charge, or NULL */
     struct srv_growth *growth;
-    /* The value of the protocol's header for bodies that continue with binary data
-     * (srv_protocol.json_length_header), or p is NULL. */
+    /* Value of the header srv_protocol.json_length_header of a body that also contains binary data.
+     * p is NULL if the request lacks it. */
     struct rt_span json_length;
-    /* set by srv_inference_encode: the length of the JSON part of a response that continues with
-     * binary data, or 0 */
+    /* Length of the JSON in a response that also contains binary data, or 0. Set by
+     * srv_inference_encode. */
     size_t json_bytes;
 };
 
@@ -63,25 +58,24 @@ void srv_inference_init(struct srv_inference *inf, const struct srv_inference_st
                         const struct srv_options *options, struct rt_arena *arena,
                         struct srv_job *job);
 
-/* Parses a request. The parsed request contains spans of the message, so the message must stay
- * valid until srv_inference_bind has returned; it may be freed before the run. */
+/* Parses a request. The parsed request contains spans of the message. The message must stay valid
+ * until srv_inference_bind returns, and may be freed before the run. */
 enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor message,
                                   struct rt_error *err);
 
-/* Finds the version and sets job->version without taking a handle, so the caller must call srv_hold
- * in the same turn of its I/O loop. The inference requests of REST and gRPC choose a version only
+/* Finds the version and sets job->version, without acquiring a handle. The caller must call
+ * srv_hold in the same turn of its I/O loop. REST and gRPC choose the version of an inference only
  * in this function. */
 enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_map *map,
                                   struct rt_error *err);
 
-/* Returns the time at which the timeout of the request ends if the request was received at
- * `received_ns`, or RT_NEVER. */
+/* Returns the time at which the request's timeout ends, or RT_NEVER. `received_ns` is the time at
+ * which the request was received. */
 int64_t srv_inference_deadline_ns(const struct srv_inference *inf, int64_t received_ns);
 
 /*
- * Finds the executable signature called `name`, or "serving_default" if `name` is empty. If there
- * is no such signature, fails with `code` and the message `unknown`, a format with one %s for the
- * name.
+ * Finds the signature called `name`, or "serving_default" if `name` is empty. If there is no such
+ * signature, fails with `code` and the message `unknown`, a format with one %s for the name.
  */
 enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span name,
                                   struct rt_arena *arena, const struct rt_model_signature **out,
@@ -89,8 +83,8 @@ enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span n
 
 enum rt_status srv_inference_resolve(struct srv_inference *inf, struct rt_error *err);
 
-/* Fills the feeds. Fails with RESOURCE_EXHAUSTED if they need more than inf->budget bytes of
- * memory. *bytes receives the number of bytes used. */
+/* Fills the feeds, and sets *bytes to their size in memory. Fails with RESOURCE_EXHAUSTED if they
+ * need more than inf->budget bytes. */
 enum rt_status srv_inference_bind(struct srv_inference *inf, size_t *bytes, struct rt_error *err);
 size_t srv_inference_feed_bytes(const struct srv_inference *inf);
 
@@ -98,8 +92,7 @@ size_t srv_inference_feed_bytes(const struct srv_inference *inf);
 enum rt_status srv_inference_run(struct srv_inference *inf, const struct rt_run_options *options,
                                  struct rt_error *err);
 
-/* Loads the outputs into memory and checks them for the call. Must be called only if job->status is
- * RT_OK. */
+/* Loads the outputs into memory and checks them for the call. job->status must be RT_OK. */
 enum rt_status srv_inference_finish(struct srv_inference *inf, struct rt_error *err);
 
 /* Appends the response to `out`, which must be empty. Must be called after srv_inference_finish. */
@@ -107,17 +100,17 @@ enum rt_status srv_inference_encode(struct srv_inference *inf, struct rt_bytes *
                                     struct rt_error *err);
 
 /*
- * Appends the request to `out` as a serialized request message of the API under which it is logged.
- * Must be called after srv_inference_bind and before srv_inference_clear. The message is built from
- * the feeds, so it does not depend on the transport or the protocol, and the context of its
- * examples is already merged into them.
+ * Appends the request to `out`, as a serialized request of the API under which it is logged. Must
+ * be called after srv_inference_bind and before srv_inference_clear. The message is built from the
+ * feeds. It therefore does not depend on the transport or the protocol, and the context is already
+ * merged into the examples.
  */
 void srv_inference_log_request(const struct srv_inference *inf, struct rt_bytes *out);
-/* Appends the response as a message of the API under which the inference is logged. Must be called
- * after srv_inference_finish and before srv_inference_clear. */
+/* Appends the response to `out`, as a message of the API under which the inference is logged. Must
+ * be called after srv_inference_finish and before srv_inference_clear. */
 enum rt_status srv_inference_log_response(struct srv_inference *inf, struct rt_bytes *out,
                                           struct rt_error *err);
-/* Returns whether srv_inference_encode writes the same bytes as srv_inference_log_response. */
+/* Returns whether srv_inference_encode and srv_inference_log_response write the same bytes. */
 bool srv_inference_logs_response(const struct srv_inference *inf);
 /* Returns the API under which the inference is logged. */
 enum srv_api srv_inference_api(const struct srv_inference *inf);
@@ -125,10 +118,9 @@ enum srv_api srv_inference_api(const struct srv_inference *inf);
 void srv_inference_clear(struct srv_inference *inf);
 
 /*
- * Performs the steps from read to encode (see above) on the calling thread, with `version` in place
- * of the find step. The version need not be published (only its model, version and loaded members
- * are read) and need not be the one that the request names. *out receives the response, which is
- * allocated by malloc.
+ * Performs the steps from `read` to `encode` on the calling thread, with `version` instead of the
+ * step `find`. The version need not be published or be the one that the request names. Only its
+ * members `model`, `version` and `loaded` are read. *out is the response, allocated by malloc.
  */
 enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_cursor message,
                                      struct srv_version *version,

@@ -59,7 +59,7 @@ static void value(const struct rt_tensor_spec *t, int dim, int number, struct rt
 }
 
 /* Appends the values of all inputs, without their first `first` dimensions. The value of a single
- * input is written without the input's name. */
+ * input has no name. */
 static void values(const struct rt_signature *s, int first, int number, struct rt_bytes *out)
 {
     if (s->n_inputs == 1) {

@@ -65,8 +65,8 @@ static const unsigned char *next_bracket(const unsigned char *p, const unsigned 
     uint64_t w;
     while (end - p >= 8) {
         memcpy(&w, p, 8);
-        /* Setting the bit 0x20 in all bytes changes '[' to '{' and ']' to '}'. A zero byte in
-         * `open`, `close` or `quote` then marks a bracket or a quote. */
+        /* The bit 0x20 changes '[' to '{' and ']' to '}'. A zero byte in `open`, `close` or `quote`
+         * then marks a bracket or a quote. */
         uint64_t fold = w | ones * 0x20;
         uint64_t open = fold ^ (ones * '{'), close = fold ^ (ones * '}'), quote = w ^ (ones * '"');
         uint64_t hit = ~((((open & low) + low) | open) & (((close & low) + low) | close) &
@@ -95,7 +95,7 @@ static size_t count_tops(uint64_t tops)
 
 /*
  * Skips nested arrays of plain values, eight bytes at a time, and counts their brackets in *depth.
- * Stops at eight bytes that contain a quote or that may close the outermost array.
+ * Stops at eight bytes with a quote, or with a bracket that may close the outermost array.
  */
 static const unsigned char *skip_nested(const unsigned char *p, const unsigned char *end,
                                         size_t *depth)
@@ -105,7 +105,7 @@ static const unsigned char *skip_nested(const unsigned char *p, const unsigned c
     uint64_t w;
     for (; end - p >= 8; p += 8) {
         memcpy(&w, p, 8);
-        /* setting the bit 0x20 changes '[' to '{' and ']' to '}' */
+        /* the bit 0x20 changes '[' to '{' and ']' to '}' */
         const uint64_t fold = w | ones * 0x20;
         const uint64_t open = fold ^ (ones * '{'), close = fold ^ (ones * '}');
         const uint64_t quote = w ^ (ones * '"');
@@ -127,8 +127,7 @@ const unsigned char *srv_json_after(struct srv_json v)
         return after_string(p, v.end);
     if (*p != '{' && *p != '[')
         return after_scalar(p, v.end);
-    size_t depth =
-        0; /* the brackets are balanced, so one counter suffices for both kinds of brackets */
+    size_t depth = 0; /* the brackets are balanced, so one counter suffices for both kinds */
     for (;;) {
         p = skip_nested(p, v.end, &depth);
         p = next_bracket(p, v.end);
@@ -189,7 +188,7 @@ bool srv_json_member(const unsigned char **at, const unsigned char *end, struct 
     return true;
 }
 
-/* Counts the commas in the n bytes at p, reading eight bytes at a time. */
+/* Counts the commas in the n bytes at p, eight bytes at a time. */
 static int64_t count_commas(const unsigned char *p, size_t n)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), low = ones * 0x7f;
@@ -211,8 +210,7 @@ int64_t srv_json_count(struct srv_json v)
     const unsigned char *at = srv_json_first(v), *stop;
     struct srv_json value;
     struct rt_span key;
-    /* In the common case, a list of plain values, the number of elements is the number of commas
-     * plus one. */
+    /* A list of plain values, the common case, has one more element than commas. */
     if (*v.p == '[' && at < v.end && *at != '[' && *at != '{' && *at != '"' && *at != ']' &&
         (stop = memchr(at, ']', (size_t)(v.end - at))) != NULL) {
         size_t length = (size_t)(stop - at);

@@ -1,11 +1,10 @@
 /*
- * Checks JSON text once and then iterates over it. srv_json_check accepts a document, or refuses it
- * with RapidJSON's error messages and offsets, because clients of TensorFlow Serving expect these.
- * The other functions iterate over accepted text without building a tree.
+ * Checks JSON text once and then iterates over it. srv_json_check accepts a document or refuses it.
+ * Its error messages and offsets are RapidJSON's, because clients of TensorFlow Serving expect
+ * these. The other functions iterate over accepted text without building a tree.
  *
  * TensorFlow Serving's two extensions are supported: NaN, Inf and Infinity are numbers, and text
- * after the closing brace is ignored. Strings are sequences of bytes; their encoding is not
- * checked.
+ * after the closing brace is ignored. The encoding of strings is not checked.
  *
  * All functions are pure.
  */
@@ -19,7 +18,7 @@
 #include "runtime/base/span.h"
 #include "server/base/cancellation.h"
 
-/* A value in JSON text that srv_json_check has accepted. The value begins at p. If p is NULL, there
+/* A value in JSON text that srv_json_check has accepted. The value begins at p. p is NULL if there
  * is no value. */
 struct srv_json {
     const unsigned char *p, *end; /* `end` is the end of the document, not the end of the value */
@@ -37,17 +36,16 @@ enum srv_json_type {
 
 struct srv_json_doc {
     struct srv_json top;
-    /* Each member in the next line is the value of the key of the same name in the object `top`. If
-     * the key occurs more than once, the first value is used. If the key does not occur, p is
-     * NULL. */
+    /* The values of the top-level keys of the same names. If a key occurs more than once, its first
+     * value is used. p is NULL if the key does not occur. */
     struct srv_json signature_name, instances, inputs, examples, context;
     int64_t n_instances; /* number of elements if `instances` is an array */
 };
 
 /*
- * Checks JSON text of any nesting depth and finds the members of its top-level object. Fails with
- * INVALID_ARGUMENT and the message "JSON Parse error: ...". If the top-level value is not an
- * object, the message is, for example, "JSON Value: 5 Is not object".
+ * Checks JSON text of any nesting depth, and finds the members of its top-level object. If the text
+ * is malformed, fails with INVALID_ARGUMENT and the message "JSON Parse error: ...". If the
+ * top-level value is not an object, the message is, for example, "JSON Value: 5 Is not object".
  */
 enum rt_status srv_json_check(struct srv_json_doc *doc, struct rt_span text, struct rt_error *err);
 
@@ -60,9 +58,9 @@ const unsigned char *srv_json_after(struct srv_json v);
 int64_t srv_json_count(struct srv_json v);
 
 /*
- * These functions iterate over an array or object. Begin with `*at = srv_json_first(v)`, and call
- * srv_json_next (for an array) or srv_json_member (for an object) until the call returns false.
- * *key is the token of the member's name, with quotes.
+ * These functions iterate over an array or object. The iteration begins with `*at =
+ * srv_json_first(v)`. Then srv_json_next (for an array) or srv_json_member (for an object) is
+ * called until it returns false. *key is the token of the member's name, with quotes.
  */
 const unsigned char *srv_json_first(struct srv_json v);
 bool srv_json_next(const unsigned char **at, const unsigned char *end, struct srv_json *value);
@@ -77,37 +75,36 @@ static inline const unsigned char *srv_json_space(const unsigned char *p, const 
 
 /* Returns the token of a string, including its quotes. */
 struct rt_span srv_json_token(struct srv_json string);
-/* Decodes a string token and returns the length of the decoded text. The decoded text is never
- * longer than the token. If `dst` is NULL, only computes the length. */
+/* Decodes a string token and returns the length of the result, which is never longer than the
+ * token. If `dst` is NULL, only computes the length. */
 size_t srv_json_unquote(char *dst, struct rt_span token);
 /* Returns whether the string token, when decoded, equals the n bytes at s. */
 bool srv_json_token_is(struct rt_span token, const char *s, size_t n);
-/* Returns whether v is {"b64": "..."} without any other member. *token receives the token of the
- * string that follows "b64". */
+/* Returns whether v is {"b64": "..."} without any other member. *token is the token of the string
+ * after "b64". */
 bool srv_json_is_b64(struct srv_json v, struct rt_span *token);
-/* Decodes a string token that contains base64. The standard and the URL alphabet are accepted,
- * padding is optional, and white space is skipped. If `dst` is NULL, only computes the length.
- * Returns false if the string is not base64. */
+/* Decodes a string token that contains base64, in the standard or the URL alphabet. Padding is
+ * optional, and white space is skipped. If `dst` is NULL, only computes the length. Returns false
+ * if the string is not base64. */
 bool srv_json_unbase64(char *dst, size_t *n, struct rt_span token);
 
 /*
- * Formats the value for an error message, with an indentation of four spaces and one element per
- * line. Truncates the result to `capacity` bytes, including a final NUL. Returns `text`.
+ * Formats the value for an error message, with four spaces of indentation and one element per line.
+ * Truncates the result to `capacity` bytes, including a final NUL. Returns `text`.
  */
 const char *srv_json_show(char *text, size_t capacity, struct srv_json v);
 enum { SRV_JSON_SHOWN = 257 };
 
-/* Appends n bytes, a name or an error message, as a quoted string with the escapes that RapidJSON
- * writes. Bytes that are not UTF-8 are replaced by U+FFFD; characters above 0x7f are not
- * escaped. */
+/* Appends n bytes, such as a name or an error message, as a quoted string with RapidJSON's escapes.
+ * Replaces bytes that are not UTF-8 by U+FFFD. Does not escape characters above 0x7f. */
 void srv_json_quote(struct rt_bytes *out, const void *s, size_t n);
 
 /* Appends n bytes as a quoted base64 string. */
 void srv_json_base64(struct rt_bytes *out, const void *s, size_t n);
 
-/* These functions do the same as srv_json_quote and srv_json_base64 for strings of tensors, which
- * may have any length. `out` fails if `cancellation` reports that the response is cancelled.
- * srv_json_quote_long copies bytes that are not UTF-8 unchanged, as TensorFlow Serving does. */
+/* Like srv_json_quote and srv_json_base64, but for strings of tensors, which may have any length.
+ * `out` fails if `cancellation` reports that the response is cancelled. srv_json_quote_long copies
+ * bytes that are not UTF-8 unchanged, as TensorFlow Serving does. */
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
                          struct srv_cancellation *cancellation);
 void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n,

@@ -23,7 +23,7 @@ static const char exponent_text[] = "Miss exponent in number.";
 struct check {
     const unsigned char *p, *end;
     const char *why;         /* error message, or NULL if there is no error */
-    const unsigned char *at; /* position in the text at which the error was found */
+    const unsigned char *at; /* position of the error in the text */
 };
 
 static bool refuse(struct check *c, const char *why, const unsigned char *at)
@@ -33,8 +33,7 @@ static bool refuse(struct check *c, const char *why, const unsigned char *at)
     return false;
 }
 
-/* Returns the byte at p, or 0 at the end of the text. A NUL byte is also treated as the end of the
- * text. */
+/* Returns the byte at p, or 0 at the end of the text. A NUL byte also counts as the end. */
 static unsigned char peek(const struct check *c, const unsigned char *p)
 {
     return p < c->end ? *p : 0;
@@ -108,7 +107,7 @@ static bool is_digit(unsigned char c)
     return (unsigned)c - '0' < 10;
 }
 
-/* Checks that the text at c->p begins with `word`. An error is reported at the first byte that
+/* Checks that the text at c->p begins with `word`. The position of an error is the first byte that
  * differs. */
 static bool check_word(struct check *c, const char *word)
 {
@@ -133,8 +132,8 @@ static const unsigned char *after_digits(const unsigned char *p, const unsigned 
             continue;
         }
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        /* The lowest set bit marks the first byte that is not a digit, because the digits before it
-         * cause no carry. */
+        /* The lowest set bit marks the first byte that is not a digit. The digits before it cause
+         * no carry. */
         return p + (__builtin_ctzll(non_digits) >> 3);
 #else
         break;
@@ -199,11 +198,11 @@ static bool check_number(struct check *c)
     return true;
 }
 
-/* A stack with one bit for each open container: 1 for an object, 0 for an array. The depth of the
- * stack cannot exceed the length of the text. */
+/* A stack with one bit per open container: 1 for an object, 0 for an array. Its depth cannot exceed
+ * the length of the text. */
 struct nest {
     uint64_t few[8], *bits;
-    size_t depth, capacity; /* `depth` and `capacity` count bits */
+    size_t depth, capacity; /* in bits */
 };
 
 static bool nest_push(struct nest *n, bool object)
@@ -231,7 +230,7 @@ static bool nest_is_object(const struct nest *n)
     return n->bits[i >> 6] >> (i & 63) & 1;
 }
 
-/* Returns the member of *doc for the value of a top-level key, or NULL if no API reads the key. */
+/* Returns the member of *doc for the value of a top-level key, or NULL if no API uses the key. */
 static struct srv_json *member_slot(struct srv_json_doc *doc, struct rt_span token)
 {
     static const struct {
@@ -257,12 +256,12 @@ static struct srv_json *member_slot(struct srv_json_doc *doc, struct rt_span tok
 struct document {
     struct srv_json_doc *doc;
     struct nest nest;
-    int64_t count; /* number of elements found so far in the array at nesting depth 2 */
+    int64_t count; /* number of elements in the current array at nesting depth 2 */
     bool counting; /* whether the array at nesting depth 2 is `instances` */
     bool no_memory;
 };
 
-/* The kind of token that is expected at c->p, after white space. */
+/* The kind of token that is expected next, after white space. */
 enum place {
     AT_VALUE,
     AT_NAME,
@@ -369,8 +368,7 @@ static enum place take_name(struct document *d, struct check *c)
     return AT_VALUE;
 }
 
-/* Checks the complete document. Returns false if the document has an error or if memory runs
- * out. */
+/* Checks the complete document. Returns false if it has an error or memory runs out. */
 static bool check_document(struct document *d, struct check *c)
 {
     enum place place = AT_VALUE;

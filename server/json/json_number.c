@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 128-bit integers are an extension of GCC and Clang. The comments below give upper bounds, to show
- * that values fit into 128 bits. */
+/* 128-bit integers are an extension of GCC and Clang. The comments below give upper bounds, which
+ * show that values fit into 128 bits. */
 __extension__ typedef unsigned __int128 wide;
 
 static const double exact_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -59,10 +59,9 @@ static bool is_digit(unsigned char c)
 }
 
 /*
- * Returns how many of the eight bytes at p are decimal digits that precede any other byte. *value
- * receives the number that these digits form. The digits are moved to the end of the word, with
- * zeros before them, so that one conversion of eight digits works for any number of digits. A loop
- * over the digits would cause mispredicted branches.
+ * Returns how many decimal digits the eight bytes at p begin with, and sets *value to their number.
+ * The digits are moved to the end of the word, after zeros, so that one conversion of eight digits
+ * works for any number of digits. A loop over the digits would mispredict branches.
  */
 static inline int leading_digits(const unsigned char *p, uint64_t *value)
 {
@@ -71,9 +70,10 @@ static inline int leading_digits(const unsigned char *p, uint64_t *value)
     int n = 0;
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     memcpy(&w, p, 8);
-    w ^= ones * '0'; /* the XOR maps a digit to its value, and any other byte to a value above 9 */
-    /* The lowest set bit marks the first byte above 9. Bits of later bytes may be wrong because of
-     * a carry. */
+    /* the XOR maps digits to their values, and all other bytes to values above 9 */
+    w ^= ones * '0';
+    /* The lowest set bit marks the first byte above 9. A carry may change the bits of later
+     * bytes. */
     const uint64_t other = (w | (w + ones * 0x76)) & (ones << 7);
     n = other ? __builtin_ctzll(other) >> 3 : 8;
     if (n == 0)
@@ -120,9 +120,9 @@ static double divide_by_ten(uint64_t w, int k)
 }
 
 /*
- * Parses the numbers that the faster methods do not cover, by calling strtod on a NUL-terminated
- * copy. The copy has a fixed size, because the digits after the first 800 significant ones affect
- * the result only by whether any of them is nonzero.
+ * Parses the numbers that the faster methods do not cover, by strtod on a NUL-terminated copy. The
+ * copy has a fixed size. Beyond 800 significant digits, it only matters whether any digit is
+ * nonzero.
  */
 static double slow_double(const unsigned char *p, const unsigned char *end, int64_t exponent)
 {
@@ -161,18 +161,18 @@ static double slow_double(const unsigned char *p, const unsigned char *end, int6
     return strtod(text, NULL);
 }
 
-/* The digits and the exponents of a parsed decimal number. */
+/* The parts of a parsed decimal number. */
 struct decimal {
     uint64_t w;       /* value of the first 19 significant digits */
     int64_t exponent; /* the exponent that follows 'e', or 0 if there is none */
     int64_t scale;    /* the number is `w * 10^scale` unless `cut` is set */
-    bool cut;         /* the number has more significant digits than `w` can hold */
-    bool integer;     /* the number has neither a fraction nor an exponent */
+    bool cut;         /* whether the number has more significant digits than `w` can hold */
+    bool integer;     /* whether the number has neither a fraction nor an exponent */
 };
 
 /*
- * Appends the digits at p to the number *w, and adds the number of these digits to *n. If *n then
- * exceeds 19, *w may have overflowed and must not be used.
+ * Appends the digits at p to the number *w, and adds their count to *n. If *n then exceeds 19, *w
+ * may have overflowed and must not be used.
  */
 static inline const unsigned char *read_digits(const unsigned char *p, const unsigned char *end,
                                                uint64_t *w, int *n)
@@ -222,7 +222,7 @@ static inline const unsigned char *read_decimal(const unsigned char *p, const un
     }
     goto exponent_part;
 
-careful: /* parses the number again from its start, with at most 19 significant digits in w */
+careful: /* parses the number again, with at most 19 significant digits in w */
     w = 0;
     n = 0;
     integer = true;
@@ -326,7 +326,7 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
     }
     struct decimal dec;
     p = read_decimal(start, end, &dec);
-    /* d is the double nearest to the number or a double next to it. Both round to the same float
+    /* d is the double nearest to the number, or a neighbour of it. Both round to the same float
      * unless the number is close to the midpoint of two floats. */
     if (!dec.cut && dec.w && dec.scale <= 0 && dec.scale >= -22) {
         d = (double)dec.w * tenth[-dec.scale];
@@ -343,8 +343,8 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
     return p;
 }
 
-/* Parses an integer of more than 19 digits exactly. Returns false if the integer does not fit into
- * 64 bits. */
+/* Parses an integer of more than 19 digits exactly. Returns false if it does not fit into 64
+ * bits. */
 static bool read_uint(const unsigned char *p, const unsigned char *end, uint64_t *out)
 {
     uint64_t u = 0;
@@ -451,8 +451,8 @@ static const uint64_t ten[20] = {
     10000000000000000000u,
 };
 
-/* Rounds the exact value of `m * 2^e * 10^p` to the nearest integer, with ties to even. Returns
- * false if an intermediate value exceeds 128 bits or the result exceeds 64 bits. */
+/* Rounds `m * 2^e * 10^p` to the nearest integer, with ties to even. Returns false if an
+ * intermediate value exceeds 128 bits or the result exceeds 64 bits. */
 static bool scaled(uint64_t m, int e, int p, uint64_t *out)
 {
     wide num = m;
@@ -501,9 +501,9 @@ static bool scaled(uint64_t m, int e, int p, uint64_t *out)
     return true;
 }
 
-/* Rounds `m * 2^e` to `digits` significant digits. *d receives the digits as an integer in
- * `[10^(digits-1), 10^digits)`, so the rounded number is `*d * 10^(*k - digits + 1)`. Returns false
- * if 128 bits do not suffice for exact rounding. */
+/* Rounds `m * 2^e` to `digits` significant digits, without error. *d is their value, in
+ * `[10^(digits-1), 10^digits)`. The rounded number is `*d * 10^(*k - digits + 1)`. Returns false if
+ * 128 bits do not suffice. */
 static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 {
     int top = e + 63 - __builtin_clzll(m); /* `top` is `floor(log2(m * 2^e))` */
@@ -527,8 +527,8 @@ static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 /*
  * Returns the eight decimal digits of x, one per byte, with the first digit in the lowest byte. x
  * must be below `10^8`. Each step splits every number in the word into two numbers with half as
- * many digits. Divisions by 100 and by 10 are multiplications by a rounded reciprocal, whose
- * quotients are exact for numbers of this size.
+ * many digits. Multiplications by a rounded reciprocal replace the divisions by 100 and by 10.
+ * Their quotients are exact for these numbers.
  */
 static inline uint64_t split_digits(uint64_t x)
 {
@@ -549,8 +549,7 @@ static void store_text(char *to, uint64_t bytes)
 
 /*
  * Writes d, which has `digits` digits (6, 9 or 17), without trailing zeros. Returns the number of
- * digits written, which is at least one. Stores complete words, so up to 24 bytes of `text` are
- * overwritten.
+ * written digits, at least one. Stores complete words, so it overwrites up to 24 bytes of `text`.
  */
 static inline size_t digits_text(char *text, uint64_t d, int digits)
 {
@@ -597,13 +596,13 @@ static size_t write_exponent_form(char *buffer, const char *text, size_t n, int 
     return out + srv_uint_write(buffer + out, x);
 }
 
-/* Writes `d * 10^(k - digits + 1)` in the format of %g: in exponent form if k is outside `[-4,
- * digits)`. */
+/* Writes `d * 10^(k - digits + 1)` in the format of %g, which uses the exponent form if k is
+ * outside `[-4, digits)`. */
 static inline size_t write_digits(char *buffer, uint64_t d, int digits, int k)
 {
     /* The buffer has 24 bytes, because digits_text stores complete words. */
     char text[24];
-    /* most floats below 1 are written to `buffer` without an intermediate copy */
+    /* writes most floats below 1 to `buffer` without an intermediate copy */
     if (k < 0 && k >= -4 && digits <= 9) {
         const size_t lead = (size_t)(1 - k);
         memcpy(buffer, "0.000", 6);
@@ -663,11 +662,10 @@ static double six_digits_back(uint64_t d, int k, bool *ok)
 }
 
 /*
- * Rounds the number `a` to `digits` digits, as decimal_digits does, but with double arithmetic. k
- * is the decimal exponent of the first digit of `a`. Returns false if `a` is so close to a tie, or
- * to the next power of ten, that a rounding error could change the result. The code converts
- * doubles from and to int64_t, because a conversion of uint64_t takes several instructions instead
- * of one.
+ * Rounds the number `a` to `digits` digits, like decimal_digits, but in double arithmetic. k is the
+ * decimal exponent of the first digit of `a`. Returns false if `a` is so close to a tie, or to the
+ * next power of ten, that a rounding error could change the result. The code uses int64_t, because
+ * converting a double from or to uint64_t takes several instructions.
  */
 static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double *exact)
 {
@@ -684,7 +682,7 @@ static inline bool quick_digits(double a, int k, int digits, uint64_t *d, double
 }
 
 /* Fast path for floats between 1e-10 and 1e20. Writes the same text as the slower code in
- * srv_float_write. Returns false if the caller must use the slower code. */
+ * srv_float_write. Returns false if the slower code is needed. */
 static bool quick_float(char *buffer, float a, size_t *n)
 {
     uint32_t bits;
@@ -695,16 +693,16 @@ static bool quick_float(char *buffer, float a, size_t *n)
     memcpy(&bits, &a, sizeof bits);
     if (bits < 0x2edbe6ff || bits > 0x60ad78eb)
         return false;
-    /* The decimal exponent computed from the binary exponent of `a` is either correct or one too
-     * low. A comparison with a rounded power of ten decides between the two cases. The comparison
-     * is exact, because no float lies between a power of ten and the double nearest to it. */
+    /* The decimal exponent computed from the binary exponent of `a` is correct or one too low. A
+     * comparison with a rounded power of ten decides. It is exact, because no float lies between a
+     * power of ten and the double nearest to it. */
     const int top = (int)(bits >> 23) - 127;
     k = (int)((top * INT64_C(315653)) >> 20);
     k += (double)a >= (k < -1 ? tenth[-k - 1] : exact_ten[k + 1]);
     if (!quick_digits((double)a, k, 6, &d, &x))
         return false;
-    /* The six digits can read back as `a` only if the number that they form differs from `a` by at
-     * most half a unit in the last place of `a`. */
+    /* The six digits read back as `a` only if their number differs from `a` by at most half a unit
+     * in the last place of `a`. */
     if (fabs(x - (double)(int64_t)d) <= x * 0x1.1p-24 && (float)six_digits_back(d, k, &ok) == a &&
         ok) {
         *n = write_digits(buffer, d, 6, k);
@@ -726,7 +724,7 @@ size_t srv_float_write(char *buffer, float x)
     if (sign)
         *buffer++ = '-';
     float a = sign ? -x : x;
-    /* Small integers, including zero, take this path. */
+    /* Small integers, including zero. */
     if (a < 100000.0f && a == (float)(int32_t)a) {
         size_t n = srv_uint_write(buffer, (uint64_t)a);
         memcpy(buffer + n, ".0", 2);

@@ -87,8 +87,7 @@ bool srv_json_token_is(struct rt_span token, const char *s, size_t n)
     size_t inside = token.n - 2;
     if (inside == n && memcmp(token.p + 1, s, n) == 0)
         return memchr(s, '\\', n) == NULL;
-    /* Each byte of the decoded text takes at most six bytes in the token, the length of a Unicode
-     * escape. */
+    /* A byte of the decoded text takes at most six bytes in the token, as a Unicode escape. */
     if (inside <= n || inside > 6 * n || !memchr(token.p + 1, '\\', inside))
         return false;
     if (srv_json_unquote(NULL, token) != n)
@@ -112,7 +111,7 @@ bool srv_json_is_b64(struct srv_json v, struct rt_span *token)
         return false;
     after = srv_json_after((struct srv_json){p, v.end});
     if (!srv_json_token_is(rt_span_of(p, (size_t)(after - p)), "b64", 3))
-        /* the rest of the object is not read, because it may be very large */
+        /* the other members are not read, because they may be very large */
         return false;
     p = srv_json_space(after, v.end);
     p = srv_json_space(p < v.end ? p + 1 : p, v.end);
@@ -129,7 +128,7 @@ bool srv_json_unbase64(char *dst, size_t *n, struct rt_span token)
     struct rt_span inside = rt_span_of(token.p + 1, token.n - 2);
     if (!inside.n || !memchr(inside.p, '\\', inside.n))
         return rt_base64_read(dst, n, inside);
-    /* Base64 text may contain slashes, and some writers escape every slash. So escapes are decoded
+    /* Base64 text may contain slashes, which some writers escape. Escapes are therefore decoded
      * first. */
     char *text = malloc(inside.n);
     bool ok = text && rt_base64_read(dst, n, rt_span_of(text, srv_json_unquote(text, token)));
@@ -152,8 +151,8 @@ static void show_line(struct rt_bytes *out, int depth)
         show_add(out, "    ", 4);
 }
 
-/* Writes a value until `out` is full. The size limit of `out` also bounds the depth of the
- * recursion, because each level writes bytes. */
+/* Writes a value until `out` is full. The size limit of `out` also bounds the recursion, because
+ * each level writes bytes. */
 static void show_value(struct rt_bytes *out, struct srv_json v, int depth)
 {
     if (out->n >= out->limit)
@@ -195,8 +194,8 @@ static void show_value(struct rt_bytes *out, struct srv_json v, int depth)
     show_add(out, object ? "}" : "]", 1);
 }
 
-/* Returns the length, at most n, to which a text can be truncated without ending in an incomplete
- * UTF-8 character. */
+/* Returns the greatest length, at most n, at which the text does not end in an incomplete UTF-8
+ * character. */
 static size_t whole_characters(const char *p, size_t n)
 {
     size_t i = n;
@@ -227,8 +226,8 @@ const char *srv_json_show(char *text, size_t capacity, struct srv_json v)
     return text;
 }
 
-/* Reports to `cancellation` how many bytes have been appended since the size of `out` was `before`.
- * Returns false if `out` has failed or the response is cancelled. */
+/* Reports the bytes appended to `out` since its size was `before` to `cancellation`. Returns false
+ * if `out` has failed or the response is cancelled. */
 static bool go_on(struct rt_bytes *out, size_t before, struct srv_cancellation *cancellation)
 {
     if (!out->failed && !srv_should_continue(cancellation, out->n - before))
@@ -278,8 +277,8 @@ static void escape(struct rt_bytes *out, const unsigned char *p, const unsigned 
     }
 }
 
-/* Number of input bytes that are written between two checks of `cancellation`. It is a multiple of
- * 3, so that base64 needs padding only at the end. */
+/* Number of input bytes between two checks of `cancellation`. It is a multiple of 3, so that base64
+ * needs padding only at the end. */
 enum { PIECE = 3 << 18 };
 
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,

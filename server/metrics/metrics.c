@@ -20,7 +20,7 @@ const struct srv_scale srv_scale_rows = {1, 2, SRV_N_SIZES - 1};
 const struct srv_scale srv_scale_examples = {1, 2, 15};
 
 /* Returns the index of the bucket that counts `value`. The linear search ends early for fast
- * requests. For slow requests, its cost is negligible compared with that of the request. */
+ * requests. Slow requests make its cost negligible. */
 static int bucket_of(const struct srv_scale *scale, double value)
 {
     double bound = scale->first;
@@ -93,9 +93,9 @@ void srv_metrics_free(struct srv_metrics *m)
     free(m);
 }
 
-/* Returns a signature's array of cells, indexed by I/O loop. The array is allocated for the first
+/* Returns a signature's array of cells, indexed by I/O loop. The array is allocated at the first
  * request. If memory runs out, or if SRV_MAX_CALLED signatures already have arrays, returns the
- * array that the remaining signatures share. */
+ * array that all other signatures share. */
 static struct srv_request_cells *cells_of(const struct srv_metrics *m,
                                           struct srv_version_metrics *v, int64_t signature)
 {
@@ -128,7 +128,7 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
     const struct srv_version *v = job->version;
     struct srv_version_metrics *vm = v->metrics;
     struct srv_model_io_loop *model = &vm->model->io_loops[io_loop->index];
-    /* index of the signature's counters; those of dynamic callables come last */
+    /* index of the signature's counters; dynamic callables share the last index */
     int64_t s = vm->n_signatures;
 
     if (job->signature && job->signature >= v->loaded->signatures &&
@@ -147,8 +147,8 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
         count_value(&model->examples, &srv_scale_examples, (uint64_t)job->n_rows);
 }
 
-/* Counts a request for an unknown model under the requested name, unless too many other names are
- * counted already. */
+/* Counts a request for an unknown model under the requested name, unless there are too many such
+ * names. */
 static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
 {
     if (!name.n || name.n > MAX_STRANGERS_NAME || memchr(name.p, '\0', name.n))
@@ -272,8 +272,8 @@ void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *
     }
 }
 
-/* Returns the counters of the version directory `path`, and creates them if they do not exist. If
- * the table is full, the new counters replace the oldest ones. Returns NULL if memory runs out. */
+/* Returns the counters of the version directory `path`, and creates them if necessary. If the table
+ * is full, replaces the oldest counters. Returns NULL if memory runs out. */
 static struct srv_path_metrics *path_of(struct srv_metrics *m, const char *path) RT_REQUIRES(m->mu)
 {
     int i = 0;

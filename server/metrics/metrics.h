@@ -3,8 +3,8 @@
  * cells, so that requests on different threads share no cache line. The metrics page prints the
  * sums over all cells.
  *
- * Threads: a function that takes an I/O loop must be called on the thread of that loop. The
- * counters may be read on any thread.
+ * Threads: a function with an I/O loop as its argument must be called on the thread of that loop.
+ * Any thread may read the counters.
  */
 #ifndef SRV_METRICS_H
 #define SRV_METRICS_H
@@ -17,32 +17,31 @@ struct srv_metrics;
 struct srv_metrics *srv_metrics_new(int n_io_loops, int n_workers);
 void srv_metrics_free(struct srv_metrics *m);
 
-/* Creates the counters of a version. A request finds its counters by the index of its signature,
- * without a hash lookup. `signatures` and the names in it must stay valid until
- * srv_metrics_drop_version is called. Returns NULL if memory runs out. */
+/* Creates the counters of a version. The index of a signature selects its counters, without a hash
+ * lookup. `signatures` and the names in it must stay valid until srv_metrics_drop_version is
+ * called. Returns NULL if memory runs out. */
 struct srv_version_metrics *srv_metrics_version(struct srv_metrics *m, const char *model,
                                                 int64_t version, int n_signatures,
                                                 const char *const *signatures);
 void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics *v);
-/* Records that a model is gone, that is, no longer configured and without versions. The model's
- * counters are dropped after SRV_GONE_SECONDS unless the model is configured again by then. While
- * more than SRV_MAX_GONE models are gone, the counters of the model that has been gone the longest
- * are dropped at once. */
+/* Records that a model is gone: it is no longer configured and has no versions. Its counters are
+ * dropped after SRV_GONE_SECONDS, unless it is configured again by then. If more than SRV_MAX_GONE
+ * models are gone, the counters of the model that was gone first are dropped at once. */
 void srv_metrics_model_gone(struct srv_metrics *m, const char *model);
 /* Drops the counters of the models that have been gone for SRV_GONE_SECONDS. `now_ns` is the
- * current time of the monotonic clock. Called before a metrics page is written. */
+ * current monotonic time. Called before a metrics page is written. */
 void srv_metrics_forget_gone(struct srv_metrics *m, int64_t now_ns);
 
-/* Counts one finished request. `job` is NULL if no job was made for the request (unknown model, bad
- * request). Such a request is counted under `model` if that model exists. Otherwise it is counted
- * under one label shared by all unknown models. As in TensorFlow Serving, it is then also counted
- * under the requested name, unless there are too many such names. */
+/* Counts a finished request. `job` is NULL if the request did not become a job, for example because
+ * its model is unknown. It is then counted under `model` if that model exists, and otherwise under
+ * one label for all unknown models. As in TensorFlow Serving, a request for an unknown model is
+ * also counted under the requested name, unless there are too many such names. */
 void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
                          struct rt_span model, enum srv_api api, enum rt_status code,
                          int64_t total_ns);
-/* Counts a batch that has run. Called before the jobs in the batch are completed. `worker` is the
- * worker's index, or `-1 - io_loop->index` for a job that ran inline on a network thread.
- * `run_rows` is the number of rows including padding. */
+/* Counts a batch that has run. Must be called before the batch's jobs are completed. `worker` is
+ * the worker's index, or `-1 - io_loop->index` for an inline job. `run_rows` is the number of rows
+ * including padding. */
 void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *first, int n_jobs,
                        int64_t rows, int64_t run_rows, int64_t run_ns);
 
@@ -53,8 +52,8 @@ void srv_metrics_load(struct srv_metrics *m, const char *model, const char *dir,
  * thread. */
 void srv_metrics_warmup(struct srv_metrics *m, const char *dir, enum rt_status code,
                         int64_t records, int64_t ns);
-/* Counts an attempt to write a request to the model's request log. `code` is the result of the
- * attempt. Nothing is counted for a model without metrics. */
+/* Counts an attempt to write a request to the model's request log, with the result `code`. Does
+ * nothing for a model without metrics. */
 void srv_metrics_logged(struct srv_metrics *m, const char *model, enum rt_status code);
 /* Counts a rare event by name, for example "overwritten_while_serving" or
  * "slow_request_cut_off". */
@@ -68,13 +67,13 @@ struct srv_duration {
 
 /* Sums over all signatures, APIs and threads of a version. */
 struct srv_version_statistics {
-    struct srv_duration success; /* requests answered with OK, from their arrival to the response */
-    struct srv_duration fail;    /* the time of requests that failed is not counted */
-    struct srv_duration queue, run; /* waits of requests in the queue, and runs of batches */
+    struct srv_duration success;    /* from arrival to response, of requests answered with OK */
+    struct srv_duration fail;       /* number of failed requests; their time is not counted */
+    struct srv_duration queue, run; /* time of requests in the queue, and of runs of batches */
     uint64_t rows;                  /* number of rows of all batches */
 };
-/* The version must be held. May be called on any thread; requests that end meanwhile may be counted
- * in part. */
+/* The caller must hold the version. May be called on any thread. Requests that end meanwhile may be
+ * counted in part. */
 void srv_metrics_statistics(const struct srv_metrics *m, const struct srv_version_metrics *v,
                             struct srv_version_statistics *out);
 

@@ -2,7 +2,7 @@
  * The counters of metrics.h. metrics.c increments them, and the metrics pages print them.
  *
  * Threads: a cell has one writer, a network thread or a worker, and any number of readers. Cells
- * marked "guarded" have any number of writers, under srv_metrics.mu.
+ * marked "guarded" have any number of writers, which hold srv_metrics.mu.
  */
 #ifndef SRV_METRICS_CELLS_H
 #define SRV_METRICS_CELLS_H
@@ -25,21 +25,19 @@ enum {
     SRV_MAX_STRANGERS = 64, /* maximum number of unknown model names that have their own counters */
     SRV_MAX_PATHS = 256,    /* maximum number of version directories that have their own counters */
     /* Maximum number of signatures of a version that have their own counters. A signature gets
-     * counters with its first request if the maximum has not been reached. The maximum may be
-     * exceeded slightly if several network threads create counters at the same time. */
+     * counters at its first request, up to this number. Several network threads that create
+     * counters at the same time may exceed the number slightly. */
     SRV_MAX_CALLED = 256,
-    /* Time in seconds for which the counters of a model that is gone stay on the metrics page.
-     * Prometheus reads the page every minute by default, so it has time to read the final
-     * values. */
+    /* Time in seconds for which a gone model's counters stay on the metrics page. By default,
+     * Prometheus reads the page every minute, so it can read the final values. */
     SRV_GONE_SECONDS = 300,
-    /* maximum number of models that are no longer configured but still have counters */
+    /* maximum number of gone models that still have counters */
     SRV_MAX_GONE = 100,
 };
 
-/* Upper bounds of a histogram's buckets, computed as in TensorFlow. The first of the `n` bounds is
- * `first`, and each other bound is `factor` times the previous one. A value equal to a bound is
- * counted in the next bucket. There is one more bucket, for the values at or above the last
- * bound. */
+/* Upper bounds of a histogram's buckets, as in TensorFlow. The first of the `n` bounds is `first`,
+ * and each other bound is `factor` times the previous one. A value equal to a bound belongs to the
+ * next bucket. A further bucket counts the values at or above the last bound. */
 struct srv_scale {
     double first, factor;
     int n;
@@ -58,54 +56,54 @@ struct srv_times {
     _Atomic uint64_t sum_ns;
 };
 
-struct srv_histogram { /* a histogram of integers; the code that uses it chooses the scale */
+struct srv_histogram { /* A histogram of integers. The code that uses it chooses the scale. */
     _Atomic uint64_t n[SRV_MAX_BUCKETS];
     _Atomic uint64_t sum;
 };
 
-struct srv_request_cells { /* counters of the requests for one signature on one network thread */
+struct srv_request_cells { /* counters of the requests for a signature on one network thread */
     _Atomic uint64_t codes[SRV_N_JOB_APIS][SRV_N_CODES];
     struct srv_times latency[SRV_N_JOB_APIS];
 };
 
-/* counters of the batches of one version that ran on one worker, or inline on one network thread */
+/* counters of a version's batches on one worker, or inline on one network thread */
 struct srv_run_cells {
     struct srv_times queue, run;
-    /* in this histogram a value equal to a bound belongs to that bound's bucket */
+    /* in this histogram, a value equal to a bound belongs to the bucket of that bound */
     _Atomic uint64_t sizes[SRV_N_SIZES];
     _Atomic uint64_t rows, jobs;
 };
 
-/* Metrics that TensorFlow counts per process and not per model. Each worker and network thread has
- * its own counters. */
+/* Metrics that TensorFlow counts per process instead of per model. Each worker and network thread
+ * has its own counters. */
 struct srv_thread_cells {
     _Atomic uint64_t run_ns;
-    struct srv_histogram runs, in_bytes, out_bytes; /* `runs` counts durations in microseconds */
+    struct srv_histogram runs, in_bytes, out_bytes; /* `runs` counts microseconds */
     struct srv_histogram queuing, request_rows, batch_rows;
     struct srv_padding {
-        /* number of rows of the padded batch, or 0 if the entry is unused; the last entry counts
-         * all other sizes */
+        /* number of rows including padding, or 0 for an unused entry; the last entry counts all
+         * other sizes */
         _Atomic int64_t size;
         struct srv_histogram rows;
     } padding[SRV_MAX_PADDINGS];
 };
 
-struct srv_model_io_loop { /* counters of the requests for one model on one network thread */
-    /* number of requests for which no job was made */
+struct srv_model_io_loop { /* counters of the requests for a model on one network thread */
+    /* number of requests that did not become jobs */
     _Atomic uint64_t unmade[SRV_N_APIS][SRV_N_CODES];
-    /* time from entering the queue to the end of the run, for requests answered with OK */
+    /* time from queuing to the end of the run, of requests answered with OK */
     struct srv_times runtime[SRV_N_JOB_APIS];
     struct srv_histogram examples;
     struct srv_times gets; /* latency of REST GET requests answered with OK */
-    /* sums of the counters of versions that were unloaded */
+    /* sums of the counters of unloaded versions */
     struct srv_request_cells gone;
 };
 
 struct srv_model_metrics {
-    /* link in srv_metrics.gone, or zeroed if the model is not in that list. srv_metrics.mu guards
-     * this member and the next three members. */
+    /* Link in srv_metrics.gone, or zeroed if the model is not gone. srv_metrics.mu guards this
+     * member and the next three. */
     struct srv_link gone;
-    int64_t gone_ns;          /* time of the last call of srv_metrics_model_gone for the model */
+    int64_t gone_ns;          /* time of the last call of srv_metrics_model_gone for this model */
     struct srv_link versions; /* list of the metrics of the model's loaded versions */
     char *name;
     struct srv_model_io_loop *io_loops;
@@ -114,9 +112,9 @@ struct srv_model_metrics {
     _Atomic uint64_t logged[SRV_N_CODES];
 };
 
-struct srv_path_metrics { /* counters of one version's directory; guarded by srv_metrics.mu */
+struct srv_path_metrics { /* counters of a version's directory; guarded by srv_metrics.mu */
     char *path;           /* path of the directory, allocated by malloc */
-    /* the model's name, allocated by malloc; NULL if the version's assets contain no ML Metadata
+    /* the model's name, allocated by malloc; NULL if the version's assets have no ML Metadata
      * UUID */
     char *model;
     uint64_t loads_ok, loads_failed, load_us;
@@ -134,10 +132,10 @@ struct srv_version_metrics {
     struct srv_model_metrics *model;
     int64_t version;
     int n_signatures;
-    const char *const *signatures; /* names, which belong to the caller of srv_metrics_version */
-    /* Array of `n_signatures + 1` pointers, each to an array of cells that is indexed by I/O loop.
-     * A signature's pointer is NULL until its first request. The last pointer is never NULL; its
-     * cells count requests for dynamic callables, and for signatures beyond SRV_MAX_CALLED. */
+    const char *const *signatures; /* names owned by the caller of srv_metrics_version */
+    /* Array of `n_signatures + 1` pointers, each to an array of cells indexed by I/O loop. A
+     * signature's pointer is NULL until its first request. The last pointer is never NULL. Its
+     * cells count requests for dynamic callables and for signatures beyond SRV_MAX_CALLED. */
     _Atomic(struct srv_request_cells *) *requests;
     _Atomic int n_called;       /* number of signatures that have cells */
     struct srv_run_cells *runs; /* array of n_workers + n_io_loops cells */
@@ -151,16 +149,16 @@ struct srv_metrics {
     struct rt_mutex mu; /* guards the models, `paths`, and the cells marked as guarded */
     int n_models, models_capacity;
     struct srv_model_metrics **models; /* sorted by name */
-    struct srv_link gone;              /* models that are gone, oldest entry first */
+    struct srv_link gone;              /* gone models, oldest first */
     int n_gone;
-    /* counters of the requests for all unknown models together */
+    /* counters of the requests for all unknown models */
     struct srv_model_metrics *unknown;
     struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* unused entries are NULL */
-    /* number of entries in `paths` that have been replaced so far; modulo SRV_MAX_PATHS, it is the
-     * index of the oldest entry, which is replaced next */
+    /* Number of replaced entries of `paths`. Modulo SRV_MAX_PATHS, it is the index of the oldest
+     * entry, which is replaced next. */
     int next_path;
-    /* Guards the members below. Network threads acquire this lock, so it is held only briefly. In
-     * contrast, `mu` is held while a page is written. */
+    /* Guards the members below. Network threads acquire this lock, so it is held only briefly.
+     * `mu`, in contrast, is held while a page is written. */
     struct rt_mutex brief_mu;
     struct srv_stranger strangers[SRV_MAX_STRANGERS];
     /* maps the name of an event to a pointer to its uint64_t counter */
@@ -172,15 +170,15 @@ static inline uint64_t srv_count_of(const _Atomic uint64_t *c)
 {
     return atomic_load_explicit(c, memory_order_relaxed);
 }
-/* Adds n to a cell. Only one thread at a time writes a cell, so no atomic read-modify-write
- * operation is needed. */
+/* Adds n to a cell. A cell has only one writer, so this needs no atomic read-modify-write
+ * operation. */
 static inline void srv_count_add(_Atomic uint64_t *c, uint64_t n)
 {
     atomic_store_explicit(c, srv_count_of(c) + n, memory_order_relaxed);
 }
 
 /* Adds the cells of `from` to those of `to`. The caller must hold the lock that guards `to`, or be
- * the only user of `to`. */
+ * its only user. */
 static inline void srv_times_add(struct srv_times *to, const struct srv_times *from)
 {
     for (int i = 0; i < SRV_N_TIMES; i++)
@@ -195,8 +193,7 @@ static inline bool srv_times_any(const struct srv_times *t)
     return false;
 }
 
-/* Returns the array of cells of signature `s`, indexed by I/O loop, or NULL if the signature has no
- * cells. */
+/* Returns the cells of signature `s`, indexed by I/O loop, or NULL if there are none. */
 static inline const struct srv_request_cells *srv_metrics_cells(const struct srv_version_metrics *v,
                                                                 int s)
 {
@@ -204,11 +201,11 @@ static inline const struct srv_request_cells *srv_metrics_cells(const struct srv
 }
 
 /* Adds the cells of `from` to those of `to`. The caller must hold the lock that guards `to`, or be
- * the only user of `to`. */
+ * its only user. */
 void srv_request_cells_add(struct srv_request_cells *to, const struct srv_request_cells *from);
-/* Adds to *sum the counters of signature `s` for all requests that arrived at one entrypoint.
- * `io_loop` is the index of the first I/O loop of this entrypoint, and `first` is the array that
- * srv_metrics_entrypoints has filled in. Returns whether the signature has cells. */
+/* Adds the counters of signature `s` for all requests at one entrypoint to *sum. `io_loop` is the
+ * entrypoint's first I/O loop. `first` is the array from srv_metrics_entrypoints. Returns whether
+ * the signature has cells. */
 bool srv_metrics_add_requests(const struct srv_metrics *m, const int *first,
                               const struct srv_version_metrics *v, int s, int io_loop,
                               struct srv_request_cells *sum);
@@ -217,27 +214,25 @@ bool srv_metrics_add_requests(const struct srv_metrics *m, const int *first,
 
 struct srv_model_metrics *srv_metrics_model_new(const struct srv_metrics *m, const char *name);
 void srv_metrics_model_free(struct srv_model_metrics *model);
-/* Returns the model's metrics, or NULL if they do not exist. The caller holds srv_metrics.mu. */
+/* Returns the model's metrics, or NULL if there are none. The caller must hold srv_metrics.mu. */
 struct srv_model_metrics *srv_metrics_find(const struct srv_metrics *m, const char *name);
-/* Returns the model's metrics, and creates them if they do not exist. If the model was recorded as
- * gone, removes this record. Returns NULL if memory runs out. The caller holds srv_metrics.mu. */
+/* Returns the model's metrics, and creates them if necessary. The model is then no longer gone.
+ * Returns NULL if memory runs out. The caller must hold srv_metrics.mu. */
 struct srv_model_metrics *srv_metrics_model(struct srv_metrics *m, const char *name);
 
 /* ---- for the page ---- */
 
 struct rt_bytes;
-/* Returns the entrypoint of the I/O loop, "REST" or "GRPC", or "" if there is no I/O loop with this
- * index. */
+/* Returns the entrypoint of the I/O loop, "REST" or "GRPC", or "" if the index is out of range. */
 const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop);
-/* Sets first[i] to the index of the first I/O loop with the same entrypoint as I/O loop i. The
- * metrics page prints one sum for all I/O loops of an entrypoint. */
+/* Sets first[i] to the index of the first I/O loop with the entrypoint of I/O loop i. The metrics
+ * page prints one sum per entrypoint. */
 void srv_metrics_entrypoints(const struct srv_server *server, int first[SRV_MAX_IO_LOOPS]);
-/* Returns whether TensorFlow Serving counts the requests of this API that arrive over the transport
- * of this I/O loop. It counts Predict, Classify and Regress requests over gRPC, and all requests
- * over REST. */
+/* Returns whether TensorFlow Serving counts requests of this API over this I/O loop's transport. It
+ * counts Predict, Classify and Regress over gRPC, and all requests over REST. */
 bool srv_metrics_serving_counts(const struct srv_io_loop *io_loop, enum srv_api api);
-/* Writes all of TensorFlow's metric families, sorted by name, even those without values. The caller
- * holds srv_metrics.mu. */
+/* Writes all of TensorFlow's metric families, sorted by name, including those without values. The
+ * caller must hold srv_metrics.mu. */
 void srv_metrics_serving(struct srv_server *server, struct rt_bytes *out);
 
 #endif

@@ -75,7 +75,7 @@ void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics 
         return;
     rt_mutex_lock(&m->mu);
     srv_list_remove(&v->link);
-    /* Adds the counts of the version to those of its model, so that the model's totals do not
+    /* Adds the version's counts to those of its model, so that the model's totals do not
      * decrease. */
     for (int s = 0; s <= v->n_signatures; s++) {
         const struct srv_request_cells *cells = srv_metrics_cells(v, s);
@@ -174,7 +174,7 @@ struct srv_model_metrics *srv_metrics_model(struct srv_metrics *m, const char *n
     return m->models[i] = model;
 }
 
-/* Drops the counters of the model that has been gone the longest. */
+/* Drops the counters of the model that was gone first. */
 static void forget_oldest(struct srv_metrics *m)
 {
     struct srv_model_metrics *model = (struct srv_model_metrics *)(void *)m->gone.next;

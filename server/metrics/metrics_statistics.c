@@ -1,4 +1,4 @@
-/* Sums of the counters of one version, for statistics of the Open Inference Protocol. */
+/* Sums the counters of a version, for the statistics of the Open Inference Protocol. */
 #include "server/metrics/metrics.h"
 #include "server/metrics/metrics_cells.h"
 

@@ -28,7 +28,7 @@ bool srv_golden_read_tolerance(struct rt_span text, double *out)
         end--;
     if (p == end || *p < '0' || *p > '9' || srv_double_read(p, end, out) != end)
         return false;
-    return *out - *out == 0.0; /* *out - *out is NaN if *out is infinite or NaN */
+    return *out - *out == 0.0; /* the difference is NaN if *out is infinite or NaN */
 }
 
 static enum rt_status read_tolerance(const char *dir, double *out, struct rt_error *err)
@@ -60,8 +60,7 @@ static enum rt_status check(void *arg, const struct srv_recorded *record, struct
     return srv_golden_compare(record->api, response, record->response, *tolerance, err);
 }
 
-/* Fails if the golden file is a dangling symlink. Goldens that exist but cannot be read must not be
- * ignored. */
+/* Fails if the golden file is a dangling symlink. Unreadable goldens must not be ignored. */
 static enum rt_status check_no_link(const char *dir, struct rt_error *err)
 {
     char path[PATH_MAX];

@@ -17,7 +17,7 @@ static enum rt_status malformed(struct rt_error *err)
 
 /* ---- numbers ---- */
 
-/* Returns the number of floating-point numbers per element, or 0 if elements of this type are
+/* Returns the number of floating-point numbers per element. Returns 0 if elements of this type are
  * compared as bytes. */
 static int parts_of(enum rt_dtype dtype)
 {
@@ -160,7 +160,7 @@ static const char *value_text(char *buffer, const struct rt_tensor *t, int64_t i
 
 /* ---- tensors ---- */
 
-/* Formats the index of element i as one number per dimension, for example "[1,0]". */
+/* Formats the multi-dimensional index of element i, for example "[1,0]". */
 static const char *index_text(char *buffer, size_t n, const struct rt_tensor *t, int64_t i)
 {
     int64_t at[RT_MAX_RANK] = {0};
@@ -209,8 +209,8 @@ static enum rt_status read_tensor(struct rt_span message, size_t budget, struct 
     return srv_tensor_read(srv_cursor_of(&message, message.n), RT_NO_DTYPE, out, &budget, err);
 }
 
-/* Returns the memory budget in bytes for decoding a tensor: enough for the elements that a message
- * of n bytes encodes one by one, plus `more` bytes. */
+/* Returns the memory budget in bytes for decoding a tensor. It suffices for the elements that a
+ * message of n bytes encodes one by one, plus `more` bytes. */
 static size_t budget_of(size_t n, size_t more)
 {
     size_t budget;
@@ -228,9 +228,9 @@ static enum rt_status compare_entry(struct rt_span name, struct rt_span got, str
 
     snprintf(text, sizeof text, "%.*s", (int)(name.n < 100 ? name.n : 100), (const char *)name.p);
     /* A short message may encode many elements, so the memory for both tensors is limited. The
-     * response's tensor may take MIN_BUDGET bytes more than the tensor that a message of the same
-     * size encodes element by element. The recorded tensor may be as large as the response's
-     * tensor. A larger one has a different shape, so the comparison would fail anyway. */
+     * response's tensor may take MIN_BUDGET bytes more than its message encodes one by one. The
+     * recorded tensor may be as large as the response's tensor. A larger tensor has a different
+     * shape, so the comparison would fail anyway. */
     enum rt_status st = read_tensor(got, budget_of(got.n, MIN_BUDGET), &a, err);
     if (!st) {
         st = read_tensor(want, budget_of(want.n, rt_tensor_bytes(&a) + got.n + 4096), &b, err);
@@ -269,11 +269,10 @@ static enum rt_status compare_entries(struct rt_span got, struct rt_span want, d
 
 /* ---- Classify, Regress, MultiInference: scores ---- */
 
-/* A score in the result for an example in a task: the score of one class in a classification, or
- * the value of a regression. */
+/* A score of an example in a task: of one class, or the value of a regression. */
 struct score {
     int task;
-    int64_t example, index; /* `index` is the index of the class, or -1 for a regression */
+    int64_t example, index; /* index of the class, or -1 for a regression */
     struct rt_span label;
     float value;
 };
@@ -313,9 +312,8 @@ static void add_score(struct scores *s, int64_t example, int64_t index, struct r
     s->at[s->n++] = new;
 }
 
-/* Adds the scores of a ClassificationResult or RegressionResult. Field 1 of either message contains
- * the examples. In a ClassificationResult, field 1 of each example contains the classes of the
- * example. */
+/* Adds the scores of a ClassificationResult or RegressionResult. Its field 1 contains the examples.
+ * In a ClassificationResult, field 1 of an example contains the example's classes. */
 static void add_result(struct scores *s, bool has_classes, struct rt_span result)
 {
     struct pb_field f, g;

@@ -1,11 +1,10 @@
 /*
- * Compares a version's responses with recorded ones. Both are serialized responses of the same API.
- * They are compared by content, because the same message may be encoded in several ways.
- * Floating-point numbers may differ within the limits of runtime/base/tolerance.h, that is, by
- * `tolerance` times the largest recorded magnitude in the same output. All scores in a response are
- * treated as one output. NaN equals NaN. Everything else must be equal. Outputs that were not
- * recorded are ignored, and so are the names and versions of models. clients/cli/compare.h compares
- * replayed logs by the same rules.
+ * Compares a version's response with a recorded one. Both are serialized responses of the same API.
+ * The comparison uses their contents, because a message can be encoded in several ways.
+ * Floating-point numbers may differ by `tolerance` times the largest recorded magnitude in the same
+ * output (runtime/base/tolerance.h). All scores in a response count as one output. NaN equals NaN.
+ * Everything else must be equal. Outputs that were not recorded are ignored, and so are the names
+ * and versions of models. clients/cli/compare.h compares replayed logs by the same rules.
  *
  * Threads: the functions are pure, so any thread may call them.
  */
@@ -15,9 +14,9 @@
 #include "runtime/base/span.h"
 #include "server/batching/job.h"
 
-/* Compares the server's response `got` with the recorded response `want`. Fails with
- * FAILED_PRECONDITION if they differ; the error message names the output, the index and both
- * values. Fails with INVALID_ARGUMENT if `want` is malformed. */
+/* Compares the response `got` with the recorded response `want`. If they differ, fails with
+ * FAILED_PRECONDITION, and the error names the output, the index and both values. If `want` is
+ * malformed, fails with INVALID_ARGUMENT. */
 enum rt_status srv_golden_compare(enum srv_api api, struct rt_span got, struct rt_span want,
                                   double tolerance, struct rt_error *err);
 

@@ -16,7 +16,7 @@
 #include "server/metrics/metrics.h"
 #include "server/protocol/tfs/tfs.h"
 
-/* maximum duration of a replay in seconds, the same as for a model's init op */
+/* maximum duration of a replay in seconds, as for a model's init op */
 enum { LIMIT_S = 600 };
 
 struct replay {
@@ -31,8 +31,8 @@ struct replay {
     struct rt_error err; /* error of the first record that failed */
 };
 
-/* State of one thread that replays records. The memory of `record` and `arena` is reused for each
- * record. */
+/* The state of a thread that replays records. All records reuse the memory of `record` and
+ * `arena`. */
 struct replayer {
     struct replay *all;
     struct rt_bytes record;
@@ -82,8 +82,8 @@ static enum rt_status perform(const struct replayer *replayer, const struct srv_
     return st;
 }
 
-/* Checks before each request whether the replay has been cancelled or its deadline has passed,
- * because small requests do not check this while they run. */
+/* Checks before each request whether the replay was cancelled or its deadline has passed. Small
+ * requests do not check this themselves. */
 static enum rt_status may_go_on(const struct replay *all, struct rt_error *err)
 {
     const _Atomic bool *cancelled = all->p->cancelled;
@@ -111,7 +111,7 @@ static enum rt_status replay_record(const struct replayer *replayer, int64_t ind
     if (log.type == PB_LOG_PREDICT_STREAMED)
         return rt_fail(err, RT_UNIMPLEMENTED, "Unsupported log_type for %s: %d (record %lld of %s)",
                        p->what, (int)log.type, (long long)index, p->path);
-    /* An empty request message is valid; none of its fields is set. */
+    /* An empty request message is valid. */
     const struct srv_recorded record = {.index = index,
                                         .api = api_of(log.type),
                                         .request = log.request.p ? log.request : rt_span_str(""),
@@ -206,7 +206,7 @@ static void *replay_records(void *arg)
     while (take_record(all, &replayer, &index)) {
         struct rt_error err = {0};
         if (replay_record(&replayer, index, &err))
-            /* the failure makes the other threads stop after their current records */
+            /* the other threads stop after their current records */
             fail(all, &err);
     }
     rt_bytes_clear(&replayer.record);
@@ -236,8 +236,8 @@ static void replay_in_threads(struct replay *all)
 
 enum rt_status srv_replay_run(const struct srv_replay *p, int64_t *n_records, struct rt_error *err)
 {
-    /* A record contains a request of up to max_body_bytes bytes and a response, so it may take up
-     * to twice max_body_bytes. */
+    /* A record contains a request of up to max_body_bytes bytes and a response, so it may have
+     * twice this size. */
     size_t limit = (size_t)p->options->max_body_bytes;
     struct replay all = {.p = p,
                          .deadline_ns = rt_now_ns() + LIMIT_S * INT64_C(1000000000),

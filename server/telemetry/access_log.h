@@ -10,8 +10,8 @@
 #include "runtime/base/span.h"
 #include "server/batching/job.h"
 
-/* One record of the access log. Its spans contain text from the client. Before the record is
- * logged, control characters and blanks in that text are replaced and long text is truncated. */
+/* One record of the access log. Its spans contain text from the client. Logging replaces control
+ * characters and blanks in this text, and truncates long text. */
 struct srv_access {
     const char *entry; /* entrypoint of the request, "REST" or "GRPC" */
     enum srv_api api;
@@ -24,7 +24,7 @@ struct srv_access {
     struct rt_span id; /* the client's X-Request-Id, or a generated one */
     struct rt_span peer;
     struct rt_span model; /* the requested model name, used when `version` is NULL */
-    /* the version that the request used, or NULL if none was assigned to it */
+    /* the version that the request used, or NULL */
     const struct srv_version *version;
 };
 void srv_access_log(const struct srv_access *a);

@@ -6,7 +6,7 @@
 #include "runtime/core/device_memory.h"
 #include "server/telemetry/metrics_text.h"
 
-/* What the page tells of one GPU. It is read once, so that all families agree. */
+/* The state of a GPU. It is read once per page, so that all families agree. */
 struct sample {
     struct rt_device *device;
     bool is_up;
@@ -20,8 +20,8 @@ struct gpus {
     struct sample gpu[RT_MAX_ACCELERATORS];
 };
 
-/* A metric of a GPU. `labels` are those after "gpu", or NULL. `value` sets the value, or returns
- * false if it is not known. */
+/* A metric of a GPU. `labels` follow the label "gpu", or are NULL. `value` sets the value, or
+ * returns false if the value is unknown. */
 struct metric {
     const char *name, *type, *help, *labels;
     bool (*value)(const struct sample *s, double *value);

@@ -1,8 +1,8 @@
 /*
- * Writes the metric families of GPUs in Prometheus' text format. They are on the page only if the
+ * Writes the metric families of GPUs in Prometheus' text format. The page contains them only if the
  * server uses GPUs.
  *
- * Threads: the thread that writes the page.
+ * Threads: called on the thread that writes the page.
  */
 #ifndef SRV_METRICS_GPUS_H
 #define SRV_METRICS_GPUS_H

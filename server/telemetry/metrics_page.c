@@ -1,6 +1,6 @@
-/* Writes the metrics page in Prometheus' text format. Slipway's own metric families come first
- * and have histograms in seconds; those of TensorFlow Serving (metrics_serving.c) follow and
- * have histograms in microseconds. */
+/* Writes the metrics page in Prometheus' text format. Slipway's own metric families come first,
+ * with histograms in seconds. TensorFlow Serving's families (metrics_serving.c) follow, with
+ * histograms in microseconds. */
 #include "server/telemetry/metrics_page.h"
 
 #include <inttypes.h>
@@ -22,7 +22,7 @@ struct page {
     struct srv_server *server;
     struct srv_metrics *m;
     struct rt_bytes *out;
-    struct rt_bytes labels;      /* labels of the sample that is being written */
+    struct rt_bytes labels;      /* labels of the current sample */
     int first[SRV_MAX_IO_LOOPS]; /* set by srv_metrics_entrypoints */
 };
 
@@ -280,15 +280,15 @@ enum of_version {
     GPU_BYTES
 };
 
-/* Statistics of one version that serves, used by several metric families. */
+/* The statistics of a serving version, which several metric families use. */
 struct figures {
     const char *model;
     int64_t version, n_queued, weight_bytes;
     struct rt_session_stats stats;
 };
 
-/* The statistics of all versions that serve. They are copied once per page, because a session takes
- * locks to compute its statistics, and because a version may be freed while the page is written. */
+/* The statistics of all serving versions. They are copied once per page, because a session takes
+ * locks to compute them, and because a version may be freed while the page is written. */
 struct all_figures {
     struct rt_arena *arena; /* holds the names of the models */
     int n, n_models, capacity;
@@ -319,8 +319,8 @@ static int64_t of_version(const struct figures *f, enum of_version what)
     return 0;
 }
 
-/* Appends the statistics of a version. If memory runs out, returns true, so that no further
- * versions are visited. */
+/* Appends the statistics of a version. Returns true, which ends the iteration, if memory runs
+ * out. */
 static bool add_figures(void *arg, const struct srv_version *v)
 {
     struct all_figures *all = arg;
@@ -375,8 +375,8 @@ static void versions_gauges(struct page *p)
     if (all.arena && p->server->manager)
         srv_manager_look(p->server->manager, add_figures, &all);
     if (all.no_memory)
-        /* If memory runs out, writing the page fails, because the page would otherwise claim that
-         * there are no versions. */
+        /* If memory runs out, the page fails. Otherwise it would claim that there are no
+         * versions. */
         rt_bytes_no_memory(p->out);
     gauge(p, "slipway_models_loaded", "Models of which a version answers.", all.n_models);
     gauge(p, "slipway_versions_loaded", "Versions that answer.", all.n);

@@ -10,8 +10,8 @@
 #include "runtime/base/bytes.h"
 #include "server/server.h"
 
-/* Writes the metrics page in Prometheus' text format. The page has counters and, if there is a
- * manager, the states and gauges of all versions. Writing takes about 30 us per version. */
+/* Writes the metrics page in Prometheus' text format. The page contains the counters and, if there
+ * is a manager, the states and gauges of all versions. Writing takes about 30 us per version. */
 void srv_metrics_page(struct srv_server *server, struct rt_bytes *out);
 
 #endif

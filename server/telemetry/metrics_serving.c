@@ -3,9 +3,9 @@
  * buckets, sorted as tensorflow_model_server prints them. A family without samples has only its
  * TYPE line. There are no HELP lines, and braces are always printed.
  *
- * There are two intended differences from TensorFlow Serving. Line breaks in labels are escaped.
- * Sums and counts are printed with all digits; the rate of a large counter cannot be computed from
- * the six digits that TensorFlow Serving prints.
+ * Two differences from TensorFlow Serving are intended. Line breaks in labels are escaped. Sums and
+ * counts are printed with all digits, because TensorFlow Serving's six digits do not suffice to
+ * compute the rate of a large counter.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct page {
     const struct srv_server *server;
     struct srv_metrics *m;
     struct rt_bytes *out;
-    struct rt_bytes labels; /* labels of the sample that is being written */
+    struct rt_bytes labels; /* labels of the current sample */
     int n_threads;
     int first[SRV_MAX_IO_LOOPS]; /* set by srv_metrics_entrypoints */
 };
@@ -95,8 +95,8 @@ static void loads(struct page *p)
     type(p, ":tensorflow:cc:saved_model:load_latency_by_stage", "histogram");
 }
 
-/* Writes mlmd_map. In TensorFlow Serving it is a gauge whose values are strings and are printed as
- * 0, so only the labels carry information. */
+/* Writes mlmd_map. TensorFlow Serving prints its string values as 0, so only the labels carry
+ * information. */
 static void mlmd_map(struct page *p)
 {
     static const char *const name = ":tensorflow:serving:mlmd_map";
@@ -242,8 +242,8 @@ static void batching(struct page *p)
 
 /* ---- by model ---- */
 
-/* Adds to *sum the counters of a model's requests that arrived at one entrypoint and became
- * jobs. `io_loop` is the index of the entrypoint's first I/O loop. */
+/* Adds a model's requests at one entrypoint that became jobs to *sum. `io_loop` is the index of the
+ * entrypoint's first I/O loop. */
 static void add_requests(const struct page *p, const struct srv_model_metrics *model, int io_loop,
                          struct srv_request_cells *sum)
 {
@@ -295,12 +295,13 @@ static void request_count(struct page *p)
         }
     }
     rt_mutex_lock(&p->m->brief_mu);
-    /* The sum over all unknown models is computed under the lock, before the counts by name. A
-     * request that arrives in between may be missing from the sum, but none is counted twice. */
+    /* The lock is held while the sum over all unknown models is computed, before the counts by
+     * name. A request that arrives in between may be missing from the sum, but is never counted
+     * twice. */
     requests_of(p, p->m->unknown, unknown);
     for (int i = 0; i < SRV_MAX_STRANGERS && p->m->strangers[i].name; i++) {
         const struct srv_stranger *s = &p->m->strangers[i];
-        /* the model was unknown when it was requested, but has been loaded since then */
+        /* the model was unknown at the request, but has been loaded since */
         const bool is_known = srv_metrics_find(p->m, s->name) != NULL;
         for (int c = 0; c < SRV_N_CODES && !is_known; c++) {
             start(p, "model_name", s->name);
@@ -361,7 +362,7 @@ static void latency_of(struct page *p, const char *name, const struct srv_model_
     }
 }
 
-/* Writes the latency of GET requests for a model; their API label is empty. */
+/* Writes the latency of a model's GET requests, whose API label is empty. */
 static void latency_of_gets(struct page *p, const char *name, const struct srv_model_metrics *model)
 {
     struct srv_times sum = {0};

@@ -11,18 +11,17 @@
 
 /* Writes the HELP line, if `help` is not NULL, and the TYPE line. */
 void srv_text_family(struct rt_bytes *out, const char *name, const char *type, const char *help);
-/* Writes key="value". The value is escaped, and invalid UTF-8 in it is replaced. A comma precedes
- * every label except the first. */
+/* Writes key="value", escaped and with invalid UTF-8 replaced. A comma precedes every label except
+ * the first. */
 void srv_text_label(struct rt_bytes *out, bool first, const char *key, const char *value);
 void srv_text_label_int(struct rt_bytes *out, const char *key, int64_t value);
-/* Prepares a buffer for the labels of the next sample. */
+/* Prepares a buffer for the next sample's labels. */
 void srv_text_begin_labels(struct rt_bytes *labels);
-/* Returns the labels as text, or "" if there are no labels or their text is too long. If memory ran
- * out while the labels were written, `out` fails, too. */
+/* Returns the labels as text, or "" if there are none or their text is too long. If memory ran out
+ * for the labels, `out` fails too. */
 const char *srv_text_labels(const struct rt_bytes *labels, struct rt_bytes *out);
-/* Writes a histogram. `n` contains the counts of scale->n + 1 buckets. The bounds of the scale and
- * the sum are multiplied by `unit`, which converts them to the page's unit. `labels` is written
- * without braces. */
+/* Writes a histogram. `n` contains the counts of scale->n + 1 buckets. The factor `unit` converts
+ * the bounds and the sum to the page's unit. `labels` is written without braces. */
 void srv_text_histogram(struct rt_bytes *out, const char *name, const char *labels,
                         const struct srv_scale *scale, double unit, const _Atomic uint64_t *n,
                         double sum);

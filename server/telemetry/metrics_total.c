@@ -9,13 +9,13 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* Returns the character that stands for c in a counter's name on the metrics page. */
+/* Returns the character that replaces c in a counter's name on the metrics page. */
 static char on_page(unsigned char c)
 {
     return is_word((char)c) ? (char)c : c == '/' || c == ':' ? ':' : '_';
 }
 
-/* Compares a name from the page with a counter's name: first their bytes, as memcmp does, then
+/* Compares a name on the page with a counter's name: first their bytes, as memcmp does, and then
  * their lengths. */
 static int compare(struct rt_span printed, struct rt_span name)
 {
@@ -49,8 +49,8 @@ static int find(struct rt_span printed, const struct srv_total *totals, int n)
     return low;
 }
 
-/* Returns the name at the beginning of a sample, which labels or a value follow. The name is empty
- * if the line is not a sample. */
+/* Returns the name at the beginning of a sample, before its labels or value. The name is empty if
+ * the line is not a sample. */
 static struct rt_span name_of(struct rt_span line)
 {
     for (size_t i = 0; i < line.n; i++)

@@ -1,5 +1,6 @@
 /*
- * Reads the values of counters from the Prometheus page, given TensorFlow's names of the counters.
+ * Reads the values of counters from the Prometheus page by their TensorFlow names.
+ *
  * Threads: the function is pure, so any thread may call it.
  */
 #ifndef SRV_METRICS_TOTAL_H
@@ -8,16 +9,16 @@
 #include "runtime/base/span.h"
 
 struct srv_total {
-    /* The counter's name in TensorFlow's form. For example, "/tensorflow/serving/request_count" is
-     * ":tensorflow:serving:request_count" on the page. */
+    /* The counter's name in TensorFlow's form. For example, the page's
+     * ":tensorflow:serving:request_count" is "/tensorflow/serving/request_count". */
     struct rt_span name;
-    int index; /* for the caller's use; sorting moves it together with the name */
+    int index; /* for the caller's use; sorted together with the name */
     double value;
 };
 
-/* Sets the value of each of n counters to the counter's sum over all labels, or to 0 if the page
- * does not contain the counter. Sorts the counters by name. Takes time proportional to the size of
- * the page and to the logarithm of n. */
+/* Sets the value of each of n counters to its sum over all labels, or to 0 if the page does not
+ * contain it. Sorts the counters by name. Takes time proportional to the size of the page and to
+ * the logarithm of n. */
 void srv_metrics_totals(struct rt_span page, struct srv_total *totals, int n);
 
 #endif

@@ -44,7 +44,7 @@ static bool is_dir(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* Writes a model's name for use in a file name. A leading '.' and all characters except letters,
+/* Writes a model's name as a part of a file name. A leading '.' and all characters except letters,
  * digits, '_', '-' and '.' become '_'. */
 static void write_name(char *buffer, size_t n, const char *model)
 {
@@ -60,7 +60,7 @@ static void write_name(char *buffer, size_t n, const char *model)
     buffer[i] = '\0';
 }
 
-/* Writes the part of a new file's path that precedes the number and the suffix. Returns false if it
+/* Writes the beginning of a new file's path, before the number and the suffix. Returns false if it
  * is too long. */
 static bool write_stem(char *buffer, size_t n, const char *prefix, const char *model)
 {
@@ -125,8 +125,7 @@ bool srv_request_file_is_removed(const struct srv_request_file *f)
     return fstat(f->fd, &s) == 0 && s.st_nlink == 0;
 }
 
-/* Writes all n elements of `parts`, even if each writev writes only some of the bytes. Returns 0 or
- * an errno. */
+/* Writes all n elements of `parts`, in several steps if necessary. Returns 0 or an errno. */
 static int write_all(int fd, struct iovec *parts, int n)
 {
     while (n) {
@@ -152,7 +151,7 @@ enum rt_status srv_request_file_add(struct srv_request_file *f, struct rt_span r
                                     struct rt_error *err)
 {
     unsigned char header[RT_TFRECORD_HEADER], footer[RT_TFRECORD_FOOTER];
-    /* The union casts const away, because iovec has no const pointer although writev only reads. */
+    /* The union casts const away. iovec has no const pointer, but writev only reads. */
     union {
         const void *in;
         void *out;

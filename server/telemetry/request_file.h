@@ -1,8 +1,8 @@
 /*
- * One file of a request log. It is created under an unused name, and only complete records are
- * appended. After a failure it is closed, and no new file is opened for several seconds.
+ * One file of a request log. It is created under an unused name. Only complete records are
+ * appended. After a failure, the file is closed, and no new file is opened for several seconds.
  *
- * Threads: a file is used by one thread; the functions do not lock.
+ * Threads: only one thread uses a file; the functions do not lock.
  */
 #ifndef SRV_REQUEST_FILE_H
 #define SRV_REQUEST_FILE_H
@@ -15,7 +15,7 @@
 
 struct srv_request_file {
     int fd;       /* descriptor of the file, or -1 if the file is closed */
-    int64_t size; /* size of the file, which contains only complete records */
+    int64_t size; /* size of the file, up to the last complete record */
     int64_t opened_ns, not_before_ns;
     unsigned n_opened;
     char path[512];
@@ -30,9 +30,9 @@ static inline bool srv_request_file_is_open(const struct srv_request_file *f)
  * directory. Missing directories are created. */
 enum rt_status srv_request_file_open(struct srv_request_file *f, const char *prefix,
                                      const char *model, struct rt_error *err);
-/* Returns whether the open file was deleted; records written to a deleted file are lost. */
+/* Returns whether the open file was deleted. Records written to a deleted file are lost. */
 bool srv_request_file_is_removed(const struct srv_request_file *f);
-/* Appends one TFRecord. If that fails, the file is truncated to its complete records. */
+/* Appends one TFRecord. After a failure, truncates the file to its complete records. */
 enum rt_status srv_request_file_add(struct srv_request_file *f, struct rt_span record,
                                     struct rt_error *err);
 void srv_request_file_close(struct srv_request_file *f);

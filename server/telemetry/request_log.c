@@ -12,8 +12,8 @@
 #include "server/protocol/tfs/model_spec.h"
 #include "server/telemetry/request_file.h"
 
-/* Minimum time between two messages in the server's log about outages of one model's request log;
- * only the first failure of an outage is logged. */
+/* Minimum time between two messages in the server's log about outages of a request log. Only the
+ * first failure of an outage is logged. */
 enum { OUTAGE_LOG_S = 60 };
 
 struct srv_model_log {
@@ -21,15 +21,14 @@ struct srv_model_log {
     struct srv_request_log *all;
     char *model;
     _Atomic uint64_t threshold; /* sampling threshold; 0 means that no request is logged */
-    /* The three members below are guarded by all->mu. */
+    /* all->mu guards the three members below. */
     double rate;
     char *prefix;        /* prefix of the file names, or NULL if logging is off */
-    uint64_t generation; /* number of times that `prefix` has changed */
-    /* The members below belong to the thread that writes the files. */
+    uint64_t generation; /* number of changes of `prefix` */
+    /* Only the thread that writes the files uses the members below. */
     struct srv_request_file file;
-    uint64_t file_generation; /* the value of `generation` when the current file was opened */
-    /* whether the server's log has reported an outage of this request log, but not yet the end of
-     * the outage */
+    uint64_t file_generation; /* value of `generation` at the opening of the current file */
+    /* whether the server's log has reported the begin of an outage, but not its end */
     bool outage_logged;
     int64_t outage_logged_ns;
 };
@@ -37,7 +36,7 @@ struct srv_model_log {
 struct record {
     struct record *next;
     struct srv_model_log *log;
-    uint64_t generation; /* value of the log's `generation` when the record was queued */
+    uint64_t generation; /* the log's `generation` at the queuing of the record */
     char *bytes;
     size_t n;
 };
@@ -50,7 +49,7 @@ struct srv_request_log {
     struct rt_cond wake;
     struct srv_model_log *models; /* mu guards this member and all members below */
     struct record *first, **end;
-    /* total size in bytes of all records that have not been written completely */
+    /* total size in bytes of the records that are not completely written */
     size_t queued;
     bool stopping;
 };
@@ -74,7 +73,7 @@ bool srv_request_log_wants(const struct srv_job *job)
     const struct srv_model_log *log = job->version->log;
     uint64_t threshold = log ? atomic_load_explicit(&log->threshold, memory_order_relaxed) : 0;
 
-    /* The job's arrival time and memory address serve as a random seed. */
+    /* The job's arrival time and memory address are a random seed. */
     return threshold &&
            srv_request_log_samples(threshold, (uint64_t)job->received_ns * 0x9e3779b97f4a7c15u +
                                                   (uintptr_t)job);
@@ -98,8 +97,8 @@ static enum pb_log_type type_of(enum srv_api api)
     }
 }
 
-/* Writes a LogMetadata message with the fields model_spec (1), sampling_config (2) with its
- * sampling_rate (1), saved_model_tags (3) and timestamp_secs (4). */
+/* Writes a LogMetadata message: model_spec (1), sampling_config (2) with its sampling_rate (1),
+ * saved_model_tags (3) and timestamp_secs (4). */
 static void write_metadata(const struct srv_job *job, double rate, struct rt_bytes *out)
 {
     const struct srv_version *v = job->version;
@@ -107,7 +106,7 @@ static void write_metadata(const struct srv_job *job, double rate, struct rt_byt
     const struct srv_model_echo echo = {v->model, job->signature->def->name, v->version};
     char sampling[9] = {SRV_FIXED64 | 1 << 3};
 
-    /* A double in a message is little-endian, as on all machines that Slipway supports. */
+    /* a double in a message is little-endian, like all supported machines */
     memcpy(sampling + 1, &rate, sizeof rate);
     srv_model_echo_put(out, &echo, 1);
     srv_put_bytes(out, 2, sampling, sizeof sampling);
@@ -180,7 +179,7 @@ static void add(const struct srv_inference *inf, struct rt_span response)
 {
     struct srv_model_log *log = inf->job->version->log;
     struct srv_request_log *l = log->all;
-    /* The estimated size of the record is reserved in the queue before the record is serialized. */
+    /* Reserves the record's estimated size in the queue before serializing the record. */
     size_t about = srv_inference_feed_bytes(inf) + response.n + 1024;
     struct record *r = NULL;
     struct rt_bytes bytes;
@@ -248,8 +247,8 @@ static void log_recovery(struct srv_model_log *log)
     RT_LOG(RT_LOG_INFO, "model %s: requests are logged again: %s", log->model, log->file.path);
 }
 
-/* Closes a file that was deleted, because records written to it would be lost. The next record
- * opens a new file. */
+/* Closes a deleted file, because records written to it would be lost. The next record opens a new
+ * file. */
 static void leave_removed_file(struct srv_model_log *log)
 {
     struct rt_error err = {0};
@@ -301,15 +300,14 @@ static void write_one(struct srv_request_log *l, struct record *r)
     free(r);
 }
 
-/* Closes files that are too old or no longer used. Returns the time at which the next file will be
- * too old. */
+/* Closes files that are too old or no longer used. Returns the time at which the next file is too
+ * old. */
 static int64_t end_files(struct srv_request_log *l)
 {
     int64_t now = rt_now_ns(), next = RT_NEVER;
 
     rt_mutex_lock(&l->mu);
-    /* New logs are inserted only before the current first log, so the part of the list that begins
-     * with this log does not change. */
+    /* New logs are inserted only before the first log, so the list from here on does not change. */
     struct srv_model_log *log = l->models;
     rt_mutex_unlock(&l->mu);
     for (; log; log = log->next) {
@@ -320,7 +318,7 @@ static int64_t end_files(struct srv_request_log *l)
         rt_mutex_unlock(&l->mu);
         int64_t end = log->file.opened_ns + l->limits.file_ns;
         if (ended || end <= now)
-            /* the lock is not held, because closing a file may take a long time */
+            /* closing a file may take long, so the lock is not held */
             srv_request_file_close(&log->file);
         else if (end < next)
             next = end;
@@ -342,7 +340,7 @@ static void *write_thread(void *arg)
         struct record *r = l->first;
         l->first = NULL;
         l->end = &l->first;
-        stopping = l->stopping; /* no more records are queued once l->stopping is set */
+        stopping = l->stopping; /* no records are queued after l->stopping is set */
         rt_mutex_unlock(&l->mu);
         while (r) {
             struct record *following = r->next;
@@ -387,8 +385,8 @@ struct srv_model_log *srv_request_log_model(struct srv_request_log *l, const cha
     return log;
 }
 
-/* Returns `wanted` if it enables request logging in a supported form. Otherwise returns NULL, and
- * the model's requests are not logged. */
+/* Returns `wanted` if it enables request logging in a supported form. Otherwise returns NULL, which
+ * disables the model's log. */
 static const struct srv_logging_config *usable(const char *model,
                                                const struct srv_logging_config *wanted)
 {

@@ -1,16 +1,15 @@
 /*
- * Writes request logs. For a model whose config has a logging_config, a sample of the answered
- * requests is written with their responses, as PredictionLogs in TFRecord files. Such a file, once
- * it has been renamed, can serve as a golden file or a warm-up file. `slipway bench --replay`
- * replays it.
+ * Writes request logs. If a model's config has a logging_config, a sample of the answered requests
+ * is written with their responses, as PredictionLogs in TFRecord files. A log file can serve as a
+ * golden file or a warm-up file after it is renamed. `slipway bench --replay` replays it.
  *
- * Files are named PREFIX-TIME-PID-N.tfrecord, where PREFIX is the filename_prefix of the
- * log_collector_config, or PREFIX/MODEL when filename_prefix is a directory. A new file is begun
- * when the current one reaches its size or age limit, or when the config changes the prefix. A file
+ * Files are named PREFIX-TIME-PID-N.tfrecord. PREFIX is the filename_prefix of the
+ * log_collector_config, or PREFIX/MODEL if filename_prefix is a directory. A new file begins when
+ * the current one reaches its size or age limit, or when the config changes the prefix. A file
  * contains only complete records.
  *
- * Threads: one thread of the log writes the files. Its queue is bounded; records that do not fit
- * are dropped and counted, so that no request ever waits for a disk.
+ * Threads: one thread writes the files. Its queue is bounded. Records that do not fit are dropped
+ * and counted, so that no request ever waits for a disk.
  */
 #ifndef SRV_REQUEST_LOG_H
 #define SRV_REQUEST_LOG_H
@@ -22,11 +21,11 @@ struct srv_metrics;
 struct srv_inference;
 struct srv_job;
 struct srv_request_log; /* the request logs of all models */
-struct srv_model_log;   /* the request log of one model; valid as long as its srv_request_log */
+struct srv_model_log;   /* the request log of a model; valid as long as its srv_request_log */
 
 struct srv_request_log_limits {
-    size_t queue_bytes; /* maximum total size of the records that wait to be written */
-    /* Size and age at which a log file is closed and a new one is created. */
+    size_t queue_bytes; /* maximum total size of the queued records */
+    /* size and age at which a log file is closed and a new one is created */
     int64_t file_bytes, file_ns;
 };
 
@@ -37,24 +36,21 @@ struct srv_request_log *srv_request_log_new(const struct srv_request_log_limits 
 /* Writes all queued records and frees the log. `l` may be NULL. */
 void srv_request_log_free(struct srv_request_log *l);
 
-/* Returns the log of a model. The log is off until it is configured. Returns NULL if memory runs
- * out. May be called on any thread. */
+/* Returns a model's log, which is off until it is configured. Returns NULL if memory runs out. May
+ * be called on any thread. */
 struct srv_model_log *srv_request_log_model(struct srv_request_log *l, const char *model);
-/* Installs the logging configurations in `config`; the logs of models that `config` does not
- * name are switched off. `l` may be NULL. May be called on any thread. */
+/* Installs the logging configurations in `config`, and switches off the logs of all other models.
+ * `l` may be NULL. May be called on any thread. */
 void srv_request_log_configure(struct srv_request_log *l, const struct srv_config *config);
 
-/* Returns whether an answered request should be logged. The call is cheap for models without a
- * log. */
+/* Returns whether to log an answered request. Fast for models without a log. */
 bool srv_request_log_wants(const struct srv_job *job);
-/* Logs a request with its response. `encoded` is the response that srv_inference_encode has
- * written. Must be called after srv_inference_finish and before srv_inference_clear. May be called
- * on any thread. */
+/* Logs a request with its response. `encoded` is the response from srv_inference_encode. Must be
+ * called after srv_inference_finish and before srv_inference_clear. May be called on any thread. */
 void srv_request_log_add(struct srv_inference *inf, const struct rt_bytes *encoded);
 
-/* Converts a sampling rate to a threshold in units of `2^-32`, so that about `threshold / 2^32` of
- * the requests are sampled. A threshold of 0 samples no requests, and `2^32` samples all of them.
- * The function is pure. */
+/* Converts a sampling rate to a threshold in units of `2^-32`. About `threshold / 2^32` of the
+ * requests are sampled: none for 0, and all for `2^32`. The function is pure. */
 uint64_t srv_request_log_threshold(double rate);
 bool srv_request_log_samples(uint64_t threshold, uint64_t seed);
 
