@@ -1,7 +1,7 @@
 /*
  * The descriptors of every .proto file that a gRPC service needs, as a serialized
- * google.protobuf.FileDescriptorSet from protoc. The code that protobuf-c generates does not
- * contain them. The array is generated at build time (cmake/protobuf.cmake).
+ * google.protobuf.FileDescriptorSet from protoc. protobuf-c's generated code does not contain them.
+ * cmake/protobuf.cmake generates the array at build time.
  */
 #ifndef PB_DESCRIPTORS_H
 #define PB_DESCRIPTORS_H

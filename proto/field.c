@@ -69,8 +69,8 @@ size_t pb_element_bytes(ProtobufCType t)
     }
 }
 
-/* Returns the smallest power of two that is not less than n, 0 for n = 0, or SIZE_MAX if there is
- * none. */
+/* Returns the smallest power of two that is not less than n. Returns 0 for n = 0, and SIZE_MAX if
+ * there is no such power of two. */
 static size_t capacity_for(size_t n)
 {
     if (n > SIZE_MAX / 2)

@@ -1,5 +1,5 @@
-/* Accesses fields of protobuf-c messages by descriptor, for the parsers of both formats, and looks
- * up the message types that a google.protobuf.Any may hold. */
+/* Accesses fields of protobuf-c messages by descriptor, and looks up the message types that a
+ * google.protobuf.Any may contain. The parsers of both formats use these functions. */
 #ifndef PB_FIELD_H
 #define PB_FIELD_H
 
@@ -14,18 +14,18 @@ bool pb_field_is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *
 
 /* Returns the size in bytes of an element of a repeated field of type `t`. */
 size_t pb_element_bytes(ProtobufCType t);
-/* Returns the number of bytes by which pb_append would enlarge the array of a repeated field for n
- * more elements, or SIZE_MAX if the size overflows. The array's capacity is the smallest power of
- * two that holds all elements. All elements of the array must have been added by pb_append. */
+/* Returns the number of bytes by which pb_append would enlarge a repeated field's array for n more
+ * elements, or SIZE_MAX on overflow. The array's capacity is the smallest power of two that
+ * suffices. Only pb_append may have added elements. */
 size_t pb_append_bytes(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, size_t n);
 /* Appends n zeroed elements to a repeated field and returns the first of them, or NULL if memory
  * runs out. */
 void *pb_append(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, size_t n);
-/* Marks a singular field as present and returns the address of its value. If the field is a member
- * of a oneof, no other member may be set. */
+/* Marks a singular field as present and returns the address of its value. If the field belongs to a
+ * oneof, no other member may be set. */
 void *pb_set_field(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);
 
-/* Returns the message type with this full name if an Any may hold it, otherwise NULL. */
+/* Returns the message type with this full name, or NULL if an Any may not contain it. */
 const ProtobufCMessageDescriptor *pb_any_type(struct rt_span name);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * A message is traversed twice in the same order. The first pass adds up sizes, and keeps those of
- * all nested messages and packed fields; the second pass writes the bytes.
+ * Two passes traverse a message in the same order. The first pass computes sizes, and records those
+ * of all nested messages and packed fields. The second pass writes the bytes.
  */
 #include "proto/pack.h"
 
@@ -13,15 +13,15 @@
 #include "runtime/base/pieces.h"
 
 struct packing {
-    unsigned char *p;        /* where the bytes are written; NULL in the first pass */
+    unsigned char *p;        /* destination of the bytes, or NULL in the first pass */
     size_t n;                /* number of bytes counted or written so far */
-    struct rt_bytes lengths; /* a size_t for each nested message and packed field, in order */
-    size_t at;               /* number of lengths that the second pass has used */
+    struct rt_bytes lengths; /* sizes (size_t) of all nested messages and packed fields, in order */
+    size_t at;               /* index of the next element of `lengths` */
     bool keeps_lengths;
     const struct rt_check *check; /* may be NULL */
     struct rt_error *err;
     uint64_t n_steps;
-    enum rt_status stopped; /* status of the check if it failed, otherwise RT_OK */
+    enum rt_status stopped; /* status of the check after its failure, otherwise RT_OK */
 };
 
 static bool step(struct packing *x)
@@ -80,7 +80,7 @@ static enum pb_wire_type wire_type(ProtobufCType t)
     }
 }
 
-/* Puts a value of a scalar type, without a tag. */
+/* Writes a scalar value, without a tag. */
 static void put_scalar(struct packing *x, ProtobufCType t, const void *value)
 {
     uint64_t bits = 0;
@@ -118,7 +118,7 @@ static void put_scalar(struct packing *x, ProtobufCType t, const void *value)
 
 static void put_fields(struct packing *x, const ProtobufCMessage *m);
 
-/* Begins something whose length precedes it. Returns its place among the lengths. */
+/* Begins contents that follow their length. Returns the index of the length in `lengths`. */
 static size_t begin_length(struct packing *x)
 {
     const size_t none = 0, place = x->at++;
@@ -133,7 +133,7 @@ static size_t begin_length(struct packing *x)
     return place;
 }
 
-/* Ends what begin_length began at byte `from`. */
+/* Ends the contents that began at byte `from`. */
 static void end_length(struct packing *x, size_t place, size_t from)
 {
     const size_t length = x->n - from;
@@ -154,7 +154,7 @@ static void put_message(struct packing *x, const ProtobufCMessage *m)
     end_length(x, place, from);
 }
 
-/* Puts one value with its tag. */
+/* Writes a value with its tag. */
 static void put_value(struct packing *x, const ProtobufCFieldDescriptor *f, const void *value)
 {
     const ProtobufCBinaryData *bytes = value;

@@ -1,9 +1,9 @@
 /*
- * Serializes protobuf messages. protobuf-c's own function is not used for messages of models,
- * because it cannot be stopped, and moves the bytes of a nested message once for each level of
- * nesting: the text of 100 MB, 98 levels deep, took 9.8 s.
+ * Serializes protobuf messages. Messages of models need this module instead of protobuf-c's
+ * function. That function cannot be stopped, and moves the bytes of a nested message once per level
+ * of nesting. A text of 100 MB in 98 levels took 9.8 s.
  *
- * Threads: any; the functions keep no state.
+ * Threads: any thread may call these functions.
  */
 #ifndef PB_PACK_H
 #define PB_PACK_H
@@ -14,13 +14,13 @@
 #include "runtime/base/span.h"
 
 /* Sets *out to the serialized size of a message in bytes. Calls `check`, which may be NULL, about
- * every millisecond; if it fails, returns its status. */
+ * every millisecond. If the check fails, returns its status. */
 enum rt_status pb_packed_bytes(const ProtobufCMessage *m, const struct rt_check *check, size_t *out,
                                struct rt_error *err);
 /*
- * Serializes a message as protobuf-c does, in time proportional to its size. Sets *out to memory of
- * *n + 1 bytes, the last of which is 0; the caller frees it with free. Fails if memory runs out or
- * the message has more than `limit` bytes. Calls `check` as pb_packed_bytes does.
+ * Serializes a message as protobuf-c does, in time proportional to its size. Allocates *n + 1 bytes
+ * for *out, the last of which is 0. The caller must free() them. Fails if memory runs out or the
+ * message has more than `limit` bytes. Calls `check` as pb_packed_bytes does.
  */
 enum rt_status pb_pack(const ProtobufCMessage *m, size_t limit, const struct rt_check *check,
                        char **out, size_t *n, struct rt_error *err);

@@ -15,8 +15,8 @@ static enum rt_status body(struct pb_text_parser *x, ProtobufCMessage *m, char c
 /* estimated overhead of each allocation of the C library, in bytes */
 enum { ALLOCATION_BYTES = 16 };
 
-/* Counts an allocation of `n` bytes against the limit. Memory that is freed again stays counted. If
- * the limit is exceeded, sets x->stopped and returns false. */
+/* Counts an allocation of `n` bytes, even if it is freed later. If the limit is exceeded, sets
+ * x->stopped and returns false. */
 static bool charge(struct pb_text_parser *x, size_t n)
 {
     if (x->left >= ALLOCATION_BYTES && n <= x->left - ALLOCATION_BYTES) {
@@ -43,8 +43,8 @@ static ProtobufCMessage *message_new(struct pb_text_parser *x, const ProtobufCMe
 
 /* ---- fields ---- */
 
-/* Returns the address at which a value of field `f` is to be stored in the message. Marks a
- * singular field as present. Returns NULL if memory runs out or the limit is exceeded. */
+/* Returns the address at which to store a value of field `f` in the message. Marks a singular field
+ * as present. Returns NULL if memory runs out or the limit is exceeded. */
 static void *slot_of(struct pb_text_parser *x, ProtobufCMessage *m,
                      const ProtobufCFieldDescriptor *f)
 {
@@ -93,8 +93,8 @@ static enum rt_status message_value(struct pb_text_parser *x, ProtobufCMessage *
     return st;
 }
 
-/* Moves `text` into a string or bytes field. If a field without presence already holds an empty
- * string, replaces it. */
+/* Moves `text` into a string or bytes field. Replaces the empty string of a field without
+ * presence. */
 static void put_string(void *slot, const ProtobufCFieldDescriptor *f, struct rt_bytes *text)
 {
     size_t n = 0;
@@ -219,9 +219,9 @@ static enum rt_status list(struct pb_text_parser *x, ProtobufCMessage *m,
     }
 }
 
-/* Rejects a second value for a singular field, and a value for a member of a oneof if another
- * member is set. The default value of a field without presence does not count, because protobuf
- * cannot distinguish it from a missing value. */
+/* Refuses a second value of a singular field, and a value of a member of a oneof if another member
+ * is set. The default value of a field without presence does not count, because protobuf cannot
+ * distinguish it from a missing value. */
 static enum rt_status check_once(struct pb_text_parser *x, ProtobufCMessage *m,
                                  const ProtobufCFieldDescriptor *f)
 {
@@ -248,8 +248,8 @@ static enum rt_status check_once(struct pb_text_parser *x, ProtobufCMessage *m,
 
 /* ---- names in brackets ---- */
 
-/* Sets *out to the type name in "[a.b/c.D]", without spaces and comments. The "[" has already been
- * consumed. */
+/* Sets *out to the type name in "[a.b/c.D]", without spaces and comments. The caller has consumed
+ * the "[". */
 static enum rt_status bracketed(struct pb_text_parser *x, char *out, size_t capacity,
                                 const char *at)
 {
@@ -388,8 +388,8 @@ static enum rt_status field(struct pb_text_parser *x, ProtobufCMessage *m)
     return st ? st : end_of_field(x);
 }
 
-/* Parses the fields of a message up to the bracket `close`, or up to the end of the text if `close`
- * is 0. */
+/* Parses the fields of a message up to the bracket `close`, or to the end of the text if `close` is
+ * 0. */
 static enum rt_status body(struct pb_text_parser *x, ProtobufCMessage *m, char close)
 {
     enum rt_status st = RT_OK;
@@ -409,8 +409,8 @@ static enum rt_status body(struct pb_text_parser *x, ProtobufCMessage *m, char c
     return st;
 }
 
-/* Parses the text with a parser in which only the limit, the check, the positions and the error
- * have been set. */
+/* Parses the text. The caller has set only the limit, the check, the positions and the error of the
+ * parser. */
 static enum rt_status parse(struct pb_text_parser *x, ProtobufCMessage **out,
                             const ProtobufCMessageDescriptor *d, struct rt_span text)
 {

@@ -4,7 +4,7 @@
  * The parser supports the complete format: comments, optional commas and semicolons, `key: {` and
  * `key <`, lists, adjacent and escaped strings, every form of number, enums by name or number, and
  * expanded Any messages of known types (field.h). It refuses extensions, an Any of an unknown type,
- * unknown fields, a singular field that is given twice, and two members of one oneof; the error
+ * unknown fields, a singular field that occurs twice, and two members of one oneof. The error
  * message names the field or type.
  */
 #ifndef PB_TEXT_H
@@ -17,34 +17,34 @@
 #include "runtime/base/status.h"
 
 /*
- * Parses a message in protobuf's text format. *out must be freed with pb_free (unpack.h). If the
- * text is malformed, fails with INVALID_ARGUMENT and the message "LINE:COLUMN: reason". Lines and
- * columns are counted from 1.
+ * Parses a message in protobuf's text format. The caller must free *out with pb_free (unpack.h). If
+ * the text is malformed, fails with INVALID_ARGUMENT and the message "LINE:COLUMN: reason". Lines
+ * and columns are counted from 1.
  */
 enum rt_status pb_text_parse(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                              struct rt_span text, struct rt_error *err);
-/* Parses a text from an untrusted source as pb_text_parse does. Fails with INVALID_ARGUMENT if the
+/* Like pb_text_parse, but for a text from an untrusted source. Fails with INVALID_ARGUMENT if the
  * message takes more than `max_bytes` bytes of memory. Calls `check`, which may be NULL, at the
- * beginning of the text and then after about every PB_TEXT_CHECK_EVERY bytes. If the check fails,
- * returns the check's status and leaves the check's error in *err. */
+ * beginning and then about every PB_TEXT_CHECK_EVERY bytes. If the check fails, returns its status
+ * and leaves its error in *err. */
 enum { PB_TEXT_CHECK_EVERY = 1 << 16 };
 enum rt_status pb_text_parse_limited(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                                      struct rt_span text, size_t max_bytes,
                                      const struct rt_check *check, struct rt_error *err);
 
-/* A pb_text_place is the position of the "{" that begins a message in a text. A pb_text_places
- * holds the positions of all messages of one type. */
+/* A pb_text_place is the position of the "{" of a message in a text. A pb_text_places contains the
+ * positions of all messages of one type. */
 struct pb_text_place {
     int64_t line, column; /* both counted from 1 */
 };
 struct pb_text_places {
     const ProtobufCMessageDescriptor *type;
-    struct pb_text_place *at; /* the positions, in the order in which they occur in the text */
-    /* `max` is the capacity of `at`; further positions are not recorded */
+    struct pb_text_place *at; /* the positions in the order of the text */
+    /* capacity of `at`; further positions are not recorded */
     size_t n, max;
 };
-/* Parses as pb_text_parse does. Unless `places` is NULL, also records the positions of the messages
- * of type places->type. */
+/* Like pb_text_parse. If `places` is not NULL, also records the positions of the messages of type
+ * places->type. */
 enum rt_status pb_text_parse_placed(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
                                     struct rt_span text, struct pb_text_places *places,
                                     struct rt_error *err);

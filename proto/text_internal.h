@@ -1,8 +1,8 @@
 /*
- * The tokenizer of protobuf's text format (text_token.c), used by the parser of messages (text.c).
+ * The tokenizer of protobuf's text format (text_token.c). The parser of messages (text.c) uses it.
  *
- * On failure, a function sets x->err to the position of the offending token and the error message
- * that protobuf's own parser gives. x->p is then undefined, because an error ends the parsing.
+ * On failure, a function sets x->err to the position of the wrong token and to the error message of
+ * protobuf's own parser. The parsing then ends, and x->p is undefined.
  */
 #ifndef PB_TEXT_INTERNAL_H
 #define PB_TEXT_INTERNAL_H
@@ -17,23 +17,22 @@ struct pb_text_parser {
     int depth;
     struct rt_error *err;
     struct pb_text_places *places;
-    /* The last position whose line and column were computed. Later positions are counted from here,
-     * so that the text is scanned only once. */
+    /* The last position whose line and column are known. Later positions are counted from it, so
+     * that the text is scanned only once. */
     const char *known;
     struct pb_text_place at_known;
-    const char *closed; /* the closing bracket of the last parsed type name */
-    /* maximum number of bytes that the parser may allocate, and the number that is left */
+    const char *closed; /* closing bracket of the last type name */
+    /* maximum number of bytes that the parser may allocate, and the number left */
     size_t limit, left;
     const struct rt_check *check; /* may be NULL */
-    const char *check_at;         /* position in the text at which the check is next called */
-    /* Status of the check if it failed, or of the error that the limit was exceeded; otherwise
-     * RT_OK. If it is not RT_OK, x->err is final: pb_text_fail and pb_text_fail_memory only return
-     * the status. */
+    const char *check_at;         /* position in the text of the next call of the check */
+    /* Status of the failed check, or of the exceeded limit, or RT_OK. If it is not RT_OK, x->err is
+     * final, and pb_text_fail and pb_text_fail_memory only return this status. */
     enum rt_status stopped;
 };
 
-/* Calls the check and sets x->check_at. If the check fails, sets x->stopped, and moves x->end to
- * x->p, which ends the parsing. */
+/* Calls the check and sets x->check_at. If the check fails, sets x->stopped and ends the parsing by
+ * moving x->end to x->p. */
 void pb_text_call_check(struct pb_text_parser *x);
 /* Calls the check if x->p has reached x->check_at. */
 static inline void pb_text_check(struct pb_text_parser *x)
@@ -42,8 +41,8 @@ static inline void pb_text_check(struct pb_text_parser *x)
         pb_text_call_check(x);
 }
 
-/* Records in x->places that a message of type d begins at `at`, if the caller requested the
- * positions of messages of this type. */
+/* Records in x->places that a message of type d begins at `at`, if the caller wants the positions
+ * of this type. */
 void pb_text_keep_place(struct pb_text_parser *x, const ProtobufCMessageDescriptor *d,
                         const char *at);
 /* Fails with INVALID_ARGUMENT. The error message begins with the line and column of `at`:
@@ -51,9 +50,9 @@ void pb_text_keep_place(struct pb_text_parser *x, const ProtobufCMessageDescript
 enum rt_status pb_text_fail(struct pb_text_parser *x, const char *at, const char *fmt, ...)
     RT_PRINTF(3, 4);
 enum rt_status pb_text_fail_memory(struct pb_text_parser *x);
-/* Fails because a token of kind `what` was expected at position `at`. */
+/* Fails at position `at` because a token of the kind `what` was expected. */
 enum rt_status pb_text_expected(struct pb_text_parser *x, const char *what, const char *at);
-/* Fails because `what`, a quoted token, was expected but not found. */
+/* Fails because the quoted token `what` was expected. */
 enum rt_status pb_text_missing(struct pb_text_parser *x, const char *what);
 
 bool pb_text_is_letter(char c);
@@ -67,13 +66,13 @@ char pb_text_peek(struct pb_text_parser *x);
  * c. */
 bool pb_text_take(struct pb_text_parser *x, char c);
 /* Consumes a word or a number and returns it. The token includes all adjacent letters and digits,
- * so that "1x" is one invalid token rather than two tokens. */
+ * so that "1x" is one invalid token instead of two tokens. */
 struct rt_span pb_text_word(struct pb_text_parser *x);
-/* Skips white space and returns the beginning of the next token. protobuf's TextFormat reports some
- * errors at the next token, because it detects them only after it has read that token. */
+/* Skips white space and returns the beginning of the next token. protobuf's TextFormat detects some
+ * errors only after it has read the next token, and reports them there. */
 const char *pb_text_next_token(struct pb_text_parser *x);
 
-/* Parses one or more adjacent quoted strings and appends their concatenation to *out. */
+/* Parses adjacent quoted strings and appends their concatenation to *out. */
 enum rt_status pb_text_string(struct pb_text_parser *x, struct rt_bytes *out);
 /* Parses an integer of `bits` (32 or 64) bits into *out, in two's complement if is_signed is
  * set. */

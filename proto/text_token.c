@@ -6,9 +6,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* Computes the line and column of `at`. `at` must not precede the position passed to the previous
- * call. As in protobuf, columns are counted in bytes, and a tab advances to the next column that is
- * 1 plus a multiple of 8. */
+/* Computes the line and column of `at`, which must not precede the position of the previous call.
+ * As in protobuf, columns are counted in bytes, and a tab advances to the next column that is 1
+ * plus a multiple of 8. */
 static struct pb_text_place place_of(struct pb_text_parser *x, const char *at)
 {
     for (; x->known < at; x->known++) {
@@ -117,8 +117,8 @@ bool pb_text_take(struct pb_text_parser *x, char c)
     return true;
 }
 
-/* Consumes a word or a number. A token that begins like a number may also contain a decimal point,
- * and a sign after the "e" of the exponent. */
+/* Consumes a word or a number. A number may also contain a decimal point, and a sign after the "e"
+ * of the exponent. */
 struct rt_span pb_text_word(struct pb_text_parser *x)
 {
     pb_text_skip_space(x);
@@ -157,8 +157,8 @@ static struct rt_span token_at(const struct pb_text_parser *x, const char *at)
 /*
  * Fails because of an unexpected token, with TextFormat's error message. `verb` is "got" if any
  * token of a kind was expected ("Expected integer, got: x"), and "found" if a specific token was
- * expected ("Expected ":", found "x"."). A byte that no token may contain is reported instead,
- * because TextFormat's tokenizer rejects it before its parser sees the token.
+ * expected ("Expected ":", found "x"."). If a byte cannot belong to any token, reports this byte
+ * instead, as TextFormat's tokenizer does.
  */
 static enum rt_status unexpected(struct pb_text_parser *x, const char *what, const char *verb,
                                  const char *at)
@@ -171,8 +171,7 @@ static enum rt_status unexpected(struct pb_text_parser *x, const char *what, con
         return pb_text_fail(x, at, "Interpreting non ascii codepoint %d.", c);
     struct rt_span s = token_at(x, at);
     bool own = strcmp(verb, "found") == 0;
-    /* A string may be a secret that must not be logged, so error messages contain only its first
-     * bytes. */
+    /* Error messages contain only the first bytes of a string, because it may be a secret. */
     size_t limit = c == '"' || c == '\'' ? 24 : 64;
     return pb_text_fail(x, at, "Expected %s, %s%s%.*s%s", what, verb, own ? " \"" : ": ",
                         (int)(s.n < limit ? s.n : limit), (const char *)s.p, own ? "\"." : "");
@@ -368,7 +367,7 @@ enum rt_status pb_text_floating(struct pb_text_parser *x, double *out)
             return pb_text_expected(x, "double", at);
         memcpy(buffer, s.p, n);
         buffer[n] = 0;
-        /* strtod accepts more number formats than protobuf's text format does */
+        /* strtod also accepts formats that protobuf's text format does not have */
         bool octal = n > 1 && buffer[0] == '0' && pb_text_is_digit(buffer[1]);
         if (!octal && strspn(buffer, "0123456789.eE+-") == n)
             v = strtod(buffer, &end);

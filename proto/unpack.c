@@ -21,13 +21,12 @@ enum verdict {
 
 enum {
     BLOCK_BYTES = 16, /* number of bytes that the memory allocator adds to each block */
-    /* number of fields of a message type whose occurrences can be counted; the largest type has 40
-     * fields */
+    /* maximum number of fields of a message type; the largest type has 40 */
     MAX_FIELDS = 128,
     CHECK_FIELDS = 1 << 14, /* number of fields that are scanned between two checks */
-    /* The number of units of work between two checks while a message is built. A field counts as
-     * FIELD_WORK units, and each byte of a string or of a packed field as one unit. A check follows
-     * about every millisecond. */
+    /* Number of units of work between two checks while a message is built. A field counts as
+     * FIELD_WORK units, and each byte of a string or packed field as one. A check takes place about
+     * every millisecond. */
     CHECK_WORK = 1 << 20,
     FIELD_WORK = 1 << 8,
     /* number of bytes of a packed field, string or bytes field that are read at a time */
@@ -36,12 +35,11 @@ enum {
 
 struct look {
     size_t left; /* number of bytes that unpacking may still allocate */
-    /* for IN_PIECES, HAS_NUL and LONG_STRING: the offending field, and the message type that
-     * contains it directly */
+    /* the wrong field and its message type, for IN_PIECES, HAS_NUL and LONG_STRING */
     const ProtobufCFieldDescriptor *offender;
     const ProtobufCMessageDescriptor *offender_of;
     const struct rt_check *check;
-    struct rt_error *err; /* where the error is stored if `check` fails */
+    struct rt_error *err; /* receives the error of `check` */
     int n_unchecked;      /* number of fields since the last check */
 };
 
@@ -53,8 +51,7 @@ static bool spend(struct look *l, size_t bytes)
     return true;
 }
 
-/* Returns the number of bytes of an element of fixed size on the wire, or 0 if an element is a
- * varint. */
+/* Returns the size in bytes of an element of fixed size on the wire, or 0 for a varint. */
 static size_t fixed_bytes(ProtobufCType t)
 {
     switch (t) {
@@ -71,9 +68,8 @@ static size_t fixed_bytes(ProtobufCType t)
     }
 }
 
-/* Returns the maximum number of bytes that are allocated for one field, excluding the contents of a
- * submessage. The arrays of repeated fields double when they are full, so an element takes up to
- * two places. */
+/* Returns the maximum number of bytes allocated for a field, without the contents of a submessage.
+ * The array of a repeated field doubles when it is full, so an element takes up to two places. */
 static size_t field_bytes(const ProtobufCFieldDescriptor *known, const struct pb_field *f)
 {
     const size_t n = f->bytes.n;
@@ -137,7 +133,7 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
 
 /* ---- building ---- */
 
-/* State of the building of one message. */
+/* The state of building a message. */
 struct building {
     const struct rt_check *check;
     struct rt_error *err;
@@ -145,7 +141,7 @@ struct building {
     size_t work;          /* units of work since the last check */
 };
 
-/* Records a failure, unless one was recorded before. Returns false. */
+/* Records the first failure. Returns false. */
 static bool fail(struct building *b, enum verdict v)
 {
     if (b->failure == FINE)
@@ -162,7 +158,7 @@ static bool spend_work(struct building *b, size_t work)
     return rt_check_call(b->check, b->err) ? fail(b, STOPPED) : true;
 }
 
-/* Returns a copy of the bytes that is followed by a NUL, or NULL after a failure. */
+/* Returns a copy of the bytes, followed by a NUL. Returns NULL after a failure. */
 static void *copy_bytes(struct building *b, struct rt_span from)
 {
     char *p = malloc(from.n + 1);
@@ -183,7 +179,7 @@ static void *copy_bytes(struct building *b, struct rt_span from)
     return p;
 }
 
-/* Stores the value of a field of a scalar type, given its bits on the wire. */
+/* Stores a scalar value, given its bits on the wire. */
 static void store_scalar(ProtobufCType t, void *to, uint64_t bits)
 {
     const uint32_t low = (uint32_t)bits;
@@ -245,7 +241,7 @@ static bool add_packed(struct building *b, ProtobufCMessage *m, const ProtobufCF
         }
         for (size_t i = 0; !fixed && i < some; i++)
             n += rest.p[i] < 128;
-        /* Without the end of an element in a piece, an element is too long. */
+        /* If a piece contains no end of an element, the element is too long. */
         char *to = n ? pb_append(m, f, n) : NULL;
         if (!to)
             return fail(b, n ? NO_MEMORY : BROKEN);
@@ -273,7 +269,7 @@ static bool add_unknown(struct building *b, ProtobufCMessage *m, const struct pb
     const size_t n = m->n_unknown_fields;
     uint64_t number;
 
-    if ((n & (n - 1)) == 0) { /* the capacity is the smallest power of two that holds all fields */
+    if ((n & (n - 1)) == 0) { /* the capacity is the smallest power of two that suffices */
         ProtobufCMessageUnknownField *more =
             realloc(m->unknown_fields, (n ? 2 * n : 1) * sizeof *more);
         if (!more)
@@ -289,7 +285,7 @@ static bool add_unknown(struct building *b, ProtobufCMessage *m, const struct pb
     return true;
 }
 
-/* Frees the member of a oneof that is set, and zeroes its memory. */
+/* Frees the set member of the oneof, and zeroes its memory. */
 static void clear_member(ProtobufCMessage *m, uint32_t number)
 {
     const ProtobufCFieldDescriptor *f =
@@ -305,7 +301,7 @@ static void clear_member(ProtobufCMessage *m, uint32_t number)
     memset(value, 0, pb_element_bytes(f->type));
 }
 
-/* Returns the address at which the value of `f` is to be stored. Returns NULL after a failure. */
+/* Returns the address at which to store the value of `f`. Returns NULL after a failure. */
 static void *slot_of(struct building *b, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
     if (f->label == PROTOBUF_C_LABEL_REPEATED) {
@@ -345,7 +341,7 @@ static bool add_value(struct building *b, ProtobufCMessage *m, const ProtobufCFi
     if (!slot)
         return false;
     switch (f->type) {
-    case PROTOBUF_C_TYPE_MESSAGE: /* several occurrences of a singular message are merged */
+    case PROTOBUF_C_TYPE_MESSAGE: /* merges several occurrences of a singular message */
         if (!*message)
             *message = new_message(b, f->descriptor);
         return *message && build(b, *message, from->bytes);
@@ -369,7 +365,7 @@ static bool add_value(struct building *b, ProtobufCMessage *m, const ProtobufCFi
     }
 }
 
-/* Returns the wire type of a field that is not packed. */
+/* Returns the wire type of an unpacked field. */
 static enum pb_wire_type wire_type(ProtobufCType t)
 {
     if (t == PROTOBUF_C_TYPE_STRING || t == PROTOBUF_C_TYPE_BYTES || t == PROTOBUF_C_TYPE_MESSAGE)
@@ -377,7 +373,7 @@ static enum pb_wire_type wire_type(ProtobufCType t)
     return fixed_bytes(t) == 8 ? PB_FIXED64 : fixed_bytes(t) == 4 ? PB_FIXED32 : PB_VARINT;
 }
 
-/* Adds the fields of a serialized message, which look_at has accepted, to `m`. */
+/* Adds the fields of a serialized message to `m`. look_at must have accepted the message. */
 static bool build(struct building *b, ProtobufCMessage *m, struct rt_span rest)
 {
     const ProtobufCFieldDescriptor *known = NULL;

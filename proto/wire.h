@@ -1,7 +1,7 @@
 /*
- * Iterates over the fields of a serialized protobuf message without unpacking it. Used for checks
- * before unpacking, and for messages that are too large to unpack twice, such as a GraphDef inside
- * a SavedModel.
+ * Iterates over the fields of a serialized protobuf message without unpacking it. It serves for
+ * checks before unpacking, and for messages that are too large to unpack twice, such as a GraphDef
+ * inside a SavedModel.
  */
 #ifndef PB_WIRE_H
 #define PB_WIRE_H
@@ -21,12 +21,12 @@ struct pb_field {
 };
 
 /* Reads the next field of a message from `rest` into *f, and moves `rest` past the field. Returns 1
- * if a field was read, 0 at the end of the message, and -1 if the message is malformed. Groups,
- * lengths beyond the end of the message, and fields with the number 0 are malformed. */
+ * for a field, 0 at the end of the message, and -1 if the message is malformed. Groups, lengths
+ * beyond the end of the message, and fields with the number 0 are malformed. */
 int pb_field_next(struct rt_span *rest, struct pb_field *f);
-/* Reads the next entry of field `number`, which is a map or a repeated message with a name in field
- * 1 and a message or bytes in field 2. Skips other fields. Returns 1, 0 or -1 as pb_field_next
- * does. A missing name or value is returned as "". */
+/* Reads the next entry of field `number`, and skips other fields. The field is a map, or a repeated
+ * message with a name in field 1 and a message or bytes in field 2. Returns 1, 0 or -1 as
+ * pb_field_next does. A missing name or value is "". */
 int pb_entry_next(struct rt_span *rest, uint32_t number, struct rt_span *name,
                   struct rt_span *value);
 /* Reads a varint from `rest`. Returns false if `rest` does not begin with a varint of at most 10
