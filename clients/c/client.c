@@ -12,12 +12,12 @@
 
 #include "clients/c/message.h"
 
-/* bytes allowed in a response's arena for names and tables, on top of the limit on tensors */
+/* bytes allowed in a response's arena for names and tables, in addition to the tensors */
 enum { ARENA_SLACK = 1 << 20 };
 
 struct slipway_client {
     grpc_channel *channel;
-    char *authorization; /* value of each request's authorization header, or NULL if none is sent */
+    char *authorization; /* value of the authorization header, or NULL */
     size_t max_message_bytes;
 };
 
@@ -84,7 +84,7 @@ struct slipway_client *slipway_client_new(const struct slipway_options *o,
         memcpy(c->authorization + sizeof "Bearer " - 1, o->token, strlen(o->token) + 1);
     }
     c->max_message_bytes = o->max_message_bytes ? o->max_message_bytes : INT32_MAX;
-    /* gRPC's API declares these parameters without const, although gRPC only reads them. */
+    /* gRPC's API lacks const for these parameters, although gRPC only reads them. */
     char receive[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, send[] = GRPC_ARG_MAX_SEND_MESSAGE_LENGTH;
     char backoff[] = GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS;
     char pool[] = GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, name[] = GRPC_SSL_TARGET_NAME_OVERRIDE_ARG;
@@ -157,7 +157,7 @@ static unsigned char *bytes_of(grpc_byte_buffer *buffer, size_t *n)
     return p;
 }
 
-/* Calls a unary method of the server and waits for the response. Takes ownership of `request`. */
+/* Calls a unary method and waits for the response. Takes ownership of `request`. */
 static enum slipway_code unary(struct slipway_client *c, const char *method, grpc_slice request,
                                int64_t timeout_ms, grpc_byte_buffer **response,
                                struct slipway_error *err)
@@ -245,8 +245,8 @@ enum slipway_code slipway_unary(struct slipway_client *c, const char *method, co
     return exchange(c, method, grpc_slice_from_copied_buffer(request, n), call, out, n_out, err);
 }
 
-/* Calls a method with the bytes of `request` as the request message. Takes ownership of the bytes
- * without copying them. */
+/* Calls a method with the serialized message `request`. Takes ownership of the bytes, without a
+ * copy. */
 static enum slipway_code send_bytes(struct slipway_client *c, const char *method,
                                     struct rt_bytes *request, const struct slipway_call *call,
                                     unsigned char **out, size_t *n_out, struct slipway_error *err)
@@ -269,7 +269,7 @@ struct given {
         struct slipway_answer response;
         struct slipway_status status;
         struct slipway_metadata metadata;
-    } is; /* must be the first member, because a pointer to it is converted to a `struct given *` */
+    } is; /* must be the first member, because its address is cast to `struct given *` */
     struct rt_arena *arena;
 };
 
@@ -350,7 +350,7 @@ const struct slipway_tensor *slipway_output(const struct slipway_answer *a, cons
     return NULL;
 }
 
-/* Sends a request that contains only a model specification, and waits for the response. */
+/* Sends a request that contains only a ModelSpec, and waits for the response. */
 static enum slipway_code query(struct slipway_client *c, const char *method,
                                void (*write)(struct rt_bytes *, const struct slipway_model *),
                                const struct slipway_model *model, const struct slipway_call *call,

@@ -50,9 +50,8 @@ static size_t varint_size(uint64_t v)
     return n;
 }
 
-/* Appends a small message as a field of a larger one, and clears the buffer of the small
- * message. The small message needs a separate buffer, because its length is written before its
- * contents. */
+/* Appends a message as a field of a larger one, and empties its buffer. The message needs its own
+ * buffer, because its length precedes its contents. */
 static void put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *inner)
 {
     cl_put_bytes(out, number, inner->p, inner->n);
@@ -98,7 +97,7 @@ static enum rt_status check_tensor(const struct slipway_tensor *t, int64_t *coun
     return RT_OK;
 }
 
-/* Writes the fields of a TensorProto that precede the values: the data type and the shape. */
+/* Writes the data type and the shape of a TensorProto. */
 static void write_shape(struct rt_bytes *out, const struct slipway_tensor *t)
 {
     struct rt_bytes shape, dim;
@@ -123,8 +122,8 @@ static size_t value_bytes(const struct slipway_tensor *t, int64_t count)
     return n;
 }
 
-/* Returns the length of a serialized tensor. The length is known before the values are written, so
- * they are written directly to the request instead of to a separate buffer. */
+/* Returns the length of a serialized tensor. With the length known, the values are written directly
+ * to the request. */
 static size_t tensor_bytes(const struct rt_bytes *head, const struct slipway_tensor *t, size_t n)
 {
     return head->n + (t->dtype == SLIPWAY_STRING ? n : n ? 1 + varint_size(n) + n : 0);
@@ -175,8 +174,7 @@ static int by_name(const void *a, const void *b)
                   (*(const struct slipway_tensor *const *)b)->name);
 }
 
-/* Fails if two inputs have the same name, because a protobuf map would silently keep only one of
- * them. */
+/* Fails if two inputs have the same name. A protobuf map would silently keep only one of them. */
 static enum rt_status check_names(const struct slipway_tensor *inputs, int n, struct rt_error *err)
 {
     const struct slipway_tensor **sorted = calloc((size_t)n + 1, sizeof *sorted);
@@ -245,8 +243,7 @@ enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
 
 /* ---- reading tensors ---- */
 
-/* Names the TensorProto field that holds the values of a data type, and the encoding of the
- * values. */
+/* The TensorProto field with the values of a data type, and their encoding. */
 enum values_kind { AS_VARINT, AS_FIXED32, AS_FIXED64, AS_STRINGS };
 struct values_field {
     uint32_t number;
@@ -310,8 +307,7 @@ static enum rt_status read_shape(struct rt_span message, struct slipway_tensor *
     return more < 0 ? not_a(err, "TensorShapeProto") : RT_OK;
 }
 
-/* Writes the `size` low-order bytes of `v` to dst as one element. `v` is a value decoded from the
- * message. */
+/* Writes the `size` low-order bytes of `v`, a decoded value, to dst. */
 static void put_element(char *dst, size_t size, int dtype, uint64_t v)
 {
     if (dtype == SLIPWAY_BOOL)
@@ -320,9 +316,9 @@ static void put_element(char *dst, size_t size, int dtype, uint64_t v)
 }
 
 /*
- * Copies the values of a field to dst, at most `capacity` of them. Returns the number of values
- * copied, or -1 if the field is malformed. `size` is the size in bytes of one value in memory,
- * which is half an element for complex types.
+ * Copies at most `capacity` values of a field to dst. Returns the number of values, or -1 if the
+ * field is malformed. `size` is the size in bytes of a value in memory. An element of a complex
+ * type has two values.
  */
 static int64_t read_values(struct rt_span message, struct values_field field, int dtype, char *dst,
                            size_t size, int64_t capacity)
@@ -332,7 +328,7 @@ static int64_t read_values(struct rt_span message, struct values_field field, in
     while (pb_field_next(&message, &f) > 0) {
         if (f.number != field.number)
             continue;
-        if (f.type != PB_BYTES) { /* a field that is not packed holds one value */
+        if (f.type != PB_BYTES) { /* an unpacked field contains one value */
             if (n < capacity)
                 put_element(dst + (size_t)n * size, size, dtype, f.value);
             n += n < capacity;
@@ -436,7 +432,7 @@ enum rt_status cl_read_tensor(struct rt_span message, struct rt_arena *arena, si
     if (n < 0 || n % field.per_element)
         return not_a(err, "TensorProto");
     n /= field.per_element;
-    /* TensorProto may omit trailing values that repeat the value before them */
+    /* A TensorProto may omit trailing values that equal the last one. */
     for (; n && n < count; n++)
         memcpy(data + (size_t)n * size, data + (size_t)(n - 1) * size, size);
     return RT_OK;
@@ -556,7 +552,7 @@ enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, s
     return RT_OK;
 }
 
-/* Unpacks a message from the server. If the message is malformed, fails with DATA_LOSS rather than
+/* Unpacks a message from the server. A malformed message fails with DATA_LOSS instead of
  * INVALID_ARGUMENT. */
 static void *unpack(const ProtobufCMessageDescriptor *d, struct rt_span message,
                     struct rt_error *err)
@@ -624,8 +620,8 @@ static int signatures_by_name(const void *a, const void *b)
                   ((const struct slipway_signature *)b)->name);
 }
 
-/* Reads one input or output of a signature. The callers pass the key and value of the map entry,
- * because protobuf-c generates different entry types for the maps of inputs and outputs. */
+/* Reads an input or output of a signature. protobuf-c generates different types for the entries of
+ * the two maps, so the callers pass the key and value. */
 static bool read_info(struct rt_arena *arena, const char *name, const Tensorflow__TensorInfo *info,
                       struct slipway_input *out)
 {

@@ -1,10 +1,10 @@
 /*
  * Converts between the client's structs and serialized messages of PredictionService and
- * ModelService. Messages from the server are not trusted: every size in a message is checked
- * against a limit before memory of that size is allocated.
+ * ModelService. Messages from the server are not trusted. Every size in a message is compared with
+ * a limit before it sizes an allocation.
  *
- * Threads: the functions keep no state. Results live in the caller's arena and never point into the
- * message.
+ * Threads: the functions keep no state. Results are allocated in the caller's arena and never point
+ * into the message.
  */
 #ifndef CL_MESSAGE_H
 #define CL_MESSAGE_H
@@ -23,28 +23,28 @@ enum rt_status cl_write_predict(struct rt_bytes *out, const struct slipway_model
                                 const char *const *outputs, int n_outputs, struct rt_error *err);
 void cl_write_status_request(struct rt_bytes *out, const struct slipway_model *model);
 void cl_write_metadata_request(struct rt_bytes *out, const struct slipway_model *model);
-/* Converts the text of a model config file to a ReloadConfigRequest. Returns INVALID_ARGUMENT with
- * the error message "LINE:COLUMN: reason" if the text is malformed. */
+/* Converts the text of a model config file to a ReloadConfigRequest. If the text is malformed,
+ * fails with INVALID_ARGUMENT and the message "LINE:COLUMN: reason". */
 enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
                                        struct rt_error *err);
-/* Appends a field that holds bytes, a string or a message to *out. */
+/* Appends a field of type bytes, string or message to *out. */
 void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
 
 /* ---- responses; DATA_LOSS with a reason: the response is malformed ---- */
 
-/* Reads a PredictResponse. *budget is the number of bytes that tensors may still occupy, and is
- * reduced by the size of the tensors read. */
+/* Reads a PredictResponse. *budget is the number of bytes that tensors may still occupy. The size
+ * of the tensors is subtracted from it. */
 enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, size_t *budget,
                                struct slipway_answer *out, struct rt_error *err);
-/* Reads a TensorProto. out->name is left unchanged. */
+/* Reads a TensorProto, and leaves out->name unchanged. */
 enum rt_status cl_read_tensor(struct rt_span message, struct rt_arena *arena, size_t *budget,
                               struct slipway_tensor *out, struct rt_error *err);
 enum rt_status cl_read_status(struct rt_span message, struct rt_arena *arena,
                               struct slipway_status *out, struct rt_error *err);
 enum rt_status cl_read_metadata(struct rt_span message, struct rt_arena *arena,
                                 struct slipway_metadata *out, struct rt_error *err);
-/* Reads a ReloadConfigResponse and returns its status. *err receives the status's message, even if
- * the status is OK. */
+/* Reads a ReloadConfigResponse and returns its status. *err receives the message, even if the
+ * status is OK. */
 enum rt_status cl_read_reload(struct rt_span message, struct rt_error *err);
 
 #endif

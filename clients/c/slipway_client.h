@@ -13,11 +13,11 @@
  *         ... answer->outputs[0].data ...
  *
  * Every call blocks until the response has arrived or the timeout has expired. A call that can fail
- * returns a code. If the code is not SLIPWAY_OK, the call has written an error message to *err, and
- * its result is NULL. `err` must not be NULL. A struct field that is zero has its default value.
+ * returns a code. If the code is not SLIPWAY_OK, *err contains an error message, and the result is
+ * NULL. `err` must not be NULL. A struct field that is zero has its default value.
  *
  * Threads: any number of threads may use a client at the same time. The caller owns the result of
- * its call. A call reads its inputs before it returns, and the client keeps no pointers to them.
+ * its call. A call reads its inputs before it returns. The client keeps no pointers to them.
  */
 #ifndef SLIPWAY_CLIENT_H
 #define SLIPWAY_CLIENT_H
@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-/* gRPC's canonical status codes. A code returned by the server is passed on unchanged. */
+/* gRPC's canonical status codes. The client returns the server's codes unchanged. */
 enum slipway_code {
     SLIPWAY_OK = 0,
     SLIPWAY_CANCELLED = 1,
@@ -53,14 +53,14 @@ enum slipway_code {
 
 struct slipway_error {
     enum slipway_code code;
-    char text[1280]; /* the server's or the client's error message, truncated if too long */
+    char text[1280]; /* the error message, truncated if it is too long */
 };
 
 const char *slipway_code_name(enum slipway_code code); /* "NOT_FOUND" */
 
 /* ---- tensors ---- */
 
-/* Data types, with TensorFlow's numbers (DT_FLOAT, ...) and the C types of their elements. */
+/* Data types with TensorFlow's numbers (DT_FLOAT, ...), and the C types of their elements. */
 enum slipway_dtype {
     SLIPWAY_FLOAT = 1,       /* float */
     SLIPWAY_DOUBLE = 2,      /* double */
@@ -85,13 +85,13 @@ size_t slipway_dtype_size(int dtype);      /* element size in bytes, or 0 for an
 enum { SLIPWAY_MAX_RANK = 32 };
 
 struct slipway_string {
-    const char *p; /* arbitrary bytes; in results, the string is followed by a NUL byte at p[n] */
+    const char *p; /* arbitrary bytes; in results, p[n] is a NUL byte */
     size_t n;
 };
 
 /*
- * A dense tensor in row-major order (the last dimension varies fastest). A tensor never owns the
- * memory that it points to. A tensor of rank 0 has a single element.
+ * A dense tensor in row-major order, in which the last dimension varies fastest. A tensor never
+ * owns the memory that it points to. A tensor of rank 0 has one element.
  */
 struct slipway_tensor {
     const char *name; /* name of the input or output in the signature */
@@ -101,7 +101,7 @@ struct slipway_tensor {
     const void *data; /* the elements in row-major order, or NULL if there are none */
 };
 
-/* Returns the product of the dimensions, or -1 if one is negative or the product overflows. */
+/* Returns the product of the dimensions, or -1 if it overflows or a dimension is negative. */
 int64_t slipway_count(const struct slipway_tensor *t);
 
 /* ---- the connection ---- */
@@ -110,18 +110,18 @@ struct slipway_client;
 
 struct slipway_options {
     const char *address; /* "HOST:PORT", "unix:/path", or another gRPC target */
-    bool tls;            /* whether TLS is used */
-    /* Contents of PEM files, not paths. `ca` holds the certificate authorities to trust instead of
-     * the system's. `cert` and `key` identify the client; set both of them or neither. */
+    bool tls;
+    /* Contents of PEM files, not paths. `ca` contains the certificate authorities to trust instead
+     * of the system's. `cert` and `key` identify the client. Both or neither must be set. */
     const char *ca, *cert, *key;
-    const char *server_name;  /* expected name in the certificate; NULL means the address's host */
+    const char *server_name;  /* name in the server's certificate, or NULL for the host */
     const char *token;        /* bearer token of each call, or NULL */
-    size_t max_message_bytes; /* maximum size of a response and of its tensors; 0 means 2 GiB - 1 */
-    bool own_connection;      /* whether the client shares no connections with other clients */
+    size_t max_message_bytes; /* maximum size of a response and its tensors; 0 means 2 GiB - 1 */
+    bool own_connection;      /* whether the client must not share connections with other clients */
 };
 
 /*
- * Creates a client without connecting it. If nothing listens at the address, the first call fails
+ * Creates a client without connecting it. If no server listens at the address, the first call fails
  * with UNAVAILABLE. Returns NULL and fills *err on failure, e.g. for a certificate without a key.
  */
 struct slipway_client *slipway_client_new(const struct slipway_options *options,
@@ -129,8 +129,8 @@ struct slipway_client *slipway_client_new(const struct slipway_options *options,
 /* Frees a client, which may be NULL. No call of the client may be in progress. */
 void slipway_client_free(struct slipway_client *c);
 
-/* Names a model and its version. `version` takes precedence over `label`; if neither is set, the
- * newest served version is used. */
+/* A model and its version. `version` takes precedence over `label`. If neither is set, the newest
+ * served version is used. */
 struct slipway_model {
     const char *name;
     bool has_version;
@@ -141,24 +141,24 @@ struct slipway_model {
 
 struct slipway_call {
     int64_t timeout_ms;         /* timeout of the call in milliseconds; 0 means no timeout */
-    const char *const *outputs; /* names of the outputs to return; NULL means all outputs */
+    const char *const *outputs; /* names of the requested outputs; NULL means all outputs */
     int n_outputs;
 };
 
 /* ---- predict ---- */
 
 struct slipway_answer {
-    const char *model, *signature; /* names of the model and signature that were run */
+    const char *model, *signature; /* the model and signature that were run */
     int64_t version;
     int n_outputs;
     const struct slipway_tensor *outputs; /* sorted by name; the data is aligned for its type */
 };
 
 /*
- * Runs a signature of a model. The server, not the client, checks the tensors' shapes against the
- * signature. A NULL `call` means the defaults. The call fails with INVALID_ARGUMENT before anything
- * is sent if the model has no name, or if an input has no name, an unknown dtype or an invalid
- * shape. *out may outlive the client and must be freed by slipway_answer_free.
+ * Runs a signature of a model. A NULL `call` means the defaults. Fails with INVALID_ARGUMENT before
+ * sending anything if the model has no name, or if an input has no name, an unknown dtype or an
+ * invalid shape. Only the server compares the tensors' shapes with the signature. *out may outlive
+ * the client. The caller must free it with slipway_answer_free.
  */
 enum slipway_code slipway_predict(struct slipway_client *c, const struct slipway_model *model,
                                   const struct slipway_tensor *inputs, int n_inputs,
@@ -183,8 +183,8 @@ const char *slipway_state_name(int state); /* "AVAILABLE" */
 struct slipway_version {
     int64_t version;
     int state;             /* an enum slipway_state */
-    enum slipway_code why; /* why the version is not served; SLIPWAY_OK means no error */
-    const char *text;      /* error message that the server reports for the version, or "" */
+    enum slipway_code why; /* why the version does not serve, or SLIPWAY_OK */
+    const char *text;      /* the server's error message for the version, or "" */
 };
 struct slipway_status {
     int n_versions;
@@ -200,9 +200,9 @@ void slipway_status_free(struct slipway_status *s); /* does nothing if `s` is NU
 
 /* ---- metadata ---- */
 
-struct slipway_input {       /* describes an input or an output of a signature */
-    const char *name;        /* name of the input or output in the signature */
-    const char *tensor_name; /* name of the tensor in the graph, such as "x:0" */
+struct slipway_input { /* an input or output of a signature */
+    const char *name;
+    const char *tensor_name; /* name of the tensor in the graph, for example "x:0" */
     int dtype;
     int rank;                      /* -1 if unknown */
     int64_t dim[SLIPWAY_MAX_RANK]; /* -1 for any length */
@@ -227,18 +227,18 @@ void slipway_metadata_free(struct slipway_metadata *m); /* does nothing if `m` i
 /* ---- reload ---- */
 
 /* Replaces the server's entire model configuration with `config`, the text of a model config file
- * ("model_config_list { config { ... } }"). Returns when every new model has been loaded or has
- * failed to load. If the text is malformed, returns INVALID_ARGUMENT ("LINE:COLUMN: reason")
- * without sending it. On success, err->text is empty or names the models whose base path is
- * invalid. Those models keep their previous versions. */
+ * ("model_config_list { config { ... } }"). Returns when every new model was loaded or has failed.
+ * If the text is malformed, returns INVALID_ARGUMENT ("LINE:COLUMN: reason") without sending it. On
+ * success, err->text is empty or names the models whose base path is invalid. These models keep
+ * their previous versions. */
 enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
                                  const struct slipway_call *call, struct slipway_error *err);
 
 /* ---- any other method ---- */
 
 /*
- * Calls a unary method ("/package.Service/Method") with a serialized request. *out receives the
- * serialized response and is never NULL, even if empty. The caller frees *out with free().
+ * Calls a unary method ("/package.Service/Method") with a serialized request. *out is the
+ * serialized response, which is never NULL, even if it is empty. The caller must free() *out.
  */
 enum slipway_code slipway_unary(struct slipway_client *c, const char *method, const void *request,
                                 size_t n, const struct slipway_call *call, unsigned char **out,

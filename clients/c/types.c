@@ -1,4 +1,4 @@
-/* Defines the names of status codes, version states and data types, and the sizes of elements. */
+/* The names of status codes, version states and data types, and the sizes of elements. */
 #include "clients/c/slipway_client.h"
 
 #include "runtime/base/status.h"

@@ -1,7 +1,8 @@
 /*
- * The commands of the `slipway` program that call a server. Each parses its own arguments (argv[0]
- * is the command's name), prints its output, and returns the process's exit status: 0 for success,
- * 1 if the server refused a request or a response was wrong, 2 for invalid arguments.
+ * The commands of the `slipway` program that call a server. Each command parses its own arguments
+ * (argv[0] is the command's name), prints its output, and returns the exit status of the process: 0
+ * for success, 1 if the server refused a request or a response was wrong, and 2 for invalid
+ * arguments.
  */
 #ifndef CL_CLI_H
 #define CL_CLI_H

@@ -27,8 +27,8 @@ static const struct cl_flag flags[] = {
 };
 #undef AT
 
-/* Parses the arguments, creates the arena and prepares the connection. Returns -1 on success,
- * otherwise the status with which the process must exit. */
+/* Parses the arguments, creates the arena and prepares the connection. Returns -1 on success, and
+ * otherwise the exit status. */
 static int begin(struct about *a, const struct cl_usage *usage, int argc, const char *const *argv,
                  struct cl_list *words, struct rt_error *err)
 {
@@ -37,7 +37,7 @@ static int begin(struct about *a, const struct cl_usage *usage, int argc, const 
         return code;
     if (!words->n && strcmp(usage->command, "status") == 0 &&
         strcmp(a->target.server, "grpc://127.0.0.1:8500") == 0)
-        a->target.server = "http://127.0.0.1:8501"; /* only the REST API can list all models */
+        a->target.server = "http://127.0.0.1:8501"; /* only REST can list all models */
     a->arena = rt_arena_new(SIZE_MAX);
     *err = (struct rt_error){.arena = a->arena};
     struct slipway_model unused;
@@ -115,8 +115,8 @@ static enum rt_status resolve_label(struct about *a, struct slipway_model *model
     return RT_OK;
 }
 
-/* `are_listed` is true if the server has listed the names. The list may contain models without any
- * version. */
+/* `are_listed` is true if the names come from the server's list, which may contain models without
+ * versions. */
 static enum rt_status each_status(struct about *a, const char **names, int n, bool are_listed,
                                   bool *all_served, json_t *json, struct rt_error *err)
 {
@@ -300,7 +300,7 @@ static int64_t models_in(const char *text)
 int cl_command_reload(int argc, const char *const *argv)
 {
     struct about a = {.target = CL_TARGET_DEFAULTS};
-    /* The timeout is long, because the server loads the models during the call. */
+    /* The timeout is long, because the server loads models during the call. */
     a.target.timeout_s = 600;
     const struct cl_flag_set sets[] = {{cl_target_flags, CL_N_TARGET_FLAGS, &a.target}};
     const struct cl_usage usage = {

@@ -1,5 +1,5 @@
-/* Implements `slipway bench`, which sends load to a server and checks the responses, or replays a
- * request log. */
+/* Implements `slipway bench`, which sends load to a server and checks the responses. The load can
+ * be a replayed request log. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ struct bench {
     bool no_check, json, progress, raw;
 
     struct rt_arena *arena;
-    struct cl_remote remote; /* used only for the calls that precede the measurement */
+    struct cl_remote remote; /* only for the calls before the measurement */
     struct slipway_model model;
     int n_shots;
     struct cl_shot shots[MAX_VARIANTS];
@@ -79,8 +79,7 @@ static uint64_t next_random(uint64_t *state)
     return x ^ (x >> 31);
 }
 
-/* Returns the dimensions that --shape specifies for an input, such as "2x3", or NULL if it
- * specifies none. */
+/* Returns the dimensions from --shape for an input, for example "2x3", or NULL. */
 static const char *given_shape(const struct bench *b, const char *name)
 {
     size_t n = strlen(name);
@@ -244,8 +243,7 @@ static enum rt_status random_shots(struct bench *b, struct rt_error *err)
     return st;
 }
 
-/* Sends each request once before the load starts, and records its response as the expected
- * response. */
+/* Sends each request once before the load. Its response becomes the expected response. */
 static enum rt_status query_alone(struct bench *b, struct rt_error *err)
 {
     struct rt_bytes response;

@@ -20,7 +20,7 @@ struct predict {
 
     struct cl_remote remote;
     struct slipway_model model;
-    /* NULL until the server has returned the metadata. */
+    /* NULL until the server has returned the metadata */
     const struct slipway_signature *signature;
     struct cl_input input;
     struct rt_arena *arena;
@@ -159,8 +159,8 @@ static enum rt_status over_grpc(struct predict *p, struct rt_error *err)
 
 /* ---- over REST ---- */
 
-/* Removes all outputs except those that --output names, and sorts these in the order of the
- * --output flags. */
+/* Keeps only the outputs that --output names, in the order of these flags. Without --output, keeps
+ * all outputs. */
 static enum rt_status choose(const struct predict *p, struct slipway_tensor *outputs, int *n,
                              struct rt_error *err)
 {
@@ -213,8 +213,7 @@ static enum rt_status show_body(struct predict *p, const struct rt_bytes *respon
 
 /*
  * Sets `suffix`, the end of the request's path, to ":classify" or ":regress" if the body is
- * {"examples": [...]} and the signature is for classification or regression. Otherwise leaves
- * `suffix` unchanged.
+ * {"examples": [...]} and the signature is for classification or regression.
  */
 static enum rt_status examples_call(struct predict *p, const char **suffix, struct rt_error *err)
 {
@@ -223,7 +222,7 @@ static enum rt_status examples_call(struct predict *p, const char **suffix, stru
     const struct slipway_signature *s;
     json_t *v;
     if (cl_json_load(rt_span_str(p->input.json), &v, &ignored))
-        return RT_OK; /* the JSON is malformed, which the server will report */
+        return RT_OK; /* the server will report the malformed JSON */
     const char *named = json_string_value(json_object_get(v, "signature_name"));
     bool is_examples = json_is_array(json_object_get(v, "examples"));
     if (named && !model.signature)

@@ -17,8 +17,8 @@ enum { MAX_TENSORS_BYTES = INT32_MAX };
 
 /* ---- tensors ---- */
 
-/* Returns the floating-point type of an element or, for complex types, of its real and imaginary
- * parts. Returns 0 if elements of this type are compared as bytes. */
+/* Returns the floating-point type of an element or, for complex types, of its parts. Returns 0 if
+ * elements of this type are compared as bytes. */
 static int part_of(int dtype)
 {
     switch (dtype) {
@@ -126,10 +126,10 @@ static bool json_differs(struct rt_error *why, const json_t *a, const json_t *b)
     return false;
 }
 
-/* State of the comparison of two JSON responses. All values under one key belong to one output: the
- * key occurs in a single object (column format) or in several objects (row format). */
+/* The state of a comparison of two JSON responses. All values under one key belong to one output.
+ * In the column format the key occurs in one object, and in the row format in several. */
 struct outputs {
-    json_t *largest; /* maps the name of each output to its largest finite recorded magnitude */
+    json_t *largest; /* maps each output's name to its largest finite recorded magnitude */
     double tolerance;
 };
 
@@ -204,7 +204,7 @@ static bool field_differs(struct rt_error *why, const ProtobufCFieldDescriptor *
     return false;
 }
 
-/* Compares two values of a protobuf field, which are at the addresses p and q. */
+/* Compares two values of a protobuf field, at the addresses p and q. */
 static bool same_value(const ProtobufCFieldDescriptor *f, const void *p, const void *q,
                        double allowed, struct rt_error *why)
 {
@@ -281,8 +281,7 @@ static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b, d
     return true;
 }
 
-/* Returns the largest magnitude among `largest` and the values of a field (see
- * rt_tolerance_largest). */
+/* Returns the larger of `largest` and the largest magnitude in a field (rt_tolerance_largest). */
 static double largest_value(const ProtobufCFieldDescriptor *f, const void *p, double largest)
 {
     const ProtobufCMessage *m;
@@ -334,8 +333,7 @@ static bool same_messages(const ProtobufCMessageDescriptor *d, struct rt_span go
 
 /* ---- responses ---- */
 
-/* number of the field `outputs` of PredictResponse, and of the field `tensor` of
- * SessionRunResponse */
+/* field number of `outputs` in PredictResponse, and of `tensor` in SessionRunResponse */
 enum { OUTPUTS = 1 };
 
 static bool same_entry(struct rt_span name, struct rt_span got, struct rt_span want,
@@ -356,7 +354,7 @@ static bool same_entry(struct rt_span name, struct rt_span got, struct rt_span w
     return same;
 }
 
-/* Compares outputs by name, in any order. Outputs without a recorded value are ignored. */
+/* Compares outputs by name, in any order. Ignores outputs without a recorded value. */
 static bool same_entries(struct rt_span got, struct rt_span want, double tolerance,
                          struct rt_error *why)
 {

@@ -7,14 +7,15 @@
 
 /*
  * Converts numbers and booleans to the type `dtype`. Conversion to a floating-point type rounds.
- * Integers must be in the range of the type, and floating-point values must be integral to be
- * converted to integers. If a value cannot be converted, returns INVALID_ARGUMENT with an error
- * message that names the value. A tensor that already has the type is left unchanged.
+ * Integers must be in the range of the type. Floating-point values must be integral to become
+ * integers. If a value cannot be converted, fails with INVALID_ARGUMENT, and the error names the
+ * value. A tensor that already has the type stays unchanged.
  */
 enum rt_status cl_convert(struct slipway_tensor *t, int dtype, struct rt_arena *arena,
                           struct rt_error *err);
 
-/* Reads one element of a tensor as a double. Integers of a magnitude above 2^53 may be rounded. */
+/* Returns one element of a tensor as a double. An integer of a magnitude above 2^53 may be
+ * rounded. */
 double cl_get_real(int dtype, const void *p);
 /* Writes `v` as an element of a tensor. Returns false if the tensor's type cannot represent `v`. */
 bool cl_set_real(int dtype, void *p, double v);

@@ -23,8 +23,7 @@ static void print_help(const struct cl_usage *u, FILE *out)
     fprintf(out, "  --help, --version\n");
 }
 
-/* Sets a flag to the value in `text`. Returns false if the text is not a valid value of the
- * flag. */
+/* Sets a flag to the value in `text`. Returns false if the value is invalid. */
 static bool set_value(const struct cl_flag *f, void *base, const char *text)
 {
     void *at = (char *)base + f->offset;

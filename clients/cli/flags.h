@@ -1,7 +1,7 @@
 /*
- * Parses the arguments of a command. Tables describe the flags; each row has the name of a flag,
- * its kind, its offset in the command's struct, and its `--help` text. A flag is written as
- * --name=value or --name value, and a switch as --name.
+ * Parses the arguments of a command. Each row of a table describes a flag: its name, its kind, its
+ * offset in the command's struct, and its `--help` text. A flag is written as --name=value or
+ * --name value, and a switch as --name.
  */
 #ifndef CL_FLAGS_H
 #define CL_FLAGS_H
@@ -18,7 +18,7 @@ enum cl_flag_kind {
     CL_TEXT,   /* const char * */
     CL_COUNT,  /* an int64_t of at least `min` */
     CL_REAL,   /* a double of at least `min` */
-    CL_TEXTS,  /* a struct cl_list, which holds the values of a flag that may be repeated */
+    CL_TEXTS,  /* a struct cl_list with the values of a flag that may be repeated */
 };
 
 struct cl_list {
@@ -30,13 +30,13 @@ struct cl_flag {
     const char *name; /* "--server" */
     enum cl_flag_kind kind;
     size_t offset;
-    /* name of the value in `--help`, such as "URL", and help text of the flag */
+    /* name of the value in `--help`, for example "URL", and help text of the flag */
     const char *value, *help;
     int64_t min;
 };
 
-/* A table of flags, and `base`, the struct that the flags fill. Before parsing, the struct holds
- * the defaults. */
+/* A table of flags, and the struct `base` that they fill. Before parsing, the struct contains the
+ * defaults. */
 struct cl_flag_set {
     const struct cl_flag *flags;
     int n;
@@ -52,9 +52,9 @@ struct cl_usage {
     int n_sets;
 };
 
-/* Parses the arguments into the structs of u->sets, and collects the arguments that are not
- * flags in `words`. Returns -1 if the command should run. Otherwise prints the help or an error
- * and returns the exit status of the process. */
+/* Parses the arguments into the structs of u->sets, and adds other arguments than flags to `words`.
+ * Returns -1 if the command should run. Otherwise prints the help or an error, and returns the exit
+ * status. */
 int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
                    struct cl_list *words);
 

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* Returns the bucket of a duration. Each of the values 0 to 127 has its own bucket. Above them,
- * each range [2^k, 2^(k+1)) is divided into 64 buckets of equal width. */
+/* Returns the bucket of a duration. Each value from 0 to 127 has its own bucket. Above 127, each
+ * range [2^k, 2^(k+1)) has 64 buckets of equal width. */
 static int bucket_of(uint64_t v)
 {
     int shift = 0;

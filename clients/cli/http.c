@@ -60,7 +60,7 @@ static bool trust(SSL_CTX *ctx, const char *ca)
     }
     BIO_free(bio);
     if (n)
-        ERR_clear_error(); /* reaching the end of the PEM text leaves an error in OpenSSL's queue */
+        ERR_clear_error(); /* the end of the PEM text leaves an error in OpenSSL's queue */
     return n > 0;
 }
 
@@ -188,7 +188,7 @@ static enum rt_status connect_to(struct cl_http *h, const struct addrinfo *a, in
                  : RT_OK;
 }
 
-/* Waits until a failed SSL call can be retried. Returns RT_OK if it can be retried. */
+/* Waits until a failed SSL call can be retried. Otherwise returns an error. */
 static enum rt_status tls_wants(struct cl_http *h, int result, int64_t deadline_ns,
                                 const char *what, struct rt_error *err)
 {
@@ -282,8 +282,8 @@ static enum rt_status put(struct cl_http *h, struct rt_span bytes, int64_t deadl
     return st;
 }
 
-/* Receives up to BLOCK bytes into h->block. *n receives the number of bytes, or 0 if the server
- * has closed the connection. */
+/* Receives up to BLOCK bytes into h->block. *n is their number, or 0 if the server has closed the
+ * connection. */
 static enum rt_status get(struct cl_http *h, size_t *n, int64_t deadline_ns, struct rt_error *err)
 {
     for (;;) {
@@ -316,16 +316,16 @@ static enum rt_status get(struct cl_http *h, size_t *n, int64_t deadline_ns, str
     }
 }
 
-/* Sends a request and receives the response. *nothing is set to true if the connection was closed
- * before the first byte of the response. */
+/* Sends a request and receives the response. Sets *nothing if the connection was closed before the
+ * first byte of the response. */
 static enum rt_status exchange(struct cl_http *h, struct rt_span head, struct rt_span body,
                                int64_t deadline_ns, struct cl_http_response *a, bool *nothing,
                                struct rt_error *err)
 {
     struct rt_error put_err = {0};
     size_t n, used;
-    /* A server may reject a request before it has read the entire body. Its response takes
-     * precedence over the error from sending the request. */
+    /* A server may reject a request before reading the entire body. Its response takes precedence
+     * over the sending error. */
     enum rt_status sent = put(h, head, deadline_ns, &put_err), st = RT_OK;
     if (!sent)
         sent = put(h, body, deadline_ns, &put_err);
@@ -372,7 +372,7 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
     if (body.n || strcmp(method, "POST") == 0)
         rt_bytes_addf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.n);
     rt_bytes_adds(&head, "\r\n");
-    /* A small body is sent together with the head of the request. */
+    /* sends a small body together with the request's head */
     if (body.n && body.n <= SMALL_BODY) {
         rt_bytes_add(&head, body.p, body.n);
         body.n = 0;
@@ -391,8 +391,8 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
             st = exchange(h, rt_span_of(head.p, head.n), body, deadline_ns, &a, &nothing, err);
         if (st || !a.keep_alive)
             hang_up(h);
-        /* A server may close an idle connection at any time. A request that fails for this reason
-         * is retried once on a new connection. */
+        /* A server may close an idle connection at any time. The request is then retried once on a
+         * new connection. */
         if (!(st == RT_UNAVAILABLE && is_old && nothing && try == 0))
             break;
         cl_http_response_clear(&a);

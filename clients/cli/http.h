@@ -1,8 +1,8 @@
 /*
- * An HTTP/1.1 connection to one server, with or without TLS. It carries one request at a time and
- * is reopened after the server has closed it.
+ * An HTTP/1.1 connection to one server, with or without TLS. It carries one request at a time. If
+ * the server closes it, it is reopened.
  *
- * Threads: used by one thread at a time.
+ * Threads: only one thread at a time may use a connection.
  */
 #ifndef CL_HTTP_H
 #define CL_HTTP_H
@@ -15,26 +15,25 @@ struct cl_http;
 struct cl_http_options {
     const char *host, *port;
     bool tls;
-    /* Contents of PEM files. `ca` holds the CA certificates; NULL means the system's. `cert` and
-     * `key` identify the client; both are NULL if the client has no certificate. */
+    /* Contents of PEM files. `ca` contains the CA certificates, and NULL means the system's. `cert`
+     * and `key` identify the client, or are both NULL. */
     const char *ca, *cert, *key;
-    /* Name that the server's TLS certificate must contain; NULL means `host`. */
+    /* Name that the server's TLS certificate must contain. NULL means `host`. */
     const char *server_name;
     const char *token; /* bearer token, sent as "Authorization: Bearer TOKEN" */
     size_t max_body;
 };
 
-/* Creates a connection object without connecting. The options are copied. Returns NULL and fills
- * *err on failure. */
+/* Creates an unconnected connection object. Copies the options. Returns NULL and fills *err on
+ * failure. */
 struct cl_http *cl_http_new(const struct cl_http_options *o, struct rt_error *err);
 void cl_http_free(struct cl_http *h); /* NULL is fine */
 
 /*
- * Sends a request and reads the response. Returns RT_OK for a response with any HTTP status.
- * `response`, which rt_bytes_init has initialised, is cleared and receives the body. `deadline_ns`
- * is a CLOCK_MONOTONIC time in nanoseconds. Returns UNAVAILABLE if nothing listens at the address
- * or the connection is lost, DEADLINE_EXCEEDED if the deadline passes, and DATA_LOSS if the
- * response is not HTTP.
+ * Sends a request and reads the response. Returns RT_OK for any HTTP status. `response` must be
+ * initialised, and receives the body. `deadline_ns` is a CLOCK_MONOTONIC time in nanoseconds. Fails
+ * with UNAVAILABLE if no server listens at the address or the connection is lost, with
+ * DEADLINE_EXCEEDED if the deadline passes, and with DATA_LOSS if the response is not HTTP.
  */
 enum rt_status cl_http_request(struct cl_http *h, const char *method, const char *path,
                                struct rt_span body, int64_t deadline_ns, int *status,

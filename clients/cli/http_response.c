@@ -35,7 +35,7 @@ static enum rt_status status_line(struct cl_http_response *a, struct rt_error *e
     return RT_OK;
 }
 
-/* Returns the value in a header line if the header's name is `name`, otherwise NULL. */
+/* Returns the value in a header line if the header is called `name`, and otherwise NULL. */
 static const char *value_of(const struct rt_bytes *line, const char *name)
 {
     size_t n = strlen(name);
@@ -76,7 +76,7 @@ static enum rt_status header(struct cl_http_response *a, struct rt_error *err)
 static void headers_end(struct cl_http_response *a)
 {
     bool keeps = a->keep_alive;
-    if (a->status / 100 == 1) { /* an interim response (1xx) is followed by the final one */
+    if (a->status / 100 == 1) { /* the final response follows an interim response (1xx) */
         a->stage = CL_HTTP_STATUS_LINE;
         a->has_length = a->is_chunked = false;
         a->left = 0;
@@ -114,7 +114,7 @@ static enum rt_status chunk_size(struct cl_http_response *a, struct rt_error *er
     return RT_OK;
 }
 
-/* Handles a complete line of the response, given without its line end. */
+/* Handles a complete line of the response, without its line end. */
 static enum rt_status take_line(struct cl_http_response *a, struct rt_error *err)
 {
     switch (a->stage) {
@@ -157,7 +157,7 @@ static enum rt_status feed_line(struct cl_http_response *a, const char **p, cons
     if (!nl)
         return RT_OK;
     if (!a->line.p)
-        rt_bytes_adds(&a->line, ""); /* makes line.p non-NULL even if the line is empty */
+        rt_bytes_adds(&a->line, ""); /* makes line.p non-NULL even for an empty line */
     if (!rt_bytes_reserve(&a->line, 1))
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "a line of the answer is too long");
     if (a->line.n && a->line.p[a->line.n - 1] == '\r')

@@ -9,8 +9,8 @@
 
 enum { MAX_FILE = INT32_MAX, MAX_TENSORS = 4096 };
 
-/* Returns whether an argument is JSON rather than a path. A number that is also the path of an
- * existing file is treated as a path. */
+/* Returns whether an argument is JSON instead of a path. A number that is also the path of an
+ * existing file is a path. */
 static bool looks_like_json(const char *text)
 {
     const char *at = text + strspn(text, " \t\r\n");
@@ -39,8 +39,8 @@ static enum rt_status add(struct cl_input *in, const struct slipway_tensor *t, s
     return RT_OK;
 }
 
-/* Appends the contents of a file, as one string, to the string tensor called `name`. The tensor is
- * created if it does not exist. */
+/* Appends the contents of a file, as one string, to the string tensor called `name`. Creates the
+ * tensor if necessary. */
 static enum rt_status add_string(struct cl_input *in, const char *name, struct rt_span bytes,
                                  struct rt_arena *arena, struct rt_error *err)
 {
@@ -152,8 +152,8 @@ enum rt_status cl_check_pairs(const char *flag, const char *form, const struct c
 
 /* ---- JSON ---- */
 
-/* Returns whether a JSON value is a complete request body, that is, an object with the key
- * "instances" or "inputs". */
+/* Returns whether a JSON value is a complete request body: an object with the key "instances" or
+ * "inputs". */
 static bool is_whole(const json_t *v)
 {
     return json_object_get(v, "instances") || json_object_get(v, "inputs");
@@ -164,7 +164,7 @@ static bool text_is_whole(const char *text)
     struct rt_error ignored = {0};
     json_t *v;
     if (cl_json_load(rt_span_str(text), &v, &ignored))
-        return true; /* the JSON is malformed, which the server will report */
+        return true; /* the server will report the malformed JSON */
     bool whole = is_whole(v);
     json_decref(v);
     return whole;
@@ -185,7 +185,7 @@ const char *cl_input_body(const struct cl_input *in, bool is_known_whole, const 
         cl_json_text(&out, signature, strlen(signature));
         rt_bytes_adds(&out, ", ");
     }
-    if (whole) /* if the text has its own "signature_name", the server uses the first one */
+    if (whole) /* the server uses the first "signature_name" */
         rt_bytes_adds(&out, text + 1);
     else {
         rt_bytes_addf(&out, "\"%s\": ", *text == '[' ? "instances" : "inputs");
@@ -231,8 +231,8 @@ static const struct slipway_input *input_called(const struct slipway_signature *
     return NULL;
 }
 
-/* Changes the rank of a string tensor to the rank in the signature if this only adds or removes
- * dimensions of length 1. */
+/* Changes the rank of a string tensor to that in the signature, if only dimensions of length 1 are
+ * added or removed. */
 static void fit_rank(struct slipway_tensor *t, const struct slipway_input *spec)
 {
     if (t->dtype != SLIPWAY_STRING || t->rank != 1 || spec->rank < 0)

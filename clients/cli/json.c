@@ -23,8 +23,7 @@ static size_t bare_word(const unsigned char *p, size_t n)
     return 0;
 }
 
-/* Copies a JSON text and puts quotes around NaN and Infinity, so that jansson can parse the
- * text. */
+/* Copies a JSON text, with quotes around NaN and Infinity so that jansson can parse it. */
 static void quote_bare_words(struct rt_span text, struct rt_bytes *out)
 {
     bool in_string = false;
@@ -200,8 +199,8 @@ enum rt_status cl_check_name(const char *name, const struct slipway_input *specs
     return RT_INVALID_ARGUMENT;
 }
 
-/* Reads tensors in the column format: an object with a value for each spec, or the value alone if
- * there is only one spec. */
+/* Reads tensors in the column format: an object with a value for each spec, or only the value if
+ * there is one spec. */
 static enum rt_status read_columns(json_t *columns, const struct slipway_input *specs, int n_specs,
                                    struct rt_arena *arena, struct slipway_tensor *out, int *n_out,
                                    struct rt_error *err)
@@ -236,8 +235,8 @@ static enum rt_status read_columns(json_t *columns, const struct slipway_input *
     return RT_OK;
 }
 
-/* Reads tensors in the row format. Each row is an object with a value for each spec, or the value
- * alone if there is only one spec. */
+/* Reads tensors in the row format. Each row is an object with a value for each spec, or only the
+ * value if there is one spec. */
 static enum rt_status read_rows(const json_t *rows, const struct slipway_input *specs, int n_specs,
                                 struct rt_arena *arena, struct slipway_tensor *out, int *n_out,
                                 struct rt_error *err)
@@ -320,8 +319,8 @@ void cl_json_text(struct rt_bytes *out, const char *s, size_t n)
     }
 }
 
-/* Writes a number as TensorFlow Serving does, that is, in the short form of %g if that form reads
- * back as the same number, otherwise with 9 digits (float) or 17 digits (double). */
+/* Writes a number as TensorFlow Serving does: as by %g if that text reads back as the same number,
+ * and otherwise with 9 digits (float) or 17 digits (double). */
 static void put_real(struct rt_bytes *out, double v, bool is_double)
 {
     char text[40];
@@ -363,8 +362,8 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
         rt_bytes_addf(out, "%llu", (unsigned long long)u);
         break;
     case SLIPWAY_COMPLEX64:
-    /* TensorFlow Serving has no JSON format for complex numbers, so this client writes pairs of
-     * numbers */
+    /* TensorFlow Serving has no JSON format for complex numbers. This client writes pairs of
+     * numbers. */
     case SLIPWAY_COMPLEX128: {
         int part = dtype == SLIPWAY_COMPLEX64 ? SLIPWAY_FLOAT : SLIPWAY_DOUBLE;
         rt_bytes_addc(out, '[');
@@ -383,8 +382,8 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
     }
 }
 
-/* Writes the elements at *at as JSON lists, with one level of nesting for each dimension from
- * `depth` on. Advances *at past these elements. */
+/* Writes the elements at *at as JSON lists, one level of nesting per dimension from `depth` on.
+ * Advances *at past these elements. */
 static void put_part(struct rt_bytes *out, const struct slipway_tensor *t, int depth,
                      const char **at)
 {

@@ -14,7 +14,7 @@ struct load;
 struct thread {
     struct load *load;
     pthread_t id;
-    /* The connection to the server. Over REST, each thread has its own connection; over gRPC,
+    /* The connection to the server. Over REST, each thread has its own connection. Over gRPC,
      * threads share connections. */
     struct cl_remote *remote;
     struct cl_histogram latency, service;
@@ -23,15 +23,14 @@ struct thread {
 
 struct load {
     const struct cl_load *options;
-    /* Successful shots that were due before measure_ns belong to the warm-up and are not
-     * counted. */
+    /* Successful shots that are due before measure_ns belong to the warm-up, and do not count. */
     int64_t start_ns, measure_ns, end_ns;
     _Atomic int64_t next;
     _Atomic bool stop;
     _Atomic int n_running;
     struct rt_mutex mu;
-    struct rt_cond over;      /* signalled when the last thread has ended (n_running is 0) */
-    struct cl_result *result; /* mu guards `faults`, `n_faults` and `first_wrong` in `result` */
+    struct rt_cond over;      /* signalled when n_running becomes 0 */
+    struct cl_result *result; /* mu guards its members `faults`, `n_faults` and `first_wrong` */
 };
 
 /* ---- judging ---- */
@@ -138,8 +137,7 @@ static void *run_thread(void *arg)
         if (options->rate > 0 && sent - due > LATE_NS)
             atomic_fetch_add(&t->n_late, 1);
         judge(t, &shot, &response, st, &err);
-        /* Waits before the next request, to avoid a busy loop while nothing listens at the
-         * address. */
+        /* Waits before the next request, to avoid a busy loop while no server listens. */
         if (st == RT_UNAVAILABLE)
             sleep_until(rt_now_ns() + 1000000);
     }
@@ -228,8 +226,8 @@ static enum rt_status run(struct load *l, struct thread *threads, struct cl_remo
 {
     const struct cl_load *a = l->options;
     enum rt_status st = RT_OK;
-    /* Each thread opens its own HTTP connection, because HTTP/1.1 carries one request at a time. A
-     * gRPC connection carries many requests at a time and is shared by threads. */
+    /* Each thread opens its own HTTP connection, which carries one request at a time. Threads share
+     * a gRPC connection, which carries many requests at a time. */
     bool is_rest = strncmp(a->target->server, "http", 4) == 0;
     int64_t n = is_rest || a->n_connections > a->n_threads ? a->n_threads : a->n_connections;
     for (int64_t i = 0; i < n && !st; i++)

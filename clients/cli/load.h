@@ -1,11 +1,11 @@
 /*
- * Load generator: threads obtain requests (shots) from a source, send them to a server, measure
+ * Load generator. Threads take requests (shots) from a source, send them to a server, measure
  * latencies and compare the responses.
  *
- * In a closed loop, each thread sends its next shot when it has received the response to the
- * previous one. In an open loop, shots are due at a constant rate, whatever the server does, and
- * the latency of a shot is measured from its due time. This avoids coordinated omission: a server
- * that stalls would otherwise look faster, because waiting threads send fewer requests.
+ * In a closed loop, each thread sends its next shot after the response to the previous one. In an
+ * open loop, shots are due at a constant rate, and the latency of a shot is measured from its due
+ * time. This avoids coordinated omission: a stalled server would otherwise look faster, because
+ * waiting threads send fewer requests.
  */
 #ifndef CL_LOAD_H
 #define CL_LOAD_H
@@ -19,9 +19,9 @@ enum { CL_MAX_THREADS = 1024 };
 
 struct cl_source {
     /*
-     * Fills *out with request number `i` of the run. Returns false if there are no more requests.
-     * The request may be stored in `kept`, a buffer that belongs to the calling thread. Several
-     * threads may call this function at the same time.
+     * Sets *out to request number `i` of the run. Returns false if there are no more requests. The
+     * function may store the request in `kept`, a buffer of the calling thread. Several threads may
+     * call this function at the same time.
      */
     bool (*next)(void *arg, int64_t i, struct cl_shot *out, struct rt_bytes *kept);
     void *arg;
@@ -32,11 +32,10 @@ struct cl_load {
     struct cl_source source;
     double rate; /* requests per second; 0 means a closed loop */
     int64_t n_threads, n_connections;
-    /* if `seconds` is 0, the load ends after max_shots requests or when `source` has no more
-     * requests */
+    /* maximum number of requests if `seconds` is 0; the load also ends when `source` has no more */
     double warmup_s, seconds;
     int64_t max_shots; /* 0 means no limit */
-    /* tolerance for comparing responses; a negative value means that they are not compared */
+    /* tolerance for comparing responses; if it is negative, they are not compared */
     double tolerance;
     bool progress;
 };
@@ -45,23 +44,22 @@ enum { CL_MAX_FAULTS = 8, CL_FAULT_TEXT = 300 };
 struct cl_fault {
     enum rt_status code;
     int64_t n;
-    char text[CL_FAULT_TEXT]; /* error message of the first call that failed with `code` */
+    char text[CL_FAULT_TEXT]; /* message of the first error with this code */
 };
 
 struct cl_result {
     double seconds; /* duration of the measurement */
-    /* n_late is the number of requests that were sent more than 1 ms after they were due. */
+    /* number of requests that were sent more than 1 ms after their due time */
     int64_t n_ok, n_failed, n_wrong, n_late;
-    /* `latency` is measured from the time when a request was due, `service` from the time when it
-     * was sent. */
+    /* `latency` is measured from the due time of a request, and `service` from its sending. */
     struct cl_histogram *latency, *service;
     int n_faults;
     struct cl_fault faults[CL_MAX_FAULTS]; /* failed calls, grouped by status code */
     char first_wrong[CL_FAULT_TEXT];
 };
 
-/* Generates load and blocks until it has ended. Failed shots are counted in *out; the call itself
- * fails only if the load could not be generated. cl_result_clear must be called in either case. */
+/* Generates load until its end. Counts failed shots in *out. Fails only if the load could not be
+ * generated. cl_result_clear must be called in either case. */
 enum rt_status cl_load_run(const struct cl_load *l, struct cl_result *out, struct rt_error *err);
 void cl_result_clear(struct cl_result *r);
 

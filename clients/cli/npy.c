@@ -18,7 +18,7 @@ bool cl_is_npy(struct rt_span file)
 
 struct header {
     char order, kind; /* byte order '<' or '>', and kind 'f', 'i', 'u', 'b', 'c', 'S' or 'U' */
-    int64_t width;    /* element size that follows the kind, e.g. 4 in "<f4" */
+    int64_t width;    /* size of an element in the type, for example 4 in "<f4" */
     bool is_fortran;
     int rank;
     int64_t dim[SLIPWAY_MAX_RANK];
@@ -40,7 +40,7 @@ static const char *value_of(const char *text, const char *key)
     return NULL;
 }
 
-/* Parses a number of at most 18 digits. Returns -1 if the text does not begin with one. */
+/* Parses a number of at most 18 digits. Returns -1 if the text does not begin with a number. */
 static int64_t number(const char **p)
 {
     int64_t v = 0;
@@ -146,8 +146,8 @@ static bool is_last_index(const struct slipway_tensor *t, int64_t *index)
     return true;
 }
 
-/* Returns the position, in an array in column-major (Fortran) order, of the element with the
- * indices index[0], index[1], ... */
+/* Returns the position of the element with the indices index[0], index[1], ... in an array in
+ * column-major (Fortran) order. */
 static int64_t fortran_place(const struct slipway_tensor *t, const int64_t *index)
 {
     int64_t at = 0;
@@ -181,7 +181,7 @@ static struct slipway_string text_of(const unsigned char *p, size_t width, bool 
         else
             rt_bytes_addc(&utf8, '\0');
         if (c)
-            kept = utf8.n; /* trailing NULs of a string are padding and are dropped */
+            kept = utf8.n; /* drops trailing NULs, which are padding */
     }
     struct slipway_string s = {NULL, kept};
     if (!utf8.failed)
@@ -206,8 +206,8 @@ enum rt_status cl_npy_read(struct rt_span file, struct rt_arena *arena, struct s
                        h.kind >= ' ' && h.kind < 127 ? h.kind : '?', (long long)h.width);
     int64_t count = slipway_count(out);
     size_t width = h.kind == 'U' ? (size_t)h.width * 4 : (size_t)h.width;
-    /* Strings of length 0 occupy no bytes in the file but do occupy memory, so their number has
-     * a separate limit. */
+    /* Strings of length 0 occupy memory but no bytes of the file, so their number has its own
+     * limit. */
     if (count < 0 || (uint64_t)count > file.n / (width ? width : 1) + (width ? 0 : 4096))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "the .npy file has too few bytes for what its header says");

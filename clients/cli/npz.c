@@ -1,5 +1,5 @@
-/* Reads .npz files, which are zip archives of .npy files. Sizes are read from the central directory
- * at the end of the archive. */
+/* Reads .npz files, which are zip archives of .npy files. The central directory at the end of the
+ * archive contains the sizes. */
 #include <string.h>
 #include <zlib.h>
 
@@ -36,7 +36,7 @@ static bool inflate_all(struct rt_span in, unsigned char *out, size_t n)
     z_stream z = {0};
     if (in.n > UINT32_MAX || n > UINT32_MAX || inflateInit2(&z, -15) != Z_OK)
         return false;
-    /* zlib only reads the input, although its struct has a pointer without const. */
+    /* zlib's struct lacks const, although zlib only reads the input. */
     memcpy(&z.next_in, &in.p, sizeof z.next_in);
     z.avail_in = (uInt)in.n;
     z.next_out = out;

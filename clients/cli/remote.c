@@ -61,8 +61,7 @@ enum rt_status cl_of_slipway(const struct slipway_error *e, struct rt_error *err
                    is_other ? " (is TLS or REST spoken at this port?)" : "");
 }
 
-/* A gRPC log function that drops all messages, because the error of a failed call is reported
- * anyway. */
+/* Drops gRPC's log messages, because a failed call reports its error anyway. */
 static void ignore_grpc_log(gpr_log_func_args *args)
 {
     (void)args;
@@ -70,7 +69,7 @@ static void ignore_grpc_log(gpr_log_func_args *args)
 
 /* ---- opening ---- */
 
-/* contents of the files that --ca, --cert, --key and --token_file name */
+/* contents of the files of --ca, --cert, --key and --token_file */
 struct identity {
     const char *ca, *cert, *key, *token;
 };

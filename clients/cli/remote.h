@@ -1,6 +1,6 @@
 /*
- * Functions that call a server over REST or gRPC, and the flags that all client commands share.
- * Threads: over REST, a cl_remote is used by one thread at a time; over gRPC, threads may share it.
+ * Calls a server over REST or gRPC, and declares the flags of all client commands. Threads: over
+ * REST, only one thread at a time may use a cl_remote. Over gRPC, threads may share it.
  */
 #ifndef CL_REMOTE_H
 #define CL_REMOTE_H
@@ -23,7 +23,7 @@ enum { CL_N_TARGET_FLAGS = 7 };
         .server = "grpc://127.0.0.1:8500", .timeout_s = 30                                         \
     }
 
-/* Values of the flags that select a version and a signature of a model. */
+/* The flags that select a version and a signature of a model. */
 struct cl_version_flags {
     const char *version, *label, *signature;
 };
@@ -31,7 +31,7 @@ extern const struct cl_flag cl_version_flags[];
 enum { CL_N_VERSION_FLAGS = 3 };
 
 struct cl_remote {
-    struct slipway_client *grpc; /* gRPC client, or NULL if the server is called over REST */
+    struct slipway_client *grpc; /* gRPC client, or NULL for REST */
     struct cl_http *rest;
     int64_t timeout_ms;
     size_t max_bytes; /* maximum size of a response in bytes */
@@ -49,39 +49,36 @@ enum rt_status cl_model_of(struct slipway_model *m, const char *name,
 
 /* One inference request. */
 struct cl_shot {
-    enum pb_log_type type;  /* type of the PredictionLog record, which selects the gRPC method */
-    struct rt_span request; /* the serialized request message or, over REST, the request body */
+    enum pb_log_type type;  /* type of the PredictionLog record, which determines the gRPC method */
+    struct rt_span request; /* the serialized request message, or the request body for REST */
     const char *path;       /* for REST */
-    /* the expected response; p is NULL if any response is accepted */
+    /* the expected response; p is NULL if any response is correct */
     struct rt_span want;
 };
-/* Sends one request and receives its response. `response`, which rt_bytes_init has initialised, is
- * cleared first. */
+/* Sends a request and receives its response. `response`, which must be initialised, is cleared
+ * first. */
 enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct rt_bytes *response,
                         struct rt_error *err);
 
-/* cl_remote_status and cl_remote_metadata give identical results over REST and gRPC. The results
- * are allocated in the arena. */
+/* These functions give the same results over REST and gRPC, allocated in the arena. */
 enum rt_status cl_remote_status(struct cl_remote *r, const struct slipway_model *m,
                                 struct rt_arena *arena, struct slipway_status *out,
                                 struct rt_error *err);
 enum rt_status cl_remote_metadata(struct cl_remote *r, const struct slipway_model *m,
                                   struct rt_arena *arena, struct slipway_metadata *out,
                                   struct rt_error *err);
-/* Sets *out to the signature that `m` names. Returns NOT_FOUND if the model has no such
- * signature. */
+/* Finds the signature that `m` names. Fails with NOT_FOUND if the model has no such signature. */
 enum rt_status cl_remote_signature(struct cl_remote *r, const struct slipway_model *m,
                                    struct rt_arena *arena, const struct slipway_signature **out,
                                    struct rt_error *err);
-/* Sets *out to the names of all models of the server, read from the server's metrics. Works only
- * over REST. */
+/* Reads the names of the server's models from its metrics, which only REST provides. */
 enum rt_status cl_remote_models(struct cl_remote *r, struct rt_arena *arena, const char ***out,
                                 int *n, struct rt_error *err);
 
 /* Prints "slipway COMMAND: CODE: text" to standard error and returns CL_EXIT_FAILED. */
 int cl_failed(const char *command, const struct rt_error *err);
-/* Like cl_failed, but for an error that occurs before the server is called. Returns CL_EXIT_USAGE
- * if the error is INVALID_ARGUMENT. */
+/* Like cl_failed, for an error before the first call of the server. Returns CL_EXIT_USAGE if the
+ * error is INVALID_ARGUMENT. */
 int cl_refused(const char *command, const struct rt_error *err);
 enum rt_status cl_of_slipway(const struct slipway_error *e, struct rt_error *err);
 

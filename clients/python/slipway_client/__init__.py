@@ -1,4 +1,5 @@
-"""A client for Slipway and TensorFlow Serving. REST needs only the standard library, and gRPC needs grpcio and numpy.
+"""A client for Slipway and TensorFlow Serving. The REST client needs only the standard library. The gRPC client needs
+grpcio and numpy.
 
     import slipway_client
 
@@ -8,9 +9,9 @@
     with slipway_client.connect('grpc://127.0.0.1:8500') as client:
         client.predict('half_plus_two', {'x': [1, 2, 5]})['y']         # array([2.5, 3. , 4.5], dtype=float32)
 
-A call raises Error if the server refuses it, does not respond in time or cannot be reached. The exception's `code` is
-the name of a gRPC status code, and its `message` is the error message. InputError, which is also a ValueError, is
-raised for arguments that cannot be sent at all.
+A call raises Error if the server refuses it, does not respond in time or cannot be reached. The exception's `code`
+is the name of a gRPC status code, and its `message` is the error message. InputError, a subclass of Error and
+ValueError, is raised for arguments that cannot be sent.
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ __version__ = '0.2.0'
 
 
 def __getattr__(name: str) -> Any:
-    if name == 'GrpcClient':  # GrpcClient is imported only when it is used, because it needs grpcio and numpy
+    if name == 'GrpcClient':  # imports GrpcClient only when it is used, because it needs grpcio and numpy
         from . import _grpc
         return _grpc.GrpcClient
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

@@ -1,4 +1,4 @@
-"""python3 -m slipway_client URL MODEL JSON: sends one Predict request and prints the response as JSON."""
+"""Sends one Predict request and prints the response as JSON: python3 -m slipway_client URL MODEL JSON"""
 import json
 import sys
 

@@ -15,8 +15,8 @@ _MODEL = '/tensorflow.serving.ModelService/'
 
 
 class Prediction(Mapping[str, np.ndarray]):
-    """The outputs of one Predict call, as a mapping from names to arrays. `model`, `version` and `signature` identify
-    the model and the signature that were run."""
+    """The outputs of a Predict call, as a mapping from names to arrays. `model`, `version` and `signature` identify the
+    executed signature."""
 
     def __init__(self, outputs: Dict[str, np.ndarray], model: str, version: int, signature: str):
         self._outputs, self.model, self.version, self.signature = outputs, model, version, signature
@@ -42,7 +42,7 @@ def _read(path: Optional[str]) -> Optional[bytes]:
 
 
 def _sibling(request: Any, response: str) -> Any:
-    """Returns the response class for a request object of the official client, looked up by name in the module of the
+    """Returns the response class for a request object of the official client. Looks it up by name in the module of the
     request's class."""
     found = getattr(sys.modules[type(request).__module__], response, None)
     if found is None:
@@ -107,14 +107,14 @@ class GrpcClient:
 
     def predict(self, model: Any, inputs: Any = None, *, version: Optional[int] = None, label: Optional[str] = None,
                 signature: Optional[str] = None, outputs: Sequence[str] = (), timeout: Optional[float] = None) -> Any:
-        """Runs a model and returns its outputs as a mapping from names to arrays. If `outputs` is given, only the
-        outputs that it names are returned.
+        """Runs a model and returns its outputs as a mapping from names to arrays. If `outputs` is given, returns only
+        the outputs that it names.
 
-        `inputs` is a mapping from names to arrays, or the array of the only input. Values are converted to the types in
-        the model's metadata, which is fetched once: floating-point numbers are rounded to the model's precision,
-        integers must be in the type's range, and floating-point numbers become integers only if they have no fractional
-        part. If every input is an array whose type is not one of numpy's defaults (float64 and int64), the arrays are
-        sent unchanged."""
+        `inputs` is a mapping from names to arrays, or the array of the only input. Values are converted to the types
+        in the model's metadata, which is fetched once. Floating-point numbers are rounded to the model's precision.
+        Integers must be in the range of the type. Floating-point numbers become integers only if they have no
+        fractional part. If every input is an array of another type than numpy's defaults (float64 and int64), the
+        arrays are sent unchanged."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_PREDICTION + 'Predict', model, 'PredictResponse', timeout)
         named = inputs if isinstance(inputs, Mapping) else None
@@ -138,7 +138,7 @@ class GrpcClient:
         try:
             answer = self._call(_PREDICTION + 'Predict', request, timeout)
         except Error:
-            # The metadata may be out of date: a new version of the model may have a different signature.
+            # A new version of the model may have a different signature, so the metadata may be out of date.
             self._signatures.pop((model, version, label), None)
             raise
         found, spec = self._understand(messages.read_predict, answer)
@@ -154,7 +154,7 @@ class GrpcClient:
     def classify(self, model: Any, examples: Sequence[Any] = (), *, context: Any = None, version: Optional[int] = None,
                  label: Optional[str] = None, signature: Optional[str] = None, timeout: Optional[float] = None) -> Any:
         """Returns a list of (label, score) pairs for each example. An example is a mapping from features to values, or
-        a tf.Example, serialized or not."""
+        a tf.Example, which may be serialized."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_PREDICTION + 'Classify', model, 'ClassificationResponse', timeout)
         spec = messages.model_spec(model, version, label, signature)
@@ -192,7 +192,7 @@ class GrpcClient:
 
     def reload(self, models: Union[Mapping[str, str], Sequence[ModelConfig], Any], *, timeout: Optional[float] = None) -> Any:
         """Replaces the models that the server serves. `models` maps names to base paths, or is a list of ModelConfigs.
-        Returns when the new models are served, and raises Error if one of them cannot be served."""
+        Returns when the server serves the new models. Raises Error if it cannot serve one of them."""
         method = _MODEL + 'HandleReloadConfigRequest'
         if hasattr(models, 'SerializeToString'):
             return self._send(method, models, 'ReloadConfigResponse', timeout)

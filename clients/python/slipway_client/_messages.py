@@ -14,16 +14,15 @@ Bytes = Union[bytes, memoryview]
 _NUMPY = {1: 'float32', 2: 'float64', 3: 'int32', 4: 'uint8', 5: 'int16', 6: 'int8', 8: 'complex64', 9: 'int64', 10: 'bool',
           17: 'uint16', 18: 'complex128', 19: 'float16', 22: 'uint32', 23: 'uint64'}
 _DTYPE = {np.dtype(name): number for number, name in _NUMPY.items()}
-# _FIXED and _VARINTS map a dtype number to the number of the TensorProto field that holds the values, which are packed
-# little-endian numbers (_FIXED) or varints (_VARINTS).
+# _FIXED and _VARINTS map a dtype number to the number of the TensorProto field with the values. The values are packed
+# little-endian numbers in _FIXED, and varints in _VARINTS.
 _FIXED = {1: (5, '<f4'), 2: (6, '<f8'), 8: (9, '<c8'), 18: (12, '<c16')}
 _VARINTS = {3: 7, 4: 7, 5: 7, 6: 7, 17: 7, 9: 10, 10: 11, 14: 13, 19: 13, 22: 16, 23: 17}
 _MAX_BYTES = 1 << 33
 
 
 def as_array(value: Any, dtype: Optional[str] = None) -> np.ndarray:
-    """Converts lists, numbers and arrays of numbers to an array of the model's type. Other arrays are returned
-    unchanged."""
+    """Converts lists, numbers and arrays of numbers to an array of the model's type. Returns other arrays unchanged."""
     if isinstance(value, np.ndarray):
         return _converted(value, dtype)
     if dtype == 'DT_STRING' or isinstance(value, (bytes, str)):
@@ -61,7 +60,7 @@ def check_array(array: np.ndarray) -> None:
 
 
 def write_tensor(array: np.ndarray, dtype: Optional[str] = None) -> bytes:
-    """Returns a serialized TensorProto. `dtype` is needed only for bfloat16, which numpy does not have."""
+    """Returns a serialized TensorProto. Only bfloat16, which numpy does not have, needs `dtype`."""
     shape = b''.join(wire.data(2, wire.integer(1, size)) for size in array.shape)
     if array.dtype.kind in 'OSU':
         strings = [s.encode() if isinstance(s, str) else bytes(s) for s in array.reshape(-1).tolist()]
@@ -80,8 +79,8 @@ def write_tensor(array: np.ndarray, dtype: Optional[str] = None) -> bytes:
 
 
 def _varints(kind: int, value: int, data: memoryview) -> np.ndarray:
-    """Decodes the varints of one field, which may be packed. There may be many, so numpy decodes all of them at
-    once."""
+    """Decodes the varints of a field, which may be packed. numpy decodes all of them at once, because there may be
+    many."""
     if kind == wire.VARINT:
         return np.array([value], np.uint64)
     octets = np.frombuffer(data, np.uint8)
@@ -131,7 +130,7 @@ def read_tensor(message: Bytes) -> np.ndarray:
         field = _VARINTS[dtype]
         values = [_varints(kind, value, data) for n, kind, value, data in found if n == field]
         flat = np.concatenate([np.empty(0, np.uint64), *values]).astype(native)
-    if len(flat) < count:  # elements without a value are copies of the last value
+    if len(flat) < count:  # missing trailing values are copies of the last value
         flat = np.concatenate([flat, np.full(count - len(flat), flat[-1] if len(flat) else 0, flat.dtype)])
     if len(flat) != count:
         raise ValueError(f'{len(flat)} values in a tensor of shape {shape}')
@@ -202,8 +201,8 @@ def _feature(name: str, value: Any) -> bytes:
 
 
 def write_example(example: Any) -> bytes:
-    """Serializes an example, which is a mapping from features to values or a tf.Example. Bytes are taken as an already
-    serialized example."""
+    """Serializes an example, which is a mapping from features to values, a tf.Example, or the bytes of a serialized
+    one."""
     if isinstance(example, bytes):
         return example
     if hasattr(example, 'SerializeToString'):

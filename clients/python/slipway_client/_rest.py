@@ -17,12 +17,12 @@ _CODE_OF_HTTP = {400: 'INVALID_ARGUMENT', 401: 'UNAUTHENTICATED', 403: 'PERMISSI
 
 
 def b64(data: bytes) -> Dict[str, str]:
-    """Returns the JSON form of a string tensor's element that holds `data`."""
+    """Returns the JSON form of `data`, an element of a string tensor."""
     return {'b64': base64.b64encode(data).decode()}
 
 
 def _plain(value: Any) -> Any:
-    """Converts values that the json module cannot encode: numpy's arrays and numbers, and bytes."""
+    """Converts values that the json module cannot encode: bytes, and numpy's arrays and numbers."""
     if isinstance(value, (bytes, bytearray)):
         return b64(bytes(value))
     if hasattr(value, 'tolist'):
@@ -91,7 +91,8 @@ class RestClient:
             answer = self._connection.getresponse()
             return answer, answer.read()
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-            # A server may close an idle connection at any time. The request is then sent once more on a new connection.
+            # A server may close an idle connection at any time. The request is then sent again, once, on a new
+            # connection.
             self.close()
             if fresh:
                 raise
@@ -133,7 +134,7 @@ class RestClient:
     def predict(self, model: str, instances: Any = None, *, inputs: Any = None, version: Optional[int] = None,
                 label: Optional[str] = None, signature: Optional[str] = None, timeout: Optional[float] = None) -> Any:
         """Returns the predictions for `instances` (a list of rows), or the outputs for `inputs` (a tensor, or a mapping
-        from names to tensors). A mapping given as the first argument is treated as inputs, as with the gRPC client.
+        from names to tensors). If the first argument is a mapping, it is treated as `inputs`, as in the gRPC client.
         Several outputs are returned as mappings from names to values.
 
         Values may contain numpy arrays and bytes at any depth."""

@@ -1,4 +1,4 @@
-"""The types of arguments and results that the REST client and the gRPC client share."""
+"""The types of arguments and results. The REST client and the gRPC client share them."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ CODES = ('OK', 'CANCELLED', 'UNKNOWN', 'INVALID_ARGUMENT', 'DEADLINE_EXCEEDED', 
          'PERMISSION_DENIED', 'RESOURCE_EXHAUSTED', 'FAILED_PRECONDITION', 'ABORTED', 'OUT_OF_RANGE', 'UNIMPLEMENTED',
          'INTERNAL', 'UNAVAILABLE', 'DATA_LOSS', 'UNAUTHENTICATED')
 
-# Maps the type names that metadata uses to the numbers of TensorFlow's DataType.
+# Maps the type names in metadata to the numbers of TensorFlow's DataType.
 DTYPES = {'DT_FLOAT': 1, 'DT_DOUBLE': 2, 'DT_INT32': 3, 'DT_UINT8': 4, 'DT_INT16': 5, 'DT_INT8': 6, 'DT_STRING': 7,
           'DT_COMPLEX64': 8, 'DT_INT64': 9, 'DT_BOOL': 10, 'DT_BFLOAT16': 14, 'DT_UINT16': 17, 'DT_COMPLEX128': 18,
           'DT_HALF': 19, 'DT_UINT32': 22, 'DT_UINT64': 23}
@@ -19,8 +19,7 @@ STATES = {0: 'UNKNOWN', 10: 'START', 20: 'LOADING', 30: 'AVAILABLE', 40: 'UNLOAD
 
 class Error(Exception):
     """Raised by a call that fails. `code` is the name of a gRPC status code ('NOT_FOUND'), and `message` is the error
-    message. Over REST, `http_status` is also set, and `retry_after` holds the Retry-After header as the server sent
-    it."""
+    message. Over REST, `http_status` is also set, and `retry_after` is the value of the Retry-After header."""
 
     def __init__(self, code: str, message: str, http_status: Optional[int] = None, retry_after: Optional[str] = None):
         super().__init__(f'{code}: {message}')
@@ -28,7 +27,7 @@ class Error(Exception):
 
 
 class InputError(Error, ValueError):
-    """Raised for arguments that cannot be sent, before any request is sent."""
+    """Raised for invalid arguments, before any request is sent."""
 
     def __init__(self, message: str):
         super().__init__('INVALID_ARGUMENT', message)
@@ -38,7 +37,7 @@ class InputError(Error, ValueError):
 class VersionStatus:
     version: int
     state: str  # 'AVAILABLE'
-    code: str  # 'OK', or the code of the error that keeps the version from being served
+    code: str  # 'OK', or the code of the error for which the version does not serve
     message: str
 
 

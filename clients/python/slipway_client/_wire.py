@@ -49,7 +49,7 @@ _NOTHING = memoryview(b'')
 
 def fields(message: Union[bytes, memoryview]) -> Iterator[Tuple[int, int, int, memoryview]]:
     """Yields (number, type, integer, data) for each field. For a varint, `integer` is its value, and `data` is empty.
-    For any other type, `integer` is 0, and `data` holds the value."""
+    For any other type, `integer` is 0, and `data` is the value."""
     view, at = memoryview(message), 0
     while at < len(view):
         tag, at = read_varint(view, at)
