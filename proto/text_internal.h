@@ -34,7 +34,6 @@ struct pb_text_parser {
 /* Calls the check and sets x->check_at. If the check fails, sets x->stopped and ends the parsing by
  * moving x->end to x->p. */
 void pb_text_call_check(struct pb_text_parser *x);
-/* Calls the check if x->p has reached x->check_at. */
 static inline void pb_text_check(struct pb_text_parser *x)
 {
     if (x->p >= x->check_at)
@@ -57,7 +56,6 @@ enum rt_status pb_text_missing(struct pb_text_parser *x, const char *what);
 
 bool pb_text_is_letter(char c);
 bool pb_text_is_digit(char c);
-/* Skips white space and comments before the next token. */
 void pb_text_skip_space(struct pb_text_parser *x);
 /* Returns the next character that is neither white space nor in a comment, or 0 at the end of the
  * text. */

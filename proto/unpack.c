@@ -133,7 +133,6 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
 
 /* ---- building ---- */
 
-/* The state of building a message. */
 struct building {
     const struct rt_check *check;
     struct rt_error *err;
@@ -226,7 +225,6 @@ static bool store_small(ProtobufCType t, char *to, const unsigned char *from, si
     return true;
 }
 
-/* Appends the elements of a packed field. */
 static bool add_packed(struct building *b, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
                        struct rt_span rest)
 {

@@ -77,11 +77,11 @@ struct srv_server {
     struct rt_budget model_memory;
     /* memory of finished runs that later runs of all versions reuse */
     struct rt_idle_cache *idle_cache;
-    struct rt_parallel *parallel;   /* CPU cores that the runs of all versions share */
-    struct rt_accelerators gpus;    /* opened before the first model is loaded, then constant */
-    _Atomic unsigned n_gpus_chosen; /* number of calls of srv_gpus_choose */
-    _Atomic bool gpu_failed;        /* whether the process ends because of a failed GPU */
-    struct rt_autotune *autotune;   /* autotune cache of all versions */
+    struct rt_parallel *parallel; /* CPU cores that the runs of all versions share */
+    struct rt_accelerators gpus;  /* opened before the first model is loaded, then constant */
+    _Atomic unsigned n_gpus_chosen;
+    _Atomic bool gpu_failed;      /* whether the process ends because of a failed GPU */
+    struct rt_autotune *autotune; /* autotune cache of all versions */
     /* compiler of all versions, or NULL with --specialise=off */
     struct rt_compiler *compiler;
     _Atomic int64_t n_accepted; /* number of accepted connections since the server started */

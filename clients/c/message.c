@@ -97,7 +97,6 @@ static enum rt_status check_tensor(const struct slipway_tensor *t, int64_t *coun
     return RT_OK;
 }
 
-/* Writes the data type and the shape of a TensorProto. */
 static void write_shape(struct rt_bytes *out, const struct slipway_tensor *t)
 {
     struct rt_bytes shape, dim;

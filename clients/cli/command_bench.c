@@ -389,7 +389,6 @@ static void report(const struct bench *b, const struct cl_load *l, const struct 
 
 /* ---- the command ---- */
 
-/* Opens the connection and checks the arguments. */
 static enum rt_status begin(struct bench *b, const struct cl_list *words, struct rt_error *err)
 {
     enum rt_status st = cl_remote_open(&b->remote, &b->target, b->arena, err);

@@ -13,7 +13,6 @@ static int bucket_of(uint64_t v)
     return i < CL_HISTOGRAM_BUCKETS ? i : CL_HISTOGRAM_BUCKETS - 1;
 }
 
-/* Returns the largest value that belongs to bucket i. */
 static uint64_t last_of(int i)
 {
     int half = CL_HISTOGRAM_STEPS / 2;

@@ -48,7 +48,7 @@ struct cl_fault {
 };
 
 struct cl_result {
-    double seconds; /* duration of the measurement */
+    double seconds;
     /* number of requests that were sent more than 1 ms after their due time */
     int64_t n_ok, n_failed, n_wrong, n_late;
     /* `latency` is measured from the due time of a request, and `service` from its sending. */

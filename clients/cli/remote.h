@@ -34,7 +34,7 @@ struct cl_remote {
     struct slipway_client *grpc; /* gRPC client, or NULL for REST */
     struct cl_http *rest;
     int64_t timeout_ms;
-    size_t max_bytes; /* maximum size of a response in bytes */
+    size_t max_bytes;
 };
 
 /* Prepares calls to the server that `t` describes, without connecting. Reads the files that `t`

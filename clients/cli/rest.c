@@ -79,7 +79,6 @@ enum rt_status cl_rest(struct cl_remote *r, const char *method, const char *path
     return st ? st : http == 200 ? RT_OK : refused(http, response, err);
 }
 
-/* Sends a GET request and parses the response as JSON. */
 static enum rt_status get_json(struct cl_remote *r, const char *path, json_t **out,
                                struct rt_error *err)
 {

@@ -28,7 +28,6 @@ struct srv_budget {
  * Returns false and charges nothing if the budget has too few bytes left. */
 bool srv_budget_take(struct srv_budget *b, size_t *own, size_t bytes);
 void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes);
-/* Returns the number of free bytes in the budget. */
 size_t srv_budget_left(const struct srv_budget *b);
 
 /* Returns the status of a refused charge. The charge had at least `bytes` bytes, and the request

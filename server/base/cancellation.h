@@ -41,7 +41,6 @@ static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
     return !w->over;
 }
 
-/* Returns the reason for the cancellation, or RT_OK. */
 static inline enum rt_status srv_cancellation_status(const struct srv_cancellation *w,
                                                      struct rt_error *err)
 {

@@ -42,7 +42,7 @@ struct srv_version {
     struct srv_handles *handles; /* indexed by srv_io_loop.index */
     struct srv_model_queue *model_queue;
     struct srv_version_metrics *metrics;
-    struct srv_model_log *log; /* request log of the version's model */
+    struct srv_model_log *log;
     /* account in the memory budget of all models, equal to srv_load.account */
     struct rt_account *account;
 };

@@ -13,7 +13,6 @@
 /* Stores up to `capacity` connected stream sockets of the process in `fds`. If `fds` is NULL, only
  * counts them. Returns the number of sockets, or -1 if descriptors or memory run out. */
 int srv_sockets(int *fds, int capacity);
-/* Returns whether the socket has unread bytes. */
 bool srv_socket_has_unread(int fd);
 /* Returns whether no request can follow: the peer has reset the connection, or it has closed its
  * sending side and no received bytes are unread. */

@@ -23,7 +23,7 @@ struct srv_batch {
     bool needs_row_wise;
     /* the worker's arena, or NULL if the batch has only one job */
     struct rt_arena *arena;
-    struct rt_pool *pool; /* pool from which the merged inputs are allocated */
+    struct rt_pool *pool;
     /* Time at which the run of a single job is stopped even if the job's deadline is later. 0 means
      * that only the deadline applies. */
     int64_t end_ns;

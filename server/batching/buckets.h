@@ -22,7 +22,7 @@ struct srv_feed_key { /* data type and shape of one feed in all jobs of a bucket
 /* The waiting batches of one callable. Signatures with the same callable share the queue. */
 struct srv_call_queue {
     struct srv_core_queue core;
-    struct srv_call_queue *next; /* next queue of the same model queue */
+    struct srv_call_queue *next;
     const struct rt_callable *call;
     bool rowwise;
     /* An output did not have one row per input row, or the analysis found that rows depend on each

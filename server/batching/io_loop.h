@@ -64,8 +64,8 @@ struct srv_io_loop {
     /* valid until srv_io_loop_end_turn */
     const struct srv_map *map;
     struct srv_job *turn, **turn_end; /* jobs admitted in the current turn */
-    int64_t inline_ns;                /* time spent on inline jobs in the current turn */
-    int64_t decode_ns;                /* time spent on decoding bodies in the current turn */
+    int64_t inline_ns;
+    int64_t decode_ns; /* time spent on decoding bodies in the current turn */
     /* retirements that are not confirmed yet */
     struct srv_message *retiring;
 };

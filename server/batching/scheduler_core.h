@@ -28,7 +28,7 @@ struct srv_core_job {
     struct srv_core_bucket *bucket;
     int64_t rows; /* number of rows, or 0 if the job is never merged */
     size_t bytes;
-    int64_t deadline_ns; /* deadline, or RT_NEVER if there is none */
+    int64_t deadline_ns; /* RT_NEVER if there is none */
     int64_t queued_ns;   /* set by srv_core_submit */
     int64_t due_ns;
 };
@@ -44,7 +44,6 @@ void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns);
 /* returns the expected cost of a run, or 0 if no run has been measured yet */
 int64_t srv_cost_of(const struct srv_cost *c, int64_t rows);
 
-/* The parameters for merging the jobs of a model queue. */
 struct srv_core_policy {
     int64_t max_rows; /* maximum number of rows of a batch, at least 1 */
     /* time for which an incomplete batch waits for more jobs, or 0 */
@@ -71,7 +70,7 @@ struct srv_core_bucket {
     struct srv_core_model_queue *model_queue;
     /* NULL if the number of waiting batches is not limited */
     struct srv_core_queue *queue;
-    struct srv_core_bucket *next; /* next bucket of the same model queue */
+    struct srv_core_bucket *next;
     struct srv_core_job *head, *tail;
     int64_t n_rows; /* total number of rows of the queued jobs */
     /* number of batches that the queued jobs will form, and number of rows of the last one */
@@ -124,7 +123,6 @@ struct srv_core_settings {
 
 enum { SRV_CORE_GROUPS = 32 };
 
-/* The worker for which a batch is chosen. */
 struct srv_core_worker {
     int group; /* less than SRV_CORE_GROUPS */
     /* number of free workers among which a batch may be divided, including this one */

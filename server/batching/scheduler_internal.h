@@ -50,7 +50,7 @@ struct srv_worker {
     struct srv_scheduler *s;
     int index; /* index of the thread in the metrics */
     int group;
-    const char *name; /* name of the worker's thread */
+    const char *name;
     void *(*main)(void *worker);
     struct rt_arena *arena; /* memory for the worker's current batch */
     bool is_spare;
@@ -142,7 +142,6 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
 /* Chooses one worker per group to signal after the lock is released, and counts these workers as
  * signalled. Returns a bit mask of the groups. */
 uint32_t srv_scheduler_groups_to_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu);
-/* Signals a worker of each group in the mask. */
 void srv_scheduler_wake(struct srv_scheduler *s, uint32_t groups);
 /* Returns the time from which a spare worker may take a batch. Returns RT_NEVER if no jobs are
  * queued for the CPU or if a regular worker may take them. */

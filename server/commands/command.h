@@ -38,7 +38,6 @@ struct srv_args {
     const char *const *argv;
     const char *missing; /* name of a flag that was given without a value, or NULL */
 };
-/* Returns whether the current argument is equal to `name`. */
 bool srv_args_is(const struct srv_args *a, const char *name);
 /* Returns the value if the current argument is "name=value". If it is "name" and another argument
  * follows, advances i and returns that argument. Otherwise returns NULL. */

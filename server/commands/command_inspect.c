@@ -50,7 +50,7 @@ struct inspected {
     const char *dir;
     struct rt_saved_model *saved;
     const struct rt_meta_graph *graph;
-    struct rt_map ops; /* maps the name of an op to its struct op_count */
+    struct rt_map ops;
     struct rt_map functions;
     /* the checkpoint with the variables, or NULL if there is none */
     struct rt_checkpoint *checkpoint;

@@ -261,7 +261,7 @@ static bool parse_device(const char *text, const char **gpu)
 
 /* The first error in the arguments. `missing` and `argument` are NULL if there is none. */
 struct refusal {
-    const char *missing; /* the flag without a value */
+    const char *missing;
     /* the invalid argument, and its value or NULL */
     const char *argument, *value;
     const struct flag *flag; /* the argument's entry in flags[], or NULL */

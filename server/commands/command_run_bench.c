@@ -61,7 +61,7 @@ static int by_size(const void *a, const void *b)
 }
 
 struct bench_times {
-    int64_t *ns; /* duration of each measured run */
+    int64_t *ns;
     int64_t n, wall_ns;
     double cpu_ns; /* mean CPU time of the process per run, in nanoseconds */
     double per_s;  /* runs per second, including warm-up runs */

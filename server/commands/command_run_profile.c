@@ -30,7 +30,7 @@ struct row {
 };
 
 struct table {
-    struct rt_map map; /* maps the key of a row to its struct row */
+    struct rt_map map;
     struct row **row;
     size_t n, capacity;
 };
@@ -47,9 +47,9 @@ struct profile {
     size_t activation_bytes, scratch_bytes;
     struct table nodes, ops;
     struct rt_arena *trace_arena;
-    struct rt_trace trace; /* trace of the last traced run */
-    int64_t origin_ns;     /* start time of the first node in the last run */
-    json_t *events;        /* trace events of the last run, or NULL if no trace was requested */
+    struct rt_trace trace;
+    int64_t origin_ns; /* start time of the first node in the last run */
+    json_t *events;    /* trace events of the last run, or NULL if no trace was requested */
 };
 
 /* ---- collecting ---- */

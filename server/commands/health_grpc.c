@@ -5,7 +5,6 @@
 #include <grpc/grpc_security.h>
 #include <stdio.h>
 
-/* Data received from the server during one gRPC call. */
 struct answer {
     grpc_metadata_array initial, trailing;
     grpc_byte_buffer *message; /* response message, or NULL if none was received */

@@ -54,7 +54,7 @@ struct srv_config {
     const char *warning;             /* warning from srv_config_from_folder, or NULL */
 };
 
-void srv_config_free(struct srv_config *c); /* frees `c`, which may be NULL */
+void srv_config_free(struct srv_config *c); /* `c` may be NULL */
 
 /* Reads the config from --model_config_file. If this flag is not set, the config contains the model
  * of --model_name and --model_base_path. If --model_base_path is not set either, the config
@@ -78,7 +78,6 @@ enum rt_status srv_config_check_platforms(const struct srv_config *old,
 /* Checks that `config` may replace `old`. An empty config file may not replace a list of models. */
 enum rt_status srv_config_check_transition(const struct srv_config *old,
                                            const struct srv_config *config, struct rt_error *err);
-/* Returns whether the configs `a` and `b` are equal. */
 bool srv_config_eq(const struct srv_config *a, const struct srv_config *b);
 const struct srv_model_config *srv_config_find(const struct srv_config *c, const char *name);
 /* Returns the model's entry for a label, or NULL if there is none. `c` may be NULL. */

@@ -77,7 +77,7 @@ struct srv_options {
     int64_t num_grpc_threads;
     /* value of --default_deadline_seconds, in milliseconds; 0 means no deadline */
     int64_t default_deadline_ms;
-    int64_t drain_timeout_ms; /* value of --drain_timeout, in milliseconds */
+    int64_t drain_timeout_ms;
     /* delay in milliseconds before the drain; -1 means 5000 if the server is process 1, and 0
      * otherwise */
     int64_t drain_delay_ms;
@@ -115,8 +115,8 @@ struct srv_options {
     const char *autotune_cache;
     bool log_device_placement;
     bool access_log;
-    const char *log_format; /* format of the log, "text" or "json" */
-    int64_t log_level;      /* log level, from 0 (errors) to 3 (debug) */
+    const char *log_format;
+    int64_t log_level; /* from 0 (errors) to 3 (debug) */
     bool strict_flags;
     /* order of loading and unloading, "availability_preserving" or "resource_preserving" */
     const char *version_transition;

@@ -55,8 +55,8 @@ static void log_without_effect(const char *where, const ProtobufCMessage *m,
 /* Thread counts from TensorFlow's settings. They are used if Slipway's own flags are not set. 0
  * means that a count is not set. */
 struct threads {
-    int64_t all; /* number of worker threads */
-    int64_t run; /* number of cores per run */
+    int64_t all;
+    int64_t run;
 };
 
 static void use_threads(struct srv_options *o, const struct threads *t)

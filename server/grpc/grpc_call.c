@@ -551,7 +551,6 @@ void srv_stream_read(struct srv_call *c)
 
 /* ---- events ---- */
 
-/* Records the address of the client for the access log. */
 static void note_peer(struct srv_call *c)
 {
     char *peer = c->socket < 0 ? grpc_call_get_peer(c->call) : NULL;
@@ -584,7 +583,6 @@ static const struct srv_grpc_method *find_method(const struct srv_grpc_methods *
     return NULL;
 }
 
-/* Refuses a call to an unknown or disabled method. */
 static void refuse_unknown(struct srv_call *c, const struct srv_grpc_methods *m)
 {
     const struct rt_span path = srv_call_text(c, c->details.method);

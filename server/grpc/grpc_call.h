@@ -68,7 +68,7 @@ enum srv_awaited {
 };
 
 struct srv_call {
-    struct srv_link link; /* entry in the list loop->calls */
+    struct srv_link link;
     /* next call in the free list, in loop->watchers, or in the connection's queue for a background
      * thread */
     struct srv_call *next;
@@ -104,7 +104,7 @@ struct srv_call {
     unsigned connection;
     /* the connection's descriptor, or -1 if the connection is encrypted */
     int socket;
-    bool is_in_metrics; /* whether the metrics include the call */
+    bool is_in_metrics;
     grpc_call *call;
     grpc_call_details details;
     grpc_byte_buffer *payload;
@@ -148,7 +148,7 @@ struct srv_call {
     bool is_closed;      /* RECV_CLOSE has completed */
     bool came_empty;     /* whether the call ended before its first message arrived */
     bool may_send_close; /* whether a response sent on the I/O loop thread also starts RECV_CLOSE */
-    enum rt_status code; /* status code of the response */
+    enum rt_status code;
 };
 
 /* ---- the message ---- */

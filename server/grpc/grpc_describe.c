@@ -8,7 +8,7 @@ enum {
     /* Maximum size in bytes of a response that the I/O loop writes. The budget is not charged for
      * it, so that it can be sent even while memory is short. */
     HERE_BYTES = 16 << 10,
-    MOST_BYTES = 64 << 20, /* maximum size of a response in bytes */
+    MOST_BYTES = 64 << 20,
 };
 
 /* Charges a large response to the budget, writes it and sends it. Runs on a background thread. */

@@ -61,7 +61,7 @@ static struct {
 struct watched {
     _Atomic bool is_watched;
     struct rt_mutex mu;
-    struct srv_h2_frames frames; /* guards `frames`, `sent` and `held` */
+    struct srv_h2_frames frames; /* `mu` guards `frames`, `sent` and `held` */
     struct srv_h2_sent sent;
     int64_t held; /* number of this connection's bytes in watch.held */
 };

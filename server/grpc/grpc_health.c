@@ -6,7 +6,6 @@
 
 enum health { UNREPORTED = 0, SERVING = 1, NOT_SERVING = 2, UNKNOWN = 3 };
 
-/* Reads the field `service` of a HealthCheckRequest into the arena. */
 static enum rt_status read_service(struct srv_call *c, struct rt_span *service)
 {
     struct srv_cursor at;
@@ -76,7 +75,6 @@ void srv_grpc_health_check(struct srv_call *c)
 
 /* ---- Watch ---- */
 
-/* The state of a Watch stream, allocated in the call's arena. */
 struct watch {
     struct rt_span service;
     enum health reported;

@@ -26,7 +26,7 @@ enum {
 struct request {
     struct srv_inference inf; /* the first member */
     struct srv_cursor message;
-    int64_t fields_left; /* message.fields_left points to this counter */
+    int64_t fields_left;
     /* status of reading the message on a background thread; c->err contains the error */
     enum rt_status read_status;
     /* The job's original `signature` and `prepare`, while a worker decodes the tensors. */

@@ -41,7 +41,6 @@
 
 enum { SRV_GRPC_AT_ONCE = 64, SRV_GRPC_MAX_UNREAD = 4096 };
 
-/* The state of a closing I/O loop (grpc_drain.c). */
 struct srv_grpc_closing {
     bool is_closing;
     int64_t since_ns; /* time when the loop began to close, or 0 if it is not closing */
@@ -134,15 +133,15 @@ struct srv_grpc {
     grpc_server_credentials *credentials;
     /* a channel that never connects; wake() in grpc.c uses it */
     grpc_channel *nowhere;
-    _Atomic int n_calls; /* number of open calls */
+    _Atomic int n_calls;
     /* number of open calls per connection (grpc_share.c) */
     _Atomic int calls_of[SRV_GRPC_CONNECTIONS];
     /* number of open streams per method, and per connection (grpc_share.c) */
     _Atomic int n_streams[SRV_GRPC_MAX_METHODS], streams_of[SRV_GRPC_CONNECTIONS];
     _Atomic int n_shut_down; /* number of ports that the core has shut down */
     _Atomic bool quiesced;
-    _Atomic int n_closed;      /* number of I/O loops that have closed */
-    _Atomic bool is_shut_down; /* whether the shutdown of the core's servers has begun */
+    _Atomic int n_closed; /* number of I/O loops that have closed */
+    _Atomic bool is_shut_down;
     struct srv_grpc_background background;
     int n_loops;
     struct srv_grpc_loop *loops;
@@ -158,7 +157,6 @@ void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e);
 void srv_grpc_free_call(struct srv_call *c);
 /* Makes the core's servers accept no more calls. Only the first call has an effect. */
 void srv_grpc_shut_down(struct srv_grpc *g);
-/* The I/O loop of this thread, or NULL. */
 extern _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
 /* Returns whether the deadline that the client sent has passed. May be called on any thread. The
  * core rounds deadlines, so a client may end its calls up to a millisecond before the deadline that

@@ -55,8 +55,8 @@ struct rt_span srv_call_metadata(struct srv_call *c, const char *key)
 struct srv_inflation {
     z_stream z;
     size_t capacity; /* size of c->inflated in bytes */
-    size_t slice;    /* index of the current slice */
-    size_t at;       /* number of bytes read from the current slice */
+    size_t slice;
+    size_t at; /* number of bytes read from the current slice */
     /* whether the last call of `inflate` filled its output, so that more may follow */
     bool is_full;
     bool has_ended; /* whether the end of the compressed stream was read */

@@ -13,7 +13,7 @@
 
 enum {
     MAX_METRICS = 1000, /* maximum number of names in a request, including repeated ones */
-    MAX_NAME = 1024,    /* maximum length of a name in bytes */
+    MAX_NAME = 1024,    /* in bytes */
     MAX_PAGE = 1 << 30, /* maximum size of the metrics page in bytes */
 };
 
@@ -22,7 +22,6 @@ struct metric {
     double before;
 };
 
-/* The state of a reload call, allocated in the call's arena. */
 struct reload {
     struct rt_span config;
     /* number of names in the request, and number of distinct names */

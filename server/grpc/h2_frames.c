@@ -142,7 +142,6 @@ static enum srv_h2_verdict take_continuation(struct srv_h2_frames *f)
     return spend(f, cost) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 }
 
-/* Handles a frame whose header is complete. */
 static enum srv_h2_verdict take_frame(struct srv_h2_frames *f)
 {
     const uint8_t *p = f->frame;

@@ -103,8 +103,8 @@ static struct turn turns[SRV_GRPC_MAX_FD];
 /* Paused connections in the order of pausing; guarded by all.mu. */
 struct queue {
     int first, last; /* the oldest and the newest paused connection, or NONE */
-    int n;           /* number of connections in the queue */
-    int looked_at;   /* the connection that take_gone examined last, or NONE */
+    int n;
+    int looked_at; /* the connection that take_gone examined last, or NONE */
     /* Time at which the queue last became non-empty or, in turn_over, a turn last began after a
      * pause. Used only in turn_over. */
     int64_t released_ns;
@@ -317,7 +317,6 @@ static bool is_hung_up(int fd)
     return poll(&now, 1, 0) == 1 && now.revents;
 }
 
-/* Appends a paused connection to a queue. */
 static void append(struct queue *q, int fd) RT_REQUIRES(all.mu)
 {
     turns[fd].next = NONE;
@@ -514,7 +513,6 @@ static void look_at_turn(struct turn *t)
     atomic_compare_exchange_strong(&t->phase, &reading, IS_OVER);
 }
 
-/* Resets the counts of a turn to 0. */
 static void count_anew(struct turn *t)
 {
     t->frames = t->bytes = 0;

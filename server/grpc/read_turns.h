@@ -62,7 +62,6 @@ void srv_turns_begin_loop(void);
 void srv_turns_wait_begins(int epoll);
 void srv_turns_wait_ends(void);
 
-/* Registers a new connection whose socket is `fd`. */
 void srv_turns_begin(int fd);
 /* Called before a read. Returns whether the peer has closed the connection during a pause. The read
  * must then return the end of the connection, even if bytes have arrived. */

@@ -17,7 +17,6 @@ void srv_socket_rearm(int fd)
         setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
 }
 
-/* Connects two TCP sockets over the loopback interface. */
 static bool connect_pair(int fds[2])
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

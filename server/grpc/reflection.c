@@ -23,7 +23,6 @@ enum {
     NAME = 1, /* field number of `name` in every kind of declaration */
 };
 
-/* Iterates over the fields of a message in contiguous bytes. */
 struct fields {
     struct rt_span piece;
     struct srv_cursor at;

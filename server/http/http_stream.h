@@ -37,8 +37,8 @@ struct srv_http_stream {
     int n_empty;          /* number of empty lines before the next request */
     uint64_t n_requests;  /* number of requests in the output, including the current one */
     uint64_t refused;     /* number of the refused request, or 0 if no request was refused */
-    int http;             /* HTTP status of the refusal */
-    const char *why;      /* reason for the refusal, a string literal */
+    int http;
+    const char *why; /* reason for the refusal, a string literal */
 };
 
 /* Initialises a stream. `max_head` is the maximum size in bytes of a request line with its headers,

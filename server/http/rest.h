@@ -12,7 +12,6 @@ struct srv_rest_request;
  * answers the request later. Returns false if it has set the response. `browser` is set if the
  * request comes from a web page that may read responses (CORS). */
 typedef bool srv_rest_handler(struct srv_rest_request *r, bool browser);
-/* Calls the handler of the request's route (rest_routes.c). */
 srv_rest_handler srv_rest_route;
 
 /*

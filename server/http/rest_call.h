@@ -114,7 +114,6 @@ void srv_rest_free_call(struct srv_rest_call *req);
 /* Frees the part of the body that has been read, on a background thread if it is large, and
  * releases the bytes that the request has charged to the budget. */
 void srv_rest_drop_body(struct srv_rest_call *req);
-/* Frees the calls in the free list of an I/O loop. */
 void srv_rest_free_calls(struct srv_rest_loop *l);
 /* The `may_grow` callback of a request's buffer `out`. `arg` is the srv_rest_request. */
 bool srv_rest_may_grow(void *arg, size_t capacity, size_t wanted);
@@ -153,7 +152,6 @@ enum MHD_Result srv_rest_refuse_now(struct srv_rest_call *req);
 
 /* ---- rest_response.c ---- */
 
-/* Sets the error response for `code` with the HTTP status `http`. */
 void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http);
 /* Passes the response to libmicrohttpd, which sends it. */
 enum MHD_Result srv_rest_send(struct srv_rest_call *req);

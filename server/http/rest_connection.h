@@ -36,7 +36,7 @@ struct srv_rest_conn {
     bool is_over;    /* libmicrohttpd reads no more bytes from this connection */
     /* whether the connection is suspended while rest_refuse.c drops the bytes that arrive */
     bool lingers;
-    uint64_t dropped;    /* number of bytes dropped while `lingers` is set */
+    uint64_t dropped;
     uint64_t n_requests; /* number of requests whose request line libmicrohttpd has read */
     /* link in loop->ended, the list of connections whose peer has closed its side */
     struct srv_link end;
@@ -96,7 +96,6 @@ void srv_rest_next_look(const struct srv_rest_loop *l, int64_t *until, int64_t n
 
 /* ---- rest_handshake.c ---- */
 
-/* Starts the handshake of a new connection. */
 void srv_rest_begin_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* The srv_handshake_hook_fn of the I/O loops' daemons. */
 int srv_rest_handshake(int fd, void *session);

@@ -131,7 +131,7 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
     (void)version;
     struct srv_rest_call *req = *state;
     if (!req)
-        return MHD_NO; /* srv_rest_on_uri could not allocate the call */
+        return MHD_NO;
     switch (req->stage) {
     case STAGE_NEW:
         if (!srv_rest_open(req, method))

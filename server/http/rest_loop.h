@@ -46,7 +46,7 @@ struct srv_rest;
 
 /* Kinds of slow work. Each kind has its own thread, so the kinds do not delay each other. */
 enum srv_rest_background {
-    SRV_REST_PAGES,        /* writing the metrics page */
+    SRV_REST_PAGES,
     SRV_REST_DESCRIPTIONS, /* writing descriptions of large models */
     SRV_REST_FREE,         /* freeing calls with much memory */
     SRV_N_REST_BACKGROUND_KINDS

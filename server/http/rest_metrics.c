@@ -15,7 +15,6 @@
 #include "server/http/rest_loop.h"
 #include "server/telemetry/metrics_page.h"
 
-/* Returns a new page, or NULL if memory runs out. */
 static struct srv_rest_page *page_new(struct srv_rest *rest)
 {
     struct srv_rest_page *page = calloc(1, sizeof *page);

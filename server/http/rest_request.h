@@ -44,7 +44,7 @@ struct srv_rest_request {
     /* The members below describe the response. */
     enum rt_status code;
     int http;
-    const char *content_type; /* Content-Type header, or NULL if the response has no body */
+    const char *content_type; /* NULL if the response has no body */
     struct rt_bytes out;
 
     size_t charged; /* number of bytes charged to the budget server->in_flight */

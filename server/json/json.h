@@ -52,7 +52,6 @@ enum rt_status srv_json_check(struct srv_json_doc *doc, struct rt_span text, str
 enum srv_json_type srv_json_type(struct srv_json v);
 /* returns the name of the value's type: "Null", "False", "Object", "Number", ... */
 const char *srv_json_type_name(struct srv_json v);
-/* Returns the address of the byte after the value. */
 const unsigned char *srv_json_after(struct srv_json v);
 /* returns the number of elements of an array or members of an object */
 int64_t srv_json_count(struct srv_json v);

@@ -22,7 +22,7 @@ static const char exponent_text[] = "Miss exponent in number.";
 
 struct check {
     const unsigned char *p, *end;
-    const char *why;         /* error message, or NULL if there is no error */
+    const char *why;
     const unsigned char *at; /* position of the error in the text */
 };
 
@@ -267,7 +267,7 @@ enum place {
     AT_NAME,
     AT_CLOSE, /* the closing bracket of the innermost open container */
     BEHIND_VALUE,
-    AT_END, /* the end of the document */
+    AT_END,
     REFUSED,
 };
 

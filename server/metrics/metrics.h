@@ -70,7 +70,7 @@ struct srv_version_statistics {
     struct srv_duration success;    /* from arrival to response, of requests answered with OK */
     struct srv_duration fail;       /* number of failed requests; their time is not counted */
     struct srv_duration queue, run; /* time of requests in the queue, and of runs of batches */
-    uint64_t rows;                  /* number of rows of all batches */
+    uint64_t rows;
 };
 /* The caller must hold the version. May be called on any thread. Requests that end meanwhile may be
  * counted in part. */

@@ -113,7 +113,7 @@ struct srv_model_metrics {
 };
 
 struct srv_path_metrics { /* counters of a version's directory; guarded by srv_metrics.mu */
-    char *path;           /* path of the directory, allocated by malloc */
+    char *path;           /* allocated by malloc */
     /* the model's name, allocated by malloc; NULL if the version's assets have no ML Metadata
      * UUID */
     char *model;
@@ -123,7 +123,7 @@ struct srv_path_metrics { /* counters of a version's directory; guarded by srv_m
 };
 
 struct srv_stranger {
-    char *name; /* requested model name, allocated by malloc */
+    char *name; /* allocated by malloc */
     uint64_t codes[SRV_N_CODES];
 };
 

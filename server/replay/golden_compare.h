@@ -20,7 +20,6 @@
 enum rt_status srv_golden_compare(enum srv_api api, struct rt_span got, struct rt_span want,
                                   double tolerance, struct rt_error *err);
 
-/* Compares two tensors by the rules of srv_golden_compare. */
 enum rt_status srv_golden_tensor(const char *name, const struct rt_tensor *got,
                                  const struct rt_tensor *want, double tolerance,
                                  struct rt_error *err);

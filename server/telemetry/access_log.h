@@ -16,8 +16,8 @@ struct srv_access {
     const char *entry; /* entrypoint of the request, "REST" or "GRPC" */
     enum srv_api api;
     struct rt_span method; /* HTTP method; p is NULL for a gRPC request */
-    struct rt_span path;   /* path of the HTTP request or of the gRPC method */
-    int http;              /* HTTP status, or 0 for a gRPC request */
+    struct rt_span path;
+    int http; /* HTTP status, or 0 for a gRPC request */
     enum rt_status code;
     size_t bytes_in, bytes_out; /* sizes of the request and response messages in bytes */
     int64_t ns;

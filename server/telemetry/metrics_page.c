@@ -22,7 +22,7 @@ struct page {
     struct srv_server *server;
     struct srv_metrics *m;
     struct rt_bytes *out;
-    struct rt_bytes labels;      /* labels of the current sample */
+    struct rt_bytes labels;
     int first[SRV_MAX_IO_LOOPS]; /* set by srv_metrics_entrypoints */
 };
 
@@ -31,7 +31,6 @@ static const char *labels_of(const struct page *p)
     return srv_text_labels(&p->labels, p->out);
 }
 
-/* Writes a histogram of durations in seconds. */
 static void times(struct page *p, const char *name, const struct srv_times *t)
 {
     srv_text_histogram(p->out, name, labels_of(p), &srv_scale_time, 1e-6, t->n,

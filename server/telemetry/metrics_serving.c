@@ -20,7 +20,7 @@ struct page {
     const struct srv_server *server;
     struct srv_metrics *m;
     struct rt_bytes *out;
-    struct rt_bytes labels; /* labels of the current sample */
+    struct rt_bytes labels;
     int n_threads;
     int first[SRV_MAX_IO_LOOPS]; /* set by srv_metrics_entrypoints */
 };

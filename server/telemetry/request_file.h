@@ -14,7 +14,7 @@
 #include "runtime/base/status.h"
 
 struct srv_request_file {
-    int fd;       /* descriptor of the file, or -1 if the file is closed */
+    int fd;       /* -1 if the file is closed */
     int64_t size; /* size of the file, up to the last complete record */
     int64_t opened_ns, not_before_ns;
     unsigned n_opened;

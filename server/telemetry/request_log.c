@@ -27,7 +27,7 @@ struct srv_model_log {
     uint64_t generation; /* number of changes of `prefix` */
     /* Only the thread that writes the files uses the members below. */
     struct srv_request_file file;
-    uint64_t file_generation; /* value of `generation` at the opening of the current file */
+    uint64_t file_generation;
     /* whether the server's log has reported the begin of an outage, but not its end */
     bool outage_logged;
     int64_t outage_logged_ns;

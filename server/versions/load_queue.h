@@ -58,7 +58,7 @@ struct srv_queued_load {
     enum srv_load_place place;
     int level;
     int n_stopped_at_top; /* number of times that the load was stopped at the highest level */
-    int64_t round;        /* the round in which the load begins */
+    int64_t round;
 };
 
 struct srv_load_level {
@@ -82,7 +82,6 @@ void srv_load_queue_add(struct srv_load_queue *q, struct srv_queued_load *load);
 struct srv_queued_load *srv_load_queue_begin(struct srv_load_queue *q);
 /* Makes a running load wait again, before all others of its level. */
 void srv_load_queue_undo_begin(struct srv_load_queue *q, struct srv_queued_load *load);
-/* Removes a waiting or running load. */
 void srv_load_queue_remove(struct srv_load_queue *q, struct srv_queued_load *load);
 /* Makes running loads that have used their slices make way for waiting loads. Returns the loads
  * that must be stopped, linked by `next`. They no longer occupy a slot. When a returned load has

@@ -73,7 +73,7 @@ struct srv_load_thread;
 struct srv_load {
     struct srv_queued_load queued; /* position in the queue; guarded by the loader's lock */
     void *owner;
-    const char *model; /* the model's name; must outlive the load */
+    const char *model; /* must outlive the load */
     int64_t version;
     char *dir;                     /* path of the version's directory, allocated by malloc */
     enum srv_maybe bf16;           /* whether the model's own configuration sets precision bf16 */

@@ -99,7 +99,6 @@ enum rt_status srv_mgr_check_labels(const struct srv_manager *m, const struct sr
     return RT_OK;
 }
 
-/* Logs the names of the models in `config`. */
 void srv_mgr_log_config(const struct srv_config *config)
 {
     RT_LOG(RT_LOG_INFO, "Adding/updating models.");

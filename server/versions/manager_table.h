@@ -77,8 +77,8 @@ struct srv_managed {
      * of versions that still serve contains it. The manager's thread writes this member under the
      * lock. */
     char *trouble;
-    int watch;                          /* inotify watch descriptor of the base path, or -1 */
-    struct srv_load_rounds load_rounds; /* the model's loads point to this struct */
+    int watch; /* inotify watch descriptor of the base path, or -1 */
+    struct srv_load_rounds load_rounds;
 };
 
 /* A list of models for a log or error message. It contains either the models that did not become

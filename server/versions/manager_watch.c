@@ -153,7 +153,6 @@ static void look_at_entry(struct srv_manager *m, struct srv_managed *model,
         take_listing(m, model, e, rt_thread_cpu_ns() - cpu_ns, st, &f, &err, now);
 }
 
-/* Returns whether srv_mgr_look_at_entries must examine the version. */
 static bool is_due(const struct srv_managed_version *e, bool only_new, int64_t now)
 {
     return !only_new || (e->wanted && ((e->state == SRV_START && !e->stable) ||

@@ -57,7 +57,6 @@ static int highest_first(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Returns whether the descending array contains the version. */
 static bool contains(const int64_t *sorted, int n, int64_t version)
 {
     int low = 0, high = n;

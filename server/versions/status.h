@@ -55,7 +55,6 @@ enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
 bool srv_is_ready(struct srv_manager *m);
 /* Returns whether srv_status_models would list the model. */
 bool srv_has_model(struct srv_manager *m, struct rt_span model);
-/* Returns whether a version of the model is AVAILABLE. */
 bool srv_model_is_ready(struct srv_manager *m, struct rt_span model);
 
 #endif

@@ -33,7 +33,6 @@ static enum rt_status read_text(const struct reader *r, struct srv_json v, const
     return RT_OK;
 }
 
-/* Reads a non-negative integer. */
 static enum rt_status read_size(const struct reader *r, struct srv_json v, const char *what,
                                 int64_t *out)
 {

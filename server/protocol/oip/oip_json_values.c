@@ -6,7 +6,6 @@
 
 #include "server/json/json_number.h"
 
-/* The state of the parser. */
 struct reader {
     const struct srv_oip_input *in;
     struct rt_tensor *t;

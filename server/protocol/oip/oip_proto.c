@@ -14,7 +14,6 @@ struct reader {
     struct rt_error *err;
 };
 
-/* The value of an InferParameter message. */
 struct parameter {
     bool is_number; /* whether the value has a 64-bit integer type */
     bool is_set;    /* whether the value is other than false, 0 and "" */

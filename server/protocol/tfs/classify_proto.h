@@ -61,7 +61,6 @@ enum rt_status srv_multi_write(const struct srv_scoring *s, int n_scorings,
  * the same fields. */
 void srv_examples_write_request(const struct srv_model_echo *echo, const struct rt_tensor *examples,
                                 struct rt_bytes *out);
-/* Appends a MultiInferenceRequest with the given examples. */
 void srv_multi_write_request(const struct srv_scoring *s, int n_scorings,
                              const struct srv_model_echo *echo, const struct rt_tensor *examples,
                              struct rt_bytes *out);

@@ -16,7 +16,7 @@
 
 struct srv_predict_input {
     struct rt_span alias;
-    struct srv_cursor tensor; /* the tensor as a serialized TensorProto */
+    struct srv_cursor tensor; /* a serialized TensorProto */
 };
 
 struct srv_predict_request {

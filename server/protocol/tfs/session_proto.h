@@ -15,7 +15,7 @@
 
 struct srv_session_feed {
     const char *name;
-    struct srv_cursor tensor; /* the tensor as a serialized TensorProto */
+    struct srv_cursor tensor; /* a serialized TensorProto */
 };
 
 struct srv_session_request {
