@@ -189,7 +189,7 @@ static enum rt_status listen_rest(struct srv_server *s, int *port, struct rt_err
     if (!st)
         RT_LOG(RT_LOG_INFO, "Exporting HTTP/REST API at:%s:%d ...",
                *o->bind_address ? o->bind_address : "localhost", *port);
-    if (!st && o->as_tensorflow) /* scripts wait for this line, which TensorFlow Serving logs too */
+    if (!st && o->as_tensorflow) /* scripts wait for this line of TensorFlow Serving's log */
         RT_LOG(RT_LOG_INFO, "[evhttp_server.cc : 261] NET_LOG: Entering the event loop ...");
     return st;
 }

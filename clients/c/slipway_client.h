@@ -53,7 +53,7 @@ enum slipway_code {
 
 struct slipway_error {
     enum slipway_code code;
-    char text[1280]; /* the error message, truncated if it is too long */
+    char text[1280]; /* error message, truncated if it is too long */
 };
 
 const char *slipway_code_name(enum slipway_code code); /* "NOT_FOUND" */

@@ -480,7 +480,7 @@ int cl_command_bench(int argc, const char *const *argv)
     const bool is_refused = st != RT_OK;
     if (!st)
         st = prepare(b, &words, &load, &err);
-    cl_remote_close(&b->remote); /* the load generator opens its own connections */
+    cl_remote_close(&b->remote); /* the load generator opens new connections */
     if (!st)
         st = cl_load_run(&load, &result, &err);
     if (!st && b->replay && b->log_err.code != RT_OUT_OF_RANGE && b->log_err.code)

@@ -29,8 +29,9 @@ struct load {
     _Atomic bool stop;
     _Atomic int n_running;
     struct rt_mutex mu;
-    struct rt_cond over;      /* signalled when n_running becomes 0 */
-    struct cl_result *result; /* mu guards its members `faults`, `n_faults` and `first_wrong` */
+    struct rt_cond over; /* signalled when n_running becomes 0 */
+    /* mu guards the members `faults`, `n_faults` and `first_wrong` of *result */
+    struct cl_result *result;
 };
 
 /* ---- judging ---- */

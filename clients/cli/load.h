@@ -44,7 +44,7 @@ enum { CL_MAX_FAULTS = 8, CL_FAULT_TEXT = 300 };
 struct cl_fault {
     enum rt_status code;
     int64_t n;
-    char text[CL_FAULT_TEXT]; /* message of the first error with this code */
+    char text[CL_FAULT_TEXT]; /* message of the first failed call with the status `code` */
 };
 
 struct cl_result {

@@ -23,7 +23,7 @@ struct srv_version;
 struct srv_job {
     struct srv_job *next;
     struct srv_io_loop *io_loop;
-    struct srv_version *version; /* io_loop holds a handle to it until the job has ended */
+    struct srv_version *version; /* io_loop holds a handle to the version until the job has ended */
     const struct rt_model_signature *signature;
     /* Slow work that a worker performs before the job is queued, or NULL. It decodes a long body,
      * which sets `signature` and `feeds`, or it builds the plan of a dynamic callable, which sets

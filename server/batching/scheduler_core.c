@@ -6,7 +6,7 @@ enum {
     /* Minimum time between two searches for jobs whose deadlines have expired. */
     SWEEP_NS = 1000000,
     SMALL_NS = 20000000, /* maximum expected duration of a short run */
-    /* settings.long_ns considers runs of other model queues that began within this time */
+    /* how far back settings.long_ns considers runs of other model queues */
     RECENT_NS = 1000000000,
 };
 

@@ -131,7 +131,7 @@ void srv_scheduler_log_never_merged(const struct srv_job *job);
 
 enum srv_run_end {
     SRV_RUN_COMPLETE,
-    SRV_RUN_REPEATS, /* an inline run must be repeated; its job is not completed */
+    SRV_RUN_REPEATS, /* an inline run must be repeated, and its job is not completed */
     SRV_RUN_WAITED,  /* the jobs are completed, and another thread has become the worker */
 };
 /* Runs the batch and completes its jobs. The caller must not hold the lock. `w` is NULL for an

@@ -67,7 +67,7 @@ void srv_scheduler_end_batch(struct srv_scheduler *s, const struct srv_core_batc
     struct srv_bucket *b = (struct srv_bucket *)batch->bucket;
     struct srv_model_queue *l = (struct srv_model_queue *)b->core.model_queue;
 
-    (void)s; /* only RT_REQUIRES uses it */
+    (void)s; /* `s` is used only by RT_REQUIRES */
     srv_core_done(l->pool, batch, run_ns, v->learn);
     if (v->learn)
         b->core.has_large_outputs = v->has_large_outputs;

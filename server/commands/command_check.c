@@ -17,7 +17,7 @@ static const char usage[] =
     "exit status: 0 it is fine, 1 it is not, 2 wrong arguments\n";
 
 static const struct kind {
-    /* `more` is another flag without which the server ignores this file, or NULL. */
+    /* another flag without which the server ignores the file, or NULL */
     const char *name, *flag, *more;
 } kinds[] = {
     {"models", "model_config_file", NULL},

@@ -146,7 +146,7 @@ static struct counts count(const struct plan_report *t)
     return c;
 }
 
-/* Prints which part of the plan runs on the accelerator. */
+/* The part of the plan that runs on the accelerator. */
 struct accelerated {
     int steps;
     double flops, all_flops;

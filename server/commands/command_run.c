@@ -262,7 +262,7 @@ static bool parse_device(const char *text, const char **gpu)
 /* The first error in the arguments. `missing` and `argument` are NULL if there is none. */
 struct refusal {
     const char *missing;
-    /* the invalid argument, and its value or NULL */
+    /* the invalid argument, and the value of that argument or NULL */
     const char *argument, *value;
     const struct flag *flag; /* the argument's entry in flags[], or NULL */
 };

@@ -25,7 +25,7 @@ struct row {
     int64_t *ns;
     struct row *sum; /* the op's row that includes this node */
     int64_t calls;   /* number of calls of the node, or of all nodes of the op, in the last run */
-    double flops, bytes; /* numbers of FLOPs and accessed bytes in these calls */
+    double flops, bytes; /* numbers of FLOPs and accessed bytes in the counted calls */
     double mean_ns;      /* mean time in nanoseconds over the chosen runs */
 };
 
@@ -39,7 +39,7 @@ struct profile {
     const struct srv_run *run;
     struct rt_arena *arena;
     int n_runs;
-    /* durations of the runs with tracing, and of those without tracing */
+    /* durations of the runs with tracing, and of the runs without tracing */
     int64_t *run_ns, *plain_ns;
     bool *chosen; /* whether traced run i is in the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;

@@ -34,7 +34,7 @@ struct row {
     size_t offset;
     /* default value of tensorflow_model_server */
     const char *as_tensorflow;
-    /* default value of `slipway serve`, or NULL if it is as_tensorflow */
+    /* default value of `slipway serve`, or NULL if as_tensorflow applies */
     const char *own;
     /* range of the value of an INTEGER, BYTES or SECONDS flag; for SECONDS, in milliseconds */
     int64_t min, max;

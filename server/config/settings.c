@@ -238,7 +238,7 @@ static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *are
                    name);
     }
     log_flags_of_platform(o);
-    /* with --platform_config_file, this flag has no effect */
+    /* --batching_parameters_file has no effect with --platform_config_file */
     o->batching_parameters_file = "";
     st = tensorflow ? read_adapter(o, tensorflow->source_adapter_config, arena, err)
                     : rt_fail(err, RT_FAILED_PRECONDITION,

@@ -118,7 +118,7 @@ struct srv_call {
     /* status of inflating the message; c->err contains the error */
     enum rt_status inflate_status;
     bool is_inflated;
-    /* state of the inflation between two of its steps, otherwise NULL (grpc_payload.c) */
+    /* state of inflating the message between two steps, otherwise NULL (grpc_payload.c) */
     struct srv_inflation *inflation;
     /* The low bits are a value of enum srv_awaited. The other bits are the number of waits that
      * have begun. */
@@ -184,7 +184,7 @@ enum rt_status srv_grpc_check_admin(struct srv_call *c);
 
 /* ---- responses ---- */
 
-/* Sends the message as the response, and takes ownership of its bytes. */
+/* Sends `message` as the response, and takes ownership of the bytes. */
 void srv_call_respond(struct srv_call *c, struct rt_bytes *message);
 /* Sends the status `code` with the error message of c->err. */
 void srv_call_fail(struct srv_call *c, enum rt_status code);

@@ -63,7 +63,7 @@ struct watched {
     struct rt_mutex mu;
     struct srv_h2_frames frames; /* `mu` guards `frames`, `sent` and `held` */
     struct srv_h2_sent sent;
-    int64_t held; /* number of this connection's bytes in watch.held */
+    int64_t held; /* number of the connection's bytes that watch.held includes */
 };
 
 static int64_t now_ms(void)
@@ -216,7 +216,8 @@ static int longest_idle(int max_fd, int64_t before_ms, bool (*has_calls)(const v
 bool srv_grpc_frames_close_idle(int max_fd, int64_t idle_ms,
                                 bool (*has_calls)(const void *arg, int fd), const void *arg)
 {
-    /* The core cannot close the descriptor yet, because `close` waits for this lock. */
+    /* The core cannot close the descriptor while this thread holds the lock, because `close` waits
+     * for it. */
     rt_mutex_lock(&connections_mu);
     int fd = longest_idle(max_fd, now_ms() - idle_ms, has_calls, arg);
     if (fd >= 0) {

@@ -67,7 +67,7 @@ struct srv_background_queue {
      * NULL. */
     struct srv_call *first, *last;
     int at_work;             /* index of the connection whose turn it is, or -1 */
-    struct srv_call *behind; /* oldest waiting call of this connection, or NULL */
+    struct srv_call *behind; /* oldest waiting call of the connection whose turn it is, or NULL */
     /* each connection's newest waiting call, or NULL; only used pages take memory */
     struct srv_call *last_of[SRV_GRPC_CONNECTIONS];
 };
@@ -82,7 +82,8 @@ struct srv_grpc_loop {
     pthread_t thread;
     bool is_running;
     struct srv_grpc_event on_wake;
-    struct srv_message begin; /* posted to the I/O loop to request its first calls from the core */
+    /* message that makes the I/O loop request its first calls from the core */
+    struct srv_message begin;
     struct srv_call *free;
     int n_free;
     struct srv_call *watchers; /* streams that have a `look` function */
@@ -187,7 +188,7 @@ void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
 /* Records the event `what` for which the call waits. May be called on any thread, but not on two
  * threads at once for the same call. */
 void srv_call_awaits(struct srv_call *c, enum srv_awaited what);
-/* Ends the count of a call's response as a large response in progress. */
+/* Stops counting a call's response among the large responses in progress. */
 void srv_call_forget_socket(struct srv_call *c);
 /* Frees the counters of the I/O loop. Must be called when the loop ends. */
 void srv_grpc_forget_sockets(struct srv_grpc_loop *loop);

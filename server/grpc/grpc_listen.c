@@ -52,7 +52,7 @@ static const char secure_address[] = "external:slipway";
 struct fd_handler {
     const struct {
         void (*destructors[2])(struct fd_handler *handler);
-        /* takes over `fd`, even if it fails */
+        /* takes ownership of `fd`, even if the function fails */
         void (*handle)(struct fd_handler *handler, int listener_fd, int fd,
                        grpc_byte_buffer *pending);
     } * functions;
@@ -190,12 +190,12 @@ static void *accept_all(void *arg)
     fds[l->n] = (struct pollfd){.fd = l->stop_fd, .events = POLLIN};
     while (!stopping) {
         bool has_capacity = true;
-        if (poll(fds, (nfds_t)l->n + 1, -1) < 0) { /* for example, for lack of memory */
+        if (poll(fds, (nfds_t)l->n + 1, -1) < 0) { /* poll may fail for lack of memory */
             usleep(PAUSE_US);
             stopping = atomic_load(&l->grpc->quiesced);
             continue;
         }
-        /* accepts waiting connections before the socket is closed */
+        /* the loop accepts waiting connections once more before it closes the sockets */
         stopping = fds[l->n].revents != 0;
         for (int i = 0; i < l->n; i++)
             has_capacity &= !(fds[i].revents & POLLIN) ||

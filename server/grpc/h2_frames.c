@@ -15,7 +15,7 @@ enum {
     PER_MS = 5,
     PER_STREAM = 9,
     RESET_COST = 13,
-    REKEY_COST = 13, /* cost of a TLS key update in budget units; it takes 8 us */
+    REKEY_COST = 13, /* cost in budget units of a TLS key update, which takes 8 us */
     SENT_UNIT = 256,
     DATA_UNIT = 1024,
     BLOCK_UNIT = 4096,

@@ -112,8 +112,9 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *p, s
 /* Counts n TLS key updates that arrived between two reads. */
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n);
 
-/* State for parsing the frames that the server sends. They show which streams the server has ended,
- * whose received bodies it no longer holds. All members are zero before the first byte is sent. */
+/* State for parsing the frames that the server sends. The frames show which streams the server has
+ * ended. The server no longer holds the received bodies of these streams. All members are zero
+ * before the first byte is sent. */
 struct srv_h2_sent {
     uint32_t skip;
     uint8_t n_frame;

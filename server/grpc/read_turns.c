@@ -26,7 +26,7 @@ enum {
      * time. If the delay would exceed about ENDS_NS, several connections end at a time. */
     END_NS = 5000000,
     ENDS_NS = 500000000,
-    /* if no pause has ended for this time, the oldest pause is ended */
+    /* if no pause has ended for PAUSE_NS, the oldest pause is ended */
     PAUSE_NS = 100000000,
     TURN_FRAMES = 64, /* maximum number of frames per turn during a crowd (see CROWD) */
     /* Maximum number of bytes per read while is_heavy is set, and per turn during a crowd (see
@@ -365,7 +365,7 @@ static int take_all_gone(int released[LOOKED_AT]) RT_REQUIRES(all.mu)
     return take_gone(&all.handshakes, released);
 }
 
-/* this I/O loop's entry in all.loop_epoll */
+/* the entry of this thread's I/O loop in all.loop_epoll */
 static _Thread_local _Atomic int *own_epoll;
 
 void srv_turns_begin_loop(void)

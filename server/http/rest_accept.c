@@ -201,7 +201,7 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 {
     bool has_capacity = l->n_open < l->most_open || !l->is_full || to_close(l);
     bool may = has_capacity && l->accept_at_ns <= l->now_ns;
-    /* `daemon` may be NULL, because listen_fd is set earlier */
+    /* `daemon` may be NULL, because listen_fd is set before `daemon` */
     if (!l->daemon || l->listen_fd < 0 || may == l->accepts)
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
@@ -210,7 +210,7 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
 {
-    /* `daemon` may be NULL, because listen_fd is set earlier */
+    /* `daemon` may be NULL, because listen_fd is set before `daemon` */
     if (!l->daemon || l->listen_fd < 0)
         return RT_NEVER;
     if (l->accept_at_ns > now)

@@ -41,8 +41,8 @@ enum srv_rest_stage {
     STAGE_DEFERRED,
     STAGE_WAITING, /* the connection is suspended while a job runs */
     STAGE_SENT,    /* the response has been passed to libmicrohttpd */
-    /* The request was refused before its body was complete. The response has been sent or could not
-     * be sent. */
+    /* The request was refused before its body was complete. Its response has been sent, or sending
+     * has failed. */
     STAGE_OVER,
 };
 

@@ -259,7 +259,7 @@ void srv_rest_end_connections(struct srv_rest_loop *l)
         if (!c->req && l->now_ns - c->since_ns < LINGER_MS * 1000000)
             continue; /* libmicrohttpd's buffer may contain more requests */
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
-            continue; /* libmicrohttpd must read these bytes before the connection ends */
+            continue; /* libmicrohttpd must read the received bytes before the connection ends */
         srv_list_remove(&c->end);
         srv_rest_hang_up(c);
     }

@@ -102,7 +102,7 @@ static enum MHD_Result handle(struct srv_rest_call *req)
 {
     struct srv_rest_loop *l = req->loop;
     srv_list_remove(&req->conn->link);
-    /* the stream has refused this request within its body */
+    /* the stream has refused the request in the middle of the body */
     if (srv_rest_is_refused(req))
         return srv_rest_send(req);
     if (must_wait(req)) {

@@ -109,8 +109,8 @@ int srv_rest_handshake(int fd, void *session)
     int status = srv_handshake_unhooked(fd, session);
     int64_t took_ns = rt_now_ns() - begun_ns;
     l->handshake_ns -= took_ns;
-    /* An idle loop lets handshakes exceed their share. The excess counts only up to the duration of
-     * the last step. */
+    /* Handshakes may exceed their share of the time while the loop has no other work. The excess is
+     * limited to the duration of the last handshake step. */
     if (l->handshake_ns < -took_ns)
         l->handshake_ns = -took_ns;
     c->has_sent_flight = has_sent_flight(session);

@@ -72,7 +72,7 @@ static struct MHD_Response *create_response(struct srv_rest_call *req, const str
             : MHD_create_response_from_buffer_with_free_callback_cls(body->n, body->p,
                                                                      response_over, req);
     if (response)
-        req->refs++; /* response_over releases this reference */
+        req->refs++; /* response_over releases the added reference */
     return response;
 }
 
@@ -88,8 +88,8 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req)
     struct MHD_Response *response = create_response(req, body);
     if (!response)
         return MHD_NO;
-    /* If a header cannot be added, no response is sent, because an incomplete one would be wrong.
-     * For example, a compressed body could lack Content-Encoding. */
+    /* If a header cannot be added, no response is sent, because a response without that header
+     * would be wrong. For example, a compressed body could lack Content-Encoding. */
     if (!srv_rest_headers(req, add_to_response, response)) {
         MHD_destroy_response(response);
         return MHD_NO;

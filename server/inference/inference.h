@@ -29,13 +29,13 @@ struct srv_inference_steps; /* steps.h */
 struct srv_inference {
     const struct srv_inference_steps *steps;
     const struct srv_options *options;
-    struct rt_arena *arena; /* the request's arena; the inference itself may be allocated in it */
+    struct rt_arena *arena; /* the request's arena, which may also contain the inference */
     /* the job, owned by the caller; the inference sets its version, signature, feeds and fetches */
     struct srv_job *job;
 
     bool has_spec;
-    struct srv_model_spec spec; /* its spans are valid as long as the request */
-    /* the parsed request, allocated in `arena`; its type is private to the steps */
+    struct srv_model_spec spec; /* the spans in `spec` are valid as long as the request */
+    /* the parsed request, allocated in `arena`; only the steps know the type */
     void *request;
     int64_t timeout_us; /* timeout of the request in microseconds, or 0 */
     /* Maximum number of bytes of the tensors that `read` and `bind` may create. The caller sets it

@@ -111,7 +111,7 @@ bool srv_json_is_b64(struct srv_json v, struct rt_span *token)
         return false;
     after = srv_json_after((struct srv_json){p, v.end});
     if (!srv_json_token_is(rt_span_of(p, (size_t)(after - p)), "b64", 3))
-        /* the other members are not read, because they may be very large */
+        /* the object's other members are not read, because they may be very large */
         return false;
     p = srv_json_space(after, v.end);
     p = srv_json_space(p < v.end ? p + 1 : p, v.end);

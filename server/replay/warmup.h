@@ -28,12 +28,13 @@ struct srv_recorded {
 struct srv_replay {
     const char *path;
     const char *what; /* the name of the records in error messages, for example "warmup" */
-    /* the version; only its `model`, `version` and `loaded` members are read */
+    /* the version to replay against; only `model`, `version` and `loaded` are read */
     struct srv_version *version;
     const struct srv_options *options;
-    const _Atomic bool *cancelled; /* ends the replay with RT_CANCELLED when it becomes true */
-    int64_t n_threads;             /* number of threads; values below 1 mean 1 */
-    int64_t n_iterations;          /* number of times that each request is sent; at least 1 */
+    /* the flag that ends the replay with RT_CANCELLED when it becomes true */
+    const _Atomic bool *cancelled;
+    int64_t n_threads;    /* number of threads; values below 1 mean 1 */
+    int64_t n_iterations; /* number of times that each request is sent; at least 1 */
     /* Called after each request, on any of the replay's threads. NULL means that responses are not
      * checked. `response` is a message from srv_inference_encode. */
     enum rt_status (*check)(void *arg, const struct srv_recorded *record, struct rt_span response,

@@ -15,7 +15,7 @@ struct srv_lister {
     pthread_t thread;
     struct rt_mutex mu;
     struct rt_cond wake;
-    enum step step; /* changed under mu; only the manager's thread changes it from or to IDLE */
+    enum step step; /* guarded by mu; only the manager's thread changes it from or to IDLE */
     atomic_bool ending;
     /* Belongs to the lister's thread while `step` is BEGUN, and otherwise to the manager's
      * thread. */

@@ -47,7 +47,7 @@ struct srv_load_rounds {
 enum srv_load_place { SRV_LOAD_OUT, SRV_LOAD_WAITS, SRV_LOAD_RUNS };
 
 struct srv_queued_load {
-    /* The caller sets it before srv_load_queue_add. The struct must outlive the load. */
+    /* The caller sets `rounds` before srv_load_queue_add. The struct must outlive the load. */
     struct srv_load_rounds *rounds;
     /* Time that the load has used since it last began. The caller sets it before
      * srv_load_queue_make_way. */

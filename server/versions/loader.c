@@ -14,7 +14,7 @@
 
 enum { BASE_BYTES = 8 << 20 };
 
-/* a stopped load that does not end within this time is stuck */
+/* Maximum number of stuck loads. A stuck load was stopped and does not end. */
 enum { MAX_STUCK = 256 };
 /* A load that waits for a disk uses no processor time. Its used time is therefore at least
  * 1/MAX_WAIT of the time since it began. */
@@ -23,7 +23,7 @@ enum { MAX_WAIT = 50 };
  * has not ended or no thread could be started. */
 #define CHECK_MIN_NS INT64_C(10000000)
 #define RETRY_NS     INT64_C(100000000)
-/* the log reports stopping a load that has run for this time */
+/* The log reports stopping a load that has run for at least LOG_STOPPED_NS. */
 #define LOG_STOPPED_NS INT64_C(2000000000)
 
 /* A thread that runs loads until no waiting load has a slot. */

@@ -79,7 +79,7 @@ struct srv_load {
     enum srv_maybe bf16;           /* whether the model's own configuration sets precision bf16 */
     struct srv_fingerprint before; /* fingerprint of the directory when it was found stable */
     /* ---- set by the loader ---- */
-    /* ends the load early with RT_CANCELLED; the manager reports the reason */
+    /* set by the manager to end the load early with RT_CANCELLED */
     _Atomic bool cancelled;
     bool unwanted; /* whether srv_loader_cancel was called; guarded by the loader's lock */
     bool stopped;  /* whether the load was stopped to begin again; guarded by the loader's lock */

@@ -75,9 +75,9 @@ struct srv_published {
     struct rt_arena *arena;
 };
 
-/* A grace period begins when a serving map is published. It is for the previous map (`before`) or
- * for a version that left the map (`version`). The grace period ends when every I/O loop has
- * confirmed that it no longer uses the map or the version, which may then be freed. */
+/* A grace period begins when a serving map is published. It ends when every I/O loop has confirmed
+ * that it no longer uses the previous map (`before`) or a version that left the map (`version`).
+ * Then the map or version may be freed. */
 struct srv_grace {
     struct srv_grace *next;
     struct srv_manager *manager;
@@ -96,7 +96,8 @@ struct srv_reload {
     struct srv_reload *next;
     /* The requested configuration. NULL after the manager has taken ownership of it. */
     struct srv_config *config;
-    const _Atomic bool *cancelled; /* the requester sets it to cancel the reload; may be NULL */
+    /* the requester sets this flag to cancel the reload; may be NULL */
+    const _Atomic bool *cancelled;
     void (*done)(void *arg, enum rt_status status, const struct rt_error *err);
     void *arg;
     struct rt_arena *arena;

@@ -74,8 +74,8 @@ struct srv_managed {
     /* whether the last scan found more than SMALL_NAMES files and directories in the base path */
     bool is_large;
     /* The last logged problem with the base path, or NULL. Each problem is logged once. The status
-     * of versions that still serve contains it. The manager's thread writes this member under the
-     * lock. */
+     * of a version that still serves contains the problem. The manager's thread writes this member
+     * under the lock. */
     char *trouble;
     int watch; /* inotify watch descriptor of the base path, or -1 */
     struct srv_load_rounds load_rounds;

@@ -13,7 +13,7 @@
 #include "runtime/base/span.h"
 #include "runtime/base/status.h"
 
-enum srv_state { /* the values are those of TensorFlow Serving's API */
+enum srv_state { /* the values are those of the states in TensorFlow Serving's API */
                  SRV_STATE_UNKNOWN = 0,
                  SRV_START = 10,
                  SRV_LOADING = 20,

@@ -48,8 +48,9 @@ enum rt_status srv_predict_bind(const struct srv_predict_request *request,
 struct srv_predict_response {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
-    const struct rt_tensor *fetches; /* one tensor per output of sig */
-    const bool *wanted;              /* for each output of sig, whether the response contains it */
+    const struct rt_tensor *fetches; /* one tensor per output of the signature */
+    /* for each output of the signature, whether the response contains the output */
+    const bool *wanted;
     /* whether values are written to tensor_content instead of the typed fields */
     bool as_content;
     /* the budget to which the response is charged, or NULL */
@@ -65,7 +66,7 @@ enum rt_status srv_predict_write(const struct srv_predict_response *response, un
 struct srv_predict_request_parts {
     struct srv_model_echo echo;
     const struct rt_signature *sig;
-    const struct rt_tensor *feeds; /* one tensor per input of sig */
+    const struct rt_tensor *feeds; /* one tensor per input of the signature */
     /* For each output of sig, whether the client requested it. The message contains an
      * output_filter unless all outputs were requested. */
     const bool *wanted;

@@ -21,7 +21,7 @@ struct srv_session_feed {
 struct srv_session_request {
     bool has_spec;
     struct srv_model_spec spec;
-    /* in the order of the message */
+    /* the feeds, fetches and targets in the order of the message */
     int n_feeds, n_fetches, n_targets;
     struct srv_session_feed *feeds;
     const char **fetches, **targets;
