@@ -25,9 +25,9 @@
 enum { MAX_CALLABLES = RT_MAX_SIGNATURES + 2 * RT_MAX_DYNAMIC_CALLABLES + 8 };
 /* delay in milliseconds before a row-wise analysis that ran out of memory is repeated */
 enum { ANALYSE_AGAIN_MS = 100 };
-/* While it loads, a session reports the memory that it holds after each run. Once it serves, it
- * reports after each run that may write state, but only after one in FOLLOWED_RUNS other runs,
- * because a report takes several nanoseconds. */
+/* While a session loads, it reports the memory that it holds after each run. Once it serves, it
+ * reports after each run that may write state, and after one in FOLLOWED_RUNS other runs. Fewer
+ * reports are made then because a report takes several nanoseconds. */
 enum { FOLLOWED_RUNS = 64 };
 
 struct rt_callable {
@@ -40,10 +40,10 @@ struct rt_callable {
     struct rt_mutex mu;
     struct rt_cond built;
     struct rt_plan_box *box; /* reference to the plan; guarded by mu, like all fields below */
-    /* whether a thread is building the plan; that thread signals `built` when it has finished */
+    /* whether a thread is building the plan; the thread signals `built` when it has finished */
     bool is_building;
-    /* Feed shapes for which row-wise analysis has succeeded, or NULL if it has not succeeded yet.
-     * Plans that replace the current plan are analysed with these shapes. Set once, under mu. */
+    /* Feed shapes for which row-wise analysis has succeeded, or NULL until it succeeds. Plans that
+     * replace the current plan are analysed with these shapes. Set once, under mu. */
     struct rt_shape *row_shapes;
     _Atomic uint64_t compiled[RT_COMPILED_ROWS / 64];
 };
@@ -81,7 +81,7 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
 {
     const struct rt_graph *g = rt_library_main(s->library);
     struct rt_callable *c = calloc(1, sizeof *c);
-    struct rt_map fed; /* set of fed edges, used to find edges that are fed twice */
+    struct rt_map fed; /* set of the edges that are fed, to find an edge that is fed twice */
     enum rt_status st = RT_OK;
     if (!c)
         return rt_fail_memory(err, "a callable", sizeof *c);
@@ -137,8 +137,8 @@ static enum rt_status callable_new(struct rt_session *s, const struct rt_call_sp
     return RT_OK;
 }
 
-/* Builds the plan, and builds it again whenever a variable that it has frozen turns out to be
- * written. Each time, one more variable becomes permanently mutable, so the loop ends. */
+/* Builds the plan, and rebuilds it whenever a variable that the plan has frozen has been written.
+ * Each rebuild makes one more variable permanently mutable, so the loop ends. */
 static enum rt_status box_new(struct rt_callable *c, struct rt_plan_box **out, struct rt_error *err)
 {
     struct rt_session *s = c->session;
@@ -175,7 +175,7 @@ static bool is_current(const struct rt_callable *c)
 static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 {
     struct rt_plan_box *old = c->box;
-    /* A replaced plan must no longer publish the row counts for which it is compiled. */
+    /* The replaced plan must no longer publish the row counts for which it is compiled. */
     rt_mutex_lock(&c->session->spec_mu);
     if (old)
         old->plan->compiled = NULL;
@@ -188,10 +188,10 @@ static void set_plan(struct rt_callable *c, struct rt_plan_box *b)
 }
 
 /*
- * Returns the callable's plan. Builds it if there is none, or if a frozen variable was written
- * after it was built. The first thread that needs the plan builds it without holding the lock,
+ * Returns the callable's plan. Builds the plan if there is none, or if a variable that it has
+ * frozen was written. The first thread that needs the plan builds it without holding the lock,
  * because building can take a long time. Other threads wait; if building fails, each of them tries
- * to build the plan.
+ * again.
  */
 static enum rt_status get_plan(struct rt_callable *c, struct rt_plan_box **out,
                                struct rt_error *err)
@@ -292,9 +292,9 @@ static bool analyse_rows(const struct rt_plan *p, const struct rt_shape *shapes,
     return false;
 }
 
-/* Looks up the result of row-wise analysis (row_analyses.h) for the lengths that the unknown
- * dimensions have in `feeds`. Sets *shapes to NULL if row-wise analysis of the callable has not
- * succeeded yet. Sets *is_due to whether the plan must be analysed for these lengths. */
+/* Looks up the result of row-wise analysis (row_analyses.h). The key is the lengths that the
+ * unknown dimensions have in `feeds`. Sets *shapes to NULL if row-wise analysis of the callable has
+ * not succeeded yet. Sets *is_due to whether the plan must be analysed for these lengths. */
 static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan_box *b,
                                      const struct rt_tensor *feeds, const struct rt_shape **shapes,
                                      bool *is_due)
@@ -310,10 +310,10 @@ static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan
     return rows;
 }
 
-/* Analyses the plan for the lengths that the unknown dimensions have in `feeds`. Runs without the
- * callable's lock, because the analysis traverses the plan several times, and every run takes the
- * lock. Concurrent runs may repeat the analysis. If memory runs out, returns RT_ROWS_NOT_ANALYSED,
- * and a later run repeats the analysis. */
+/* Analyses the plan for the lengths that the unknown dimensions have in `feeds`. The analysis
+ * traverses the plan several times, so it does not hold the callable's lock, which every run takes.
+ * Concurrent runs may repeat the analysis. If memory runs out, returns RT_ROWS_NOT_ANALYSED, and a
+ * later run repeats the analysis. */
 static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan_box *b,
                                            const struct rt_shape *shapes,
                                            const struct rt_tensor *feeds)
@@ -341,8 +341,7 @@ static enum rt_row_verdict analyse_lengths(struct rt_callable *c, struct rt_plan
 }
 
 /* Checks whether this plan can run merged requests whose unknown dimensions have the lengths in
- * `feeds`. The result of rt_callable_is_rowwise does not suffice, because it may be for other
- * lengths or an earlier plan. */
+ * `feeds`. The result of rt_callable_is_rowwise may be for other lengths or an earlier plan. */
 static enum rt_status check_rows(struct rt_callable *c, struct rt_plan_box *b,
                                  const struct rt_tensor *feeds, struct rt_error *err)
 {
@@ -515,7 +514,7 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
             memcpy(c->row_shapes, shapes, size);
         else
             yes = rt_fail_memory(why, "a proof", size) == RT_OK;
-        /* If no dimension other than dimension 0 is unknown, no further analysis is needed. */
+        /* If only dimension 0 is unknown, no further analysis is needed. */
         if (yes && !rt_count_open(shapes, c->n_feeds))
             (void)rt_row_analyses_put(&b->row_analyses, shapes, NULL, c->n_feeds, true);
     }
@@ -524,8 +523,8 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
     return yes;
 }
 
-/* Loads the variables that the plan reads, and each constant that is fetched or that a kernel reads
- * in unpacked form. */
+/* Loads the variables that the plan reads and the constants that are needed in unpacked form: those
+ * that are fetched or that a kernel reads unpacked. */
 static enum rt_status load_constants(struct rt_plan *p, struct rt_error *err)
 {
     const struct rt_check check = rt_session_as_check(p->session);

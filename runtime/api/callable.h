@@ -11,8 +11,8 @@
 #include "runtime/session/session.h"
 
 void rt_callable_free(struct rt_callable *c);
-/* Returns the session's accelerator if at least one node of the callable's plan is assigned to it,
- * and otherwise NULL. */
+/* Returns the session's accelerator if the callable's plan assigns at least one node to it, and
+ * otherwise NULL. */
 struct rt_device *rt_callable_accelerator(const struct rt_callable *c);
 
 #endif

@@ -3,9 +3,9 @@
  * were fused into a node, how many operations it performs, which kernel runs it and why, and where
  * its outputs are stored.
  *
- * Owner: some parts of a description are in the given arena and others belong to the plan, so a
- * description is valid while both live.
- * Threads: any, also during runs; an arena is used by one thread.
+ * Owner: parts of a description are in the given arena and other parts in the plan, so a
+ * description is valid while both exist. Threads: any, also during runs; an arena is used by one
+ * thread.
  */
 #ifndef RT_DESCRIBE_H
 #define RT_DESCRIBE_H
@@ -13,9 +13,8 @@
 #include "runtime/base/arena.h"
 #include "runtime/exec/trace.h"
 
-/* Returns the names of the steps that a fused node performs besides its op or instead of it,
- * separated by spaces, for example "mul add relu" or "Sigmoid Mul". Returns "" if there are none,
- * and NULL if memory runs out. */
+/* Returns the names of the steps that were fused into a node, separated by spaces, for example "mul
+ * add relu" or "Sigmoid Mul". Returns "" if there are none, and NULL if memory runs out. */
 const char *rt_node_fused(const struct rt_node *n, struct rt_arena *arena);
 
 /* Returns the number of floating-point operations of the node. A multiplication and an addition
@@ -39,23 +38,23 @@ int64_t rt_trace_bytes(const struct rt_trace_output *t);
 enum rt_where {
     /* location not known, because the node is not compiled and each run allocates its outputs */
     RT_WHERE_UNKNOWN,
-    RT_WHERE_CONSTANT, /* a constant of the plan, or a value that follows from the shapes */
+    RT_WHERE_CONSTANT, /* a constant of the plan, or a value computed from shapes alone */
     RT_WHERE_FEED,
-    RT_WHERE_ACTIVATION, /* stored in the activation buffer, at `offset` */
-    /* stored in the activation buffer, in place of an input that has no later reader */
+    RT_WHERE_ACTIVATION, /* in the activation buffer, at `offset` */
+    /* in the activation buffer, in the place of an input that no later node reads */
     RT_WHERE_IN_PLACE,
-    RT_WHERE_OWN,  /* stored in a tensor with memory of its own */
+    RT_WHERE_OWN,  /* in a tensor with its own memory */
     RT_WHERE_VIEW, /* a view of another tensor's bytes */
-    /* stored in the block of a region's stream on the accelerator, at `offset` */
+    /* in the block of a region's stream on the accelerator, at `offset` */
     RT_WHERE_DEVICE,
 };
 
 struct rt_described_value {
-    /* Name of the producer of an input, for example "node" or "node:1". For a constant that a
-     * fusion made, this is the name of the step that uses it, for example "(mul)". */
+    /* Name of the input's producer, for example "node" or "node:1". A constant that a fusion made
+     * has the name of the step that uses it, for example "(mul)". */
     const char *from;
     enum rt_dtype dtype;
-    /* shape of the value; the rank is -1 if the shape is not known before a run */
+    /* rank -1 if the shape is not known before a run */
     struct rt_shape shape;
     enum rt_where where;
     int feed; /* for RT_WHERE_FEED, the index of the feed in its plan */
@@ -66,17 +65,17 @@ struct rt_described_node {
     const char *name, *op, *fused;
     int depth;           /* number of loops and branches that enclose the node */
     int segment;         /* index of the node's compiled segment, or -1 if it has none */
-    bool is_step;        /* whether running the plan executes code for the node */
-    bool on_accelerator; /* whether a region of the accelerator runs the node's kernel */
+    bool is_step;        /* whether a run of the plan executes code for the node */
+    bool on_accelerator; /* whether the kernel runs in a region of the accelerator */
     /* why the CPU runs the node although the session has an accelerator; otherwise NULL */
     const char *why_on_cpu;
-    /* name of the kernel, or NULL if the node has no kernel or none has been chosen yet */
+    /* NULL if the node has no kernel or none has been chosen yet */
     const char *kernel;
     const char *why;    /* why this kernel was chosen, or NULL if the reason is not recorded */
     const char *others; /* names of the other candidate kernels, separated by spaces */
     int n_in, n_out;
     struct rt_described_value *in, *out;
-    /* sizes in bytes of the constants that are packed for the node, before and after packing */
+    /* sizes in bytes of the constants packed for the node, before and after packing */
     size_t plain_bytes, packed_bytes, scratch_bytes;
     double flops;
 };
@@ -98,7 +97,7 @@ struct rt_described_plan {
 struct rt_callable;
 enum rt_status rt_callable_describe(struct rt_callable *c, struct rt_arena *arena,
                                     struct rt_described_plan *out, struct rt_error *err);
-/* Describes a plan in the same way as rt_callable_describe. */
+/* As rt_callable_describe, for a plan. */
 struct rt_plan;
 enum rt_status rt_plan_describe(struct rt_plan *p, struct rt_arena *arena,
                                 struct rt_described_plan *out, struct rt_error *err);

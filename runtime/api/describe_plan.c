@@ -142,8 +142,9 @@ static const char *name_of_value(const struct description *t, const struct rt_pl
     return e.out ? rt_arena_printf(t->arena, "%s:%d", name, e.out) : name;
 }
 
-/* Returns the name of the step that uses operand `operand` of a node's epilogue. A constant that a
- * fusion makes has the name of the fused node, so its own name does not identify the step. */
+/* Returns the name of the step that uses operand `operand` of a node's epilogue. The name of the
+ * operand's own node may not identify the step: a constant that a fusion makes has the name of the
+ * fused node. */
 static const char *name_of_folded(const struct description *t, const char *fused, int operand)
 {
     static const char *const with_operand[] = {"mul", "add", "residual", "residual_first"};
@@ -158,7 +159,7 @@ static const char *name_of_folded(const struct description *t, const char *fused
     return "(folded)";
 }
 
-/* Copies the known properties of the producer's output to an input's description. */
+/* Copies the known properties of the producer's output to the description of an input. */
 static void set_from_giver(const struct description *t, const struct rt_plan *p, struct pl_edge e,
                            const int *described, struct rt_described_value *v)
 {

@@ -13,7 +13,7 @@ struct rt_dynamic_callables {
     struct rt_mutex mu;
     /* maps feeds, fetches and targets to a struct rt_model_signature; guarded by mu */
     struct rt_map by_key;
-    /* n[is_client_named] is the number of callables that exist or are being made; guarded by mu */
+    /* Number of callables that exist or are being made, by `is_client_named`. Guarded by mu. */
     int n[2];
     struct rt_arena *arena; /* guarded by mu */
 };
@@ -183,8 +183,8 @@ static struct rt_model_signature *describe(struct rt_dynamic_callables *a,
     return s;
 }
 
-/* Prepares the call, and sets *rowwise to whether its rows are independent if the feeds have these
- * shapes. Runs without the lock, because I/O threads take the lock to look up calls. */
+/* Prepares the call. Sets *rowwise to whether the rows are independent for these shapes of the
+ * feeds. Runs without the lock, because I/O threads take the lock to look up calls. */
 static enum rt_status prepare(struct rt_model *m, const struct rt_call_spec *spec,
                               const struct rt_shape *shapes, struct rt_callable **call,
                               bool *rowwise, struct rt_error *err)

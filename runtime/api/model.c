@@ -1,4 +1,4 @@
-/* Loads a SavedModel directory as a model that is ready to serve. Reads the files, imports the
+/* Loads a SavedModel directory as a model that is ready to serve: reads the files, imports the
  * graph, checks the ops, restores the variables, runs the init op, makes the plans, warms up the
  * signatures, and seals the session. */
 #include <stdlib.h>
@@ -16,8 +16,8 @@
 enum {
     MAX_LISTED = 20,         /* maximum number of missing ops named in one error message */
     MISSING_BYTES = 1 << 28, /* limit on the memory of a list of missing ops, in bytes */
-    /* The following limits ensure that loading ends even if a model loops forever. */
-    INIT_S = 600,              /* time limit for each of restore and init, in seconds */
+    /* These limits ensure that loading ends even if a model loops forever. */
+    INIT_S = 600,              /* time limit for restore, and the same limit for init, in seconds */
     WARM_UP_S = 30,            /* time limit for one signature's warm-up, in seconds */
     WARM_UP_ALL_S = 120,       /* time limit for the warm-up of all signatures, in seconds */
     WARM_UP_BYTES = 256 << 20, /* largest input of a warm-up, in bytes */
@@ -102,8 +102,8 @@ static enum rt_status signature_spec(struct rt_arena *arena, const struct rt_sig
     return RT_OK;
 }
 
-/* Finds equal signatures, so that they share one plan. A plan can be as large as the model's graph,
- * so the number of distinct signatures is limited. */
+/* Finds equal signatures, which share one plan. The number of distinct signatures is limited,
+ * because each plan can be as large as the model's graph. */
 static enum rt_status find_equal(struct rt_model *m, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
@@ -154,8 +154,8 @@ static void list_missing(struct rt_bytes *b, const struct rt_missing *missing, i
         rt_bytes_addf(b, "; and %d more", n - MAX_LISTED);
 }
 
-/* Checks that all nodes reachable from init and restore can run. If allow_unsupported is set, skips
- * signatures that cannot run; otherwise, refuses the model. */
+/* Checks that the model can run all nodes reachable from init and restore. If allow_unsupported is
+ * set, skips signatures that cannot run; otherwise, refuses a model that has one. */
 static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, struct rt_error *err)
 {
     const struct rt_meta_graph *g = m->meta_graph;
@@ -374,7 +374,7 @@ static enum rt_status restore(struct rt_model *m, const char *prefix, struct rt_
 
 static const char *const default_tags[] = {"serve"};
 
-/* Fails if the load has been cancelled. Used before the session exists. */
+/* Fails if the load has been cancelled. Used until the session exists. */
 static enum rt_status check_flag(void *arg, struct rt_error *err)
 {
     const struct rt_session_options *options = arg;
@@ -384,7 +384,6 @@ static enum rt_status check_flag(void *arg, struct rt_error *err)
     return RT_OK;
 }
 
-/* Reads the SavedModel and makes a session of its graph. */
 static enum rt_status read_graph(struct rt_model *m, const char *dir,
                                  const struct rt_model_options *options, struct rt_error *err)
 {
@@ -406,7 +405,7 @@ static enum rt_status read_graph(struct rt_model *m, const char *dir,
     return st;
 }
 
-/* Lists the model's signatures, and raises the session's limit on weights by the size of the
+/* Lists the model's signatures. Raises the session's limit on weights by the size of the
  * checkpoint. */
 static enum rt_status list_signatures(struct rt_model *m, const char *dir,
                                       const struct rt_model_options *options, struct rt_error *err)
@@ -423,7 +422,7 @@ static enum rt_status list_signatures(struct rt_model *m, const char *dir,
     if (!m->meta_graph->restore_op)
         return RT_OK;
     /* A model without variables has a restore op but no checkpoint. rt_saved_model_is_complete
-     * distinguishes it from an incomplete copy of a model. */
+     * tells this model from an incomplete copy of another one. */
     int64_t weights = 0;
     const struct rt_check check = rt_session_as_check(m->session);
     const enum rt_status st =
@@ -436,7 +435,6 @@ static enum rt_status list_signatures(struct rt_model *m, const char *dir,
     return RT_OK;
 }
 
-/* Restores the variables and runs the init op. */
 static enum rt_status initialise(struct rt_model *m, const char *dir, struct rt_error *err)
 {
     const char *prefix = rt_arena_printf(m->arena, "%s/variables/variables", dir);
@@ -462,8 +460,8 @@ static enum rt_status warm_up_all(struct rt_model *m, const struct rt_model_opti
     const int64_t end = rt_now_ns() + most;
     enum rt_status st = RT_OK;
 
-    /* The states of random generators are set aside during warm-up. Signatures that write other
-     * state are not warmed up. */
+    /* The states of random generators are restored after warm-up. Signatures that write other state
+     * are not warmed up. */
     rt_session_set_aside(m->session, true);
     for (int i = 0; i < m->n_signatures && !st && options->warm_up; i++) {
         struct rt_error why = {.arena = m->arena};
@@ -514,8 +512,7 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
         st = warm_up_all(m, options, err);
     if (!st)
         st = seal(m, options->load_all_variables, err);
-    /* Compilations that are still pending begin only now, after the kernel choices have been
-     * sealed. */
+    /* The kernel choices are sealed by now, so pending compilations may begin. */
     rt_session_loading(m->session, false, NULL);
     if (st)
         goto fail;

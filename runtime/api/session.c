@@ -1,6 +1,5 @@
 /*
- * Makes and frees sessions. This file may call every layer that stores data in a session, because
- * it makes and frees these data.
+ * Makes and frees sessions. This file may call every layer whose data a session owns.
  */
 #include "runtime/session/session.h"
 
@@ -23,10 +22,9 @@
 enum { FOLDED_BYTES = 1 << 30 };
 #define FOLDS_NS (3 * INT64_C(1000000000))
 
-/* During loading, limits the state of a session to the larger of run_memory_limit and
- * state_memory_limit, because loading is a run, and all values that it restores remain as state. If
- * either is 0, this limit does not apply. The state is also limited to the bytes that the session's
- * account may occupy. */
+/* Limits the state of a session during loading to the larger of run_memory_limit and
+ * state_memory_limit. Loading is one run, and every value that it restores remains as state. If
+ * either limit is 0, this limit does not apply. The session's account limits the state too. */
 static bool init_state(struct rt_state *state, const struct rt_session_options *o)
 {
     const size_t a = o->run_memory_limit, b = o->state_memory_limit, most = a > b ? a : b;
@@ -42,7 +40,7 @@ static bool init_state(struct rt_state *state, const struct rt_session_options *
                                        : "the checkpoint's size and --state_memory_limit_bytes");
 }
 
-/* Weights that folding returns unchanged remain counted in state.weights. */
+/* Weights that folding returns unchanged are counted in state.weights. */
 static bool init_folded(struct rt_state *folded, const struct rt_session *s)
 {
     const size_t limit = s->options.run_memory_limit;
