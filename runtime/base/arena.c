@@ -9,7 +9,8 @@ enum { FIRST_BLOCK = 4096, MAX_BLOCK = 1 << 20 };
 
 struct block {
     struct block *next; /* the block that was filled before this one */
-    size_t size, used;  /* capacity of the data in bytes, and number of bytes in use */
+    size_t size, used;  /* `size` is the capacity of `data`, and `used` the number of bytes in
+                         * use. */
     _Alignas(16) unsigned char data[];
 };
 
@@ -20,7 +21,6 @@ struct rt_arena {
     bool is_full;
 };
 
-/* Sets the number of bytes that the arena has allocated from the system. */
 static void set_total(struct rt_arena *a, size_t total)
 {
     if (a->count)

@@ -41,7 +41,6 @@ char *rt_arena_printf(struct rt_arena *a, const char *fmt, ...) RT_PRINTF(2, 3);
 /* Returns whether the cap, rather than a lack of memory, caused the last allocation failure.
  * Returns false if no allocation has failed since the previous call of this function. */
 bool rt_arena_was_full(struct rt_arena *a);
-/* returns the number of bytes allocated from the system */
 size_t rt_arena_used(const struct rt_arena *a);
 
 #endif

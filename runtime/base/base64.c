@@ -29,8 +29,8 @@ void rt_base64_write(struct rt_bytes *out, const void *bytes, size_t n)
 }
 
 static const signed char digit64[256] = {
-    /* The value of each base64 digit plus 1, or 0 if the character is not a digit. The values 62
-     * and 63 have two digits each, one of them for base64url. */
+    /* The value of each base64 digit plus 1, or 0 for a character that is not a digit. The values
+     * 62 and 63 have a second digit in the alphabet for URLs. */
     ['A'] = 1,  ['B'] = 2,  ['C'] = 3,  ['D'] = 4,  ['E'] = 5,  ['F'] = 6,  ['G'] = 7,  ['H'] = 8,
     ['I'] = 9,  ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14, ['O'] = 15, ['P'] = 16,
     ['Q'] = 17, ['R'] = 18, ['S'] = 19, ['T'] = 20, ['U'] = 21, ['V'] = 22, ['W'] = 23, ['X'] = 24,
@@ -49,7 +49,6 @@ bool rt_base64_read(char *dst, size_t *n, struct rt_span text)
     unsigned bits = 0;
     int have = 0, pads = 0;
     for (;;) {
-        /* The fast path decodes complete groups of 4 digits. */
         while (have == 0 && pads == 0 && end - p >= 4) {
             int a = digit64[p[0]], b = digit64[p[1]], c = digit64[p[2]], d = digit64[p[3]];
             if (!a || !b || !c || !d)

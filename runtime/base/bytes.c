@@ -32,9 +32,9 @@ enum rt_status rt_bytes_fail(const struct rt_bytes *b, const char *what, struct 
 }
 
 /*
- * Chooses the new capacity: `need` bytes plus spare space. The spare space is at first as large as
- * the current capacity, and is halved each time may_grow refuses. The buffer thus takes at least
- * half of the spare space that it may have, so the bytes are moved only a few times.
+ * Chooses the new capacity: `need` bytes plus spare space. The spare space starts at the current
+ * capacity, and is halved each time may_grow refuses. The buffer therefore gets at least half of
+ * the spare space that may_grow permits, and is rarely moved.
  */
 static bool choose_capacity(const struct rt_bytes *b, size_t need, size_t *capacity)
 {
@@ -155,8 +155,8 @@ void rt_bytes_make_utf8(struct rt_bytes *b, size_t from)
     }
     if (!n_invalid || !rt_bytes_reserve(b, 2 * n_invalid))
         return;
-    /* Moves the text to the end of the enlarged buffer, so that no byte is overwritten before it is
-     * read. */
+    /* Moves the text to the end of the enlarged buffer, so that the output, which is written from
+     * the beginning, overwrites no unread byte. */
     char *dst = b->p + from, *src = dst + 2 * n_invalid, *end = src + n;
     memmove(src, dst, n + 1);
     while (src < end) {

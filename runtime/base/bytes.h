@@ -1,9 +1,9 @@
 /*
  * A growing byte buffer. Its size limit is set when the buffer is made.
  *
- * An append that would exceed the limit, or during which memory runs out, sets `failed` and changes
- * nothing else. Later appends do nothing, so a writer may append a complete document and check
- * `failed` once, at the end. Threads: a buffer is used by one thread at a time.
+ * An append fails if it would exceed the limit or if memory runs out. A failed append sets `failed`
+ * and changes nothing else. Later appends do nothing, so a writer may append a complete document
+ * and check `failed` once, at the end. Threads: a buffer is used by one thread at a time.
  */
 #ifndef RT_BASE_BYTES_H
 #define RT_BASE_BYTES_H
@@ -15,14 +15,14 @@
 #include "runtime/base/status.h"
 
 struct rt_bytes {
-    /* n bytes and a terminating NUL, or NULL until something is appended */
+    /* n bytes and a terminating NUL; NULL until something is appended */
     char *p;
     size_t n, capacity, limit;
     bool failed;
     bool no_memory; /* whether a lack of memory, not the limit, caused the failure */
-    /* Unless NULL, this function is called before the buffer grows from `capacity` to `wanted`
-     * bytes, and returns whether it may. After a refusal, it may be called again with a smaller
-     * `wanted`. If all sizes are refused, the buffer fails as if memory had run out. */
+    /* If not NULL, this function is called before the buffer grows from `capacity` to `wanted`
+     * bytes, and returns whether the buffer may grow. After a refusal, it may be called again with
+     * a smaller `wanted`. If it refuses all sizes, the buffer fails as if memory had run out. */
     bool (*may_grow)(void *arg, size_t capacity, size_t wanted);
     void *grow_arg;
 };
@@ -30,7 +30,6 @@ struct rt_bytes {
 void rt_bytes_init(struct rt_bytes *b, size_t limit);
 void rt_bytes_clear(struct rt_bytes *b); /* frees the bytes, and keeps the limit and may_grow */
 bool rt_bytes_reserve(struct rt_bytes *b, size_t more);
-/* Marks the buffer as failed, as if memory had run out during an append. */
 static inline void rt_bytes_no_memory(struct rt_bytes *b)
 {
     b->failed = b->no_memory = true;
@@ -49,10 +48,10 @@ void rt_bytes_add_utf8(struct rt_bytes *b, uint32_t c);
 /* Returns the length in bytes of the UTF-8 character at p in a NUL-terminated string, or 0 if the
  * character is invalid. */
 int rt_utf8_length(const unsigned char *p);
-/* Replaces each byte from offset `from` on that is not part of a valid UTF-8 character with
- * U+FFFD. */
+/* Replaces each invalid byte with U+FFFD, beginning at offset `from`. A byte is invalid if it is
+ * not part of a valid UTF-8 character. */
 void rt_bytes_make_utf8(struct rt_bytes *b, size_t from);
-/* Makes the n bytes at `p`, which were allocated with malloc, the contents of an empty buffer. */
+/* Makes `p` the contents of an empty buffer. `p` holds n bytes and was allocated with malloc. */
 static inline void rt_bytes_own(struct rt_bytes *b, void *p, size_t n)
 {
     b->p = p;

@@ -1,7 +1,7 @@
 /*
  * Checked arithmetic on numbers that a model or a request supplies: dimensions, counts, axes,
- * paddings and indices. In C, signed overflow is undefined behaviour, and so is the conversion of a
- * float that the integer type cannot hold. These functions define the results of both.
+ * paddings and indices. C leaves signed overflow undefined, and also the conversion of a float to
+ * an integer type that cannot hold its value. These functions define both results.
  *
  * Products of the dimensions of one tensor cannot overflow (see rt_count in runtime/core/tensor.h).
  * Sums, paddings, products with attributes, and products of dimensions of several tensors can
@@ -16,8 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* rt_add, rt_sub and rt_mul return true if *out holds the exact result. They return false if
- * int64_t cannot hold the result; *out is then meaningless. */
+/* rt_add, rt_sub and rt_mul return true if *out holds the exact result. They return false, with a
+ * meaningless *out, if int64_t cannot hold the result. */
 static inline bool rt_add(int64_t a, int64_t b, int64_t *out)
 {
     return !__builtin_add_overflow(a, b, out);
@@ -31,7 +31,7 @@ static inline bool rt_mul(int64_t a, int64_t b, int64_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-/* rt_add, rt_sub and rt_mul have variants for size_t. */
+/* rt_add, rt_sub and rt_mul for size_t. */
 static inline bool rt_add_size(size_t a, size_t b, size_t *out)
 {
     return !__builtin_add_overflow(a, b, out);

@@ -31,7 +31,8 @@ static inline uint32_t rt_bits_to_round(double d)
     if (d != d || (double)f == d)
         return bits;
     double size = d < 0 ? -d : d, got = d < 0 ? -(double)f : (double)f;
-    /* The conversion to float rounded away from zero, so the next float toward zero is used. */
+    /* The conversion to float rounded away from zero. The next float toward zero is used
+     * instead. */
     if (got > size)
         bits--;
     return bits | 1;
@@ -77,7 +78,7 @@ static inline uint16_t rt_half_from(double d)
         return (uint16_t)(sign | (h + 0xfff + (h >> 13 & 1)) >> 13);
     }
     uint32_t e = bits >> 23, m = (bits & 0x7fffff) | 0x800000;
-    /* The result is subnormal. `m * 2^(e-150)` equals `m / 2^shift` units of `2^-24`. */
+    /* The result is subnormal. `m * 2^(e-150)` equals `m / 2^shift` in units of `2^-24`. */
     uint32_t shift = 126 - e;
     if (e == 0 || shift > 24)
         return (uint16_t)sign;

@@ -18,8 +18,8 @@ static struct {
     struct rt_mutex mu;
     struct rt_cond wake;
     pthread_t thread;
-    enum rt_log_format format; /* format of all log lines; set by rt_log_start */
-    bool running, stopping;    /* state of the writer thread; guarded by mu */
+    enum rt_log_format format; /* set by rt_log_start */
+    bool running, stopping;    /* guarded by mu */
     char *line[RING];          /* log lines that wait to be written; guarded by mu */
     size_t head, count, dropped;
 } the_log = {.mu = RT_MUTEX_INIT};
@@ -37,8 +37,8 @@ static void put(const char *s, size_t n)
     }
 }
 
-/* Escapes a string, because names of files, nodes and models are untrusted and must not forge log
- * lines or send control sequences to a terminal. */
+/* Escapes a string. Names of files, nodes and models are untrusted, and must not forge log lines or
+ * send control sequences to a terminal. */
 static size_t escape(char *dst, size_t capacity, const char *text, bool json)
 {
     size_t n = 0;

@@ -1,7 +1,7 @@
 /*
  * The log has one line for each event and is written to standard error. A separate thread writes
  * the lines, because standard error may be a pipe that blocks. Lines wait in a ring. When the ring
- * is full, lines are dropped, and the log reports how many.
+ * is full, new lines are dropped and counted, and the log reports the count.
  *
  * Threads: rt_log_write and rt_log_record may be called on any thread; they never block on I/O
  * while the log runs. rt_log_start and rt_log_stop are called on the main thread only. Before
@@ -25,9 +25,9 @@ void rt_log_start(enum rt_log_format format);
 void rt_log_stop(void); /* writes the remaining lines and stops the log */
 
 /*
- * Logs a message. Newlines, other control characters and invalid UTF-8 are escaped, so that each
- * message is one line. In text format, a line holds the time, the level and the message. In JSON
- * format, it is an object with the members "time", "level" and "msg".
+ * Logs a message as one line. Newlines, other control characters and invalid UTF-8 are escaped. In
+ * text format, the line holds the time, the level and the message. In JSON format, the line is an
+ * object with the members "time", "level" and "msg".
  */
 void rt_log_write(enum rt_log_level level, const char *fmt, ...) RT_PRINTF(2, 3);
 
@@ -38,7 +38,7 @@ struct rt_log_field {
     int64_t number;
 };
 /*
- * Logs a record of fields. In text format, the line is "event=EVENT name=value ...", in which a
+ * Logs a record of fields. In text format, the line is "event=EVENT name=value ...". In values, a
  * question mark replaces each space and each byte that is not printable ASCII. In JSON format, the
  * line is {"time","level","msg":EVENT,name:value...}.
  */

@@ -33,7 +33,7 @@ static bool read_number(const char *path, int64_t *out)
     return true;
 }
 
-/* Reads N from the line "key N" of a file. A unit may follow N, as in "MemAvailable: N kB". */
+/* Reads N from the line "key N" of a file. A unit may follow N ("MemAvailable: N kB"). */
 static bool read_key(const char *path, const char *key, int64_t *out)
 {
     FILE *f = fopen(path, "re");
@@ -81,7 +81,7 @@ int rt_machine_cores(void)
     char group[2048], path[2200], buf[64];
     int64_t quota = 0, period = 0;
     own_cgroup(group, sizeof group);
-    /* The quotas of this cgroup and of all its ancestors apply to the process. */
+    /* The CPU quotas of the cgroup and of all its ancestors apply. */
     for (;;) {
         snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
         if (read_file(path, buf, sizeof buf) && strncmp(buf, "max", 3) != 0) {

@@ -1,6 +1,6 @@
 /*
- * A hash map from byte strings to pointers. The map copies the keys. The hash function's key
- * differs between processes (siphash.h), so nobody can construct a file whose names all collide.
+ * A hash map from byte strings to pointers. The map copies the keys. Each process uses its own hash
+ * key (siphash.h), so nobody can construct a file whose names all collide.
  *
  * Threads: any number of readers while no thread writes.
  */
@@ -24,8 +24,8 @@ struct rt_map {
     size_t n, capacity, n_slots, n_live;
 };
 
-/* returns a hash that is equal in all processes, and must not be used for keys that an attacker may
- * choose */
+/* Returns a hash that is equal in all processes. Must not be used for keys that an attacker may
+ * choose. */
 uint64_t rt_hash(const void *p, size_t n);
 
 void rt_map_init(struct rt_map *m);

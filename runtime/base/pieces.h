@@ -1,6 +1,6 @@
 /*
- * Helpers for operations on much memory or many elements that a check may end: copies and zeroes
- * memory in pieces, and counts the steps of a loop.
+ * Helpers for long operations that a check may stop. They copy and zero memory in pieces, and count
+ * the steps of a loop.
  *
  * Threads: any; the functions keep no state.
  */
@@ -12,21 +12,21 @@
 
 #include "runtime/base/check.h"
 
-/* Number of bytes that are copied or zeroed between two checks. It takes about 1 ms, or some
- * milliseconds if the memory is fresh. */
+/* Number of bytes that are copied or zeroed between two checks. One piece takes about 1 ms, or a
+ * few milliseconds in newly allocated memory. */
 enum { RT_PIECE_BYTES = 4 << 20 };
 /* Number of steps of a loop between two checks. */
 enum { RT_TICK_STEPS = 1 << 14 };
 
-/* Copies n bytes between areas that do not overlap. If `check`, which may be NULL, fails, returns
- * its status. */
+/* Copies n bytes between areas that do not overlap. If `check` fails, returns its status. `check`
+ * may be NULL. */
 enum rt_status rt_copy_pieces(void *dst, const void *src, size_t n, const struct rt_check *check,
                               struct rt_error *err);
-/* Sets n bytes to zero. If `check`, which may be NULL, fails, returns its status. */
+/* Sets n bytes to zero. If `check` fails, returns its status. `check` may be NULL. */
 enum rt_status rt_zero_pieces(void *dst, size_t n, const struct rt_check *check,
                               struct rt_error *err);
-/* Calls `check`, which may be NULL, if `i`, the index of a loop with a small body, is a multiple of
- * RT_TICK_STEPS other than 0. */
+/* Calls `check` every RT_TICK_STEPS iterations of a loop with a small body, but not in the first
+ * iteration. `i` is the loop's index. `check` may be NULL. */
 static inline enum rt_status rt_check_tick(const struct rt_check *check, uint64_t i,
                                            struct rt_error *err)
 {

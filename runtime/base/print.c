@@ -24,7 +24,7 @@ int rt_printable_length(const unsigned char *s)
  * length to *n_out. Returns the length of the character. */
 static size_t escape(const char *text, size_t n, char out[8], size_t *n_out)
 {
-    unsigned char next[5] = {0}; /* the character, followed by a NUL */
+    unsigned char next[5] = {0};
 
     memcpy(next, text, n < 4 ? n : 4);
     const int length = rt_printable_length(next);
@@ -66,9 +66,10 @@ void rt_bytes_add_escaped(struct rt_bytes *b, const char *text)
     }
 }
 
-/* A conversion of a format. */
+/* a parsed conversion specification, such as "%-5d" */
 struct conversion {
-    char spec[64];        /* the conversion for fprintf, with the values of all asterisks */
+    char spec[64];        /* the specification for fprintf, with the value in place of each
+                           * asterisk */
     int width, precision; /* -1 if not given */
     bool is_left;
     char length; /* 'l', 'q' for "ll", 'z', 'j', 't', or 0; "h" and "hh" are dropped */
@@ -89,7 +90,7 @@ static int number(const char **p, va_list *ap)
     return n;
 }
 
-/* Parses the conversion behind a '%'. Returns the character behind it. */
+/* Parses the specification after a '%'. Returns the position after it. */
 static const char *parse(const char *p, va_list *ap, struct conversion *c)
 {
     char flags[8] = "";
@@ -103,7 +104,7 @@ static const char *parse(const char *p, va_list *ap, struct conversion *c)
     }
     if (*p == '*' || (*p >= '1' && *p <= '9'))
         c->width = number(&p, ap);
-    if (c->width < -1) { /* a negative width is a width on the left */
+    if (c->width < -1) { /* A negative width means left alignment. */
         c->is_left = true;
         c->width = -c->width;
     }
@@ -184,7 +185,7 @@ static void put_argument(FILE *f, const struct conversion *c, va_list *ap)
     else if (c->type && strchr("aAeEfFgG", c->type))
         fprintf(f, c->spec, va_arg(*ap, double));
     else
-        abort(); /* a format of our own that is not supported */
+        abort(); /* Slipway's own formats use no other conversion. */
 }
 
 #pragma GCC diagnostic pop

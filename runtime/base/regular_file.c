@@ -75,7 +75,7 @@ enum rt_status rt_check_regular(const char *path, const struct stat *info, struc
 
 /* Checks the file's type before opening the file, because opening a device may have side effects
  * and a socket cannot be opened. Checks the type again afterwards, because the path may name
- * another file in the meantime. */
+ * another file by then. */
 enum rt_status rt_open_regular(const char *path, int *fd, struct stat *info, struct rt_error *err)
 {
     struct stat own, *s = info ? info : &own;

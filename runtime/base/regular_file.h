@@ -1,7 +1,7 @@
 /*
- * Opens files that an operator or a model names, but only if they are regular files. Opening or
- * reading a terminal, a device, or a FIFO without a writer could block the thread forever, and the
- * amount of data would be unlimited.
+ * Opens files that an operator or a model names, but only regular files. Opening or reading a
+ * terminal, a device, or a FIFO without a writer could block the thread forever and supply
+ * unlimited data.
  *
  * Threads: any.
  */
@@ -30,13 +30,13 @@ enum rt_status rt_open_regular_stream(const char *path, FILE **out, struct rt_er
  * error message of rt_open_regular. */
 enum rt_status rt_check_regular(const char *path, const struct stat *info, struct rt_error *err);
 
-/* Returns whether errno `number` of a system call means that the file does not exist. After other
- * errors, such as EACCES, EIO and ENOMEM, the file must not be treated as removed, because it may
- * be accessible again later. */
+/* Returns whether errno `number` of a system call means that the file does not exist. After another
+ * error, such as EACCES, EIO or ENOMEM, the file must not be treated as removed, because it may
+ * become accessible again. */
 bool rt_errno_is_absence(int number);
 
-/* Returns whether two results of stat() have the same device, inode, size and times, and thus
- * describe the same unmodified file. */
+/* Returns whether two results of stat() describe the same unmodified file: device, inode, size and
+ * times are equal. */
 bool rt_same_file(const struct stat *a, const struct stat *b);
 
 /* Sets *err for a system call on `path` that failed with errno `number`. The message has the form

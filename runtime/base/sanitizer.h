@@ -1,7 +1,7 @@
 /*
  * Detects the sanitizer with which gcc or clang compiles the code. RT_HAS_ASAN, RT_HAS_TSAN and
- * RT_HAS_SANITIZER (for either of the two) are 0 or 1. RT_POISON makes AddressSanitizer report
- * every access to the given bytes. Without AddressSanitizer it does nothing.
+ * RT_HAS_SANITIZER (either of the two) are 0 or 1. RT_POISON makes AddressSanitizer report every
+ * access to the given bytes. Without AddressSanitizer, RT_POISON does nothing.
  */
 #ifndef RT_BASE_SANITIZER_H
 #define RT_BASE_SANITIZER_H

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* State of the hash of a sequence of 64-bit words. */
+/* the state while a sequence of 64-bit words is hashed */
 struct rt_siphash {
     uint64_t v[4], bytes;
 };
@@ -51,8 +51,8 @@ static inline void rt_siphash_word(struct rt_siphash *h, uint64_t word)
     h->bytes += 8;
 }
 
-/* Finishes the hash. `tail` holds the n_tail bytes (at most 7) that follow the last word, in
- * little-endian order. */
+/* Finishes the hash. `tail` holds the n_tail bytes that follow the last complete word, in
+ * little-endian order. n_tail is at most 7. */
 static inline uint64_t rt_siphash_end(struct rt_siphash h, uint64_t tail, size_t n_tail)
 {
     rt_siphash_word(&h, (h.bytes + n_tail) << 56 | tail);

@@ -5,14 +5,14 @@
 #include <string.h>
 
 struct sort {
-    size_t size; /* size of an element in bytes */
+    size_t size;
     int (*compare)(const void *a, const void *b);
     const struct rt_check *check; /* may be NULL */
     struct rt_error *err;
     size_t n_unchecked; /* number of elements that were merged since the last check */
 };
 
-/* Counts n merged elements, and calls the check after every RT_SORT_RUN of them. */
+/* Counts n merged elements. Calls the check when RT_SORT_RUN elements have been counted. */
 static enum rt_status spend(struct sort *s, size_t n)
 {
     s->n_unchecked += n;
@@ -53,7 +53,6 @@ static enum rt_status merge(struct sort *s, char *dst, const char *src, size_t f
         if (st)
             return st;
     }
-    /* At most one of the two ranges has elements left. */
     return a < a_end ? move(s, dst, a, (size_t)(a_end - a) / size)
                      : move(s, dst, b, (size_t)(b_end - b) / size);
 }

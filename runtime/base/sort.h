@@ -10,21 +10,21 @@
 
 #include "runtime/base/check.h"
 
-/* The number of elements that are sorted or merged between two checks. Sorting them takes a few
+/* The number of elements that are sorted or merged between two checks, which takes a few
  * milliseconds. */
 enum { RT_SORT_RUN = 1 << 14 };
 
 /*
- * Sorts like qsort, but calls `check`, which may be NULL, after every RT_SORT_RUN elements. The
+ * Sorts like qsort, but calls `check` after every RT_SORT_RUN elements. `check` may be NULL. The
  * order of equal elements is unspecified. `workspace` has the size of the array; it may be NULL if
- * n is at most RT_SORT_RUN. If the check fails, returns its status, and elements of the array may
+ * n is at most RT_SORT_RUN. If the check fails, returns its status; elements of the array may then
  * be lost or duplicated.
  */
 enum rt_status rt_sort(void *base, void *workspace, size_t n, size_t size,
                        int (*compare)(const void *a, const void *b), const struct rt_check *check,
                        struct rt_error *err);
-/* Sorts as rt_sort does, with a workspace from malloc. `what` names the array in the error if
- * memory runs out. */
+/* Sorts as rt_sort does, but allocates the workspace. `what` names the array in the error message
+ * if memory runs out. */
 enum rt_status rt_sort_alloc(void *base, size_t n, size_t size,
                              int (*compare)(const void *a, const void *b), const char *what,
                              const struct rt_check *check, struct rt_error *err);

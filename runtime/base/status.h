@@ -1,9 +1,9 @@
 /*
- * The list of all status codes, and the error struct that carries an error's reason to the client.
+ * All status codes, and the error struct that carries an error's reason to the client.
  *
  * The codes are gRPC's canonical codes. The HTTP column has TensorFlow Serving's HTTP status for
- * each code. A function that fails for a reason that the caller should know takes a pointer to an
- * rt_error, and writes a message that names the offending item and the violated rule. On success it
+ * each code. A function whose caller needs the reason of a failure takes a pointer to an rt_error.
+ * On failure it writes a message that names the offending item and the violated rule. On success it
  * leaves the struct unchanged.
  *
  * Threads: an rt_error is used by one thread at a time.
@@ -49,9 +49,9 @@ struct rt_arena;
 
 /*
  * An error, which must be zeroed before use ({0}). `arena`, if set, holds a message that is too
- * long for `msg`; without an arena, this message is truncated. An rt_error is plain data and may be
- * copied while its arena exists. A message may contain names of any length from models and clients,
- * so it is always truncated at RT_MAX_ERROR_BYTES.
+ * long for `msg`; without an arena, the message is truncated. An rt_error is plain data and may be
+ * copied while its arena exists. Every message is truncated at RT_MAX_ERROR_BYTES, because it may
+ * contain names of any length from models and clients.
  */
 enum { RT_MAX_ERROR_BYTES = 64 << 10 };
 struct rt_error {
@@ -71,8 +71,8 @@ enum rt_status rt_fail_prefix(struct rt_error *err, const char *fmt, ...) RT_PRI
 /* Sets the error RT_RESOURCE_EXHAUSTED for a failed allocation. The message names `what` and the
  * number of bytes. */
 enum rt_status rt_fail_memory(struct rt_error *err, const char *what, size_t bytes);
-/* Copies the code and the message. A message too long for dst->msg is copied into dst->arena, or
- * truncated if there is no arena. */
+/* Copies the code and the message. A message that is too long for dst->msg is copied into
+ * dst->arena. Without an arena, it is truncated. */
 void rt_error_copy(struct rt_error *dst, const struct rt_error *src);
 const char *rt_error_text(const struct rt_error *err);
 /*

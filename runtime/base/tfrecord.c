@@ -14,12 +14,12 @@ enum {
 }; /* The buffer grows with the number of bytes read, not with the length that a record claims. */
 
 struct rt_tfrecord {
-    FILE *file;          /* file to read, or NULL if the reader reads bytes in memory (`rest`) */
-    struct rt_span rest; /* the unread bytes if the reader reads bytes in memory */
+    FILE *file;          /* NULL if the reader reads bytes in memory */
+    struct rt_span rest; /* the unread bytes in memory; empty if the reader reads a file */
     unsigned char *buf;
     size_t capacity, max_bytes;
     uint64_t offset;
-    enum rt_status ended; /* the status with which reading ended, or RT_OK if it has not ended */
+    enum rt_status ended; /* the status with which reading ended; RT_OK until then */
     char why[160];
 };
 
@@ -59,7 +59,7 @@ void rt_tfrecord_add(struct rt_bytes *out, const void *p, size_t n)
     unsigned char frame[RT_TFRECORD_HEADER];
     if (n > SIZE_MAX - RT_TFRECORD_HEADER - RT_TFRECORD_FOOTER ||
         !rt_bytes_reserve(out, n + RT_TFRECORD_HEADER + RT_TFRECORD_FOOTER)) {
-        out->failed = true; /* A record is appended completely or not at all. */
+        out->failed = true;
         return;
     }
     rt_tfrecord_header(frame, n);

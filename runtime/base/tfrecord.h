@@ -28,7 +28,7 @@ void rt_tfrecord_add(struct rt_bytes *out, const void *p, size_t n);
 
 /* ---- reading ---- */
 
-struct rt_tfrecord; /* a reader of TFRecord data */
+struct rt_tfrecord;
 
 /* Makes a reader of bytes in memory. The bytes must outlive the reader. Returns NULL if out of
  * memory. */

@@ -81,8 +81,8 @@ static void *thread_main(void *p)
     struct start s = *(struct start *)p;
     free(p);
     pthread_setname_np(pthread_self(), s.name);
-    /* No thread is ever cancelled. The cancel type is set to asynchronous once, so that the C
-     * library does not set and restore it around every system call that may block. */
+    /* No thread is ever cancelled. The asynchronous cancel type is set once. The C library then
+     * need not set and restore it around every system call that may block. */
     int ignored;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &ignored);
@@ -115,7 +115,7 @@ int rt_thread_id(void)
 void rt_thread_lower(int id)
 {
     enum { LOW_PRIORITY = 10 };
-    /* A process that runs as root could otherwise raise the priority of its threads. */
+    /* Without this test, a process that runs as root could raise the priority. */
     if (getpriority(PRIO_PROCESS, (id_t)id) < LOW_PRIORITY)
         setpriority(PRIO_PROCESS, (id_t)id, LOW_PRIORITY);
 }

@@ -1,6 +1,6 @@
 /*
- * Wrappers of POSIX mutexes, condition variables and threads. They have the attributes of clang's
- * thread safety analysis, and their time-outs use CLOCK_MONOTONIC.
+ * Wrappers of POSIX mutexes, condition variables and threads. They carry the attributes of clang's
+ * thread safety analysis. Time-outs use CLOCK_MONOTONIC.
  */
 #ifndef RT_BASE_THREAD_H
 #define RT_BASE_THREAD_H
@@ -52,13 +52,13 @@ void rt_cond_broadcast(struct rt_cond *c);
 /* Starts a thread that runs fn(arg) with all signals blocked. `name` is truncated to 15 characters.
  * Returns 0 or an errno value. */
 int rt_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
-/* Lowers the priority of the calling thread (nice 10) below that of the process's other threads.
- * Background threads, such as those that load or compile, call this function. */
+/* Lowers the priority of the calling thread to nice 10. Called by background threads, such as those
+ * that load or compile. */
 void rt_thread_low_priority(void);
 /* Returns the id of the calling thread for rt_thread_lower. */
 int rt_thread_id(void);
-/* Like rt_thread_low_priority, for another thread of the process. Neither thread can raise the
- * priority again without a privilege. */
+/* Lowers the priority of another thread of the process to nice 10. Only a privileged process can
+ * raise the priority again. */
 void rt_thread_lower(int id);
 
 #endif
