@@ -1,5 +1,5 @@
-/* Implements compilation for exact shapes. The pending compilations of a session are processed one
- * after another. No lock is held while a specialisation is made. */
+/* Compilation for exact shapes. A session's pending compilations are processed one at a time. No
+ * lock is held while a specialisation is made. */
 #include "runtime/compile/compile.h"
 #include "runtime/exec/context.h"
 #include "runtime/session/session_internal.h"
@@ -32,8 +32,8 @@ int rt_session_compile(struct rt_session *s)
             adopt(s, l);
         else
             rt_pending_compilation_refuse(s,
-                                          /* Runs with these shapes stay in tier 0, which reports
-                                           * any error. */
+                                          /* Tier 0 keeps running these shapes, and reports any
+                                           * error. */
                                           w);
         rt_pending_compilation_free(w);
     }

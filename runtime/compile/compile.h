@@ -1,13 +1,13 @@
 /*
  * Compilation of a plan's segments for exact shapes. rt_session_compile (session.h) is the only
- * entry point: it takes the pending compilations that runs and callables have put into a session's
- * queue (specialisation.h), and publishes the specialisations. It is called by the compiler's
- * thread and by the thread that loads a version. A run calls it only if tools or tests have set the
- * session's option compiles_inline. No request waits for a compilation.
+ * entry point. It takes the compilations that runs and callables have put into a session's queue
+ * (specialisation.h), and publishes the specialisations. The compiler's thread and the thread that
+ * loads a version call it. A run calls it only if the session's option compiles_inline is set, by
+ * tools or tests. No request waits for a compilation.
  *
  * Owner: a specialisation has a reference count; the caller of a function that makes a
- * specialisation owns one reference. Threads: any; plans are only read. Errors: when a
- * specialisation cannot be made, runs with its shapes continue to execute node by node.
+ * specialisation owns one reference. Threads: any; plans are only read. Errors: if a specialisation
+ * cannot be made, runs with its shapes continue to execute node by node.
  */
 #ifndef RT_COMPILE_H
 #define RT_COMPILE_H
@@ -15,7 +15,7 @@
 #include "runtime/plan/specialisation.h"
 
 /* Creates a specialisation of the segment that begins at node `begin`, for the given live values.
- * The specialisation holds a copy of `live` in which `patch` and `n_patch` are set. */
+ * The specialisation holds a copy of `live`, in which this function sets `patch` and `n_patch`. */
 enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct rt_live *live,
                                      int n_live, struct rt_specialisation **out,
                                      struct rt_error *err);
@@ -24,8 +24,8 @@ enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct 
  * out. */
 size_t rt_memory_plan_place(struct rt_extent *e, int n, bool on_device);
 
-/* Returns the number of rows that a micro-batch of this specialisation should have, or 0 if the
- * batch should not be split. */
+/* Returns how many rows a micro-batch of this specialisation should have, or 0 if the batch should
+ * not be split. */
 int64_t rt_micro_batch_rows(const struct rt_specialisation *l);
 /* Makes the two specialisations that run a batch in micro-batches: *whole replaces `l` and has no
  * steps of its own, and *micro_batch runs `rows` rows at a time. */

@@ -1,8 +1,9 @@
 /*
  * Micro-batches. If the activation buffer of a large batch exceeds a core's caches, each node reads
- * from memory what the preceding node has just written there. Such a batch is therefore run a few
- * rows at a time, provided that row-wise analysis shows the rows to be independent, and that the
- * constants, which every micro-batch reads again, are small compared with the other data.
+ * from memory what the preceding node has just written there. Such a batch is run a few rows at a
+ * time instead. This requires that row-wise analysis shows the rows to be independent. The
+ * constants must also be small compared with the other data, because every micro-batch reads them
+ * again.
  */
 #include <stdlib.h>
 
@@ -16,7 +17,7 @@ enum {
      * share of the caches. A batch is split if its activation buffer has SPLIT_BYTES or more. */
     MICRO_BATCH_BYTES = 12 << 20,
     SPLIT_BYTES = 20 << 20,
-    /* Each additional micro-batch reads the constants again. These repeated reads are limited to
+    /* Each additional micro-batch reads the constants again. The repeated reads may be at most
      * 1/LEAST_TIMES of the other bytes that the nodes read and write. */
     LEAST_TIMES = 4,
 };
@@ -52,7 +53,7 @@ static bool has_rows(const struct rt_plan *p, const struct rt_specialisation *l,
     return true;
 }
 
-/* Counts the bytes that all steps read and write. The bytes of constants are counted separately. */
+/* Counts the bytes that all steps read and write. Counts the bytes of constants separately. */
 static void count_bytes(const struct rt_specialisation *l, double *all, double *constants)
 {
     *all = *constants = 0;
@@ -97,7 +98,8 @@ int64_t rt_micro_batch_rows(const struct rt_specialisation *l)
 
     if (!p->compiled || l->begin || l->end != p->n_nodes || rows < 2 || l->n_regions ||
         l->activation_bytes < SPLIT_BYTES ||
-        /* If the plan had effects, a micro-batch could read what another one has written. */
+        /* If the plan had effects, one micro-batch could read the state that another has
+         * written. */
         (p->effects & ~(1u << RT_PURE)) || !has_rows(p, l, rows))
         return 0;
     const double per_row = (double)l->activation_bytes / (double)rows;

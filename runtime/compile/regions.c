@@ -1,7 +1,7 @@
 /*
  * Decides which kernels form regions of the accelerator, and adds the regions to a specialisation.
- * Each region is as long as possible and ends only at a step that the host runs. Nodes without
- * their own step, such as views, do not end it.
+ * A region is as long as possible and ends only at a step that the host runs. Nodes without a step,
+ * such as views, do not end it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static int region_of_kernel(const struct work *w, int i)
     return w->role[i - w->begin] == DEVICE_KERNEL ? w->region_of[i - w->begin] : -1;
 }
 
-/* Notes which values the role of node i, which reads them, needs outside their region. */
+/* Records which inputs of node i are needed outside the regions that make them. */
 static void note_readers(struct work *w, int i)
 {
     const struct rt_plan_step *n = sp_node(w, i);
@@ -63,8 +63,8 @@ static void note_readers(struct work *w, int i)
     }
 }
 
-/* Finds the values that leave their region. A value leaves if the host or another region reads it,
- * or if the value or a view of it must be in a slot. */
+/* Finds the values that leave their region: those that the host or another region reads, and those
+ * that must be in a slot, or that have a view in a slot. */
 static void find_leaving(struct work *w)
 {
     for (int i = w->begin; i < w->end; i++) {
@@ -126,8 +126,7 @@ static enum rt_status place_outputs(struct building *b, int i)
     return st;
 }
 
-/* Copies a value that was made outside the region into the region's block, at the start of the
- * region. */
+/* At the start of the region, copies a value from outside into the region's block. */
 static enum rt_status bring_in(struct building *b, int v)
 {
     struct work *w = b->w;
@@ -154,8 +153,8 @@ static enum rt_status bring_in(struct building *b, int v)
     return RT_OK;
 }
 
-/* Sets *address to the constant's address in the accelerator's memory. A constant that has no
- * buffer or was computed for this specialisation is uploaded for this region alone. */
+/* Sets *address to the constant's address in the accelerator's memory. A constant without a buffer,
+ * or one computed for this specialisation, is uploaded for this region alone. */
 static enum rt_status upload(struct building *b, struct value *x, void **address)
 {
     struct work *w = b->w;
@@ -244,7 +243,7 @@ static enum rt_status add_kernel(struct building *b, int i)
     return RT_OK;
 }
 
-/* Copies each value that leaves the region into a tensor of its own, at the end of the region. */
+/* At the end of the region, copies each value that leaves it into a separate tensor. */
 static enum rt_status add_outputs(struct building *b)
 {
     struct rt_region *r = b->r;
@@ -288,7 +287,7 @@ enum rt_status sp_add_region(struct work *w, int region)
     }
     if (!st)
         st = add_outputs(&b);
-    /* Views of the region's values refer to the tensors that the region makes. */
+    /* Views of the region's values refer to the separate tensors made by the region. */
     for (int i = nodes.first; i <= nodes.last && !st; i++) {
         const enum role role = (enum role)w->role[i - w->begin];
         if ((role == VIEW || role == EVALUATED) && w->value[sp_node(w, i)->first_value].slot)

@@ -36,7 +36,7 @@ static bool has_plain_types(const struct work *w, const struct rt_plan_step *n)
     return !n->def->out_ref;
 }
 
-/* Returns whether the node's kernel may be called directly: the node must only compute values from
+/* Returns whether the node's kernel may be called directly. The node must only compute values from
  * its inputs, in host memory. */
 static bool is_simple(const struct work *w, const struct rt_plan_step *n)
 {
@@ -107,8 +107,8 @@ static bool is_view(const struct work *w, const struct rt_plan_step *n)
            rt_count(in->shape.rank, in->shape.dim) == rt_count(out->shape.rank, out->shape.dim);
 }
 
-/* Fails if an output is larger than a run's memory limit. The node then runs in tier 0, which
- * reports the error. */
+/* Fails if an output exceeds a run's memory limit. Tier 0 then runs the node and reports the
+ * error. */
 static enum rt_status check_sizes(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {
@@ -122,8 +122,8 @@ static enum rt_status check_sizes(struct work *w, const struct rt_plan_step *n,
     return RT_OK;
 }
 
-/* Adds the size of the kernel state for these shapes to the specialisation's total. Fails if the
- * total would exceed its limit; the segment then ends before this node. */
+/* Adds the size of the kernel state for these shapes to the specialisation's total. If the total
+ * would exceed its limit, fails, so that the segment ends before this node. */
 static enum rt_status count_state(struct work *w, const struct rt_plan_step *n,
                                   const struct rt_prepared *p)
 {
@@ -145,7 +145,7 @@ static bool has_host_inputs(const struct work *w, const struct rt_plan_step *n,
 }
 
 /* Chooses and prepares a kernel on the accelerator. Returns false if the node is not assigned to
- * the accelerator, or if no kernel there can run it with these shapes. */
+ * the accelerator or has no kernel there for these shapes. */
 static bool chooses_device_kernel(struct work *w, const struct rt_plan_step *n,
                                   struct rt_prepared *p)
 {
@@ -159,8 +159,8 @@ static bool chooses_device_kernel(struct work *w, const struct rt_plan_step *n,
     return false;
 }
 
-/* Determines the role that a node with an op plays in the segment. Sets *ends if the segment ends
- * after the node. */
+/* Determines the role of a node with an op in the segment. Sets *ends if the segment ends after the
+ * node. */
 static enum rt_status walk_op(struct work *w, int i, bool *ends)
 {
     struct rt_plan_step *n = sp_node(w, i);

@@ -1,5 +1,5 @@
 /*
- * The state of making one specialisation, which the following files share:
+ * The state of making one specialisation. Three files share it:
  *
  *   specialise.c   finds the role of each node and the last reader of each value
  *   regions.c      decides which kernels form regions, and adds the regions
@@ -24,32 +24,32 @@ enum role {
     NODE,          /* the node is run by rt_exec_node */
 };
 
-/* A DEVICE value is an activation of the region that makes it. If the value leaves the region, it
- * is also in its slot. */
+/* A DEVICE value is an activation of the region that makes it. A DEVICE value that leaves its
+ * region is also in a slot. */
 enum place { NOWHERE, CONSTANT, SLOT, ACTIVATION, DEVICE };
 
 struct value {
     struct rt_info info;
-    /* the tensor of a CONSTANT; if the node is EVALUATED, struct work owns the tensor's bytes */
+    /* The tensor of a CONSTANT. If the node is EVALUATED, struct work owns the tensor's bytes. */
     struct rt_tensor tensor;
     int root; /* index of the value itself or, for a view, of the viewed value */
-    int last; /* last node that reads the value's bytes, or -1 if there is none */
+    int last; /* last node that reads the value's bytes; -1 if there is none */
     int made; /* node that makes the value, or -1 if it is made before the segment */
     int extent;
-    /* index among the live values, or -1 if the value is not live where the segment begins */
+    /* index among the live values; -1 if the value is not live where the segment begins */
     int live;
     uint8_t place;
     /* whether the value must be in its slot, because rt_exec_node or later nodes read it there */
     bool slot;
-    bool escapes; /* whether a view of the value must be in a slot */
+    bool escapes;
     bool kept;    /* whether the value is fetched, or read after the segment */
     bool fetched; /* whether the value is a fetch of a callable's plan */
-    int region;   /* region that makes the value, or -1 if there is none */
-    /* Whether the value is needed outside the region that makes it, whether the host is certain to
-     * read its bytes there, and whether something else may read it there. */
+    int region;
+    /* The three flags state whether the value is needed outside the region that makes it, whether
+     * the host certainly reads its bytes there, and whether anything else may read it there. */
     bool leaves, to_host, stays;
-    /* extent of the value's copy in the block of region `copied_to`, which is the last region that
-     * copied the value, or -1 if there is none */
+    /* Extent of the value's copy in the block of region `copied_to`, or -1 if there is no copy.
+     * `copied_to` is the last region that copied the value. */
     int copy, copied_to;
 };
 
@@ -63,10 +63,10 @@ struct work {
     struct rt_plan *plan;
     int begin, end;
     struct value *value;
-    uint8_t *role; /* role of each node of the segment */
+    uint8_t *role;
     /* prepared kernel of each node, until the node's step takes it over */
     struct rt_prepared **prepared;
-    /* step index of each node of the segment, or -1 if the node has no step */
+    /* index of each node's step; -1 for a node without a step */
     int *step_of;
     struct rt_info *info;     /* scratch array for the inputs and outputs of one node */
     size_t state_bytes;       /* total size of the kernel state, in bytes */
@@ -79,8 +79,8 @@ struct work {
     struct rt_error *err;
 };
 
-/* Returns the index of the region whose nodes (from its first kernel to its last) include node i,
- * or -1 if there is none. */
+/* Returns the index of the region that includes node i, or -1 if there is none. A region includes
+ * all nodes from its first kernel to its last. */
 static inline int sp_region_of(const struct work *w, int i)
 {
     return w->region_of ? w->region_of[i - w->begin] : -1;
@@ -98,36 +98,36 @@ static inline struct rt_plan_step *sp_node(const struct work *w, int i)
     return &w->plan->node[i];
 }
 
-/* Grows a full array, so that one more element fits. `list` is the address of the array pointer. */
+/* Grows a full array so that one more element fits. `list` is the address of the pointer to the
+ * array. */
 bool sp_grow(void *list, int n, size_t size);
 enum rt_status sp_no_memory(struct work *w);
 /* Adds an extent that is in use from node `first` to node `last`, and sets *out to its index. */
 enum rt_status sp_add_extent(struct work *w, bool on_device, size_t bytes, int first, int last,
                              int *out);
-/* SP_REFERENCE means that a step needs only a reference to an argument. SP_BYTES means that it
- * needs the argument's bytes, and SP_COMPUTED_BYTES that it needs them unless the argument is a
- * constant. */
+/* What a step needs of an argument: SP_REFERENCE, only a reference; SP_BYTES, the bytes;
+ * SP_COMPUTED_BYTES, the bytes unless the argument is a constant. */
 enum sp_need { SP_REFERENCE, SP_COMPUTED_BYTES, SP_BYTES };
-/* Adds to the specialisation an argument for value v, which is on the host or in a slot. */
 enum rt_status sp_add_arg(struct work *w, int v, bool is_out, enum sp_need need);
 enum rt_status sp_add_step(struct work *w, int i, enum rt_step_kind kind, struct rt_step **out);
-/* Adds a step that makes the slot of node i's output, a view, refer to the viewed value. */
+/* Adds a step that makes the slot of a view, output o of node i, refer to the viewed value. */
 enum rt_status sp_add_ref(struct work *w, int i);
 /* Returns whether output o of node i may overwrite the input that `infer` names as its alias. Both
- * the output and the input must be in `place`. If true, the output takes over the input's extent,
- * which is then in use until node `last`. */
+ * must be in `place`. If the result is true, the output takes over the input's extent, which is
+ * then in use until node `last`. */
 bool sp_lies_on_input(struct work *w, int i, int o, enum place place, int last);
 enum rt_status sp_add_steps(struct work *w);
-/* Completes the steps after all of them have been added: sets which values each step clears and
- * patches, and where the deadline is checked. */
+/* Completes the steps after all of them have been added. Sets which values each step clears and
+ * patches, and after which steps the deadline is checked. */
 enum rt_status sp_finish_steps(struct work *w);
 
 /* Finds the regions and the values that leave them. Called when the roles of all nodes and the last
  * readers of all values are known. */
 enum rt_status sp_find_regions(struct work *w);
-/* Adds region `region`, and then the steps that set the slots of views among its nodes. */
+/* Adds region `region`. Then adds the steps that set the slots of views among the region's
+ * nodes. */
 enum rt_status sp_add_region(struct work *w, int region);
-/* Returns the number of bytes that a region, bound to one stream, occupies in host memory. */
+/* Returns the number of bytes of host memory that a region occupies when bound to one stream. */
 size_t sp_region_bytes(const struct rt_region *r);
 
 #endif

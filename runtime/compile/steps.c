@@ -38,7 +38,7 @@ enum rt_status sp_add_extent(struct work *w, bool on_device, size_t bytes, int f
     return RT_OK;
 }
 
-/* An argument in a slot requires a patch. Patches are appended in the order of the arguments, and
+/* An argument in a slot requires a patch. This code appends patches in the order of the arguments;
  * assign_patches sorts them by value. */
 enum rt_status sp_add_arg(struct work *w, int v, bool is_out, enum sp_need need)
 {
@@ -64,7 +64,7 @@ enum rt_status sp_add_arg(struct work *w, int v, bool is_out, enum sp_need need)
         l->arg_kind[l->n_args] = RT_ARG_ACTIVATION;
         break;
     case SLOT:
-    case DEVICE: /* outside its region, the value is read from its slot */
+    case DEVICE:
         l->arg_kind[l->n_args] = RT_ARG_SLOT;
         if (is_out)
             break;
@@ -214,7 +214,7 @@ enum rt_status sp_add_steps(struct work *w)
         }
         switch ((enum role)w->role[i - w->begin]) {
         case SKIPPED:
-        case DEVICE_KERNEL: /* not reached, because the node belongs to a region */
+        case DEVICE_KERNEL:
             break;
         case VIEW:
         case EVALUATED:
@@ -240,7 +240,8 @@ static int clearing_step(const struct work *w, int i)
     return region >= 0 ? w->region[region].last_step : w->step_of[i - w->begin];
 }
 
-/* Makes the last reader of each slot clear the slot, unless the slot is read after the segment. */
+/* Makes the last reader of each slot clear the slot. Slots that are read after the segment are not
+ * cleared. */
 static enum rt_status add_clears(struct work *w)
 {
     const struct rt_plan *p = w->plan;
@@ -313,8 +314,8 @@ static enum rt_status sort_by_step(struct work *w)
     return RT_OK;
 }
 
-/* Sorts the patches, so that those of each step or live value are adjacent, and sets the range of
- * each. */
+/* Sorts the patches so that the patches of each step or live value are adjacent, and sets the range
+ * of each. */
 static enum rt_status assign_patches(struct work *w)
 {
     struct rt_specialisation *l = w->l;
