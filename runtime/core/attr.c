@@ -131,9 +131,9 @@ static int by_key(const void *a, const void *b)
     return c ? c : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Lists the message's attributes by name. Of several attributes with the same name, only the last
- * is used, as in a protobuf map. Names that begin with '_' are skipped, because only TensorFlow's
- * own passes use them. */
+/* Lists the message's attributes by name. If several attributes have the same name, only the last
+ * is used, as in a protobuf map. Skips names that begin with '_', because only TensorFlow's own
+ * passes use them. */
 static size_t sort_attrs(const Tensorflow__NameAttrList *v, struct keyed *k)
 {
     size_t n = 0, kept = 0;
@@ -185,8 +185,8 @@ enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow
 
 /* ---- lists ---- */
 
-/* Returns the element type of a list, which is the type of the member that has elements. Sets *n to
- * the number of elements. If several members have elements, returns the last type that differs from
+/* Returns the element type of a list: the type of the member that has elements. Sets *n to the
+ * number of elements. If several members have elements, returns the last type that differs from
  * `want`, so that the caller refuses the list. */
 static int list_type(const Tensorflow__AttrValue__ListValue *l, int want, size_t *n)
 {
@@ -202,7 +202,6 @@ static int list_type(const Tensorflow__AttrValue__ListValue *l, int want, size_t
     return found;
 }
 
-/* Reads element i of a list into the array `to`. */
 static enum rt_status read_element(const struct rt_attr_reader *r,
                                    const Tensorflow__AttrValue__ListValue *l, int type, size_t i,
                                    void *to, struct rt_error *err)
@@ -243,7 +242,8 @@ static enum rt_status read_list(const struct rt_attr_reader *r,
                                   [RT_ATTR_SHAPE] = sizeof(struct rt_shape),
                                   [RT_ATTR_TENSOR] = sizeof(struct rt_tensor),
                                   [RT_ATTR_FUNC] = sizeof(struct rt_func_ref)};
-    /* The array is not zeroed, which would take a second for a gigabyte; every element is set. */
+    /* The array is not zeroed, because every element is set and zeroing a gigabyte takes a
+     * second. */
     void *p = n <= SIZE_MAX / size[type] ? rt_arena_aligned(r->arena, n * size[type], 16) : NULL;
     if (!p)
         return no_memory(err);
@@ -299,8 +299,7 @@ static enum rt_status replace_placeholder(const struct rt_attr_reader *r, const 
         if (strcmp(a->name, name) != 0)
             continue;
         *out = a->value;
-        /* An empty list has no element type of its own, so its type is the one that the schema
-         * declares. */
+        /* An empty list has the element type that the schema declares. */
         if (want != RT_ATTR_NONE && out->n == 0 && out->type >= RT_ATTR_LIST &&
             want >= RT_ATTR_LIST)
             out->type = (uint8_t)want;
@@ -440,7 +439,7 @@ static enum rt_status text_one(const struct rt_attr_reader *r, int type, const c
                                struct rt_error *err)
 {
     switch (type) {
-    case RT_ATTR_STRING: { /* in a list, the string ends at ';' */
+    case RT_ATTR_STRING: { /* In a list, the string ends at ';'. */
         size_t n = strcspn(*s, ";");
         struct rt_span *out = to;
         char *copy = rt_arena_strndup(r->arena, *s, n);

@@ -2,8 +2,8 @@
  * Reads attribute values into struct rt_attr, from the protobuf message tensorflow.AttrValue and
  * from the defaults of a schema.
  *
- * Owner: everything read is allocated in the reader's arena. Tensors are also put into the list
- * `held`, which owns their buffers; rt_attr_drop frees them.
+ * Owner: all values are allocated in the reader's arena. Tensors are also put into the list `held`,
+ * which owns their buffers; rt_attr_drop frees them.
  */
 #ifndef RT_ATTR_H
 #define RT_ATTR_H
@@ -31,13 +31,13 @@ struct rt_attr_reader {
      * messages. The limit is needed because a message of a few bytes can expand to gigabytes of one
      * repeated value. */
     size_t *splat_left;
-    /* The check that long loops call, and whose failure ends them. May be NULL. */
+    /* The check that long loops call. A loop ends if the check fails. May be NULL. */
     const struct rt_check *check;
 };
 
 /* Reads an attribute value. `want` is the type that the schema declares (enum rt_attr_type); with
- * RT_ATTR_NONE the message determines the type. The error message is that of TensorFlow, without
- * the attribute's name at the end. */
+ * RT_ATTR_NONE the message determines the type. The error message is TensorFlow's, without the
+ * attribute's name at the end. */
 enum rt_status rt_attr_read(const struct rt_attr_reader *r, const Tensorflow__AttrValue *v,
                             int want, struct rt_attr *out, struct rt_error *err);
 enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow__NameAttrList *v,
@@ -45,8 +45,8 @@ enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow
 /* Reads the default value of schema `s`, which must have one. */
 enum rt_status rt_attr_default(const struct rt_attr_reader *r, const struct rt_attr_schema *s,
                                struct rt_attr *out, struct rt_error *err);
-/* Checks a value against the allowed types, allowed strings and minimum of the schema. The error
- * message is TensorFlow's. */
+/* Checks a value against the schema's allowed types, allowed strings and minimum. The error message
+ * is TensorFlow's. */
 enum rt_status rt_attr_check(const struct rt_attr_reader *r, const struct rt_attr_schema *s,
                              const struct rt_attr *a, struct rt_error *err);
 const char *rt_attr_type_name(int type); /* returns a name like "list(int)" */

@@ -1,6 +1,6 @@
 /*
- * Buffers are the memory that tensors share. A heap buffer is a block of a pool or of malloc. A
- * foreign buffer covers memory that something else owns. A lazy buffer reads its bytes when they
+ * Buffers are the memory that tensors share. A heap buffer is a block from a pool or from malloc. A
+ * foreign buffer covers memory that another module owns. A lazy buffer reads its bytes when they
  * are first needed.
  *
  * Owner: a buffer has a reference count. The thread that drops the last reference frees the buffer,
@@ -20,9 +20,8 @@
 struct rt_device;
 struct rt_pool;
 
-/* While an allocation zeroes strings or objects, it calls its check after every RT_ZERO_PIECE
- * bytes, because zeroing takes long: a one-byte string in a request becomes an element of 24
- * bytes. */
+/* An allocation that zeroes strings or objects calls its check after every RT_ZERO_PIECE bytes.
+ * Zeroing can take long, because a one-byte string in a request becomes an element of 24 bytes. */
 enum { RT_ZERO_PIECE = 2 << 20 };
 
 enum rt_buffer_kind { RT_BUF_HEAP, RT_BUF_FOREIGN, RT_BUF_LAZY };
@@ -30,22 +29,22 @@ enum rt_buffer_kind { RT_BUF_HEAP, RT_BUF_FOREIGN, RT_BUF_LAZY };
 struct rt_buffer {
     atomic_int refs;
     uint8_t kind; /* enum rt_buffer_kind */
-    /* enum rt_dtype of elements that must be freed (string, resource or variant); RT_NO_DTYPE for
-     * elements of other types */
+    /* The enum rt_dtype of the elements if they must be freed (string, resource or variant), and
+     * otherwise RT_NO_DTYPE. */
     uint8_t elem;
-    size_t size; /* number of bytes at `data` */
-    /* the bytes; NULL if the buffer has no bytes, or is lazy and not loaded */
+    size_t size;
+    /* NULL if the buffer has no bytes, or is lazy and not loaded */
     _Atomic(void *) data;
     /* The pool that counts the buffer and to which the buffer returns, or NULL if free() frees the
      * buffer. rt_buffer_move may change the pool while other threads share the buffer. */
     _Atomic(struct rt_pool *) pool;
     struct rt_device *device; /* device that holds the bytes, or NULL for host memory */
     void *owner;              /* used by `release` and `load` of a foreign or lazy buffer */
-    /* frees `owner` of a foreign or lazy buffer, and the device memory of the buffer */
+    /* frees a foreign or lazy buffer's `owner`, and the buffer's device memory */
     void (*release)(struct rt_buffer *b);
     /* Reads the bytes of a lazy buffer into b->data (aligned to 64 bytes) and verifies them. Called
-     * under a lock, and may be called again after a failure. Calls `check`, which may be NULL,
-     * between chunks, and fails if the check fails. */
+     * under a lock, and may be called again after a failure. Calls `check` between chunks and fails
+     * if it fails. `check` may be NULL. */
     enum rt_status (*load)(struct rt_buffer *b, const struct rt_check *check, struct rt_error *err);
     /* Passes all bytes of a lazy buffer to `sink` in chunks, without storing them. Each call of
      * `sink` receives the n bytes that begin at offset `off` of the buffer. The bytes are verified
@@ -57,17 +56,17 @@ struct rt_buffer {
 };
 
 /* Allocates a heap buffer, 64-byte aligned. Strings and objects are zeroed; bytes of plain types
- * are not. If `pool` is NULL, malloc allocates the buffer and nothing counts it. Returns NULL on
+ * are not. If `pool` is NULL, the buffer comes from malloc and is not counted. Returns NULL on
  * failure, with the reason in err. */
 struct rt_buffer *rt_buffer_new(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                 struct rt_error *err);
-/* Allocates a buffer as rt_buffer_new does, but calls `check` while it zeroes the buffer. If the
- * check fails, returns NULL, with the error of the check in err. */
+/* Allocates a buffer as rt_buffer_new does, but calls `check` while it zeroes the buffer. If
+ * `check` fails, returns NULL, with the error of `check` in err. */
 struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtype, size_t bytes,
                                         const struct rt_check *check, struct rt_error *err);
 /* Returns the number of bytes that a heap buffer adds to its pool's count. */
 size_t rt_buffer_counted_bytes(const struct rt_buffer *b);
-/* Makes a foreign buffer, which covers memory that it does not own. Unless `release` is NULL,
+/* Makes a foreign buffer, which covers memory that it does not own. If `release` is not NULL,
  * `release(b)` is called when the last reference is dropped. Returns NULL if out of memory. */
 struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,
                                     void (*release)(struct rt_buffer *b));

@@ -1,8 +1,8 @@
 /*
  * Ops that the runtime itself implements: placeholders, constants, arguments, NoOps and control
- * flow (calls, branches, loops). Passes replace calls and branches, so the entries in this file
- * only declare these ops and the effects that they may have. A stateful call has the effect RT_IO
- * until a pass has examined its body.
+ * flow (calls, branches, loops). Passes replace calls and branches, so this file only declares
+ * these ops and their possible effects. A stateful call has the effect RT_IO until a pass has
+ * examined its body.
  */
 #include "runtime/core/control.h"
 #include "runtime/core/op.h"

@@ -1,6 +1,6 @@
 /*
- * Copies of large tensors that a check may end. Copying a gigabyte into fresh memory takes up to a
- * second.
+ * Copies of large tensors that a check may stop. Copying a gigabyte into newly allocated memory
+ * takes up to a second.
  *
  * Owner: the caller owns the copy. Threads: as of tensors (tensor.h).
  */
@@ -11,8 +11,8 @@
 #include "runtime/core/run.h"
 #include "runtime/core/tensor.h"
 
-/* Copies n elements as rt_copy_elements does, but calls `check`, which may be NULL, regularly. If
- * the check fails, returns its status; some elements are then copied. */
+/* Copies n elements as rt_copy_elements does, but calls `check` regularly. If `check` fails,
+ * returns its status; some elements are copied then. `check` may be NULL. */
 enum rt_status rt_copy_elements_checked(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
                                         const struct rt_check *check, struct rt_error *err);
 /* Copies `src` as rt_tensor_copy does, but fails if `check` fails while `src` is loaded or
@@ -21,8 +21,8 @@ enum rt_status rt_tensor_copy_checked(struct rt_tensor *dst, const struct rt_ten
                                       struct rt_pool *pool, const struct rt_check *check,
                                       struct rt_error *err);
 
-/* Calls rt_run_check of `run`, a struct rt_run. rt_run_check sets only the run's own error, which
- * is copied to *err. */
+/* Calls rt_run_check of `run`, a struct rt_run. Copies the run's error, the only one that
+ * rt_run_check sets, to *err. */
 static inline enum rt_status rt_run_check_of(void *run, struct rt_error *err)
 {
     struct rt_run *r = run;

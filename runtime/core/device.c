@@ -1,4 +1,4 @@
-/* Prepares and frees what an accelerator owns (device.h). */
+/* Prepares and frees the resources of an accelerator (device.h). */
 #include "runtime/core/device.h"
 
 #include "runtime/core/device_memory.h"

@@ -7,7 +7,7 @@
 #include "runtime/base/thread.h"
 
 enum {
-    LEAST_BITS = 9, /* the smallest piece of memory for a tensor has 2^LEAST_BITS bytes */
+    LEAST_BITS = 9, /* The smallest allocation for a tensor has 2^LEAST_BITS bytes. */
     /* Sizes between two powers of two are rounded up to one of STEPS equal steps. */
     STEPS_BITS = 2,
     STEPS = 1 << STEPS_BITS,
@@ -22,9 +22,9 @@ struct cached {
 };
 
 struct rt_device_budget {
-    struct rt_mutex mu; /* guards all members below */
+    struct rt_mutex mu; /* guards the members below */
     struct rt_device_counts counts;
-    struct cached *cached[N_CLASSES]; /* freed memory, by the class of its size */
+    struct cached *cached[N_CLASSES]; /* freed memory, by size class */
 };
 
 bool rt_device_budget_begin(struct rt_device *d, size_t limit)
@@ -53,7 +53,7 @@ struct rt_device_counts rt_device_counts(struct rt_device *d)
     return counts;
 }
 
-/* Returns the class of a size, and rounds *bytes up to the size of all memory of this class. */
+/* Returns the size class of *bytes, and rounds *bytes up to the size of the class. */
 static int class_of(size_t *bytes)
 {
     int bits = LEAST_BITS;
@@ -77,7 +77,7 @@ static int64_t total(const struct rt_device_counts *c)
     return bytes;
 }
 
-/* Takes memory of the class from the cache. Returns NULL if there is none. */
+/* Takes memory of a size class from the cache. Returns NULL if there is none. */
 static void *take_cached(struct rt_device_budget *b, int class, size_t bytes)
 {
     rt_mutex_lock(&b->mu);
@@ -93,7 +93,7 @@ static void *take_cached(struct rt_device_budget *b, int class, size_t bytes)
     return address;
 }
 
-/* Adds to the count of a use, unless the limit would be exceeded. */
+/* Adds to the count of a use. Returns false if the limit would be exceeded. */
 static bool charge(struct rt_device_budget *b, enum rt_device_use use, size_t bytes)
 {
     rt_mutex_lock(&b->mu);

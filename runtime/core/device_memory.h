@@ -1,7 +1,7 @@
 /*
  * The memory of an accelerator: a limit for all sessions together, counts per use, and a cache of
- * freed memory, because allocating and freeing memory of a GPU may take longer than a small model's
- * run.
+ * freed memory. The cache exists because allocating and freeing GPU memory may take longer than a
+ * run of a small model.
  *
  * Owner: the accelerator. Threads: any.
  */
@@ -14,37 +14,37 @@
 
 enum rt_device_use {
     RT_DEVICE_WEIGHTS, /* constants and packed constants of sessions */
-    RT_DEVICE_BLOCKS,  /* the blocks of the streams */
-    RT_DEVICE_TENSORS, /* values that left a region */
+    RT_DEVICE_BLOCKS,
+    RT_DEVICE_TENSORS, /* values that have left a region */
     RT_DEVICE_USES
 };
 
 struct rt_device_memory {
     void *address; /* NULL if nothing is allocated */
-    size_t bytes;  /* number of bytes that are counted, at least as many as were asked for */
+    size_t bytes;  /* number of counted bytes; at least the requested number */
 };
 
-/* Allocates memory, aligned to 64 bytes, whose contents are undefined. If the accelerator or the
- * limit has too little left, frees the cache and tries again, and then fails with
- * RT_RESOURCE_EXHAUSTED. `what` names the purpose in the error message. */
+/* Allocates memory, aligned to 64 bytes, whose contents are undefined. If the accelerator has too
+ * little memory, or the limit is reached, frees the cache and tries once more. Fails with
+ * RT_RESOURCE_EXHAUSTED if that does not suffice. `what` names the purpose in the error message. */
 enum rt_status rt_device_alloc(struct rt_device *d, enum rt_device_use use, size_t bytes,
                                const char *what, struct rt_device_memory *out,
                                struct rt_error *err);
-/* Frees memory that was allocated for the same use, and sets m->address to NULL. Does nothing if it
- * is NULL. Work that uses the memory must have ended. Tensors go to the cache. */
+/* Frees memory allocated for the same use, and sets m->address to NULL. Does nothing if m->address
+ * is NULL. Work that uses the memory must have ended. Memory of tensors goes to the cache. */
 void rt_device_free(struct rt_device *d, enum rt_device_use use, struct rt_device_memory *m);
-/* Frees the memory in the cache, so that the accelerator's memory is available to others. Called
- * when a session ends. */
+/* Frees the memory in the cache, so that other processes can use it. Called when a session ends. */
 void rt_device_trim(struct rt_device *d);
 
 struct rt_device_counts {
     int64_t used[RT_DEVICE_USES]; /* bytes in use */
-    int64_t cached;               /* bytes in the cache */
-    int64_t limit;                /* limit on the sum of the used and the cached bytes */
+    int64_t cached;
+    int64_t limit; /* limit on the sum of the used and the cached bytes */
 };
 struct rt_device_counts rt_device_counts(struct rt_device *d);
 
-/* For device.c: the functions return false if memory runs out, and free what was made. */
+/* For device.c. rt_device_budget_begin returns false if memory runs out, after freeing what it has
+ * made. */
 bool rt_device_budget_begin(struct rt_device *d, size_t limit);
 void rt_device_budget_end(struct rt_device *d);
 

@@ -18,7 +18,7 @@ struct stream_state {
 struct rt_device_streams {
     struct rt_mutex mu;
     struct rt_cond given; /* signalled when a stream is given back */
-    /* `is_taken` is guarded by mu; only the run that has taken a stream uses its block */
+    /* `is_taken` is guarded by mu. Only the run that has taken a stream uses its block. */
     struct stream_state stream[RT_MAX_STREAMS];
 };
 
@@ -43,8 +43,8 @@ void rt_device_streams_end(struct rt_device *d)
     d->streams = NULL;
 }
 
-/* Returns the index of a free stream, preferably of one whose block is large enough, or -1 if no
- * stream is free. Called under mu. */
+/* Returns the index of a free stream, or -1 if none is free. Prefers a stream whose block is large
+ * enough. Called under mu. */
 static int find_free(const struct rt_device *d, size_t bytes)
 {
     const struct stream_state *s = d->streams->stream;

@@ -9,23 +9,24 @@
 
 #include "runtime/core/device.h"
 
-/* A stream that a region has taken. */
+/* A stream that a run has taken. */
 struct rt_stream {
-    int index;        /* at least 0 and less than n_streams */
-    void *block;      /* memory of the accelerator, or NULL if none has been requested yet */
+    int index;        /* below n_streams */
+    void *block;      /* the stream's block in the accelerator's memory; NULL until one is
+                       * requested */
     int64_t taken_ns; /* time at which the stream was taken */
 };
 /*
  * Takes a stream, and ensures that its block has at least `bytes` bytes. The contents of the block
- * are undefined. While no stream is free, the call waits and calls `check` every 10 ms; if `check`
- * fails, the call fails.
+ * are undefined. If no stream is free, waits for one and calls `check` every 10 ms. Fails if
+ * `check` fails.
  */
 enum rt_status rt_stream_take(struct rt_device *d, size_t bytes, const struct rt_check *check,
                               struct rt_stream *out, struct rt_error *err);
-/* Gives a stream back. All its work must have been waited for. */
+/* Gives a stream back. The caller must have waited for all its work. */
 void rt_stream_give(struct rt_device *d, const struct rt_stream *stream);
 
-/* For device.c: the functions make and free the streams' state and blocks. */
+/* For device.c. These functions make and free the streams' state and blocks. */
 bool rt_device_streams_begin(struct rt_device *d);
 void rt_device_streams_end(struct rt_device *d);
 

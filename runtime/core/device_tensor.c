@@ -7,9 +7,9 @@
 
 struct owner {
     struct rt_device_memory memory;
-    struct rt_pool *pool; /* pool that counts the bytes of the copy on the host, or NULL */
-    void *copy;           /* the copy on the host, or NULL if there is none */
-    /* buffer that owns the bytes on the host, or NULL if they belong to this tensor */
+    struct rt_pool *pool; /* pool that counts the bytes of the host copy, or NULL */
+    void *copy;
+    /* buffer that owns the host's bytes, or NULL if this tensor owns them */
     struct rt_buffer *host;
 };
 
@@ -28,7 +28,7 @@ static void release(struct rt_buffer *b)
     free(m);
 }
 
-/* Allocates the copy on the host, unless there is one. */
+/* Allocates the host copy if there is none yet. */
 static enum rt_status make_copy(struct rt_buffer *b, struct rt_error *err)
 {
     struct owner *m = b->owner;

@@ -72,8 +72,8 @@ enum {
     RT_FUSED_MOST_INPUTS = 64,
 };
 
-/* A fused op that a pass gives to pl_put_fused. The schema's last attribute, "inputs", is a bit set
- * that tells which of the op's inputs the node has. pl_put_fused sets it. */
+/* A fused op that a pass gives to pl_put_fused. pl_put_fused sets the schema's last attribute,
+ * "inputs", a bit set of the op's inputs that the node has. */
 struct rt_fused_op {
     const struct rt_schema *schema;
     struct rt_attr attr[RT_FUSED_MOST_ATTRS]; /* values of the attributes, in the schema's order */
@@ -97,8 +97,8 @@ struct rt_fused_op {
 #define RT_FUSED_TYPE_STRING RT_ATTR_STRING
 #define RT_FUSED_TYPE_INTS   (RT_ATTR_INT | RT_ATTR_LIST)
 
-/* Returns attribute `at` of the node, for the reader that RT_FUSED_OP generates. Every node that
- * pl_put_fused has made satisfies the assertion. */
+/* Returns attribute `at` of the node, for the reader that RT_FUSED_OP generates. The assertion
+ * holds for every node that pl_put_fused has made. */
 static inline const struct rt_attr *rt_fused_attr(const struct rt_node *n, int at, const char *name,
                                                   int type)
 {

@@ -1,7 +1,7 @@
 /*
  * An imported graph. Its nodes are in the order of the file and refer to their inputs by index.
- * They have been checked against their schemas, and absent attributes have their default values. A
- * graph never changes after import; plans copy what they need and point to its nodes.
+ * Import has checked the nodes against their schemas and set absent attributes to their default
+ * values. A graph never changes after import; plans copy what they need and point to its nodes.
  *
  * The body of a function is a graph too. It is instantiated at first use, once for each set of
  * attributes.
@@ -19,13 +19,14 @@ struct rt_op;
 struct rt_graph;
 
 /* A shape that may be partly unknown. A rank or dimension of -1 is unknown. Import refuses a rank
- * above RT_MAX_RANK, except in "_output_shapes", which is dropped because nothing reads it. */
+ * above RT_MAX_RANK, except in "_output_shapes", an attribute that import drops because nothing
+ * reads it. */
 struct rt_shape {
     int rank;
     int64_t dim[RT_MAX_RANK];
 };
 
-struct rt_func_ref { /* value of an attribute of type func */
+struct rt_func_ref {
     const char *name;
     int n_attr;
     const struct rt_named_attr *attr; /* attributes of the function, sorted by name */
@@ -62,12 +63,12 @@ struct rt_named_attr {
 };
 
 struct rt_edge {
-    int node, out; /* index of the producer in the graph, and index of its output */
+    int node, out; /* index of the producer in the graph, and index of the producer's output */
 };
 
 struct rt_node {
     const char *name;   /* name, which is unique in the node's graph */
-    const char *device; /* device that the graph names, or "" if it names none */
+    const char *device; /* device named in the graph, or "" */
     const struct rt_schema *schema;
     const struct rt_op *op;     /* NULL if the runtime does not implement the op */
     const struct rt_attr *attr; /* the node's attributes, in the schema's order */
@@ -82,10 +83,10 @@ struct rt_node {
     const int *ctrl;
     /* dtypes of the inputs and outputs; the dtype of a ref is its base type */
     const uint8_t *in_dtype, *out_dtype;
-    /* argument k of the schema has the inputs `in_first[k]` to `in_first[k + 1] - 1`; likewise,
-     * out_first gives its outputs */
+    /* Argument k of the schema has the inputs in_first[k] to in_first[k + 1] - 1. out_first lists
+     * the outputs in the same way. */
     const int *in_first, *out_first;
-    /* bit k is set if input k must be a ref; covers the first 64 inputs only */
+    /* Bit k is set if input k must be a ref. Covers only the first 64 inputs. */
     uint64_t in_ref;
     uint64_t out_ref; /* bit k is set if output k is a ref */
 };
@@ -94,12 +95,12 @@ struct rt_graph {
     const char *name; /* name of the function, or "" for the main graph */
     int n_nodes;
     const struct rt_node *node;
-    const void *by_name; /* struct rt_map that maps names to nodes */
-    /* The members below are set only if the graph is the body of a function. */
+    const void *by_name; /* a struct rt_map from names to nodes */
+    /* The members below are set only in the body of a function. */
     int n_args, n_rets, n_ctrl_rets;
-    const int *arg;            /* nodes of op "_Arg", by argument index */
-    const struct rt_edge *ret; /* return values of the function, by index */
-    const int *ctrl_ret;       /* indexes of nodes that must have run before the function returns */
+    const int *arg; /* nodes of op "_Arg", by argument index */
+    const struct rt_edge *ret;
+    const int *ctrl_ret; /* indexes of nodes that must have run before the function returns */
     bool is_stateful;
 };
 
@@ -111,8 +112,8 @@ enum rt_status rt_graph_tensor(const struct rt_graph *g, const char *text, struc
                                struct rt_error *err);
 
 /* ---- attributes, by their names in the schema ---- */
-/* The typed readers assert that the schema has the attribute and that its type is the reader's.
- * Import has checked the node against the schema, so a failed assertion is a bug in the caller. */
+/* The typed readers assert that the schema has the attribute with the reader's type. Import has
+ * checked the node against the schema, so a failed assertion is a bug in the caller. */
 /* Returns the attribute with the given name, or NULL if the schema lacks it. */
 const struct rt_attr *rt_attr(const struct rt_node *n, const char *name);
 int64_t rt_attr_int(const struct rt_node *n, const char *name);
@@ -124,7 +125,7 @@ const struct rt_shape *rt_attr_shape(const struct rt_node *n, const char *name);
 size_t rt_attr_ints(const struct rt_node *n, const char *name, const int64_t **v);
 const struct rt_func_ref *rt_attr_func(const struct rt_node *n, const char *name);
 
-struct rt_args { /* range of the inputs or outputs that belong to one schema argument */
+struct rt_args { /* the inputs or outputs that belong to one schema argument */
     int first, n;
 };
 struct rt_args rt_in_arg(const struct rt_node *n, int schema_arg);
@@ -134,11 +135,10 @@ struct rt_library;
 struct rt_registry;
 
 /*
- * Imports a serialized tensorflow.GraphDef. Every node is checked against its schema. Invalid
- * graphs are refused with an error that names the node: for example, graphs with ops that
- * TensorFlow does not know, edges to missing nodes, duplicate names, or cycles that do not pass
- * through NextIteration. The rt_op of each node is looked up in `ops`, which must outlive the
- * library.
+ * Imports a serialized tensorflow.GraphDef and checks every node against its schema. Refuses an
+ * invalid graph with an error that names the node. Examples are an op that TensorFlow does not
+ * know, an edge to a missing node, a duplicate name, and a cycle that does not pass through
+ * NextIteration. The rt_op of each node is looked up in `ops`, which must outlive the library.
  */
 enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_def,
                                  const struct rt_registry *ops, struct rt_error *err);

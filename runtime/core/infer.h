@@ -16,8 +16,8 @@ struct rt_info {
     enum rt_dtype dtype;
     struct rt_shape shape; /* -1 means an unknown rank or dimension */
     /* The value, in host memory, if the tensor is a constant or a small tensor that the compiler
-     * has evaluated, or NULL if the value is not known. For an input in shape_in, `infer` receives
-     * a value that is not lazy. */
+     * has evaluated; NULL if the value is not known. The value of an input in shape_in is not
+     * lazy. */
     const struct rt_tensor *value;
 };
 
@@ -30,9 +30,9 @@ struct rt_infer {
     /* The outputs, which `infer` fills in. Before the call, their dtypes are those of the node, and
      * their shapes are unknown. */
     struct rt_info *out;
-    /* `alias[o]` is initially -1, and output o then gets memory of its own. If `infer` sets it to
-     * `k >= 0`, output o may overwrite input k if this is the last use of the input and their sizes
-     * are equal; `run` must then work with `out.data == in[k].data`. */
+    /* `alias[o]` is initially -1, and output o then has its own memory. `infer` may set it to an
+     * input k. Output o may then overwrite input k if this is the last use of input k and both have
+     * the same size, so `run` must work with `out.data == in[k].data`. */
     int8_t *alias;
     struct rt_error *err;
 };
@@ -40,15 +40,14 @@ struct rt_infer {
 /* ---- row rules ---- */
 
 /*
- * Row-wise analysis, which batching requires, determines how each tensor depends on the rows of the
- * batch. The analysis (runtime/passes/rows.c) runs `infer` with several batch sizes and applies
- * each op's row rule.
+ * Row-wise analysis determines how each tensor depends on the rows of the batch. Batching requires
+ * it. The analysis (runtime/passes/rows.c) runs `infer` with several batch sizes and applies each
+ * op's row rule.
  */
 enum rt_dep_kind {
     RT_DEP_NONE, /* the tensor does not depend on the batch */
     RT_DEP_SIZE, /* integers of the form `a + b * n`, where n is the number of rows */
-    /* the tensor has n slices along `axis`; slice i depends only on row i, not on other rows or on
-     * n */
+    /* The tensor has n slices along `axis`. Slice i depends only on row i, and not on n. */
     RT_DEP_ROWS,
     RT_DEP_MIXED, /* rows depend on each other, or have not been shown to be independent */
 };
@@ -62,7 +61,7 @@ struct rt_rows {
     int n_in, n_out;
     const struct rt_info *in, *out; /* exact shapes, except where `infer` cannot determine them */
     const struct rt_dep *in_dep;
-    /* how outputs depend on the batch; preset to RT_DEP_MIXED for every output */
+    /* how the outputs depend on the batch; initially RT_DEP_MIXED */
     struct rt_dep *out_dep;
 };
 /*

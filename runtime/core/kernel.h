@@ -23,22 +23,22 @@ struct rt_prepared;
 struct rt_prep {
     const struct rt_node *node;
     int n_in, n_out;
-    /* The inputs and outputs. Every input has an exact shape. It has a `value` if it is a constant
-     * of the plan, or if it is in shape_in. A constant may be lazy; only rt_prep_pack may read a
-     * lazy value. The kernel's state may depend on the values of inputs in shape_in, because these
-     * values and the shapes identify a cached state. */
+    /* The inputs and outputs. Every input has an exact shape. An input has a `value` if it is a
+     * constant of the plan or is in shape_in. A constant may be lazy; only rt_prep_pack may read a
+     * lazy value. The kernel's state may depend on the values of inputs in shape_in, because a
+     * cached state is found by these values and the shapes. */
     const struct rt_info *in, *out; /* `out` is the result of rt_op.infer */
     /* size, in bytes, of the scratch memory that `run` needs; set by `prepare` */
     size_t scratch_bytes;
     /* Frees everything in *state that rt_prep_alloc did not allocate. `prepare` sets `release` if
-     * there is anything to free. `release` is called even if `prepare` failed. */
+     * there is anything to free. `release` is called even after `prepare` has failed. */
     void (*release)(void *state);
     const struct rt_tuning *tuning;
     struct rt_device *device; /* accelerator that is to run the kernel, or NULL for the CPU */
     struct rt_prepared *self; /* private to the runtime */
     struct rt_error *err;
 };
-/* Returns n zeroed bytes that live as long as the state. If memory runs out, returns NULL, with the
+/* Returns n zeroed bytes that live as long as the state. Returns NULL if memory runs out, with the
  * reason in *p->err. */
 void *rt_prep_alloc(struct rt_prep *p, size_t n);
 /*
@@ -58,9 +58,9 @@ const void *rt_pack_data(const struct rt_pack *k);
 /* ---- the kernel ---- */
 
 enum {
-    /* the kernel accepts lazy inputs, as the kernels of assignments and Identity do */
+    /* The kernel accepts lazy inputs, as those of assignments and Identity do. */
     RT_K_LAZY = 1,
-    /* `run` makes the outputs, mostly as views of inputs; the runtime allocates none */
+    /* `run` makes the outputs, mostly as views of inputs. The runtime allocates no output. */
     RT_K_VIEWS = 2,
     /* Autotuning may choose among the kernels that have this flag and can run the node
      * (runtime/select/choose.c). Among kernels without the flag, the results of `can` decide. */
@@ -68,29 +68,28 @@ enum {
 };
 
 struct rt_kernel {
-    /* `name`, such as "conv2d.onednn", appears in logs, and tests use it to force a kernel */
+    /* `name`, such as "conv2d.onednn", appears in logs. Tests use it to force a kernel. */
     const char *op, *device, *name;
     const char *type_attr; /* type attribute that `types` restricts; NULL means "T" */
-    /* set of types that the kernel accepts for type_attr; 0 means any type */
+    /* set of types accepted for type_attr; 0 means any type */
     uint64_t types;
     /* A second type attribute and its set of types, for a kernel that accepts only certain pairs of
      * types. */
     const char *and_type_attr;
     uint64_t and_types;
-    /* Returns whether the kernel accepts the node's types. NULL unless two type attributes do not
-     * suffice to describe these types. */
+    /* Returns whether the kernel accepts the node's types. NULL if the two type attributes describe
+     * these types completely. */
     bool (*takes)(const struct rt_node *n);
     uint64_t host_in, host_out; /* bit k is set if input or output k must be in host memory */
     unsigned flags;
-    /* Returns 0 if the kernel cannot run the node, and otherwise the kernel's rank. The kernel of
+    /* Returns 0 if the kernel cannot run the node, and otherwise the kernel's rank. The kernel with
      * the highest rank is tried first. If its `prepare` returns RT_FAILED_PRECONDITION, the next
      * kernel is tried. If `can` is NULL, the rank is 1. */
     int (*can)(const struct rt_prep *p);
     enum rt_status (*prepare)(struct rt_prep *p, void **state); /* NULL if not needed */
     enum rt_status (*run)(struct rt_run *r);
-    /* Sets err from what the code of an accelerator has found wrong in the inputs while it ran:
-     * the value `value` at position `position`, whose meaning the kernel defines. NULL if the code
-     * finds nothing. */
+    /* Sets err for an invalid input that the accelerator's code has found while it ran. The kernel
+     * defines the meaning of `value` and `position`. NULL if the code checks nothing. */
     enum rt_status (*explain)(const struct rt_run *r, int64_t position, int64_t value,
                               struct rt_error *err);
 };

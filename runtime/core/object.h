@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 /* An element of a resource or variant tensor is NULL or a counted reference to an rt_object. Each
- * type of object is a struct whose first member is the rt_object. */
+ * type of object is a struct whose first member is an rt_object. */
 struct rt_object;
 struct rt_object_type {
     /* name of the object type, such as "variable", "hash table" or "tensor list" */
@@ -20,7 +20,7 @@ struct rt_object_type {
 };
 struct rt_object {
     const struct rt_object_type *type;
-    struct rt_object *next_dead; /* link of a list of dead objects; used by rt_object_unref only */
+    struct rt_object *next_dead; /* link in a list of dead objects; used only by rt_object_unref */
     atomic_int refs;
 };
 /* makes an object with one reference */

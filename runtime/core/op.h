@@ -18,21 +18,21 @@
 #include "runtime/core/registry.h"
 
 enum rt_effect {
-    /* the outputs depend only on the inputs, so the node may be folded, merged, or dropped if
-     * unused */
+    /* The outputs depend only on the inputs. The node may be folded, merged, or dropped if
+     * unused. */
     RT_PURE,
-    /* the node reads a resource, so it may be dropped if unused, or merged with an equal node if no
-     * write comes between the two */
+    /* The node reads a resource. It may be dropped if unused, or merged with an equal node if no
+     * write comes between the two. */
     RT_READS,
-    /* the node changes a resource, so it always runs, in order, and signatures that contain it are
-     * not batched */
+    /* The node changes a resource. It always runs, in order, and signatures that contain it are not
+     * batched. */
     RT_WRITES,
-    /* the node draws random numbers, so it is never folded or merged, but dropped if unused */
+    /* The node draws random numbers. It is dropped if unused, but never folded or merged. */
     RT_RANDOM,
-    /* the node uses a resource of which runs wait for each other (queues), so it always runs, in
-     * order, it may call rt_run_wait, and signatures that contain it are not batched */
+    /* The node uses a resource on which runs wait for each other, such as a queue. It always runs,
+     * in order, and may call rt_run_wait. Signatures that contain it are not batched. */
     RT_BLOCKS,
-    RT_IO, /* the node reads files, asserts or prints, so it is never folded, merged or dropped */
+    RT_IO, /* The node reads files, asserts or prints. It is never folded, merged or dropped. */
 };
 
 enum { RT_FLOPS_INPUTS = 3 }; /* maximum number of inputs whose shapes are passed to rt_op.flops */
@@ -57,30 +57,28 @@ struct rt_op {
     /*
      * If this node accepts an epilogue for output 0 (runtime/fusion/epilogue.h), returns the length
      * of the output's last axis and sets *rank to the output's rank; otherwise returns 0. Only
-     * constants in `in` have a shape. `epilogue` is NULL if the op's CPU kernels cannot apply an
-     * epilogue.
+     * constants in `in` have a shape. NULL if the op's CPU kernels cannot apply an epilogue.
      */
     int64_t (*epilogue)(const struct rt_node *n, const struct rt_info *in, int *rank);
     /*
      * `slot_kind` and `make` are set for ops that make the handle of a session's resource
-     * (VarHandleOp, HashTableV2, VariableV2). The session calls `make` once for each key
-     * (slot_kind, container, shared_name or node name), and the compiler folds the handle to a
-     * constant. These ops have no kernel. `in` holds the node's inputs, which must be loaded
-     * constants. The caller of `make` owns the reference in *out.
+     * (VarHandleOp, HashTableV2, VariableV2). These ops have no kernel. The session calls `make`
+     * once for each key (slot_kind, container, shared_name or node name), and the compiler folds
+     * the handle to a constant. `in` holds the node's inputs, which must be loaded constants. The
+     * caller of `make` owns the reference in *out.
      */
     const char *slot_kind;
     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
                            struct rt_object **out, struct rt_error *err);
-    /* Refuses a resource whose properties differ from those that the node's attributes describe.
-     * Called for each node that shares the resource. May be NULL. */
+    /* Refuses an existing resource whose properties differ from the node's attributes. Called for
+     * each node that shares the resource. May be NULL. */
     enum rt_status (*matches)(const struct rt_node *n, const struct rt_object *o,
                               struct rt_error *err);
     /* Whether `infer` also reads the value of the last input (ConcatV2's axis). The index of that
      * input depends on the number of inputs. */
     bool shape_in_last;
-    /* Whether output 0 always has input 0's bytes, with a shape that `infer` can determine from
-     * inputs with exact shapes (Reshape, Identity, Squeeze). A specialisation does not run such a
-     * node. */
+    /* Whether output 0 always has the bytes of input 0, with a shape that `infer` finds from exact
+     * input shapes (Reshape, Identity, Squeeze). A specialisation does not run such a node. */
     bool is_view;
     /* Whether the op reads only those elements of input 0 that it outputs (GatherV2, Slice). */
     bool is_gather;

@@ -1,8 +1,8 @@
 /*
  * Heap buffers and the pools that recycle them. A block is one allocation that holds the buffer's
- * header and its data. Freed blocks, even large ones, are kept in one list per size class, because
- * page faults, not malloc, make new memory expensive. Size classes are a quarter of a power of two
- * apart, so at most a fifth of a block is unused, and unused pages are never touched.
+ * header and its data. Freed blocks of any size are kept in one list per size class, because page
+ * faults, not malloc, make new memory expensive. Size classes are a quarter of a power of two
+ * apart, so at most a fifth of a block is unused. Unused pages are never touched.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +33,8 @@ _Static_assert(HEADER % ALIGN == 0, "data is aligned");
 
 struct idle_list {
     struct rt_mutex mu;
-    /* list of free blocks, guarded by mu; the block freed last comes first, because it may still be
-     * in a CPU cache */
+    /* List of free blocks, guarded by mu. The most recently freed block comes first, because it may
+     * still be in a CPU cache. */
     struct block *first;
 };
 
@@ -47,14 +47,15 @@ struct rt_pool {
     atomic_size_t in_use;  /* number of bytes of blocks in use, plus charged bytes */
     atomic_size_t charged; /* number of bytes outside blocks, charged by rt_pool_charge */
     atomic_size_t idle;    /* number of bytes of idle blocks */
-    atomic_size_t peak;    /* largest total size of the blocks in use during this run, in bytes */
+    atomic_size_t peak;    /* largest total size of the blocks in use in the current run, in
+                            * bytes */
     atomic_size_t most;    /* largest memory peak of the previous RECENT runs, in bytes */
     size_t recent[RECENT]; /* memory peaks of the last RECENT runs, in bytes, latest first */
     atomic_size_t keep;    /* upper bound on `idle` */
     atomic_size_t limit;
     /* name of the flag that sets the limit, for error messages */
     const char *flag;
-    /* for the pool's owner; rt_pool_reserved returns its address */
+    /* for the pool's owner (rt_pool_reserved) */
     size_t reserved_by_owner;
     struct rt_budget *budget; /* the budget that the pool shares, or NULL if there is none */
     /* links in the list budget->sharing; guarded by sharing_mu */
@@ -102,7 +103,7 @@ void rt_budget_give(struct rt_budget *b, size_t n)
         atomic_fetch_sub(&b->used, n);
 }
 
-/* Returns the number of bytes that a block of this capacity occupies, all of which the pool counts.
+/* Returns the number of bytes that a block of this capacity occupies. The pool counts all of them.
  * Small blocks need extra bytes because block_new aligns them itself. */
 static size_t footprint(size_t capacity)
 {
@@ -193,8 +194,8 @@ static void end_sharing(struct rt_pool *p)
 }
 
 /* Sets has_surplus if the pool has reserved more than it uses. Called after in_use has decreased or
- * `reserved` has increased. reserve() clears has_surplus before it reads in_use and `reserved`, so
- * either reserve() sees a surplus, or this function sets has_surplus again. */
+ * `reserved` has increased. reserve() clears has_surplus before it reads in_use and `reserved`.
+ * Therefore, either reserve() sees the surplus, or this function sets has_surplus again. */
 static void note_surplus(struct rt_pool *p)
 {
     if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) &&
@@ -222,7 +223,7 @@ static bool reserve_free(struct rt_pool *p, size_t want)
 }
 
 /* If the reservation exceeds in_use by more than `most` bytes, reduces the excess to the smaller of
- * RESERVE_STEP and `most`, and returns the other bytes to the budget. */
+ * RESERVE_STEP and `most`. Returns the freed reservation to the budget. */
 static void release_reserve(struct rt_pool *p, size_t most)
 {
     rt_mutex_lock(&p->budget_mu);
@@ -230,9 +231,9 @@ static void release_reserve(struct rt_pool *p, size_t most)
     if (have > need && have - need > most) {
         need += most < RESERVE_STEP ? most : RESERVE_STEP;
         atomic_store(&p->reserved, need);
-        /* Another thread may have counted a block after `need` was read. If it did so before the
-         * store to `reserved`, this load of in_use includes the block. Otherwise, that thread
-         * reserves the bytes itself. */
+        /* Another thread may have counted a block since `need` was read. If it counted the block
+         * before the store to `reserved`, this load of in_use includes the block. Otherwise, the
+         * other thread reserves the bytes itself. */
         const size_t now = atomic_load(&p->in_use);
         if (now > need) {
             need = now < have ? now : have;
@@ -245,9 +246,9 @@ static void release_reserve(struct rt_pool *p, size_t most)
 
 /*
  * Raises the pool's reservation to at least `want` bytes. If the budget has too few free bytes,
- * takes surplus reservations back from other pools, including those of idle models, which could
- * otherwise starve all others. If has_surplus is false, fails without visiting the other pools,
- * because there may be many, and all runs share sharing_mu.
+ * takes surplus reservations back from other pools. Otherwise the surplus of idle models could
+ * starve all other models. If has_surplus is false, fails without visiting the other pools, because
+ * there may be many and all runs share sharing_mu.
  */
 static bool reserve(struct rt_pool *p, size_t want)
 {
@@ -264,7 +265,7 @@ static bool reserve(struct rt_pool *p, size_t want)
         release_reserve(q, 0);
         ok = reserve_free(p, want);
     }
-    if (ok) /* The pools that were not visited may still have a surplus. */
+    if (ok) /* The pools not visited may still have a surplus. */
         atomic_store(&p->budget->has_surplus, true);
     rt_mutex_unlock(&sharing_mu);
     return ok || reserve_free(p, want);
@@ -310,7 +311,7 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
 {
     if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) + RESERVE_STEP)
         release_reserve(p, RESERVE_STEP);
-    /* Frees the largest size classes first, because a few calls of free() then release most of the
+    /* Frees the largest size classes first, because a few calls of free() then release most
      * bytes. */
     size_t n_freed = 0;
     for (int i = N_CLASSES - 1; i >= 0 && atomic_load(&p->idle) > keep_bytes; i--) {
@@ -355,7 +356,7 @@ size_t rt_pool_in_use(struct rt_pool *p)
     return atomic_load(&p->in_use);
 }
 
-/* Adds `capacity` to in_use if that stays within the limit plus `credit` and within the budget.
+/* Adds `capacity` to in_use. Fails if in_use would exceed the limit plus `credit`, or the budget.
  * Sets *now to the previous value of in_use. */
 static enum count_status count(struct rt_pool *p, size_t capacity, size_t credit, size_t *now)
 {
@@ -384,7 +385,7 @@ static void discount(struct rt_pool *p, size_t capacity)
     note_surplus(p);
 }
 
-/* Only the run's own thread calls this function, so no atomic read-modify-write is needed. */
+/* Only the run's own thread calls this function, so it needs no atomic read-modify-write. */
 static void set_charged(struct rt_pool *p, size_t bytes)
 {
     atomic_store_explicit(&p->charged, bytes, memory_order_relaxed);
@@ -403,8 +404,8 @@ bool rt_pool_has_capacity(const struct rt_pool *p, size_t bytes)
     return now <= limit && bytes <= limit - now;
 }
 
-/* Formats the number of counted bytes for an error message if it exceeds the number of requested
- * bytes, which alone might appear to be within the limit. */
+/* Formats the number of counted bytes for an error message, if it exceeds the number of requested
+ * bytes. The requested bytes alone might appear to be within the limit. */
 static const char *as_counted(char *text, size_t size, size_t capacity, size_t bytes)
 {
     text[0] = '\0';
@@ -413,7 +414,7 @@ static const char *as_counted(char *text, size_t size, size_t capacity, size_t b
     return text;
 }
 
-/* Counts bytes by count(). If a limit is reached, fails with RT_RESOURCE_EXHAUSTED, and err names
+/* Counts bytes with count(). If a limit is reached, fails with RT_RESOURCE_EXHAUSTED, and err names
  * the limit. */
 static enum rt_status count_or_fail(struct rt_pool *p, size_t capacity, size_t credit, size_t bytes,
                                     const char *what, size_t *now, struct rt_error *err)
@@ -497,8 +498,8 @@ static void pool_give(struct rt_pool *p, struct block *k)
     rt_pool_unref(p);
 }
 
-/* Allocates a block. A small block comes from malloc and is aligned in this function, because
- * malloc has free lists for small sizes and posix_memalign does not use them. */
+/* Allocates a block. A small block comes from malloc and is aligned here, because posix_memalign
+ * does not use malloc's free lists for small sizes. */
 static struct block *block_new(size_t capacity)
 {
     void *base = NULL;
@@ -524,8 +525,8 @@ static void trim_to_limit(struct rt_pool *p)
         rt_pool_trim(p, keep);
 }
 
-/* Zeroes the buffer's elements in steps and increases b->size after each step. If the check fails,
- * the buffer can still be freed, because b->size covers only zeroed elements. */
+/* Zeroes the buffer's elements in pieces and increases b->size after each piece. If the check
+ * fails, the buffer can still be freed, because b->size covers only zeroed elements. */
 static enum rt_status zero_elements(struct rt_buffer *b, size_t bytes, const struct rt_check *check,
                                     struct rt_error *err)
 {

@@ -20,7 +20,7 @@
 struct rt_budget {
     atomic_size_t used;
     size_t limit;
-    /* list of the budget's pools; only pool.c uses this member and has_surplus */
+    /* list of the budget's pools; only pool.c uses it and has_surplus */
     struct rt_pool *sharing;
     /* Whether a pool may have reserved more than it uses. If false, no pool can return bytes to the
      * budget. */
@@ -35,29 +35,29 @@ void rt_budget_give(struct rt_budget *b, size_t n);
  * blocks against a limit.
  */
 struct rt_pool *rt_pool_new(size_t limit_bytes); /* returns NULL if out of memory */
-/* From now on, the pool's blocks also count against the budget. Must be called before the first
+/* Makes the pool's blocks count against the budget too. Must be called before the first
  * allocation. */
 void rt_pool_share(struct rt_pool *p, struct rt_budget *budget);
 struct rt_pool *rt_pool_ref(struct rt_pool *p); /* returns NULL if `p` is NULL */
 void rt_pool_unref(struct rt_pool *p);
-/* frees idle blocks until they have at most keep_bytes bytes in total */
+/* Frees idle blocks until they have at most keep_bytes bytes in total. */
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes);
 /*
- * rt_pool_begin and rt_pool_end inform the pool that a run begins or ends. They must not be called
- * on two threads at the same time. Between runs, the pool keeps idle blocks for the next run: up to
- * twice the second largest peak of the last 4 runs, but at least `least` bytes and at most 256 MiB.
- * Runs with recurring shapes can thus reuse memory, while the memory of a single huge response is
- * freed. rt_pool_end returns the maximum number of bytes that the pool will keep.
+ * rt_pool_begin and rt_pool_end tell the pool that a run begins or ends. Two threads must not call
+ * them at the same time. Between runs, the pool keeps idle blocks for the next run: up to twice the
+ * second largest peak of the last 4 runs, but at least `least` bytes and at most 256 MiB. Runs with
+ * recurring shapes can thus reuse memory, while the memory of a single huge response is freed.
+ * rt_pool_end returns the maximum number of bytes that the pool will keep.
  *
- * rt_pool_reserved returns the address of a number, initially 0, that is reserved for the pool's
- * owner.
+ * rt_pool_reserved returns the address of a number that the pool's owner may use. The number is
+ * initially 0.
  */
 size_t *rt_pool_reserved(struct rt_pool *p);
 void rt_pool_begin(struct rt_pool *p);
 size_t rt_pool_end(struct rt_pool *p, size_t least);
 /* Counts memory that a run holds outside tensors. If the limit or the budget is exceeded, fails
- * with RT_RESOURCE_EXHAUSTED, and `err` names `what` (which includes an article: "a list"), the
- * sizes and the flag that sets the limit. Called by one thread at a time. */
+ * with RT_RESOURCE_EXHAUSTED; `err` then names `what` (including an article: "a list"), the sizes
+ * and the flag that sets the limit. Called by one thread at a time. */
 enum rt_status rt_pool_charge(struct rt_pool *p, size_t bytes, const char *what,
                               struct rt_error *err);
 void rt_pool_discharge(struct rt_pool *p, size_t bytes);
@@ -67,14 +67,14 @@ enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, size_t credit, cons
                             struct rt_error *err);
 void rt_pool_release(struct rt_pool *p, size_t bytes);
 /* Allocates n zeroed bytes outside tensors. The pool counts these bytes until rt_pool_free. Any
- * thread may free them. Returns NULL on failure; err then names `what` (which includes an article),
- * the sizes and the flag that sets the limit. */
+ * thread may free them. Returns NULL on failure; err then names `what` (including an article), the
+ * sizes and the flag that sets the limit. */
 void *rt_pool_alloc(struct rt_pool *p, size_t n, const char *what, struct rt_error *err);
 void rt_pool_free(void *p); /* does nothing if `p` is NULL */
 /*
- * Makes a plain pool. A plain pool counts blocks, but frees returned blocks instead of recycling
- * them. Errors about its limit name `flag`, a string literal. The limit may be set again while no
- * thread allocates, and may be raised at any time.
+ * Makes a plain pool, which counts blocks but frees returned blocks instead of recycling them.
+ * Errors about its limit name `flag`, a string literal. The limit may be set while no thread
+ * allocates, and may be raised at any time.
  */
 /* makes a plain pool; returns NULL if out of memory */
 struct rt_pool *rt_pool_new_plain(size_t limit_bytes, const char *flag);

@@ -19,7 +19,7 @@ struct row { /* an op and the kernels registered under its name */
 struct rt_registry {
     struct rt_map rows;
     struct row *all;
-    rt_accelerators_open *open_accelerators; /* NULL until it is set */
+    rt_accelerators_open *open_accelerators;
 };
 
 struct rt_registry *rt_registry_new(void)
@@ -124,8 +124,8 @@ const struct rt_kernel *const *rt_registry_kernels(const struct rt_registry *r, 
     return row ? row->kernel : NULL;
 }
 
-/* Returns the set of types in attribute `type_attr` of a node ("T" if it is NULL), or 0 if the node
- * lacks the attribute. */
+/* Returns the set of types in attribute `type_attr` of a node, or 0 if the node lacks the
+ * attribute. NULL stands for "T". */
 static uint64_t types_of(const struct rt_node *n, const char *type_attr)
 {
     const struct rt_attr *a = rt_attr(n, type_attr ? type_attr : "T");
@@ -174,12 +174,12 @@ enum rt_status rt_registry_can_run(const struct rt_registry *r, const struct rt_
     if (row->op->slot_kind)
         return RT_OK;
 
-    /* types and devices of all kernels of the op, for the error message */
+    /* for the error message: types and devices of all kernels of the op */
     const char *type_attr = NULL;
     uint64_t here = 0, wanted = 0;
     struct rt_bytes devices;
     rt_bytes_init(&devices, 256);
-    const struct rt_kernel *pair = NULL; /* a kernel that rejects only the types of and_type_attr */
+    const struct rt_kernel *pair = NULL; /* a kernel that rejects only the type of and_type_attr */
     bool is_here = false, is_mixed = false;
     for (int i = 0; i < row->n_kernels; i++) {
         const struct rt_kernel *k = row->kernel[i];

@@ -24,8 +24,8 @@ void rt_registry_free(struct rt_registry *r);
  * name is already registered, or the op's name differs from that of its internal_schema. */
 bool rt_registry_add_op(struct rt_registry *r, const struct rt_op *op);
 /* Registers a kernel. Returns false if memory runs out. For a device other than the CPU, also
- * returns false if the kernel's op is not registered yet, or if host_in lacks an input whose value
- * `infer` reads (rt_op.shape_in). */
+ * returns false if the kernel's op is not registered yet, or if `infer` reads the value of an input
+ * (rt_op.shape_in) that host_in lacks. */
 bool rt_registry_add_kernel(struct rt_registry *r, const struct rt_kernel *k);
 /* Sets the function that opens the accelerators for which kernels are registered (device.h). */
 void rt_registry_set_accelerators(
@@ -39,7 +39,7 @@ enum rt_status rt_registry_open_accelerators(const struct rt_registry *r,
                                              const struct rt_accelerator_options *options,
                                              struct rt_error *err);
 const struct rt_op *rt_registry_op(const struct rt_registry *r, const char *name);
-/* Returns the kernels of an op, and sets *n to their number. */
+/* Returns an array of the op's kernels, and sets *n to its length. */
 const struct rt_kernel *const *rt_registry_kernels(const struct rt_registry *r, const char *op,
                                                    int *n);
 /* Returns whether the kernel accepts the node's types. */

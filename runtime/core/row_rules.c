@@ -16,8 +16,8 @@ void rt_rows_same(struct rt_rows *r)
         r->out_dep[o] = r->in_dep[0];
 }
 
-/* Rule for element-wise ops. The row axes of all inputs must correspond to the same axis of the
- * output. Inputs that do not depend on the batch must be broadcast along this axis. */
+/* Rule for element-wise ops. The row axes of all inputs must correspond to one axis of the output.
+ * Inputs that do not depend on the batch must be broadcast along this axis. */
 void rt_rows_each(struct rt_rows *r)
 {
     int rank = 0, axis = -1;

@@ -2,7 +2,7 @@
  * The interface of a kernel's `run`: inputs, outputs and scratch memory, and functions that make
  * outputs, allocate counted memory, shard the work, or check for cancellation and the deadline.
  *
- * Owner: the executor makes the struct. It owns the inputs, and the outputs once `run` has
+ * Owner: the executor makes the struct and owns the inputs. It owns the outputs once `run` has
  * returned. Threads: only the thread that runs the kernel, except that shards of rt_run_parallel
  * may call rt_run_check on other threads.
  */
@@ -19,7 +19,7 @@ struct rt_run {
     /* the read-only state that `prepare` made, or NULL if the kernel has no `prepare` */
     void *state;
     int n_in, n_out;
-    /* Inputs are loaded, unless the kernel has RT_K_LAZY. Instead of a ref, the kernel receives the
+    /* Inputs are loaded unless the kernel has RT_K_LAZY. For a ref, the kernel receives the
      * variable's value, unless the node's in_ref marks the input as a ref. */
     const struct rt_tensor *in;
     /* An output is allocated if `infer` determined its shape and the kernel lacks RT_K_VIEWS.
@@ -33,9 +33,9 @@ struct rt_run {
     void *stream;
     struct rt_context *ctx;
     struct rt_error *err;
-    /* bit k is set if this node is the last reader of input k; only the executor uses the bits */
+    /* Bit k is set if this node is the last reader of input k. Only the executor uses the bits. */
     uint64_t last_use;
-    int64_t left; /* passed to rt_run_spend by functions that are called once per item */
+    int64_t left; /* Countdown for rt_run_spend in functions that are called once per item. */
 };
 
 /* Allocates output k with this shape and the node's dtype. On failure, returns NULL and sets
@@ -49,8 +49,8 @@ enum rt_status rt_out_view(struct rt_run *r, int k, int in, int rank, const int6
 void rt_out_tensor(struct rt_run *r, int k, const struct rt_tensor *t);
 /* Makes output k a scalar handle to object `o`. Takes over the caller's reference to `o`. */
 enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o);
-/* Takes over input k if nothing else holds a reference to its bytes. If so, returns true, and the
- * kernel may change the bytes of *out. */
+/* Takes over input k and returns true if nothing else holds a reference to its bytes. The kernel
+ * may then change the bytes of *out. */
 bool rt_take(struct rt_run *r, int k, struct rt_tensor *out);
 /* Returns scratch memory whose size `prepare` could not know. The memory is freed after `run`. If a
  * memory limit is reached, returns NULL, with the reason in r->err. */
@@ -74,22 +74,22 @@ enum rt_status rt_run_check(struct rt_run *r);
 /*
  * A cheap substitute for rt_run_check in loops over large amounts of data. `work` is the work since
  * the last call: the number of elements read or written plus the number of arithmetic operations.
- * rt_run_check is called whenever the work has reached RT_WORK, that is, every 1 ms or so, or every
- * 10 ms if all elements are in fresh memory: 16 MB of eight-byte elements cause 4,096 page faults,
- * each of which takes a few microseconds on a virtual machine. *left is the countdown, initially
- * RT_WORK. A function that a kernel calls for each of many items passes &r->left, because a
- * countdown that restarted for every small item would never reach zero.
+ * rt_run_check is called when the work reaches RT_WORK. That takes about 1 ms, or about 10 ms if
+ * all elements are in newly allocated memory: 16 MB cause 4,096 page faults of a few microseconds
+ * each on a virtual machine. *left is the countdown, initially RT_WORK. A function that a kernel
+ * calls for each of many small items passes &r->left, because a countdown that restarted for every
+ * item would never reach zero.
  */
 enum { RT_WORK = 1 << 21 };
 static inline enum rt_status rt_run_spend(struct rt_run *r, int64_t *left, int64_t work)
 {
-    /* adding 1 makes even items without elements count */
+    /* The added 1 makes even items without elements count. */
     if (work < RT_WORK && (*left -= work + 1) > 0)
         return RT_OK;
     *left = RT_WORK;
     return rt_run_check(r);
 }
-/* Calls rt_run_check at every 16,384th index, for loops with small bodies. */
+/* Calls rt_run_check at every 16,384th index of a loop with a small body. */
 static inline enum rt_status rt_run_tick(struct rt_run *r, int64_t i)
 {
     return (i & 0x3fff) == 0x3fff ? rt_run_check(r) : RT_OK;
@@ -99,32 +99,33 @@ static inline enum rt_status rt_run_tick(struct rt_run *r, int64_t i)
 uint64_t rt_run_entropy(struct rt_run *r);
 /*
  * Calls shard(arg, i) for each i below n, in any order, on this thread and on idle cores that the
- * session may use. Returns when all calls have returned. Shards must not depend on each other, nor
- * call rt_run_parallel. rt_run_width returns how many shards can run at the same time; if it is 1,
- * the work should not be sharded.
+ * session may use. Returns when all calls have returned. A shard must not depend on another shard
+ * or call rt_run_parallel. rt_run_width returns how many shards can run at the same time; if it is
+ * 1, the work should not be sharded.
  */
 void rt_run_parallel(struct rt_run *r, int64_t n, void (*shard)(void *arg, int64_t i), void *arg);
 int rt_run_width(const struct rt_run *r);
 /*
- * Waits until `c` is signalled, but at most some milliseconds. `mu` guards the condition and is
- * held by the caller. The caller checks its condition again after each call. Fails with
- * RT_CANCELLED or RT_DEADLINE_EXCEEDED if the run has been cancelled or its deadline has passed,
- * and with RT_RESOURCE_EXHAUSTED if too many runs wait (rt_run_options.on_wait). `mu` may be
- * released and locked again even if the call fails. Only ops with the effect RT_BLOCKS may wait.
+ * Waits until `c` is signalled, but only for some milliseconds. `mu` guards the condition and is
+ * held by the caller, which tests its condition again after each call. Fails with RT_CANCELLED or
+ * RT_DEADLINE_EXCEEDED if the run has been cancelled or its deadline has passed, and with
+ * RT_RESOURCE_EXHAUSTED if too many runs wait (rt_run_options.on_wait). `mu` may be released and
+ * locked again even if the call fails. Only ops with the effect RT_BLOCKS may wait.
  */
 struct rt_cond;
 struct rt_mutex;
 enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex *mu);
-/* Called on the thread of a run, with no lock held, before the run's first wait. The caller of the
- * run then no longer counts it among the runs that occupy a core. A failure ends the run. */
+/* Called before the first wait of a run, on the run's thread, with no lock held. From then on, the
+ * caller of the run does not count it among the runs that occupy a core. If the hook fails, the run
+ * ends. */
 struct rt_wait_hook {
     enum rt_status (*begin)(void *arg, struct rt_error *err);
     void *arg;
 };
 /*
- * Sets *out to a new reference to the session's resource with the key (kind, container, shared_name
- * or node name) of the node's attributes. Calls `make` if there is none. Used by ops that name
- * their resource instead of taking a handle (Stage).
+ * Sets *out to a new reference to a resource of the session. The node's attributes give its key
+ * (kind, container, shared_name or node name). Calls `make` if there is no resource with this key.
+ * Used by ops that name their resource instead of taking a handle (Stage).
  */
 enum rt_status rt_run_resource(struct rt_run *r, const char *kind,
                                enum rt_status (*make)(const struct rt_node *n,

@@ -51,7 +51,7 @@ static enum rt_status parse_extents(struct rt_span s, struct rt_slice *out, stru
             break;
     }
     if (!whole.n)
-        return RT_OK; /* a scalar's slice is written as an empty string */
+        return RT_OK; /* A scalar's slice is written as an empty string. */
     return rt_fail(err, RT_INVALID_ARGUMENT,
                    "Expected a pair of numbers or '-' but got '%.*s': string = %.*s", (int)s.n,
                    (const char *)s.p, (int)whole.n, (const char *)whole.p);
@@ -128,7 +128,7 @@ bool rt_slice_resolve(struct rt_slice *s, int rank, const int64_t *dim)
 
 /* ---- keys ---- */
 
-/* Encodes v as the number of its significant bytes, followed by these bytes, most significant
+/* Encodes v: first the number of its significant bytes, then these bytes, most significant
  * first. */
 static void put_unsigned(struct rt_bytes *out, uint64_t v)
 {
@@ -205,8 +205,8 @@ int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b)
     return n;
 }
 
-/* Number of bytes that are copied between two checks. Each row counts as ROW_BYTES additional
- * bytes, because computing its address takes about as long as copying that many. */
+/* Number of bytes that are copied between two checks. Each row counts as ROW_BYTES more bytes,
+ * because computing its address takes as long as copying about ROW_BYTES bytes. */
 enum { COPY_BYTES = 1 << 20, ROW_BYTES = 64 };
 
 /* Copies n bytes. *n_unchecked is the number of bytes copied since the last check. */

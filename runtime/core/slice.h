@@ -1,6 +1,6 @@
 /*
- * Slices of tensors. A checkpoint stores a partitioned variable as slices. In each dimension, a
- * slice has a start and a length, or covers the whole dimension.
+ * Slices of tensors. A checkpoint stores a partitioned variable as slices. A slice has, for each
+ * dimension, a start and a length, or covers the whole dimension.
  */
 #ifndef RT_SLICE_H
 #define RT_SLICE_H
@@ -28,8 +28,8 @@ enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX
 bool rt_slice_from_proto(struct rt_slice *out, int rank, const Tensorflow__TensorSliceProto *p);
 /* Writes the slice as text, like "0,2:-", to `buffer`, which has n bytes. Returns `buffer`. */
 const char *rt_slice_text(char *buffer, size_t n, const struct rt_slice *s);
-/* Replaces lengths of -1 with the dimensions of the full tensor. Returns false if the slice does
- * not fit the tensor's shape. */
+/* Replaces each length of -1 with the full tensor's dimension. Returns false if the slice does not
+ * fit the tensor's shape. */
 bool rt_slice_resolve(struct rt_slice *s, int rank, const int64_t *dim);
 
 /*
@@ -45,8 +45,8 @@ int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b);
 /*
  * Copies the intersection of two resolved slices of one tensor from `src`, which holds slice
  * `have`, to `dst`, which holds slice `want`. Sets *n_copied to the number of elements copied.
- * Supports plain types only. Calls `check` after each megabyte, and returns the check's status if
- * the check fails. `check` may be NULL.
+ * Supports plain types only. Calls `check` after each megabyte, and returns its status if it fails.
+ * `check` may be NULL.
  */
 enum rt_status rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
                              const struct rt_slice *have, size_t elem_size,

@@ -20,20 +20,21 @@ struct rt_pool;
 /*
  * A text holds the bytes of a string that does not fit into its element. It is immutable once
  * written. Copies of the element share the text, which is freed when no element refers to it any
- * more. Its size counts against the limit of `pool`, unless `pool` is NULL.
+ * more. If `pool` is not NULL, the text counts against the pool's limit.
  */
 struct rt_text {
     atomic_size_t refs;
     size_t capacity; /* number of bytes that the pool counts, including the header */
-    /* pool that counts the text; rt_text_move may change it while other threads share the text */
+    /* Pool that counts the text. rt_text_move may change it while other threads share the text. */
     _Atomic(struct rt_pool *) pool;
     char p[]; /* the string's bytes, followed by a NUL that the string's length does not include */
 };
 
 /*
  * An element of a string tensor. An all-zero element is the empty string. Up to 15 bytes are stored
- * in the element itself; for a longer string the element holds a reference to a text. Assignment
- * only moves a string, so the source must be zeroed afterwards. rt_str_copy copies a string.
+ * in the element itself; a longer string is in a text, to which the element holds a reference.
+ * Assignment only moves a string, so the source must be zeroed afterwards. rt_str_copy copies a
+ * string.
  */
 struct rt_str {
     union {

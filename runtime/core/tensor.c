@@ -73,9 +73,9 @@ struct rt_object *rt_object_ref(struct rt_object *o)
 }
 
 /* Drops a reference to an object. The object's `free` may drop the last reference to another
- * object. That object is added to a per-thread list and freed after `free` has returned, so that
- * `free` never recurses. A loop in a graph can create lists nested 200,000 deep, and that many
- * nested calls would overflow the stack. */
+ * object. The other object is then put on a per-thread list and freed after `free` has returned, so
+ * `free` never recurses. A loop in a graph can create lists nested 200,000 deep; recursion would
+ * overflow the stack. */
 void rt_object_unref(struct rt_object *o)
 {
     static _Thread_local struct rt_object *dead;
@@ -224,8 +224,8 @@ enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err)
 enum rt_status rt_tensor_load_checked(struct rt_tensor *t, const struct rt_check *check,
                                       struct rt_error *err)
 {
-    /* All buffers share 16 locks, so that no buffer needs memory for a lock. If two buffers share a
-     * lock, a load of one may wait for a load of the other. */
+    /* All buffers share 16 locks, which saves a lock in each buffer. If two buffers share a lock,
+     * loading one may wait for loading the other. */
     enum { N_LOCKS = 16 };
     static struct rt_mutex locks[N_LOCKS] = {
         RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT,

@@ -27,24 +27,25 @@ enum { RT_MAX_RANK = 8 };
 struct rt_tensor {
     uint8_t dtype; /* enum rt_dtype; RT_NO_DTYPE means that there is no tensor */
     int8_t rank;
-    /* number of the ref variable with which the tensor shares its buffer (struct rt_aliases), or 0
-     * if there is none */
+    /* Number of the ref variable that shares its buffer with the tensor (struct rt_aliases), or
+     * 0. */
     uint16_t alias_of;
-    uint32_t storage; /* the variable's storage number when the tensor was read from it */
+    uint32_t storage; /* the variable's storage number at the time when the tensor was read from
+                       * it */
     int64_t dim[RT_MAX_RANK];
     /* the elements, rt_no_elements() if there are none, or NULL if the tensor is lazy */
     void *data;
-    /* buffer of the elements, or NULL if there are no elements or the tensor borrows bytes that
-     * outlive it */
+    /* buffer of the elements; NULL if there are no elements or they are borrowed from memory that
+     * outlives the tensor */
     struct rt_buffer *buf;
 };
 
 /*
- * Returns the number of elements of a shape, or -1 if a dimension is negative or the product of the
- * non-zero dimensions exceeds INT64_MAX. This product leaves out zeros, as in NumPy, so that
- * products of some of the dimensions (strides, prefixes, suffixes, sub-shapes) do not overflow even
- * if the tensor has no elements. TensorFlow accepts some shapes that this function refuses, but the
- * next kernel then aborts the process or fails with an internal error.
+ * Returns the number of elements of a shape. Returns -1 if a dimension is negative, or if the
+ * product of the non-zero dimensions exceeds INT64_MAX. The product leaves out zeros, as in NumPy,
+ * so that products of some of the dimensions (strides, prefixes, suffixes, sub-shapes) do not
+ * overflow even if the tensor has no elements. TensorFlow accepts some shapes that this function
+ * refuses, but its next kernel then aborts the process or fails with an internal error.
  */
 int64_t rt_count(int rank, const int64_t *dim);
 /*
@@ -70,9 +71,9 @@ static inline size_t rt_tensor_bytes(const struct rt_tensor *t)
  * elements share is counted once. */
 size_t rt_tensor_text_bytes(const struct rt_tensor *t);
 /*
- * Returns the data pointer of tensors without elements. The pointer is aligned like that of other
- * data and never dereferenced (AddressSanitizer verifies this). Kernels may therefore do pointer
- * arithmetic on the data of any tensor. Pointer arithmetic on NULL would be undefined behaviour.
+ * Returns the data pointer of tensors without elements. It is aligned like other data and never
+ * dereferenced (AddressSanitizer verifies this). Kernels may therefore do pointer arithmetic on the
+ * data of any tensor; on NULL, it would be undefined behaviour.
  */
 void *rt_no_elements(void);
 /* Makes a tensor with a new buffer, if rt_shape_check accepts the shape. Overwrites *t. */
@@ -85,10 +86,10 @@ enum rt_status rt_tensor_new_checked(struct rt_tensor *t, struct rt_pool *pool, 
 /* overwrites *dst, which need not be valid */
 void rt_tensor_ref(struct rt_tensor *dst, const struct rt_tensor *src);
 void rt_tensor_clear(struct rt_tensor *t); /* drops the reference and zeroes *t */
-/* Returns whether *t may be written, that is, whether its bytes are on the host and not foreign,
- * and *t holds the only reference to them. */
+/* Returns whether *t may be written: its bytes are on the host and not foreign, and *t holds the
+ * only reference to them. */
 bool rt_tensor_is_sole(const struct rt_tensor *t);
-/* Loads a lazy tensor, once for all tensors that share the buffer, and sets t->data. */
+/* Loads a lazy tensor and sets t->data. All tensors that share the buffer are loaded once. */
 enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err);
 /* Loads a tensor during a run, as rt_tensor_load does. If `check` fails, the load fails, and the
  * next call starts a new one. A thread that waits for another thread's load does not call
@@ -102,7 +103,7 @@ static inline bool rt_tensor_is_lazy(const struct rt_tensor *t)
 /* Copies n elements. Copies of strings and objects share texts and objects with `src`. Strings and
  * objects at dst must be valid before the call; zeroed elements are valid. */
 void rt_copy_elements(enum rt_dtype dtype, void *dst, const void *src, int64_t n);
-/* Copies `src` into a new heap buffer, after loading it if it is lazy. */
+/* Copies `src` into a new heap buffer. Loads `src` first if it is lazy. */
 enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src,
                               struct rt_pool *pool, struct rt_error *err);
 /* Makes *t a scalar of dtype RT_RESOURCE or RT_VARIANT that holds the caller's reference to `o`.
@@ -110,8 +111,8 @@ enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src
  * caller keeps the reference. */
 enum rt_status rt_tensor_object(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                                 struct rt_object *o, struct rt_error *err);
-/* Writes a shape in TensorFlow's format, like "[2,3]" with "?" for -1, to `buffer`, and truncates
- * the text to n bytes. Returns `buffer`. */
+/* Writes a shape in TensorFlow's format, such as "[2,3]" or "[?,3]", where "?" stands for -1, to
+ * `buffer`. Truncates the text to n bytes. Returns `buffer`. */
 const char *rt_shape_text(char *buffer, size_t n, int rank, const int64_t *dim);
 
 static inline const struct rt_str *rt_strs(const struct rt_tensor *t)

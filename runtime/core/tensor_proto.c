@@ -28,7 +28,7 @@ enum rt_status rt_shape_from_proto(const Tensorflow__TensorShapeProto *p, int *r
     return RT_OK;
 }
 
-/* The typed values of a TensorProto: n values at `p`, in the representation `form`. */
+/* The n typed values of a TensorProto at `p`, in the representation `form`. */
 struct values {
     const void *p;
     size_t n;
@@ -91,7 +91,7 @@ static void store_piece(const struct values *v, char *dst, size_t size, int64_t 
         for (int64_t i = from; i < n; i++)
             ((uint8_t *)dst)[i] = ((const protobuf_c_boolean *)v->p)[i] != 0;
     } else {
-        /* These values have the same representation in the message and in memory. */
+        /* These values are represented alike in the message and in memory. */
         memcpy(dst + (size_t)from * size, (const char *)v->p + (size_t)from * size,
                (size_t)(n - from) * size);
     }
@@ -145,8 +145,8 @@ static enum rt_status fill_strings(const Tensorflow__TensorProto *p, struct rt_s
     return st;
 }
 
-/* Reads strings from tensor_content, which holds the lengths of all strings as varints, followed by
- * the bytes of all strings. */
+/* Reads strings from tensor_content: the lengths of all strings as varints, followed by the bytes
+ * of all strings. */
 static enum rt_status strings_from_content(struct rt_span content, struct rt_str *dst, int64_t n,
                                            const struct rt_check *check, struct rt_error *err)
 {
@@ -300,7 +300,7 @@ static enum rt_status from_message(const Tensorflow__TensorProto *p, enum rt_dty
     struct rt_error why = {0};
     enum rt_status st = RT_OK;
 
-    /* rt_tensor_from_proto refuses handles for another reason. */
+    /* rt_tensor_from_proto refuses handles, with another reason. */
     if (dtype == RT_RESOURCE || dtype == RT_VARIANT)
         st = check_type(dtype, want, err);
     if (st)

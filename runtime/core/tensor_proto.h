@@ -1,7 +1,7 @@
 /*
  * Reads a tensor from a TensorProto, by TensorFlow's rules. tensor_content, if present, holds the
- * tensor's bytes. Otherwise the field of typed values holds the elements, and its last value is
- * repeated for the missing elements. Without any value, all elements are zero.
+ * tensor's bytes. Otherwise, the field of typed values holds the elements, and the last value is
+ * repeated for missing elements. If there is no value, all elements are zero.
  */
 #ifndef RT_TENSOR_PROTO_H
 #define RT_TENSOR_PROTO_H
@@ -11,10 +11,10 @@
 #include "tensorflow/core/framework/tensor.pb-c.h"
 
 /*
- * Makes a tensor with memory of `pool`, or of malloc if `pool` is NULL. If the message lacks some
- * of the tensor's values, the tensor may have at most `limit` bytes. Refuses resource and variant
- * tensors (unless empty), shapes with unknown dimensions, and a tensor_content of the wrong length.
- * Calls `check`, which may be NULL, regularly; if it fails, returns its status.
+ * Makes a tensor with memory from `pool`, or from malloc if `pool` is NULL. If the message lacks
+ * some of the tensor's values, the tensor may have at most `limit` bytes. Refuses resource and
+ * variant tensors (unless empty), shapes with unknown dimensions, and a tensor_content of the wrong
+ * length. Calls `check` regularly; if it fails, returns its status. `check` may be NULL.
  */
 enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t limit,
                                     struct rt_tensor *out, struct rt_pool *pool,
@@ -22,7 +22,7 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
 /*
  * Parses a serialized TensorProto and makes a tensor as rt_tensor_from_proto does. `pool` also
  * counts the unpacked message while it exists. Refuses a tensor whose type is not `want`. The
- * messages are those of TensorFlow's ParseTensor, each followed by the reason.
+ * messages are those of TensorFlow's ParseTensor, with the reason appended.
  */
 enum rt_status rt_tensor_parse(struct rt_span bytes, enum rt_dtype want, size_t limit,
                                struct rt_tensor *out, struct rt_pool *pool,

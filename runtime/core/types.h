@@ -1,7 +1,7 @@
 /*
- * Element types. The list contains all types of TensorFlow and uses the same numbers
+ * Element types. The list contains all types of TensorFlow, with TensorFlow's numbers
  * (tensorflow/core/framework/types.proto). In messages, a ref type has the number of its base type
- * plus 100; inside the runtime a ref is a handle (graph.h).
+ * plus 100. In the runtime, a ref is a handle (graph.h).
  */
 #ifndef RT_TYPES_H
 #define RT_TYPES_H
