@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-/* Returns the number of variable `v` in the list, where numbers start at 1. Adds the variable if it
- * is new. Returns 0 if memory runs out, or if the list already holds UINT16_MAX variables. */
+/* Returns the number of variable `v` in the list, starting at 1. Adds the variable if it is new.
+ * Returns 0 if memory runs out or the list holds UINT16_MAX variables. */
 static uint16_t number_of(struct rt_aliases *a, struct rt_variable *v)
 {
     for (int k = a->n; k > 0; k--)

@@ -7,10 +7,10 @@
  * Slipway never writes to a buffer that has other references, because other runs may be reading it;
  * the variable gets a new buffer instead. A tensor that was read from a ref variable, and each view
  * of it, carries the number of the variable and the variable's storage number at that time
- * (rt_tensor.alias_of, rt_tensor.storage). Code that reads such a tensor first calls
- * rt_alias_follow to replace the tensor's buffer with the variable's current buffer. An assignment
- * that changes the number of elements gives the variable a new storage number, so tensors that were
- * read before the assignment keep their bytes, as in TensorFlow.
+ * (rt_tensor.alias_of, rt_tensor.storage). Code that reads the tensor first calls rt_alias_follow,
+ * which replaces the tensor's buffer with the variable's current buffer. An assignment that changes
+ * the number of elements gives the variable a new storage number. Tensors that were read before the
+ * assignment then keep their bytes, as in TensorFlow.
  *
  * Threads: the thread of the run. Owner: the run owns its list of ref variables.
  */
@@ -19,7 +19,7 @@
 
 #include "runtime/session/resource.h"
 
-/* The list of the ref variables that one run has read. */
+/* The ref variables that one run has read. */
 struct rt_aliases {
     /* `alias_of == k + 1` refers to `variable[k]`; the list holds a reference to each variable */
     struct rt_variable **variable;

@@ -62,8 +62,8 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
     }
     rt_idle_cache_use(p->session->idle_cache, &c->reserved);
     if (rt_pool_charge(shared->pool, rt_context_held(c), "a run", NULL))
-        /* If the scratch memory exceeds a limit, the context frees it, and allocates it again when
-         * a node needs it. */
+        /* If the scratch memory exceeds a limit, the context frees it. A node that needs scratch
+         * memory allocates it again. */
         rt_context_drop_scratch(c);
     c->shared = shared;
     return c;
@@ -137,8 +137,8 @@ void rt_contexts_begin(struct rt_plan *p)
 void rt_contexts_end(struct rt_plan *p)
 {
     rt_idle_cache_remove_owner(p->session->idle_cache, &p->cache_owner);
-    /* Until rt_segments_free returns, other threads may search the idle contexts for retired
-     * instances. */
+    /* Other threads may search the idle contexts for retired instances until rt_segments_free
+     * returns. */
     rt_mutex_lock(&p->mu);
     struct rt_context *idle = p->idle;
     p->idle = NULL;

@@ -4,9 +4,8 @@
  * (exec/context.c). The scratch memory of a context grows as runs need more
  * (runtime/plan/scratch.c).
  *
- * Owner: a run owns the contexts that it takes; the plan owns idle ones.
- * Threads: a context is used by one thread at a time. The plan's lock guards the list of idle
- * contexts.
+ * Owner: a run owns the contexts that it takes; the plan owns idle contexts. Threads: a context is
+ * used by one thread at a time. The plan's lock guards the list of idle contexts.
  */
 #ifndef RT_CONTEXT_H
 #define RT_CONTEXT_H
@@ -40,10 +39,9 @@ struct rt_run_shared {
     int64_t nodes_run;
     struct rt_aliases aliases;
     struct rt_trace *trace;             /* trace that the run records, or NULL if it records none */
-    const struct rt_wait_hook *on_wait; /* called before the run's first wait, and then NULL */
+    const struct rt_wait_hook *on_wait; /* called before the run's first wait, then set to NULL */
 };
 
-/* The memory of one run of one plan. One thread at a time uses it. */
 struct rt_context {
     struct rt_context *next;      /* next context in the plan's list of idle contexts */
     const struct rt_plan *plan;   /* the context's plan, or NULL for a single kernel */
@@ -51,7 +49,7 @@ struct rt_context {
     size_t reserved;              /* number of bytes reserved for the context in the idle cache */
     struct rt_tensor *value;      /* the plan's values, an array of n_values tensors */
     struct rt_tensor *in, *out;
-    /* while a node runs, `handle[k]` holds the handle of the variable whose value is in `in[k]` */
+    /* While a node runs, `handle[k]` is the handle of the variable whose value is in `in[k]`. */
     struct rt_tensor *handle;
     int64_t *key;
     int key_capacity;
@@ -59,17 +57,17 @@ struct rt_context {
     size_t scratch_capacity;
     void *extra; /* memory that rt_scratch returns */
     size_t extra_capacity;
-    /* the activation buffer, shared by all execution instances of the context; its contents are
-     * valid during one segment of one run */
+    /* The activation buffer, shared by the context's execution instances. Its contents are valid
+     * while one segment runs. */
     void *activations;
     size_t activation_capacity;
     /* list of the context's execution instances, most recently used first */
     struct rt_instance *instances;
     size_t instance_bytes; /* total size of the execution instances, in bytes */
-    /* the value of the session's `retirements` when this context last dropped retired instances */
+    /* the session's `retirements` when this context last dropped retired instances */
     int retirements;
-    /* a loop's values before and after an iteration, in an array of `2 * max_in` tensors, or NULL
-     * if the plan has no loop */
+    /* A loop's values before and after an iteration: `2 * max_in` tensors. NULL if the plan has no
+     * loop. */
     struct rt_tensor *loop;
 };
 
@@ -97,8 +95,7 @@ void rt_context_give(struct rt_context *c);
  * of a tensor. */
 enum rt_status rt_context_scratch(struct rt_context *c, void **p, size_t *capacity, size_t bytes,
                                   const char *what, struct rt_error *err);
-void rt_context_drop_scratch(struct rt_context *c); /* frees all scratch buffers */
-/* returns the total size of all scratch buffers, in bytes */
+void rt_context_drop_scratch(struct rt_context *c);
 size_t rt_context_held(const struct rt_context *c);
 /* Allocates memory aligned to 64 bytes. The caller frees the memory with free(). A large allocation
  * is mapped in huge pages, if the system has them. */
@@ -113,8 +110,8 @@ enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err
 enum rt_status rt_run_shared_load(struct rt_run_shared *s, struct rt_tensor *t,
                                   struct rt_error *err);
 enum rt_status rt_context_load(struct rt_context *c, struct rt_tensor *t, struct rt_error *err);
-/* Makes a tensor in the run's pool. While a large tensor is zeroed, the call fails as soon as
- * rt_context_check does. */
+/* Makes a tensor in the run's pool. Fails, even while a large tensor is being zeroed, once
+ * rt_context_check fails. */
 enum rt_status rt_context_tensor(struct rt_context *c, struct rt_tensor *t, enum rt_dtype dtype,
                                  int rank, const int64_t *dim, struct rt_error *err);
 
@@ -122,8 +119,8 @@ enum rt_status rt_context_tensor(struct rt_context *c, struct rt_tensor *t, enum
 
 /*
  * rt_flush_subnormals makes the processor flush subnormal operands and results to zero, as
- * TensorFlow does. Some loops are ten times slower on subnormals. The function returns the previous
- * mode, for rt_restore_subnormals. The mode is changed only for the duration of a run.
+ * TensorFlow does, because some loops are ten times slower on subnormals. It returns the previous
+ * mode, which rt_restore_subnormals sets again at the end of the run.
  */
 unsigned rt_flush_subnormals(void);
 void rt_restore_subnormals(unsigned before);

@@ -1,4 +1,4 @@
-/* Runs one node. Makes its inputs readable, prepares and runs its kernel, and checks its
+/* Runs one node: makes its inputs readable, prepares and runs its kernel, and checks its
  * outputs. */
 #include "runtime/exec/executor.h"
 #include "runtime/exec/region_run.h"
@@ -12,10 +12,9 @@
 #include "runtime/exec/trace.h"
 #include "runtime/core/op.h"
 
-/* Makes an input readable for the kernel: replaces a variable's handle by the variable's value, and
- * loads lazy bytes into memory. A replaced handle is moved to *handle, and *in then holds a
- * reference to the value. The caller drops this reference and restores the handle after the kernel
- * has run. */
+/* Makes an input readable for the kernel: loads lazy bytes, and replaces a variable's handle with
+ * the variable's value. The replaced handle is moved to *handle, and *in holds a reference to the
+ * value. After the kernel has run, the caller drops this reference and restores the handle. */
 static enum rt_status make_ready(struct rt_context *c, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *in, struct rt_tensor *handle, bool lazy_ok,
                                  struct rt_error *err)
@@ -38,8 +37,8 @@ static enum rt_status make_ready(struct rt_context *c, const struct rt_plan_step
         return rt_fail(err, RT_INVALID_ARGUMENT, "input %d of '%s' is %s, expected %s", k, n->name,
                        rt_dtype_name((enum rt_dtype)in->dtype),
                        rt_dtype_name((enum rt_dtype)n->def->in_dtype[k]));
-    /* A kernel that accepts a lazy input may store it as state. Because state must not be in
-     * accelerator memory, an input in accelerator memory is always loaded. */
+    /* A kernel that accepts a lazy input may store it as state, which must not be in accelerator
+     * memory. An input in accelerator memory is therefore always loaded. */
     if (in->buf && in->buf->kind == RT_BUF_LAZY && !in->data && (!lazy_ok || in->buf->device))
         return rt_context_load(c, in, err);
     return RT_OK;
@@ -65,7 +64,7 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
             rt_dtype_is_plain(d) && rt_prepared_bytes(p, o, &bytes) &&
             bytes == rt_tensor_bytes(&in[a])) {
             /* The output takes over the input's reference to the buffer. The input's data pointer
-             * stays valid, because the output holds the buffer. */
+             * stays valid, because the output keeps the buffer. */
             out[o] = in[a];
             in[a].buf = NULL;
             out[o].alias_of = 0;
@@ -81,9 +80,9 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
     return RT_OK;
 }
 
-/* Checks that the kernel has set output o, and that its dtype is the one that the node declares.
- * Readers rely on the declared dtype, but a kernel that takes a tensor out of a stack, list or
- * array may return another dtype. A ref output is a handle and is not checked. */
+/* Checks that the kernel has set output o and that its dtype is the node's declared dtype, on which
+ * readers rely. A kernel that takes a tensor out of a stack, list or array may return another
+ * dtype. A ref output is a handle and is not checked. */
 static enum rt_status check_output(const struct rt_plan_step *n, const struct rt_kernel *k, int o,
                                    const struct rt_tensor *out, struct rt_error *err)
 {
@@ -104,7 +103,7 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
 {
     struct rt_prepared *p = NULL;
     struct rt_tensor *handle = c->handle;
-    int n_handles = 0; /* index of the last input that was a handle, plus 1 */
+    int n_handles = 0; /* 1 + the index of the last input that was a handle */
     bool lazy_kernel = n->lazy;
     enum rt_status st = RT_OK;
 
@@ -238,7 +237,7 @@ static enum rt_status run_turns(struct rt_context *c, const struct rt_plan_step 
         rt_tensor_clear(&more);
         if (st || !yes)
             return st;
-        /* the body may take over the values of the loop, because only the loop holds them */
+        /* The body may take over the loop's values, because only the loop holds them. */
         c->shared->moving = true;
         st = run_turn(c, n->sub[1], body, now, next, err);
         c->shared->moving = false;
@@ -292,7 +291,7 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
     switch ((enum pl_kind)n->kind) {
     case PL_OP:
         if (!n->def)
-            return RT_OK; /* A pivot is a step without an op, which only orders other steps. */
+            return RT_OK; /* A step without an op only orders other steps. */
         st = rt_exec_op(c, n, in, last_use, out, err);
         break;
     case PL_CONST:

@@ -7,9 +7,9 @@
  * frame: Enter moves tokens into the frame, NextIteration moves them to the next iteration, and
  * Exit moves them out of the frame. The iterations of a loop run one at a time, so each frame has a
  * single state, and the state of a run has a fixed size. Dead tokens stop at NextIteration and
- * Exit. An Exit that sent no live token in any iteration sends a dead token when its loop ends.
+ * Exit. An Exit that has sent no live token sends a dead token when its loop ends.
  *
- * Constants without control inputs are not sent as tokens: every frame reads them directly.
+ * Constants without control inputs are not sent as tokens. Every frame reads them directly.
  */
 #include "runtime/exec/executor.h"
 
@@ -27,16 +27,17 @@ struct edge {
 
 struct token_node {
     uint8_t op;
-    /* whether the node is a constant that is read directly, not sent as a token */
+    /* whether the node is a constant that is read directly */
     bool is_free;
     bool is_constant; /* for an Enter, whether its value is the same in all iterations */
     /* index of the frame in which the node runs, or -1 if no token reaches the node */
     int frame;
     int out_frame;  /* index of the frame in which the node's outputs are read */
     int first_slot; /* index of the slot for the node's input 0 */
-    /* number of tokens for which the node waits; for a Merge, only control tokens count */
+    /* number of tokens for which the node waits; a Merge counts only control tokens */
     int pending;
-    /* start in ctrl_to of the node's control edges, which end at the next node's first_ctrl */
+    /* Index in ctrl_to of the node's first control edge. The edges end at the first_ctrl of the
+     * next node. */
     int first_ctrl;
 };
 
@@ -54,9 +55,9 @@ struct rt_token_plan {
     int n_frames, n_slots;
     /* array of `n_values + 1` indexes into `to`; the readers of value v begin at `first_to[v]` */
     int *first_to;
-    struct edge *to; /* readers of all values; an edge's slot is the index of the node's input */
+    struct edge *to; /* Readers of all values. An edge's slot is the index of the node's input. */
     int *ctrl_to;
-    /* for each value, 1 + the index of the first fetch of the value, or 0 if it is not fetched */
+    /* For each value, 1 + the index of its first fetch, or 0 if it is not fetched. */
     int *fetch;
 };
 
@@ -86,7 +87,7 @@ static enum rt_status no_memory(struct rt_error *err)
     return rt_fail(err, RT_RESOURCE_EXHAUSTED, "out of memory for a plan with loops");
 }
 
-/* Lists the readers of each value, and the nodes to which each node has a control edge. */
+/* Lists the readers of each value, and the nodes that wait for each node. */
 static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
 {
     size_t n_edges = 0, n_ctrl = 0;
@@ -94,9 +95,9 @@ static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
         n_edges += (size_t)p->node[i].n_in;
         n_ctrl += (size_t)p->node[i].n_ctrl;
     }
-    /* In `ctrl` and `first_to`, element v + 2 first counts the entries of list v. The running sum
-     * then makes element v + 1 the start of list v. Filling list v advances element v + 1 to the
-     * start of list v + 1. */
+    /* Element v + 2 of `ctrl` and `first_to` first counts the entries of list v. After summation,
+     * element v + 1 is the start of list v. Filling list v advances element v + 1 to the start of
+     * list v + 1. */
     int *ctrl = rt_arena_array(p->arena, (size_t)p->n_nodes + 2, sizeof *ctrl);
     t->first_to = rt_arena_array(p->arena, (size_t)p->n_values + 2, sizeof *t->first_to);
     t->to = rt_arena_array(p->arena, n_edges + 1, sizeof *t->to);
@@ -133,8 +134,8 @@ static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
     return true;
 }
 
-/* Returns the frame `name` inside `parent`, adding the frame if it is new. The array of frames is
- * large enough, because it has one entry per Enter. */
+/* Returns the frame `name` inside `parent`. Adds the frame if it is new. The array has one entry
+ * per Enter, which suffices for all frames. */
 static int frame_named(struct rt_token_plan *t, int parent, struct rt_span name, const char *copy)
 {
     for (int f = 1; f < t->n_frames; f++)
@@ -156,14 +157,14 @@ static enum rt_status set_frame(const struct rt_plan *p, struct rt_token_plan *t
     }
     if (n->frame == frame)
         return RT_OK;
-    /* A model cannot cause this error: pl_resolve_frames has accepted its graph, and passes move no
-     * edges between frames. */
+    /* A model cannot cause this error, because pl_resolve_frames has accepted its graph and passes
+     * move no edges between frames. */
     return rt_fail(err, RT_INTERNAL, "node '%s' is in frames '%s' and '%s'", p->node[i].name,
                    t->frame[frame].name, t->frame[n->frame].name);
 }
 
-/* Finds the frame of each node. Traverses the graph, starting at the nodes that wait for no token.
- * A node that reads an output is in the frame in which that output is read (out_frame). */
+/* Finds the frame of each node. Starts at the nodes that wait for no token. A node that reads an
+ * output is in the output's frame (out_frame). */
 static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan *t,
                                   struct rt_error *err)
 {
@@ -278,12 +279,11 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err)
 /* ---- running ---- */
 
 struct node_state {
-    /* number of tokens that have not arrived; for a Merge, only control tokens count */
+    /* number of tokens that have not arrived; a Merge counts only control tokens */
     int pending;
-    int n_dead; /* number of dead tokens that have arrived; for a Merge, only data tokens count */
-    int live;   /* for a Merge, the input whose live token came first, or -1 if none has arrived */
-    /* for a Merge, whether it has run (later tokens are dropped); for an Exit, whether it has sent
-     * a live token */
+    int n_dead; /* number of dead tokens that have arrived; a Merge counts only data tokens */
+    int live;   /* for a Merge, the input whose live token came first; -1 until one has arrived */
+    /* A Merge has run and drops later tokens, or an Exit has sent a live token. */
     bool fired;
 };
 
@@ -300,13 +300,13 @@ struct run {
     const struct rt_plan *p;
     const struct rt_token_plan *t;
     struct rt_tensor *slot;
-    /* Indexed by node. For a constant Enter, the tensor that it sends in every iteration. For a
-     * NextIteration, the tensor that it sends in the next iteration. */
+    /* Indexed by node: the tensor that a constant Enter sends in every iteration, or that a
+     * NextIteration sends in the next one. */
     struct rt_tensor *kept;
     bool *kept_dead;
     struct node_state *node;
     struct frame_state *frame;
-    /* a ring buffer of the nodes that are ready to run; holds each node at most once */
+    /* Ring buffer of the nodes that are ready to run. It holds each node at most once. */
     int *queue;
     int head, n_queued;
     int n_rounds;  /* number of iterations of the outermost frame that have begun */
@@ -320,8 +320,8 @@ static void push(struct run *r, int i)
     r->frame[r->t->node[i].frame].busy++;
 }
 
-/* Delivers a token to an input of a node, or to a control edge if e.slot is -1. Takes over *t
- * unless `t` is NULL. */
+/* Delivers a token to an input of a node, or to a control edge if e.slot is -1. Takes over *t;
+ * `t` may be NULL. */
 static void arrive(struct run *r, struct edge e, struct rt_tensor *t, bool dead, bool from_enter)
 {
     const struct token_node *n = &r->t->node[e.node];
@@ -331,7 +331,7 @@ static void arrive(struct run *r, struct edge e, struct rt_tensor *t, bool dead,
         if (e.slot < 0)
             s->pending--;
         else if (dead)
-            /* If a dead token enters a loop, no other token will reach the loop's Merge. */
+            /* After a dead token has entered a loop, the loop's Merge receives no other token. */
             s->n_dead += from_enter ? r->p->node[e.node].n_in : 1;
         else if (s->live < 0 && !s->fired) {
             s->live = e.slot;
@@ -417,9 +417,9 @@ static bool reads_constant(const struct run *r, int i)
 }
 
 /*
- * Begins an iteration of frame f, and first sends the constants that a Merge reads. As in
- * TensorFlow, the outermost frame sends constants only in its first iteration; in later iterations,
- * a node that reads a constant waits forever.
+ * Begins an iteration of frame f. First sends the constants that a Merge reads. As in TensorFlow,
+ * the outermost frame sends constants only in its first iteration; a node that reads a constant in
+ * a later iteration waits forever.
  */
 static void begin_round(struct run *r, int f)
 {
@@ -506,8 +506,9 @@ static void leave_frame(struct run *r, int f)
     r->frame[fr->parent].busy--;
 }
 
-/* If frame f has no work left, begins its next iteration or, if there is none, ends the frame and
- * continues with its parent. The outermost frame ends when the run ends. */
+/* Begins the next iteration of frame f if the frame has no work left. If there is no next
+ * iteration, ends the frame and continues with its parent. The outermost frame ends when the run
+ * ends. */
 static void advance(struct run *r, int f)
 {
     while (r->frame[f].active && !r->frame[f].busy && !r->frame[f].enters_left) {
@@ -530,9 +531,8 @@ static enum rt_status fail_at(const struct rt_plan_step *n, struct rt_error *err
     return rt_fail(err, old.code, "%s\n\t [[{{node %s}}]]", rt_error_text(&old), n->name);
 }
 
-/* Replaces a ref with the value of its variable, if the node expects a value. Switch, Merge and the
- * loop nodes need this, because they run no kernel. For other nodes, rt_exec_node replaces borrowed
- * refs. */
+/* Replaces a ref with the value of its variable, if the node expects a value. Used for Switch,
+ * Merge and the loop nodes, which run no kernel. rt_exec_node does the same for all other nodes. */
 static enum rt_status follow_ref(const struct run *r, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *t, struct rt_error *err)
 {
@@ -620,9 +620,8 @@ static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uin
     } else {
         enum rt_status st = RT_OK;
         memset(out, 0, (size_t)n->n_out * sizeof *out);
-        /* An input may be a handle whose reference the run owns. rt_exec_node would overwrite this
-         * handle with a borrowed value and leak the reference, so the value replaces the handle
-         * here. */
+        /* The run may own the reference to an input handle. rt_exec_node would overwrite the handle
+         * with a borrowed value and leak the reference, so the value replaces the handle here. */
         for (int k = 0; k < n->n_in && n->kind == PL_OP && n->def && !st; k++)
             if (k >= 64 || (ours >> k & 1))
                 st = follow_ref(r, n, k, &in[k], err);
@@ -644,7 +643,7 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
     const struct token_node *t = &r->t->node[i];
     struct rt_tensor *in = r->c->in;
     bool dead = t->op == MERGE ? r->node[i].live < 0 : r->node[i].n_dead > 0;
-    /* bit k is set if the run owns the reference of input k, so that the node may take it over */
+    /* Bit k is set if the run owns the reference to input k, so that the node may take it over. */
     uint64_t ours = 0;
     enum rt_status st = RT_OK;
     for (int k = 0; k < n->n_in; k++) {
@@ -686,9 +685,9 @@ static enum rt_status run_node(struct run *r, int i, struct rt_error *err)
             r->frame[t->frame].n_next++;
             break;
         case EXIT:
-            /* If the input of an Exit does not come from a Switch, the Exit receives a live token
-             * in each iteration. The nodes outside the frame expect one token, so only the first
-             * token is sent. */
+            /* An Exit whose input does not come from a Switch receives a live token in each
+             * iteration. The nodes outside the frame expect one token, so only the first is
+             * sent. */
             if (r->node[i].fired)
                 break;
             r->node[i].fired = true;

@@ -1,9 +1,8 @@
 /*
- * The executors run a plan in the order of its steps (run_plan.c) or by tokens (exec_token.c), or
- * run a single step (exec_node.c).
+ * Executors of plans: in the order of the steps (run_plan.c), by tokens (exec_token.c), or a single
+ * step (exec_node.c).
  *
- * Owner: the caller owns fetches and outputs.
- * Threads: the thread that uses the context.
+ * Owner: the caller owns fetches and outputs. Threads: the thread that uses the context.
  */
 #ifndef RT_EXECUTOR_H
 #define RT_EXECUTOR_H
@@ -20,26 +19,26 @@ enum rt_status rt_plan_run(struct rt_plan *p, struct rt_run_shared *shared,
                            struct rt_error *err);
 /* Runs a plan in the order of its steps. The feeds must already be in the context's values. */
 enum rt_status rt_exec_order(struct rt_context *c, struct rt_error *err);
-/* Runs a plan by tokens. The feeds must already be in the context's values; afterwards the
- * context's values also hold the fetches. Fails if a fetch is dead. */
+/* Runs a plan by tokens. The feeds must already be in the context's values. Stores the fetches in
+ * the context's values. Fails if a fetch is dead. */
 enum rt_status rt_exec_token(struct rt_context *c, struct rt_error *err);
 /* Prepares a plan for rt_exec_token. Called once, when the plan is made. */
 enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err);
 /*
- * Runs node i on its n_in inputs `in`, in which refs may still be handles. An input is borrowed
- * unless its bit in last_use is set. If the bit is set, the node may take over the input; it then
- * sets the input's `buf` to NULL. Fills the n_out tensors `out`, which must be zeroed.
+ * Runs node i on its n_in inputs `in`, in which refs may still be handles. Bit k of last_use states
+ * whether the node may take over input k; taking it over sets the input's `buf` to NULL. All other
+ * inputs are borrowed. Fills the n_out tensors `out`, which must be zeroed.
  *
  * Error messages end in " [[{{node NAME}}]]".
  */
 enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
                             struct rt_tensor *out, struct rt_error *err);
 
-/* Runs a step that has an op and kernels, as rt_exec_node does. Unlike rt_exec_node, also works in
- * a context without a plan (exec/fold.c). */
+/* Runs a step that has an op and kernels, as rt_exec_node does. The context need not have a plan
+ * (exec/fold.c). */
 enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct rt_tensor *in,
                           uint64_t last_use, struct rt_tensor *out, struct rt_error *err);
-/* Runs node i as rt_exec_node does, but reads the inputs from the context's values and stores the
+/* Runs node i as rt_exec_node does. Reads the inputs from the context's values and stores the
  * outputs there. */
 enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
                                 struct rt_error *err);

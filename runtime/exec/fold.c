@@ -5,11 +5,11 @@
 
 #include <stdlib.h>
 
-/* Minimum size in bytes of a large output. The deadline is checked after each large output, because
- * its computation may take a long time. */
+/* Minimum size in bytes of a large output. The deadline is checked after each large output, which
+ * may take long to compute. */
 enum { LARGE = 1 << 20 };
 
-/* Returns a bit set. Bit k is set if the value of input k is the same in all runs of the node. */
+/* Bit k of the result is set if the value of input k is the same in all runs of the node. */
 static uint64_t constant_inputs(const struct rt_fold *n, const struct rt_tensor *in)
 {
     uint64_t bits = 0;

@@ -1,6 +1,5 @@
 /*
- * Folds one node with constant inputs: runs the node's kernel on them, without a plan, before any
- * run.
+ * Folds one node with constant inputs: runs the node's kernel without a plan, before any run.
  *
  * Owner: the caller owns all arguments. Threads: the kernel runs only on the caller's thread
  * (`shared->alone`). Errors: those of the kernel or of its preparation; after an error, the caller

@@ -24,8 +24,7 @@ struct rt_bound_step {
 struct rt_instance {
     /* links of the context's list of instances, most recently used first */
     struct rt_instance *next, *prev;
-    /* The instance that the context used directly after its last use of this instance, or NULL if
-     * not known. */
+    /* The instance that the context used after its last use of this one; NULL if not known. */
     struct rt_instance *then;
     int begin; /* index of the first node of the specialisation's segment */
     struct rt_specialisation *spec;
@@ -37,12 +36,12 @@ struct rt_instance {
 
 /* Returns the context's instance for the segment at `begin` and the shapes of its live values, or
  * NULL if there is none. Moves the instance to the front of the context's list. Every run of a plan
- * uses its segments in the same order, so the instance that was used next in the previous run is
- * tried first. */
+ * uses its segments in the same order, so the instance that followed in the previous run is tried
+ * first. */
 struct rt_instance *rt_instance_take(struct rt_context *c, int begin);
 /* Makes an unbound instance and takes over the caller's reference to the specialisation. If memory
- * runs out, returns NULL, and the caller keeps the reference. When the context has too many
- * instances, the least recently used instances are freed. */
+ * runs out, returns NULL, and the caller keeps the reference. Frees the least recently used
+ * instances of a context that has too many. */
 struct rt_instance *rt_instance_new(struct rt_context *c, struct rt_specialisation *l);
 void rt_instance_free(struct rt_context *c, struct rt_instance *f);
 /* Binds the instance to the current address of the context's activation buffer. */

@@ -16,7 +16,7 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
 {
     const struct rt_device *d = c->shared->session->options.accelerator;
     if (d && atomic_load_explicit(&d->has_failed, memory_order_relaxed))
-        return NULL; /* node by node, all nodes run on the CPU */
+        return NULL; /* All nodes then run on the CPU, one at a time. */
     struct rt_instance *f = rt_instance_take(c, begin);
     const int64_t now = atomic_load_explicit(&c->shared->session->runs, memory_order_relaxed);
     if (f && now - atomic_load_explicit(&f->spec->used, memory_order_relaxed) > USED_STEP)
@@ -25,8 +25,8 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
     if (!f) {
         struct rt_specialisation *l = rt_segment_specialisation(c, begin);
         if (!l || (l->n_regions && c->shared->aliases.is_needed)) {
-            /* The copy of a ref variable's value in a region would not follow later writes to the
-             * variable (alias.h), so a run that writes ref variables does not use regions. */
+            /* A run that writes ref variables does not use regions, because a region's copy of a
+             * variable's value would not follow later writes (alias.h). */
             rt_specialisation_unref(l);
             return NULL;
         }
@@ -40,7 +40,7 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
     if (rt_context_scratch(c, &c->activations, &c->activation_capacity, f->spec->activation_bytes,
                            "a layout", &none) != RT_OK ||
         !rt_pool_has_capacity(c->shared->pool, f->spec->slot_bytes)) {
-        /* Without an instance, the segment runs node by node, which needs less memory at once. */
+        /* The segment then runs node by node, which needs less memory at once. */
         rt_context_drop_scratch(c);
         rt_instance_free(c, f);
         return NULL;
@@ -74,8 +74,8 @@ static enum rt_status patch(struct rt_context *c, struct rt_instance *f, int fir
     return RT_OK;
 }
 
-/* Copies an output's bytes into the activation buffer if the kernel has replaced the output by a
- * tensor outside the buffer. */
+/* Copies an output's bytes into the activation buffer if the kernel has made a separate tensor for
+ * the output. */
 static enum rt_status bring_home(struct rt_instance *f, const struct rt_step *s, int o,
                                  struct rt_error *err)
 {

@@ -12,8 +12,8 @@ enum {
      * thread. */
     LOOK_NS = 100000,
     LOOKS = 64, /* number of spins between two readings of the clock */
-    /* bit of section.left that the caller sets before it sleeps; it sleeps until all other bits are
-     * 0 */
+    /* Bit of section.left that the caller sets before it sleeps. The caller sleeps until all other
+     * bits are 0. */
     SLEEPS = 1 << 30,
     MAX_CORES = 4096,
 };
@@ -28,9 +28,9 @@ struct section {
     _Alignas(64) atomic_int left; /* number of helpers that may still access the section */
 };
 
-/* Values of helper.job: LOOKING, ASLEEP, BUSY, or the address of the section that the helper is to
- * join. If the helper was asleep, the bit CALLED_UP is set in this address. A helper sets BUSY
- * before it accesses the section. Until then, the caller can cancel the call. */
+/* Values of helper.job: LOOKING, ASLEEP, BUSY, or the address of the section to join. The bit
+ * CALLED_UP in the address means that the helper was asleep. A helper sets BUSY before it accesses
+ * the section. Until then, the caller can cancel the call. */
 enum { LOOKING = 0, ASLEEP = 2, BUSY = 4, CALLED_UP = 1 };
 
 struct helper {
@@ -47,8 +47,8 @@ struct rt_parallel {
     _Alignas(64) atomic_int free;
     _Alignas(64) atomic_bool stopping;
     struct rt_mutex mu;
-    /* Signalled when a section's `left` becomes SLEEPS: no helper can access the section any more,
-     * and its caller sleeps. */
+    /* Signalled when a section's `left` becomes SLEEPS. No helper can then access the section, and
+     * its caller sleeps. */
     struct rt_cond done;
     struct helper helper[];
 };
@@ -81,7 +81,7 @@ static void give_core(struct rt_parallel *p)
     atomic_fetch_add_explicit(&p->free, 1, memory_order_relaxed);
 }
 
-/* Passes the caller's core token to a run that has no token. Returns false if every run has one. */
+/* Passes the caller's core token to a run that has none. Returns false if every run has one. */
 static bool yield_core(struct rt_parallel *p)
 {
     int n = atomic_load_explicit(&p->free, memory_order_relaxed);
@@ -250,8 +250,8 @@ static int call_helpers(struct rt_parallel *p, struct section *s, int pending)
     return n;
 }
 
-/* Cancels the calls that helpers have not accepted yet. No shard is left for these helpers, and
- * they may be waiting for cores that other threads occupy. */
+/* Cancels the calls that helpers have not accepted yet, because no shards are left for them. The
+ * helpers may be waiting for cores that other threads occupy. */
 static void call_off(struct rt_parallel *p, struct section *s)
 {
     for (int i = 0; i < p->n_helpers; i++) {

@@ -1,12 +1,12 @@
 /*
  * The cores that runs share, and the helper threads through which a run uses more than one core.
- * There is one pool per process, shared by all sessions whose options name it (rt_session_options).
+ * One pool per process is shared by all sessions whose options name it (rt_session_options).
  *
- * Cores are represented by tokens. A run takes one token when it begins, whether or not one is
- * free. A parallel section of the run takes all tokens that are free when the section starts, and a
- * helper thread for each, but does not wait for tokens. Thus many concurrent runs have one core
- * each, and a single run has all cores. When a new run needs a helper's core, the helper leaves the
- * section after its current shard.
+ * Tokens represent cores. A run takes one token when it begins, even if no token is free. A
+ * parallel section of the run takes all tokens that are free when the section starts, and a helper
+ * thread for each, but never waits for tokens. Thus many concurrent runs have one core each, and a
+ * single run has all cores. When a new run needs a helper's core, the helper leaves the section
+ * after its current shard.
  *
  * A helper without work spins for about 100 microseconds, because a run's next section usually
  * follows immediately. The helper then sleeps, so that a process without runs uses no processor

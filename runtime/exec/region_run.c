@@ -33,7 +33,6 @@ static void bind_arg(const struct rt_specialisation *l, const struct rt_region *
         b->arg[a].data = at_extent(l, b->memory, (int)(uintptr_t)r->arg[a].data);
 }
 
-/* Allocates the steps and arguments, without pointers. */
 static bool allocate(const struct rt_region *r, struct rt_bound_region *b)
 {
     b->steps.step = calloc((size_t)r->n_kernels + 1, sizeof *b->steps.step);
@@ -99,8 +98,8 @@ static enum rt_status enqueue(struct region_run *x, enum rt_copy_kind kind, void
     return x->d->enqueue_copy(x->d, x->stream, kind, to, from, bytes, x->err);
 }
 
-/* Enqueues the copy of a value to address `to` in the accelerator's memory. A value that is in this
- * memory does not pass through the host. */
+/* Enqueues the copy of a value to address `to` in the accelerator's memory. A value that is already
+ * in the accelerator's memory does not pass through the host. */
 static enum rt_status copy_in(struct region_run *x, const struct rt_tensor *from, void *to)
 {
     struct rt_tensor t = *from;
@@ -137,7 +136,7 @@ static enum rt_status copy_out(struct region_run *x, const struct rt_crossing *o
     return rt_device_tensor_enqueue_load(t, x->stream, from->data, x->err);
 }
 
-/* Makes the bytes of the values that were copied to the host available. */
+/* Makes the bytes that were copied to the host available. */
 static void finish_out(struct region_run *x)
 {
     for (int k = 0; k < x->r->n_out; k++) {
@@ -235,7 +234,7 @@ enum rt_status rt_region_run(struct rt_context *c, const struct rt_specialisatio
     if (!st)
         st = run_on_stream(&x, arg);
     rt_stream_give(d, &stream);
-    c->shared->nodes_run += r->n_kernels - 1; /* the region itself is counted as one step */
+    c->shared->nodes_run += r->n_kernels - 1; /* The region itself counts as one step. */
     return st;
 }
 

@@ -1,4 +1,4 @@
-/* The functions of the runtime that a kernel may call while it runs. */
+/* The functions of the runtime that a running kernel may call. */
 #include "runtime/core/run.h"
 #include "runtime/exec/context.h"
 #include "runtime/session/session_internal.h"
@@ -46,7 +46,7 @@ enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o)
     rt_tensor_clear(&r->out[k]);
     enum rt_dtype d = (enum rt_dtype)r->node->out_dtype[k];
     if (d != RT_VARIANT)
-        d = RT_RESOURCE; /* a ref output holds a handle, regardless of its declared dtype */
+        d = RT_RESOURCE; /* A ref output holds a handle, regardless of its declared dtype. */
     enum rt_status st = rt_tensor_object(&r->out[k], rt_run_pool(r), d, o, r->err);
     if (st)
         rt_object_unref(o);
@@ -159,7 +159,7 @@ static enum rt_status begin_waiting(struct rt_run *r, struct rt_mutex *mu) RT_NO
 
 enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex *mu) RT_NO_ANALYSIS
 {
-    /* Flags of cancellation do not signal `c`, so they are read this often. */
+    /* Setting a cancellation flag does not signal `c`, so the flags are polled at this interval. */
     enum { POLL_NS = 50000000 };
     struct rt_run_shared *s = r->ctx->shared;
     const bool calls_hook = s->on_wait;
@@ -170,7 +170,7 @@ enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex 
     enum rt_status st = rt_run_check(r);
     if (!st)
         st = begin_waiting(r, mu);
-    if (st || calls_hook) /* the condition may have changed while `mu` was released */
+    if (st || calls_hook) /* The condition may have changed while `mu` was released. */
         return st;
     struct rt_parallel *cores = s->alone ? NULL : s->session->options.parallel;
     rt_parallel_leave(cores);

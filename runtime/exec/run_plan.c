@@ -1,8 +1,8 @@
 /*
  * Runs a plan on a context. The order executor runs the nodes one by one and frees each value after
- * its last reader. Where a segment has a specialisation for the current shapes, the executor runs
- * the specialisation instead of the segment's nodes. A plan with TensorFlow 1's control flow is run
- * by the token executor (exec_token.c).
+ * its last reader. If a segment has a specialisation for the current shapes, the executor runs the
+ * specialisation instead of the nodes. The token executor (exec_token.c) runs plans with TensorFlow
+ * 1's control flow.
  */
 #include "runtime/exec/executor.h"
 #include "runtime/plan/specialisation.h"
@@ -12,8 +12,8 @@
 #include "runtime/session/resource.h"
 #include "runtime/session/session_internal.h"
 
-/* Minimum size in bytes of a large output. The deadline is checked after each large output, because
- * its computation may take a long time. */
+/* Minimum size in bytes of a large output. The deadline is checked after each large output, which
+ * may take long to compute. */
 enum { LARGE = 1 << 20 };
 
 enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,

@@ -1,6 +1,5 @@
-/* The functions that a run calls on specialisations. rt_segment_fits compares the shapes of a
- * specialisation with the values of a context, and rt_specialisation_unref drops a reference to a
- * specialisation. */
+/* Operations on specialisations that runs use. rt_segment_fits compares the shapes of a
+ * specialisation with the values of a context; rt_specialisation_unref drops a reference. */
 #include "runtime/plan/specialisation.h"
 #include "runtime/exec/context.h"
 #include "runtime/select/prepared.h"

@@ -1,8 +1,8 @@
 /*
  * The cache of the specialisations of a session's plans, by segment and shapes, and the queue of
- * pending compilations. For each miss, the segment stores a hash of the shapes. A second miss with
+ * pending compilations. The segment stores a hash of the shapes of each miss. A second miss with
  * the same shapes enqueues a compilation (rt_session_compile). When there are too many
- * specialisations, the least recently used are evicted. A run holds a reference to the
+ * specialisations, the least recently used are evicted. A run holds a reference to each
  * specialisation that it uses, until the run ends.
  */
 #include <stdlib.h>
@@ -28,8 +28,8 @@ enum {
     MAX_SEEN = 256,
     MAX_PENDING = 64,
     /* A new specialisation may evict an old one only if the session has made more than STILL_USED
-     * runs since the last use of the old one. Otherwise a model with more shapes than the cache can
-     * hold would compile the same shapes again and again. */
+     * runs since the last use of the old one. Otherwise, a model with more shapes than the cache
+     * can hold would compile the same shapes again and again. */
     STILL_USED = 2000,
 };
 
@@ -41,7 +41,7 @@ struct rt_segment {
     struct rt_specialisation *first;
     int n;
     struct {
-        uint64_t hash; /* hash of the shapes, or 0 if the entry of `seen` is unused */
+        uint64_t hash; /* hash of the shapes, or 0 for an unused entry of `seen` */
         enum sight sight;
     } seen[MAX_SEEN];
     int next_seen;
@@ -87,8 +87,8 @@ static void segment_free(struct rt_segment *g)
     free(g);
 }
 
-/* Returns the segment that begins at a node, or NULL if out of memory. The segment is made on first
- * use. No lock is held while the segment is made, because this reads the complete plan. */
+/* Returns the segment that begins at a node, or NULL if out of memory. Makes the segment on first
+ * use. Making it reads the complete plan, so no lock is held. */
 static struct rt_segment *segment_at(struct rt_plan *p, int begin)
 {
     struct rt_segment *there = atomic_load_explicit(&p->segment[begin], memory_order_acquire);
@@ -148,8 +148,8 @@ static bool has_bytes(const struct rt_session *s, size_t bytes)
            (all <= MAX_SESSION_BYTES && rt_idle_cache_fits_specialisation(s->idle_cache, bytes));
 }
 
-/* Returns whether a new specialisation must evict another specialisation of its session. Called
- * under spec_mu. */
+/* Returns whether a new specialisation must evict another one of its session. Called under
+ * spec_mu. */
 static bool is_full(const struct rt_session *s, size_t bytes)
 {
     return s->n_specialisations &&
@@ -174,8 +174,8 @@ static void enqueue(struct rt_session *s, struct rt_pending_compilation *w)
     s->pending_end = &w->next;
 }
 
-/* Records a cache miss. If it returns true, a new compilation has been counted in n_pending, and
- * the caller must call `request` to enqueue it. Called under spec_mu. */
+/* Records a cache miss. Returns true if it has counted a new compilation in n_pending; the caller
+ * must then call `request` to enqueue it. Called under spec_mu. */
 static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
 {
     int at = 0;
@@ -243,8 +243,8 @@ static struct rt_specialisation *find(struct rt_context *c, int begin, bool *pen
     return l;
 }
 
-/* Wakes the compiler's thread, unless the session's version is being loaded: a compilation that is
- * in progress when loading ends would choose kernels after the model has been sealed. */
+/* Wakes the compiler's thread, unless the session's version is still being loaded. A compilation in
+ * progress at the end of loading would choose kernels after the model has been sealed. */
 static void wake_compiler(struct rt_session *s)
 {
     rt_mutex_lock(&s->spec_mu);
@@ -306,12 +306,12 @@ static void publish_rows(const struct rt_specialisation *l, bool compiled)
 }
 
 /*
- * Specialisations and instances that were removed under spec_mu, and are freed after the lock has
- * been released. Runs wait for this lock, which may be held by a low-priority thread (the
- * compiler's, or one that unloads a version). Such a thread keeps the lock for as long as other
- * threads occupy its core. Therefore the work under the lock is bounded by the limits above and
- * calls no allocator. A mutex with PTHREAD_PRIO_INHERIT would not help: the low priority is a nice
- * value, and under Linux the holder of a mutex inherits only real-time priorities.
+ * Specialisations and instances that were removed under spec_mu, to be freed after the lock has
+ * been released. Runs wait for this lock. A low-priority thread (the compiler's, or one that
+ * unloads a version) may hold it, for as long as other threads occupy its core. Therefore, the
+ * limits above bound the work under the lock, which also calls no allocator. A mutex with
+ * PTHREAD_PRIO_INHERIT would not help: the low priority is a nice value, and in Linux the holder of
+ * a mutex inherits only real-time priorities.
  */
 struct forgotten {
     struct rt_specialisation *spec; /* list of specialisations, linked by `next` */
@@ -351,12 +351,12 @@ static void forget(struct rt_session *s, struct rt_specialisation *l, struct for
         publish_rows(l, false);
     atomic_store(&l->retired, true);
     atomic_fetch_add(&s->retirements, 1);
-    /* If the shapes of an evicted specialisation occur again, they are treated as new. */
+    /* Shapes of an evicted specialisation count as new when they occur again. */
     for (int k = 0; k < MAX_SEEN; k++)
         if (g->seen[k].sight == REQUESTED)
             g->seen[k].hash = 0;
-    /* The retired instances are collected here, under the lock, because the plan may be freed once
-     * the lock is released. */
+    /* Collects the retired instances under the lock, because the plan may be freed once the lock is
+     * released. */
     rt_contexts_take_retired(l->plan, &to->instance);
     l->next = to->spec;
     to->spec = l;
@@ -464,8 +464,8 @@ void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *canc
     rt_mutex_unlock(&s->spec_mu);
     if (yes && s->options.compiler)
         rt_compiler_leave(s->options.compiler, s);
-    /* No lock is needed, because the compiler's thread no longer serves the session and no other
-     * thread reads s->options.cancelled now. */
+    /* No lock is needed: the compiler's thread no longer serves the session, and no other thread
+     * reads s->options.cancelled now. */
     s->options.cancelled = cancelled;
     if (!yes)
         wake_compiler(s);

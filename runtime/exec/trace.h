@@ -1,7 +1,7 @@
 /*
- * The trace of one run, made on request. It contains each node that ran, with the node's times and
- * the shapes of its outputs. It also contains the plan's graph after functions have been inlined
- * and constants folded.
+ * The trace of one run, made on request. It lists each node that ran, with its times and the shapes
+ * of its outputs. It also holds the plan's graph after functions have been inlined and constants
+ * folded.
  *
  * Owner: the caller of rt_callable_run, which creates the arena for the trace and zeroes all other
  * members before the call. is_truncated is set if the arena is too small or too many nodes ran.
@@ -22,13 +22,13 @@ struct rt_trace_node {
     struct rt_trace_node *next; /* next node, in the order in which the nodes completed */
     const char *name, *op;
     int device; /* 0 for the CPU, 1 for the session's accelerator */
-    /* start and end of the node's run, on CLOCK_REALTIME or, if wants_cpu is set, in CPU time of
-     * the thread */
+    /* Start and end of the node's run, on CLOCK_REALTIME or, if wants_cpu is set, in the thread's
+     * CPU time. */
     int64_t start_ns, end_ns;
     int n_outputs;
     struct rt_trace_output *outputs;
-    /* The members below are set only for nodes with a kernel, and only if wants_kernels is set.
-     * `node` belongs to the plan and is valid as long as the callable lives. */
+    /* The members below are set only if wants_kernels is set and the node has a kernel. `node`
+     * belongs to the plan and is valid as long as the callable exists. */
     const struct rt_node *node;
     const char *kernel;
     int n_inputs;
@@ -47,18 +47,18 @@ struct rt_trace {
     bool is_truncated;
     int n_nodes;
     struct rt_trace_node *first, *last;
-    /* The node that is running, as recorded by rt_trace_kernel. Private to the runtime. */
+    /* The running node, as recorded by rt_trace_kernel. Private to the runtime. */
     struct rt_trace_node *begun;
     int n_graph_nodes;
     struct rt_trace_graph_node *graph;
 };
 
-/* The functions below are called by the runtime. */
+/* The runtime calls the functions below. */
 struct rt_kernel;
 struct rt_plan;
 struct rt_plan_step;
 int64_t rt_trace_now(const struct rt_trace *t);
-/* Returns the name of the step's op. The string lives as long as the process. */
+/* Returns the name of the step's op. The string is valid until the process exits. */
 const char *rt_trace_op(const struct rt_plan_step *n);
 /* Records the kernel and inputs of a node that is about to run. The next rt_trace_ran adds them to
  * the node's entry. */
