@@ -16,16 +16,16 @@ enum {
     MAX_INDEX_BLOCK = 1 << 22,
 };
 
-/* The open checkpoints. Some graphs have a RestoreV2 node for each variable. These nodes, and the
- * tensors that they produce, share one open checkpoint, so that the index is read once and no
- * shard is kept open more than once. The checkpoints are spread over many lists, because a server
- * with thousands of versions has thousands of checkpoints open. */
+/* The open checkpoints. Some graphs have a RestoreV2 node for each variable. These nodes, and their
+ * tensors, share one open checkpoint, so that the index is read once and no shard is kept open
+ * twice. The checkpoints are spread over many lists, because a server with thousands of versions
+ * has thousands of checkpoints open. */
 enum { LOG_OPEN_LISTS = 12 };
 static struct rt_mutex open_mu = RT_MUTEX_INIT;
 /* the first checkpoint of each list; guarded by open_mu */
 static struct rt_checkpoint *open_lists[1 << LOG_OPEN_LISTS];
 
-/* Returns the list that holds any open checkpoint with this pool and index file. */
+/* Returns the list for open checkpoints with this pool and index file. */
 static struct rt_checkpoint **list_of(const struct stat *index, const struct rt_pool *pool)
 {
     /* Fibonacci hashing: multiplies by the fractional part of the golden ratio times 2^64 */
@@ -33,9 +33,9 @@ static struct rt_checkpoint **list_of(const struct stat *index, const struct rt_
     return &open_lists[key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - LOG_OPEN_LISTS)];
 }
 
-/* Returns a reference to the open checkpoint that uses this pool and was read from this index file,
- * if the file is unchanged; otherwise returns NULL. The pool must be the same because a checkpoint
- * must not outlive the session that owns its pool. */
+/* Returns a reference to the open checkpoint that uses this pool and was read from this index file.
+ * Returns NULL if there is none or the file has changed. The pool must be the same, because a
+ * checkpoint must not outlive the session that owns its pool. */
 static struct rt_checkpoint *already_open(const char *prefix, const struct stat *index,
                                           const struct rt_pool *pool)
 {
@@ -46,7 +46,7 @@ static struct rt_checkpoint *already_open(const char *prefix, const struct stat 
         int refs = atomic_load(&c->refs);
         if (c->pool != pool || strcmp(c->prefix, prefix) != 0 || !rt_same_file(&c->index, index))
             continue;
-        /* A checkpoint with 0 references is about to be removed from the list and freed. */
+        /* A checkpoint with 0 references is about to be removed and freed. */
         while (refs && !atomic_compare_exchange_weak(&c->refs, &refs, refs + 1))
             ;
         if (refs)

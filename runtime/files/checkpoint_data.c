@@ -17,7 +17,7 @@
 enum { MAX_KEPT = 1024, KEPT_SHARE = 8 };
 static atomic_int n_kept; /* number of shards that all checkpoints together keep open */
 
-/* Returns whether one more shard may be kept open, and counts the shard if so. */
+/* Returns whether one more shard may be kept open. If so, counts the shard. */
 static bool take_kept(void)
 {
     struct rlimit files;
@@ -102,7 +102,7 @@ enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_
     return RT_OK;
 }
 
-/* Opens a shard that is not kept open, and keeps it open if take_kept() permits that. */
+/* Opens a shard that is not open. Keeps it open if take_kept() permits that. */
 static enum rt_status open_locked(struct rt_bundle_shard *s, const char *path, int *fd,
                                   struct rt_error *err)
 {
@@ -203,9 +203,8 @@ enum rt_status rt_bundle_check_sum(struct rt_checkpoint *c, const struct rt_bund
                    path, e->pub.name, (long long)e->pub.bytes, rotated >> 17 | rotated << 15, crc);
 }
 
-/* The checksum of each window of RT_BUNDLE_WINDOW bytes is computed directly after the window has
- * been read, while its bytes are in the CPU's cache. The window is a multiple of the size of an
- * element. */
+/* Reads windows of RT_BUNDLE_WINDOW bytes, a multiple of the size of an element. Computes the
+ * checksum of each window directly after reading it, while its bytes are in the CPU's cache. */
 enum rt_status rt_bundle_read_all(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                   const struct rt_checkpoint_run *run, void *dst,
                                   struct rt_error *err)

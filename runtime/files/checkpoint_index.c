@@ -12,12 +12,12 @@
 
 enum {
     /*
-     * Limit on the total size of the names in an index: FREE_NAME_BYTES plus NAME_BYTES_PER_BYTE
-     * times the size of the entries without their names. The size of an entry is FIXED_BYTES plus
-     * the size of its message. At most VALUE_BYTES bytes of the message are counted, because in a
-     * sparse file a large message may occupy no disk space. TensorFlow's entries have 15 to 30
-     * bytes, which allows names of 700 bytes on average. Without the limit, an entry of five bytes
-     * could have a name of 64 KiB.
+     * The names in an index may have a total size of FREE_NAME_BYTES plus NAME_BYTES_PER_BYTE times
+     * the size of the entries without their names. An entry counts as FIXED_BYTES plus the size of
+     * its message, but at most VALUE_BYTES of the message count, because in a sparse file a large
+     * message may occupy no disk space. TensorFlow's entries have 15 to 30 bytes, which allows
+     * names of 700 bytes on average. Without the limit, an entry of five bytes could have a name of
+     * 64 KiB.
      */
     FREE_NAME_BYTES = 1 << 20,
     NAME_BYTES_PER_BYTE = 32,
@@ -27,12 +27,12 @@ enum {
     HOLD_STEP = 1 << 16,
 };
 
-/* State of reading an index, whose entries are either added to the checkpoint or only measured. */
+/* The state of reading an index. Entries are either added to the checkpoint or only measured. */
 struct reader {
     struct rt_checkpoint *c;
     const struct rt_check *check; /* check of the run; may be NULL */
-    size_t name_bytes; /* maximum total size of the names of the remaining entries, in bytes */
-    /* The members below are set only if the entries are measured. */
+    size_t name_bytes; /* total size in bytes that the names of the remaining entries may have */
+    /* The members below are set only if entries are measured. */
     int64_t *weight_bytes;
     int64_t *shard_size; /* shard sizes (rt_bundle_check_file); allocated by read_header */
     bool shard_failed;   /* whether the error concerns a shard, not the index */
@@ -44,7 +44,7 @@ static size_t index_bytes(const struct rt_checkpoint *c)
            (size_t)c->n_shards * sizeof *c->shard;
 }
 
-/* Reduces the pool's charge to the memory of the index, because the unpacked messages have been
+/* Reduces the pool's charge to the memory of the index. Called when the unpacked messages have been
  * freed. */
 static void release_surplus(struct rt_checkpoint *c)
 {
@@ -148,8 +148,8 @@ static enum rt_status fill_entry(const struct reader *r, struct rt_bundle_entry 
                        (long long)p->offset);
     if (rt_shape_from_proto(p->shape, &e->pub.shape.rank, e->pub.shape.dim, &why) ||
         e->pub.dtype == RT_NO_DTYPE || is_ref) {
-        /* The entry may have been written by a newer TensorFlow, so opening the checkpoint
-         * succeeds, and only reading this tensor fails. */
+        /* A newer TensorFlow may have written the entry. Opening the checkpoint therefore succeeds,
+         * and only reading this tensor fails. */
         e->pub.shape.rank = -1;
         e->why_not = why.code ? rt_arena_strdup(c->arena, why.msg) : "a type that is not known";
         return e->why_not ? RT_OK : rt_fail_memory(err, "an entry", sizeof why.msg);
@@ -217,16 +217,15 @@ static enum rt_status keep_entry(struct rt_checkpoint *c, const struct rt_bundle
         c->entry = more;
         c->capacity = capacity;
     }
-    /* Keys are sorted. Keys of slices begin with a zero byte, so they precede all names. */
+    /* Keys are sorted. Keys of slices begin with a zero byte and therefore precede all names. */
     if (!e->pub.name[0])
         c->first_public = c->n_entries + 1;
     c->entry[c->n_entries++] = *e;
     return RT_OK;
 }
 
-/* Checks that entry e lies inside its shard. Adds to *r->weight_bytes the minimum number of bytes
- * that the loaded entry occupies: its stored bytes and, for a string tensor, its array of
- * strings. */
+/* Checks that entry e lies inside its shard. Adds the minimum memory of the loaded entry to
+ * *r->weight_bytes: its stored bytes and, for a string tensor, its array of strings. */
 static enum rt_status measure_entry(struct reader *r, const struct rt_bundle_entry *e,
                                     struct rt_error *err)
 {
@@ -266,8 +265,8 @@ static enum rt_status on_entry(void *arg, struct rt_span key, struct rt_span val
     return st;
 }
 
-/* Reads all entries of an index into a new checkpoint, without allocating its shards, or measures
- * the entries. */
+/* Reads all entries of an index into a new checkpoint, or only measures them. Does not allocate the
+ * checkpoint's shards. */
 static enum rt_status read_index(struct reader *r, const char *prefix,
                                  const struct rt_sstable_source *index, struct rt_error *err)
 {

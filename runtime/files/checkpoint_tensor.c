@@ -11,7 +11,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/crc32c.h"
 
-/* number of strings or slices after which the run's check is called again */
+/* number of strings or slices between two calls of the run's check */
 enum { CHECK_EVERY = 1 << 14 };
 enum { MAX_VARINT = 10 }; /* maximum size of a varint, in bytes */
 
@@ -129,8 +129,8 @@ static enum rt_status lazy_tensor(struct rt_checkpoint *c, const struct rt_bundl
 
 /* ---- strings ---- */
 
-/* Reads the stored bytes of an entry in order. They are read in windows, and the check of `run` is
- * called before each window. */
+/* Reads the stored bytes of an entry in order, one window at a time. Calls the check of `run`
+ * before each window. */
 struct reader {
     struct rt_checkpoint *c;
     const struct rt_bundle_entry *e;
@@ -138,8 +138,8 @@ struct reader {
     int fd;
     unsigned char *window;
     size_t capacity;     /* size of the window in bytes */
-    size_t off;          /* offset in the entry of the first byte behind the window */
-    struct rt_span rest; /* the bytes of the window that have not been taken yet */
+    size_t off;          /* offset in the entry of the first byte after the window */
+    struct rt_span rest; /* bytes of the window that have not been taken yet */
 };
 
 static size_t n_left(const struct reader *r)
@@ -147,7 +147,7 @@ static size_t n_left(const struct reader *r)
     return (size_t)r->e->pub.bytes - r->off + r->rest.n;
 }
 
-/* Moves the rest of the window to its start, and fills the window with the bytes that follow. */
+/* Moves the rest of the window to its start, and fills the window with the next bytes. */
 static enum rt_status refill(struct reader *r, struct rt_error *err)
 {
     const size_t behind = (size_t)r->e->pub.bytes - r->off, space = r->capacity - r->rest.n;
@@ -165,7 +165,7 @@ static enum rt_status refill(struct reader *r, struct rt_error *err)
     return RT_OK;
 }
 
-/* Takes n bytes, of which at most n_left() may be requested, and adds them to the checksum. */
+/* Takes n bytes, where n is at most n_left(), and adds them to the checksum. */
 static enum rt_status take(struct reader *r, void *dst, size_t n, uint32_t *crc,
                            struct rt_error *err)
 {
@@ -183,9 +183,9 @@ static enum rt_status take(struct reader *r, void *dst, size_t n, uint32_t *crc,
     return RT_OK;
 }
 
-/* Reads the length of string i of n and makes the string, whose bytes are not initialised. Adds the
- * length to the checksum of the lengths, as an integer of 4 bytes (8 if needed) in the writer's
- * byte order, and subtracts it from *unused, the number of bytes that strings may still have. */
+/* Reads the length of string i of n and makes the string with uninitialised bytes. Adds the length
+ * to the checksum of the lengths, as an integer of 4 bytes (8 if needed) in the writer's byte
+ * order. Subtracts the length from *unused, the number of bytes that strings may still have. */
 static enum rt_status take_length(struct reader *r, int64_t i, int64_t n, struct rt_str *dst,
                                   size_t *unused, uint32_t *crc, struct rt_error *err)
 {
@@ -237,8 +237,7 @@ static enum rt_status take_length_checksum(struct reader *r, uint32_t *crc, stru
 /*
  * Reads n strings from their stored bytes: the lengths of all strings as varints, the masked
  * checksum of the lengths, and the bytes of all strings. The entry's checksum covers the lengths in
- * the form that take_length describes, the stored checksum of the lengths, and the bytes of all
- * strings.
+ * the form that take_length adds, the stored checksum of the lengths, and the bytes of all strings.
  */
 static enum rt_status take_strings(struct reader *r, struct rt_str *dst, int64_t n,
                                    struct rt_error *err)
@@ -341,8 +340,9 @@ struct stored {
 
 /*
  * Sets *n to the number of elements in which stored slice i of entry e overlaps `want`. If *n is
- * not 0, finds the slice's entry and checks its shard. `assemble` does this for all slices before
- * it allocates memory, so that an index cannot make it allocate more than the files hold.
+ * not 0, finds the slice's entry and checks its shard. `assemble` calls this function for all
+ * slices before it allocates memory, so that an index cannot make it allocate more than the files
+ * hold.
  */
 static enum rt_status stored_part(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int i,
                                   const struct rt_slice *want, struct stored *out, int64_t *n,
@@ -367,7 +367,7 @@ static enum rt_status stored_part(struct rt_checkpoint *c, const struct rt_bundl
     return rt_bundle_check_shard(c, out->e, err);
 }
 
-/* Copies the overlap of stored slice s and slice `want` into the tensor t, which holds `want`. */
+/* Copies the overlap of stored slice s and slice `want` into tensor t, which holds `want`. */
 static enum rt_status copy_part(struct rt_checkpoint *c, const struct stored *s,
                                 const struct rt_checkpoint_run *run, const struct rt_slice *want,
                                 const struct rt_tensor *t, struct rt_error *err)
@@ -391,7 +391,7 @@ static enum rt_status copy_part(struct rt_checkpoint *c, const struct stored *s,
     return st;
 }
 
-/* Reads slice `want` (resolved) of a tensor that is stored in one entry or as slices. */
+/* Reads the resolved slice `want` of a tensor. The tensor is stored in one entry or as slices. */
 static enum rt_status assemble(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                const struct rt_checkpoint_run *run, const struct rt_slice *want,
                                struct rt_tensor *out, struct rt_error *err)
@@ -424,7 +424,7 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct rt_bundle_e
     if (st)
         return st;
     if (n)
-        /* The slices of a corrupt index may leave gaps, so the tensor is zeroed first. */
+        /* Zeroes the tensor, because the slices of a corrupt index may leave gaps. */
         st = rt_checkpoint_run_zero(run, t.data, (size_t)n * size, err);
     for (int i = 0; i < n_parts && n && !st; i++) {
         st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(run, err) : RT_OK;

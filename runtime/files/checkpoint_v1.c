@@ -30,7 +30,8 @@ enum {
     /* Maximum size in bytes of a tensor's entry in the list. An entry takes about 20 bytes per
      * slice. */
     MAX_ENTRY = 4 << 20,
-    CHECK_BYTES = 1 << 17, /* number of bytes of a list that are read between two run checks */
+    CHECK_BYTES = 1 << 17, /* number of bytes of a list that are read between two calls of the run's
+                            * check */
 };
 /* Field numbers in the messages of a list. */
 enum {
@@ -46,14 +47,14 @@ struct place {
     struct rt_span meta; /* the serialized SavedSliceMeta */
     int file;
     /* `next` is the tensor's entry in the next file that lists the tensor. `last` is the tensor's
-     * last entry; it is valid only in the tensor's first entry. */
+     * last entry. It is valid only in the tensor's first entry. */
     struct place *next, *last;
 };
 
-/* A file of the checkpoint. It is open only while it is read, because a checkpoint may have up to
+/* A file of the checkpoint. It is open only during a read, because a checkpoint may have up to
  * MAX_FILES files. */
 struct file {
-    /* path of the file, or NULL if the table is not in a file but in the caller's `source` */
+    /* path of the file; NULL if the table is in the caller's `source` */
     char *path;
     struct stat info;
     struct rt_sstable_source source;
@@ -77,7 +78,7 @@ static struct rt_checkpoint_v1 *kept;
 
 /* ---- opening ---- */
 
-/* Makes the pool count `bytes` bytes for as long as the checkpoint is open. */
+/* Makes the pool count `bytes` bytes until the checkpoint is closed. */
 static enum rt_status hold(struct rt_checkpoint_v1 *c, size_t bytes, struct rt_error *err)
 {
     const enum rt_status st = rt_pool_hold(c->pool, bytes, 0, "the list of a checkpoint", err);
@@ -92,7 +93,7 @@ struct listing {
     int file;
     const struct rt_checkpoint_run *run;
     bool has_meta;      /* whether the message has a list of tensors, which may be empty */
-    size_t n_unchecked; /* number of bytes of the list read since the last check of the run */
+    size_t n_unchecked; /* number of bytes of the list read since the run's check was last called */
 };
 
 static enum rt_status malformed(struct rt_error *err)
@@ -100,7 +101,8 @@ static enum rt_status malformed(struct rt_error *err)
     return rt_fail(err, RT_DATA_LOSS, "the list: not a tensorflow.SavedTensorSlices");
 }
 
-/* Adds an entry of the list to by_name. If a list names a tensor twice, the first entry is used. */
+/* Adds an entry of the list to by_name. If a list names a tensor twice, only the first entry
+ * counts. */
 static enum rt_status add_entry(const struct listing *l, struct rt_span meta, struct rt_error *err)
 {
     struct rt_checkpoint_v1 *c = l->c;
@@ -154,7 +156,7 @@ static enum rt_status check_versions(struct rt_span versions, struct rt_error *e
 }
 
 /* Reads a list's SavedTensorSlices if `level` is 0, and its SavedTensorSliceMeta if `level` is 1.
- * As in protobuf, several occurrences of the nested message are read as one message. */
+ * Several occurrences of the nested message are read as one message, as in protobuf. */
 static enum rt_status read_entries(struct listing *l, struct rt_span rest, int level,
                                    struct rt_error *err)
 {
@@ -190,8 +192,8 @@ static enum rt_status keep_list(void *arg, struct rt_span value, struct rt_error
     return st;
 }
 
-/* Opens a file of the checkpoint. Sets *source to a source that reads the file for `run`, and *fd
- * to the descriptor, or to -1 if the source is in memory. The caller must close the descriptor. */
+/* Opens a file of the checkpoint. Sets *source to a source that reads the file for `run`. Sets *fd
+ * to the descriptor, which the caller must close, or to -1 if the source is in memory. */
 static enum rt_status source_open(const struct file *f, const struct rt_checkpoint_run *run,
                                   struct rt_sstable_source *source, int *fd, struct rt_error *err)
 {
@@ -239,8 +241,7 @@ static enum rt_status read_list(struct rt_checkpoint_v1 *c, int file,
     return st;
 }
 
-/* Appends a file to the checkpoint's array of files and returns the file. The pointer is valid
- * until the next call. */
+/* Adds a file to the checkpoint and returns it. The pointer is valid until the next call. */
 static struct file *add_file(struct rt_checkpoint_v1 *c)
 {
     if (c->n_files == c->capacity) {
@@ -306,10 +307,10 @@ static int by_path(const void *a, const void *b)
 
 /*
  * Adds the files of a directory that match the pattern, sorted. Patterns in directory names are not
- * expanded, because a model could use them to make the server search whole file systems. The run is
- * checked for each entry of the directory, because one call of fnmatch may be slow: with a pattern
- * of 125 bracket expressions in 3,900 bytes, a call took up to 6 ms. The pattern of a name is
- * therefore also limited to the length of the longest name.
+ * expanded, because a model could use them to make the server search whole file systems. The run's
+ * check is called for each entry of the directory, because one call of fnmatch may be slow: with a
+ * pattern of 125 bracket expressions in 3,900 bytes, it took up to 6 ms. For the same reason, a
+ * pattern may be at most as long as the longest file name.
  */
 static enum rt_status list_matching(struct rt_checkpoint_v1 *c, const struct rt_checkpoint_run *run,
                                     struct rt_error *err)
@@ -386,7 +387,7 @@ static struct rt_checkpoint_v1 *already_open(const struct rt_checkpoint_v1 *c)
     return found;
 }
 
-/* Sets `kept` to `c`. Takes over the caller's reference. */
+/* Sets `kept` to `c` and takes over the caller's reference. */
 static void set_kept(struct rt_checkpoint_v1 *c)
 {
     struct rt_checkpoint_v1 *old;
@@ -462,7 +463,7 @@ int rt_checkpoint_v1_count(const struct rt_checkpoint_v1 *c)
 
 const char *rt_checkpoint_v1_name(const struct rt_checkpoint_v1 *c, int i)
 {
-    return c->by_name.entry[i].key; /* entries are in insertion order */
+    return c->by_name.entry[i].key; /* Entries are in insertion order. */
 }
 
 /* ---- a tensor ---- */
@@ -478,8 +479,8 @@ struct wanted {
     int64_t found; /* number of elements of `part` that have been copied to `out` */
 };
 
-/* Unpacks a tensor's entry in a list. The pool of `run` counts *held bytes for the message. If the
- * function returns RT_OK, the caller must call free_meta. */
+/* Unpacks a tensor's entry in a list. The pool of `run` counts *held bytes for the message. On
+ * RT_OK, the caller must call free_meta. */
 static enum rt_status unpack_meta(const struct place *p, const struct rt_checkpoint_run *run,
                                   slice_meta **out, size_t *held, struct rt_error *err)
 {
@@ -507,8 +508,8 @@ static void free_meta(slice_meta *m, const struct rt_checkpoint_run *run, size_t
     rt_pool_release(rt_checkpoint_run_pool(run), held);
 }
 
-/* Reads a tensor's dtype and shape from one of its entries. Fails if they differ from those of the
- * preceding entries. */
+/* Reads a tensor's dtype and shape from one of its entries. Fails if they differ from those of
+ * earlier entries. */
 static enum rt_status describe_entry(const struct rt_checkpoint_v1 *c, const slice_meta *m,
                                      bool is_first, struct wanted *w, struct rt_error *err)
 {
@@ -521,7 +522,7 @@ static enum rt_status describe_entry(const struct rt_checkpoint_v1 *c, const sli
     if (st)
         return rt_fail_prefix(err, "tensor \"%s\": ", w->name);
     n = rank < 0 ? -1 : rt_count(rank, dim);
-    /* Every element occupies at least one byte of an uncompressed block, which limits the number of
+    /* Every element occupies at least one byte of an uncompressed block. This bounds the number of
      * elements. */
     if (n < 0 || (uint64_t)n / RT_SSTABLE_EXPANDS > c->bytes)
         return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\" has more elements than its files",
@@ -691,7 +692,7 @@ enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const c
         return st;
     int64_t n = rt_tensor_count(&t);
     if (n && w.dtype != RT_STRING)
-        /* The slices of a corrupt list may leave gaps, so the tensor is zeroed first. */
+        /* Zeroes the tensor, because the slices of a corrupt list may leave gaps. */
         st = rt_checkpoint_run_zero(run, t.data, rt_tensor_bytes(&t), err);
     for (const struct place *p = rt_map_get(&c->by_name, name); p && n && !st; p = p->next) {
         struct rt_sstable_source source;

@@ -4,8 +4,8 @@
  * lists the tensors. Savers of TensorFlow 0.x and Saver(write_version=V1) wrote this format.
  * RestoreV2 reads it if PREFIX.index is missing; Restore and RestoreSlice read only this format.
  *
- * A checkpoint in memory holds only the list of tensors. Each read looks a tensor up in the table
- * and decodes it. A file is open only while it is read.
+ * An open checkpoint has only the list of tensors in memory. Each read finds a tensor in the table
+ * and decodes it. A file is open only during a read.
  *
  * Threads: a checkpoint is immutable once open. Owner: a checkpoint has a reference count; each
  * caller of rt_checkpoint_v1_open owns a reference. Tensors do not refer to their checkpoint.
@@ -24,9 +24,9 @@ struct rt_checkpoint_v1;
  * component, such as "DIR/model-?????-of-00004" for the files of a sharded saver. A pattern in the
  * last component may have at most 255 bytes, and at most 10,000 files may match. Returns
  * RT_NOT_FOUND if no file matches. If the checkpoint is kept (rt_checkpoint_v1_keep) with the same
- * pool, and its files are unchanged, only calls stat for each file. If the check of `run` fails,
- * returns the check's status. The pool of `run` counts the memory of the checkpoint. `run` may be
- * NULL.
+ * pool and its files are unchanged, returns a reference to it after calling stat for each file. If
+ * the check of `run` fails, returns the check's status. The pool of `run` counts the memory of the
+ * checkpoint. `run` may be NULL.
  */
 enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *pattern,
                                      const struct rt_checkpoint_run *run, struct rt_error *err);
@@ -38,16 +38,16 @@ void rt_checkpoint_v1_close(struct rt_checkpoint_v1 *c); /* `c` may be NULL */
 /* Keeps a reference to the checkpoint until another checkpoint is kept or rt_checkpoint_v1_forget
  * is called. Called while a session is loaded, because early TensorFlow graphs often have a
  * RestoreV2 node for each variable, and these nodes run one after another. The runs of a served
- * session keep no checkpoint, because its list may have gigabytes and nothing would drop it. */
+ * session keep no checkpoint: nothing would drop it, and its list may have gigabytes. */
 void rt_checkpoint_v1_keep(struct rt_checkpoint_v1 *c);
-/* Drops the checkpoint that is kept. Called when a session has been loaded or is freed, because no
- * more nodes will restore from the checkpoint. */
+/* Drops the kept checkpoint. Called when a session has been loaded or is freed, because no more
+ * nodes will restore from the checkpoint. */
 void rt_checkpoint_v1_forget(void);
 
 int rt_checkpoint_v1_count(const struct rt_checkpoint_v1 *c);
 const char *rt_checkpoint_v1_name(const struct rt_checkpoint_v1 *c, int i);
 
-/* Reads a tensor, or a slice of one, as rt_checkpoint_tensor does. The tensor is never lazy. */
+/* Reads a tensor or a slice, as rt_checkpoint_tensor does. The tensor is never lazy. */
 enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const char *name,
                                        struct rt_span slice, enum rt_dtype want,
                                        const struct rt_checkpoint_run *run, struct rt_tensor *out,

@@ -5,9 +5,9 @@
 #include "proto/wire.h"
 #include "runtime/core/str.h"
 
-/* Numbers of the fields that lead to the values, and of tensor_content. */
+/* numbers of the fields that lead to the values, and of tensor_content */
 enum { SLICES_DATA = 2, SLICE_DATA = 3, TENSOR_CONTENT = 4 };
-/* Number of bytes of the message between two checks of the run. */
+/* number of bytes of the message between two calls of the run's check */
 enum { CHECK_BYTES = 1 << 17 };
 
 /* The field of a TensorProto that holds the values of a dtype. */
@@ -24,7 +24,8 @@ struct decoder {
     char *dst;
     bool has_data;          /* whether the message has a TensorProto */
     struct rt_span content; /* the last tensor_content of the message */
-    size_t n_unchecked; /* number of bytes of the message read since the last check of the run */
+    size_t n_unchecked;     /* number of bytes of the message read since the run's check was last
+                             * called */
     const struct rt_checkpoint_run *run;
     struct rt_error *err;
 };
@@ -91,7 +92,7 @@ static enum rt_status store(struct decoder *d, uint64_t bits, size_t bytes)
     return spend(d, bytes);
 }
 
-/* Copies values that have the same representation in the message and in memory. */
+/* Copies values that are represented alike in the message and in memory. */
 static enum rt_status store_bytes(struct decoder *d, struct rt_span from)
 {
     enum rt_status st = RT_OK;
@@ -143,8 +144,8 @@ static enum rt_status take_values(struct decoder *d, const struct pb_field *f)
 }
 
 /* Reads a message and the nested messages that lead to the values. `level` is 0 for the
- * SavedTensorSlices, 1 for its SavedSlice and 2 for the TensorProto. As in protobuf, several
- * occurrences of a nested message are read as one message. */
+ * SavedTensorSlices, 1 for its SavedSlice and 2 for the TensorProto. Several occurrences of a
+ * nested message are read as one message, as in protobuf. */
 static enum rt_status take_message(struct decoder *d, struct rt_span rest, int level)
 {
     static const uint32_t nested[] = {SLICES_DATA, SLICE_DATA};
@@ -166,8 +167,8 @@ static enum rt_status take_message(struct decoder *d, struct rt_span rest, int l
     return st ? st : more < 0 ? malformed(d) : RT_OK;
 }
 
-/* Decodes strings from tensor_content, which holds the lengths of all strings as varints, followed
- * by the bytes of all strings. */
+/* Decodes strings from tensor_content: the lengths of all strings as varints, followed by the bytes
+ * of all strings. */
 static enum rt_status content_strings(struct decoder *d)
 {
     struct rt_span lengths = d->content, data = d->content;

@@ -1,8 +1,8 @@
 /*
  * Decodes the message of a stored slice of a version 1 checkpoint (checkpoint_v1.h). The message is
- * a SavedTensorSlices with the values in a TensorProto. It may have 2 GB, and protobuf-c would need
- * up to a minute and many times that memory to unpack it. This decoder instead reads the values
- * from the serialized message, and regularly calls the run's check.
+ * a SavedTensorSlices with the values in a TensorProto. It may have 2 GB; protobuf-c would need up
+ * to a minute and many times that memory to unpack it. This decoder reads the values from the
+ * serialized message instead, and regularly calls the run's check.
  *
  * Threads: the function keeps no state. Owner: the caller owns all memory.
  */
@@ -14,9 +14,9 @@
 #include "runtime/files/checkpoint.h"
 
 /*
- * Decodes n elements to `dst`, which has room for them. String elements must be initialised, and
+ * Decodes n elements to `dst`, which has space for them. String elements must be initialised, and
  * are replaced. The message's dtype and shape are ignored, because the list of tensors has both.
- * Values in tensor_content take precedence over typed values, and typed values beyond n are
+ * Values in tensor_content take precedence over typed values; typed values after the first n are
  * ignored. Returns RT_DATA_LOSS if the message is malformed or has too few values. The pool of
  * `run` counts the memory of long strings. If the check of `run` fails, returns the check's status.
  * `run` may be NULL.

@@ -15,7 +15,7 @@
 #include "runtime/core/slice.h"
 #include "tensorflow/core/protobuf/tensor_bundle.pb-c.h"
 
-/* number of strings, or of items of an index, after which the run's check is called again */
+/* number of strings, or of items of an index, between two calls of the run's check */
 enum { CHECK_EVERY = 1 << 14 };
 
 /* ---- the index while it is made ---- */
@@ -29,12 +29,12 @@ struct index {
     struct rt_arena *arena;
     struct item *item;
     size_t n, capacity;
-    /* maps the name of each sliced tensor to its Tensorflow__BundleEntryProto, which has the slices
-     * added so far */
+    /* Maps the name of each sliced tensor to its Tensorflow__BundleEntryProto with the slices added
+     * so far. */
     struct rt_map sliced;
     int n_shards;
     int source; /* when merging, the number of the checkpoint that is being added */
-    const struct rt_checkpoint_run *run; /* its pool counts `held` bytes; may be NULL */
+    const struct rt_checkpoint_run *run; /* The run's pool counts `held` bytes. May be NULL. */
     size_t held;
 };
 
@@ -73,8 +73,8 @@ static enum rt_status hold(struct index *x, size_t bytes, struct rt_error *err)
     return st;
 }
 
-/* Charges the pool for an item whose key and value have `bytes` bytes in total. Four times the size
- * of a struct item is added as an upper bound on the item's share of the array and the arena. */
+/* Charges the pool for an item whose key and value have `bytes` bytes in total. Adds four times the
+ * size of a struct item, an upper bound on the item's share of the array and the arena. */
 static enum rt_status hold_item(struct index *x, size_t bytes, struct rt_error *err)
 {
     return hold(x, bytes + 4 * sizeof(struct item), err);
@@ -155,7 +155,7 @@ static int by_key(const void *a, const void *b)
 
 /* Adds the entries of sliced tensors and the header to the index, and sorts it. Called after all
  * other items have been added and before any file is changed. Sets *twice to the second of two
- * items with equal keys, or to NULL if keys are unique. */
+ * items with equal keys, or to NULL if all keys are different. */
 static enum rt_status index_finish(struct index *x, const struct item **twice, struct rt_error *err)
 {
     Tensorflow__BundleHeaderProto h = TENSORFLOW__BUNDLE_HEADER_PROTO__INIT;
@@ -186,7 +186,7 @@ static enum rt_status index_finish(struct index *x, const struct item **twice, s
     return st;
 }
 
-/* An index that has been written, but does not have its name yet. */
+/* An index that has been written to a temporary file. */
 struct index_file {
     char path[4200], temp[4300];
 };
@@ -218,8 +218,8 @@ static enum rt_status index_write(struct index *x, const char *prefix, struct in
     return st;
 }
 
-/* Gives an index that index_write has written its name, if `st` is RT_OK, and otherwise removes
- * it. */
+/* Gives the file that index_write has written its final name if `st` is RT_OK. Otherwise removes
+ * the file. */
 static enum rt_status index_publish(const struct index_file *f, enum rt_status st,
                                     struct rt_error *err)
 {
@@ -235,13 +235,13 @@ static enum rt_status index_publish(const struct index_file *f, enum rt_status s
 struct data_file {
     int fd;
     int64_t n;
-    int64_t n_checked; /* size of the file up to which the file system has space for it */
+    int64_t n_checked; /* file size for which the file system is known to have space */
     const struct rt_checkpoint_run *run; /* the run for which the file is written; may be NULL */
     char path[4200], temp[4300];
 };
 
-/* Checks that the file system has space for the next n bytes, at most RT_BUNDLE_WINDOW. The system
- * is asked once for each window, because strings may be short. */
+/* Checks that the file system has space for the next n bytes, at most RT_BUNDLE_WINDOW. Queries the
+ * system once per window, because strings may be short. */
 static enum rt_status check_space(struct data_file *f, size_t n, struct rt_error *err)
 {
     if (f->n + (int64_t)n <= f->n_checked)
@@ -441,8 +441,8 @@ static enum rt_status add_tensor(struct index *x, struct data_file *f, const cha
     return st;
 }
 
-/* Creates the directories of the files. Checks the space first, because a prefix may have thousands
- * of directories, which a save that is then refused leaves behind. */
+/* Creates the directories of the files. Checks the space first: a prefix may have thousands of
+ * directories, and a save that is refused later would leave them behind. */
 static enum rt_status make_parent(const char *prefix, struct rt_error *err)
 {
     char dir[4096];
@@ -519,7 +519,7 @@ out:
 
 struct merge {
     struct index x;
-    /* index, in the destination, of the first shard of the checkpoint being read */
+    /* index, in the merged checkpoint, of the first shard of the checkpoint being read */
     int first_shard;
     int n_shards; /* number of shards of the checkpoint being read */
 };
@@ -570,8 +570,8 @@ static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span 
     if (e->shard_id < 0 || e->shard_id >= m->n_shards) {
         st = rt_fail(err, RT_DATA_LOSS, "shard %d of %d", (int)e->shard_id, m->n_shards);
     } else {
-        e->shard_id += m->first_shard; /* cannot overflow, because the number of shards was checked
-                                        * when the header was read */
+        e->shard_id += m->first_shard; /* Cannot overflow: the number of shards was checked when the
+                                        * header was read. */
         st = index_add(&m->x, key, &e->base, err);
     }
     pb_free(e);
@@ -638,7 +638,7 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
         st = index_write(&m.x, destination, &index, err);
     if (st)
         goto out;
-    /* From here on the run is not checked, so that a merge is never left half done. At most
+    /* The run's check is not called from here on, so that a merge is never left half done. At most
      * RT_BUNDLE_MAX_SHARDS files are moved. */
     for (int i = 0; i < n && !st; i++) {
         for (int k = 0; k < n_shards[i] && !st; k++) {

@@ -162,7 +162,7 @@ enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct r
     return st;
 }
 
-/* Asks for the state of the file system of `path` or of its nearest parent that exists. */
+/* Queries the file system of `path`, or of its nearest parent that exists. */
 static enum rt_status find_file_system(const char *path, struct statvfs *v, struct rt_error *err)
 {
     char at[4300];
@@ -178,7 +178,7 @@ static enum rt_status find_file_system(const char *path, struct statvfs *v, stru
         if (!slash)
             memcpy(at, ".", 2);
         else
-            slash[slash == at] = '\0'; /* keeps the slash of the root */
+            slash[slash == at] = '\0'; /* Keeps the slash of the root directory. */
     }
     return RT_OK;
 }

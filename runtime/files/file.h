@@ -24,16 +24,16 @@ enum rt_status rt_file_read_checked(const char *path, size_t limit, const struct
 /* Reads n bytes at `offset`. Returns the number of bytes read, which is less than n only at the end
  * of the file. On an error, returns -1 and sets errno. */
 ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset);
-/* Reads n bytes at `offset`. Serves as the `read` function of a struct rt_sstable_source whose
- * `arg` points to the file's descriptor. Returns RT_DATA_LOSS if the file ends too early. */
+/* Reads n bytes at `offset`. Used as the `read` function of a struct rt_sstable_source whose `arg`
+ * points to the file's descriptor. Returns RT_DATA_LOSS if the file ends too early. */
 enum rt_status rt_file_read_exactly(void *fd, uint64_t offset, void *dst, size_t n,
                                     struct rt_error *err);
 /* Writes a temporary file in the directory of `path` and renames it to `path`, so that the file is
  * never incomplete. */
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err);
-/* Writes a temporary file as rt_file_write does, but leaves renaming it to `path` to the caller.
- * Writes its name into `temp`. If `check`, which may be NULL, fails, returns its status. A failed
- * call leaves no file. */
+/* Writes a temporary file as rt_file_write does, but does not rename it to `path`. Writes the
+ * temporary file's name into `temp`. If `check` fails, returns its status. `check` may be NULL. A
+ * failed call leaves no file. */
 enum rt_status rt_file_write_temp(const char *path, const void *p, size_t n,
                                   const struct rt_check *check, char *temp, size_t capacity,
                                   struct rt_error *err);
@@ -41,12 +41,12 @@ enum rt_status rt_file_write_temp(const char *path, const void *p, size_t n,
  * the name into `buffer`. Returns the descriptor. On failure, returns -1 and sets err. */
 int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err);
 /*
- * Checks that a file system keeps a reserve if n more bytes are written to it: a twentieth of its
- * space, at most 1 GiB, and room for a twentieth of its files, at most 10,000. If not, returns
- * RT_RESOURCE_EXHAUSTED. The file system is that of `path`, or of its nearest parent directory that
- * exists. The space that the system reserves for root counts as in use. A file system that reports
- * no blocks (ramfs, and some FUSE and network file systems) or no files does not know its limit, so
- * only a failed write shows that it is full.
+ * Checks that a file system keeps a reserve if n more bytes are written to it. The reserve is a
+ * twentieth of its space, at most 1 GiB, and a twentieth of its files, at most 10,000. If it is not
+ * kept, returns RT_RESOURCE_EXHAUSTED. The file system is that of `path`, or of its nearest parent
+ * directory that exists. The space that the system reserves for root counts as in use. A file
+ * system that reports no blocks (ramfs, and some FUSE and network file systems) or no files does
+ * not know its limit, so only a failed write shows that it is full.
  */
 enum rt_status rt_file_check_space(const char *path, size_t n, struct rt_error *err);
 /* Creates the directory and all missing parent directories. */

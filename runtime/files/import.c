@@ -19,20 +19,20 @@
 
 #include "tensorflow/core/framework/graph.pb-c.h"
 
-/* graph version of TensorFlow 2.21, which a graph's min_consumer must not exceed */
+/* Graph version of TensorFlow 2.21. A graph's min_consumer must not exceed it. */
 enum { GRAPH_VERSION = 2474 };
 
 /*
  * Limits on the size of a GraphDef in memory, without its tensors (FREE_BYTES, GROWTH), and on the
  * keys of instantiated functions (FREE_KEY_BYTES, KEY_GROWTH). Each limit is a fixed number of
  * bytes plus a multiple of the size of the GraphDef message. Without limits, a GraphDef of 300 KB
- * whose "Unpack" nodes had 65,000 outputs each occupied gigabytes of memory, and a chain of
+ * whose "Unpack" nodes had 65,000 outputs each occupied gigabytes of memory. Moreover, a chain of
  * functions that each call the next one with two different attributes was instantiated 2^30 times.
  */
 enum { FREE_BYTES = 64 << 20, GROWTH = 64, FREE_KEY_BYTES = 16 << 20, KEY_GROWTH = 4 };
 enum { MAX_KEY_BYTES = 1 << 20 };
-/* limit on the memory of tensors that repeat one value (rt_library.splat_left), computed in the
- * same way */
+/* Limit on the memory of tensors that repeat one value (rt_library.splat_left), computed
+ * likewise. */
 enum { FREE_SPLAT_BYTES = 256 << 20, SPLAT_GROWTH = 8 };
 
 /* ---- shared by all files of import ---- */
@@ -135,8 +135,8 @@ enum rt_status im_finish(struct im_build *b, struct rt_error *err)
             uint8_t *types = rt_arena_alloc(b->l->arena, (size_t)b->node[i].n_out);
             if (!types)
                 return im_no_memory(err);
-            b->node[i].out_dtype = types; /* the arena zeroes the array, so each type is
-                                           * RT_NO_DTYPE */
+            b->node[i].out_dtype = types; /* The arena zeroes the array, so each type is
+                                           * RT_NO_DTYPE. */
         }
     enum rt_status st = im_check_cycles(b, err);
     for (int i = 0; i < b->n && !st; i++) {
@@ -292,7 +292,7 @@ static enum rt_status import_main(struct rt_library *l, struct rt_span graph_def
         return st;
     struct im_build b;
     st = start(&b, l, NULL, n_nodes, err);
-    /* Functions are added before nodes, because the op of a node may be a function. */
+    /* Functions are added before nodes, because a node's op may be a function. */
     more = true;
     for (struct rt_span rest = graph_def; !st && more;) {
         st = im_next_field(l, &rest, &n_fields, &f, &more, what, err);
@@ -438,15 +438,15 @@ static void key_attr(struct rt_bytes *key, const struct rt_attr *a)
     case RT_ATTR_LIST:
     case RT_ATTR_NONE:
         break;
-    default: /* The key contains the tensor's address, so keys of two different tensors differ. */
+    default: /* The key contains the tensor's address, so different tensors have different keys. */
         rt_bytes_add(key, &a->v.tensor, sizeof a->v.tensor);
         break;
     }
 }
 
-/* Appends the key of a function and its attributes. Equal attributes give equal keys, and a key is
- * unambiguous because it includes names and lengths. Stops when the key reaches its maximum length,
- * because nested functions in attributes can make a key exponentially long. */
+/* Appends the key of a function and its attributes. Equal attributes give equal keys. Names and
+ * lengths in the key make it unambiguous. Stops at the key's maximum length, because nested
+ * functions in attributes can make a key exponentially long. */
 static void key_of(struct rt_bytes *key, const struct rt_func_ref *f)
 {
     rt_bytes_add(key, f->name, strlen(f->name) + 1);

@@ -46,8 +46,8 @@ struct im_name_map {
 
 struct rt_library {
     struct rt_arena *arena;
-    /* the check that the import and the making of bodies call; may be NULL. It is the caller's
-     * during the import, and `later` afterwards if rt_library_set_check has set it. */
+    /* The check that the import and the making of bodies call; may be NULL. During the import it is
+     * the caller's check. Afterwards it is `later`, if rt_library_set_check has set that. */
     const struct rt_check *check;
     struct rt_check later;
     const struct rt_registry *ops;
@@ -102,26 +102,26 @@ struct im_arg { /* an argument of a function, with one node of op "_Arg" per ten
     int first, n;
 };
 
-/* the tensors to which the name of an input refers: outputs `out` to `out + n - 1` of `node` */
+/* The tensors to which the name of an input refers: outputs `out` to `out + n - 1` of `node`. */
 struct im_run {
     int node, out, n;
-    /* whether the name refers to an argument of a function; if so, the tensors are output 0 of each
-     * of the nodes `node` to `node + n - 1` */
+    /* Whether the name refers to an argument of a function. The tensors are then output 0 of each
+     * of the nodes `node` to `node + n - 1`. */
     bool over_nodes;
 };
 
 /* ---- import.c ---- */
-/* Sets the check that rt_library_instantiate calls regularly, and whose failure ends it. The check
- * must be valid for as long as the library. No other thread may use the library yet. */
+/* Sets the check that rt_library_instantiate calls regularly. A failed check ends the call. The
+ * check must be valid as long as the library. No other thread may use the library yet. */
 void rt_library_set_check(struct rt_library *l, struct rt_check check);
 enum rt_status im_no_memory(struct rt_error *err);
-/* Counts a step of the work, and calls the library's check after every RT_TICK_STEPS of them. */
+/* Counts a step of the work. Calls the library's check after every RT_TICK_STEPS steps. */
 static inline enum rt_status im_step(struct im_build *b, struct rt_error *err)
 {
     return rt_check_tick(b->l->check, ++b->n_steps, err);
 }
-/* Reads the next field of a message as pb_field_next does, and calls the check regularly. Sets
- * *more to whether there was a field. If the message is malformed, the error names `what`. */
+/* Reads the next field of a message as pb_field_next does. Calls the check regularly. Sets *more to
+ * whether there was a field. If the message is malformed, the error names `what`. */
 enum rt_status im_next_field(const struct rt_library *l, struct rt_span *rest, size_t *n_fields,
                              struct pb_field *f, bool *more, const char *what,
                              struct rt_error *err);
@@ -130,19 +130,19 @@ enum rt_status im_next_field(const struct rt_library *l, struct rt_span *rest, s
 enum rt_status im_unpack(const struct rt_library *l, void *out,
                          const ProtobufCMessageDescriptor *type, struct rt_span bytes,
                          const char *what, struct rt_error *err);
-/* Appends the node's name and, if `s` is not NULL, the name of the node's op to the error message
- * in *err. Returns the error's code. */
+/* Appends the node's name and, if `s` is not NULL, the name of the node's op to the error message.
+ * Returns the error's code. */
 enum rt_status im_name_node(struct im_build *b, const char *name, const struct rt_schema *s,
                             struct rt_error *err);
-/* Returns RT_INVALID_ARGUMENT. The error message begins with the name of the function, if the node
- * is in a function, and the name of the node. */
+/* Returns RT_INVALID_ARGUMENT. The error message begins with the node's name, after the function's
+ * name if the node is in a function. */
 enum rt_status im_fail_node(struct im_build *b, const char *node, struct rt_error *err,
                             const char *fmt, ...) RT_PRINTF(4, 5);
 /* Finishes a graph whose edges have been made. Checks for cycles and runs each op's `check`. */
 enum rt_status im_finish(struct im_build *b, struct rt_error *err);
 
 /* ---- import_node.c ---- */
-/* Adds an empty node, for which b->node must have capacity. Returns NULL if out of memory. */
+/* Adds an empty node. b->node must have capacity for it. Returns NULL if out of memory. */
 struct rt_node *im_new_node(struct im_build *b, const char *name, const char *device);
 enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def,
                            struct rt_error *err);
@@ -156,8 +156,8 @@ enum rt_status im_connect(struct im_build *b, struct rt_error *err);
 enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err);
 
 /* ---- import_func.c ---- */
-/* Finds the types of the tensors that argument `a` of a signature stands for. `with` holds the
- * attributes of the call. */
+/* Finds the types of the tensors of argument `a` of a signature. `with` holds the attributes of the
+ * call. */
 enum rt_status im_arg_types(struct rt_arena *arena, const char *function,
                             const Tensorflow__OpDef__ArgDef *a, const struct rt_func_ref *with,
                             const uint8_t **types, int *n, struct rt_error *err);

@@ -34,7 +34,7 @@ static bool resolve_main(struct im_build *b, const char *text, struct im_run *r)
 }
 
 /* Finds the output with this name. Returns the number of its tensors, and sets *first to the index
- * of the first one. Returns -1 if there is no such output. */
+ * of the first tensor. Returns -1 if there is no such output. */
 static int find_output(const struct im_pending *p, const struct rt_node *node, const char *name,
                        size_t len, int *first)
 {
@@ -248,9 +248,9 @@ static int node_on_cycle(const struct im_build *b, const int *waits, int i)
     return i;
 }
 
-/* The maximum nesting depth of loops. Graphs with deeper nesting are refused, because import and
- * the compiler have code that processes one frame at a time and takes time quadratic in the depth.
- * A graph with 40,000 nested Enter nodes took 15 s. */
+/* The maximum nesting depth of loops. Import and the compiler process one frame at a time in
+ * places, which takes time quadratic in the depth. A graph with 40,000 nested Enter nodes took 15
+ * s. */
 enum { MAX_FRAMES = 64 };
 
 static int frames_behind(const struct rt_node *n, int before)
@@ -273,8 +273,8 @@ enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err)
         return im_no_memory(err);
 
     /* The consumers of node i are `to[first[i]]` to `to[first[i + 1] - 1]`. The first pass counts
-     * the consumers in first[i + 2]. A running sum then makes first[i + 1] the start of node i's
-     * range. The second pass fills in `to` and advances first[i + 1] to the end of the range. */
+     * the consumers in first[i + 2]. After summation, first[i + 1] is the start of node i's range.
+     * The second pass fills in `to` and advances first[i + 1] to the end of the range. */
     enum rt_status st;
     for (int fill = 0; fill < 2; fill++) {
         for (int i = 0; i < b->n; i++) {

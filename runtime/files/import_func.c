@@ -17,8 +17,8 @@ static const struct rt_attr *named_attr(const struct rt_func_ref *f, const char 
 }
 
 /* Finds the types of an argument's tensors. If the argument has a type_list_attr, this attribute
- * lists the types. Otherwise the argument has one type, which is fixed or given by type_attr. The
- * type is repeated number_attr times, if the argument has a number_attr. */
+ * lists the types. Otherwise, the argument has one type, which is fixed or given by type_attr. If
+ * it has a number_attr, the type is repeated number_attr times. */
 enum rt_status im_arg_types(struct rt_arena *arena, const char *function,
                             const Tensorflow__OpDef__ArgDef *a, const struct rt_func_ref *with,
                             const uint8_t **types, int *n, struct rt_error *err)
@@ -31,7 +31,7 @@ enum rt_status im_arg_types(struct rt_arena *arena, const char *function,
             *n = (int)v->n;
             return RT_OK;
         }
-        /* The attribute is an empty list, whose element type is unknown. */
+        /* The attribute is an empty list. Its element type is unknown. */
         if (v && v->type == RT_ATTR_LIST) {
             *types = NULL;
             *n = 0;
@@ -97,8 +97,8 @@ enum rt_status im_all_types(struct im_build *b, struct rt_arena *arena, const ch
     return RT_OK;
 }
 
-/* Adds the signature's default values. An attribute that has neither a given nor a default value
- * stays missing, and resolving a placeholder that refers to it fails later. */
+/* Adds the signature's default values. An attribute without a given or default value stays missing;
+ * resolving a placeholder that refers to it fails later. */
 enum rt_status im_add_defaults(struct im_build *b, const Tensorflow__OpDef *sig,
                                const struct rt_func_ref *given, struct rt_func_ref *with,
                                struct rt_error *err)
@@ -243,7 +243,7 @@ static enum rt_status add_rets(struct im_build *b, const Tensorflow__FunctionDef
     struct rt_map text_of;
     bool ok = true;
     rt_map_init(&text_of);
-    /* if a key occurs several times, its last value is used */
+    /* If a key occurs several times, its last value is used. */
     enum rt_status st = RT_OK;
     for (size_t k = 0; k < def->n_ret && ok && !st; k++) {
         ok = rt_map_put(&text_of, def->ret[k]->key, def->ret[k]->value);
@@ -301,7 +301,7 @@ enum rt_status im_build_body(struct im_build *b, const Tensorflow__FunctionDef *
     st = add_arg_nodes(b, sig, &in, err);
     for (size_t i = 0; i < def->n_node_def && !st; i++)
         st = im_add_node(b, def->node_def[i], err);
-    /* A control edge may name an argument, unless a node of the body has the argument's name. */
+    /* A control edge may name an argument, unless a node of the body has the same name. */
     for (int i = 0; i < b->g->n_args && !st; i++) {
         struct rt_node *n = &b->node[b->g->arg[i]];
         st = im_step(b, err);

@@ -69,8 +69,8 @@ static enum rt_status expand_args(struct im_build *b, const struct rt_node *n,
     return RT_OK;
 }
 
-/* Finds the values of the schema's attributes in a NodeDef. Sets value[k] to that of attribute k,
- * or to NULL if there is none. If a key occurs several times, its last value is used, as in a
+/* Finds the values of the schema's attributes in a NodeDef. Sets value[k] to the value of attribute
+ * k, or to NULL if it has none. If a key occurs several times, its last value is used, as in a
  * protobuf map. */
 static enum rt_status find_attrs(struct im_build *b, const struct rt_schema *s,
                                  const Tensorflow__NodeDef *def,
@@ -289,7 +289,7 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def, s
     } else if (n->schema) {
         st = read_attrs(b, n, def, err);
     } else {
-        /* An unknown op is rejected only when a plan needs it, because a model may contain training
+        /* An unknown op is refused only when a plan needs it, because a model may contain training
          * ops that are never run in serving. */
         struct rt_schema *s = rt_arena_alloc(b->l->arena, sizeof *s);
         if (!s)
@@ -305,7 +305,7 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def, s
         uint8_t *types = rt_arena_alloc(b->l->arena, (size_t)n->n_in);
         if (!types)
             return im_no_memory(err);
-        n->in_dtype = types; /* the arena zeroes the array, so each type is RT_NO_DTYPE */
+        n->in_dtype = types; /* The arena zeroes the array, so each type is RT_NO_DTYPE. */
         return RT_OK;
     }
     if (st)

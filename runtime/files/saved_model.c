@@ -24,9 +24,9 @@
 /* The values of all SignatureDef.defaults in a file may take 64 MiB plus 8 bytes for each byte of
  * the file. Without this limit, the defaults in a file of 3.9 KB could expand to 5.3 GB. */
 enum { DEFAULTS_FREE_BYTES = 64 << 20, DEFAULTS_GROWTH = 8 };
-/* Limits on the number of meta graphs in a file and the number of assets in a meta graph. A meta
- * graph that has two bytes in the file takes about 200 bytes of memory. TensorFlow writes one meta
- * graph for each set of tags. A version's directory may hold no more than MAX_ASSETS files
+/* Limits on the number of meta graphs in a file, and on the number of assets in a meta graph.
+ * TensorFlow writes one meta graph for each set of tags. A meta graph of two bytes in the file
+ * takes about 200 bytes of memory. A version's directory may hold at most MAX_ASSETS files
  * (server/versions/source.h). */
 enum { MAX_META_GRAPHS = 1024, MAX_ASSETS = 50000 };
 /* The unpacked meta graphs, without their GraphDefs, may take 64 MiB plus 2 bytes for each byte of
@@ -34,7 +34,7 @@ enum { MAX_META_GRAPHS = 1024, MAX_ASSETS = 50000 };
  * memory. */
 enum { META_FREE_BYTES = 64 << 20, META_GROWTH = 2 };
 /* The message that saved_model.pbtxt describes may take 64 MiB plus 8 bytes for each byte of the
- * text. Keras models of 0.1 to 14 MB of text take 2 bytes for each byte of an indented text and 5
+ * text. Keras models of 0.1 to 14 MB of text take 2 bytes for each byte of an indented text, and 5
  * for each byte of a text on one line. Without this limit, 200 MB of empty tags took 5.9 GB of
  * memory. */
 enum { TEXT_FREE_BYTES = 64 << 20, TEXT_GROWTH = 8 };
@@ -47,9 +47,8 @@ enum { /* field numbers in TensorFlow's protobuf messages */
 
 static const char init_key[] = "__saved_model_init_op";
 
-/* A struct rt_saved_model, followed by members that only this file uses. `defaults` lists the
- * default tensors, because their buffers are not in the arena and rt_saved_model_free must free
- * them. */
+/* A struct rt_saved_model, and members that only this file uses. `defaults` lists the default
+ * tensors so that rt_saved_model_free can free them; their buffers are not in the arena. */
 struct model {
     struct rt_saved_model pub;
     struct rt_tensor **defaults;
@@ -66,7 +65,7 @@ struct reading {
     struct rt_arena *arena;
     const struct rt_check *check; /* may be NULL */
     struct rt_error *err;
-    enum rt_status stopped; /* status of the check if it failed, otherwise RT_OK */
+    enum rt_status stopped; /* status of the failed check, or RT_OK if none has failed */
     size_t n_fields;        /* number of calls of next_field */
 };
 
@@ -84,9 +83,8 @@ static enum rt_status tick(struct reading *r, size_t i)
     return r->stopped;
 }
 
-/* Reads the next field as pb_field_next does, but calls the check regularly, because a file may
- * have a billion fields. Also returns -1 if the check fails. r->stopped then holds the check's
- * status. */
+/* Reads the next field as pb_field_next does. Calls the check regularly, because a file may have a
+ * billion fields. Also returns -1 if the check fails; r->stopped then holds the check's status. */
 static int next_field(struct reading *r, struct rt_span *rest, struct pb_field *f)
 {
     return tick(r, ++r->n_fields) ? -1 : pb_field_next(rest, f);
@@ -155,8 +153,8 @@ static int by_alias(const void *a, const void *b)
                   ((const struct rt_tensor_spec *)b)->alias);
 }
 
-/* Each struct that the protobuf compiler generates for an entry of a map with string keys begins
- * with these members. */
+/* The first members of each struct that the protobuf compiler generates for an entry of a map with
+ * string keys. */
 struct map_entry {
     ProtobufCMessage base;
     char *key;
@@ -169,8 +167,8 @@ _Static_assert(sizeof(struct map_entry) == sizeof(Tensorflow__SignatureDef__Inpu
                "entries of a map");
 
 /* Collects the entries of a protobuf map. If a key occurs more than once, its last entry is used.
- * Returns NULL if memory runs out, or if the check fails. After a failed check, r->stopped holds
- * the check's status. */
+ * Returns NULL if memory runs out or the check fails. After a failed check, r->stopped holds the
+ * check's status. */
 static void **last_of_each_key(struct reading *r, void *entries, size_t n, size_t *n_out)
 {
     struct map_entry **e = entries;
@@ -229,7 +227,7 @@ static struct rt_tensor *new_default(struct reading *r)
     return t ? m->defaults[m->n_defaults++] = t : NULL;
 }
 
-/* Sets *out to the serialized message, in memory of the arena. */
+/* Sets *out to the serialized message, which is stored in the arena. */
 static enum rt_status keep_packed(struct reading *r, const ProtobufCMessage *m, struct rt_span *out)
 {
     char *bytes;
@@ -468,9 +466,9 @@ static enum rt_status add_pieces(struct reading *r, struct rt_bytes *to, struct 
 
 /*
  * Splits a serialized MetaGraphDef into the GraphDef and the other fields. The GraphDef may be
- * huge, so it is unpacked only when it is imported. The object graph is omitted, because only
- * Python needs it. If a message field occurs several times, its occurrences are concatenated,
- * because protobuf merges messages in this way.
+ * huge, so it is unpacked only when it is imported. The object graph is left out, because only
+ * Python needs it. Several occurrences of a message field are concatenated, because protobuf merges
+ * them in this way.
  */
 static enum rt_status split(struct reading *r, struct rt_span bytes, struct rt_span *graph,
                             struct rt_bytes *rest)

@@ -46,17 +46,16 @@ struct rt_meta_graph {
     int n_signatures;
     /* the signatures except __saved_model_init_op, sorted by name */
     const struct rt_signature *signatures;
-    /* signature __saved_model_init_op, which only the model's metadata lists, or NULL if there is
-     * none */
+    /* The signature __saved_model_init_op, or NULL if there is none. Only the model's metadata
+     * lists it. */
     const struct rt_signature *init_signature;
-    /* total serialized size of all signatures, including init_signature, in bytes */
+    /* total serialized size in bytes of all signatures, including init_signature */
     size_t signature_bytes;
     /* serialized GraphDef, part of rt_saved_model.bytes */
     struct rt_span graph_def;
     /* name of the node to run after the variables have been restored, or NULL if there is none */
     const char *init_op;
-    /* names of the restore op and of its file name tensor, from SaverDef, or NULL if there are
-     * none */
+    /* Names of the restore op and of its file name tensor, from SaverDef, or NULL. */
     const char *restore_op, *filename_tensor;
     int n_assets;
     const struct rt_asset *assets;
@@ -73,8 +72,8 @@ struct rt_saved_model {
 };
 
 /* Reads the SavedModel in `dir`. If the file is missing, the error message is TensorFlow's: "Could
- * not find SavedModel .pb or .pbtxt at supplied export directory path: DIR...". Fails if `check`,
- * which may be NULL, fails. */
+ * not find SavedModel .pb or .pbtxt at supplied export directory path: DIR...". Fails if `check`
+ * fails. `check` may be NULL. */
 enum rt_status rt_saved_model_read(struct rt_saved_model **out, const char *dir,
                                    const struct rt_check *check, struct rt_error *err);
 /* Reads a SavedModel from a copy of `bytes` (for tests and fuzzing). */
@@ -87,8 +86,8 @@ void rt_saved_model_free(struct rt_saved_model *m);
 enum rt_status rt_saved_model_choose(const struct rt_saved_model *m, const char *const *tags,
                                      int n_tags, const struct rt_meta_graph **out,
                                      struct rt_error *err);
-/* Returns the spec with this alias among `n` specs that are sorted by alias, or NULL if no spec has
- * it. */
+/* Finds the spec with this alias. The n specs are sorted by alias. Returns NULL if no spec has the
+ * alias. */
 const struct rt_tensor_spec *rt_tensor_spec_find(const struct rt_tensor_spec *specs, int n,
                                                  struct rt_span alias);
 const struct rt_tensor_spec *rt_signature_input(const struct rt_signature *s, const char *alias);
@@ -109,17 +108,17 @@ enum rt_status rt_saved_model_is_complete(const char *dir, const char *const *ta
 
 struct rt_model_options {
     struct rt_session_options session;
-    const char *const *tags; /* tags of the meta graph to load; NULL means only "serve" */
+    const char *const *tags; /* tags of the meta graph to load; NULL means { "serve" } */
     int n_tags;
-    /* whether to load a model even if some signatures cannot run; these signatures are skipped */
+    /* Whether to load a model even if some signatures cannot run. These signatures are skipped. */
     bool allow_unsupported_signatures;
-    /* whether to load all variables, because SessionRun may run any node */
+    /* Whether to load all variables. Needed for SessionRun, which may run any node. */
     bool load_all_variables;
-    /* whether to warm up each signature that does not change state by running it once, with unknown
-     * dimensions set to 1 */
+    /* Whether to warm up each signature that does not change state: it runs once, with unknown
+     * dimensions set to 1. */
     bool warm_up;
-    /* time limit for the warm-up of all signatures; 0 means the default, which is also the maximum,
-     * of 120 s */
+    /* Time limit for the warm-up of all signatures. 0 means the default of 120 s, which is also the
+     * maximum. */
     int64_t warm_up_ns;
     void (*on_warm_up_failure)(void *arg, const char *signature, const struct rt_error *err);
     void *arg;
@@ -132,9 +131,9 @@ struct rt_model_signature {
     bool writes;
     /* whether requests of the signature may be merged along dimension 0 */
     bool rowwise;
-    /* reason why the signature is not `rowwise`, valid as long as the model */
+    /* why the signature is not `rowwise`; valid as long as the model */
     const char *why_not;
-    /* reason why the signature cannot run (`call` is then NULL), or NULL if it can run */
+    /* Why the signature cannot run, or NULL if it can. If it cannot, `call` is NULL. */
     const char *unsupported;
     bool is_dynamic; /* whether rt_model_make_dynamic made the signature */
     /* Index of a dynamic signature, below `2 * RT_MAX_DYNAMIC_CALLABLES` and unique in its model.
@@ -146,8 +145,8 @@ struct rt_model_signature {
 };
 /*
  * Maximum number of dynamic callables of each kind per model. The limit is needed because clients
- * can request any number of combinations of fetches. Callables whose feeds and fetches a client
- * chooses and callables made from signatures are counted separately, so that SessionRun cannot use
+ * can request any number of combinations of fetches. Callables with feeds and fetches chosen by a
+ * client are counted separately from callables made from signatures, so that SessionRun cannot use
  * up the limit for MultiInference.
  */
 enum { RT_MAX_DYNAMIC_CALLABLES = 256 };
@@ -168,10 +167,10 @@ struct rt_model {
     struct rt_dynamic_callables *dynamic_callables;
 };
 
-/* Loads a model: reads and imports it, checks every op that a signature, the init op or the restore
- * op needs, restores variables, runs the init op, makes the plans, warms up the signatures, and
- * seals the session. If it returns RT_UNIMPLEMENTED, err lists everything that is not
- * implemented. */
+/* Loads a model: reads and imports it, checks every op that a signature, the init op or the
+ * restore op needs, restores variables, runs the init op, makes the plans, warms up the
+ * signatures, and seals the session. If it returns RT_UNIMPLEMENTED, err lists everything that
+ * is not implemented. */
 enum rt_status rt_model_load(struct rt_model **out, const char *dir,
                              const struct rt_model_options *options, struct rt_error *err);
 void rt_model_free(struct rt_model *m);
@@ -181,10 +180,10 @@ struct rt_device *rt_model_accelerator(const struct rt_model *m);
 
 /*
  * A dynamic callable has feeds and fetches that a client chooses (SessionRun). It is a signature
- * without a name. Its inputs and outputs are named after tensors and are in the order of `spec`. It
+ * without a name. Its inputs and outputs are named after tensors, in the order of `spec`. It
  * belongs to the model and lives as long as the model. Threads: any.
  *
- * rt_model_find_dynamic quickly returns a dynamic callable that was made before, or NULL.
+ * rt_model_find_dynamic quickly returns an existing dynamic callable, or NULL.
  * rt_model_make_dynamic makes a dynamic callable, which takes long. If the graph lacks a tensor,
  * the error message is TensorFlow's. Returns RT_RESOURCE_EXHAUSTED if the model already has
  * RT_MAX_DYNAMIC_CALLABLES callables of the same kind. `shapes` holds the shapes of the feeds, for

@@ -12,7 +12,7 @@ enum { /* field numbers in TensorFlow's protobuf messages */
        NODE_DEF_OP = 2,
 };
 
-/* number of fields of a GraphDef and its nodes that are read between two calls of the check */
+/* number of fields of a GraphDef and its nodes between two calls of the check */
 enum { CHECK_EVERY = 1 << 14 };
 
 static bool is_variable(const struct pb_field *f)
@@ -54,8 +54,8 @@ static enum rt_status check_weights(const char *dir, const struct rt_meta_graph 
 
     snprintf(prefix, sizeof prefix, "%s/variables/variables", dir);
     snprintf(path, sizeof path, "%s.index", prefix);
-    /* A model without variables may lack the checkpoint files, and TensorFlow does not restore such
-     * a model either. */
+    /* A model without variables may lack the checkpoint files. TensorFlow does not restore it
+     * either. */
     if (access(path, F_OK))
         st = has_variables(g->graph_def, check, &has_any, err);
     if (st || !has_any)

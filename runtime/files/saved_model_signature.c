@@ -3,8 +3,7 @@
 
 #include <stdlib.h>
 
-/* Compares an alias, given as a struct rt_span, with the alias of a spec, in the order of
- * by_alias. */
+/* Compares an alias (a struct rt_span) with the alias of a spec, in the order of by_alias. */
 static int compare_alias(const void *alias, const void *spec)
 {
     const struct rt_span a = *(const struct rt_span *)alias;

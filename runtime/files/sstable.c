@@ -13,10 +13,11 @@ enum {
     /* number of bytes after each block, for the compression type and the checksum */
     TRAILER = 5,
     RESTART_EVERY = 16,
-    /* number of bytes of a block that are read or checksummed between two checks of the run */
+    /* number of bytes of a block that are read or checksummed between two calls of the run's
+     * check */
     PIECE = 1 << 22,
 };
-/* Maximum uncompressed size of a compressed block. libsnappy uncompresses that much in about 0.2 s.
+/* Maximum uncompressed size of a compressed block. libsnappy uncompresses this size in about 0.2 s.
  * TensorFlow compresses only the blocks of indexes, which are far smaller. */
 #define MAX_SNAPPY ((size_t)128 << 20)
 enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's numbers for the compression types */
@@ -39,8 +40,7 @@ static bool handle(struct rt_span *s, struct handle *h)
 /* A block of the table, verified and uncompressed. */
 struct block {
     struct rt_span entries; /* entries of the block, without the restart points */
-    /* memory of the entries, freed by block_clear; NULL if the entries are in the source's
-     * memory */
+    /* memory of the entries, freed by block_clear; NULL if they are in the source's memory */
     unsigned char *owned;
     size_t n_owned;       /* number of bytes that `pool` counts for `owned` */
     struct rt_pool *pool; /* pool of the run; may be NULL */
@@ -53,7 +53,7 @@ static void block_clear(struct block *b)
     *b = (struct block){.pool = b->pool};
 }
 
-/* Gives a block n + 1 uninitialised bytes of new memory, and moves its old memory to *old. */
+/* Gives a block n + 1 uninitialised bytes of new memory. Moves its old memory to *old. */
 static enum rt_status block_alloc(struct block *b, size_t n, struct block *old,
                                   struct rt_error *err)
 {
@@ -73,9 +73,9 @@ static enum rt_status block_alloc(struct block *b, size_t n, struct block *old,
 }
 
 /*
- * Uncompresses a block. The block is refused before memory is allocated, if the length that it
- * announces exceeds max_block or the maximum length to which its bytes can expand. Because
- * libsnappy cannot be stopped, the length has a limit of its own.
+ * Uncompresses a block. Refuses a block before allocating memory if its announced length exceeds
+ * max_block or the maximum length to which its bytes can expand. The length has a limit of its own,
+ * because libsnappy cannot be stopped.
  */
 static enum rt_status uncompress(const struct rt_sstable_source *source, struct block *out,
                                  struct rt_span *all, struct rt_error *err)
@@ -106,8 +106,8 @@ static enum rt_status uncompress(const struct rt_sstable_source *source, struct 
     return st;
 }
 
-/* Sets *out to n bytes of the source. If the source is not in memory, reads them into new memory of
- * the block. */
+/* Sets *out to n bytes of the source. Reads them into new memory of the block unless the source is
+ * in memory. */
 static enum rt_status bytes_at(const struct rt_sstable_source *from, uint64_t offset, size_t n,
                                struct block *b, struct rt_span *out, struct rt_error *err)
 {
@@ -152,7 +152,7 @@ static enum rt_status check_sum(const struct rt_sstable_source *from, const unsi
     return st;
 }
 
-/* Verifies and uncompresses a stored block, and removes the restart points. */
+/* Verifies and uncompresses a stored block. Removes the restart points. */
 static enum rt_status open_block(const struct rt_sstable_source *from, struct rt_span stored,
                                  struct block *out, struct rt_error *err)
 {
@@ -211,16 +211,16 @@ static int compare(struct rt_span a, struct rt_span b)
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
-/* A cursor over the entries of a table, which may be in several blocks. */
+/* A cursor over the entries of a table, which may span several blocks. */
 struct cursor {
     const struct rt_checkpoint_run *run;
     struct rt_span rest;  /* entries of the block that have not been read yet */
-    struct rt_bytes key;  /* key of the last entry read; empty before the first entry */
+    struct rt_bytes key;  /* key of the last entry read; empty before the first read */
     size_t n_shared;      /* number of bytes that `key` shares with the preceding key */
     struct rt_span value; /* value of the last entry read */
     /* whether the next entry is the first of the table, and whether it is the first of its block */
     bool is_first, begins_block;
-    /* total size of the entries read since the last check of the run, in bytes */
+    /* total size in bytes of the entries read since the run's check was last called */
     size_t n_unchecked;
 };
 
@@ -237,8 +237,8 @@ static void cursor_enter(struct cursor *c, const struct block *b)
 }
 
 /* Reads the next entry of the block. Its key must be greater than the preceding key. Only the bytes
- * after the prefix that both keys share are compared, so the time is proportional to the size of
- * the entry in the block, even if the complete key is much longer. */
+ * after the keys' shared prefix are compared, so the time is proportional to the size of the entry
+ * in the block, even if the complete key is much longer. */
 static enum rt_status cursor_next(struct cursor *c, struct rt_error *err)
 {
     struct rt_span *rest = &c->rest;
@@ -302,9 +302,9 @@ static enum rt_status next_handle(struct cursor *index, struct handle *h, struct
 }
 
 /*
- * The total size of the blocks is compared with the size of the file, to refuse overlapping blocks.
- * Otherwise an index could name one large block many times, and the reader would verify and
- * uncompress it each time.
+ * Compares the total size of the blocks with the size of the file, to refuse overlapping blocks.
+ * Otherwise, an index could name one large block many times, and each time the reader would verify
+ * and uncompress it.
  */
 enum rt_status rt_sstable_read(const struct rt_sstable_source *from,
                                enum rt_status (*each)(void *arg, struct rt_span key,
@@ -349,12 +349,11 @@ enum rt_status rt_sstable_read(const struct rt_sstable_source *from,
 /* A block and a position in it. */
 struct seeker {
     struct block block;
-    struct cursor at;       /* stands at the first entry that is not less than `sought` */
+    struct cursor at;       /* The cursor is at the first entry that is not less than `sought`. */
     struct rt_bytes sought; /* the last key that was sought */
     bool is_placed;         /* whether `at` and `sought` are valid */
 };
 
-/* Moves to the beginning of the block. */
 static void seeker_rewind(struct seeker *s, const struct rt_checkpoint_run *run)
 {
     rt_bytes_clear(&s->at.key);
@@ -388,11 +387,13 @@ static bool is_reached(const struct rt_bytes *entry, struct rt_span key, size_t 
 
 /*
  * Finds the first entry of the block whose key is not less than `key`. Sets *same if the keys are
- * equal. Returns RT_NOT_FOUND if there is no such entry. The search begins at the last position, if
- * `key` is not less than the last key, so that keys in increasing order are found in one pass.
+ * equal. Returns RT_NOT_FOUND if there is no such entry. If `key` is not less than the last key
+ * sought, the search begins at the last position, so that keys in increasing order are found in one
+ * pass.
+ *
  * `common` is the number of leading bytes that `key` shares with the preceding entry's key. An
- * entry is skipped if its key shares more than `common` bytes with the preceding key: its key
- * differs from `key` at the same byte as the preceding key does, so it is also less than `key`.
+ * entry whose key shares more than `common` bytes with the preceding key is skipped: both keys
+ * differ from `key` at the same byte, so both are less than `key`.
  */
 static enum rt_status seek(struct seeker *s, const struct rt_sstable_source *from,
                            struct rt_span key, bool *same, struct rt_error *err)
@@ -430,7 +431,7 @@ struct rt_sstable_finder {
     struct rt_sstable_source source;
     struct seeker index, block;
     bool has_index, has_block;
-    struct handle at; /* handle of `block`, if has_block is set */
+    struct handle at; /* handle of `block`; valid if has_block is set */
 };
 
 enum rt_status rt_sstable_finder_new(struct rt_sstable_finder **out,
@@ -456,7 +457,6 @@ void rt_sstable_finder_free(struct rt_sstable_finder *f)
     free(f);
 }
 
-/* Makes the block at `h` the finder's block. */
 static enum rt_status enter_block(struct rt_sstable_finder *f, struct handle h,
                                   struct rt_error *err)
 {
@@ -487,7 +487,7 @@ enum rt_status rt_sstable_finder_find(struct rt_sstable_finder *f, struct rt_spa
     if (st)
         return st;
     f->has_index = true;
-    /* The key of an index entry is not less than any key of its block. */
+    /* The key of an index entry is not less than any key in the entry's block. */
     st = seek(&f->index, &f->source, key, &same, err);
     struct rt_span value = f->index.at.value;
     if (!st && !handle(&value, &h))
@@ -531,7 +531,7 @@ static void put_varint(struct rt_bytes *b, uint64_t v)
     rt_bytes_addc(b, (char)v);
 }
 
-/* Appends a finished block with its trailer to the file, and sets *h to its offset and size. */
+/* Appends a finished block and its trailer to the file. Sets *h to the block's offset and size. */
 static void put_block(struct rt_sstable_writer *w, const struct rt_bytes *block, struct handle *h)
 {
     h->offset = w->file.n;
@@ -553,8 +553,8 @@ void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size)
     rt_bytes_init(&w->last, SIZE_MAX / 2);
 }
 
-/* Shortens `last` to a key that is not less than the old `last` and, unless `next` is empty, is
- * less than `next`. */
+/* Shortens `last` to a key that is not less than the old `last`. If `next` is not empty, the new
+ * key is less than `next`. */
 static void shorten(struct rt_bytes *last, struct rt_span next)
 {
     unsigned char *p = (unsigned char *)last->p;

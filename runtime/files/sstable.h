@@ -18,8 +18,8 @@
 #include "runtime/base/span.h"
 #include "runtime/base/status.h"
 
-/* The largest ratio of a block's uncompressed size to its compressed size. The Snappy element with
- * the largest ratio turns 3 bytes of input into 64 bytes. */
+/* The largest ratio of a block's uncompressed size to its compressed size. Snappy's densest element
+ * turns 3 bytes into 64 bytes. */
 enum { RT_SSTABLE_EXPANDS = 22 };
 
 /* The maximum length of a key, in bytes. The keys of checkpoints are names of variables, which have
@@ -28,7 +28,7 @@ enum { RT_SSTABLE_MAX_KEY = 1 << 16 };
 
 struct rt_checkpoint_run;
 
-/* A source of a table's bytes, either memory or a function that reads the bytes. */
+/* A source of a table's bytes: memory, or a function that reads the bytes. */
 struct rt_sstable_source {
     uint64_t size;
     const unsigned char *p; /* bytes of the table, if `read` is NULL */
@@ -59,8 +59,8 @@ enum rt_status rt_sstable_read(const struct rt_sstable_source *from,
 
 /*
  * Looks up one key by reading the index and one block. Calls `found` with the value, which is valid
- * only during this call. If there is no such key, returns RT_NOT_FOUND and sets no message in *err.
- * Other errors are those of rt_sstable_read.
+ * only during this call. If there is no such key, returns RT_NOT_FOUND without setting a message in
+ * *err. Other errors are those of rt_sstable_read.
  */
 enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_span key,
                                enum rt_status (*found)(void *arg, struct rt_span value,
@@ -68,8 +68,8 @@ enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_s
                                void *arg, struct rt_error *err);
 
 /*
- * A finder looks up several keys of one table. It keeps the index and the block of the last key, so
- * that keys that lie in one block need one read, and keys in increasing order one pass over the
+ * A finder looks up several keys of one table. It keeps the index and the block of the last key.
+ * Keys in one block therefore need one read, and keys in increasing order need one pass over the
  * blocks. The source's function and run must stay valid. Threads: one at a time.
  */
 struct rt_sstable_finder;
