@@ -3,9 +3,9 @@
  * kernels/fused/fused_attention.c runs it.
  *
  * Inputs: queries [B,T,N,H], keys [B,S,N,H] and values [B,S,N,D] of N heads, then the operands of
- * the steps. Output: context [B,T,N,D]. The scores [B,N,T,S] are computed for each head by a GEMM
- * of the queries and the keys. The steps are applied to the scores in order, each with an operand
- * that is broadcast. They are followed by a softmax along S and a GEMM with the values.
+ * the steps. Output: context [B,T,N,D]. A GEMM of the queries and the keys of each head computes
+ * the scores [B,N,T,S]. The steps are applied to the scores in order, each with an operand that is
+ * broadcast. A softmax along S and a GEMM with the values follow.
  */
 #ifndef RT_ATTENTION_H
 #define RT_ATTENTION_H
@@ -14,7 +14,7 @@
 #include "runtime/fusion/attention_op.h"
 
 enum { RT_ATTENTION_MOST = 6 }; /* maximum number of steps of an "_Attention" */
-/* bits of the attribute `broadcasts`, one for each of the two matrix products */
+/* Bits of the attribute `broadcasts`, one for each of the two matmuls. */
 enum { RT_ATTENTION_SCORES = 1, RT_ATTENTION_CONTEXT = 2 };
 
 struct rt_attention_step {
@@ -31,11 +31,11 @@ struct rt_attention_step {
 #define RT_ATTENTION_OUTPUTS(OUT) OUT(context)
 #define RT_ATTENTION_ATTRS(ATTR)                                                                   \
     ATTR(INTS, steps) /* array of struct rt_attention_step */                                      \
-    /* bit k is set if the axis of heads precedes the axis of rows in input k; bit                 \
-     * RT_ATTENTION_OUT is set if it does so in the output */                                      \
+    /* Bit k is set if the axis of heads precedes the axis of rows in input k. Bit                 \
+     * RT_ATTENTION_OUT states the same for the output. */                                         \
     ATTR(INT, heads_first)                                                                         \
-    /* bits of the matrix products whose operands may be broadcast along B and N, as in            \
-     * BatchMatMulV2 but not in Einsum */                                                          \
+    /* Bits of the matmuls whose operands may be broadcast along B and N, as in                    \
+     * BatchMatMulV2 but not in Einsum. */                                                         \
     ATTR(INT, broadcasts)
 RT_FUSED_OP(RT_ATTENTION, rt_attention, "_Attention");
 

@@ -10,9 +10,10 @@ enum rt_attention_op {
     RT_ATTENTION_DIV, /* divides the score by a float operand */
     RT_ATTENTION_ADD, /* adds a float operand to the score */
     RT_ATTENTION_SUB, /* subtracts a float operand from the score */
-    /* keeps the score where the bool operand a is true, and sets it to the scalar b elsewhere */
+    /* keeps the score where the bool operand a is true, and replaces it with the scalar b
+     * elsewhere */
     RT_ATTENTION_KEEP,
-    RT_ATTENTION_REPLACE /* sets the score to the scalar b where the bool operand a is true */
+    RT_ATTENTION_REPLACE /* replaces the score with the scalar b where the bool operand a is true */
 };
 
 #endif

@@ -2,10 +2,9 @@
  * Element-wise fusion runs many element-wise float32 steps as one op, "_Chain", in a single pass
  * over memory.
  *
- * fuse_elementwise.c puts the op into a graph and kernels/fused/fused_elementwise.c runs it; this
- * header defines the steps. An operand of a step is given by its number: a number k below n_in
- * means input k of the node, and `n_in + j` means the result of the earlier step j. The result of
- * the last step is the output.
+ * fuse_elementwise.c puts the op into a graph, and kernels/fused/fused_elementwise.c runs it. This
+ * header defines the steps. A step's operand is a number: k below n_in means input k of the node,
+ * and `n_in + j` means the result of the earlier step j. The result of the last step is the output.
  *
  * To add an op, add a row to RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY (elementwise_steps.h). A
  * step runs the loop of its op's own float32 kernel.
@@ -26,16 +25,16 @@ enum {
 };
 
 struct rt_elementwise_step {
-    /* `op` is an enum rt_elementwise_op; `a`, `b` and `c` are its operands. An operand that the op
-     * does not have is -1. */
+    /* `op` is an enum rt_elementwise_op. `a`, `b` and `c` are its operands; an absent operand is
+     * -1. */
     int64_t op, a, b, c;
 };
 
 #define RT_ELEMENTWISE_INPUTS(IN, op) IN(op, OPERANDS, operands, LIST)
 #define RT_ELEMENTWISE_OUTPUTS(OUT)   OUT(y)
 #define RT_ELEMENTWISE_ATTRS(ATTR)                                                                 \
-    ATTR(INTS, steps) /* the steps, as consecutive struct rt_elementwise_step values */            \
-    /* if `pieces` is not 0, operand 0 is the concatenation of the first `pieces` inputs */        \
+    ATTR(INTS, steps) /* the steps, an array of struct rt_elementwise_step */                      \
+    /* If `pieces` is not 0, operand 0 is the concatenation of the first `pieces` inputs. */       \
     ATTR(INT, pieces)                                                                              \
     ATTR(INT, axis) /* axis along which the first `pieces` inputs are concatenated */
 RT_FUSED_OP(RT_ELEMENTWISE, rt_elementwise, "_Chain");
@@ -52,8 +51,8 @@ static inline struct rt_ints rt_elementwise_of_steps(const struct rt_elementwise
                             (const int64_t *)(const void *)step};
 }
 
-/* Encodes a number as an operand below -1. Operands from 0 on are indexes of values, and -1 is a
- * missing operand. */
+/* Encodes a number as an operand below -1. Operands from 0 on are indexes of values, and -1 is an
+ * absent operand. */
 static inline int64_t rt_elementwise_number(float v)
 {
     uint32_t bits;
@@ -68,7 +67,7 @@ static inline float rt_elementwise_number_of(int64_t operand)
     return v;
 }
 
-/* Returns whether an input of a fused element-wise op may have this type. */
+/* Returns whether an input of "_Chain" may have this type. */
 static inline bool rt_elementwise_input(enum rt_dtype d)
 {
     return d == RT_F32 || d == RT_BOOL || d == RT_U8 || d == RT_I32 || d == RT_I64;

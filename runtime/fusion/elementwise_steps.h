@@ -64,7 +64,7 @@ enum rt_elementwise_op {
     RT_ELEMENTWISE_UNARY(X) RT_ELEMENTWISE_FIRST_BINARY,
     RT_ELEMENTWISE_BEFORE_BINARY = RT_ELEMENTWISE_FIRST_BINARY - 1,
     RT_ELEMENTWISE_BINARY(X)
-    /* adds a bias along the last axis, and is therefore used only for NHWC */
+    /* Adds a bias along the last axis. Used only for NHWC. */
     RT_ELEMENTWISE_BiasAdd,
     RT_ELEMENTWISE_TRUTH(X) RT_ELEMENTWISE_LOGICAL(X) RT_ELEMENTWISE_LogicalNot,
     RT_ELEMENTWISE_Cast,      /* converts an input to float32 */

@@ -17,7 +17,7 @@
 
 #include "runtime/core/fused_op.h"
 
-/* values of the attribute `how` of "_EmbedSum", which gives the meaning of the input `by` */
+/* Values of the attribute `how` of "_EmbedSum": the meaning of the input `by`. */
 enum rt_embedding_by {
     RT_EMBEDDING_BY_NOTHING,       /* the input `by` is absent */
     RT_EMBEDDING_BY_WEIGHTS,       /* weights, the second operand of the Mul with the rows */

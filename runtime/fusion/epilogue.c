@@ -27,8 +27,9 @@ static bool word_is(const char *s, size_t len, const char *word)
     return strlen(word) == len && memcmp(s, word, len) == 0;
 }
 
-/* Returns the enum rt_epilogue_operand for the word, or RT_EPILOGUE_N_IN if the word is no operand.
- * Sets *first to whether the word means that the residual is the first operand of its addition. */
+/* Returns the enum rt_epilogue_operand for the word, or RT_EPILOGUE_N_IN if the word names no
+ * operand. Sets *first to whether the word means that the residual is the first operand of its
+ * addition. */
 static int operand_of(const char *s, size_t len, bool *first)
 {
     int k = 0;

@@ -1,13 +1,13 @@
 /*
- * The epilogue of a matrix multiplication or a convolution (rt_op.epilogue) is a list of steps that
- * are applied to the output while it is in the cache:
+ * The epilogue of a matmul or a convolution (rt_op.epilogue) is a list of steps that are applied to
+ * the output while it is in the cache:
  *
  *     y = activation(x * mul + add + residual)
  *
- * fuse_epilogue.c finds epilogues and kernels/fused/epilogue.c computes them. The extra attribute
- * RT_EPILOGUE of the node lists the steps as words separated by blanks: first the operands and then
- * the activation, followed by "=NUMBER" if it has an alpha. This text is part of the key in the
- * autotune cache on disk. The operands are additional inputs of the node, after those of its
+ * fuse_epilogue.c finds epilogues, and kernels/fused/epilogue.c computes them. The extra attribute
+ * RT_EPILOGUE of the node lists the steps as words separated by blanks. The operands come first,
+ * then the activation, with "=NUMBER" appended if it has an alpha. This text is part of the key in
+ * the autotune cache on disk. The operands are additional inputs of the node, after those of its
  * schema.
  */
 #ifndef RT_EPILOGUE_HEADER
@@ -20,11 +20,11 @@ struct rt_arena;
 
 #define RT_EPILOGUE "_tail"
 
-/* X(ID, word) for each operand of an epilogue. The order is that in which operands are applied and
+/* X(ID, word) for each operand of an epilogue, in the order in which operands are applied and
  * appended to the node's inputs. */
 #define RT_EPILOGUE_OPERANDS(X)                                                                    \
-    X(MUL, mul) /* constant vector along the output's last axis, with finite elements only */      \
-    X(ADD, add) /* constant vector along the output's last axis, with finite elements only */      \
+    X(MUL, mul)           /* finite constant vector along the output's last axis */                \
+    X(ADD, add)           /* finite constant vector along the output's last axis */                \
     X(RESIDUAL, residual) /* tensor that is broadcast to the output's shape */
 
 enum rt_epilogue_operand {
@@ -43,8 +43,8 @@ struct rt_epilogue {
     float alpha; /* parameter of the activation */
 };
 
-/* Reads the epilogue of a node. If the node has none, the result is an epilogue without steps.
- * Returns RT_INTERNAL if the RT_EPILOGUE attribute or the inputs of the node are invalid. */
+/* Reads the epilogue of a node. If the node has none, the result has no steps. Returns RT_INTERNAL
+ * if the RT_EPILOGUE attribute or the inputs of the node are invalid. */
 enum rt_status rt_epilogue_read(const struct rt_node *n, struct rt_epilogue *e,
                                 struct rt_error *err);
 /* Returns the RT_EPILOGUE attribute for epilogue *e, whose operands are those with a non-zero `in`.

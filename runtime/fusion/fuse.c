@@ -4,8 +4,8 @@
 #include <string.h>
 
 /* Removes targets that are pure and have readers. The stateful nodes of a function are targets,
- * because they must run even if no node reads them. Lookups in frozen variables are among them, but
- * are pure: they need to run only if a node that runs reads their value. */
+ * because they must run even if no node reads them. A lookup in a frozen variable is one of these
+ * targets, but it is pure and needs to run only if a running node reads its value. */
 enum rt_status pl_drop_targets(struct pl_graph *g, struct rt_error *err)
 {
     bool *is_read = calloc((size_t)g->n + 1, sizeof *is_read);

@@ -1,7 +1,7 @@
 /*
  * Fusion passes. Each pass replaces a pattern of nodes with one node that a single kernel computes
- * faster. A pass has its own file, matches one kind of pattern, and works on the graph of one plan,
- * on the CPU only. passes/pipeline.c defines the order of the passes.
+ * faster. A pass has its own file, matches one kind of pattern, and works on the graph of one plan.
+ * passes/pipeline.c defines the order of the passes.
  *
  * Rules of a fusion pass: a node stays if its value is fetched, if it has a control edge, or if a
  * node outside the pattern reads it. A node that replaces others takes the place of the last of
@@ -15,9 +15,8 @@
 
 /*
  * Finds an activation function that the model computes from output 0 of node `x` in several nodes
- * (fuse_activation.c). Only these nodes may read the value of `x`. Other nodes may read only the
- * value of the last of them, which is the value of the function. If a function is found, returns
- * true and sets *out.
+ * (fuse_activation.c). Only these nodes may read `x`. Other nodes may read only the last of them,
+ * which computes the function's value. If a function is found, returns true and sets *out.
  */
 enum { PL_MOST_ACTIVATION = 12 };
 struct pl_activation {
@@ -34,8 +33,7 @@ bool pl_find_activation(const struct pl_graph *g, const struct pl_uses *u,
  * a letter within one of its three parts. */
 bool pl_einsum_letters(const struct pl_node *n, struct rt_span part[3]);
 
-/* Turns node `at` into the matrix product of x, which has `rank` axes, and the constant matrix
- * w. */
+/* Turns node `at` into the matmul of x, which has `rank` axes, and the constant matrix w. */
 enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct pl_edge w,
                             int rank, struct rt_error *err);
 
@@ -60,10 +58,10 @@ enum rt_status pl_fuse_elementwise(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_concats(struct pl_graph *g, struct rt_error *err);
 
 /*
- * pl_fuse_rnn_frames and pl_fuse_rnn_whiles replace loops that implement recurrent layers.
- * pl_fuse_rnn_frames handles frames made of Enter and Exit nodes, and runs after the Switches of
- * all branches have been removed. pl_fuse_rnn_whiles handles While nodes, and runs before the
- * sub-plans of the remaining loops are made.
+ * Two passes that replace loops that implement recurrent layers. pl_fuse_rnn_frames handles frames
+ * made of Enter and Exit nodes, and runs after the Switches of all branches have been removed.
+ * pl_fuse_rnn_whiles handles While nodes, and runs before the sub-plans of the remaining loops are
+ * made.
  */
 enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_fuse_rnn_whiles(struct pl_graph *g, struct rt_error *err);

@@ -1,11 +1,11 @@
 /*
- * Finds activation functions that a model spells out: swish as `x * sigmoid(x)`, GELU as `0.5 * x *
- * (1 + erf(x / sqrt(2)))`, and so on, with the factors in any order.
+ * Finds activation functions that a model computes in several nodes: swish as `x * sigmoid(x)`,
+ * GELU as `0.5 * x * (1 + erf(x / sqrt(2)))`, and so on, with the factors in any order.
  *
- * Starting at a value, the search collects nodes that read only this value, each other and scalar
- * constants, until only one of the collected nodes has readers outside the collection. The formula
- * of that node's value is normalised (products and sums are flattened, their operands sorted, and
- * constants named) and looked up in a table.
+ * The search starts at a value x. It collects nodes that read only x, each other and scalar
+ * constants, until only one collected node has readers outside the collection. The formula of this
+ * node's value is normalised (products and sums are flattened, their operands sorted, and constants
+ * named) and looked up in a table.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -35,8 +35,8 @@ struct reading {
     int steps;
 };
 
-/* Reads a constant scalar of rank 0. A constant of higher rank could give the value more axes than
- * x has. */
+/* Reads a constant of rank 0. A constant of higher rank could give the value more axes than x
+ * has. */
 static bool scalar_of(const struct pl_graph *g, struct pl_edge e, double *out)
 {
     float v;
@@ -110,8 +110,7 @@ static bool combine(struct reading *r, struct formula *f, struct formula *g, boo
 
     for (int k = 0; k < 2; k++) {
         const struct formula *h = both[k];
-        /* A formula that is only a number has no parts, so it counts as both a sum and a
-         * product. */
+        /* A formula without parts is only a number, so it is both a sum and a product. */
         if (h->is_sum == sum || h->n == 0) {
             out.number = sum ? out.number + h->number : out.number * h->number;
             for (int i = 0; i < h->n; i++)
@@ -181,7 +180,7 @@ static bool arithmetic(struct reading *r, const struct pl_node *n, struct formul
     }
     if (!formula_of(r, n->in[1], &second))
         return false;
-    if (pl_is(n, "Sub")) { /* a subtraction is supported only if its second operand is a number */
+    if (pl_is(n, "Sub")) { /* The second operand of a subtraction must be a number. */
         if (second.n)
             return false;
         second.number = -second.number;
@@ -189,8 +188,8 @@ static bool arithmetic(struct reading *r, const struct pl_node *n, struct formul
     return combine(r, f, &second, !pl_is(n, "Mul"));
 }
 
-/* The ops that may be part of a formula. A function appears in a formula by the name of its op, and
- * calculations are normalised. */
+/* The ops that may be part of a formula. A function appears in a formula by the name of its op.
+ * Calculations are normalised. */
 static const char *const function[] = {"Relu", "Relu6", "Sigmoid",   "Tanh", "Elu",
                                        "Erf",  "Erfc",  "LeakyRelu", NULL};
 static const char *const calculation[] = {"Neg", "Mul",    "AddV2",   "Add", "Sub",
@@ -227,7 +226,7 @@ static bool formula_of(struct reading *r, struct pl_edge e, struct formula *f)
 static const struct {
     const char *formula;
     enum rt_activation act;
-    bool has_one; /* whether the activation's number is 1, which the formula omits */
+    bool has_one; /* whether the activation's number is 1, which formulas omit */
 } table[] = {
     {"Relu x", RT_ACT_RELU, false},
     {"Relu6 x", RT_ACT_RELU6, false},
@@ -294,7 +293,7 @@ static bool holds(const struct pl_activation *a, int i)
     return false;
 }
 
-/* Returns whether only the value of the set's last node is read by nodes outside the set. */
+/* Returns whether nodes outside the set read only the value of the set's last node. */
 static bool is_alone(const struct pl_graph *g, const struct pl_uses *u, int x,
                      const struct pl_activation *a)
 {
@@ -306,8 +305,8 @@ static bool is_alone(const struct pl_graph *g, const struct pl_uses *u, int x,
     return pl_cluster_is_closed(&m);
 }
 
-/* Returns the next node to add to the set of matched nodes, that is, a node that reads x or a value
- * of the set. Returns -1 if there is no such node. */
+/* Returns the next node for the set of matched nodes: one that reads x or a value of the set.
+ * Returns -1 if there is none. */
 static int next_step(const struct pl_graph *g, const struct pl_readers *r, int x,
                      const struct pl_activation *a)
 {

@@ -72,7 +72,7 @@ static bool is_transposed(const struct pl_graph *g, struct pl_edge e, int second
     return true;
 }
 
-/* Returns whether node e multiplies or divides a value by a scalar constant, and sets *which to the
+/* Returns whether node e multiplies or divides a value by a scalar constant. Sets *which to the
  * index of the input that is the value. */
 static bool is_scaling(const struct pl_graph *g, struct pl_edge e, int *which)
 {
@@ -106,8 +106,8 @@ static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
     return pl_some_ints(g, n->in[1], v) == 4 || pl_made_by(g, n->in[1], "Pack", 4);
 }
 
-/* Sets input k of the attention to e, whose shape is [B,N,T,H], or to the input of the Transpose
- * that makes e. */
+/* Sets input k of the attention to e, whose shape is [B,N,T,H]. If a Transpose makes e, sets it to
+ * the input of the Transpose instead. */
 static bool take_heads(struct attention *m, int k, struct pl_edge e)
 {
     struct pl_edge of;
@@ -117,7 +117,7 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
         return true;
     if (!has_four_axes(m->nodes.g, e))
         return false;
-    /* Scaling by a scalar gives the same values before the Transpose as after it. */
+    /* Scaling by a scalar before the Transpose gives the same values as after it. */
     if (k == RT_ATTENTION_QUERIES && m->nodes.uses->n[e.node] == 1 &&
         is_scaling(m->nodes.g, e, &which) &&
         is_transposed(m->nodes.g, m->nodes.g->node[e.node].in[which], 2, 1, 3, &of))
@@ -128,7 +128,7 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
     return true;
 }
 
-/* A matrix product of float32 tensors, batched over all axes but the last two. */
+/* A matmul of float32 tensors, batched over all axes but the last two. */
 struct matmul {
     const struct pl_node *node;
     bool transposes_second, broadcasts;
@@ -151,7 +151,7 @@ static bool is_matmul(const struct pl_graph *g, struct pl_edge e, struct matmul 
 
 /* ---- scores ---- */
 
-/* Returns whether the four letters are [B,T,N,H] or [B,N,T,H], and sets *first to whether they are
+/* Returns whether the four letters are [B,T,N,H] or [B,N,T,H]. Sets *first to whether they are
  * [B,N,T,H]. */
 static bool is_heads(const char *letter, char b, char heads, char rows, char h, bool *first)
 {
@@ -168,7 +168,7 @@ static bool is_einsum_scores(struct attention *m, struct pl_edge e)
     if (!n || !read_letters(n, l))
         return false;
     const char b = l[8], heads = l[9], t = l[10], s = l[11];
-    for (int q = 0; q < 2; q++) { /* `q` is the index of the operand that holds the queries */
+    for (int q = 0; q < 2; q++) { /* `q` is the index of the operand that holds the queries. */
         const char *const lq = l + 4 * q, *const lk = l + 4 * (1 - q);
         const char h = lq[3];
         bool first[2];
@@ -301,7 +301,7 @@ static bool is_einsum_context(struct attention *m, int i)
     if (!n || !read_letters(n, l))
         return false;
     const char b = l[8], d = l[11];
-    for (int p = 0; p < 2; p++) { /* `p` is the index of the operand that is the softmax */
+    for (int p = 0; p < 2; p++) { /* `p` is the index of the operand that is the softmax. */
         const char *const lp = l + 4 * p, *const lv = l + 4 * (1 - p);
         const char heads = lp[1], t = lp[2], s = lp[3];
         bool out_first, v_first;
@@ -319,9 +319,9 @@ static bool is_einsum_context(struct attention *m, int i)
     return false;
 }
 
-/* Matches a context that is a matrix product followed by a Transpose, which moves the axis of rows
- * back before the axis of heads. The Transpose has four axes, so no mask has given the scores a
- * fifth axis. */
+/* Matches a context that is a matmul followed by a Transpose, which moves the axis of rows back
+ * before the axis of heads. The Transpose has four axes, so no mask has added a fifth axis to the
+ * scores. */
 static bool is_matmul_context(struct attention *m, int i)
 {
     struct pl_edge of;
@@ -388,7 +388,7 @@ enum rt_status pl_fuse_attention(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        /* Removes the Transposes that moved the axis of heads and have lost their readers. */
+        /* Removes the Transposes that moved the axis of heads, if they have no readers left. */
         pl_prune(g);
     return st;
 }

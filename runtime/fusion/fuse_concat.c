@@ -1,11 +1,11 @@
 /*
- * Removes concatenations that only fused element-wise ops ("_Chain") read, and makes these ops read
- * the operands of the concatenation instead.
+ * Removes concatenations that only fused element-wise ops ("_Chain") read. These ops then read the
+ * operands of the concatenation instead.
  *
  * In a DenseNet, the output of every layer is concatenated with the outputs of all earlier layers,
  * normalised and convolved. Without this pass, layer n copies n tensors to concatenate them, and
- * copies them once more to normalise them. If an operand of a concatenation is itself a removed
- * concatenation along the same axis, it is replaced with its own operands.
+ * copies them once more to normalise them. If an operand of a removed concatenation is itself a
+ * removed concatenation along the same axis, its own operands replace it.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -22,7 +22,7 @@ enum {
 struct pass {
     struct pl_graph *g;
     bool *can;  /* for each node, whether it is a concatenation that can be removed */
-    int *stack; /* concatenations that must stay and whose operands still have to be marked */
+    int *stack; /* concatenations that must stay and whose operands have not been marked yet */
     int n_stack;
 };
 
@@ -50,8 +50,8 @@ static void must_be_made(struct pass *p, int i)
     p->can[i] = false;
 }
 
-/* Marks concatenations that must stay because they are operands, directly or indirectly, of a
- * concatenation that stays. */
+/* Marks concatenations that must stay because they are direct or indirect operands of one that
+ * stays. */
 static void propagate(struct pass *p)
 {
     while (p->n_stack) {
@@ -61,7 +61,7 @@ static void propagate(struct pass *p)
     }
 }
 
-/* Marks each concatenation that must stay because a reader needs its result in one tensor. Only two
+/* Marks each concatenation that must stay because a reader needs its result in one tensor. Two
  * kinds of readers do not need this: a fused element-wise op that has no other concatenation among
  * its earlier inputs, and a concatenation along the same axis. */
 static void query_readers(struct pass *p)
@@ -95,7 +95,7 @@ static void query_readers(struct pass *p)
     }
 }
 
-/* Lists the operands of concatenation i, replacing each removed concatenation among them with its
+/* Lists the operands of concatenation i. Replaces each removed concatenation among them with its
  * own operands. Returns their number, or -1 if there are too many. */
 static int operands_of(const struct pass *p, int i, struct pl_edge operand[MOST_OPERANDS])
 {
@@ -103,7 +103,7 @@ static int operands_of(const struct pass *p, int i, struct pl_edge operand[MOST_
     int n_todo = 1, n = 0;
 
     todo[0] = (struct pl_edge){i, 0};
-    while (n_todo) { /* the last operand in `todo` comes next */
+    while (n_todo) { /* The last operand in `todo` comes next. */
         const struct pl_edge e = todo[--n_todo];
         const struct pl_node *from = &p->g->node[e.node];
         if (!p->can[e.node]) {
@@ -129,11 +129,11 @@ static int concat_input(const struct pass *p, int i)
     return -1;
 }
 
-/* Returns the number that `operand` has after n operands have replaced input `at` of the op. The n
- * operands become the first inputs. */
+/* Returns the new number of `operand` after n operands have replaced input `at` of the op and have
+ * become its first inputs. */
 static int64_t moved(int64_t operand, int at, int n)
 {
-    if (operand < 0) /* a negative operand is an encoded number, or -1 if the operand is absent */
+    if (operand < 0) /* A negative operand is an encoded number, or -1 if absent. */
         return operand;
     return operand == at ? 0 : operand < at ? operand + n : operand + n - 1;
 }

@@ -1,16 +1,16 @@
 /*
- * Replaces dense layers on more than two axes with one matrix multiplication. Frameworks write such
- * a layer as several nodes. Two patterns are handled:
+ * Replaces dense layers on more than two axes with one matmul. Frameworks write such a layer as
+ * several nodes, in two patterns:
  *
- *   Keras' Tensordot transposes x by the identity permutation, reshapes x to a matrix, multiplies,
- *   and reshapes the product back. The Reshapes compute their shapes from the shape of x, so
- *   row-wise analysis fails. BatchMatMulV2(x, w) is equivalent, and its analysis succeeds.
+ * Keras' Tensordot transposes x by the identity permutation, reshapes x to a matrix, multiplies,
+ * and reshapes the product back. The Reshapes compute their shapes from the shape of x, so row-wise
+ * analysis fails. BatchMatMulV2(x, w) is equivalent, and its analysis succeeds.
  *
- *   A bias may follow a Reshape that splits the last axis of the product into attention heads. The
- *   bias moves before the Reshape, where it can become part of the epilogue.
+ * A bias may follow a Reshape that splits the last axis of the product into attention heads. The
+ * bias moves before the Reshape, where it can become part of the epilogue.
  *
- * The extra attribute "_rank" of the multiplication is the number of axes that x must have. An x of
- * another rank is refused.
+ * The extra attribute "_rank" of the matmul is the number of axes that x must have. An x of another
+ * rank is refused.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -94,8 +94,7 @@ enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct
 
 /* ---- biases after a Reshape ---- */
 
-/* If e is a matrix product with a constant matrix, returns its number of columns. Otherwise returns
- * 0. */
+/* If e is a matmul with a constant matrix, returns its number of columns. Otherwise returns 0. */
 static int64_t matmul_columns(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_made_by(g, e, "MatMul", 2);
@@ -108,9 +107,9 @@ static int64_t matmul_columns(const struct pl_graph *g, struct pl_edge e)
 
 /*
  * Returns whether node i adds a constant to the result of a GEMM whose last axis a Reshape has
- * split. Sets *which to the index of the Reshape among the node's inputs. The axes of the constant
- * must be the last axes of the new shape, and the product of their lengths must be the length of
- * the axis that was split.
+ * split. Sets *which to the index of the Reshape among the node's inputs. The constant's axes must
+ * be the last axes of the new shape. The product of their lengths must be the length of the axis
+ * that was split.
  */
 static bool is_split_bias(const struct pl_graph *g, const struct pl_uses *uses, int i, int *which)
 {
@@ -193,7 +192,7 @@ enum rt_status pl_fuse_dense(struct pl_graph *g, struct rt_error *err)
         st = pl_uses_count(&uses, g, err);
     if (st)
         return st;
-    const int n = g->n; /* new constants are appended, so g->n grows */
+    const int n = g->n; /* New constants are appended, so g->n grows. */
     for (int i = 0; i < n && !st; i++) {
         int which;
         if (is_split_bias(g, &uses, i, &which))

@@ -1,14 +1,14 @@
 /*
  * Turns dense layers that a framework expresses as Einsum (Keras' EinsumDense, the projections of
- * Keras 2's attention) into matrix multiplications:
+ * Keras 2's attention) into matmuls:
  *
  *   Einsum(x, w) "abc,cd->abd"       BatchMatMulV2(x, w)
  *                "abc,cde->abde"     BatchMatMulV2, then a Reshape that splits the last axis
  *                "abcd,cde->abe"     a Reshape that merges the last axes of x, then BatchMatMulV2
  *
- * w is constant, so it is packed, and additions after the multiplication become its epilogue. Any
- * letters may be used. In x and in the result, the axes that only x has must come first. In w, the
- * axes that are summed over must come first, in the same order as in x.
+ * w is constant, so it is packed, and additions after the matmul become its epilogue. The letters
+ * are arbitrary. In x and in the result, the axes that only x has must come first. In w, the axes
+ * that are summed over must come first, in the same order as in x.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -18,10 +18,9 @@
 
 struct dense {
     struct pl_edge x, w;
-    /* `n_kept` is the number of axes that only x has, `n_summed` the number of axes that both x and
-     * w have, and `n_new` the number of axes that only w has. */
+    /* numbers of the axes that only x has, that both x and w have, and that only w has */
     int n_kept, n_summed, n_new;
-    /* `summed` is the product of the lengths of the axes that both x and w have, and `made` is the
+    /* `summed` is the product of the lengths of the axes that both x and w have. `made` is the
      * product of the lengths of the axes that only w has. */
     int64_t summed, made;
 };
@@ -68,7 +67,7 @@ static bool is_dense(const struct pl_graph *g, int i, struct dense *d)
         memcmp(part[0].p + d->n_kept, part[1].p, (size_t)d->n_summed) != 0 ||
         memcmp(part[2].p + d->n_kept, part[1].p + d->n_summed, (size_t)d->n_new) != 0)
         return false;
-    for (int k = 0; k < d->n_kept; k++) /* each axis must have its own letter */
+    for (int k = 0; k < d->n_kept; k++) /* Each axis must have its own letter. */
         if (memchr(part[1].p, part[0].p[k], part[1].n))
             return false;
     for (int k = 0; k < w->rank; k++)
@@ -96,8 +95,8 @@ static struct pl_edge add_matrix(struct pl_graph *g, const struct dense *d, stru
     return matrix;
 }
 
-/* Turns node `at` into a reshape of `x`, which has `rank` axes. The lengths `from` of the last axes
- * become the lengths `to`. */
+/* Turns node `at` into a reshape of `x`, which has `rank` axes. The last axes have the lengths
+ * `from` and get the lengths `to`. */
 static enum rt_status put_axes(struct pl_graph *g, int at, struct pl_edge x, int rank,
                                const int64_t *from, int n_from, const int64_t *to, int n_to,
                                struct rt_error *err)
@@ -143,7 +142,7 @@ static enum rt_status put(struct pl_graph *g, int i, const struct dense *d, stru
 enum rt_status pl_fuse_einsums(struct pl_graph *g, struct rt_error *err)
 {
     const struct rt_registry *r = g->session->options.registry;
-    const int n = g->n; /* new nodes are appended, so g->n grows */
+    const int n = g->n; /* New nodes are appended, so g->n grows. */
     enum rt_status st = RT_OK;
 
     if (!rt_registry_op(r, "_LastAxes") || !rt_registry_op(r, "BatchMatMulV2"))

@@ -1,9 +1,9 @@
 /*
- * Implements element-wise fusion, which merges element-wise float32 nodes into one "_Chain"
- * (elementwise.h). A node is merged with the producers that only it reads, then with the producers
- * that only merged nodes read, and so on. The fused op takes the place of the last node, the only
- * one whose value other nodes read. Comparisons, selections (those of TensorFlow 1 only if all
- * operands have the same shape) and casts to float32 are fused too.
+ * Element-wise fusion merges element-wise float32 nodes into one "_Chain" (elementwise.h). A node
+ * is merged with the producers that only it reads, then with the producers that only merged nodes
+ * read, and so on. The fused op takes the place of the last node, the only one whose value other
+ * nodes read. Comparisons, casts to float32 and selections are fused too. A selection of TensorFlow
+ * 1 is fused only if all its operands have the same shape.
  *
  * Typical groups of fused nodes are a swish, a GELU, and a residual addition with its activation.
  */
@@ -62,7 +62,7 @@ static bool has_attributes(const struct rt_node *n, int op)
 static int step_of(const struct pl_graph *g, const struct pl_node *n);
 
 /* Follows e back through element-wise ops that read one tensor and at most one scalar constant.
- * Returns the first value of this chain, which has the same shape as e. */
+ * Returns the value at which this path begins; its shape is that of e. */
 static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
 {
     for (int hops = 0; hops < 16; hops++) {
@@ -83,9 +83,9 @@ static struct pl_edge shape_of(const struct pl_graph *g, struct pl_edge e)
     return e;
 }
 
-/* Returns whether all inputs of a Select have the same shape. If the shapes differ, Select may
- * behave differently from SelectV2: it selects rows if its condition is a vector, and it refuses
- * operands that SelectV2 would broadcast. */
+/* Returns whether all inputs of a Select have the same shape. Otherwise, Select may behave
+ * differently from SelectV2: it selects rows if its condition is a vector, and it refuses operands
+ * that SelectV2 would broadcast. */
 static bool is_of_one_shape(const struct pl_graph *g, const struct pl_node *n)
 {
     const struct pl_edge e = shape_of(g, n->in[0]);
@@ -112,23 +112,23 @@ struct pass {
     struct pl_graph *g;
     struct pl_uses uses;
     int n;
-    /* for each node, its enum rt_elementwise_op, or -1 if it has none or has already been fused */
+    /* For each node, its enum rt_elementwise_op; -1 if it has none or is already fused. */
     int8_t *step;
-    int *taken;   /* for each node, number of times that the nodes collected so far read it */
+    int *taken;   /* for each node, how many times the nodes collected so far read it */
     int *order;   /* indexes of the nodes, ordered so that each node follows all its readers */
     int *touched; /* nodes whose element of `taken` must be reset */
     int n_touched;
 };
 
-/* Orders the nodes so that each node follows all its readers (in loops, most of its readers). The
- * traversal does not recurse, because a chain of nodes may be as long as the graph. */
+/* Orders the nodes so that each node follows all its readers (in a loop, most of its readers). The
+ * traversal does not recurse, because a path may be as long as the graph. */
 static enum rt_status set_order(struct pass *p, struct rt_error *err)
 {
     const struct pl_graph *g = p->g;
     int *stack = calloc((size_t)p->n + 1, 2 * sizeof *stack);
     bool *seen = calloc((size_t)p->n + 1, sizeof *seen);
-    /* `order` lists readers first, but the traversal finishes producers first, so `order` is filled
-     * from its end. */
+    /* The traversal finishes producers first, but `order` lists readers first, so it is filled from
+     * its end. */
     int at = p->n;
 
     for (int i = 0; i < p->n && stack && seen; i++) {
@@ -189,7 +189,7 @@ static void tear_down(struct pass *p)
     free(p->touched);
 }
 
-/* Collects the nodes to fuse with `root`, in an order in which readers precede producers. */
+/* Collects the nodes to fuse with `root`. In `member`, readers precede producers. */
 static int collect(struct pass *p, int root, int member[RT_ELEMENTWISE_MOST])
 {
     int n = 0;
@@ -229,7 +229,7 @@ static int64_t input(struct inputs *in, struct pl_edge e)
 }
 
 /* Returns the index of the step that makes `e`, or -1 if no node of `member` makes `e`. Steps are
- * in the reverse order of `member`, so that producers come before their readers. */
+ * in the reverse order of `member`, so that producers precede their readers. */
 static int step_at(const int *member, int n, struct pl_edge e)
 {
     for (int j = 0; j < n; j++)
@@ -246,8 +246,8 @@ static enum rt_status put(struct pass *p, const int *member, int n, struct rt_er
     in.n = 0;
     if (!step)
         return rt_fail_memory(err, "a plan", (size_t)n * sizeof *step);
-    /* Step results are numbered after the inputs, and the number of inputs is known only at the end
-     * of the first pass. The second pass therefore sets the operands again. */
+    /* Step results are numbered after the inputs, whose number is known only at the end of the
+     * first pass. The second pass sets the operands again. */
     for (int pass = 0; pass < 2; pass++)
         for (int j = n - 1; j >= 0; j--) {
             const struct pl_node *m = &p->g->node[member[j]];

@@ -21,7 +21,7 @@
 
 struct embed {
     struct pl_cluster nodes; /* the reduction is the first node of the cluster */
-    /* `scaled` is NULL if there are neither weights nor a mask. */
+    /* NULL if there are neither weights nor a mask */
     const struct pl_node *gather, *scaled;
     struct pl_edge table, indices, by;
     struct rt_embedding_sum op;
@@ -32,7 +32,7 @@ static void take(struct embed *m, struct pl_edge e)
     pl_cluster_take(&m->nodes, e);
 }
 
-/* Returns whether e is a lookup of entire rows of a table, along its first axis. */
+/* Returns whether e looks up entire rows of a table, along its first axis. */
 static bool is_lookup(struct embed *m, struct pl_edge e)
 {
     int64_t axis;

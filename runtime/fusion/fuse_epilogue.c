@@ -1,18 +1,17 @@
 /*
- * Turns the element-wise steps after a matrix multiplication or a convolution into the epilogue of
- * that node (rt_op.epilogue in op.h). An epilogue scales, shifts, adds to and activates the output
- * while it is in the cache, which saves writing and reading the output again.
+ * Turns the element-wise steps after a matmul or a convolution into the epilogue of its node
+ * (rt_op.epilogue in op.h). An epilogue scales, shifts, adds to and activates the output while it
+ * is in the cache, which saves writing and reading the output again.
  *
  * Steps are fused only if no other node reads the values between them. Multiplications and
  * additions of constant vectors along the last axis, including batch normalisation, become one
- * scale and one shift, accumulated in double. They may be followed by one addition of another
- * tensor (the residual), and then by an activation. If the addition broadcasts one of its operands,
- * the kernels still compute the same result.
+ * scale and one shift, accumulated in double. One addition of another tensor (the residual) may
+ * follow, and then an activation. If the addition broadcasts one of its operands, the kernels still
+ * compute the same result.
  *
  * Frameworks write a dense layer on a three-dimensional tensor as Reshape, MatMul, Reshape,
  * addition. Therefore, a Reshape between the steps moves after the steps if it is known to keep
- * rows together, that is, if its last dimensions are constants whose product is the length of a
- * row.
+ * rows together: its last dimensions must be constants whose product is the length of a row.
  */
 #include "runtime/fusion/fuse.h"
 
@@ -32,8 +31,8 @@ struct epilogue {
     bool residual_first;
     struct pl_activation act; /* the fused activation; act.n is 0 if there is none */
     int last;                 /* last node fused so far, whose value the epilogue computes */
-    /* node of a Reshape that moves after the epilogue (`rank` is then 0), or -1 if no Reshape
-     * moves */
+    /* Node of a Reshape that moves after the epilogue, or -1 if none moves. If one moves, `rank` is
+     * 0. */
     int reshape;
     int n_row; /* number of dimensions into which the Reshape splits each row */
     int64_t row[RT_MAX_RANK];
@@ -52,7 +51,7 @@ static bool is_float_op(const struct pl_node *n)
            n->effect == RT_PURE && n->def->n_out >= 1 && n->def->out_dtype[0] == RT_F32;
 }
 
-/* If a node can have an epilogue, returns the number of channels of its output, and sets *rank.
+/* If a node can have an epilogue, returns the number of channels of its output and sets *rank.
  * Otherwise returns 0. */
 static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, int *rank)
 {
@@ -71,7 +70,7 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
         if (!t)
             continue;
         if (rt_tensor_count(t) == 0)
-            /* A node with an empty filter cannot have an epilogue: memory is allocated for each
+            /* A node with an empty filter cannot have an epilogue. Memory is allocated for each
              * channel, and the size of an empty tensor does not bound its number of channels. */
             return 0;
         in[k].value = t;
@@ -81,8 +80,8 @@ static int64_t head_channels(const struct pl_graph *g, const struct pl_node *n, 
     return n->def->op->epilogue(n->def, in, rank);
 }
 
-/* Returns whether e is a constant float vector along the last axis of an output of rank `rank`, or
- * a scalar float constant. */
+/* Returns whether e is a scalar float constant, or a constant float vector along the last axis of
+ * an output of rank `rank`. */
 static bool is_vector(const struct pl_graph *g, struct pl_edge e, int64_t channels, int rank)
 {
     const struct rt_tensor *t = pl_constant(g, e);
@@ -104,8 +103,8 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
     return st;
 }
 
-/* Returns whether e is a float constant with the shape of one row of the epilogue's current value,
- * or a scalar constant. The result differs from that of is_vector only if a Reshape moves after the
+/* Returns whether e is a scalar float constant, or one with the shape of one row of the epilogue's
+ * current value. The result differs from that of is_vector only if a Reshape moves after the
  * epilogue. */
 static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct epilogue *t)
 {
@@ -119,8 +118,8 @@ static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct e
 
 /* ---- scale and shift ---- */
 
-/* Returns whether the factors can be multiplied into the weights, that is, whether their products
- * with weights of typical magnitude are normal numbers. */
+/* Returns whether the factors can be multiplied into the weights: their products with weights of
+ * typical magnitude must be normal numbers. */
 static bool is_fit(const struct epilogue *t)
 {
     for (int64_t c = 0; c < t->channels; c++) {
@@ -132,8 +131,8 @@ static bool is_fit(const struct epilogue *t)
 }
 
 /* Appends `y = x * mul + sign * add` to the epilogue. If `mul` is NULL, the factor is 1; if `add`
- * is NULL, nothing is added. Returns false and leaves the epilogue unchanged if the result would
- * not satisfy is_fit. */
+ * is NULL, nothing is added. Returns false and leaves the epilogue unchanged if is_fit would refuse
+ * the result. */
 static bool add_vectors(struct epilogue *t, const struct rt_tensor *mul,
                         const struct rt_tensor *add, double sign)
 {
@@ -168,8 +167,8 @@ static bool add_vectors(struct epilogue *t, const struct rt_tensor *mul,
 
 /* ---- batch normalisation by constants ---- */
 
-/* Returns whether node i is a batch normalisation along the last axis with constant parameters, and
- * only its output 0 is used. */
+/* Returns whether node i is a batch normalisation along the last axis with constant parameters, of
+ * which only output 0 is used. */
 static bool is_normalisation(const struct pass *p, int i, const struct epilogue *t)
 {
     const struct pl_graph *g = p->g;
@@ -276,8 +275,8 @@ static bool take_residual(const struct pl_graph *g, const struct pl_node *n, str
 
 /* ---- a Reshape between the steps ---- */
 
-/* Copies the integers of the constant `e` to `dim`, in front of the *n integers at the end of this
- * array of `capacity` elements. Returns false if `e` is not an integer constant. */
+/* Copies the integers of the constant `e` to `dim`, in front of the *n integers at its end. `dim`
+ * has `capacity` elements. Returns false if `e` is not an integer constant. */
 static bool last_integers(const struct pl_graph *g, struct pl_edge e, int64_t *dim, int *n,
                           int capacity)
 {
@@ -406,8 +405,8 @@ static enum rt_status add_operands(struct pass *p, int head, const struct epilog
     return RT_OK;
 }
 
-/* Replaces the last fused node with node `head` (the matrix multiplication or convolution) and its
- * epilogue. If a Reshape moves, it replaces the last fused node instead. */
+/* Replaces the last fused node with node `head` (the matmul or convolution) and its epilogue. If a
+ * Reshape moves, the Reshape replaces the last fused node instead. */
 static enum rt_status put(struct pass *p, int head, const struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -460,8 +459,8 @@ static bool is_same_device(const struct pl_graph *g, int a, int b)
     return g->node[a].on_accelerator == g->node[b].on_accelerator;
 }
 
-/* Fuses nodes, starting at node `head` and continuing with the only reader of each fused node. All
- * fused nodes except the last node become PL_GONE. */
+/* Fuses nodes, beginning at node `head` and continuing with the only reader of each fused node. All
+ * fused nodes except the last become PL_GONE. */
 static enum rt_status follow(struct pass *p, int head, struct epilogue *t)
 {
     struct pl_graph *g = p->g;
@@ -508,7 +507,7 @@ static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
     enum rt_status st = follow(p, head, &t);
     if (!st && (t.has_scale || t.has_shift || t.residual.node >= 0 || t.act.n))
         st = put(p, head, &t);
-    else if (t.reshape >= 0) /* no step was fused, so the Reshape stays where it is */
+    else if (t.reshape >= 0) /* No step was fused, so the Reshape does not move. */
         g->node[head].kind = g->node[t.reshape].kind = PL_OP;
     free(t.scale);
     return st;
@@ -516,7 +515,7 @@ static enum rt_status fuse(struct pass *p, int head, int64_t channels, int rank)
 
 enum rt_status pl_fuse_epilogues(struct pl_graph *g, struct rt_error *err)
 {
-    const int n = g->n; /* new nodes are appended, so g->n grows */
+    const int n = g->n; /* New nodes are appended, so g->n grows. */
     struct pass p = {.g = g, .err = err};
     enum rt_status st = pl_uses_count(&p.uses, g, err);
 

@@ -20,7 +20,7 @@
 
 struct norm {
     struct pl_cluster nodes;
-    struct pl_edge x, mean, scale, offset; /* edges are pl_no_edge until they are found */
+    struct pl_edge x, mean, scale, offset; /* All edges are pl_no_edge until they are found. */
     struct rt_layer_norm op;
 };
 
@@ -29,7 +29,7 @@ static void take(struct norm *m, struct pl_edge e)
     pl_cluster_take(&m->nodes, e);
 }
 
-/* Returns whether e is the mean of *of along one axis, keeping the axis with length 1. */
+/* Returns whether e is the mean of *of along one axis, which is kept with length 1. */
 static bool is_mean(struct norm *m, struct pl_edge e, struct pl_edge *of, int64_t *axis)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mean", 2);
@@ -197,8 +197,8 @@ static bool is_folded(struct norm *m, const struct pl_node *root)
 
 enum { SHAPE_OPEN = -1 };
 
-/* Returns whether e holds elements *first to *end - 1 of x's shape. If *end is SHAPE_OPEN, e holds
- * all elements from *first on. If `shrinks` is set, e must be the length of a single axis. */
+/* Returns whether e holds elements *first to *end - 1 of x's shape, or all elements from *first on
+ * if *end is SHAPE_OPEN. If `shrinks` is set, e must be the length of a single axis. */
 static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, bool shrinks,
                      int64_t *first, int64_t *end)
 {
@@ -242,7 +242,7 @@ static bool is_product_of_axes(const struct pl_graph *g, struct pl_edge e, struc
     return false;
 }
 
-/* Returns whether `before` is the product of the lengths of some leading axes of x, and `behind` is
+/* Returns whether `before` is the product of the lengths of some leading axes of x, and `behind`
  * the product of the lengths of all other axes. Sets *axis to the first of the other axes. Sets
  * *rank to the rank of x, or to 0 if it is not known. */
 static bool splits(const struct pl_graph *g, struct pl_edge before, struct pl_edge behind,
@@ -426,8 +426,8 @@ static bool is_centred_normed(struct norm *m, struct pl_edge e)
     return false;
 }
 
-/* Returns whether e is a normalisation of x without an offset. It may have a scale. The RMS form is
- * tried last, because it also matches if its operand is `x - mean`. */
+/* Returns whether e is a normalisation of x without an offset, with or without a scale. The RMS
+ * form is tried last, because it also matches if its operand is `x - mean`. */
 static bool is_straight(struct norm *m, struct pl_edge e)
 {
     const struct norm before = *m;
@@ -441,8 +441,8 @@ static bool is_straight(struct norm *m, struct pl_edge e)
     return is_rms_normed(m, e);
 }
 
-/* Returns whether e is a normalisation that is_straight matches, or the product of a scale and such
- * a normalisation without a scale. */
+/* Returns whether is_straight matches e, or e is the product of a scale and a normalisation without
+ * a scale that is_straight matches. */
 static bool is_scaled(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);
@@ -517,7 +517,7 @@ enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
         return RT_OK;
     enum rt_status st = pl_uses_count(&uses, g, err);
     /* Forms with an offset are matched first, because they contain a form without an offset. A
-     * fused node reads only values that the replaced nodes read, so the counts of readers remain
+     * fused node reads only values that the replaced nodes read, so the counts of readers stay
      * correct for later matches. */
     for (int products = 0; products < 2; products++)
         for (int i = 0; i < g->n && !st; i++) {
@@ -529,6 +529,6 @@ enum rt_status pl_fuse_norms(struct pl_graph *g, struct rt_error *err)
         }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* removes nodes that computed shapes only for the fused nodes */
+        pl_prune(g); /* Removes nodes that computed shapes only for the fused nodes. */
     return st;
 }

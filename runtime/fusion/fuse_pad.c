@@ -1,19 +1,18 @@
 /*
  * Fuses constant padding with zeros into the convolution or MaxPool that reads the padded image, so
  * that this image is neither written nor read again. The reader gets the padding "EXPLICIT". A
- * MaxPool normally ignores padded pixels. Its extra attribute "_zeros" makes it treat them as
+ * MaxPool normally ignores padded pixels; the extra attribute "_zeros" makes it treat them as
  * zeros.
  *
  * Padding is fused only if it pads the rows and columns of [batch, height, width, channels], and
  * only if the reader's own padding is VALID or EXPLICIT. The padding must also be shorter than the
- * window, so that every window that covered a pixel of the image still covers at least one pixel.
+ * window, so that every window that covered a pixel of the image still covers one.
  */
 #include "runtime/fusion/fuse.h"
 
 #include <string.h>
 
-/* Reads the padding of height and width, before and after the image, from a constant of shape [4,
- * 2]. */
+/* Reads the padding before and after height and width from a constant of shape [4, 2]. */
 static bool read_paddings(const struct pl_graph *g, struct pl_edge e, int64_t pad[4])
 {
     if (!pl_is_constant(g, e))
@@ -39,7 +38,7 @@ static bool is_zero(const struct pl_graph *g, struct pl_edge e)
     return pl_float_constant(g, e, &v) && v == 0;
 }
 
-/* Returns whether node n pads a float image with zeros, and sets `pad`. */
+/* Returns whether node n pads a float image with zeros. Sets `pad` to the padding. */
 static bool is_pad(const struct pl_graph *g, const struct pl_node *n, int64_t pad[4])
 {
     if (n->kind != PL_OP || !n->def || !n->def->op || n->call || n->n_ctrl ||

@@ -1,7 +1,7 @@
 /*
  * Moves an average pool that follows a 1x1 convolution (as in DenseNet's transitions) before the
- * convolution. The average of a 1x1 convolution equals the 1x1 convolution of the average, but the
- * latter needs only a fraction of the multiplications. The weights of an average sum to 1 with any
+ * convolution. The result is equal, because a 1x1 convolution of the average is the average of the
+ * convolution, but fewer multiplications are needed. The weights of an average sum to 1 with any
  * padding, because TensorFlow does not count padded pixels.
  */
 #include "runtime/fusion/fuse.h"

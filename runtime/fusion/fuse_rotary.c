@@ -22,7 +22,7 @@ struct rotary {
     struct pl_cluster nodes;
     struct pl_edge x;
     struct rt_rotary op;
-    int64_t dims[RT_MAX_RANK]; /* op.dims is set to a copy of this array in the arena */
+    int64_t dims[RT_MAX_RANK]; /* op.dims becomes a copy of this array in the arena. */
 };
 
 static void take(struct rotary *m, struct pl_edge e)
@@ -43,7 +43,7 @@ static bool needs_rank(struct rotary *m, int rank)
 
 /* ---- the two parts of x ---- */
 
-/* Returns whether e holds the elements first:end:step of x's last axis; *end is -1 for all elements
+/* Returns whether e holds the elements first:end:step of x's last axis. *end is -1 for all elements
  * from *first on. The form x[:, :, first:] also determines x's number of axes. */
 static bool is_part(struct rotary *m, struct pl_edge e, int64_t *first, int64_t *end, int64_t *step)
 {
@@ -100,8 +100,8 @@ static bool are_halves(struct rotary *m, struct pl_edge a, struct pl_edge b)
     return true;
 }
 
-/* Returns whether a consists of the elements at even indices of x's last axis, and b of those at
- * odd indices. */
+/* Returns whether a holds the elements at even indexes of x's last axis, and b the elements at odd
+ * indexes. */
 static bool are_interleaved(struct rotary *m, struct pl_edge a, struct pl_edge b)
 {
     int64_t first, end, step, second, rest, step_too;
@@ -116,7 +116,7 @@ static bool are_interleaved(struct rotary *m, struct pl_edge a, struct pl_edge b
 
 /* ---- the shape that a Pack is reshaped to ---- */
 
-/* Returns whether e is the length of axis `axis` of x. Unless `pack` is pl_no_edge, e may also be
+/* Returns whether e is the length of axis `axis` of x. If `pack` is not pl_no_edge, e may also be
  * the length of this axis of the Pack. */
 static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int64_t axis)
 {
@@ -135,14 +135,14 @@ static bool is_axis(struct rotary *m, struct pl_edge e, struct pl_edge pack, int
         return true;
     if (!pl_same(shape->in[0], pack))
         return false;
-    /* e and its Shape read the Pack, which is removed. Therefore they belong to the pattern too. */
+    /* e and its Shape read the Pack, which is removed, so they belong to the pattern too. */
     take(m, e);
     take(m, n->in[0]);
     return true;
 }
 
-/* Returns whether `shape` is the shape of x. The Pack and x have the same lengths in all axes
- * except the last two of the Pack, so the lengths in `shape` may be read from either of them. */
+/* Returns whether `shape` is the shape of x. All axes of the Pack, except its last two, have the
+ * same lengths in x, so `shape` may read these lengths from either tensor. */
 static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge pack)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -168,8 +168,8 @@ static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge
         if (!is_constant && !is_axis(m, n->in[k], k < rank - 1 ? pack : pl_no_edge, k))
             return false;
     }
-    /* If the Pack has a second reader, this reader computes a length in `shape`, so `shape` is part
-     * of the pattern. */
+    /* If the Pack has a second reader, that reader computes a length in `shape`. `shape` is then
+     * part of the pattern. */
     if (m->nodes.uses->n[pack.node] > 1)
         take(m, shape);
     return true;
@@ -262,6 +262,6 @@ enum rt_status pl_fuse_rotaries(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* removes nodes that computed shapes only for the fused nodes */
+        pl_prune(g); /* Removes nodes that computed shapes only for the fused nodes. */
     return st;
 }

@@ -1,7 +1,7 @@
 /*
  * Finds a softmax over the last axis that a model writes as several nodes, either by hand or
- * because the tensor has three or more axes. Replaces these nodes with the op Softmax, which the
- * attention pass recognises too:
+ * because the tensor has three or more axes. The op Softmax, which the attention pass recognises
+ * too, replaces these nodes:
  *
  *   e = Exp(x - Max(x, -1)), y = e / Sum(e, -1)        both reductions keep their axis
  *
@@ -11,8 +11,8 @@
  */
 #include "runtime/fusion/fuse.h"
 
-/* Returns whether e is the reduction of `of` by `op` along the last axis, keeping the axis with
- * length 1. */
+/* Returns whether e is the reduction of `of` by `op` along the last axis, which is kept with length
+ * 1. */
 static bool is_last_axis(const struct pl_graph *g, struct pl_edge e, const char *op,
                          struct pl_edge of)
 {
@@ -58,6 +58,6 @@ enum rt_status pl_fuse_softmaxes(struct pl_graph *g, struct rt_error *err)
     }
     pl_uses_free(&uses);
     if (found)
-        pl_prune(g); /* removes the constants of the axes, if no node reads them any more */
+        pl_prune(g); /* Removes the constants of the axes if no node reads them any more. */
     return st;
 }

@@ -1,6 +1,6 @@
 /*
  * The fused op that reshapes the last axes of its input x. fuse_einsum.c puts it before or after a
- * matrix multiplication, and kernels/fused/fused_axes.c runs it. The output is a view of x.
+ * matmul, and kernels/fused/fused_axes.c runs it. The output is a view of x.
  */
 #ifndef RT_LAST_AXES_HEADER
 #define RT_LAST_AXES_HEADER

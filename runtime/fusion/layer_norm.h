@@ -22,7 +22,7 @@
     ATTR(INT, axis)                                                                                \
     ATTR(FLOAT, epsilon)                                                                           \
     ATTR(BOOL, joins)                                                                              \
-    /* number of axes that x must have, without trailing axes of length 1; 0 allows any number */  \
+    /* Number of axes that x must have, not counting trailing axes of length 1. 0 allows any. */   \
     ATTR(INT, rank)                                                                                \
     ATTR(BOOL, no_mean)
 RT_FUSED_OP(RT_LAYER_NORM, rt_layer_norm, "_LayerNorm");

@@ -20,10 +20,10 @@
 #define RT_ROTARY_OUTPUTS(OUT) OUT(y)
 #define RT_ROTARY_ATTRS(ATTR)                                                                      \
     ATTR(BOOL, interleaved)                                                                        \
-    /* index in x's last axis at which the second half begins; 0 means the middle of an axis with  \
-     * an even length */                                                                           \
+    /* Index in x's last axis at which the second half begins. 0 means the middle of an axis of    \
+     * even length. */                                                                             \
     ATTR(INT, half)                                                                                \
-    /* required length of each axis of x, or -1 for any length; an empty array accepts any x */    \
+    /* Required length of each axis of x, or -1 for any length. An empty array allows any x. */    \
     ATTR(INTS, dims)
 RT_FUSED_OP(RT_ROTARY, rt_rotary, "_Rotary");
 

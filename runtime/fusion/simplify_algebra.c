@@ -1,5 +1,5 @@
 /*
- * Algebraic simplification: removes multiplications and divisions by a constant 1, such as the beta
+ * Algebraic simplification removes multiplications and divisions by a constant 1, such as the beta
  * of a swish or the scale of a layer. These operations change no float32 value except a signalling
  * NaN. Their readers then read the other operand directly, so that the patterns of other passes
  * match.
@@ -10,7 +10,7 @@
 
 static bool is_one(const struct pl_graph *g, struct pl_edge e)
 {
-    float v; /* a scalar operand does not change the shape of the result */
+    float v; /* A scalar operand does not change the shape of the result. */
     return pl_float_constant(g, e, &v) && v == 1;
 }
 
@@ -25,8 +25,8 @@ static int source_of(const struct pl_graph *g, const struct pl_node *n)
     return pl_is(n, "Mul") && is_one(g, n->in[0]) ? 1 : -1;
 }
 
-/* Returns the edge that replaces e when multiplications and divisions by 1 are skipped. Shortens
- * the path through these nodes for later calls (path compression). */
+/* Returns the edge that replaces e: skips multiplications and divisions by 1. Shortens the path
+ * through these nodes for later calls (path compression). */
 static struct pl_edge resolve(struct pl_graph *g, const int *source, struct pl_edge e)
 {
     while (e.out == 0 && source[e.node] >= 0) {

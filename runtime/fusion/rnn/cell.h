@@ -1,8 +1,8 @@
 /*
  * Finds recurrent cells in a graph. A cell consists of the nodes that compute a new state from an
  * input and the old state, in a form that Keras or TensorFlow 1 generates. recurrent.h has the
- * table of cells; each cell has a matcher in cell_*.c. A matcher returns the edges that it found,
- * and the caller checks that the loop uses them as required.
+ * table of cells. Each cell has a matcher in cell_*.c. A matcher returns the edges that it has
+ * found; the caller checks that the loop uses them as required.
  */
 #ifndef RT_CELL_H
 #define RT_CELL_H
@@ -19,11 +19,11 @@ struct pl_cell {
      * matrices and vectors. W and R may be the same matrix. */
     struct pl_edge in[RT_RNN_LIMIT];
     struct pl_edge made[2]; /* the new states h and c */
-    /* Whether each gate has its own weights. If so, W, R and the biases of each gate are in `gate`
+    /* Whether each gate has its own weights. `gate` then holds W, R and the biases of each gate,
      * instead of `in`. */
     bool by_gate;
-    /* for each gate, the edges that become the inputs RT_RNN_W to RT_RNN_R_BIAS of _RNN; the node
-     * of an absent edge is -1 */
+    /* For each gate, the edges that become the inputs RT_RNN_W to RT_RNN_R_BIAS of _RNN. The node
+     * of an absent edge is -1. */
     struct pl_edge gate[PL_BY_GATE][4];
     int64_t units, width, depth, x_row, h_row; /* `width` is the number of columns of h */
     char order[8];

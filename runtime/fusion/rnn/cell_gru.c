@@ -1,8 +1,8 @@
 /*
  * Matches the GRU cells of Keras and TensorFlow 1's GRUCell. Keras applies the reset gate before or
- * after the recurrent matrix product, and may store separate weights for each gate
- * (implementation=1). GRUCell applies the reset gate before the product, and multiplies the
- * concatenation of x and the state by one matrix.
+ * after the recurrent matmul, and may store separate weights for each gate (implementation=1).
+ * GRUCell applies the reset gate before the matmul, and multiplies the concatenation of x and the
+ * state by one matrix.
  */
 #include "runtime/fusion/rnn/cell_match.h"
 
@@ -37,8 +37,8 @@ static bool state_of(struct pl_match *m, struct pl_edge h_new, struct pl_edge h,
     return false;
 }
 
-/* Sets the order of the column blocks from the positions of the update and reset gates, one of
- * which must be 0 and the other 1. */
+/* Sets the order of the column blocks. The positions of the update gate and the reset gate must be
+ * 0 and 1, in either order. */
 static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
 {
     if (update > 1 || reset > 1 || update == reset)
@@ -51,8 +51,7 @@ static bool set_order(struct pl_cell *c, int update, int reset, bool with_new)
 
 /* ---- Keras: a gate is a column block of x's product plus one of the state's ---- */
 
-/* One operand of a gate's sum: the product of x and its weights, or the product of the state and
- * its weights. */
+/* One operand of a gate's sum: either x or the state, multiplied by its weights. */
 struct side {
     struct pl_edge of;
     struct pl_terms t;
@@ -63,9 +62,8 @@ static bool side_of(struct pl_match *m, struct pl_edge column, struct side *s)
     return pl_columns_of(m, column, &s->of) && pl_terms_of(m, s->of, &s->t) && s->t.n_matmuls == 1;
 }
 
-/* Matches a gate, which is an activation of a sum. One summand is column block k of the product of
- * x and its weights, and the other is column block k of the product of the state and its
- * weights. */
+/* Matches a gate: the activation of a sum. One summand is column block k of x multiplied by its
+ * weights, and the other is column block k of the state multiplied by its weights. */
 static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
                     const struct side *h, int *k)
 {
@@ -81,8 +79,8 @@ static bool gate_of(struct pl_match *m, struct pl_edge e, const struct side *x,
            pl_is_column(m, in[1], h->of, h->t.cols, units, &other) && other == *k;
 }
 
-/* Finds the two operands of a gate's sum. Sets *of_h to the product of the state and its weights,
- * and *x to the product of x and its weights. */
+/* Finds the two operands of a gate's sum. Sets *of_h to the state multiplied by its weights, and *x
+ * to x multiplied by its weights. */
 static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h, struct side *x,
                      struct side *of_h)
 {
@@ -100,8 +98,8 @@ static bool sides_of(struct pl_match *m, struct pl_edge update, struct pl_edge h
 }
 
 /* Matches `e = reset * block`, the second term of the candidate's sum. `block` is a column block of
- * the GEMM of the state and its weights. The caller has matched the first term, a column block of
- * the GEMM of x and its weights. */
+ * the GEMM of the state and its weights. The caller has already matched the first term, a column
+ * block of the GEMM of x and its weights. */
 static bool reset_after(struct pl_match *m, struct pl_edge e, const struct side *h,
                         struct pl_edge *reset)
 {
@@ -130,8 +128,8 @@ static bool is_reset_state(struct pl_match *m, struct pl_edge e, struct pl_edge 
     return pl_same(in[1], h);
 }
 
-/* Matches `e = (reset * h) R`, the second term of the candidate's sum. The caller has matched the
- * first term, a column block of the product of x and its weights. */
+/* Matches `e = (reset * h) R`, the second term of the candidate's sum. The caller has already
+ * matched the first term, a column block of the GEMM of x and its weights. */
 static bool reset_before(struct pl_match *m, struct pl_edge e, struct pl_edge h,
                          const struct side *of_h, struct pl_edge *reset)
 {
@@ -246,7 +244,7 @@ static bool gate_after(struct pl_match *m, struct pl_edge h_new, struct pl_edge 
     memcpy(c->order, "zrn", 4);
     if (!pl_own_sides(m, side, h, UPDATE) || !pl_sum_of(m, fresh, in))
         return false;
-    /* tries all operand orders of the candidate's sum, `in[0] + half[0] * half[1]` */
+    /* Tries all operand orders of the candidate's sum, `in[0] + half[0] * half[1]`. */
     for (int k = 0; k < 4; k++) {
         if (k == 2)
             pl_swap(in);

@@ -1,8 +1,7 @@
 /*
  * Matches the LSTM cells of Keras, and LSTMCell and BasicLSTMCell of TensorFlow 1. TensorFlow 1's
- * cells add a forget bias and may clip the cell state, feed the cell state to the gates
- * (peepholes), and project the output. Keras may store separate weights for each gate
- * (implementation=1).
+ * cells add a forget bias. They may clip the cell state, feed it to the gates (peepholes), and
+ * project the output. Keras may store separate weights for each gate (implementation=1).
  */
 #include "runtime/fusion/rnn/cell_match.h"
 
@@ -12,7 +11,7 @@
  * gate (o). */
 enum { IN, FORGET, NEW, LET };
 
-/* The argument of a gate's activation, `sum + bias + peep * of`. `peep` is a vector of peephole
+/* The argument of a gate's activation: `sum + bias + peep * of`. `peep` is a vector of peephole
  * weights, and `of` is a cell state. */
 struct gate {
     struct pl_edge sum, peep, of;
@@ -108,7 +107,7 @@ static bool state_of(struct pl_match *m, struct pl_edge c_new, struct gate *gate
     return false;
 }
 
-/* Matches the sums of the gates, which are either column blocks of one sum or separate sums. */
+/* Matches the sums of the gates: column blocks of one sum, or separate sums. */
 static bool sums_of(struct pl_match *m, const struct gate *gate, struct pl_edge h)
 {
     struct pl_cell *c = m->c;
@@ -140,7 +139,7 @@ static bool sums_of(struct pl_match *m, const struct gate *gate, struct pl_edge 
 }
 
 /* Copies the forget gate's bias and the peepholes to the cell. Returns false if another gate has a
- * bias, or if the cell cannot represent one of the peepholes. */
+ * bias, or if the cell has no place for one of the peepholes. */
 static bool extras_of(struct pl_match *m, const struct gate *gate)
 {
     static const int peep[4] = {RT_RNN_PEEP_IN, RT_RNN_PEEP_FORGET, -1, RT_RNN_PEEP_LET};
@@ -160,8 +159,8 @@ static bool extras_of(struct pl_match *m, const struct gate *gate)
     return true;
 }
 
-/* Matches the projection `h_new = output * matrix` with a constant matrix, and returns `output`. If
- * there is no projection, returns h_new. */
+/* Matches the projection `h_new = output * matrix` with a constant matrix, and returns `output`.
+ * Returns h_new if there is no projection. */
 static struct pl_edge project_of(struct pl_match *m, struct pl_edge h_new, int64_t *units)
 {
     struct pl_terms t;

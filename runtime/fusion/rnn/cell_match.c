@@ -80,7 +80,7 @@ bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, 
     return is_between(m, e, of, &low, v) && *v > 0 && low == -*v;
 }
 
-/* Matches `e = clip(*of * slope + 1/2, 0, 1)`. The product may be written as a division by `1 /
+/* Matches `e = clip(*of * slope + 1/2, 0, 1)`. Instead of the product, the model may divide by `1 /
  * slope`. */
 static bool is_hard_sigmoid(const struct pl_match *m, struct pl_edge e, double slope,
                             struct pl_edge *of)
@@ -157,8 +157,8 @@ static bool add_matmul(const struct pl_match *m, struct pl_edge e, struct pl_ter
            matrix_of(m, in[1], &t->rows[k], &cols) && cols == t->cols;
 }
 
-/* Adds the matrix products and the bias of the sum `e` to *t. The bias may be absent; otherwise, it
- * must have one element for each column of the products. */
+/* Adds the matmuls and the bias of the sum `e` to *t. The bias is optional. It must have one
+ * element for each column of the matmuls. */
 static bool add_terms(const struct pl_match *m, struct pl_edge e, struct pl_terms *t, int depth)
 {
     struct pl_edge in[2];
@@ -186,8 +186,8 @@ static bool add_terms(const struct pl_match *m, struct pl_edge e, struct pl_term
     return add_terms(m, in[0], t, depth + 1) && add_terms(m, in[1], t, depth + 1);
 }
 
-/* Returns the number of columns of the first constant matrix that is found by following inputs from
- * `e`, or 0 if none is found. */
+/* Follows inputs from `e` to the first constant matrix and returns its number of columns, or 0 if
+ * there is no such matrix. */
 static int64_t columns_below(const struct pl_match *m, struct pl_edge e)
 {
     for (int hops = 0; hops < 8; hops++) {
@@ -244,8 +244,8 @@ static bool part_of(const struct pl_match *m, struct pl_edge sizes, int n, int o
             sum += v[i];
     }
     if (open >= 0 ? sum > cols : sum != cols)
-        /* If the sizes of a SplitV are invalid, the loop is not fused, so that the error is
-         * reported when the loop runs. */
+        /* If the sizes of a SplitV are invalid, the loop is not fused, and reports the error when
+         * it runs. */
         return false;
     if (open >= 0)
         v[open] = cols - sum;
@@ -322,8 +322,8 @@ static bool is_concatenated(struct pl_match *m, const struct pl_terms *t, struct
     return pl_same(c->in[RT_RNN_H], h) && !pl_same(c->in[RT_RNN_X], h);
 }
 
-/* Matches a sum of two products, one of x and one of the state. `h` and the shapes determine which
- * product is that of the state. */
+/* Matches a sum of two matmuls, one of x and one of the state. `h` and the shapes determine which
+ * is which. */
 static bool is_separate(struct pl_match *m, const struct pl_terms *t, struct pl_edge h)
 {
     struct pl_cell *c = m->c;
@@ -347,8 +347,8 @@ bool pl_x_and_state(struct pl_match *m, const struct pl_terms *t, struct pl_edge
     return is_separate(m, t, h) || is_concatenated(m, t, h);
 }
 
-/* Sets the weights and biases of gate g. Product i of the sum `x` multiplies the cell's input, and
- * product k of the sum `of_h` multiplies the state. */
+/* Sets the weights and biases of gate g. Matmul i of the sum `x` multiplies the cell's input, and
+ * matmul k of the sum `of_h` multiplies the state. */
 static bool set_gate(struct pl_match *m, int g, struct pl_edge h, const struct pl_terms *x, int i,
                      const struct pl_terms *of_h, int k)
 {

@@ -17,9 +17,9 @@
  */
 #define RT_CELLS(X)                                                                                \
     X(lstm, "ifgo", 0, 0, 2)                                                                       \
-    X(gru, "zrn", 0, 1, 1)        /* the candidate is `n = act(x + r * (h R))` */                  \
-    X(gru_before, "zrn", 1, 0, 1) /* the candidate is `n = act(x + (r * h) R)` */                  \
-    X(simple, "n", 0, 0, 1)       /* the state is `h = act(x + h R)` */
+    X(gru, "zrn", 0, 1, 1)        /* The candidate is `n = act(x + r * (h R))`. */                 \
+    X(gru_before, "zrn", 1, 0, 1) /* The candidate is `n = act(x + (r * h) R)`. */                 \
+    X(simple, "n", 0, 0, 1)       /* The state is `h = act(x + h R)`. */
 
 enum rt_cell_id {
 #define X(name, ...) RT_CELL_##name,
@@ -28,7 +28,7 @@ enum rt_cell_id {
         RT_N_CELLS
 };
 
-/* Activation functions of the gates, and of the values that the gates scale. */
+/* Activation functions of the gates and of the values that the gates scale. */
 #define RT_CELL_ACTS(X)                                                                            \
     X(linear)                                                                                      \
     X(sigmoid)                                                                                     \

@@ -1,10 +1,10 @@
 /*
  * Finds recurrent layers of TensorFlow 1. Such a layer is a loop made of Enter, Merge, Switch,
  * NextIteration and Exit nodes. The loop reads one TensorArray and writes another, and its body is
- * a cell. The pass copies the body into a separate graph, with the loop's variables as feeds, and
- * matches this graph like the body of a While (fuse_rnn_while.c).
+ * a cell. The pass copies the body into a separate graph whose feeds are the loop's variables, and
+ * matches it like the body of a While (fuse_rnn_while.c).
  *
- * A TensorArray that was only partly written cannot be gathered. Therefore a loop is fused only if
+ * A TensorArray that was only partly written cannot be gathered. Therefore, a loop is fused only if
  * its bounds show that it makes one step for each row of the input.
  */
 #include <stdlib.h>
@@ -14,19 +14,19 @@
 #include "runtime/fusion/rnn/rnn_loop.h"
 
 /* The search for loops scans the complete graph once for each frame. MAX_SCANS limits the total
- * number of nodes that it visits. When the limit is reached, the remaining frames are not fused. */
+ * number of visited nodes. Frames beyond the limit are not fused. */
 enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16, MAX_SCANS = 1 << 23 };
 
 struct frame {
     struct pl_rnn_loop l;
     int cond; /* the LoopCond of the loop */
-    /* The variables with indexes `n_variables` to `l.n - 1` are those of constant Enters. */
+    /* Variables `n_variables` to `l.n - 1` belong to constant Enters. */
     int n_variables;
     int enter[PL_RNN_LOOP_VARIABLES]; /* the Enter node of each variable */
     int merge[PL_RNN_LOOP_VARIABLES], next[PL_RNN_LOOP_VARIABLES], choice[PL_RNN_LOOP_VARIABLES];
     struct pl_graph check; /* the loop's condition as a graph */
     int *copy;    /* for each node of the plan, its index in the graph that is being made, or -1 */
-    bool in_cond; /* whether the condition is copied, which reads variables from Merge */
+    bool in_cond; /* Whether the condition is being copied. It reads variables from Merge. */
     int n_before; /* number of nodes of the plan before the layers are added */
 };
 
@@ -252,9 +252,9 @@ static bool copy_condition(struct frame *f)
 
 /*
  * Returns whether e is the number of items n, or a limit with the same effect. dynamic_rnn writes
- * the limit as `Minimum(n, Maximum(1, n))`. The second n may be replaced with the length of the
- * longest row. This does not change the result of the loop, because no row takes a step after the
- * last step of the longest row, and unwritten elements are zero.
+ * the limit as `Minimum(n, Maximum(1, n))`. The second n may be the length of the longest row
+ * instead. The loop's result is then the same, because no row takes a step after the last step of
+ * the longest row, and unwritten elements are zero.
  */
 static bool is_whole_length(const struct frame *f, struct pl_edge e)
 {
@@ -327,10 +327,10 @@ static bool is_inside(const struct frame *f, int i)
 }
 
 /* kinds of values that a node may pass out of the loop */
-enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* the new nodes do not compute FOREIGN values */
+enum { NOT_OF_LOOP, FOREIGN, ARRAY, STATE }; /* The new nodes do not compute FOREIGN values. */
 
 /* Returns the kind of value that `node` passes out of the loop. For STATE, sets *k to the variable
- * whose final state it is. */
+ * of the final state. */
 static int leaves(const struct frame *f, int node, int *k)
 {
     const struct pl_node *n = node_of(f, node);
@@ -349,7 +349,7 @@ static int leaves(const struct frame *f, int node, int *k)
 }
 
 /* Checks the readers of the loop's values and arrays. Returns whether the new nodes compute every
- * value that is read. */
+ * value that they read. */
 static bool find_readers(struct frame *f, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
@@ -385,8 +385,8 @@ static bool find_readers(struct frame *f, struct pl_edge array)
 
 /* ---- the new node ---- */
 
-/* Returns the edge that replaces output 0 of node i. The edge begins at a new node, or at node -1
- * if no new node computes this value. */
+/* Returns the edge that replaces output 0 of node i. Its node is -1 if no new node computes this
+ * value. */
 static struct pl_edge instead_of(const struct frame *f, int i)
 {
     int k;

@@ -1,12 +1,12 @@
 /*
  * Finds recurrent layers of TensorFlow 2. Such a layer is a While whose body is a recurrent cell or
  * a stack of cells. In each step, the body reads one element of a list and writes one element. Each
- * cell becomes a node (_RNN). The node multiplies the inputs of all steps by its weights at once,
- * and passes only the state from step to step.
+ * cell becomes a node (_RNN) that multiplies the inputs of all steps by its weights at once, and
+ * passes only the state from step to step.
  *
- * Each function of the loop is first built as the graph from which its plan would be made. The pass
- * matches this graph and frees it. The loop's bounds and the list's length become inputs of the
- * node, so that the node runs the same number of steps and fails where the loop would fail.
+ * The pass builds each function of the loop as the graph from which its plan would be made, matches
+ * this graph, and frees it. The loop's bounds and the list's length become inputs of the node. The
+ * node therefore runs the same number of steps as the loop, and fails where the loop would fail.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
            pl_ints_constant(g, n->in[1], 3, perm) && perm[0] == 1 && perm[1] == 0 && perm[2] == 2;
 }
 
-/* the readers of the list that the loop writes, which must be TensorListStack nodes */
+/* The readers of the list that the loop writes. They must be TensorListStack nodes. */
 struct readers {
     bool transposed;     /* whether all readers of the stacked list transpose it to [batch, time] */
     bool any;            /* whether some node stacks the list */
@@ -114,7 +114,7 @@ static bool stays_wired(const void *arg, int i)
 }
 
 /* Returns the edge that replaces `e`. An edge from the loop, or from a removed stack or Transpose,
- * is replaced by an edge from a new node. Any other edge is returned unchanged. */
+ * is replaced by an edge from a new node. Any other edge is unchanged. */
 static struct pl_edge redirected(const void *arg, struct pl_edge e)
 {
     const struct redirection *d = arg;
@@ -128,7 +128,7 @@ static struct pl_edge redirected(const void *arg, struct pl_edge e)
 /* ---- the pass ---- */
 
 /* Returns whether a TensorListReserve makes the list that the loop writes. Sets *length to the edge
- * that carries the list's length, and *n to the length if it is constant, otherwise to -1. */
+ * that carries the list's length, and *n to the length, or to -1 if it is not constant. */
 static bool find_length(struct pl_rnn_loop *l, struct pl_edge *length, int64_t *n)
 {
     const struct pl_node *list =

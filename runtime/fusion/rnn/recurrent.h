@@ -59,9 +59,9 @@ static inline const struct rt_cell *rt_cell(int id)
     IN(op, LIMIT_TOO, limit_too, ONE)                                                              \
     IN(op, LENGTH, length, ONE)                                                                    \
     IN(op, MASK, mask, ONE)     /* selects the rows that take a step (enum rt_rnn_mask) */         \
-    IN(op, BEFORE, before, ONE) /* values that are written for rows that take no step */
+    IN(op, BEFORE, before, ONE) /* values to write for rows that take no step */
 
-/* the set of inputs that are read as values */
+/* the inputs that are read as values */
 #define RT_RNN_LIMITS                                                                              \
     (UINT64_C(1) << RT_RNN_LIMIT | UINT64_C(1) << RT_RNN_LIMIT_TOO | UINT64_C(1) << RT_RNN_LENGTH)
 
@@ -91,8 +91,8 @@ static inline const struct rt_cell *rt_cell(int id)
     ATTR(ENUM, keep)   /* enum rt_rnn_keep */                                                      \
     ATTR(ENUM, read)   /* enum rt_rnn_read */                                                      \
     ATTR(ENUM, masked) /* enum rt_rnn_mask */                                                      \
-    /* whether a row that takes no step repeats its previous output, instead of writing its value  \
-     * in `before` */                                                                              \
+    /* A row that takes no step repeats its previous output if `holds` is set. Otherwise it writes \
+     * its value in `before`. */                                                                   \
     ATTR(BOOL, holds)
 RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
 
@@ -100,14 +100,14 @@ RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
  * writes the first element. */
 enum rt_rnn_keep { RT_RNN_KEEP_EACH, RT_RNN_KEEP_LAST };
 enum rt_rnn_read {
-    RT_RNN_UNREAD, /* no node reads y, but _RNN returns the errors that the loop would return */
-    /* y is the stack of the list's elements; _RNN fails if no step runs and y_rows is -1 */
+    RT_RNN_UNREAD, /* No node reads y, but _RNN fails where the loop would fail. */
+    /* y is the stack of the list's elements. _RNN fails if no step runs and y_rows is -1. */
     RT_RNN_READ,
-    RT_RNN_INNER, /* the next layer of the same loop reads y */
+    RT_RNN_INNER, /* The next layer of the loop reads y. */
 };
 enum rt_rnn_mask {
     RT_RNN_ALL,
-    RT_RNN_BY_STEP, /* the mask is bool [time, batch, 1] */
+    RT_RNN_BY_STEP, /* The mask is bool [time, batch, 1]. */
     /* The mask is the number of steps of each row: a scalar for all rows, or integers of shape
      * [batch]. */
     RT_RNN_BY_LENGTH,

@@ -36,7 +36,7 @@ void pl_rnn_loop_init(struct pl_rnn_loop *l, struct pl_graph *g, int at)
 /* ---- the body ---- */
 
 /* Returns whether the node reads or writes a TensorArray. Frames use TensorArrays instead of lists.
- * A TensorArray op is checked later, when it is matched. */
+ * The op itself is checked when it is matched. */
 static bool is_array_op(const struct pl_node *n)
 {
     return pl_is(n, "TensorArrayReadV3") || pl_is(n, "TensorArrayWriteV3");
@@ -194,8 +194,8 @@ static bool is_tile(const struct pl_rnn_loop *l, const struct pl_node *tile, int
 
 /*
  * Returns whether e selects a new or an old value for each row, as `SelectV2(mask, *fresh, *old)`
- * or, in TensorFlow 1, as `Select(counter >= lengths, *old, *fresh)`. `units` is the number of
- * columns of the values, or 0 if any number is accepted.
+ * or, in TensorFlow 1, as `Select(counter >= lengths, *old, *fresh)`. `units` is the required
+ * number of columns, or 0 for any number.
  */
 static bool mask_of(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                     struct pl_rnn_mask *mask, struct pl_edge *fresh, struct pl_edge *old)
@@ -232,8 +232,7 @@ static void find_mask(struct pl_rnn_loop *l)
 }
 
 /* Sets *fresh to the value of e in rows that are not masked, and *old to its value in masked rows.
- * Returns false if the loop has a mask that e does not use. If the loop has no mask, *old has node
- * -1. */
+ * Returns false if e does not use the loop's mask. If the loop has no mask, *old has node -1. */
 static bool unmask(const struct pl_rnn_loop *l, struct pl_edge e, int64_t units,
                    struct pl_edge *fresh, struct pl_edge *old)
 {
@@ -327,8 +326,8 @@ static bool is_zeros(const struct pl_graph *g, struct pl_edge e)
     return true;
 }
 
-/* Checks that the loop writes the last layer's new state or, in masked rows, the previously written
- * value or a value that the loop does not change. */
+/* Checks that the loop writes the last layer's new state. In masked rows, it must write the
+ * previously written value or a value that the loop does not change. */
 static bool find_output(struct pl_rnn_loop *l)
 {
     const struct pl_edge item = l->body.node[l->body.fetch[l->list].node].in[2];
@@ -368,7 +367,7 @@ static bool find_layers(struct pl_rnn_loop *l)
 
 /* ---- items ---- */
 
-/* Returns whether e is `Range(0, length, 1)`, where `length` is the length of `items`. Then e holds
+/* Returns whether e is `Range(0, length, 1)`, where `length` is the length of `items`. e then holds
  * the index of every item. */
 static bool is_every_index(const struct pl_graph *g, struct pl_edge e, struct pl_edge items)
 {
@@ -408,8 +407,7 @@ static bool list_items(const struct pl_rnn_loop *l, struct pl_edge e, enum rt_dt
 {
     const struct pl_node *n = pl_op_node(&l->body, e, "TensorListGetItem", 3);
 
-    /* The element shape matters only for elements without a value, and every element of this list
-     * has a value. */
+    /* The element shape matters only for elements without a value. This list has none. */
     if (!n || rt_attr_dtype(n->def, "element_dtype") != dtype || !is_counter(l, n->in[1]) ||
         !pl_is_constant(&l->body, n->in[2]))
         return false;
@@ -438,7 +436,7 @@ static bool find_items(struct pl_rnn_loop *l)
             mask_rows == l->x_rows);
 }
 
-/* Returns the number of gates that have columns in the given input of _RNN. */
+/* Returns how many gates have columns in the given input of _RNN. */
 static int n_columns(const struct pl_cell *c, int input)
 {
     const bool is_early = input == RT_RNN_R || input == RT_RNN_R_BIAS;
@@ -446,7 +444,7 @@ static int n_columns(const struct pl_cell *c, int input)
 }
 
 /* Returns whether the weights and biases of all gates are in memory, so that they can be
- * concatenated. Either all gates or none must have a bias. */
+ * concatenated. All gates or no gate must have a bias. */
 static bool is_loaded(const struct pl_rnn_loop *l, const struct pl_cell *c)
 {
     for (int k = 0; k < PL_BY_GATE; k++)
@@ -514,7 +512,7 @@ static bool add_limit(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl
     return true;
 }
 
-/* The condition has at most two limits, so it has at most one LogicalAnd. */
+/* Because the condition has at most two limits, it has at most one LogicalAnd. */
 bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *both = pl_op_node(g, e, "LogicalAnd", 2);
@@ -559,8 +557,8 @@ struct pl_edge pl_rnn_loop_state(const struct pl_rnn_loop *l, int k)
     return (struct pl_edge){-1, 0};
 }
 
-/* Translates an edge of the body into an edge of the plan. The new edge carries the initial value
- * of a loop variable or a copy of a constant of the body. */
+/* Translates an edge of the body into an edge of the plan, which carries the initial value of a
+ * loop variable or a copy of a constant of the body. */
 static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt_error *err)
 {
     const int k = variable(l, &l->body, e);
@@ -574,14 +572,14 @@ static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt
     n->kind = PL_CONST;
     n->frozen = from->frozen;
     n->def = from->frozen ? from->def : NULL;
-    /* The name is copied, because the body's arena is freed with the body. */
+    /* Copies the name, because the body's arena is freed with the body. */
     n->name = from->name ? rt_arena_printf(l->g->arena, "%s", from->name) : NULL;
     n->n_out = 1;
     rt_tensor_ref(&n->value, &from->value);
     return (struct pl_edge){c, 0};
 }
 
-/* Adds an empty vector, for an input that is omitted. */
+/* Adds an empty vector for an omitted input. */
 static struct pl_edge nothing(struct pl_rnn_loop *l, enum rt_dtype dtype, struct rt_error *err)
 {
     struct rt_tensor t = {0};
@@ -601,8 +599,7 @@ struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err)
     return pl_add_constant(l->g, l->at, &t, err);
 }
 
-/* Concatenates the separate matrices or vectors of the gates into one matrix or vector with the
- * columns of all gates. */
+/* Concatenates the gates' separate matrices or vectors into one, with the columns of all gates. */
 static struct pl_edge side_by_side(struct pl_rnn_loop *l, const struct pl_cell *c, int input,
                                    struct rt_error *err)
 {

@@ -1,8 +1,8 @@
 /*
  * Loops that are recurrent layers. fuse_rnn_while.c finds them in While nodes, and fuse_rnn_frame.c
- * finds them in frames (Enter, Merge, Switch, NextIteration, Exit). rnn_loop.c has the functions
- * that both passes share. The passes match one iteration as a graph and add the nodes that replace
- * the loop. passes/functionalise_loop.c handles the frames that do not match.
+ * in frames (Enter, Merge, Switch, NextIteration, Exit). rnn_loop.c has the functions that both
+ * passes share. The passes match one iteration as a graph and add the nodes that replace the loop.
+ * passes/functionalise_loop.c handles all other frames.
  *
  * Threads: only the thread that makes the plan. Owner: a pl_rnn_loop belongs to its pass, which
  * clears `body` (pl_graph_clear); nodes that a pass adds to the plan's graph belong to that graph.
@@ -16,7 +16,7 @@ enum { PL_RNN_LOOP_VARIABLES = 32, PL_RNN_LOOP_LAYERS = 8 };
 
 /* What an iteration does with a loop variable. */
 enum pl_rnn_role {
-    ROLE_NONE,    /* the role is unknown, so the loop is left unchanged */
+    ROLE_NONE,    /* unknown; the loop is left unchanged */
     ROLE_KEPT,    /* each iteration passes the variable on unchanged */
     ROLE_COUNTER, /* the variable starts at 0 and is incremented by 1 */
     ROLE_LIST,    /* the variable is a list to which the new state is written */
@@ -24,7 +24,7 @@ enum pl_rnn_role {
     ROLE_OUTPUT,  /* the variable is the previous output, which a masked step may write again */
 };
 
-/* A layer of the loop. The first layer reads the items; every other layer reads the output of the
+/* A layer of the loop. The first layer reads the items. Every other layer reads the output of the
  * layer before it. */
 struct pl_rnn_layer {
     struct pl_cell cell;
@@ -50,24 +50,23 @@ struct pl_rnn_loop {
     bool is_frame; /* whether the loop reads and writes TensorArrays instead of lists */
     /* Values of the loop variables before the first step. */
     struct pl_edge start[PL_RNN_LOOP_VARIABLES];
-    /* The first `n` nodes are the loop variables, and the fetches are the new values of these
-     * variables. */
+    /* The first `n` nodes are the loop variables, and the fetches are their new values. */
     struct pl_graph body;
     enum pl_rnn_role role[PL_RNN_LOOP_VARIABLES];
     struct pl_rnn_layer layer[PL_RNN_LOOP_LAYERS];
     int n_layers;
-    int list;   /* the variable with ROLE_LIST, or -1 if there is none */
-    int output; /* the variable with ROLE_OUTPUT, or -1 if there is none */
+    int list;   /* the variable with ROLE_LIST, or -1 */
+    int output; /* the variable with ROLE_OUTPUT, or -1 */
     struct pl_rnn_mask mask;
     /* True if step t writes element t of the list, false if every step writes element 0. */
     bool each;
     struct pl_edge items; /* tensor whose rows the loop reads as items */
-    /* If the loop is a frame, the handle of the TensorArray that the loop reads. */
+    /* In a frame, the handle of the TensorArray that the loop reads. */
     struct pl_edge arrays;
     struct pl_edge limit[2];
     int n_limits;
-    /* Number of rows that each element must have: x_rows for the list that the loop reads, and
-     * y_rows for the list that it writes. -1 allows any number. */
+    /* Number of rows that each element must have: x_rows for the list that the loop reads, y_rows
+     * for the list that it writes. -1 allows any number. */
     int64_t x_rows, y_rows;
 };
 
@@ -75,15 +74,15 @@ void pl_rnn_loop_init(struct pl_rnn_loop *l, struct pl_graph *g, int at);
 /* Finds the roles of all variables, the layers and the items. Returns false for a loop that is not
  * a stack of recurrent layers. */
 bool pl_rnn_loop_find(struct pl_rnn_loop *l);
-/* Finds the limits of the counter in `e`, the loop's condition. `e` is an edge of `g`, and the
- * first nodes of `g` are the loop variables. */
+/* Finds the limits of the counter in `e`, the loop's condition. `e` is an edge of `g`, whose first
+ * nodes are the loop variables. */
 bool pl_rnn_loop_limits(struct pl_rnn_loop *l, const struct pl_graph *g, struct pl_edge e);
 /* Returns whether the mask is RT_RNN_BY_LENGTH and e is the number of steps of the longest row,
  * `Max(lengths, [0])`. */
 bool pl_is_longest(const struct pl_rnn_loop *l, struct pl_edge e);
-/* Returns false if the mask is RT_RNN_BY_LENGTH but no limit of the loop has the form `Minimum(n,
- * Maximum(k, longest))`, where `longest` is the number of steps of the longest row (pl_is_longest).
- * A limit is a scalar, so a limit of this form shows that the lengths have one axis. */
+/* Returns whether a limit of the loop has the form `Minimum(n, Maximum(k, longest))`, where
+ * `longest` is the number of steps of the longest row (pl_is_longest). A limit is a scalar, so this
+ * form shows that the lengths have one axis. Returns true for masks other than RT_RNN_BY_LENGTH. */
 bool pl_bounds_lengths(const struct pl_rnn_loop *l);
 static inline const struct pl_cell *pl_first_cell(const struct pl_rnn_loop *l)
 {
@@ -121,10 +120,10 @@ struct pl_edge pl_no_limit(struct pl_rnn_loop *l, struct rt_error *err);
 
 struct pl_rnn_loop_put {
     struct pl_edge items, length;
-    /* whether x and y, respectively, are [time, batch, ..] instead of [batch, time, ..] */
+    /* whether x and y are [time, batch, ..] instead of [batch, time, ..] */
     bool by_time, y_by_time;
-    /* Whether some node reads the written list. The loop fails if the list is too short, even if no
-     * node reads it. */
+    /* Whether some node reads the written list. Even if none does, the loop fails if the list is
+     * too short. */
     bool is_read;
     enum rt_rnn_keep keep;
 };
