@@ -38,8 +38,6 @@ bool pl_is_switch(const struct pl_node *n)
     return pl_is_either(n, "Switch", "RefSwitch") && n->n_in == 2 && n->n_out == 2;
 }
 
-/* Returns whether the node is a Switch that belongs to a branch, not to a loop. Sets *by to the
- * origin of its predicate. */
 bool pl_is_choice(const struct pl_graph *g, const struct pl_node *n, struct pl_edge *by)
 {
     if (!pl_is_switch(n))
@@ -112,7 +110,7 @@ static bool is_at(const struct pl_condition *c, int at, struct pl_edge by)
 }
 
 /* Inserts `s` at the index that `seek` found, unless the condition already contains it. Returns
- * false if the condition contains the predicate with the opposite side or is full. */
+ * false if the condition is full or contains the predicate with the opposite side. */
 static bool add_side(struct pl_condition *to, int at, struct pl_side s)
 {
     if (is_at(to, at, s.by))
@@ -168,7 +166,6 @@ void pl_remove_side(struct pl_condition *c, int at)
     memmove(&c->on[at], &c->on[at + 1], (size_t)(c->n - at) * sizeof *c->on);
 }
 
-/* Sets *out to the condition of the value that an edge carries. */
 bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct pl_condition *out)
 {
     struct pl_side s = {.taken = e.out};
@@ -176,8 +173,8 @@ bool pl_edge_condition(const struct pl_conditions *w, struct pl_edge e, struct p
     return !pl_is_choice(w->g, node_of(w, e.node), &s.by) || add_side(out, seek(out, 0, s.by), s);
 }
 
-/* Finds the predicate that a Merge removes. The conditions of both inputs contain this predicate,
- * with opposite sides, and are otherwise equal. */
+/* The conditions of a Merge's two inputs contain the predicate that the Merge removes, with
+ * opposite sides, and are otherwise equal. */
 bool pl_merged(const struct pl_conditions *w, const struct pl_node *n, struct pl_side *of,
                struct pl_condition *rest)
 {

@@ -1,8 +1,8 @@
 /*
  * Conditions in a TensorFlow 1 graph. The condition of a node is a set of predicates, each with a
- * side, which is the value (true or false) that the predicate must have. If a predicate has the
- * other value, the node is dead. The condition is the union of the conditions of the node's inputs;
- * a Switch adds one predicate, and a Merge removes one.
+ * side: the value, true or false, that the predicate must have. If a predicate has the other value,
+ * the node is dead. The condition of a node is the union of its inputs' conditions; a Switch adds
+ * one predicate, and a Merge removes one.
  *
  * Threads: only the thread that makes the plan. Owner: the caller clears a pl_conditions; a
  * pl_condition is plain data. A pl_conditions describes the graph at the time of
@@ -18,7 +18,7 @@
 bool pl_is_either(const struct pl_node *n, const char *plain, const char *ref);
 bool pl_is_switch(const struct pl_node *n);
 bool pl_is_merge(const struct pl_node *n);
-bool pl_is_back(const struct pl_node *n); /* returns whether the node is a NextIteration */
+bool pl_is_back(const struct pl_node *n);
 bool pl_is_loop_merge(const struct pl_graph *g, const struct pl_node *n);
 /* Returns whether the node is a Switch that belongs to a branch, not to a loop. Sets *by to the
  * origin of its predicate (pl_origin). */
@@ -52,8 +52,6 @@ struct pl_condition {
  * each other, or if `to` would have too many predicates. */
 bool pl_add_condition(struct pl_condition *to, const struct pl_condition *from);
 void pl_copy_condition(struct pl_condition *to, const struct pl_condition *from);
-/* Returns the index of the predicate in the condition, or -1 if the condition does not contain
- * it. */
 int pl_find_side(const struct pl_condition *c, struct pl_edge by);
 void pl_remove_side(struct pl_condition *c, int at);
 /* Returns whether `of` contains every predicate of `a`, each with the same side as in `a`. */
@@ -63,7 +61,7 @@ bool pl_is_equal_condition(const struct pl_condition *a, const struct pl_conditi
 struct pl_conditions {
     const struct pl_graph *g;
     int n;      /* number of nodes in the graph when the conditions were found */
-    int *order; /* topological order of the nodes; back edges of loops are ignored */
+    int *order; /* topological order of the nodes, which ignores the back edges of loops */
     int n_order;
     struct pl_condition *on;
     int *frame; /* for each node, the number of loops that enclose its outputs */

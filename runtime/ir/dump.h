@@ -1,6 +1,6 @@
 /*
- * Human-readable text dumps of compiler graphs. A dump has one line per node, with the node's
- * index, name, op, inputs and output types. Removed nodes are omitted.
+ * Text dumps of compiler graphs, for people. A dump has one line per node, with the node's index,
+ * name, op, inputs and output types. Removed nodes are omitted. Example:
  *
  *   7 dense/BiasAdd: BiasAdd(4:0, 6:0, ^2) -> float32
  *

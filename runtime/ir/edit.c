@@ -115,7 +115,7 @@ void pl_prune(struct pl_graph *g)
     int *stack = malloc(((size_t)g->n + 1) * sizeof *stack);
     int n_stack = 0;
     if (!live || !stack)
-        goto end; /* if memory runs out, the graph is not pruned but remains correct */
+        goto end; /* If memory runs out, the graph is not pruned but remains correct. */
     for (int i = 0; i < g->n_fetches + g->n_targets; i++) {
         int n = i < g->n_fetches ? g->fetch[i].node : g->target[i - g->n_fetches];
         if (!live[n]) {

@@ -5,7 +5,7 @@
  *
  * Owner: the creator of a graph clears it; a subgraph belongs to its node. The nodes point into the
  * arena, which the plan takes over. Threads: only the thread that makes the plan. Errors: after a
- * failure a graph may be partly edited, and must be cleared.
+ * failure, a graph may be partly edited and must be cleared.
  */
 #ifndef RT_IR_H
 #define RT_IR_H
@@ -22,8 +22,8 @@ struct pl_node {
     uint8_t effects;
     bool on_accelerator; /* whether the node is assigned to the session's accelerator */
     bool frozen;         /* whether the node is a PL_CONST that replaced a frozen variable */
-    bool unfoldable; /* whether folding the node has failed once, so that it is not tried again */
-    /* The node's attributes and types, or NULL for a node that has no op and only orders other
+    bool unfoldable;     /* whether folding has failed once, so that it is not tried again */
+    /* The node's attributes and types. NULL for a node without an op, which only orders other
      * nodes. */
     const struct rt_node *def;
     const char *name; /* name of the node, prefixed by the names of the calls that enclose it */
@@ -32,8 +32,8 @@ struct pl_node {
     struct pl_edge *in;
     int *ctrl;
     const struct rt_func_ref *call; /* the function that the node calls, if it is not inlined */
-    /* Index of the first input that is an argument of `call`: 1 if the node was an If, whose first
-     * input is its condition; otherwise 0. */
+    /* Index of the first input that is an argument of `call`. It is 1 if the node was an If, whose
+     * first input is its condition, and otherwise 0. */
     int call_skip;
     /* The two graphs from which the sub-plans of a functionalised PL_IF or PL_WHILE are made. */
     struct pl_graph *subgraph;
@@ -46,13 +46,13 @@ struct pl_node {
 
 /*
  * Functions of the pipeline for passes that make their own graphs. passes/pipeline.c sets them in
- * each graph that it makes, and passes copy them to the graphs that they make.
+ * each graph that it makes; passes copy them to their graphs.
  */
 struct pl_pipeline {
     /* pl_simplify, which runs the simplification pass once */
     enum rt_status (*simplify)(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
-    /* Makes the graph from which the plan of function `f`, which node `node` calls, would be made.
-     * On RT_OK the caller clears *out with pl_graph_clear. */
+    /* Makes the graph from which the plan of function `f` would be made. Node `node` calls the
+     * function. On RT_OK, the caller clears *out with pl_graph_clear. */
     enum rt_status (*look_inside)(const struct pl_graph *g, int node, const struct rt_func_ref *f,
                                   bool is_body, struct pl_graph *out, struct rt_error *err);
 };
@@ -69,8 +69,8 @@ struct pl_graph {
     int *target; /* nodes that must run even if nothing reads them */
     int n_targets, target_capacity;
     bool serving; /* whether the session has run init, so that variables may be frozen */
-    /* Whether the model has edges whose types differ from those that their readers expect. These
-     * readers fail when they run. */
+    /* Whether the model has edges whose types their readers do not expect. These readers fail when
+     * they run. */
     bool mistyped;
     /* pl_mark_written sets the next two members. */
     bool writes_fed; /* whether the plan may write a variable whose handle is fed */
@@ -86,11 +86,11 @@ struct pl_graph {
 /* Adds a zeroed node and returns its index, or -1 if memory runs out. */
 int pl_add(struct pl_graph *g, struct rt_error *err);
 /*
- * Makes node `at` an internal op of the runtime (rt_op.internal_schema), or one of TensorFlow's ops
- * whose inputs are single tensors. Sets kind, def, effect, inputs and outputs; keeps name, depth
- * and control inputs. `attr` holds all attributes, in the order of the schema. The attributes,
- * types and edges are copied, but not the data that attributes point to. Returns RT_NOT_FOUND if
- * the op is not registered.
+ * Makes node `at` an internal op of the runtime (rt_op.internal_schema), or a TensorFlow op whose
+ * inputs are single tensors. Sets kind, def, effect, inputs and outputs; keeps name, depth and
+ * control inputs. `attr` holds all attributes, in the order of the schema. The attributes, types
+ * and edges are copied, but not the data that attributes point to. Returns RT_NOT_FOUND if the op
+ * is not registered.
  */
 struct pl_internal_op {
     const char *op;

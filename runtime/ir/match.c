@@ -98,7 +98,7 @@ bool pl_float_constant(const struct pl_graph *g, struct pl_edge e, float *v)
 
     if (!t || t->rank != 0 || t->dtype != RT_F32)
         return false;
-    rt_tensor_ref(&held, t); /* the value of a variable might not be loaded yet */
+    rt_tensor_ref(&held, t); /* The value of a variable may not be loaded yet. */
     const bool is_there = rt_tensor_load(&held, &err) == RT_OK && held.data;
     if (is_there)
         memcpy(v, held.data, sizeof *v);
@@ -213,7 +213,7 @@ struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct r
         rt_fail_memory(err, "a plan", edges * sizeof *r->of);
         return NULL;
     }
-    /* The readers of node i are counted in first[i + 2]. The summation makes first[i + 1] the index
+    /* First, first[i + 2] counts the readers of node i. After summation, first[i + 1] is the index
      * in `of` at which the readers of node i begin. While `of` is filled, first[i + 1] advances to
      * the index at which the readers of node i + 1 begin. */
     for (int i = 0; i < g->n; i++)

@@ -44,20 +44,20 @@ const struct pl_node *pl_float_sum(const struct pl_graph *g, struct pl_edge e);
 
 /* Returns whether the edge carries a reference to a variable. The edge's readers dereference it. */
 bool pl_is_ref(const struct pl_graph *g, struct pl_edge e);
-/* Skips all identities before e, including those with control inputs, and returns the edge where
- * the value of e originates. */
+/* Skips all identities before e, including those with control inputs. Returns the edge where the
+ * value of e originates. */
 struct pl_edge pl_origin(const struct pl_graph *g, struct pl_edge e);
 /* Skips the identities before e that have no control inputs, and returns an edge that may be read
- * instead of e. (simplify.c replaces e with such an edge, and also skips other ops that pass their
- * input on.) */
+ * instead of e. simplify.c replaces e with this edge after skipping more ops that pass their input
+ * on. */
 struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
 
 /* ---- constants ---- */
 
 /* pl_is_constant returns whether e is output 0 of a constant without control inputs; the constant
- * may be a handle. pl_constant returns the tensor of the constant; the tensor may be lazy.
- * pl_constant returns NULL if e is not a constant or is a handle, because the resource that a
- * handle points to is not constant. */
+ * may be a handle. pl_constant returns the tensor of the constant, which may be lazy. It returns
+ * NULL if e is not a constant, or is a handle, because the resource to which a handle points is not
+ * constant. */
 bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);
 const struct rt_tensor *pl_constant(const struct pl_graph *g, struct pl_edge e);
 /* pl_float_constant and pl_int_constant read constants of rank 0. pl_int_constant accepts 32-bit
@@ -76,10 +76,10 @@ const struct rt_tensor *pl_row_constant(const struct pl_graph *g, struct pl_edge
 
 /* ---- readers ---- */
 
-/* The number of uses of each node when pl_uses_count was called. */
+/* The number of uses of each node at the time of pl_uses_count. */
 struct pl_uses {
-    /* For each node, the number of inputs of other nodes that read its outputs. A fetch, a target
-     * and a control edge each count as two, so 1 means that exactly one input reads the node. */
+    /* For each node, the number of inputs that read its outputs. A fetch, a target and a control
+     * edge each count as two, so 1 means that exactly one input reads the node. */
     int *n;
     int *user; /* for each node, the reader with the greatest index */
 };
@@ -88,8 +88,8 @@ void pl_uses_free(struct pl_uses *u);
 
 /*
  * The readers of each node at the time of pl_readers_new. The readers of node i are `of[first[i]]`
- * to `of[first[i + 1] - 1]`, in node order, one entry per edge. With `waits`, control edges are
- * listed too, after a node's inputs. pl_readers_new returns NULL if memory runs out.
+ * to `of[first[i + 1] - 1]`, in node order, with one entry per edge. If `waits` is set, control
+ * edges are listed too, after a node's inputs. pl_readers_new returns NULL if memory runs out.
  */
 struct pl_reader {
     /* `k` is the index of the reader's input, or `n_in` plus the index of its control edge */
@@ -102,8 +102,8 @@ struct pl_readers {
 struct pl_readers *pl_readers_new(const struct pl_graph *g, bool waits, struct rt_error *err);
 void pl_readers_free(struct pl_readers *r);
 
-/* Returns whether one node may replace the n nodes in the array `node`: nodes outside the array
- * read only outputs of node[0], and all n nodes are assigned to the same device. */
+/* Returns whether one node may replace the n nodes in the array `node`. Nodes outside the array
+ * must read only outputs of node[0], and all n nodes must be assigned to the same device. */
 bool pl_is_closed(const struct pl_graph *g, const struct pl_uses *u, const int *node, int n);
 
 /* ---- clusters ---- */
@@ -118,7 +118,7 @@ struct pl_cluster {
     int node[PL_CLUSTER_MOST], n; /* `n` is PL_CLUSTER_MOST + 1 if the pattern is too large */
 };
 struct pl_cluster pl_cluster_from(const struct pl_graph *g, const struct pl_uses *uses, int root);
-/* Adds the node that makes e to the cluster, unless the cluster contains it already. */
+/* Adds the node that makes e to the cluster, unless the cluster already contains it. */
 void pl_cluster_take(struct pl_cluster *c, struct pl_edge e);
 /* Returns whether one node may replace the nodes of the cluster (pl_is_closed). */
 bool pl_cluster_is_closed(const struct pl_cluster *c);

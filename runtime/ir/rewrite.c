@@ -4,8 +4,8 @@
 
 /* ---- nodes that replace others ---- */
 
-/* Returns whether two schemas describe the same op. They can differ, because the kernel and the
- * pass each compile their own schema from the op's header. */
+/* Returns whether two schemas describe the same op. The kernel and the pass each compile a schema
+ * from the op's header, so they can differ. */
 static bool is_same_schema(const struct rt_schema *a, const struct rt_schema *b)
 {
     bool same = a->n_in == b->n_in && a->n_out == b->n_out && a->n_attr == b->n_attr;

@@ -17,10 +17,10 @@ static const struct pl_edge pl_no_edge = {-1, 0};
 
 /*
  * Replaces the n nodes with this fused op. node[0] becomes the op; the other nodes are removed.
- * `in` has one edge for each of the op's inputs, or pl_no_edge for an OPTIONAL input that is
- * omitted. If the last input is a LIST, its elements follow the other inputs; for an empty list
- * n_in is one less than the number of the op's inputs. Returns RT_NOT_FOUND if the op is not
- * registered, and RT_INTERNAL if it was registered with another schema.
+ * `in` has one edge for each of the op's inputs, or pl_no_edge for an omitted OPTIONAL input. If
+ * the last input is a LIST, its elements follow the other inputs; with an empty list, n_in is one
+ * less than the number of the op's inputs. Returns RT_NOT_FOUND if the op is not registered, and
+ * RT_INTERNAL if it was registered with another schema.
  */
 enum rt_status pl_put_fused(struct pl_graph *g, const int *node, int n, struct rt_fused_op op,
                             const struct pl_edge *in, int n_in, struct rt_error *err);
@@ -33,7 +33,7 @@ enum rt_status pl_put_op(struct pl_graph *g, const int *node, int n, const char 
  * points to must live as long as the plan. */
 enum rt_status pl_add_extra(struct pl_graph *g, int at, const char *name, struct rt_attr value,
                             struct rt_error *err);
-/* Copies the text into memory that lives as long as the plan. Returns NULL if memory runs out. */
+/* Returns a copy of the text that lives as long as the plan, or NULL if memory runs out. */
 const char *pl_keep_text(struct pl_graph *g, const char *text, struct rt_error *err);
 
 /* ---- additional nodes and constants ---- */
@@ -52,8 +52,8 @@ struct pl_edge pl_add_constant(struct pl_graph *g, int like, struct rt_tensor *v
  * feed. */
 uint8_t pl_type_of(const struct pl_graph *g, struct pl_edge e);
 
-/* Describes how edges are replaced. `instead` returns the edge that replaces `e`. pl_rewire
- * replaces the inputs of nodes [0, n) and the fetches. */
+/* How edges are replaced. `instead` returns the edge that replaces `e`. pl_rewire replaces the
+ * inputs of nodes [0, n) and the fetches. */
 struct pl_rewiring {
     const void *arg;
     /* returns whether pl_rewire must leave the node's inputs unchanged */

@@ -1,7 +1,7 @@
 /*
- * Subgraphs are parts of a compiler graph that were turned into separate graphs, from which
- * sub-plans are made. They are the two sides of a TensorFlow 1 branch (passes/functionalise.c), or
- * the condition and the body of a loop (passes/functionalise_loop.c).
+ * Subgraphs are parts of a compiler graph that have become separate graphs, from which sub-plans
+ * are made. They are the two sides of a TensorFlow 1 branch (passes/functionalise.c), or the
+ * condition and the body of a loop (passes/functionalise_loop.c).
  *
  * Threads: only the thread that makes the plan. Owner: a subgraph belongs to its node and is
  * cleared with it; the sub-plan takes over its arena.
@@ -22,7 +22,7 @@ int pl_subgraph_copy_node(struct pl_graph *g, int i, bool moves, struct pl_graph
                           struct rt_error *err);
 
 /* Makes node `at` a PL_WHILE, or a PL_IF whose first input is its condition. The node gets two
- * empty subgraphs, one for each of its sub-plans. */
+ * empty subgraphs. */
 struct pl_subgraphs {
     enum pl_kind kind;
     int n_in, n_out;
@@ -31,7 +31,7 @@ struct pl_subgraphs {
 };
 enum rt_status pl_make_subgraphs(struct pl_graph *g, int at, const struct pl_subgraphs *r,
                                  struct rt_error *err);
-/* Sets the effect of the node from its subgraphs, which must be complete. */
+/* Sets the node's effect from its subgraphs, which must be complete. */
 void pl_set_subgraph_effect(struct pl_node *n);
 
 enum rt_dtype pl_edge_dtype(const struct pl_graph *g, struct pl_edge e);

@@ -13,7 +13,7 @@ struct frame {
 
 struct walk {
     const struct pl_graph *g;
-    unsigned char *mark; /* mark of each node (enum mark) */
+    unsigned char *mark;
     struct frame *stack;
     bool types;
     struct rt_error *err;
@@ -57,7 +57,7 @@ static uint8_t type_of(const struct pl_graph *g, struct pl_edge e)
     }
 }
 
-/* Checks the type of input k of `n`. A handle of a variable is accepted where the variable's value,
+/* Checks the type of input k of `n`. Accepts the handle of a variable where the variable's value,
  * or a reference to the variable, is expected. */
 static enum rt_status check_type(const struct walk *w, const struct pl_node *n, int k)
 {

@@ -18,8 +18,8 @@
 #include "runtime/base/sanitizer.h"
 #include "runtime/ir/ir.h"
 
-/* 1 if the pipeline verifies the graph after each pass, as it does in debug builds (CMakeLists.txt)
- * and in builds with a sanitizer. */
+/* 1 if the pipeline verifies the graph after each pass, as in debug builds (CMakeLists.txt) and
+ * builds with a sanitizer. */
 #if RT_HAS_SANITIZER || defined(RT_VERIFY_GRAPHS)
 enum { PL_VERIFIES = 1 };
 #else
