@@ -1,11 +1,11 @@
 /*
- * Constant evaluation, which computes values that follow from constants, or from shapes alone.
+ * Constant evaluation computes values that follow from constants, or from shapes alone.
  *
  * A fold is one run of one kernel. A model of a few hundred bytes can request any amount of work (a
- * convolution of two outputs of Fill), so each fold has a time limit, and the total over all folds
- * of a session has another. If a fold exceeds either limit, the node is computed in each run
- * instead, because runs have deadlines. The limits apply to the thread's processor time, and a fold
- * stays on one thread, so the same nodes are folded whether the machine is busy or idle. The first
+ * convolution of two outputs of Fill), so each fold has a time limit, and all folds of a session
+ * together have another. If a fold exceeds either limit, the node is computed in each run instead,
+ * because runs have deadlines. The limits apply to the thread's processor time, and a fold stays on
+ * one thread. The same nodes are therefore folded whether the machine is busy or idle. The first
  * FREE_NS of a fold are not counted, so that the small folds of a session that serves for months
  * never use up the session's time.
  */
@@ -21,7 +21,7 @@
 enum { MAX_VALUE_ELEMENTS = 256, MAX_READ_ELEMENTS = 4096 };
 enum {
     FREE_NS = 100 * 1000,
-    FOLD_NS = 500 * 1000 * 1000, /* the largest legitimate folds, casts of 16 MiB, take 20 ms */
+    FOLD_NS = 500 * 1000 * 1000, /* The largest legitimate folds, casts of 16 MiB, take 20 ms. */
     /* time limit of rt_plan_evaluate, which evaluates only small values */
     EVALUATE_NS = 10 * 1000 * 1000,
 };
@@ -45,8 +45,8 @@ bool rt_shape_is_exact(const struct rt_shape *s)
 
 /* ---- folding ---- */
 
-/* Runs a fold. As in a run, its memory is charged to a separate pool. Its result is charged to the
- * session's state `folded`. */
+/* Runs a fold. As in a run, a separate pool counts its memory. The session's state `folded` counts
+ * its result. */
 static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
                                const struct rt_tensor *in, int k_out, int64_t cpu_end_ns,
                                struct rt_tensor *out, struct rt_error *err)
@@ -65,7 +65,7 @@ static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
     };
     const struct rt_check check = rt_session_as_check(s);
     struct rt_tensor result = {0};
-    /* A run flushes subnormal numbers to zero, and a fold must produce the same values as a run. */
+    /* A fold must flush subnormal numbers to zero, as a run does, to produce the same values. */
     const unsigned before = rt_flush_subnormals();
     enum rt_status st = rt_fold_node(&shared, n, in, k_out, &result, err);
     rt_restore_subnormals(before);

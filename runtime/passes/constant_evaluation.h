@@ -1,7 +1,7 @@
 /*
- * Constant evaluation, which folds nodes while a plan is built and evaluates small values while the
- * plan is specialised. Each evaluation has a time limit, and the total over all evaluations of a
- * session has another (constant_evaluation.c).
+ * Constant evaluation folds nodes while a plan is built, and evaluates small values while the plan
+ * is specialised. Each evaluation has a time limit, and all evaluations of a session together have
+ * another (constant_evaluation.c).
  *
  * Owner: results belong to the caller. Threads: any; a fold stays on its thread. Errors: a failure
  * does not make the model invalid; the node is evaluated in each run instead.
@@ -12,10 +12,10 @@
 #include "runtime/ir/ir.h"
 
 /*
- * Computes output k_out of a node from constants, while a plan is built. `in` is borrowed. After a
+ * Computes output k_out of a node from constants while a plan is built. `in` is borrowed. After a
  * failure, the node is computed in each run instead. Returns RT_DEADLINE_EXCEEDED if this
  * evaluation, or all evaluations of the session together, took too long (constant_evaluation.c).
- * Returns RT_CANCELLED if rt_session_check returns RT_CANCELLED.
+ * Returns RT_CANCELLED if rt_session_check does.
  */
 enum rt_status rt_plan_fold(struct rt_session *s, const struct pl_node *n,
                             const struct rt_tensor *in, int k_out, struct rt_tensor *out,

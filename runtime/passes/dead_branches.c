@@ -2,13 +2,13 @@
  * Removes branches of TensorFlow 1 that no run executes. If the predicate of a Switch is a
  * constant, one output of the Switch is dead in every run. The pass removes all nodes that depend
  * on this output, up to the Merge that joins the two sides of the branch. The Switch and the Merge
- * become identities. Often no control flow is left, because a `training` flag has a default value
- * that a serving signature does not override.
+ * become identities. Often no control flow is left: the predicate is typically a `training` flag
+ * with a default value that a serving signature does not override.
  *
- * A node is dead in this pass only if it is dead in every run, by the rules of the token executor
- * (exec/exec_token.c). If the edges of the graph alone do not show which nodes are dead (a dead
- * fetch, a loop whose next iteration is dead, a control edge from a dead node to a live one), the
- * graph is left unchanged.
+ * This pass counts a node as dead only if it is dead in every run, by the rules of the token
+ * executor (exec/exec_token.c). The pass leaves the graph unchanged if its edges alone do not show
+ * which nodes are dead. Examples are a dead fetch, a loop whose next iteration is dead, and a
+ * control edge from a dead node to a live node.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static bool allocate(struct work *w)
     w->busy = calloc(n, sizeof *w->busy);
     w->n_dead = calloc(n, sizeof *w->n_dead);
     w->readers = pl_readers_new(w->g, true, NULL);
-    w->stack = malloc(2 * n * sizeof *w->stack); /* a Switch may be pushed onto the stack twice */
+    w->stack = malloc(2 * n * sizeof *w->stack); /* A Switch may be pushed onto the stack twice. */
     return w->dead && w->busy && w->n_dead && w->readers && w->stack;
 }
 
@@ -83,8 +83,8 @@ static void free_work(struct work *w)
 
 /* Returns whether the reader `r` is known to be dead because of the node that it reads or waits
  * for. Must be called once per edge. A Merge is dead if its input from an Enter is dead, or if all
- * its inputs are. The search for a live input of a Merge continues where the previous call for the
- * same Merge ended. */
+ * its inputs are dead. The search for a live input of a Merge continues where the previous call for
+ * this Merge ended. */
 static bool dies(const struct work *w, struct pl_reader r)
 {
     const struct pl_node *n = &w->g->node[r.node];
@@ -115,7 +115,7 @@ static void find_dead(struct work *w)
             if (w->dead[r.node] || !dies(w, r))
                 continue;
             w->dead[r.node] = true;
-            w->stack[depth++] = r.node; /* each node is pushed onto the stack only once */
+            w->stack[depth++] = r.node; /* Each node is pushed onto the stack only once. */
         }
     }
 }
@@ -176,8 +176,8 @@ static bool is_waited_for(const struct work *w, int i)
     return false;
 }
 
-/* Returns whether node i, which outputs a reference to a variable, has no control inputs and no
- * node waits for it. Then the node that created the reference replaces node i. It cannot become an
+/* Returns whether node i outputs a reference to a variable, has no control inputs and no node waits
+ * for it. Such a node is replaced by the node that created the reference. It cannot become an
  * Identity, because an Identity would read the variable. */
 static bool is_plain_ref(const struct work *w, int i)
 {
@@ -222,16 +222,16 @@ static bool is_possible(const struct work *w)
 
 /* ---- removing the dead nodes ---- */
 
-/* Adds a constant, the index of the live input, which replaces output 1 of Merge i. A control edge
- * from the Merge makes the constant alive in the same runs as the Merge. Returns -1 if memory runs
- * out. */
+/* Adds a constant, the index of the live input, to replace output 1 of Merge i. A control edge
+ * from the Merge makes the constant alive in the same runs as the Merge. Returns -1 if memory
+ * runs out. */
 static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
 {
     struct rt_tensor t = {0};
     if (rt_tensor_new(&t, NULL, RT_I32, 0, NULL, err))
         return -1;
     *(int32_t *)t.data = index;
-    const int c = pl_add(g, err); /* pl_add may reallocate g->node */
+    const int c = pl_add(g, err); /* pl_add may reallocate g->node. */
     int *ctrl = c < 0 ? NULL : rt_arena_array(g->arena, 1, sizeof *ctrl);
     if (!ctrl) {
         rt_tensor_clear(&t);
@@ -251,14 +251,14 @@ static int add_index(struct pl_graph *g, int i, int index, struct rt_error *err)
 
 /* The edges that replace the outputs of a Switch or Merge. */
 struct place {
-    /* For a Switch or Merge of handles, the edge that replaces the handle. For any other Switch or
-     * Merge, {-1, 0}: it becomes an identity, whose output 0 is read instead. */
+    /* For a Switch or Merge of handles, the edge that replaces the handle. Any other Switch or
+     * Merge has {-1, 0} here, because it becomes an identity whose output 0 is read instead. */
     struct pl_edge value;
-    int index; /* node of the constant that add_index made for a Merge, or -1 if it made none */
+    int index; /* The constant that add_index made for a Merge, or -1 if there is none. */
 };
 
-/* Returns the edge that replaces `e`. The replacement may itself be replaced, and so on. The chain
- * of replacements is shortened for later calls (path compression). */
+/* Returns the edge that replaces `e`. Follows a chain of replacements to its end, and shortens it
+ * for later calls (path compression). */
 static struct pl_edge now_at(const struct work *w, struct place *p, struct pl_edge e)
 {
     struct pl_edge *before = NULL;
@@ -309,9 +309,9 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
     return st;
 }
 
-/* Keeps the effects of live nodes on which dead nodes depended. If a dead node reads or waits for a
- * live node, and the live node or one of its ancestors has an effect, the live node becomes a
- * target, so that it still runs. */
+/* Keeps the effects of live nodes on which dead nodes depended. Suppose that a dead node reads or
+ * waits for a live node, and the live node or one of its ancestors has an effect. The live node
+ * then becomes a target, so that it still runs. */
 static bool keep_effects(struct work *w)
 {
     struct pl_graph *g = w->g;
@@ -328,7 +328,7 @@ static bool keep_effects(struct work *w)
                 continue;
             if (!pl_add_target(g, from))
                 return false;
-            w->busy[from] = false; /* the node is now a target */
+            w->busy[from] = false;
         }
     }
     return true;
@@ -342,7 +342,8 @@ enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct
 
     *changed = false;
     if (!allocate(&w))
-        goto end; /* If memory runs out, the pass is skipped, which only makes the plan slower. */
+        goto end; /* The plan is only slower without this pass, so running out of memory is no
+                   * error. */
     find_dead(&w);
     if (!is_possible(&w))
         goto end;

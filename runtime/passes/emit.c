@@ -1,5 +1,5 @@
-/* Makes a plan from a graph by ordering the steps topologically, numbering the values and finding
- * the kernels. */
+/* Makes a plan from a graph: orders the steps topologically, numbers the values and finds the
+ * kernels. */
 #include <stdlib.h>
 
 #include "runtime/passes/passes.h"
@@ -146,7 +146,7 @@ fail:
     free(order);
     free(place);
     if (p) {
-        p->arena = NULL; /* on failure the caller keeps the arena */
+        p->arena = NULL; /* On failure, the caller keeps the arena. */
         rt_plan_free(p);
     }
     return st;

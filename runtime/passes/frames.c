@@ -4,8 +4,8 @@
  * without control inputs is in the outermost frame, so only an Enter can bring its value into a
  * loop.
  *
- * Frames are found before any pass runs, because folding removes the edges that tie a constant to
- * its frame.
+ * Frames are found before all passes, because folding removes the edges that tie a constant to its
+ * frame.
  */
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ enum { OUTERMOST = -1, UNKNOWN = -2 };
 
 struct frames {
     const struct pl_graph *g;
-    /* For each node, the first Enter found that leads into the node's frame. OUTERMOST if no Enter
+    /* For each node, the first Enter found that leads into the node's frame; OUTERMOST if no Enter
      * does, and UNKNOWN until the frame is found. */
     int *of;
     int *by; /* for each node, the input that determined its frame */

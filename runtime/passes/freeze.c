@@ -68,7 +68,7 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
             if (st)
                 return st;
             g->node[i].kind = PL_CONST;
-            g->node[i].n_in = 0; /* the node no longer reads the variable */
+            g->node[i].n_in = 0; /* The node no longer reads the variable. */
             g->node[i].value = t;
             g->node[i].effect = RT_PURE;
             g->node[i].frozen = true;
@@ -99,15 +99,15 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
 /*
  * The state of a search that follows handles backwards, from their uses to the constants and feeds
  * from which they may come. The search follows all inputs of a node, and includes the handles that
- * the plans inside a node, such as a loop's body, may return. Every op that stores tensors between
- * nodes (lists, TensorArrays, stacks, tables, variables) refuses handles, so handles pass from node
- * to node only along edges.
+ * the plans inside a node, such as a loop's body, may return. Handles pass from node to node only
+ * along edges, because every op that stores tensors between nodes (lists, TensorArrays, stacks,
+ * tables, variables) refuses handles.
  */
 struct walk {
     struct pl_graph *g;
     bool *seen; /* for each node, whether its handles have been followed */
     int *stack, depth;
-    /* Called for each variable whose handle is found. */
+    /* called for each variable whose handle is found */
     void (*found)(struct pl_graph *g, struct rt_variable *v);
 };
 
@@ -125,7 +125,7 @@ static void hand_out(struct pl_graph *g, struct rt_variable *v)
 static void push(struct walk *w, int node)
 {
     w->seen[node] = true;
-    w->stack[w->depth++] = node; /* each node is pushed onto the stack once */
+    w->stack[w->depth++] = node; /* Each node is pushed onto the stack once. */
 }
 
 static void follow_edge(struct walk *w, struct pl_edge e)
@@ -144,7 +144,7 @@ static void follow_edge(struct walk *w, struct pl_edge e)
 }
 
 /* Follows the handles of all nodes on the stack. A plan inside a node can return only handles that
- * the plan makes itself or that are inputs of the node. */
+ * the plan itself makes or that are inputs of the node. */
 static void follow_all(struct walk *w)
 {
     while (w->depth) {
@@ -201,7 +201,7 @@ static enum rt_status find_handed_out(struct walk *w, struct rt_error *err)
     return RT_OK;
 }
 
-/* Makes all variables mutable. Needed because a caller may feed any handle that it has fetched. */
+/* Makes all variables mutable, because a caller may feed any handle that it has fetched. */
 static void mark_all_mutable(struct rt_session *s)
 {
     rt_mutex_lock(&s->mu);

@@ -1,7 +1,7 @@
 /*
  * Functionalises the branches of TensorFlow 1. The nodes between the Switches of one predicate and
  * the Merges of its two sides are moved into two subgraphs, and one node (PL_IF) replaces them. The
- * subgraphs have no tokens; each is simplified, fused and compiled, and only the chosen side runs.
+ * subgraphs have no tokens. Each is simplified, fused and compiled, and only the chosen side runs.
  *
  * Branches are functionalised from the innermost outwards, one depth per round. A branch's depth is
  * the number of predicates in its condition (ir/condition.h). The token executor runs graphs that
@@ -15,9 +15,8 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_EDGES is the maximum number of edges that enter one branch from outside. In each round of
- * the pass, the number of visits to these edges is at most MAX_VISITS times the number of nodes and
- * edges in the graph. */
+/* MAX_EDGES is the maximum number of edges that enter one branch from outside. In one round, these
+ * edges are visited at most MAX_VISITS times the number of nodes and edges in the graph. */
 enum { MAX_EDGES = 4096, MAX_VISITS = 64, NONE = -1 };
 
 struct edges {
@@ -41,17 +40,16 @@ struct component {
 
 struct work {
     struct pl_graph *g;
-    int n; /* number of nodes at the start of the pass's current round */
+    int n; /* number of nodes when the current round began */
     struct pl_conditions all;
     bool *index_read; /* for each Merge, whether its output 1 (the index) is read */
-    /* Union-find over the nodes in the branches of the maximum depth and the Merges of these
-     * branches. */
+    /* Union-find over the nodes in the branches of the maximum depth and their Merges. */
     int *join;
     /* for each union-find root, the component's index in w->c, or -1 if it contains no Merge */
     int *component;
     int *moved; /* for each node, its index in the subgraph, or -1 if it has not been moved */
-    /* For each constant without control inputs (pl_is_free), the subgraph to which the constant was
-     * last copied, as `2 * component + side`. */
+    /* For each constant without control inputs (pl_is_free), the subgraph that last got a copy of
+     * it, as `2 * component + side`. */
     int *side_of;
     struct pl_edge (*output)[2]; /* for each Merge, the edges that replace its outputs */
     int *merge;                  /* the Merges of the maximum depth, sorted by component */
@@ -134,7 +132,7 @@ static bool find_components(struct work *w)
 
 static int by_root(const void *a, const void *b)
 {
-    const int *x = a, *y = b; /* x and y are pairs of a root and a Merge */
+    const int *x = a, *y = b;
     return x[0] != y[0] ? (x[0] < y[0] ? -1 : 1) : x[1] - y[1];
 }
 
@@ -227,7 +225,7 @@ static bool wait_for(struct work *w, struct component *c, int node)
            put(w, &c->ctrl, (struct pl_edge){node, 0});
 }
 
-/* Finds the edge outside the branch that has the value of edge `e` when side `taken` runs. */
+/* Finds the edge outside the branch that has the value of `e` when side `taken` runs. */
 static bool source(const struct work *w, const struct component *c, int taken, struct pl_edge e,
                    struct pl_edge *out)
 {
@@ -238,8 +236,8 @@ static bool source(const struct work *w, const struct component *c, int taken, s
         if (e.out != taken)
             return false;
         *out = n->in[0];
-        /* A Switch of a ref reads the variable when the Switch runs. Only a RefSwitch of a constant
-         * without control inputs passes the ref on. */
+        /* A Switch of a ref reads the variable when it runs. Only a RefSwitch of a constant without
+         * control inputs passes the ref on. */
         if (pl_is_ref(w->g, *out) && (!pl_is(n, "RefSwitch") || !pl_is_free(node_of(w, out->node))))
             return false;
     }
@@ -340,7 +338,7 @@ static bool capture_merges(struct work *w, struct component *c)
 }
 
 /* Returns whether the new node, with its inputs and control inputs, is alive under exactly the
- * conditions under which the branch was alive. */
+ * conditions of the branch. */
 static bool lives_as_before(struct work *w, const struct component *c)
 {
     struct pl_condition own = {.n = 0}, more;
@@ -385,7 +383,7 @@ static bool is_replaced(const struct work *w, int i)
 /* The graph in which one node replaces each component. Node w->n + k replaces component k. */
 struct outline {
     int *waits; /* for each node, the number of its incoming edges */
-    /* `to[first[i]]` to `to[first[i + 1] - 1]` are the nodes to which the edges of node i lead */
+    /* The edges of node i lead to the nodes `to[first[i]]` to `to[first[i + 1] - 1]`. */
     int *first, *to;
     bool fill;
 };
@@ -397,8 +395,8 @@ static int outlined(struct work *w, int i)
 }
 
 /* Counts the edge, or stores it if o->fill is set. While edges are counted, first[i + 2] is the
- * number of edges of node i. After summation, first[i + 1] is the position at which the next edge
- * of node i is stored. */
+ * number of edges of node i. After summation, first[i + 1] is the position for the next edge of
+ * node i. */
 static void outline_edge(struct work *w, struct outline *o, int from, int to)
 {
     const int f = outlined(w, from);
@@ -499,8 +497,8 @@ static enum rt_status out_of_memory(struct work *w)
     return rt_fail_memory(w->err, "a plan", 0);
 }
 
-/* Finds the edge of a subgraph that replaces edge `e` of the outer graph. The subgraph is the one
- * for side `taken` of component `of`. */
+/* Finds the edge that replaces edge `e` of the outer graph in the subgraph of component `of` and
+ * side `taken`. */
 static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
                             struct pl_edge *out)
 {
@@ -785,7 +783,7 @@ enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, stru
     enum rt_status st = RT_OK;
     bool again = has_merges(g);
     *changed = false;
-    while (again && !st) { /* each round removes the branches of the maximum depth */
+    while (again && !st) { /* Each round removes the branches of the maximum depth. */
         struct work w = {.g = g, .n = g->n, .err = err};
         again = allocate(&w) && understood(&w);
         if (again) {

@@ -6,10 +6,10 @@
  * still has tokens, or if it is entered, left or waited for in a way that tf.while_loop does not
  * produce.
  *
- * A round functionalises the loops that contain no other loops. During the round, loops are copied
- * into subgraphs and new nodes are appended. Readers are rewired only at the end of the round. The
- * time per loop is therefore proportional to the size of the loop, not of the graph. MAX_VISITS
- * limits the time that is spent on frames that share nodes and cannot be functionalised.
+ * A round functionalises the loops that contain no other loops. The round copies loops into
+ * subgraphs, appends new nodes, and rewires readers only at its end. The time per loop is therefore
+ * proportional to the size of the loop, not of the graph. MAX_VISITS limits the time that is spent
+ * on frames that share nodes and cannot be functionalised.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +18,13 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_VISITS, multiplied by the number of nodes and edges in the graph, is the maximum number of
- * visits to nodes and edges in a round. */
+/* In one round, nodes and edges are visited at most MAX_VISITS times the number of nodes and edges
+ * in the graph. */
 enum { NONE = -1, MAX_VARIABLES = 1024, MAX_VISITS = 64, MAX_ROUNDS = 32 };
 
-/* Marks of a node: the condition depends on it, the body depends on it, it is part of the loop's
- * control flow, or it does not run in the iteration that ends the loop (LIVES). */
+/* Marks of a node. IN_CONDITION and IN_BODY: the condition or the body depends on the node.
+ * OF_FRAME: the node is part of the loop's control flow. LIVES: the node does not run in the
+ * iteration that ends the loop. */
 enum { IN_CONDITION = 1, IN_BODY = 2, OF_FRAME = 4, LIVES = 8 };
 
 struct variable {
@@ -40,14 +41,14 @@ struct member {
 
 struct loop {
     struct pl_graph *g;
-    int n; /* number of nodes at the start of the pass's current round */
+    int n; /* number of nodes when the current round began */
     struct pl_conditions all;
     struct member *member;
     int n_members;
     struct pl_readers *readers;
     int *turn;  /* for each node, its position in the topological order */
     bool *kept; /* for each node, whether it is fetched or a target */
-    /* For each node, whether it is part of a loop that was functionalised in this round. */
+    /* For each node, whether it is part of a loop that this round has functionalised. */
     bool *functionalised;
     struct pl_edge *end; /* for each Exit, the edge that replaces it */
     int64_t visits_left;
@@ -55,16 +56,15 @@ struct loop {
     /* The loop that is being examined. */
     int cond, at;
     struct variable v[MAX_VARIABLES];
-    /* `n_variables` is the number of variables of the loop. The loop changes the first `n_changing`
-     * of them. */
+    /* The loop has n_variables variables and changes the first n_changing of them. */
     int n_variables, n_changing;
     uint8_t *mark;   /* for each node, bits IN_CONDITION, IN_BODY, OF_FRAME and LIVES */
     int *own, n_own; /* nodes that have a mark */
-    /* for each Merge and Switch of the loop, and for each Enter of a constant, the index of its
-     * variable */
+    /* The index of the variable, for each Merge and Switch of the loop and for each Enter of a
+     * constant. */
     int *variable_of;
     int *copy; /* for each node, its index in the subgraph that is being made */
-    /* constants without control inputs (pl_is_free) of which the current subgraph has a copy */
+    /* constants without control inputs (pl_is_free) that the current subgraph has copied */
     int *used, n_used;
     int *stack;
     struct rt_error *err;
@@ -127,8 +127,8 @@ static bool parts_of(const struct loop *l, int i, struct variable *v)
     return pl_is(node_of(l, v->enter), "Enter") && pl_is(node_of(l, v->next), "NextIteration");
 }
 
-/* Adds the loop variable of Merge i. is_read_inside later checks which other nodes read its Enter
- * and NextIteration. */
+/* Adds the loop variable of Merge i. Later, is_read_inside checks the other readers of the
+ * variable's Enter and NextIteration. */
 static bool add_merge(struct loop *l, int i)
 {
     struct variable v;
@@ -251,13 +251,13 @@ static bool walk(struct loop *l, int from, uint8_t as)
             if (!(l->mark[in] & (OF_FRAME | as)))
                 l->stack[depth++] = in;
         }
-        if (!waits) /* the node is outside the frame */
+        if (!waits) /* the node depends on nothing in the frame */
             return false;
     }
     return true;
 }
 
-/* Returns whether a node of the loop with the given mark may read edge e. */
+/* Returns whether a node of the loop with mark `as` may read edge e. */
 static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
 {
     const int k = l->variable_of[e.node];
@@ -270,9 +270,9 @@ static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
     return e.out == 1 && !(mark & IN_CONDITION);
 }
 
-/* Returns whether a node of the loop may wait for `ctrl`. A wait for the Merge, Switch or Enter of
- * a variable needs no control edge in a subgraph, because a subgraph runs only when its variables
- * have values. */
+/* Returns whether a node of the loop may wait for `ctrl`. Waiting for the Merge, Switch or Enter
+ * of a variable needs no control edge in a subgraph, which runs only when its variables have
+ * values. */
 static bool waits_well(const struct loop *l, int ctrl)
 {
     return !(l->mark[ctrl] & OF_FRAME) || l->variable_of[ctrl] >= 0;
@@ -380,9 +380,8 @@ static bool is_closed(struct loop *l)
     return true;
 }
 
-/* Returns whether NextIteration `next` runs only if the body runs. Any other NextIteration would
- * begin another iteration even after the condition has become false, and the loop would never
- * end. */
+/* Returns whether NextIteration `next` runs only if the body runs. Otherwise it would begin another
+ * iteration even after the condition has become false, and the loop would never end. */
 static bool is_of_body(const struct loop *l, const struct pl_node *next)
 {
     const int in = next->in[0].node, v = l->variable_of[in];
@@ -428,7 +427,7 @@ static enum rt_status place(struct loop *l, struct pl_graph *to, struct pl_edge 
          * it. */
         e = enter->in[0];
     }
-    if (l->copy[e.node] < 0) { /* a constant without control inputs that is not copied yet */
+    if (l->copy[e.node] < 0) {
         l->copy[e.node] = pl_subgraph_copy_node(l->g, e.node, false, to, l->err);
         l->used[l->n_used++] = e.node;
     }
@@ -543,7 +542,7 @@ static enum rt_status add_node(struct loop *l, const struct pl_edge *in, const u
 }
 
 /* Records the edges that replace the Exits, and the nodes that the PL_WHILE replaces. These nodes
- * stay in the graph until the end of the round, when rewire removes them. */
+ * stay in the graph until rewire removes them at the end of the round. */
 static void note_end(struct loop *l)
 {
     for (int k = 0; k < l->n_changing; k++) {
@@ -661,8 +660,8 @@ static void free_loop(struct loop *l)
     free(l);
 }
 
-/* Indexes the nodes of all loops. Returns false if the Merge of a loop does not have the form that
- * tf.while_loop gives it. */
+/* Indexes the nodes of all loops. Returns false if a loop's Merge does not have the form that
+ * tf.while_loop produces. */
 static bool index_graph(struct loop *l)
 {
     const struct pl_graph *g = l->g;

@@ -1,9 +1,11 @@
 /*
  * Inlines function calls. A call must run the function's returns, its control returns and every
- * node with an effect. The entry is a node without an op that takes over the call's control inputs.
- * The nodes with effects and the outputs wait for the entry. The exit is a second node without an
- * op, which represents the end of the call. The exit waits for the call's inputs and for all nodes
- * that the body must run. Nodes that waited for the call wait for the exit instead.
+ * node with an effect.
+ *
+ * Two nodes without an op represent the beginning and the end of the call. The entry takes over the
+ * call's control inputs; the nodes with effects and the outputs wait for it. The exit waits for the
+ * call's inputs and for all nodes that the body must run; nodes that waited for the call wait for
+ * the exit instead.
  *
  * A call becomes a sub-plan instead if the body or the calling graph has TensorFlow 1's control
  * flow. In such a graph the call may be dead, but an inlined node without inputs would run.
@@ -59,10 +61,10 @@ static bool writes_refs(const struct pl_graph *g)
 }
 
 /*
- * Inserts nodes that read inputs of call `at` and wait for the call's control inputs. An input that
- * is a variable is read because a function's arguments are values, never refs. An input that may
- * share a variable's own buffer (runtime/exec/alias.h) is read because the function's nodes without
- * effects do not wait for the call's control inputs, and the buffer may change before they run.
+ * Inserts nodes that read inputs of call `at` and wait for the call's control inputs. A variable
+ * must be read because a function's arguments are values, never refs. An input that may share a
+ * variable's own buffer (runtime/exec/alias.h) must be read because the buffer may change before
+ * the function's nodes run: nodes without effects do not wait for the call's control inputs.
  */
 static enum rt_status read_arguments(struct pl_graph *g, int at, struct rt_error *err)
 {
@@ -75,7 +77,7 @@ static enum rt_status read_arguments(struct pl_graph *g, int at, struct rt_error
         const bool is_ref = pl_is_ref(g, call.in[k]);
         if (!is_ref && !waits)
             continue;
-        const int i = pl_add(g, err); /* pl_add may reallocate g->node */
+        const int i = pl_add(g, err); /* pl_add may reallocate g->node. */
         if (i < 0)
             return RT_RESOURCE_EXHAUSTED;
         struct pl_node *read = &g->node[i];
@@ -114,7 +116,7 @@ static int add_pivot(struct pl_graph *g, const char *name, int n_ctrl, struct rt
 }
 
 /* Replaces *out, an output of an inlined call, with an Identity that waits for `entry`. Used for an
- * output that a pure node makes, and for an output that is an argument of the call. */
+ * output that a pure node makes or that is an argument of the call. */
 static enum rt_status wait_for(struct pl_graph *g, int entry, const char *name, int depth,
                                enum rt_dtype dtype, struct pl_edge *out, struct rt_error *err)
 {
@@ -135,7 +137,7 @@ struct inlining {
     struct pl_node call;
     struct pl_graph body; /* graph of the function's body, with the call's arguments as feeds */
     int n_args;
-    int base;  /* node k of the body, unless it is a feed, becomes node base + k of `g` */
+    int base;  /* Node k of the body, unless it is a feed, becomes node base + k of `g`. */
     int entry; /* the entry node, or -1 if the call has no control inputs */
 };
 
@@ -205,7 +207,7 @@ static enum rt_status move_node(struct inlining *x, int k, struct rt_error *err)
         return RT_RESOURCE_EXHAUSTED;
     struct pl_node *n = &x->g->node[i];
     *n = x->body.node[k];
-    x->body.node[k] = (struct pl_node){0}; /* `g` now owns the node's contents */
+    x->body.node[k] = (struct pl_node){0}; /* `g` now owns the node's contents. */
     n->depth = x->call.depth + 1;
     n->name = rt_arena_printf(x->g->arena, "%s/%s", x->call.name, n->name);
     if (!n->name)
@@ -217,7 +219,7 @@ static enum rt_status move_node(struct inlining *x, int k, struct rt_error *err)
     return x->entry >= 0 && n->effect != RT_PURE ? wait_for_entry(x, n, err) : RT_OK;
 }
 
-/* Makes the exit node, which waits for the nodes that the body must run, for the entry, and for the
+/* Makes the exit node. It waits for the nodes that the body must run, for the entry, and for the
  * call's inputs. */
 static enum rt_status add_exit(struct inlining *x, int *exit, struct rt_error *err)
 {

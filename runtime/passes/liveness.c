@@ -1,4 +1,4 @@
-/* The liveness analysis finds the last step that reads each value. The order executor can then free
+/* Liveness analysis finds the last step that reads each value, so that the order executor can free
  * the value's memory after that step. */
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ enum rt_status pl_find_last_uses(struct rt_plan *p, struct rt_error *err)
         for (int o = 0; o < p->node[i].n_out; o++) {
             int v = p->node[i].first_value + o;
             if (last[v] == UNREAD && p->node[i].kind != PL_FEED)
-                /* a value that no step reads is released after the step that makes it */
+                /* A value that no step reads is released after the step that makes it. */
                 last[v] = i;
             if (last[v] >= 0)
                 count[last[v]]++;

@@ -1,5 +1,5 @@
-/* Finds the ops that a request needs, itself or in the functions that it calls, and that cannot be
- * run. */
+/* Finds the ops that a request needs and that cannot be run. Includes the ops in the functions that
+ * it calls. */
 #include <stdlib.h>
 #include <string.h>
 

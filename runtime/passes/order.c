@@ -19,8 +19,7 @@ struct walk {
     int *order, n;   /* the DONE nodes in topological order */
 };
 
-/* Returns the node at the other end of input k of `n`. Control inputs are numbered after the data
- * inputs. */
+/* Returns the node that makes input k of `n`. Control inputs are numbered after the data inputs. */
 static int input_node(const struct pl_node *n, int k)
 {
     return k < n->n_in ? n->in[k].node : n->ctrl[k - n->n_in];
@@ -33,8 +32,7 @@ static bool is_back_edge(const struct pl_node *from, const struct pl_node *to)
 }
 
 /* Appends the NEW node `root` after the nodes that it depends on. Without `follows_back`, back
- * edges are ignored, and a cycle of other edges is an error. With `follows_back`, cycles are
- * accepted. */
+ * edges are ignored, and any other cycle is an error. With `follows_back`, cycles are accepted. */
 static enum rt_status walk_from(struct walk *w, int root, bool follows_back, struct rt_error *err)
 {
     const struct pl_graph *g = w->g;
@@ -68,7 +66,7 @@ static enum rt_status walk_from(struct walk *w, int root, bool follows_back, str
 }
 
 /* Appends the nodes that are reachable only through back edges, which are data or control edges
- * from NextIteration nodes. The order then contains every node that a node in the plan reads or
+ * from NextIteration nodes. The order then contains every node that a node of the plan reads or
  * waits for. */
 static enum rt_status walk_back_edges(struct walk *w, struct rt_error *err)
 {
@@ -94,7 +92,7 @@ static enum rt_status walk_back_edges(struct walk *w, struct rt_error *err)
 
 /* ---- devices ---- */
 
-/* Returns whether the node runs nothing on a device, so that it does not end a region of the
+/* Returns whether the node runs nothing on any device. Such a node does not end a region of the
  * accelerator. */
 static bool is_transparent(const struct pl_node *n)
 {
@@ -111,10 +109,10 @@ static bool has_tokens(const struct pl_graph *g)
 }
 
 /*
- * Sets level[i] for each node, and returns the number of levels. A level is even for nodes of the
- * host and odd for nodes of the accelerator. A node's level is the lowest of its parity that is not
- * below the levels of its inputs, so data is moved between the devices only when the level
- * increases. A transparent node has the highest level of its inputs.
+ * Sets level[i] for each node, and returns the number of levels. Levels are even for nodes of the
+ * host and odd for nodes of the accelerator. A node has the lowest level of its parity that is not
+ * below the levels of its inputs, so data moves between the devices only when the level increases.
+ * A transparent node has the highest level of its inputs.
  */
 static int set_levels(const struct pl_graph *g, const int *order, int n, int *level)
 {

@@ -20,8 +20,8 @@ struct pl_request {
     /* Whether the graph is a function's body, whose nodes with side effects run even if no fetch or
      * target depends on them. */
     bool is_body;
-    /* For each feed, the value that it has in every run of the plan, or NULL if its value is not
-     * constant. The array may be NULL. */
+    /* For each feed, the value that it has in every run of the plan, or NULL if it varies. The
+     * array may be NULL. */
     const struct rt_tensor *const *constant_feed;
     /* Number of nodes that this plan and all plans inside it may still have; NULL for the outermost
      * plan. */
@@ -38,19 +38,19 @@ enum rt_status pl_extract(struct pl_graph *g, const struct pl_request *q, struct
 enum rt_status pl_resolve_frames(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_inline(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_resolve(struct pl_graph *g, struct rt_error *err);
-/* Sets the effect of each node whose op is declared RT_PURE. The node's effect is RT_READS if the
- * node reads the value of an input that is a variable (a ref of TensorFlow 1), and otherwise
- * RT_PURE. Called after inputs have changed. */
+/* Sets the effect of each node whose op is declared RT_PURE. The effect is RT_READS if the node
+ * reads a variable through a ref input of TensorFlow 1, and otherwise RT_PURE. Called after inputs
+ * have changed. */
 void pl_mark_reads(struct pl_graph *g);
 enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_error *err);
-/* Removes the branches that are dead because the predicate of a Switch is a constant, together with
- * their Switches and Merges. */
+/* Removes the branches that are dead because the predicate of a Switch is a constant. Removes their
+ * Switches and Merges too. */
 enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
-/* Marks as mutable the variables that a served plan may write, so that no plan freezes them. If the
- * plan writes through constant handles, these are the variables to which the handles refer. If a
- * handle is known only when the plan runs, all variables to which it may refer become mutable. Runs
- * after pl_sub_plans. */
+/* Marks the variables that a served plan may write as mutable, so that no plan freezes them. If the
+ * plan writes through constant handles, these are the variables of the handles. If a handle is
+ * known only when the plan runs, all variables to which it may refer become mutable. Runs after
+ * pl_sub_plans. */
 enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err);
 /* Functionalises the branches whose predicates are known only when the plan runs. */
 enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
@@ -58,7 +58,7 @@ enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, stru
  * branches left to functionalise. */
 enum rt_status pl_functionalise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
-/* Assigns to the session's accelerator the nodes that may run there. Runs before the fusion passes,
+/* Assigns the nodes that may run on the session's accelerator to it. Runs before the fusion passes,
  * which fuse only nodes of the same device. */
 enum rt_status pl_assign(struct pl_graph *g, struct rt_error *err);
 
@@ -76,8 +76,8 @@ enum rt_status pl_finish(struct pl_graph *g, struct rt_plan **out, struct rt_err
 
 /* ---- plans of functions ---- */
 
-/* The request for the plan of a function that a node calls. The caller frees `feeds` and
- * `constant_feed` with pl_sub_request_clear. */
+/* The request for the plan of a function that a node calls. pl_sub_request_clear frees `feeds` and
+ * `constant_feed`. */
 struct pl_sub_request {
     struct pl_request q;
     struct rt_edge *feeds;
@@ -93,8 +93,8 @@ void pl_sub_request_clear(struct pl_sub_request *r);
 
 /* ---- analyses of a plan ---- */
 
-/* Works like rt_callable_is_rowwise, but only reads the plan, so that other threads may run the
- * plan at the same time. */
+/* As rt_callable_is_rowwise, but for a plan. Only reads the plan, so other threads may run it at
+ * the same time. */
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why);
 
@@ -103,7 +103,8 @@ struct rt_missing_list {
     struct rt_arena *arena;
     struct rt_missing *items;
     int n, capacity;
-    struct rt_map seen; /* function bodies and (op, reason) pairs that have been found already */
+    struct rt_map seen; /* function bodies, and pairs of an op and a reason, that have been found
+                         * already */
 };
 enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
                                struct rt_missing_list *list, struct rt_error *err);

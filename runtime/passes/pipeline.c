@@ -10,14 +10,14 @@
 #include "runtime/ir/verify.h"
 
 /*
- * Each plan counts as PLAN_NODES nodes in addition to its own nodes, to account for the memory that
- * even a small plan takes. Otherwise 60,000 plans of 12 KB could be made before the limit of
- * 300,000 nodes was reached, for a model with one branch per function in which the number of
- * functions doubles at each nesting level.
+ * Each plan counts as PLAN_NODES additional nodes, to account for the memory that even a small plan
+ * takes. Otherwise, a model could have 60,000 plans of 12 KB before it reached the limit of 300,000
+ * nodes: one with a branch in each function, in which the number of functions doubles at each
+ * nesting level.
  */
 enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32, MAX_DUMP_BYTES = 1 << 28 };
-/* Limit on the memory of all plans of a session, in bytes, not counting their constants. Without
- * this limit, a model with 130 signatures in a saved_model.pb of 21 KB occupied 5.2 GB, because all
+/* Limit on the memory of all plans of a session, in bytes, without their constants. Without this
+ * limit, a model with 130 signatures in a saved_model.pb of 21 KB occupied 5.2 GB, because all
  * functions were inlined into the plan of each signature. */
 enum { MAX_PLAN_BYTES = 1 << 30 };
 
@@ -46,16 +46,15 @@ static enum rt_status mark_reads(struct pl_graph *g, struct rt_error *err)
 }
 
 /*
- * The table of passes. The PL_TO_FIXED_POINT passes enable each other. Inlining exposes reads of
+ * The table of passes. The PL_TO_FIXED_POINT passes enable each other: inlining exposes reads of
  * variables, the reads become constants, constants decide branches, and a branch with a constant
  * condition becomes a call that can be inlined. These passes also run after each change by
- * functionalisation, because a graph without tokens can be simplified further, and more of its
- * values may be constant.
+ * functionalisation, because a graph without tokens can be simplified further.
  *
  * Fusions match large patterns before small ones, because a node of a large pattern may also fit a
- * small pattern, such as an epilogue. First come rewrites that enable other patterns, then
- * attention, norms and rotary embeddings, then epilogues, then the fusion of all element-wise nodes
- * that are left. The last fusion is that of concatenations that only fused element-wise ops read.
+ * small pattern, such as an epilogue. The order is: rewrites that enable other patterns; attention,
+ * norms and rotary embeddings; epilogues; all element-wise nodes that are left; and finally
+ * concatenations that only fused element-wise ops read.
  */
 static const struct pl_pass passes[] = {
     {"inline", pl_inline, NULL, PL_EXTRACT, PL_TO_FIXED_POINT, 0, true},
@@ -114,8 +113,8 @@ static bool is_for(const struct pl_pass *p, const struct pl_graph *g)
            !((p->graphs & PL_ON_SERVED) && g->is_load);
 }
 
-/* Verifies the graph. An invalid graph is a bug in the compiler. The exception is a type error in a
- * graph whose nodes have just been imported, which is an error in the model. */
+/* Verifies the graph. An invalid graph is a bug in the compiler, except for one case: the model may
+ * cause a type error in nodes that have just been imported. */
 static void verify(struct pl_graph *g, const char *pass, bool imports)
 {
     struct rt_error err = {.arena = NULL}, other = {.arena = NULL};
@@ -128,7 +127,7 @@ static void verify(struct pl_graph *g, const char *pass, bool imports)
     assert(!"a pass left a broken graph");
 }
 
-/* Verifies the graph after a pass, and dumps it on request. */
+/* Verifies the graph after a pass. Dumps it on request. */
 static void look_at(struct pl_graph *g, const char *pass, bool imports)
 {
     const struct rt_pass_dump *dump = g->session->options.pass_dump;
@@ -168,8 +167,8 @@ static enum rt_status run_pass(struct pl_graph *g, const struct pl_pass *p, bool
     return st;
 }
 
-/* Returns the index after the last pass of a group. The group is pass `first` and the passes
- * directly after it that have the same `repeat`. */
+/* Returns the index after the last pass of a group: pass `first` and the passes directly after it
+ * with the same `repeat`. */
 static int end_of(int first)
 {
     int end = first + 1;
@@ -274,7 +273,7 @@ enum rt_status pl_build_graph(struct pl_graph *g, struct rt_plan **out, struct r
         (*out)->handed_out = g->handed_out;
         (*out)->n_handed_out = g->n_handed_out;
     }
-    /* A plan that runs once is run by tier 0 only. Its `segment` stays NULL. */
+    /* Only tier 0 runs a plan that runs once. The plan's `segment` stays NULL. */
     if (!st && !(*out)->tokens && !g->is_load && !s->options.tuning.no_specialise)
         (*out)->segment =
             rt_arena_array(g->arena, (size_t)(*out)->n_nodes + 1, sizeof *(*out)->segment);

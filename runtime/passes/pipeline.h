@@ -1,6 +1,5 @@
 /*
- * The pipeline consists of the table of all passes that make a plan, and of the functions that run
- * them.
+ * The pipeline: the table of all passes that make a plan, and the functions that run them.
  *
  * Owner: the caller frees a plan with rt_plan_free. Threads: any; a build stays on its thread and
  * holds no lock. Errors: the message names the node and says why no plan can be made; after an
@@ -16,30 +15,30 @@ enum pl_repeat {
     /* Consecutive passes of this kind run one after the other, and are repeated until none of them
      * changes the graph. */
     PL_TO_FIXED_POINT,
-    /* After a pass of this kind has changed the graph, the PL_TO_FIXED_POINT passes run, and the
-     * passes of this kind start again from the first. The repetition ends when no pass of this kind
-     * changes the graph. */
+    /* If a pass of this kind changes the graph, the PL_TO_FIXED_POINT passes run, and the passes
+     * of this kind start again from the first. This ends when no pass of this kind changes the
+     * graph. */
     PL_FUNCTIONALISE,
 };
 
 /* Restrictions on the graphs that a pass works on; 0 means all graphs. */
 enum {
-    PL_ON_FUSED = 1,  /* the graphs of sessions that enable fusion */
+    PL_ON_FUSED = 1,  /* graphs of sessions that enable fusion */
     PL_ON_SERVED = 2, /* all graphs except those of restore and init ops (rt_call_spec.is_load) */
 };
 
 struct pl_pass {
     const char *name;
-    /* A pass has either `run` or `change`. `change` sets *changed if it changed the graph. */
+    /* A pass has either `run` or `change`. `change` sets *changed if it has changed the graph. */
     enum rt_status (*run)(struct pl_graph *g, struct rt_error *err);
     enum rt_status (*change)(struct pl_graph *g, bool *changed, struct rt_error *err);
-    /* Name of a pass that must have run on the graph before this one, or PL_EXTRACT for the
+    /* Name of a pass that must have run on the graph before this one. PL_EXTRACT stands for the
      * extraction of the graph (pl_extract). */
     const char *after;
     enum pl_repeat repeat;
     unsigned graphs;
-    /* Whether the pass adds nodes of the model to the graph. These nodes may have edges with types
-     * that their readers do not expect. */
+    /* Whether the pass adds nodes of the model to the graph. Their edges may have types that their
+     * readers do not expect. */
     bool imports;
 };
 
@@ -48,7 +47,7 @@ struct pl_pass {
 /* Returns the table of passes, in order, for tools and tests. */
 const struct pl_pass *pl_passes(int *n);
 
-/* Makes a plan for the request `q`. This function is the only entry point of the compiler. */
+/* Makes a plan for the request `q`. This is the only entry point of the compiler. */
 enum rt_status rt_plan_build(struct rt_session *s, const struct pl_request *q, int depth,
                              struct rt_plan **out, struct rt_error *err);
 /* Makes the plan of a graph that has been extracted. Takes ownership of the graph and its arena. */

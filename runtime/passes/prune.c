@@ -51,7 +51,7 @@ struct extraction {
     int *stack; /* nodes whose edges are to be filled in */
     int n_stack;
     /* fed[i] is 1 + the index of a feed of node i, or 0 if no output of node i is fed. next_fed[f]
-     * is 1 + the index of the next feed of the same node as feed f, or 0 if there is none. */
+     * is 1 + the index of the next feed of the node that feed f replaces, or 0 if there is none. */
     int *fed, *next_fed;
     struct rt_error *err;
 };
@@ -143,7 +143,7 @@ static enum rt_status follow(struct extraction *c, int id)
     enum rt_status st = RT_OK;
     for (int k = 0; k < def->n_in && !st; k++) {
         struct pl_edge e = {-1, 0};
-        st = reach_edge(c, def->in[k], &e); /* reach_edge may reallocate g->node */
+        st = reach_edge(c, def->in[k], &e); /* reach_edge may reallocate g->node. */
         c->g->node[at].in[k] = e;
     }
     int n_ctrl = 0;

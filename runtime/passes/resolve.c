@@ -1,7 +1,7 @@
 /*
  * Turns two kinds of values that are equal in every run into constants: the value of a Const, and
- * the handle of a session's resource. Handles with equal keys refer to the same resource. If an op
- * expects a tensor but receives a constant handle, its node reads the variable.
+ * the handle of a session's resource. Handles with equal keys refer to the same resource. A node
+ * that expects a tensor but receives a constant handle reads the variable.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"

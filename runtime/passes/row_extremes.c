@@ -22,7 +22,7 @@ static enum rt_extreme opposite(enum rt_extreme e)
 }
 
 /* Returns `own`, the extreme that a reduction computes, if the reduced value has rows or is already
- * such an extreme. Returns RT_NO_EXTREME otherwise, or if the axes are not constant. */
+ * this extreme. Returns RT_NO_EXTREME otherwise, or if the axes are not constant. */
 static enum rt_extreme reduce(const struct rt_info *in, const struct rt_dep *dep,
                               const enum rt_extreme *of, enum rt_extreme own)
 {
@@ -63,8 +63,8 @@ enum rt_extreme rt_extreme_of_output(const struct rt_op *op, int n_in, const str
     static const struct {
         const char *name;
         enum kind kind;
-        /* For COMPARES, RT_LEAST means that the op is true if its first operand is less than the
-         * second, and RT_MOST that it is true if the first operand is greater. */
+        /* For COMPARES: RT_LEAST if the op tests whether its first operand is less than the second,
+         * and RT_MOST if it tests whether it is greater. */
         enum rt_extreme own;
     } ops[] = {
         {"All", REDUCES, RT_LEAST},      {"Min", REDUCES, RT_LEAST},

@@ -13,9 +13,10 @@
 enum rt_extreme { RT_NO_EXTREME, RT_LEAST, RT_MOST };
 
 /*
- * Returns RT_LEAST if the only output of `op` is the least of the values that it would have if each
- * part of the batch were run alone, RT_MOST if it is the greatest, and RT_NO_EXTREME if neither is
- * known. The output must be RT_DEP_MIXED. of[k] is the extreme of input k.
+ * Returns which extreme the only output of `op` is. RT_LEAST means the least of the values that the
+ * output would have if each part of the batch were run alone, and RT_MOST the greatest.
+ * RT_NO_EXTREME means that neither is known. The output must be RT_DEP_MIXED. of[k] is the extreme
+ * of input k.
  */
 enum rt_extreme rt_extreme_of_output(const struct rt_op *op, int n_in, const struct rt_info *in,
                                      const struct rt_dep *in_dep, const enum rt_extreme *of);

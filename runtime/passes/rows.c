@@ -1,14 +1,14 @@
 /*
- * Row-wise analysis, which proves that requests may be merged along dimension 0. By induction over
- * the plan, each value is assigned a dependence (enum rt_dep_kind) that holds for every batch size.
- * The analysis infers exact shapes for several batch sizes and calls each op's row rule with the
- * shapes for each size. A result is used only if it is the same for all sizes.
+ * Row-wise analysis proves that requests may be merged along dimension 0. By induction over the
+ * plan, each value is assigned a dependence (enum rt_dep_kind) that holds for every batch size. The
+ * analysis infers exact shapes for several batch sizes and calls each op's row rule with the shapes
+ * for each size. A result is used only if it is the same for all sizes.
  *
  * An argument of an op (a shape, an axis, a bound) may depend on the batch size, so its value is
  * evaluated for each size. A few sizes cannot distinguish min(n, 100) from n, but they do
- * distinguish polynomials: a polynomial of a degree below the number of sizes that equals `a + b *
- * n` for each of these sizes does so for every n. Hence a result is RT_DEP_SIZE only if its op
- * computes polynomials of integers (makes_polynomials) and no step of the computation overflows.
+ * distinguish polynomials: if a polynomial of a degree below the number of sizes equals `a + b * n`
+ * for each of these sizes, the two are equal for every n. Hence a result is RT_DEP_SIZE only if its
+ * op computes polynomials of integers (makes_polynomials) and no step of the computation overflows.
  * Nothing is proved about a value that any other op computes from the batch size.
  */
 #include <math.h>
@@ -23,10 +23,10 @@
 /* ---- state of the analysis ---- */
 
 /*
- * The first batch size serves only to check shapes, because ops that broadcast or squeeze a
- * dimension of 1 treat a request with one row differently from a request with several. Row rules
- * identify rows by the length of a dimension, and many dimensions have length 1. The rules are
- * therefore called only with the other sizes, which are unlikely to be lengths of other dimensions.
+ * The first batch size is 1 and serves only to check shapes, because ops that broadcast or squeeze
+ * a dimension of 1 treat one row differently from several. Row rules identify rows by the length of
+ * a dimension. They are called only with the other sizes, which are unlikely to be lengths of other
+ * dimensions; length 1 is common.
  */
 enum { N_SIZES = 4 };
 static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};
@@ -41,7 +41,7 @@ struct walk {
     enum rt_extreme *extreme; /* for each value, which extreme it is (row_extremes.h) */
     struct rt_error *why;
     bool *is_refused; /* whether some node refuses its inputs at every batch size */
-    /* set if the proof failed because memory ran out; a later attempt may succeed */
+    /* Set if memory ran out. A later attempt may succeed. */
     bool *no_memory;
 };
 
@@ -94,8 +94,8 @@ static bool has_one_shape(const struct walk *w, int v)
     return true;
 }
 
-/* Returns whether axis `axis` is the only axis that has the length of the batch. A shape of unknown
- * rank cannot be checked, so the result of the row rule is trusted (has_unknown_rows). */
+/* Returns whether `axis` is the only axis with the length of the batch. A shape of unknown rank
+ * cannot be checked, so the result of the row rule is trusted (has_unknown_rows). */
 static bool has_rows(const struct walk *w, int v, int axis)
 {
     for (int s = 0; s < N_SIZES; s++) {
@@ -254,8 +254,8 @@ static bool infer(struct walk *w, struct visit *x, int s)
                          .err = &err};
     if (!x->op->infer)
         return true;
-    /* An input may be of unknown rank here, but not in other calls of the infer function, so the
-     * infer function is not called with such an input. */
+    /* The infer function is not called with an input of unknown rank, because the input may have a
+     * rank in other calls. */
     for (int k = 0; k < n->n_in; k++)
         if (x->in[s][k].shape.rank < 0 && x->in[s][k].dtype != RT_RESOURCE &&
             x->in[s][k].dtype != RT_VARIANT)
@@ -292,8 +292,8 @@ static bool is_listed(const char *name, const char *const *list)
 }
 
 /* Returns whether each element of the result is a polynomial in the batch size n, of a degree below
- * N_SIZES, if every element of the inputs is `a + b * n`. A quotient is a polynomial only if there
- * is no remainder, which `check` verifies. */
+ * N_SIZES, if every element of the inputs is `a + b * n`. A quotient is a polynomial only without a
+ * remainder, which `check` verifies. */
 static bool makes_polynomials(const struct walk *w, const struct visit *x)
 {
     static const char *const of_first_input[] = {"Cast",       "DeepCopy",     "EnsureShape",
@@ -356,9 +356,9 @@ static bool is_within_type(const struct walk *w, const struct visit *x)
     return true;
 }
 
-/* Returns whether each input that depends only on the batch size is an argument of the op's infer
- * function, and each of its elements is a constant or the batch size itself. The op's row rule then
- * returns the same result for all sizes. */
+/* Returns whether the op's infer function reads each input that depends only on the batch size, and
+ * each element of these inputs is a constant or the batch size. The op's row rule then returns the
+ * same result for all sizes. */
 static bool takes_sizes(const struct walk *w, const struct visit *x)
 {
     for (int k = 0; k < x->n->n_in; k++) {
@@ -376,8 +376,8 @@ static bool takes_sizes(const struct walk *w, const struct visit *x)
 
 /*
  * Returns whether an input has rows but an unknown rank, such as the result of a gather from a
- * variable that is assigned. No row rule is called for such an input, because row rules count axes
- * from the last one. The exception is the rule of element-wise ops with one operand, which needs no
+ * variable that is assigned. Row rules count axes from the last one, so they are not called for
+ * such an input. The exception is the rule of element-wise ops with one operand, which needs no
  * rank.
  */
 static bool has_unknown_rows(const struct visit *x)
@@ -511,11 +511,11 @@ static void find_dependence(struct walk *w, struct visit *x)
             rt_extreme_of_output(x->op, x->n->n_in, x->in[0], x->in_dep, x->in_extreme);
 }
 
-/* Returns whether the op's effect allows merging. If the effect is a failure, the op must fail for
- * a batch exactly when it fails for a part of the batch. */
+/* Returns whether the op's effect allows merging. An op that may fail must fail for a batch exactly
+ * when it fails for a part of the batch. */
 static bool has_effect_of_parts(const struct walk *w, const struct visit *x)
 {
-    static const char *const prints[] = {"Print", "PrintV2", NULL}; /* print ops never fail */
+    static const char *const prints[] = {"Print", "PrintV2", NULL};
     const struct rt_plan_step *n = x->n;
     if (n->effect != RT_IO || !x->varies || is_listed(x->op->name, prints))
         return true;
@@ -585,7 +585,7 @@ static void take_results(struct walk *w, const struct rt_plan_step *n, const str
             w->extreme[to] = RT_NO_EXTREME;
         }
         if (d->kind != e->kind || d->axis != e->axis || d->kind == RT_DEP_SIZE)
-            /* The contents of two RT_DEP_SIZE results are not compared, so they are assumed to
+            /* The contents of two RT_DEP_SIZE results are not compared. They are assumed to
              * differ. */
             d->kind = RT_DEP_MIXED;
     }
@@ -622,7 +622,8 @@ static bool walk_branches(struct walk *w, struct rt_plan_step *n)
     }
     for (int b = 0; b < n->n_sub; b++)
         if (!walk_sub(w, n, b, 1)) {
-            *w->is_refused = false; /* a run may take another branch, which may accept the inputs */
+            *w->is_refused = false; /* A run may take another branch, which may accept the
+                                     * inputs. */
             return false;
         }
     return true;
@@ -740,9 +741,8 @@ bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why)
 {
     /* Lengths to try in turn for the unknown dimensions of the feeds, except dimension 0. A length
-     * that the plan refuses at every batch size is ignored. The result is proved only for the
-     * lengths tried. A caller that relies on another length must have the plan analysed for that
-     * length. */
+     * that the plan refuses at every batch size is ignored. The proof holds only for the lengths
+     * tried. A caller that needs another length must have the plan analysed for it. */
     static const int64_t others[] = {4, 1, 2, 3, 5, 9, 1008};
     bool has_others = false, is_rowwise = false;
     why->code = RT_OK;

@@ -1,9 +1,9 @@
 /*
- * Makes the graph smaller without changing its results: readers of an identity read the identity's
- * input instead, nodes whose inputs are all constants are folded by their own kernels, equal nodes
- * are merged, and branches with a constant condition become calls. Only pure nodes without control
- * inputs change. In a graph with TensorFlow 1's control flow, only nodes that are alive in every
- * run are folded, and nothing else changes.
+ * Makes the graph smaller without changing its results. Readers of an identity read its input
+ * instead. Nodes with only constant inputs are folded by their own kernels. Equal nodes are merged.
+ * Branches with a constant condition become calls. Only pure nodes without control inputs change.
+ * In a graph with TensorFlow 1's control flow, only nodes that are alive in every run are folded,
+ * and nothing else changes.
  */
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
@@ -20,8 +20,7 @@ static bool is_pure_op(const struct pl_node *n)
            !n->def->op->slot_kind && !pl_is_token(n->def);
 }
 
-/* A node is BUSY if the node, or any node that runs before it, has an effect. Otherwise it is
- * IDLE. */
+/* A node is BUSY if it has an effect or runs after a node that has one. Otherwise it is IDLE. */
 enum mark { NEW, OPEN, IDLE, BUSY };
 
 /* Returns whether the graph writes a variable. In a graph that does, a Snapshot of the value of a
@@ -34,9 +33,8 @@ static bool may_write(const struct pl_graph *g)
     return false;
 }
 
-/* Returns whether node i passes its inputs on unchanged. Each output of a node with several outputs
- * waits for all inputs of the node, so a node with several outputs must also be IDLE. `mark` may be
- * NULL. */
+/* Returns whether node i passes its inputs on unchanged. A node with several outputs must also be
+ * IDLE, because each of its outputs waits for all its inputs. `mark` may be NULL. */
 static bool is_identity(const struct pl_graph *g, int i, const unsigned char *mark)
 {
     const struct pl_node *n = &g->node[i];
@@ -46,9 +44,9 @@ static bool is_identity(const struct pl_graph *g, int i, const unsigned char *ma
             (pl_is(n, "IdentityN") && (n->n_in == 1 || (mark && mark[i] == IDLE))));
 }
 
-/* Works like pl_pure_origin, but also skips other ops that pass their input on unchanged. An
- * identity of a ref is skipped only if its input is a plain value, because otherwise the identity
- * reads the variable. */
+/* As pl_pure_origin, but also skips other ops that pass their input on unchanged. Skips an
+ * identity of a ref only if its input is a plain value, because otherwise the identity reads the
+ * variable. */
 static struct pl_edge through_identities(struct pl_graph *g, const unsigned char *mark,
                                          const struct pl_edge from)
 {
@@ -60,7 +58,7 @@ static struct pl_edge through_identities(struct pl_graph *g, const unsigned char
             break;
         e = n->in[e.out];
     }
-    /* path compression: later calls that follow this path need only one hop */
+    /* Path compression: later calls that follow this path need only one hop. */
     while (hops-- > 0) {
         struct pl_edge *in = &g->node[at.node].in[at.out];
         at = *in;
@@ -86,7 +84,7 @@ static void skip_identities(struct pl_graph *g, const unsigned char *mark)
 static unsigned char *mark_effects(const struct pl_graph *g)
 {
     unsigned char *mark = calloc((size_t)g->n + 1, 1);
-    size_t capacity = (size_t)g->n + 1; /* a node is pushed onto the stack at most once per edge */
+    size_t capacity = (size_t)g->n + 1; /* A node is pushed onto the stack at most once per edge. */
     for (int i = 0; i < g->n; i++)
         if (g->node[i].kind != PL_GONE)
             capacity += (size_t)(g->node[i].n_in + g->node[i].n_ctrl);
@@ -154,8 +152,8 @@ static bool all_constant(const struct pl_graph *g, const struct pl_node *n)
     return bytes <= MAX_FOLDED_BYTES;
 }
 
-/* Computes output k of the node from its constant inputs. Returns false if the output could not be
- * computed and must be computed in each run instead. */
+/* Computes output k of the node from its constant inputs. Returns false if that fails; the output
+ * is then computed in each run instead. */
 static bool fold(struct pl_graph *g, int i, int k, struct rt_tensor *out)
 {
     struct pl_node *n = &g->node[i];
@@ -209,7 +207,7 @@ static bool fold_outputs(struct pl_graph *g, int i)
                 made[e.out] = -1;
                 if (!fold(g, i, e.out, &out))
                     continue;
-                const int c = pl_add(g, &err); /* pl_add may reallocate g->node */
+                const int c = pl_add(g, &err); /* pl_add may reallocate g->node. */
                 if (c < 0) {
                     rt_tensor_clear(&out);
                     return any;
@@ -230,9 +228,8 @@ static bool fold_outputs(struct pl_graph *g, int i)
 static bool fold_all(struct pl_graph *g)
 {
     bool any = false, again = true;
-    /* Most nodes come before the nodes that they read, because pl_extract works backwards. The
-     * traversal therefore starts at the end. Nodes that cannot be folded yet are folded in the next
-     * round. */
+    /* The traversal starts at the end, because pl_extract usually puts a node before the nodes that
+     * it reads. Nodes that cannot be folded yet are folded in the next round. */
     for (int round = 0; again && round < 8; round++) {
         again = false;
         for (int i = g->n - 1; i >= 0; i--) {

@@ -82,7 +82,7 @@ static enum rt_status build_sub(struct pl_graph *g, struct pl_node *n, const str
     enum rt_status st = pl_sub_request(g, n, f, skip, is_body, &r, err);
     if (!st) {
         st = rt_plan_build(g->session, &r.q, g->depth + 1, &n->sub[slot], err);
-        /* Functions may be nested deeply, so the error names only the outermost one. */
+        /* Functions may be nested deeply. The error names only the outermost one. */
         if (st && g->depth == 0)
             rt_fail_prefix(err, "in function '%.200s': ", r.q.graph->name);
     }
@@ -107,7 +107,6 @@ static enum rt_status build_subgraphs(struct pl_graph *g, struct pl_node *n, str
     for (int k = 0; k + skip < n->n_in; k++) {
         const struct pl_node *from = &g->node[n->in[k + skip].node];
         constant_feed[k] = from->kind == PL_CONST && from->n_ctrl == 0;
-        /* Only an input that every iteration passes on unchanged is a constant inside a loop. */
         if (constant_feed[k] && n->kind == PL_WHILE)
             constant_feed[k] = pl_origin(&n->subgraph[1], n->subgraph[1].fetch[k]).node == k;
     }
