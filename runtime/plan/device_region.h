@@ -3,10 +3,10 @@
  * accelerator without involving the host. Its activations are in the block of a stream
  * (core/device.h), which is valid for one run of the region. At the start of a run, the values that
  * the region reads from outside are copied into the block. At the end, each value that is needed
- * outside is copied to the host, into a separate tensor in the accelerator's memory
+ * outside is copied to the host, to a separate tensor in the accelerator's memory
  * (core/device_tensor.h), or to both. A tensor that is only in the accelerator's memory is copied
- * to the host when the host needs its bytes; a later region reads it on the accelerator. The run
- * waits once, after all copies and kernels have been enqueued.
+ * to the host when the host needs its bytes. A later region reads the tensor on the accelerator.
+ * The run enqueues all copies and kernels and then waits once.
  *
  * Owner: the specialisation. Threads: a region is immutable, except for `bound`. Element k of
  * `bound` is used only by the run that has taken stream k.
@@ -29,14 +29,13 @@ struct rt_region_kernel {
 
 /* A value that enters or leaves a region. */
 struct rt_crossing {
-    /* For an input, the index of the specialisation's argument that holds the value, on the host or
-     * in a slot. For an output, the index of the region's argument from which the value is
-     * copied. */
+    /* For an input, the index of the specialisation's argument that holds the value. For an output,
+     * the index of the region's argument from which the value is copied. */
     int arg;
     int value;  /* for an output, the value that becomes a separate tensor; otherwise -1 */
     int extent; /* for an input, the index of the extent in the block; otherwise -1 */
-    /* For an output, whether its bytes are copied to the host, and whether they are kept in the
-     * accelerator's memory. At least one of the two is true. */
+    /* For an output: whether its bytes are copied to the host, and whether they stay in the
+     * accelerator's memory. At least one of the flags is set. */
     bool to_host, stays;
 };
 
@@ -47,9 +46,9 @@ enum rt_region_arg_kind {
     RT_REGION_HOST,
 };
 
-/* The steps and arguments of a region, with pointers into the block of one stream. */
+/* The steps and arguments of a region. Their pointers refer to the block of one stream. */
 struct rt_bound_region {
-    const void *memory; /* the block that the pointers point into */
+    const void *memory;
     struct rt_region_steps steps;
     struct rt_tensor *arg;
 };
@@ -62,7 +61,7 @@ struct rt_region {
     uint8_t *arg_kind;
     int n_in, n_out;
     struct rt_crossing *in, *out;
-    int n_uploads; /* number of constants in `upload`, which belong to this region alone */
+    int n_uploads; /* number of constants in `upload`; these belong to this region alone */
     struct rt_device_memory *upload;
     struct rt_bound_region bound[RT_MAX_STREAMS];
 };

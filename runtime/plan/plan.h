@@ -1,13 +1,13 @@
 /*
  * The runtime's plans. A plan computes one set of fetches from one set of feeds. It has steps in
- * topological order, values that are identified by indexes, and constants. The table of passes in
+ * topological order, values identified by indexes, and constants. The table of passes in
  * passes/pipeline.c makes a plan from a compiler graph (ir/ir.h). exec/run_plan.c runs a plan,
  * either one node at a time (exec/exec_node.c, with kernels from select/prepared.c and
  * select/choose.c) or with specialisations for exact shapes (specialisation.h).
  *
  * Owner: the caller that builds a plan frees it (rt_plan_free), or holds its rt_plan_box. Threads:
  * a plan is immutable and shared by any number of contexts. Only its caches of prepared kernels
- * (select/prepared.c) and of idle contexts change, and they have locks.
+ * (select/prepared.c) and idle contexts change, and these have locks.
  */
 #ifndef RT_PLAN_H
 #define RT_PLAN_H
@@ -31,7 +31,7 @@ struct rt_token_plan;
 
 /* The kinds of nodes in the compiler's graph (ir/ir.h) and of steps in a plan. */
 enum pl_kind {
-    PL_GONE, /* a node that a pass removed and that does not become a step */
+    PL_GONE, /* a node that a pass has removed; it becomes no step */
     PL_OP,
     PL_CONST, /* a constant, whose tensor is `value` */
     PL_FEED,  /* a feed, whose index is `feed` */
@@ -48,14 +48,14 @@ struct pl_edge {
 };
 
 /* Sets *truth to the truth value of a condition by TensorFlow's rules. A scalar number is true if
- * it is not zero. A scalar string, or a tensor of higher rank, is true if it is not empty. Returns
- * false for a type that has no truth value. `t` must be loaded. */
+ * it is not zero. A scalar string is true if it is not empty, and so is a tensor of higher rank.
+ * Returns false for a type that has no truth value. `t` must be loaded. */
 bool pl_truth(const struct rt_tensor *t, bool *truth);
 /* Returns whether the node is a Switch, Merge, Enter, Exit, NextIteration or LoopCond, or the Ref
- * form of one. */
+ * variant of one of these. */
 bool pl_is_token(const struct rt_node *n);
-/* Returns whether the kernel of `n` receives the value of a variable, not a ref, if input k is a
- * ref. */
+/* Returns whether the kernel of `n` receives the value of a variable, rather than a ref, if input k
+ * is a ref. */
 static inline bool pl_follows_refs(const struct rt_node *n, int k)
 {
     return n->in_dtype[k] != RT_RESOURCE && !(k < 64 && (n->in_ref >> k & 1));
@@ -78,45 +78,46 @@ static inline bool pl_takes_value(const struct rt_node *n, int k)
 /* ---- the plan ---- */
 
 /*
- * One step of a plan: a node of the compiler's graph, at its position in the topological order,
- * with the kernels that may run it. A step is immutable, except `prepared`, which has a lock.
+ * One step of a plan: a node of the compiler's graph at its position in the topological order, and
+ * the kernels that may run it. A step is immutable except for `prepared`, which has a lock.
  */
 struct rt_plan_step {
     uint8_t kind;   /* an enum pl_kind */
     uint8_t effect; /* the op's effect, an enum rt_effect */
     /* bit k is set if a sub-plan of the step contains an op whose effect is k */
     uint8_t effects;
-    /* Whether a specialisation runs the step on the session's accelerator if it can. A run without
-     * a specialisation runs every step on the CPU. */
+    /* Whether a specialisation should run the step on the session's accelerator. A run without a
+     * specialisation runs every step on the CPU. */
     bool on_accelerator;
     /* Whether the step is a PL_IF or PL_WHILE that was functionalised from Switch or loop nodes. */
     bool was_switch;
-    /* Attributes and types of the node, or NULL for a step without an op, which only orders other
+    /* Attributes and types of the node. NULL for a step without an op, which only orders other
      * steps. */
     const struct rt_node *def;
     const char *name; /* name of the node, prefixed by the names of the calls around it */
     int n_in, n_out, n_ctrl;
-    struct pl_edge *in; /* outputs of other steps that the step reads */
-    int *ctrl;          /* indexes of steps that must run before this one */
+    struct pl_edge *in;
+    int *ctrl; /* indexes of steps that must run before this one */
     /* in a PL_CALL, the index of the first input that is an argument of the function */
     int call_skip;
     struct rt_tensor value; /* tensor of a PL_CONST */
     int feed;               /* index of the feed that a PL_FEED represents */
     struct rt_plan **sub;
     int n_sub;
-    int first_value;   /* index of the value of output 0 */
-    int *in_value;     /* for each input, the index of its value */
-    uint64_t last_use; /* bit k is set if no later step reads input k; for the order executor */
+    int first_value; /* index of the value of output 0 */
+    int *in_value;
+    uint64_t last_use; /* Bit k is set if no later step reads input k. Used by the order
+                        * executor. */
     int n_release;     /* number of values that no step reads after this one */
     int *release;
     const struct rt_kernel **kernels; /* candidate kernels on the CPU for the step's types */
     int n_kernels;
-    /* candidate kernels on the accelerator; at least one exists if on_accelerator is set */
+    /* candidate kernels on the accelerator; not empty if on_accelerator is set */
     const struct rt_kernel **device_kernels;
     int n_device_kernels;
     bool lazy; /* whether every kernel in `kernels` accepts lazy inputs without loading them */
-    /* Bit k is set if input k is the same in every run, because it is a PL_CONST and not the handle
-     * of a variable that the step reads. */
+    /* Bit k is set if input k is the same in every run: it is a PL_CONST, and is not the handle of
+     * a variable that the step reads. */
     uint64_t const_in;
     struct rt_prepared_cache *prepared;
 };
@@ -143,7 +144,7 @@ struct rt_plan {
     struct rt_token_plan *token;
     int max_in, max_out;
     /* An array of n_nodes + 1 pointers. Element i is the segment that begins at step i, or NULL
-     * (exec/specialisation_cache.c). The array is NULL if segments of this plan are never compiled.
+     * (exec/specialisation_cache.c). The array is NULL if this plan's segments are never compiled.
      * Each pointer is set once, atomically. The session's spec_mu guards the segments. */
     _Atomic(struct rt_segment *) *segment;
     /* In a callable's plan, bit n is set if the plan is compiled for n rows. */
@@ -165,7 +166,7 @@ struct rt_plan_box {
     int generation;
     /* The callable's mu guards row_analyses and analyse_again_ns. */
     struct rt_row_analyses row_analyses;
-    /* The earliest time of the next row-wise analysis, if the last one ran out of memory; otherwise
+    /* The earliest time of the next row-wise analysis, if memory ran out in the last one; otherwise
      * 0. */
     int64_t analyse_again_ns;
     atomic_int refs;

@@ -91,19 +91,18 @@ struct rt_live {
 };
 
 struct rt_specialisation {
-    /* The next specialisation of the segment. Guarded by spec_mu while this specialisation is in
-     * the list. */
+    /* The next specialisation of the segment. Guarded by spec_mu while this one is in the list. */
     struct rt_specialisation *next;
     struct rt_plan *plan;
     int begin, end;
-    /* The number of rows in a micro-batch. If it is positive, this specialisation has no steps of
-     * its own, and another specialisation runs the batch in micro-batches. The plan then has at
-     * most RT_MICRO_BATCH_ARGS feeds and fetches. */
+    /* The number of rows in a micro-batch, or 0. If it is positive, this specialisation has no
+     * steps; another specialisation runs the batch in micro-batches. The plan then has at most
+     * RT_MICRO_BATCH_ARGS feeds and fetches. */
     int64_t micro_batch;
     atomic_int refs;
     atomic_bool retired;
-    /* The session's count of runs when this specialisation was last used. The least recently used
-     * specialisation is evicted first. */
+    /* The session's count of runs at the last use. The least recently used specialisation is
+     * evicted first. */
     _Atomic int64_t used;
     int n_live;
     struct rt_live *live;
@@ -127,7 +126,7 @@ struct rt_specialisation {
     struct rt_region *region;
     struct rt_device *device; /* accelerator of the session, or NULL */
     size_t device_bytes;
-    size_t slot_bytes; /* total size of the slot tensors that are allocated for kernels, in bytes */
+    size_t slot_bytes; /* total size in bytes of the slot tensors that are allocated for kernels */
     int n_evaluated;
     struct rt_tensor *evaluated; /* constants that follow from the shapes */
     size_t bytes;                /* size of the specialisation itself, in bytes */
@@ -152,9 +151,9 @@ void rt_instances_free_list(struct rt_instance *list);
 
 /* ---- the specialisations of a plan ---- */
 
-/* Returns a reference to the specialisation of the segment at `begin` that fits the live values of
- * the context, or NULL if there is none. The second miss for the same shapes requests a compilation
- * for them. */
+/* Returns a reference to the specialisation of the segment at `begin` for the context's live
+ * values, or NULL if there is none. The second miss for the same shapes requests their
+ * compilation. */
 struct rt_specialisation *rt_segment_specialisation(struct rt_context *c, int begin);
 /* Returns a reference to the most recently used specialisation that has steps of its own, or NULL
  * if there is none. */
@@ -163,7 +162,7 @@ bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context 
 
 /* rt_plan.compiled has bits only for numbers of rows below this limit */
 enum { RT_COMPILED_ROWS = 1024 };
-/* Implements rt_callable_request_compilation for a plan by requesting a specialisation of its first
+/* Implements rt_callable_request_compilation: requests a specialisation of the plan's first
  * segment. */
 void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes);
 /* Frees the segments of a plan and retires their specialisations. */
@@ -183,9 +182,9 @@ struct rt_pending_compilation *
 rt_pending_compilation_take(struct rt_session *s); /* returns NULL if the queue is empty */
 void rt_pending_compilation_free(struct rt_pending_compilation *w);
 void rt_pending_compilations_free(struct rt_session *s); /* empties the queue */
-/* Prevents runs with the shapes of `w` from requesting their compilation again. */
+/* Prevents later requests to compile the shapes of `w`. */
 void rt_pending_compilation_refuse(struct rt_session *s, const struct rt_pending_compilation *w);
-/* Makes the specialisation available to runs, unless an equal one was published before or the cache
+/* Makes the specialisation available to runs, unless an equal one is published already or the cache
  * is full. Takes over the caller's reference. */
 void rt_specialisation_publish(struct rt_session *s, struct rt_specialisation *l);
 
