@@ -19,7 +19,7 @@
 
 #define FIRST_LINE "slipway autotune 1\n"
 
-/* The program waits for the file's lock for at most 2 s. Other processes hold the lock only during
+/* The program waits for the file's lock for at most 2 s. Another process holds the lock only during
  * one write. */
 enum { LOCK_TRIES = 200, LOCK_NS = 10000000 };
 
@@ -35,8 +35,8 @@ struct rt_autotune {
 
 /* ---- entries ---- */
 
-/* Returns whether the text is a word: it has 1 to most - 1 characters, all of them printable, and
- * no blank, tab or newline, which would separate words or lines. */
+/* Returns whether the text has 1 to most - 1 characters, all printable and none a blank. Blanks,
+ * tabs and newlines separate words and lines. */
 static bool is_word(const char *p, size_t n, size_t most)
 {
     if (!n || n >= most)
@@ -73,7 +73,7 @@ static void forget(struct rt_map *m, size_t most)
     *m = left;
 }
 
-/* Sets an entry. Returns false if the map has the same entry already, or if memory runs out. */
+/* Sets an entry. Returns false if the map already has the same entry, or if memory runs out. */
 static bool put(struct rt_map *m, const char *key, size_t n_key, const char *name, size_t n_name)
 {
     char *old = rt_map_getn(m, key, n_key);
@@ -112,8 +112,8 @@ void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOT
 
 /* ---- the file ---- */
 
-/* Merges the entries of the cache into those that were read from a file. The entries of the cache
- * count as newer, so they follow those of the file and replace entries with equal keys. */
+/* Merges the entries of the cache into those read from a file. The cache's entries count as newer:
+ * they follow the file's entries and replace entries with equal keys. */
 static void add_known(struct rt_map *file, struct rt_map *known)
 {
     for (size_t i = 0; i < known->n; i++) {
@@ -130,8 +130,8 @@ static void add_known(struct rt_map *file, struct rt_map *known)
     forget(known, RT_AUTOTUNE_MOST);
 }
 
-/* Works like rt_autotune_read, except that entries that are already in the cache are kept, because
- * they are newer than those in the file. */
+/* As rt_autotune_read, but keeps entries that the cache already has, because they are newer than
+ * the file's. */
 static int read_locked(struct rt_autotune *a, struct rt_span text, int *bad) RT_REQUIRES(a->mu)
 {
     const size_t n_first = sizeof FIRST_LINE - 1;
@@ -261,7 +261,7 @@ static enum rt_status save_locked(struct rt_autotune *a, struct rt_error *err) R
     if (st)
         return st;
     rt_bytes_init(&text, RT_AUTOTUNE_FILE_BYTES);
-    read_file(a, &in_file); /* another server may have added entries since the file was read */
+    read_file(a, &in_file); /* Another server may have added entries since the file was read. */
     rt_bytes_adds(&text, FIRST_LINE);
     for (size_t i = 0; i < a->known.n; i++)
         if (a->known.entry[i].key)
@@ -282,7 +282,7 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err)
         return RT_OK;
     rt_mutex_lock(&a->mu);
     if (a->changed) {
-        /* fails if the file is not an autotune cache or is not writable */
+        /* Fails if the file is not an autotune cache or is not writable. */
         st = rt_autotune_check_file(a->path, err);
         if (!st)
             st = save_locked(a, err);

@@ -1,11 +1,11 @@
 /*
- * The autotune cache stores the fastest kernel of a node, as found by timing. The key of an entry
- * is made from the processor and from the op, attributes, types and shapes of the node. The cache
- * lives as long as the process, or longer if it has a file, which several servers may share.
+ * The autotune cache stores the fastest kernel of a node, as found by timing. An entry's key is
+ * made from the processor and from the op, attributes, types and shapes of the node. The cache
+ * lives as long as the process. If it has a file, which several servers may share, it lives longer.
  *
- * The file is text. Its first line has the version of the format, and each following line has a
- * key, a tab and the name of a kernel. The file is untrusted input, so invalid lines are skipped, a
- * name that no kernel of the node has is ignored, and sizes are bounded.
+ * The file is text. Its first line has the version of the format. Each further line has a key, a
+ * tab and the name of a kernel. The file is untrusted: invalid lines are skipped, a name that no
+ * kernel of the node has is ignored, and sizes are bounded.
  *
  * Owner: the caller of rt_autotune_new or rt_autotune_open; the cache outlives the sessions that
  * use it. Threads: any.
@@ -30,9 +30,9 @@ struct rt_autotune;
  * Returns NULL if memory runs out. */
 struct rt_autotune *rt_autotune_new(const char *path);
 void rt_autotune_free(struct rt_autotune *a); /* does nothing if `a` is NULL */
-/* Works like rt_autotune_new, but first checks the file (rt_autotune_check_file), because a user
- * chose its path. Returns RT_INVALID_ARGUMENT or RT_FAILED_PRECONDITION if the file is not an
- * autotune cache. Logs a warning if the file cannot be written. */
+/* As rt_autotune_new, for a path that a user has chosen: first checks the file
+ * (rt_autotune_check_file). Returns RT_INVALID_ARGUMENT or RT_FAILED_PRECONDITION if the file is
+ * not an autotune cache. Logs a warning if the file cannot be written. */
 enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, struct rt_error *err);
 /*
  * Checks that the file `path` can be written. Returns RT_OK if `path` is NULL or empty. Returns
@@ -49,15 +49,13 @@ enum rt_status rt_autotune_check_file(const char *path, struct rt_error *err);
  */
 bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_names,
                      char key[RT_AUTOTUNE_KEY]);
-/* Sets `name` to the name of the kernel that the cache has for the key, or to an empty string if it
- * has none. */
+/* Sets `name` to the cached kernel's name for the key, or to an empty string if there is none. */
 void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOTUNE_NAME]);
-/* Adds or replaces an entry. Before an entry is added to a full cache, the oldest eighth of the
- * entries is dropped. */
+/* Adds or replaces an entry. If the cache is full, drops the oldest eighth of the entries first. */
 void rt_autotune_put(struct rt_autotune *a, const char *key, const char *name);
-/* Merges the cache's entries with those that the file PATH contains now, and writes the file. Does
- * nothing if the cache has no new entries since the last save. The file PATH.lock is locked during
- * the call, so that no entries are lost if several servers share the file. */
+/* Merges the cache's entries with those now in the file PATH, and writes the file. Does nothing if
+ * the cache has no new entries since the last save. The file PATH.lock is locked during the call,
+ * so that no entries are lost if several servers share the file. */
 enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err);
 
 /* Adds the entries of a file that has been read into `text`, and returns the number of valid lines.
@@ -65,8 +63,8 @@ enum rt_status rt_autotune_save(struct rt_autotune *a, struct rt_error *err);
  * version. */
 int rt_autotune_read(struct rt_autotune *a, struct rt_span text, int *bad);
 
-/* Statistics of a session: the number of nodes whose kernels were timed, were found in the cache,
- * or were not timed because no time was left; and the time that timing took, in ns. */
+/* Statistics of a session: how many nodes were timed, were found in the cache, or were not timed
+ * because no time was left, and how long timing took, in ns. */
 struct rt_session;
 struct rt_autotune_stats {
     int timed, remembered, untimed;
@@ -74,8 +72,8 @@ struct rt_autotune_stats {
 };
 struct rt_autotune_stats rt_autotune_stats(struct rt_session *s);
 
-/* rt_autotune_inject sets a clock for tests. While a clock is set, rt_autotune_time returns the
- * time that this clock gives instead of the measured `ns`. */
+/* rt_autotune_inject sets a clock for tests. rt_autotune_time then returns this clock's time
+ * instead of the measured `ns`. */
 
 void rt_autotune_inject(struct rt_autotune *a,
                         int64_t (*clock)(void *arg, const struct rt_kernel *k, int64_t batch),

@@ -15,8 +15,7 @@
 /* The beginning of the first line of an autotune file of any version. */
 #define FIRST_WORDS "slipway autotune "
 
-/* Fails with the system's message for the errno `number`, and with the status that rt_fail_errno
- * returns for it. */
+/* Fails with the system's message for errno `number` and the status of rt_fail_errno. */
 static enum rt_status fail(struct rt_error *err, const char *path, const char *what, int number)
 {
     char words[128];
@@ -24,8 +23,8 @@ static enum rt_status fail(struct rt_error *err, const char *path, const char *w
     return rt_fail(err, st, "%s %s: %s", path, what, strerror_r(number, words, sizeof words));
 }
 
-/* Checks that the directory of the file is writable, because saving makes a new file in this
- * directory and renames it. */
+/* Checks that the file's directory is writable, because saving creates a new file there and renames
+ * it. */
 static enum rt_status check_folder(const char *path, struct rt_error *err)
 {
     const char *slash = strrchr(path, '/');
@@ -86,7 +85,7 @@ enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, stru
     const enum rt_status st = rt_autotune_check_file(path, &why);
 
     *out = NULL;
-    /* the file is not an autotune cache */
+    /* The file is not an autotune cache. */
     if (st == RT_INVALID_ARGUMENT || st == RT_FAILED_PRECONDITION)
         return rt_fail(err, st, "autotune_cache: %s", rt_error_text(&why));
     if (st)

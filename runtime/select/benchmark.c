@@ -4,14 +4,13 @@
  * influence. Packed constants are generated in the sizes that packing yields, so that nothing is
  * packed for a kernel that is not chosen.
  *
- * Before each run the constants are flushed from the caches, because a model reads the constants of
- * all other nodes between two runs of a node. Activations stay in the caches. (With constants in
- * the caches, half of ResNet50's 1x1 convolutions would get a kernel that is a fifth slower in the
- * model than the best one.)
+ * The constants are flushed from the caches before each run, because a model reads the constants of
+ * all other nodes between two runs of a node. Activations stay in the caches. With constants in the
+ * caches, half of ResNet50's 1x1 convolutions would get a kernel that is a fifth slower in the
+ * model than the best kernel.
  *
- * The kernel that the rule chose is kept unless another kernel is clearly faster, because most
- * small differences are noise. Candidates run in rounds, and a candidate is dropped when it can no
- * longer be chosen.
+ * The rule's choice is kept unless another kernel is clearly faster, because most small differences
+ * are noise. Candidates run in rounds. A candidate is dropped when it can no longer be chosen.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +34,7 @@ enum {
     MOST_BYTES = 256 << 20,
 };
 /* If the first round takes longer than long_ns, no larger batch is timed. From the second round on,
- * timing ends when all rounds together have taken longer than long_ns. */
+ * timing ends when all rounds together have taken more than long_ns. */
 static const int64_t long_ns = 10000000;
 /* ratio of times above which a difference is not considered noise */
 static const double clearly = 1.25;
@@ -43,7 +42,7 @@ static const double clearly = 1.25;
 struct pl_benchmark {
     /* linked list of the packs generated for all candidates, the largest first */
     struct rt_pack *pack;
-    size_t requested_bytes; /* total size of the packs of the candidate being prepared, in bytes */
+    size_t requested_bytes; /* total size in bytes of the packs of the candidate being prepared */
     bool can_forget;
 };
 
@@ -335,9 +334,9 @@ static int64_t best_of(const struct candidate *c, int n, int *n_left)
     return best < 1 ? 1 : best;
 }
 
-/* Drops every candidate that is clearly slower than the best or is not faster than the rule's
+/* Drops every candidate that is clearly slower than the best, or that is not faster than the rule's
  * choice. From the second round on, a candidate must be clearly faster than the rule's choice. The
- * rule's choice is the first candidate, which is never dropped for being slow. */
+ * rule's choice is the first candidate. It is never dropped for being slow. */
 static void drop_slow(struct candidate *c, int n, int round)
 {
     int n_left;
@@ -386,9 +385,9 @@ static int64_t benchmark_rows(const struct rt_prep *prep, struct candidate *c, i
     return n_left ? first : -1;
 }
 
-/* Returns whether to time a larger batch too, because a candidate has packed weights that are more
- * than an eighth smaller than those of the rule's choice. All rows of a batch share each read of
- * the weights, so smaller weights may make a candidate faster for a single row only. */
+/* Returns whether to time a larger batch too: whether a candidate's packed weights are more than an
+ * eighth smaller than those of the rule's choice. All rows of a batch share each read of the
+ * weights, so smaller weights may make a candidate faster only for a single row. */
 static bool wants_rows(const struct candidate *c, int n)
 {
     for (int k = 1; k < n; k++)

@@ -1,4 +1,4 @@
-/* A function shared by the code that chooses a node's kernel (choose.c) and the code that times the
+/* A function for the code that chooses a node's kernel (choose.c) and the code that times the
  * candidates (benchmark.c). Threads: the thread of the caller, which owns `prep`. */
 #ifndef RT_CANDIDATE_H
 #define RT_CANDIDATE_H
@@ -7,8 +7,8 @@
 
 enum { PL_MOST_KERNELS = 16 }; /* maximum number of candidates of one node */
 
-/* Runs the prepare function of kernel k and sets kernel, state, release and scratch_bytes of
- * prep->self. If the function fails, everything that it made is released. */
+/* Runs the prepare function of kernel k. Sets kernel, state, release and scratch_bytes of
+ * prep->self. If the function fails, releases everything that it has made. */
 enum rt_status pl_prepare_candidate(struct rt_prep *prep, const struct rt_kernel *k);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * Kernel selection, which chooses the kernel that runs a node with given shapes. The rule chooses
- * the kernel whose `can` returns the highest rank. If this kernel and others are RT_K_TIMED, the
+ * Kernel selection chooses the kernel that runs a node with given shapes. The rule chooses the
+ * kernel whose `can` returns the highest rank. If this kernel and others are RT_K_TIMED, the
  * autotune cache (autotune.h) chooses instead. If the cache has no entry and the session has time
  * left for benchmarks, a benchmark (benchmark.c) chooses. After pl_chooser_seal, neither the cache
  * nor benchmarks are used.
  *
  * A choice made before pl_chooser_seal holds for all later shapes with the same op and constant, so
  * that the constant is packed in only one form. Every later choice is made by the rule alone and
- * holds for one shape, so that it does not depend on the order of requests.
+ * holds for one shape. It therefore does not depend on the order of requests.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -27,8 +27,8 @@ enum { BENCHMARK_MS = 300, REASON_BYTES = 1 << 20 };
 struct pl_chooser {
     struct rt_mutex mu;
     struct rt_map held; /* maps a struct held_key to a struct rt_kernel; guarded by mu */
-    /* maps a struct held_key to the reason why its kernel was chosen, a string in `arena`; guarded
-     * by mu */
+    /* Maps a struct held_key to the reason why its kernel was chosen, a string in `arena`. Guarded
+     * by mu. */
     struct rt_map reason;
     struct rt_arena *arena;
     /* Generated constants for benchmarks, or NULL while a benchmark uses them. Guarded by mu. */
@@ -50,7 +50,7 @@ struct pl_chooser *pl_chooser_new(void)
     rt_mutex_init(&c->mu);
     rt_map_init(&c->held);
     rt_map_init(&c->reason);
-    /* if there is no arena, the reasons for choices are less detailed */
+    /* Without an arena, the reasons for choices are less detailed. */
     c->arena = rt_arena_new(REASON_BYTES);
     c->left_ns = BENCHMARK_MS * INT64_C(1000000);
     return c;
@@ -98,8 +98,8 @@ struct rt_autotune_stats rt_autotune_stats(struct rt_session *s)
 /* ---- candidates ---- */
 
 struct candidates {
-    /* `n_timed` is the number of RT_K_TIMED kernels, which come first; 0 if the best is not
-     * RT_K_TIMED */
+    /* `n_timed` is the number of RT_K_TIMED kernels, which come first. It is 0 if the best kernel
+     * is not RT_K_TIMED. */
     int n, n_timed;
     const struct rt_kernel *kernel[PL_MOST_KERNELS];
     int rank[PL_MOST_KERNELS];
@@ -117,7 +117,7 @@ static void add_sorted(struct candidates *c, const struct rt_kernel *k, int rank
 }
 
 /* Sorts the kernels that can run the node by rank; kernels of equal rank keep the order of the
- * table. If the best is RT_K_TIMED, all RT_K_TIMED kernels come first. */
+ * table. If the best kernel is RT_K_TIMED, moves all RT_K_TIMED kernels to the front. */
 static void find_candidates(struct candidates *c, const struct rt_prep *prep,
                             const struct rt_kernel *const *kernels, int n)
 {
@@ -147,8 +147,8 @@ static void put_first(struct candidates *c, int k)
     c->kernel[0] = best;
 }
 
-/* Moves the timed candidate that is `kernel`, or whose name is `name`, to the front of the list.
- * Returns false if there is none. */
+/* Moves a timed candidate to the front of the list: `kernel`, or the one named `name`. Returns
+ * false if there is none. */
 static bool prefer(struct candidates *c, const struct rt_kernel *kernel, const char *name)
 {
     for (int k = 0; k < c->n_timed; k++)
@@ -166,14 +166,14 @@ struct held_key {
     const struct rt_op *op;
 };
 
-/* Makes the key of a choice from the op and the largest constant, which is the one that is packed.
+/* Makes the key of a choice from the op and the node's largest constant, the one that is packed.
  * Returns false if the node has no constant. */
 static bool held_key(const struct rt_prep *prep, struct held_key *key)
 {
     const struct rt_plan_step *n = prep->self->node;
     size_t most = 0;
 
-    memset(key, 0, sizeof *key); /* keys are compared as bytes, including padding */
+    memset(key, 0, sizeof *key); /* Keys are compared as bytes, including padding. */
     key->op = prep->node->op;
     for (int k = 0; k < prep->n_in && k < 64; k++) {
         const struct rt_tensor *t = prep->in[k].value;
@@ -329,16 +329,15 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
     }
     for (int k = 0; k < c.n; k++) {
         st = pl_prepare_candidate(prep, c.kernel[k]);
-        /* A kernel may refuse a node because the kernel's sums would not be accurate enough with
-         * this constant, or because its library does not support the shape. The next candidate is
-         * then tried. */
+        /* A kernel refuses a node if its sums would not be accurate enough with this constant, or
+         * if its library does not support the shape. The next candidate is then tried. */
         if (st != RT_FAILED_PRECONDITION || k + 1 >= c.n)
             break;
         prep->self->why = "another refuses";
     }
     if (!st && holds) {
         rt_mutex_lock(&chooser->mu);
-        if (!chooser->sealed) { /* another thread may have sealed the chooser in the meantime */
+        if (!chooser->sealed) { /* Another thread may have sealed the chooser in the meantime. */
             rt_map_putn(&chooser->held, (const char *)&key, sizeof key,
                         (void *)(uintptr_t)prep->self->kernel);
             rt_map_putn(&chooser->reason, (const char *)&key, sizeof key,

@@ -1,9 +1,8 @@
 /*
- * Kernel selection for a step, which finds the kernels that can run the step (select/candidates.c)
- * and chooses one of them by rule, by an earlier choice or by timing (select/choose.c).
+ * Kernel selection for a step: finds the kernels that can run the step (select/candidates.c) and
+ * chooses one of them by rule, by an earlier choice or by timing (select/choose.c).
  *
- * Owner: a session owns its chooser.
- * Threads: any; the chooser has a lock.
+ * Owner: a session owns its chooser. Threads: any; the chooser has a lock.
  */
 #ifndef RT_CHOOSE_H
 #define RT_CHOOSE_H
@@ -29,8 +28,8 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
 struct pl_chooser;
 struct pl_chooser *pl_chooser_new(void); /* makes a chooser, or returns NULL if memory runs out */
 void pl_chooser_free(struct pl_chooser *c);
-/* After this call, the kernel that was chosen earlier for the same constant is chosen again. If
- * there is none, the rule chooses. */
+/* After this call, every choice repeats the earlier choice for the same constant. If there is none,
+ * the rule chooses. */
 void pl_chooser_seal(struct rt_session *s);
 
 #endif

@@ -1,10 +1,9 @@
 /*
  * A prepared kernel is the chosen kernel of a node with its state, for given shapes of the inputs
  * (and given values of inputs that determine output shapes). Both tiers use this code to make
- * prepared kernels. For tier 0, a node caches a bounded number of prepared kernels. Beyond this
- * bound, a prepared kernel is made for one run and freed. Readers traverse the list of cached
- * kernels without a lock, because entries are only added, at the front, and live as long as the
- * plan.
+ * prepared kernels. For tier 0, a node caches a bounded number of them. Beyond this bound, a
+ * prepared kernel is made for one run and freed. Readers traverse the list of cached kernels
+ * without a lock, because entries are only added, at the front, and live as long as the plan.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +28,7 @@ enum {
 struct rt_prepared_cache {
     _Atomic(struct rt_prepared *) first;
     atomic_int n;
-    /* bit k is set if input k was packed at least once, for tier 0 or for a specialisation */
+    /* Bit k is set if input k was packed at least once, for tier 0 or for a specialisation. */
     _Atomic uint64_t packed;
     struct rt_mutex mu;
 };
@@ -129,8 +128,8 @@ static enum rt_status plain_bytes(struct rt_session *s, const struct rt_tensor *
     return st ? st : rt_stream_constant(s, NULL, src, out->data, err);
 }
 
-/* The key of a pack consists of the address of the constant's buffer, the address of the constant's
- * data, the accelerator, and `fmt`. A reference to the buffer keeps its address valid. */
+/* The key of a pack: the address of the constant's buffer, the address of its data, the
+ * accelerator, and `fmt`. A reference to the buffer keeps its address valid. */
 enum { KEY_BUFFER, KEY_DATA, KEY_DEVICE, KEY_POINTERS };
 
 static char *pack_key(const struct rt_tensor *src, const struct rt_device *device, const void *fmt,
@@ -141,7 +140,7 @@ static char *pack_key(const struct rt_tensor *src, const struct rt_device *devic
     if (!key)
         return NULL;
     if (src->buf->kind == RT_BUF_LAZY)
-        pointer[KEY_DATA] = NULL; /* loading a lazy constant changes the address of its data */
+        pointer[KEY_DATA] = NULL; /* Loading a lazy constant changes the address of its data. */
     memcpy(key, pointer, sizeof pointer);
     memcpy(key + sizeof pointer, fmt, fmt_len);
     return key;
@@ -197,7 +196,7 @@ static enum rt_status pack_new(struct rt_prep *p, const struct rt_tensor *src, c
 }
 
 /* Adds a pack to the session, which takes it over. If another thread has added an equal pack, frees
- * *k and sets *k to the pack that the other thread added. */
+ * *k and sets *k to the other pack. */
 static enum rt_status keep_pack(struct rt_session *s, const char *key, size_t key_len,
                                 struct rt_buffer *of, struct rt_pack **k, struct rt_error *err)
 {
@@ -209,7 +208,7 @@ static enum rt_status keep_pack(struct rt_session *s, const char *key, size_t ke
     if (!st && !other) {
         atomic_fetch_add((*k)->device ? &s->accelerator_bytes : &s->packed_bytes,
                          (int64_t)(*k)->bytes);
-        rt_buffer_ref(of); /* the buffer's address is in the key */
+        rt_buffer_ref(of); /* Keeps the buffer's address, which is in the key, valid. */
     }
     rt_mutex_unlock(&s->mu);
     if (st || other) {
@@ -279,9 +278,9 @@ static bool key_capacity(struct rt_context *c, int n)
     return true;
 }
 
-/* Makes the key of a prepared kernel and returns its number of words. Returns -1 if the prepared
- * kernel cannot be cached, because a value that the key must contain is too large, and -2 if memory
- * runs out. */
+/* Makes the key of a prepared kernel and returns its number of words. Returns -2 if memory runs
+ * out. Returns -1 if the prepared kernel cannot be cached, because a value in the key would be too
+ * large. */
 static int make_key(struct rt_context *c, const struct rt_plan_step *n, const struct rt_tensor *in)
 {
     int at = 0;

@@ -1,7 +1,7 @@
 /*
- * A prepared kernel consists of the kernel chosen for a step and given input shapes, and of this
+ * A prepared kernel consists of the kernel chosen for a step and given input shapes, and of the
  * kernel's state (select/prepared.c). Tier 0 finds prepared kernels in the step's cache. The
- * compilation of a specialisation makes separate prepared kernels.
+ * compilation of a specialisation makes separate ones.
  *
  * Owner: the step's cache, or the caller of rt_prepared_get if the kernel is not cached. Packed
  * constants belong to the session. Threads: any thread may look up and add prepared kernels; a
@@ -36,11 +36,11 @@ struct rt_prepared {
     void *state;
     void (*release)(void *state);
     size_t scratch_bytes;
-    /* bit k is set if input k is used in packed form, so that its unpacked bytes are not needed */
+    /* Bit k is set if input k is used in packed form, so that its unpacked bytes are not needed. */
     uint64_t packed;
     const char *why; /* reason why this kernel was chosen, for the log */
-    /* The benchmark that times the kernel on generated packed constants, or NULL if the kernel is
-     * not prepared for a benchmark. */
+    /* The benchmark that times the kernel on generated packed constants; NULL outside
+     * benchmarks. */
     struct pl_benchmark *benchmark;
     /* accelerator that runs the kernel, or NULL for the CPU; set before rt_prepared_choose */
     struct rt_device *device;
@@ -68,14 +68,14 @@ void rt_prepared_free(struct rt_prepared *p);
 /* Sets *bytes to the size of output o, whose shape is known. Returns false if the size
  * overflows. */
 bool rt_prepared_bytes(const struct rt_prepared *p, int o, size_t *bytes);
-/* Calls the infer function of the op, which must have one. The known dimensions of the inferred
- * shapes must pass rt_shape_check, so that the infer function of the next op may multiply them. */
+/* Calls the infer function of the op, which must have one. Fails if rt_shape_check refuses the
+ * known dimensions of an inferred shape, so that the next infer function may multiply them. */
 enum rt_status rt_infer_shapes(struct rt_infer *x);
 /*
- * These functions prepare a kernel in two steps. rt_prepared_infer finds the shapes, and
- * rt_prepared_choose chooses the kernel. `info` has n_in inputs, followed by n_out outputs that the
- * functions fill in. In the first step, inputs may have only the values that rt_infer.in allows,
- * and in the second step those that rt_prep.in allows.
+ * Two steps to prepare a kernel. rt_prepared_infer finds the shapes, and rt_prepared_choose chooses
+ * the kernel. `info` has n_in inputs, followed by n_out outputs that the functions fill in. In the
+ * first step, inputs may have only the values that rt_infer.in allows; in the second, those that
+ * rt_prep.in allows.
  */
 enum rt_status rt_prepared_infer(struct rt_session *session, struct rt_plan_step *n, int n_key,
                                  const int64_t *key, struct rt_info *info, struct rt_prepared **out,

@@ -52,14 +52,14 @@ enum rt_status rt_upload_new(struct rt_session *s, const struct rt_tensor *t,
     return st;
 }
 
-/* The key of an upload. If the constant is or was lazy, the address of its data is 0 in the key, so
- * that loading the constant does not change the key. */
+/* The key of an upload. The address of a constant's data is 0 in the key if the constant is or was
+ * lazy, so that loading the constant does not change the key. */
 struct upload_key {
     struct rt_buffer *buf;
     const void *data;
 };
 
-/* Makes an upload in memory that `free` frees. */
+/* Makes an upload that `free` frees. */
 static enum rt_status upload(struct rt_session *s, const struct rt_tensor *t,
                              struct rt_device_memory **out, struct rt_error *err)
 {
@@ -92,7 +92,7 @@ enum rt_status rt_upload_find(struct rt_session *s, const struct rt_tensor *t, v
         rt_mutex_lock(&s->mu);
         found = rt_map_getn(&s->uploads, (const char *)&key, sizeof key);
         if (!found && rt_map_putn(&s->uploads, (const char *)&key, sizeof key, own)) {
-            rt_buffer_ref(t->buf); /* the buffer's address is in the key */
+            rt_buffer_ref(t->buf); /* Keeps the buffer's address, which is in the key, valid. */
             atomic_fetch_add(&s->accelerator_bytes, (int64_t)own->bytes);
             found = own;
         }
