@@ -30,7 +30,7 @@ void rt_account_free(struct rt_account *a)
     free(a);
 }
 
-/* Takes bytes from the budget. The budget's limit no longer applies once the model is served. */
+/* Takes bytes from the budget. Once the model is served, the budget's limit does not apply. */
 static bool take(struct rt_account *a, size_t bytes)
 {
     if (!atomic_load(&a->serves))

@@ -1,12 +1,12 @@
 /*
  * An account is the part of a memory budget that one model occupies. All models share the budget.
- * At first, an account occupies the estimate that admitted the model. Whenever the model's session
- * holds more bytes than the estimate (rt_session_held), the account occupies the bytes that the
- * session holds.
+ * At first, an account occupies the estimate with which the model was admitted. Whenever the
+ * model's session holds more bytes than the estimate (rt_session_held), the account occupies the
+ * bytes that the session holds.
  *
  * While a model is being loaded, its account may not exceed the budget. Once the model is served,
  * its account may exceed the budget, because separate limits apply to the memory that requests
- * leave in a model. The additional bytes reduce the memory that models loaded later may occupy.
+ * leave in a model. The additional bytes reduce the memory for models that are loaded later.
  *
  * Owner: the loader of a model, which frees the account after the session. Threads: any.
  */
@@ -26,16 +26,14 @@ struct rt_budget;
 struct rt_account *rt_account_new(struct rt_budget *budget, size_t estimate);
 /* Returns the account's bytes to the budget. `a` may be NULL. */
 void rt_account_free(struct rt_account *a);
-/* Makes the account occupy `held` bytes, or its estimate if the estimate is larger. Fails only
- * during loading, with RT_RESOURCE_EXHAUSTED if the budget has too few bytes left. */
+/* Makes the account occupy `held` bytes, or its estimate if that is larger. Fails only during
+ * loading, with RT_RESOURCE_EXHAUSTED if the budget has too few bytes left. */
 enum rt_status rt_account_follow(struct rt_account *a, size_t held, struct rt_error *err);
 /* Must be called when loading ends. From then on, rt_account_follow never fails. */
 void rt_account_serve(struct rt_account *a);
 /* Returns the largest number of bytes that the account may currently occupy. */
 size_t rt_account_limit(const struct rt_account *a);
-/* Returns the number of bytes that the account occupies. */
 size_t rt_account_taken(const struct rt_account *a);
-/* Returns whether rt_account_follow has failed. */
 bool rt_account_was_refused(const struct rt_account *a);
 
 #endif

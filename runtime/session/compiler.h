@@ -19,8 +19,8 @@ void rt_compiler_free(struct rt_compiler *c); /* does nothing if `c` is NULL */
 /* Waits until the queue is empty and nothing is being compiled. */
 void rt_compiler_wait(struct rt_compiler *c);
 
-/* Adds session `s`, which has pending compilations, to the queue. Does nothing if `s` is in the
- * queue already. */
+/* Adds session `s`, which has pending compilations, to the queue. Does nothing if the queue already
+ * contains it. */
 void rt_compiler_enqueue(struct rt_compiler *c, struct rt_session *s);
 /* Removes session `s` from the queue, and waits until no compilation of `s` is running. The
  * compiler does not access `s` again before the next rt_compiler_enqueue. */

@@ -4,8 +4,8 @@
 
 #include "runtime/base/clock.h"
 
-/* An owner is considered unused after 100 ms without a use. A model that runs fewer than ten times
- * a second can afford the page faults of fresh memory. */
+/* An owner counts as unused after 100 ms without a use. A model that runs less than ten times a
+ * second can afford the page faults of newly allocated memory. */
 enum { UNUSED_NS = 100000000 };
 
 struct rt_idle_cache *rt_idle_cache_new(size_t idle_bytes, size_t specialisation_bytes)
@@ -54,9 +54,9 @@ void rt_idle_cache_remove_owner(struct rt_idle_cache *k, struct rt_cache_owner *
 }
 
 /* Returns the owner that must evict an item in favour of `who`, or NULL if there is none. The first
- * choice is the owner that has been unused for the longest time, which must be at least UNUSED_NS.
- * If there is none and `who` has no idle item, the second choice is the owner with the most bytes
- * among the owners with two or more items. Called under mu. */
+ * choice is the owner that has been unused for the longest time, at least UNUSED_NS. The second
+ * choice, if `who` has no idle item, is the owner with the most bytes among those with two or more
+ * items. Called under mu. */
 static struct rt_cache_owner *victim_for(const struct rt_idle_cache *k,
                                          const struct rt_cache_owner *who, int64_t now_ns)
 {

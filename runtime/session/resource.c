@@ -14,11 +14,10 @@ struct rt_variable {
     enum rt_dtype dtype;
     struct rt_shape shape;
     struct rt_mutex mu;
-    /* The dtype is RT_NO_DTYPE if the variable has no value. mu guards this member and all members
+    /* The dtype is RT_NO_DTYPE if the variable has no value. mu guards this member and the members
      * after it. */
     struct rt_tensor value;
-    /* number that identifies the value's storage; incremented when TensorFlow would allocate a new
-     * buffer */
+    /* Number of the value's storage. Incremented when TensorFlow would allocate a new buffer. */
     uint32_t storage;
     bool is_mutable, is_frozen;
     void (*on_write)(void *arg);
@@ -132,9 +131,9 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
     rt_buffer_unref(old);
 }
 
-/* Records a write. Returns whether a plan has frozen the value. If so, the caller must call
- * on_write. A variable may be both mutable and frozen, because a thread that has read false from
- * rt_variable_is_mutable may freeze the variable after another thread has made it mutable. */
+/* Records a write. Returns whether a plan has frozen the value; the caller must then call on_write.
+ * A variable may be both mutable and frozen: one thread may freeze the variable, after
+ * rt_variable_is_mutable has returned false, while another makes it mutable. */
 static bool note_write(struct rt_variable *v)
 {
     bool notify = v->is_frozen;
@@ -155,8 +154,7 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
                        rt_dtype_name(v->dtype), rt_dtype_name((enum rt_dtype)t->dtype));
     enum rt_status st = rt_state_keep(state, &next, t, NULL, check, &why);
     rt_mutex_lock(&v->mu);
-    /* If the limit was reached, a second attempt takes into account that the old value will be
-     * freed. */
+    /* If the limit was reached, tries again and allows for the old value, which will be freed. */
     if (st == RT_RESOURCE_EXHAUSTED) {
         why = (struct rt_error){0};
         st = rt_state_keep(state, &next, t, &v->value, check, &why);
@@ -179,8 +177,7 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
     return RT_OK;
 }
 
-/* Makes the value of a locked variable writable: loads it if it is lazy, and copies it if it is
- * shared. */
+/* Makes the value of a locked variable writable. Loads a lazy value, and copies a shared one. */
 static enum rt_status own_value(struct rt_variable *v, bool is_ref, const struct rt_check *check,
                                 const struct rt_state *state, struct rt_error *err)
 {
@@ -200,8 +197,8 @@ static enum rt_status own_value(struct rt_variable *v, bool is_ref, const struct
     return RT_OK;
 }
 
-/* Copies the n variables at v to `out`, sorted by address and each only once. Returns how many
- * there are. */
+/* Copies the n variables at v to `out`, sorted by address and without duplicates. Returns their
+ * number. */
 static int sort_variables(struct rt_variable *const *v, int n, struct rt_variable **out)
 {
     int count = 0;

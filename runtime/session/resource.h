@@ -1,5 +1,5 @@
 /*
- * Resources of a session. This header defines variables; tables, stacks and other resources are
+ * Resources of a session. This header defines variables. Tables, stacks and other resources are
  * defined by the kernels that make them. A session finds a resource by its key (kind, container,
  * and shared name or node name): handles with equal keys point to the same object.
  *
@@ -17,22 +17,21 @@
 
 struct rt_state; /* defined in runtime/session/state.h */
 
-/* A variable is a tensor that is guarded by a lock. Readers share the tensor's buffer. A writer
- * therefore replaces the tensor, or writes in place if the variable holds the only reference to the
- * buffer. */
+/* A variable is a tensor guarded by a lock. Readers share the tensor's buffer. A writer
+ * therefore replaces the tensor, or writes in place if the variable holds the only reference to
+ * the buffer. */
 struct rt_variable;
 extern const struct rt_object_type rt_variable_type;
 
-/* Makes a variable. Its only reference belongs to the caller. `shape` is the shape that the
- * handle's op declares, and may be unknown. The kernels that assign resource variables check new
- * values against `shape`. Returns NULL if memory runs out. */
+/* Makes a variable. Its only reference belongs to the caller. `shape` is the declared shape of the
+ * handle's op, and may be unknown. The kernels that assign resource variables check new values
+ * against `shape`. Returns NULL if memory runs out. */
 struct rt_variable *rt_variable_new(const char *name, enum rt_dtype dtype,
                                     const struct rt_shape *shape);
 /* Returns the variable that a handle points to, or NULL if the handle points to another kind of
  * object. */
 struct rt_variable *rt_variable_of(const struct rt_tensor *handle);
 enum rt_dtype rt_variable_dtype(const struct rt_variable *v);
-/* Returns the declared shape of the variable. */
 const struct rt_shape *rt_variable_shape(const struct rt_variable *v);
 bool rt_variable_is_initialized(struct rt_variable *v);
 /* Sets *out to a reference to the value, which may be lazy. If the variable has no value, returns
@@ -56,28 +55,27 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
                                   struct rt_error *err);
 /*
  * Changes the value under the variable's lock. `change` receives a tensor whose bytes it may write.
- * A lazy value is loaded first (rt_tensor_load_checked with `check`, which may be NULL), and a
- * shared one is copied into memory of `state`. If `change`
- * fails, the value may be partly changed. Strings that `change` stores must already be counted in
- * the state (rt_state_keep_strings).
+ * A lazy value is loaded first (rt_tensor_load_checked with `check`, which may be NULL). A shared
+ * value is copied into memory of `state` first. If `change` fails, the value may be partly changed.
+ * Strings that `change` stores must already be counted in the state (rt_state_keep_strings).
  */
 enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
                                   enum rt_status (*change)(void *arg, struct rt_tensor *value,
                                                            struct rt_error *err),
                                   void *arg, const struct rt_check *check,
                                   const struct rt_state *state, struct rt_error *err);
-/* Changes n variables, at most RT_UPDATED_TOGETHER, as rt_variable_update changes one, while all of
- * them are locked. values[i] belongs to v[i]. A variable may occur several times. */
+/* Changes n variables, at most RT_UPDATED_TOGETHER, as rt_variable_update changes one. All of them
+ * are locked meanwhile. values[i] belongs to v[i]. A variable may occur several times. */
 enum { RT_UPDATED_TOGETHER = 4 };
 enum rt_status rt_variables_update(
     struct rt_variable *const *v, int n, bool is_ref,
     enum rt_status (*change)(void *arg, struct rt_tensor *const *values, struct rt_error *err),
     void *arg, const struct rt_check *check, const struct rt_state *state, struct rt_error *err);
 /*
- * The compiler calls these functions. A variable is mutable if a served signature writes it. No
- * plan may use the value of a mutable variable as a constant. rt_variable_freeze reads the value
- * and marks the variable as frozen, which means that a plan holds the value as a constant. The next
- * write to a frozen variable makes the variable mutable and calls on_write once.
+ * For the compiler. A variable is mutable if a served signature writes it. No plan may use the
+ * value of a mutable variable as a constant. rt_variable_freeze reads the value and marks the
+ * variable as frozen: a plan holds the value as a constant. The next write to a frozen variable
+ * makes the variable mutable and calls on_write once.
  */
 bool rt_variable_is_mutable(struct rt_variable *v);
 void rt_variable_set_mutable(struct rt_variable *v);

@@ -1,5 +1,4 @@
-/* Manages the resources (slots) and idle pools of a session, and changes the session from loading
- * to serving. */
+/* The resources (slots) and idle pools of a session, and its change from loading to serving. */
 #include "runtime/session/session_internal.h"
 
 #include <stdlib.h>
@@ -85,8 +84,8 @@ static void frozen_was_written(void *arg)
     atomic_fetch_add(&s->generation, 1);
 }
 
-/* Sets *out to the resource with the key (kind, container, shared_name or node name), which `make`
- * makes if the session has none yet. */
+/* Sets *out to the resource with the key (kind, container, shared_name or node name). If the
+ * session has no such resource, `make` makes it. */
 static enum rt_status find_or_make(struct rt_session *s, const struct rt_node *n,
                                    const struct rt_tensor *in, const char *kind,
                                    rt_resource_make *make, struct rt_object **out,
@@ -229,7 +228,7 @@ void rt_session_serve(struct rt_session *s)
         rt_state_serve(&s->state, s->options.state_memory_limit);
     s->serving = true;
     rt_mutex_unlock(&s->mu);
-    atomic_fetch_add(&s->generation, 1); /* plans that were made during loading are rebuilt */
+    atomic_fetch_add(&s->generation, 1); /* Plans that were made during loading are rebuilt. */
     rt_checkpoint_v1_forget();
 }
 

@@ -3,8 +3,8 @@
  * each set of feeds and fetches. A callable runs a plan (runtime/plan/plan.h).
  *
  * Owner: callables belong to their session and are freed with it. Tensors that a run returns hold
- * their own references to their memory and may outlive the session. Threads: any number of threads
- * may prepare and run callables at the same time. rt_session_free may be called only if no run is
+ * references to their memory and may outlive the session. Threads: any number of threads may
+ * prepare and run callables at the same time. rt_session_free may be called only if no run is
  * active and none will follow.
  */
 #ifndef RT_SESSION_H
@@ -22,13 +22,13 @@ struct rt_parallel;
 struct rt_autotune;
 struct rt_idle_cache;
 
-/* A function of a tool that receives the compiler's graph as text (runtime/ir/dump.h) after every
- * pass, or only after the pass `pass`. `put` is called on the thread that makes a plan; several
- * threads may call it at the same time. */
+/* A function of a tool that receives the compiler's graph as text (runtime/ir/dump.h), after every
+ * pass or after the pass `pass`. `put` is called on the thread that makes a plan; several threads
+ * may call it at the same time. */
 struct rt_pass_dump {
     void (*put)(void *arg, const char *text, size_t n);
     void *arg;
-    /* one of the names that rt_pass_name returns, or NULL to dump the graph after every pass */
+    /* a name that rt_pass_name returns, or NULL for every pass */
     const char *pass;
 };
 /* Returns the name of the i-th pass, or NULL if i is past the last. */
@@ -55,20 +55,20 @@ struct rt_session_options {
     struct rt_parallel *parallel;
     bool log_device_placement;
     struct rt_tuning tuning;
-    struct rt_compiler *compiler; /* NULL if only rt_session_compile compiles */
+    struct rt_compiler *compiler; /* NULL if specialisations are made only by rt_session_compile */
     /* Whether the thread of a run makes the specialisation for new shapes when they first occur.
-     * Used by tools and tests. */
+     * For tools and tests. */
     bool compiles_inline;
     /* Cache of autotuning results, or NULL for no cache. The cache must outlive the session. */
     struct rt_autotune *autotune;
     /* The accelerator (runtime/core/device.h), or NULL for none. It must outlive the tensors of all
      * runs. */
     struct rt_device *accelerator;
-    /* whether all nodes that the accelerator can run are assigned to it, not only those with a
-     * device string that names it */
+    /* Whether all nodes that the accelerator can run are assigned to it. Otherwise, only nodes
+     * whose device string names it are. */
     bool accelerates_all;
-    /* When the flag is true, loading, compiling and runs end with RT_CANCELLED. rt_session_loading
-     * replaces the flag. The pointer may be NULL. */
+    /* If the flag is true, loading, compiling and runs end with RT_CANCELLED. rt_session_loading
+     * replaces the pointer. It may be NULL. */
     const _Atomic bool *cancelled;
     /* Receiver of dumps, or NULL for no dumps. The receiver must outlive the session. */
     const struct rt_pass_dump *pass_dump;
@@ -78,43 +78,43 @@ struct rt_session_options {
 enum rt_status rt_session_new(struct rt_session **out, struct rt_library *library,
                               const struct rt_session_options *options, struct rt_error *err);
 void rt_session_free(struct rt_session *s); /* `s` may be NULL */
-/* Ends the session before it is freed. Runs in progress and later runs end with RT_UNAVAILABLE, and
- * loading and compiling end with RT_CANCELLED. May be called on any thread. */
+/* Ends the session before it is freed. Runs then end with RT_UNAVAILABLE, and loading and compiling
+ * end with RT_CANCELLED. May be called on any thread. */
 void rt_session_end(struct rt_session *s);
 const struct rt_graph *rt_session_graph(const struct rt_session *s);
 /*
- * Returns the number of bytes that the session holds while no run is active. The number includes
- * the imported graph with its constants, plans, packed weights, specialisations, the values of
- * variables and tables, and the bytes added by rt_session_add_model_bytes. It excludes idle
+ * Returns the number of bytes that the session holds while no run is active. Included are the
+ * imported graph with its constants, plans, packed weights, specialisations, the values of
+ * variables and tables, and the bytes added by rt_session_add_model_bytes. Excluded are idle
  * contexts and pools, which have a separate limit, and variables that have not been read from their
  * files.
  */
 size_t rt_session_held(const struct rt_session *s);
-/* Adds `bytes`, which the session's owner holds while the session exists, to the number that
- * rt_session_held returns. */
+/* Adds `bytes` to the number that rt_session_held returns. The session's owner holds these bytes
+ * while the session exists. */
 void rt_session_add_model_bytes(struct rt_session *s, size_t bytes);
 /* Returns RT_CANCELLED if options.cancelled is true or the session is about to be freed. Returns
  * RT_RESOURCE_EXHAUSTED if options.account refuses the bytes that the session holds. Code that
  * loads or compiles calls this function between passes, between prepared nodes, and between the
- * constants (or chunks of them) that it reads. */
+ * constants (or parts of them) that it reads. */
 enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err);
 
 /*
  * What a callable computes. Feeds and fetches name any tensors of the graph ("x:0", "x"); targets
- * are nodes that run for their effect. A feed cuts the graph: nodes on which only the fed tensor
+ * are nodes that run for their effect. A feed replaces a tensor: nodes on which only the fed tensor
  * depends are not run. rt_session_prepare makes the plan immediately and keeps it. It returns
- * RT_RESOURCE_EXHAUSTED if the number of different specs exceeds a bound.
+ * RT_RESOURCE_EXHAUSTED if there are too many different specs.
  */
 struct rt_call_spec {
     const char *const *feeds;
     const char *const *fetches;
     const char *const *targets;
     int n_feeds, n_fetches, n_targets;
-    /* True if the callable runs restore or init ops. Variables that it writes do not become
+    /* Whether the callable runs restore or init ops. Variables that it writes do not become
      * mutable, so they may still be constants of plans. */
     bool is_load;
-    /* Whether the names of the tensors and nodes come from a client and not from a signature. The
-     * two cases differ only in the limits for dynamic callables (saved_model.h). */
+    /* Whether a client, rather than a signature, has named the tensors and nodes. This matters only
+     * for the limits on dynamic callables (saved_model.h). */
     bool is_client_named;
 };
 enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spec *spec,
@@ -123,8 +123,8 @@ enum rt_status rt_session_prepare(struct rt_session *s, const struct rt_call_spe
 struct rt_wait_hook;
 struct rt_run_options {
     int64_t deadline_ns; /* deadline on CLOCK_MONOTONIC in ns, or 0 or RT_NEVER for no deadline */
-    /* The run ends with RT_CANCELLED when this flag is true. If the pointer is NULL, the session's
-     * flag applies. */
+    /* The run ends with RT_CANCELLED if this flag becomes true. If the pointer is NULL, the
+     * session's flag applies. */
     const _Atomic bool *cancelled;
     /* Cancellation flags of the requests that share a merged run. The run ends with RT_CANCELLED
      * when all of them are true. An empty array has no effect. */
@@ -133,11 +133,11 @@ struct rt_run_options {
     /* trace that the run records (runtime/exec/trace.h), or NULL for none */
     struct rt_trace *trace;
     const struct rt_wait_hook *on_wait; /* called before the run's first wait; may be NULL */
-    /* Whether the feeds hold the rows of several calls, which were merged because
-     * rt_callable_is_rowwise allowed it. The plan may have been rebuilt since then, so the run
-     * fails if row-wise analysis does not succeed for the current plan and the lengths of the
-     * feeds. The status is RT_UNAVAILABLE if the analysis might succeed for other lengths or with
-     * more memory, and otherwise RT_ABORTED. */
+    /* Whether the feeds hold the rows of several calls, merged because rt_callable_is_rowwise
+     * allowed it. The plan may have been rebuilt since then, so the run fails if row-wise analysis
+     * does not succeed for the current plan and the lengths of the feeds. The status is
+     * RT_UNAVAILABLE if the analysis might succeed for other lengths or with more memory, and
+     * otherwise RT_ABORTED. */
     bool is_merged;
 };
 /* Returns RT_CANCELLED if the run has been cancelled, and RT_DEADLINE_EXCEEDED if its deadline has
@@ -168,27 +168,27 @@ void rt_callable_request_compilation(struct rt_callable *c, const struct rt_shap
 /* Performs the pending compilations and returns their number. The call is slow, and runs may
  * continue in the meantime. */
 int rt_session_compile(struct rt_session *s);
-/* The loader calls this function before warm-up runs, with `yes` set to true, and after them, with
- * `yes` set to false. Between these calls, shapes are queued for compilation when they first occur,
+/* The loader calls this function with `yes` set to true before warm-up runs, and with `yes` set to
+ * false after them. Between these calls, shapes are queued for compilation when they first occur,
  * the background compiler does not compile for the session, and nothing else uses the session.
  * `cancelled` replaces options.cancelled. It may be NULL in the first call, and must be NULL in the
  * second. */
 void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled);
-/* Returns whether the plan, or at least its first segment, is compiled for feeds with `rows` rows,
- * regardless of their other dimensions. Never waits, so the result may be out of date. */
+/* Returns whether the plan, or at least its first segment, is compiled for feeds with `rows` rows
+ * and any other dimensions. Never waits, so the result may be out of date. */
 bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);
 
 /* Returns whether the callable changes state or may block, and therefore runs alone. */
 bool rt_callable_writes(const struct rt_callable *c);
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed);
-/* Performs the first check of a run, which is whether each feed has the dtype of its placeholder.
- * If not, returns RT_INVALID_ARGUMENT with TensorFlow's message. May be called on any thread. */
+/* Performs the first check of a run: whether each feed has the dtype of its placeholder. If not,
+ * returns RT_INVALID_ARGUMENT with TensorFlow's message. May be called on any thread. */
 enum rt_status rt_callable_check_feeds(const struct rt_callable *c, const struct rt_tensor *feeds,
                                        struct rt_error *err);
 enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
 
 /*
- * Returns whether requests may be merged along dimension 0 of every feed, because row-wise analysis
+ * Returns whether requests may be merged along dimension 0 of every feed: whether row-wise analysis
  * proves that each output row depends only on the input rows with the same index. `shapes` has the
  * signature's shapes, one per feed. The analysis tries only some lengths of unknown inner
  * dimensions, so a merged run is analysed again for its own lengths (rt_run_options.is_merged). The
@@ -211,9 +211,9 @@ void rt_session_admit_weights(struct rt_session *s, int64_t bytes);
 void rt_session_serve(struct rt_session *s);
 /*
  * The loader calls this function before and after runs that must not affect later results. If `yes`
- * is true, the states of nodes, such as random generators, are saved, and runs make new states. If
- * `yes` is false, the new states are freed and the saved ones are restored. No run may be active
- * during either call.
+ * is true, saves the states of nodes, such as random generators; runs then make new states. If
+ * `yes` is false, frees the new states and restores the saved ones. No run may be active during
+ * either call.
  */
 void rt_session_set_aside(struct rt_session *s, bool yes);
 
@@ -225,12 +225,12 @@ void rt_session_set_aside(struct rt_session *s, bool yes);
 enum rt_status rt_session_seal(struct rt_session *s, struct rt_callable *const *callables, int n,
                                bool load_all, struct rt_error *err);
 
-/* A node that cannot be run because of its op, a dtype or an attribute. */
+/* A node that cannot run because of its op, a dtype or an attribute. */
 struct rt_missing {
     const char *node, *op, *reason; /* strings in the arena passed to rt_session_missing */
 };
-/* Lists the nodes that `spec` needs, itself or in the functions that it calls, and that cannot be
- * run. Sets *out to an array of *n entries in `arena`. */
+/* Lists the nodes that `spec` needs and that cannot run, including nodes of called functions. Sets
+ * *out to an array of *n entries in `arena`. */
 enum rt_status rt_session_missing(struct rt_session *s, const struct rt_call_spec *spec,
                                   struct rt_arena *arena, struct rt_missing **out, int *n,
                                   struct rt_error *err);

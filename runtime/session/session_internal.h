@@ -1,10 +1,10 @@
 /*
- * Declares the members of a session, because higher layers of the runtime use them: slots, idle
+ * Declares the members of a session for the higher layers of the runtime, which use its slots, idle
  * pools, packed constants, specialisations and pending compilations. The types of the objects that
- * those layers store in a session are opaque in this header.
+ * those layers store in a session are opaque here.
  *
  * This folder calls a higher layer only through the member `compile`, which rt_session_new
- * (runtime/api) sets. The background compiler calls this member, and so do runs of a session that
+ * (runtime/api) sets. The background compiler calls `compile`, and so do runs of a session that
  * compiles inline.
  *
  * Owner: as in session.h. Threads: the comment on each member names the lock that guards it.
@@ -37,8 +37,8 @@ struct rt_session {
      */
     struct rt_map uploads;
     struct rt_map callables; /* maps keys to struct rt_callable; guarded by mu */
-    /* whether the session has changed from loading to serving; guarded by mu, and changed only
-     * while nothing else runs */
+    /* Whether the session has changed from loading to serving. Guarded by mu, and changed only
+     * while nothing else runs. */
     bool serving;
     /* Generation of the plans. A write to a frozen variable increments it. */
     _Atomic int generation;
@@ -60,8 +60,7 @@ struct rt_session {
     /* time in ns that the session may still spend on folding constants */
     _Atomic int64_t fold_ns;
     uint64_t entropy;
-    /* Pointer to rt_session_compile, which is in a folder above this one. rt_session_new sets the
-     * pointer. */
+    /* rt_session_compile, which is in a folder above this one. rt_session_new sets this pointer. */
     int (*compile)(struct rt_session *s);
     /* Guards the members from `spec` to `is_loading`, and the segments of all plans. */
     struct rt_mutex spec_mu;
@@ -69,17 +68,17 @@ struct rt_session {
     int n_specialisations;
     atomic_size_t specialisation_bytes; /* changed only under spec_mu */
     struct rt_pending_compilation *pending, **pending_end;
-    /* number of compilations that are in the list `pending` or about to be added to it */
+    /* number of compilations in the list `pending` or about to be added to it */
     int n_pending;
     /* True between the two calls of rt_session_loading, and always if options.compiles_inline is
      * set. */
     bool is_loading;
-    atomic_bool ends; /* whether the session is about to be freed, so that compiling stops */
+    atomic_bool ends; /* whether the session is about to be freed; stops compiling */
     /* Links of the compiler's queue; guarded by the compiler's mu. */
     struct rt_session *next_pending;
     bool is_enqueued;
-    /* Number of specialisations that have been retired. If this number has changed, a context drops
-     * its execution instances of retired specialisations. */
+    /* Number of retired specialisations. A context that sees a new number drops its execution
+     * instances of retired specialisations. */
     atomic_int retirements;
 };
 
@@ -91,8 +90,8 @@ void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
  * frees the pools. */
 void rt_session_pools_begin(struct rt_session *s);
 void rt_session_pools_end(struct rt_session *s);
-/* Reports to options.account the number of bytes that the session holds. Fails only during loading,
- * with RT_RESOURCE_EXHAUSTED if the account refuses the bytes. */
+/* Reports the bytes that the session holds to options.account. Fails only during loading, with
+ * RT_RESOURCE_EXHAUSTED if the account refuses the bytes. */
 enum rt_status rt_session_follow(const struct rt_session *s, struct rt_error *err);
 /* Returns a check (runtime/base/check.h) that calls rt_session_check. */
 struct rt_check rt_session_as_check(struct rt_session *s);
@@ -100,19 +99,19 @@ struct rt_check rt_session_as_check(struct rt_session *s);
  * calls this function for each tensor that may be lazy, because a tensor may have gigabytes. */
 enum rt_status rt_session_load_tensor(struct rt_session *s, struct rt_tensor *t,
                                       struct rt_error *err);
-/* Makes an arena for a plan. The session includes the arena's bytes in plan_bytes until the arena
- * is freed. Returns NULL if memory runs out. */
+/* Makes an arena for a plan. plan_bytes counts the arena's bytes until the arena is freed. Returns
+ * NULL if memory runs out. */
 struct rt_arena *rt_session_plan_arena(struct rt_session *s);
 /* frees the states of nodes and empties the map */
 void rt_session_free_states(struct rt_map *states);
 
-/* Sets *out to a reference to the resource of node `n`, whose op must have a `make` function. If
- * the resource does not exist yet, it is made from the node's inputs `in`. */
+/* Sets *out to a reference to the resource of node `n`, whose op must have a `make` function. Makes
+ * the resource from the node's inputs `in` if it does not exist yet. */
 enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
                                const struct rt_tensor *in, struct rt_object **out,
                                struct rt_error *err);
 /* Sets *out to a reference to the resource of kind `kind` that the node's attributes `container`
- * and `shared_name` name. If the resource does not exist yet, `make` makes it. */
+ * and `shared_name` name. `make` makes the resource if it does not exist yet. */
 typedef enum rt_status rt_resource_make(const struct rt_node *n, const struct rt_tensor *in,
                                         struct rt_object **out, struct rt_error *err);
 enum rt_status rt_session_resource(struct rt_session *s, const struct rt_node *n, const char *kind,

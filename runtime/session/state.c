@@ -18,8 +18,8 @@ void rt_state_admit_weights(struct rt_state *s, int64_t bytes)
     if (bytes <= 0)
         return;
     /* The limit rises by 2.25 times `bytes`. A pool rounds a block up by at most a quarter of its
-     * size. Moreover, two copies of a tensor that is stored in slices or as strings exist at the
-     * same time, because the tensor is read completely before it is copied to its destination. */
+     * size. Moreover, a tensor that is stored in slices or as strings exists twice for a while,
+     * because it is read completely before it is copied to its destination. */
     const size_t n = (size_t)bytes;
     rt_pool_raise_limit(s->weights, n + n / 4);
     rt_pool_raise_limit(s->weights, n);
@@ -98,7 +98,7 @@ enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *
         return RT_OK;
     struct rt_error why = {0};
     enum rt_status st = move_strings(pool, str, n, credit, &why);
-    /* The bytes of `old` are counted only after a refusal, because counting is slow. */
+    /* Counts the bytes of `old` only after a refusal, because counting is slow. */
     const size_t more = st && old ? rt_state_strings(pool, old, n) : 0;
     if (more) {
         why = (struct rt_error){0};
@@ -109,8 +109,7 @@ enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *
     return st;
 }
 
-/* Returns whether no run allocated the buffer. The buffer then belongs to no pool or to the pool of
- * weights. */
+/* Returns whether no run allocated the buffer: it belongs to no pool, or to the pool of weights. */
 static bool is_foreign(const struct rt_state *s, const struct rt_buffer *b)
 {
     const struct rt_pool *pool = b->kind == RT_BUF_HEAP ? atomic_load(&b->pool) : NULL;
@@ -183,7 +182,7 @@ enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
     if (st)
         return st;
     st = retain(s, out, t, 0, check, &why);
-    /* The bytes of `old` are counted only after a refusal, because counting is slow. */
+    /* Counts the bytes of `old` only after a refusal, because counting is slow. */
     const size_t credit = st == RT_RESOURCE_EXHAUSTED && s && old ? tensor_credit(s->pool, old) : 0;
     if (credit) {
         why = (struct rt_error){0};

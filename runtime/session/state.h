@@ -1,9 +1,9 @@
 /*
- * The state of a session is the memory that runs leave in its resources, which are its variables
- * and tables. The session has a pool to which this memory is charged. A buffer that a run leaves in
- * a resource moves from the run's pool to this pool, so that it is never charged twice. The buffer
- * is charged until it is freed, even while others hold references to it. Weights that are restored
- * from files are charged to a second pool.
+ * The state of a session is the memory that runs leave in its resources: variables and tables. The
+ * session has a pool to which this memory is charged. A buffer that a run leaves in a resource
+ * moves from the run's pool to this pool, so that it is never charged twice. The buffer is charged
+ * until it is freed, even while others hold references to it. A second pool is charged for weights
+ * that are restored from files.
  *
  * While a session is being loaded, its state has the limit with which the session was made.
  * rt_state_serve sets the limit to the bytes in use at that time plus an allowance. Weights have
@@ -21,7 +21,7 @@
 struct rt_state {
     struct rt_pool *pool;
     struct rt_pool *weights; /* pool of restored weights, or NULL if there are none */
-    /* whether the session serves, which changes only while no run is active */
+    /* Whether the session serves. Changes only while no run is active. */
     bool is_serving;
 };
 
@@ -33,23 +33,23 @@ bool rt_state_init_weights(struct rt_state *s, size_t limit_bytes, const char *f
  * once. */
 void rt_state_admit_weights(struct rt_state *s, int64_t bytes);
 void rt_state_clear(struct rt_state *s);
-/* Ends loading. After the call, runs may leave up to `more` additional bytes in the state, or any
+/* Ends loading. Afterwards, runs may leave up to `more` additional bytes in the state, or any
  * number of bytes if `more` is 0. */
 void rt_state_serve(struct rt_state *s, size_t more);
 
 /*
- * If the state or the pool is NULL, the functions below charge nothing. `old` is the value that the
- * caller frees after the call has succeeded, or NULL; the limit may be exceeded by the bytes that
+ * The functions below charge nothing if the state or the pool is NULL. `old` is the value that the
+ * caller frees after the call has succeeded, or NULL. The limit may be exceeded by the bytes that
  * only `old` references. On RT_RESOURCE_EXHAUSTED, the error message names the sizes and the flag
- * that sets the limit. Memory that moved into the state before the failure stays charged until it
+ * that sets the limit. Memory that has moved into the state before a failure stays charged until it
  * is freed.
  */
 
 /* Sets *out to a reference to `t`, and moves the memory of `t` into the state. Sets *out to a copy
  * instead if no run allocated the memory (it is borrowed, foreign, lazy or constant), or if `t` is
  * a small part of its buffer. While a session is being loaded, memory that belongs to the model is
- * shared and does not move. Returns RT_UNIMPLEMENTED if `t` holds objects (see state.c). If
- * `check`, which may be NULL, fails during a copy, returns its status. */
+ * shared and does not move. Returns RT_UNIMPLEMENTED if `t` holds objects (see state.c). If `check`
+ * fails during a copy, returns its status. `check` may be NULL. */
 enum rt_status rt_state_keep(const struct rt_state *s, struct rt_tensor *out,
                              const struct rt_tensor *t, const struct rt_tensor *old,
                              const struct rt_check *check, struct rt_error *err);
@@ -61,9 +61,9 @@ enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *
 /* Returns the number of bytes that the state would free if these n strings were cleared. Contents
  * that are shared with other strings are not counted. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *str, int64_t n);
-/* Records that `old` was replaced in a variable and will be cleared. If `old` holds the last
- * reference to a lazy weight, which is not charged to the state, the state's limit rises by the
- * size of `old`, so that a new value as large as the restored one is never refused. */
+/* Records that `old` was replaced in a variable and will be cleared. A lazy weight is not charged
+ * to the state. If `old` holds the last reference to one, the state's limit rises by the size of
+ * `old`, so that a new value as large as the restored one is never refused. */
 void rt_state_replaced(const struct rt_state *s, const struct rt_tensor *old);
 
 #endif
