@@ -14,7 +14,7 @@ if(NOT CUDAToolkit_NVCC_EXECUTABLE)
   return()
 endif()
 
-# Machine code is built for each of these architectures that nvcc knows. PTX for the newest one covers later GPUs.
+# Machine code is built for each of these architectures that nvcc knows. PTX for the newest of them serves later GPUs.
 execute_process(COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} --list-gpu-code OUTPUT_VARIABLE known)
 set(SLIPWAY_CUDA_CODE "")
 foreach(number 75 80 86 89 90 100 120)
@@ -25,7 +25,7 @@ foreach(number 75 80 86 89 90 100 120)
 endforeach()
 list(APPEND SLIPWAY_CUDA_CODE -gencode arch=compute_${newest},code=compute_${newest})
 
-# Kernels of products use fused multiply-adds. All other kernels round as on the CPU.
+# Kernels of these files use fused multiply-adds. All other kernels round as on the CPU.
 set(SLIPWAY_CUDA_FUSED attention conv matmul rnn)
 set(folder ${CMAKE_BINARY_DIR}/fatbins)
 file(MAKE_DIRECTORY ${folder})

@@ -1,5 +1,5 @@
 # cmake -DIN=FILE -DOUT=FILE.c -DNAME=NAME -P embed.cmake
-# Writes a C source file that defines the bytes of IN as the array NAME, and the size of the array as NAME_size.
+# Writes a C source file that defines the array NAME with the bytes of IN, and its size as NAME_size.
 file(READ ${IN} bytes HEX)
 string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")

@@ -22,9 +22,8 @@ string(REGEX REPLACE "/$" "" SLIPWAY_PC_TO_PREFIX ${SLIPWAY_PC_TO_PREFIX})
 configure_file(cmake/slipway.pc.in slipway.pc @ONLY)
 install(TARGETS slipway libslipway)
 install(FILES ${PROJECT_BINARY_DIR}/slipway.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-# Lists the installed headers: models and sessions, the types of their options, the interface of ops
-# and kernels, and every header that these include (tests/lint/headers.py compiles each alone). All
-# other headers are internal.
+# The installed headers: models and sessions, the types of their options, the interface of ops and kernels, and every
+# header that these include. tests/lint/headers.py compiles each header alone. All other headers are internal.
 set(SLIPWAY_HEADERS kernels/kernels.h)
 foreach(name arena check log machine span status)
   list(APPEND SLIPWAY_HEADERS runtime/base/${name}.h)

@@ -1,6 +1,6 @@
-# slipway_layer(NAME FOLDER USES ...) adds a static library of the .c and .cc files in FOLDER and its subfolders, except main
-# programs, examples, and the files of a layer whose folder lies inside FOLDER. Headers are included by their paths from
-# the repository's root.
+# slipway_layer(NAME FOLDER USES ...) adds a static library of the .c and .cc files in FOLDER and its subfolders. It
+# leaves out main programs, examples, and the files of a layer whose folder is inside FOLDER. Headers are included by
+# their paths from the repository's root.
 function(slipway_layer name folder)
   cmake_parse_arguments(arg "" "" "USES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c

@@ -1,4 +1,4 @@
-# Generates protobuf-c code for every .proto file in proto/, and builds one library from it. Sources include the
+# Generates protobuf-c code for every .proto file in proto/ and builds one library from the code. Sources include the
 # generated headers by paths such as "tensorflow/core/framework/graph.pb-c.h".
 find_program(PROTOC_C protoc-c REQUIRED)
 find_program(PROTOC protoc REQUIRED)

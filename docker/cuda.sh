@@ -7,7 +7,7 @@
 set -eu
 verb=$1 folder=$2
 toolkit=$folder/lib/python3.11/site-packages/nvidia/cu13
-# The compiler's parts must have the same minor version.
+# All parts of the compiler must have the same minor version.
 compiler="nvidia-cuda-nvcc>=13,<13.1 nvidia-nvvm>=13,<13.1 nvidia-cuda-crt>=13,<13.1 nvidia-cuda-runtime>=13,<13.1"
 libraries="nvidia-cublas>=13,<14 nvidia-cudnn-cu13>=9,<10"
 
@@ -27,7 +27,7 @@ configure)
 libraries)
     rootfs=$3
     packages=$folder/lib/python3.11/site-packages
-    # cuDNN loads its parts itself, from the folder in which it is.
+    # cuDNN loads its parts from its own folder.
     for library in "$packages"/nvidia/*/lib/libcublasLt.so.13 "$packages"/nvidia/*/lib/libcudnn*.so.9; do
         install -m 755 "$library" "$rootfs/usr/lib/"
     done
