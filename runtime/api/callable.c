@@ -514,7 +514,6 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
             memcpy(c->row_shapes, shapes, size);
         else
             yes = rt_fail_memory(why, "a proof", size) == RT_OK;
-        /* If only dimension 0 is unknown, no further analysis is needed. */
         if (yes && !rt_count_open(shapes, c->n_feeds))
             (void)rt_row_analyses_put(&b->row_analyses, shapes, NULL, c->n_feeds, true);
     }

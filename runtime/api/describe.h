@@ -43,8 +43,8 @@ enum rt_where {
     RT_WHERE_ACTIVATION, /* in the activation buffer, at `offset` */
     /* in the activation buffer, in the place of an input that no later node reads */
     RT_WHERE_IN_PLACE,
-    RT_WHERE_OWN,  /* in a tensor with its own memory */
-    RT_WHERE_VIEW, /* a view of another tensor's bytes */
+    RT_WHERE_OWN, /* in a tensor with its own memory */
+    RT_WHERE_VIEW,
     /* in the block of a region's stream on the accelerator, at `offset` */
     RT_WHERE_DEVICE,
 };
@@ -57,7 +57,7 @@ struct rt_described_value {
     /* rank -1 if the shape is not known before a run */
     struct rt_shape shape;
     enum rt_where where;
-    int feed; /* for RT_WHERE_FEED, the index of the feed in its plan */
+    int feed; /* index of the feed in its plan; set for RT_WHERE_FEED */
     size_t offset;
 };
 
@@ -65,14 +65,14 @@ struct rt_described_node {
     const char *name, *op, *fused;
     int depth;           /* number of loops and branches that enclose the node */
     int segment;         /* index of the node's compiled segment, or -1 if it has none */
-    bool is_step;        /* whether a run of the plan executes code for the node */
+    bool is_step;        /* whether a run executes code for the node */
     bool on_accelerator; /* whether the kernel runs in a region of the accelerator */
     /* why the CPU runs the node although the session has an accelerator; otherwise NULL */
     const char *why_on_cpu;
     /* NULL if the node has no kernel or none has been chosen yet */
     const char *kernel;
-    const char *why;    /* why this kernel was chosen, or NULL if the reason is not recorded */
-    const char *others; /* names of the other candidate kernels, separated by spaces */
+    const char *why; /* why this kernel was chosen, or NULL if the reason is not recorded */
+    const char *others;
     int n_in, n_out;
     struct rt_described_value *in, *out;
     /* sizes in bytes of the constants packed for the node, before and after packing */

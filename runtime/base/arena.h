@@ -35,7 +35,6 @@ void *rt_arena_array(struct rt_arena *a, size_t n, size_t size);
 /* Returns n bytes that are not zeroed, aligned to `align` bytes (at most 4096). */
 void *rt_arena_aligned(struct rt_arena *a, size_t n, size_t align);
 char *rt_arena_strdup(struct rt_arena *a, const char *s);
-/* copies the bytes and appends a NUL */
 char *rt_arena_strndup(struct rt_arena *a, const char *s, size_t n);
 char *rt_arena_printf(struct rt_arena *a, const char *fmt, ...) RT_PRINTF(2, 3);
 /* Returns whether the cap, rather than a lack of memory, caused the last allocation failure.

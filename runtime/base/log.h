@@ -22,7 +22,7 @@ enum rt_log_format { RT_LOG_TEXT, RT_LOG_JSON };
 extern _Atomic int rt_log_level; /* messages above this level are discarded */
 
 void rt_log_start(enum rt_log_format format);
-void rt_log_stop(void); /* writes the remaining lines and stops the log */
+void rt_log_stop(void);
 
 /*
  * Logs a message as one line. Newlines, other control characters and invalid UTF-8 are escaped. In

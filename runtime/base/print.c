@@ -76,7 +76,7 @@ struct conversion {
     char type;
 };
 
-/* Parses a number or an asterisk. */
+/* Parses a decimal number, or '*', which stands for the next argument. */
 static int number(const char **p, va_list *ap)
 {
     int n = 0;

@@ -18,7 +18,7 @@ enum {
     /* assumed size, in bytes, of a library's kernel state; libraries do not report the size */
     STATE_BYTES = 32 << 10,
     SMALL_STATE_BYTES = 512,
-    MAX_STATE_BYTES = 64 << 20, /* limit on the kernel state of one specialisation, in bytes */
+    MAX_STATE_BYTES = 64 << 20,
 };
 
 /* ---- forward: shapes, values, kernels ---- */

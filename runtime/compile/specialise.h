@@ -16,12 +16,12 @@
 #include "runtime/select/prepared.h"
 
 enum role {
-    SKIPPED,   /* the node is not run, because it is a constant or a feed, or has no readers */
-    VIEW,      /* the node's output is a view of its input */
+    SKIPPED, /* the node is not run, because it is a constant or a feed, or has no readers */
+    VIEW,
     EVALUATED, /* the node's output is computed from the shapes alone */
     KERNEL,
     DEVICE_KERNEL, /* the accelerator runs the node's kernel, as part of a region */
-    NODE,          /* the node is run by rt_exec_node */
+    NODE,
 };
 
 /* A DEVICE value is an activation of the region that makes it. A DEVICE value that leaves its
@@ -68,8 +68,8 @@ struct work {
     struct rt_prepared **prepared;
     /* index of each node's step; -1 for a node without a step */
     int *step_of;
-    struct rt_info *info;     /* scratch array for the inputs and outputs of one node */
-    size_t state_bytes;       /* total size of the kernel state, in bytes */
+    struct rt_info *info;
+    size_t state_bytes;
     struct rt_device *device; /* the session's accelerator, or NULL */
     /* for each node of the segment, the result of sp_region_of; NULL without an accelerator */
     int *region_of;

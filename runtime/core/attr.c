@@ -92,7 +92,7 @@ static enum rt_status read_tensor(const struct rt_attr_reader *r, const Tensorfl
     size_t given = carried(p, rt_dtype_size((enum rt_dtype)held->tensor.dtype));
     size_t filled = bytes > given ? bytes - given : 0;
     *r->splat_left -= filled < *r->splat_left ? filled : *r->splat_left;
-    *out = held->tensor; /* `held` owns the tensor's buffer. */
+    *out = held->tensor; /* `held` owns the tensor's buffer, to which *out refers. */
     return RT_OK;
 }
 
@@ -119,7 +119,7 @@ static int depth_of(const struct rt_attr *a)
     return depth;
 }
 
-struct keyed { /* name of an attribute, and its index in the message */
+struct keyed { /* an attribute's name, and its index in the message */
     const char *key;
     size_t at;
 };
@@ -510,7 +510,7 @@ enum rt_status rt_attr_default(const struct rt_attr_reader *r, const struct rt_a
         return no_memory(err);
     out->n = n;
     out->v.ints = (const void *)p;
-    for (size_t i = 0; i < n; i++, s++) { /* s++ skips the ';' after each element */
+    for (size_t i = 0; i < n; i++, s++) {
         enum rt_status st = text_one(r, type, &s, p + i * size[type], err);
         if (st)
             return st;

@@ -52,9 +52,9 @@ enum { RT_MAX_STREAMS = 8, RT_MAX_ACCELERATORS = 16 };
 /* The work that an accelerator has done since it was opened. */
 struct rt_device_totals {
     _Atomic int64_t regions;
-    _Atomic int64_t busy_ns;    /* time for which runs held streams, added up over all streams */
-    _Atomic int64_t waiting_ns; /* time for which runs waited for a stream */
-    _Atomic int64_t recorded;   /* number of step sequences that were recorded */
+    _Atomic int64_t busy_ns;
+    _Atomic int64_t waiting_ns;
+    _Atomic int64_t recorded;            /* number of recorded step sequences */
     _Atomic int64_t bytes_in, bytes_out; /* bytes that regions copied from and to the host */
 };
 
@@ -103,8 +103,8 @@ struct rt_device {
     void (*on_failure)(struct rt_device *d, const char *reason, void *arg);
     void *on_failure_arg;
     /* Made by rt_device_begin. */
-    struct rt_device_streams *streams; /* private to device_stream.c */
-    struct rt_device_budget *budget;   /* private to device_memory.c */
+    struct rt_device_streams *streams;
+    struct rt_device_budget *budget;
 };
 
 struct rt_accelerators {

@@ -13,7 +13,6 @@ enum {
     STEPS = 1 << STEPS_BITS,
     N_CLASSES = (64 - LEAST_BITS) * STEPS,
 };
-/* maximum number of bytes in the cache */
 #define MOST_CACHED ((int64_t)64 << 20)
 
 struct cached {
@@ -22,7 +21,7 @@ struct cached {
 };
 
 struct rt_device_budget {
-    struct rt_mutex mu; /* guards the members below */
+    struct rt_mutex mu;
     struct rt_device_counts counts;
     struct cached *cached[N_CLASSES]; /* freed memory, by size class */
 };

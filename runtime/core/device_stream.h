@@ -11,10 +11,10 @@
 
 /* A stream that a run has taken. */
 struct rt_stream {
-    int index;        /* below n_streams */
-    void *block;      /* the stream's block in the accelerator's memory; NULL until one is
-                       * requested */
-    int64_t taken_ns; /* time at which the stream was taken */
+    int index;   /* below n_streams */
+    void *block; /* the stream's block in the accelerator's memory; NULL until one is
+                  * requested */
+    int64_t taken_ns;
 };
 /*
  * Takes a stream, and ensures that its block has at least `bytes` bytes. The contents of the block

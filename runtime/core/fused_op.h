@@ -78,7 +78,7 @@ struct rt_fused_op {
     const struct rt_schema *schema;
     struct rt_attr attr[RT_FUSED_MOST_ATTRS]; /* values of the attributes, in the schema's order */
     uint64_t optional;                        /* bit k is set if input k is optional */
-    bool has_list;                            /* whether the op's last input is a list */
+    bool has_list;
 };
 
 /* ---- kinds of attributes: field, schema type, reading from and writing to struct rt_attr ---- */

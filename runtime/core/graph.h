@@ -42,7 +42,7 @@ struct rt_attr {
         float f;
         bool b;
         enum rt_dtype t;
-        const char *s; /* string of n bytes, followed by a NUL */
+        const char *s; /* a string of n bytes, followed by a NUL */
         struct rt_shape *shape;
         struct rt_tensor *tensor;
         struct rt_func_ref *func;
@@ -70,13 +70,13 @@ struct rt_node {
     const char *name;   /* name, which is unique in the node's graph */
     const char *device; /* device named in the graph, or "" */
     const struct rt_schema *schema;
-    const struct rt_op *op;     /* NULL if the runtime does not implement the op */
-    const struct rt_attr *attr; /* the node's attributes, in the schema's order */
+    const struct rt_op *op; /* NULL if the runtime does not implement the op */
+    const struct rt_attr *attr;
     /* Attributes that the runtime uses although they are not in the schema. Their names begin with
      * '_'. */
     const struct rt_named_attr *extra;
     int n_extra;
-    int id; /* index of the node in its graph */
+    int id;
     int n_in, n_out, n_ctrl;
     const struct rt_edge *in;
     /* indexes of the control inputs (nodes that must run before this node) */

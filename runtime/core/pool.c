@@ -24,7 +24,7 @@ enum {
 
 struct block {
     struct rt_buffer b;
-    size_t capacity;    /* number of bytes at `b.data` */
+    size_t capacity;
     struct block *next; /* next block of an idle list */
     void *base;         /* the pointer that malloc or posix_memalign returned */
 };
@@ -46,12 +46,12 @@ struct rt_pool {
     atomic_size_t refs;    /* number of references; each owner and each block in use holds one */
     atomic_size_t in_use;  /* number of bytes of blocks in use, plus charged bytes */
     atomic_size_t charged; /* number of bytes outside blocks, charged by rt_pool_charge */
-    atomic_size_t idle;    /* number of bytes of idle blocks */
+    atomic_size_t idle;
     atomic_size_t peak;    /* largest total size of the blocks in use in the current run, in
                             * bytes */
     atomic_size_t most;    /* largest memory peak of the previous RECENT runs, in bytes */
     size_t recent[RECENT]; /* memory peaks of the last RECENT runs, in bytes, latest first */
-    atomic_size_t keep;    /* upper bound on `idle` */
+    atomic_size_t keep;
     atomic_size_t limit;
     /* name of the flag that sets the limit, for error messages */
     const char *flag;
@@ -265,7 +265,7 @@ static bool reserve(struct rt_pool *p, size_t want)
         release_reserve(q, 0);
         ok = reserve_free(p, want);
     }
-    if (ok) /* The pools not visited may still have a surplus. */
+    if (ok) /* Pools that were not visited may still have a surplus. */
         atomic_store(&p->budget->has_surplus, true);
     rt_mutex_unlock(&sharing_mu);
     return ok || reserve_free(p, want);
@@ -376,7 +376,6 @@ static enum count_status count(struct rt_pool *p, size_t capacity, size_t credit
     return COUNTED;
 }
 
-/* Subtracts the bytes of a block from in_use. */
 static void discount(struct rt_pool *p, size_t capacity)
 {
     const size_t out = atomic_fetch_sub(&p->in_use, capacity) - capacity;

@@ -9,7 +9,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/map.h"
 
-struct row { /* an op and the kernels registered under its name */
+struct row {
     struct row *next;
     const struct rt_op *op;
     const struct rt_kernel **kernel;

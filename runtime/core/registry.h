@@ -42,7 +42,6 @@ const struct rt_op *rt_registry_op(const struct rt_registry *r, const char *name
 /* Returns an array of the op's kernels, and sets *n to its length. */
 const struct rt_kernel *const *rt_registry_kernels(const struct rt_registry *r, const char *op,
                                                    int *n);
-/* Returns whether the kernel accepts the node's types. */
 bool rt_kernel_takes(const struct rt_kernel *k, const struct rt_node *n);
 /* Returns RT_OK if a kernel on `device` accepts the node's types. Otherwise returns
  * RT_UNIMPLEMENTED, with an error message that says what is missing: the op, any kernel for the

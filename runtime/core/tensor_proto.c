@@ -97,7 +97,6 @@ static void store_piece(const struct values *v, char *dst, size_t size, int64_t 
     }
 }
 
-/* Converts the first `n` values into elements of `size` bytes. */
 static enum rt_status store(const struct values *v, char *dst, size_t size, int64_t n,
                             const struct rt_check *check, struct rt_error *err)
 {
@@ -300,7 +299,7 @@ static enum rt_status from_message(const Tensorflow__TensorProto *p, enum rt_dty
     struct rt_error why = {0};
     enum rt_status st = RT_OK;
 
-    /* rt_tensor_from_proto refuses handles, with another reason. */
+    /* rt_tensor_from_proto would refuse handles too, but for a different reason. */
     if (dtype == RT_RESOURCE || dtype == RT_VARIANT)
         st = check_type(dtype, want, err);
     if (st)

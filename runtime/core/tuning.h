@@ -12,8 +12,8 @@
 /* Each member whose name begins with "no_" disables one optimisation. Every member is zero by
  * default, which suits normal use. */
 struct rt_tuning {
-    bool no_fusion;     /* disables the fusion of nodes */
-    bool no_winograd;   /* disables Winograd transforms in convolutions */
+    bool no_fusion;
+    bool no_winograd;
     bool no_autotune;   /* disables the timing of kernels, so that every kernel is chosen by rule */
     bool no_specialise; /* disables compilation for exact shapes, so that plans run node by node */
     /* allows packing constant matrices and filters as bfloat16; sums remain float32 */

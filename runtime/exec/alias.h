@@ -19,7 +19,6 @@
 
 #include "runtime/session/resource.h"
 
-/* The ref variables that one run has read. */
 struct rt_aliases {
     /* `alias_of == k + 1` refers to `variable[k]`; the list holds a reference to each variable */
     struct rt_variable **variable;

@@ -32,8 +32,8 @@ struct rt_run_shared {
     /* cancellation flags of a merged run (rt_run_options) */
     const _Atomic bool *const *all_cancelled;
     int n_all_cancelled;
-    int depth;  /* nesting depth of sub-plan calls */
-    bool alone; /* whether the run uses only its own thread */
+    int depth;
+    bool alone;
     /* whether the plan that runs next takes over the caller's references to its feeds */
     bool moving;
     int64_t nodes_run;
@@ -46,8 +46,8 @@ struct rt_context {
     struct rt_context *next;      /* next context in the plan's list of idle contexts */
     const struct rt_plan *plan;   /* the context's plan, or NULL for a single kernel */
     struct rt_run_shared *shared; /* state of the current request, or NULL if the context is idle */
-    size_t reserved;              /* number of bytes reserved for the context in the idle cache */
-    struct rt_tensor *value;      /* the plan's values, an array of n_values tensors */
+    size_t reserved;
+    struct rt_tensor *value; /* the plan's values, an array of n_values tensors */
     struct rt_tensor *in, *out;
     /* While a node runs, `handle[k]` is the handle of the variable whose value is in `in[k]`. */
     struct rt_tensor *handle;
@@ -61,9 +61,8 @@ struct rt_context {
      * while one segment runs. */
     void *activations;
     size_t activation_capacity;
-    /* list of the context's execution instances, most recently used first */
     struct rt_instance *instances;
-    size_t instance_bytes; /* total size of the execution instances, in bytes */
+    size_t instance_bytes;
     /* the session's `retirements` when this context last dropped retired instances */
     int retirements;
     /* A loop's values before and after an iteration: `2 * max_in` tensors. NULL if the plan has no

@@ -33,7 +33,7 @@ struct token_node {
     /* index of the frame in which the node runs, or -1 if no token reaches the node */
     int frame;
     int out_frame;  /* index of the frame in which the node's outputs are read */
-    int first_slot; /* index of the slot for the node's input 0 */
+    int first_slot; /* index of the slot for input 0 */
     /* number of tokens for which the node waits; a Merge counts only control tokens */
     int pending;
     /* Index in ctrl_to of the node's first control edge. The edges end at the first_ctrl of the
@@ -45,8 +45,8 @@ struct token_frame {
     const char *name;
     int parent; /* index of the enclosing frame, or -1 for the outermost frame */
     int n_nodes, n_enters;
-    const int *node;  /* the nodes that run in the frame */
-    const int *enter; /* the Enter nodes that lead into the frame */
+    const int *node;
+    const int *enter;
 };
 
 struct rt_token_plan {
@@ -291,8 +291,8 @@ struct frame_state {
     bool active;
     /* number of queued nodes of the frame, plus the number of active frames directly inside it */
     int busy;
-    int enters_left; /* number of Enters whose token has not arrived */
-    int n_next;      /* number of tokens stored for the next iteration */
+    int enters_left;
+    int n_next; /* number of tokens stored for the next iteration */
 };
 
 struct run {

@@ -39,7 +39,6 @@ static void take_out(struct rt_context *c, struct rt_instance *f)
         f->next->prev = f->prev;
 }
 
-/* Removes the instance from its context's list. */
 static void detach(struct rt_context *c, struct rt_instance *f)
 {
     take_out(c, f);

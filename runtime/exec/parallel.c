@@ -53,7 +53,7 @@ struct rt_parallel {
     struct helper helper[];
 };
 
-static _Thread_local bool inside; /* whether this thread is running a shard */
+static _Thread_local bool inside;
 
 static inline void pause_core(void)
 {

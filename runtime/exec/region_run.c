@@ -77,7 +77,6 @@ static enum rt_status bind(const struct rt_specialisation *l, const struct rt_re
 
 /* ---- running ---- */
 
-/* A run of a region on a stream. */
 struct region_run {
     struct rt_context *c;
     const struct rt_specialisation *l;

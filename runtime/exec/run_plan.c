@@ -39,7 +39,6 @@ enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,
     return st;
 }
 
-/* Returns whether a compiled segment may begin at node i. */
 static bool may_begin(const struct rt_context *c, int i)
 {
     return i == 0 || atomic_load_explicit(&c->plan->segment[i], memory_order_relaxed);

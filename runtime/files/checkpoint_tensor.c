@@ -13,7 +13,7 @@
 
 /* number of strings or slices between two calls of the run's check */
 enum { CHECK_EVERY = 1 << 14 };
-enum { MAX_VARINT = 10 }; /* maximum size of a varint, in bytes */
+enum { MAX_VARINT = 10 };
 
 /* ---- lazy tensors ---- */
 
@@ -137,7 +137,7 @@ struct reader {
     const struct rt_checkpoint_run *run;
     int fd;
     unsigned char *window;
-    size_t capacity;     /* size of the window in bytes */
+    size_t capacity;
     size_t off;          /* offset in the entry of the first byte after the window */
     struct rt_span rest; /* bytes of the window that have not been taken yet */
 };

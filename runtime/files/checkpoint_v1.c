@@ -67,8 +67,8 @@ struct rt_checkpoint_v1 {
     struct file *file;
     struct rt_arena *arena; /* holds every struct place, and the entries */
     struct rt_map by_name;  /* maps each tensor's name to the first struct place of the tensor */
-    uint64_t bytes;         /* total size of all files, in bytes */
-    struct rt_pool *pool;   /* pool that counts `held` bytes for the lists; may be NULL */
+    uint64_t bytes;
+    struct rt_pool *pool; /* pool that counts `held` bytes for the lists; may be NULL */
     size_t held;
 };
 
@@ -602,7 +602,6 @@ static bool same_part(const struct rt_slice *a, const struct rt_slice *b)
            memcmp(a->length, b->length, n * sizeof *a->length) == 0;
 }
 
-/* Decodes the message of a stored slice. */
 static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_error *err)
 {
     const struct piece *p = arg;

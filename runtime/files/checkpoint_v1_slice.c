@@ -22,7 +22,7 @@ struct decoder {
     size_t size;     /* size of a value in memory, in bytes */
     int64_t n, have; /* numbers of requested and of decoded values */
     char *dst;
-    bool has_data;          /* whether the message has a TensorProto */
+    bool has_data;
     struct rt_span content; /* the last tensor_content of the message */
     size_t n_unchecked;     /* number of bytes of the message read since the run's check was last
                              * called */

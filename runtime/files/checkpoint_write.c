@@ -186,7 +186,6 @@ static enum rt_status index_finish(struct index *x, const struct item **twice, s
     return st;
 }
 
-/* An index that has been written to a temporary file. */
 struct index_file {
     char path[4200], temp[4300];
 };
@@ -521,7 +520,7 @@ struct merge {
     struct index x;
     /* index, in the merged checkpoint, of the first shard of the checkpoint being read */
     int first_shard;
-    int n_shards; /* number of shards of the checkpoint being read */
+    int n_shards;
 };
 
 static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span value,

@@ -260,7 +260,6 @@ static enum rt_status check_versions(const struct rt_library *l, struct rt_span 
     return st;
 }
 
-/* Unpacks a node of the main graph and adds it. */
 static enum rt_status add_main_node(struct im_build *b, struct rt_span bytes, struct rt_error *err)
 {
     Tensorflow__NodeDef *def = NULL;

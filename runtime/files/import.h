@@ -151,7 +151,7 @@ enum rt_status im_add_node(struct im_build *b, const Tensorflow__NodeDef *def,
 /* Finds the tensors to which `text`, the name of an input, refers. Returns false if there are
  * none. */
 bool im_resolve(struct im_build *b, const char *text, struct im_run *r);
-struct rt_edge im_run_at(const struct im_run *r, int i); /* returns tensor i of *r */
+struct rt_edge im_run_at(const struct im_run *r, int i);
 enum rt_status im_connect(struct im_build *b, struct rt_error *err);
 enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err);
 

@@ -31,7 +31,7 @@ enum rt_status im_arg_types(struct rt_arena *arena, const char *function,
             *n = (int)v->n;
             return RT_OK;
         }
-        /* The attribute is an empty list. Its element type is unknown. */
+        /* The attribute is an empty list of unknown element type. */
         if (v && v->type == RT_ATTR_LIST) {
             *types = NULL;
             *n = 0;

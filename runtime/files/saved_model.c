@@ -66,7 +66,7 @@ struct reading {
     const struct rt_check *check; /* may be NULL */
     struct rt_error *err;
     enum rt_status stopped; /* status of the failed check, or RT_OK if none has failed */
-    size_t n_fields;        /* number of calls of next_field */
+    size_t n_fields;
 };
 
 static enum rt_status no_memory(struct reading *r)

@@ -15,7 +15,7 @@
 
 #include "runtime/session/session.h"
 
-struct rt_tensor_spec { /* an input or output of a signature */
+struct rt_tensor_spec {
     const char *alias;
     const char *name; /* name of the tensor in the graph, such as "x:0" */
     enum rt_dtype dtype;
@@ -67,7 +67,7 @@ struct rt_saved_model {
     int n_meta_graphs;
     const struct rt_meta_graph *meta_graphs;
     struct rt_arena *arena; /* arena that holds all data of the members above */
-    char *bytes;            /* contents of the SavedModel file */
+    char *bytes;
     size_t n_bytes;
 };
 
@@ -129,13 +129,12 @@ struct rt_model_signature {
     struct rt_callable *call; /* has feeds and fetches in the order of def's inputs and outputs */
     /* whether the signature changes state, so that its requests are not batched */
     bool writes;
-    /* whether requests of the signature may be merged along dimension 0 */
     bool rowwise;
     /* why the signature is not `rowwise`; valid as long as the model */
     const char *why_not;
     /* Why the signature cannot run, or NULL if it can. If it cannot, `call` is NULL. */
     const char *unsupported;
-    bool is_dynamic; /* whether rt_model_make_dynamic made the signature */
+    bool is_dynamic;
     /* Index of a dynamic signature, below `2 * RT_MAX_DYNAMIC_CALLABLES` and unique in its model.
      */
     int index;

@@ -42,8 +42,8 @@ struct block {
     struct rt_span entries; /* entries of the block, without the restart points */
     /* memory of the entries, freed by block_clear; NULL if they are in the source's memory */
     unsigned char *owned;
-    size_t n_owned;       /* number of bytes that `pool` counts for `owned` */
-    struct rt_pool *pool; /* pool of the run; may be NULL */
+    size_t n_owned; /* number of bytes that `pool` counts for `owned` */
+    struct rt_pool *pool;
 };
 
 static void block_clear(struct block *b)
@@ -214,10 +214,10 @@ static int compare(struct rt_span a, struct rt_span b)
 /* A cursor over the entries of a table, which may span several blocks. */
 struct cursor {
     const struct rt_checkpoint_run *run;
-    struct rt_span rest;  /* entries of the block that have not been read yet */
-    struct rt_bytes key;  /* key of the last entry read; empty before the first read */
-    size_t n_shared;      /* number of bytes that `key` shares with the preceding key */
-    struct rt_span value; /* value of the last entry read */
+    struct rt_span rest; /* entries of the block that have not been read yet */
+    struct rt_bytes key; /* key of the last entry read; empty before the first read */
+    size_t n_shared;     /* number of bytes that `key` shares with the preceding key */
+    struct rt_span value;
     /* whether the next entry is the first of the table, and whether it is the first of its block */
     bool is_first, begins_block;
     /* total size in bytes of the entries read since the run's check was last called */
@@ -346,12 +346,11 @@ enum rt_status rt_sstable_read(const struct rt_sstable_source *from,
 
 /* ---- finding ---- */
 
-/* A block and a position in it. */
 struct seeker {
     struct block block;
-    struct cursor at;       /* The cursor is at the first entry that is not less than `sought`. */
-    struct rt_bytes sought; /* the last key that was sought */
-    bool is_placed;         /* whether `at` and `sought` are valid */
+    struct cursor at; /* The cursor is at the first entry that is not less than `sought`. */
+    struct rt_bytes sought;
+    bool is_placed; /* whether `at` and `sought` are valid */
 };
 
 static void seeker_rewind(struct seeker *s, const struct rt_checkpoint_run *run)

@@ -83,13 +83,13 @@ enum rt_status rt_sstable_finder_find(struct rt_sstable_finder *f, struct rt_spa
                                       void *arg, struct rt_error *err);
 
 struct rt_sstable_writer {
-    struct rt_bytes file;  /* the finished blocks; file.failed means that memory ran out */
-    struct rt_bytes block; /* the data block under construction */
+    struct rt_bytes file; /* the finished blocks; file.failed means that memory ran out */
+    struct rt_bytes block;
     struct rt_bytes restarts;
     struct rt_bytes index, index_restarts;
-    struct rt_bytes last; /* the last key that was added */
+    struct rt_bytes last;
     size_t block_size;
-    int n_entries; /* number of entries in the block under construction */
+    int n_entries;
 };
 
 /* Keys must be added in increasing order. If `block_size` is 0, TensorFlow's block size of 262144

@@ -13,7 +13,7 @@
 #include "runtime/core/fused_op.h"
 #include "runtime/fusion/attention_op.h"
 
-enum { RT_ATTENTION_MOST = 6 }; /* maximum number of steps of an "_Attention" */
+enum { RT_ATTENTION_MOST = 6 };
 /* Bits of the attribute `broadcasts`, one for each of the two matmuls. */
 enum { RT_ATTENTION_SCORES = 1, RT_ATTENTION_CONTEXT = 2 };
 

@@ -6,10 +6,10 @@
 #define RT_ATTENTION_OP_H
 
 enum rt_attention_op {
-    RT_ATTENTION_MUL, /* multiplies the score by a float operand */
-    RT_ATTENTION_DIV, /* divides the score by a float operand */
-    RT_ATTENTION_ADD, /* adds a float operand to the score */
-    RT_ATTENTION_SUB, /* subtracts a float operand from the score */
+    RT_ATTENTION_MUL,
+    RT_ATTENTION_DIV,
+    RT_ATTENTION_ADD,
+    RT_ATTENTION_SUB,
     /* keeps the score where the bool operand a is true, and replaces it with the scalar b
      * elsewhere */
     RT_ATTENTION_KEEP,

@@ -19,7 +19,7 @@
 #include "runtime/fusion/elementwise_steps.h"
 
 enum {
-    RT_ELEMENTWISE_MOST = 32, /* maximum number of steps of a "_Chain" */
+    RT_ELEMENTWISE_MOST = 32,
     /* maximum number of inputs of a "_Chain", limited by the 64 bits of rt_plan_step.last_use */
     RT_ELEMENTWISE_MOST_IN = 60
 };

@@ -67,7 +67,7 @@ enum rt_elementwise_op {
     /* Adds a bias along the last axis. Used only for NHWC. */
     RT_ELEMENTWISE_BiasAdd,
     RT_ELEMENTWISE_TRUTH(X) RT_ELEMENTWISE_LOGICAL(X) RT_ELEMENTWISE_LogicalNot,
-    RT_ELEMENTWISE_Cast,      /* converts an input to float32 */
+    RT_ELEMENTWISE_Cast,
     RT_ELEMENTWISE_LeakyRelu, /* operand c is alpha, encoded by rt_elementwise_number */
     RT_ELEMENTWISE_SelectV2,  /* selects b where a is true, and c elsewhere */
     RT_ELEMENTWISE_OPS

@@ -19,7 +19,7 @@
 
 /* Values of the attribute `how` of "_EmbedSum": the meaning of the input `by`. */
 enum rt_embedding_by {
-    RT_EMBEDDING_BY_NOTHING,       /* the input `by` is absent */
+    RT_EMBEDDING_BY_NOTHING,
     RT_EMBEDDING_BY_WEIGHTS,       /* weights, the second operand of the Mul with the rows */
     RT_EMBEDDING_BY_WEIGHTS_FIRST, /* weights, the first operand of the Mul with the rows */
     RT_EMBEDDING_BY_MASK           /* a bool mask that is true for each row to be summed */

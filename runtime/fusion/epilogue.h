@@ -40,7 +40,7 @@ struct rt_epilogue {
     bool residual_first; /* whether the residual is the first operand of its addition */
     enum rt_activation act;
     bool has_alpha;
-    float alpha; /* parameter of the activation */
+    float alpha;
 };
 
 /* Reads the epilogue of a node. If the node has none, the result has no steps. Returns RT_INTERNAL

@@ -29,7 +29,6 @@ struct attention {
     int scaled; /* node that scales the transposed queries, or -1 if there is none */
 };
 
-/* Adds node i to the nodes of the pattern. */
 static void take(struct attention *m, int i)
 {
     pl_cluster_take(&m->nodes, (struct pl_edge){i, 0});

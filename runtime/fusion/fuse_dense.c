@@ -139,7 +139,6 @@ static bool is_split_bias(const struct pl_graph *g, const struct pl_uses *uses, 
     return false;
 }
 
-/* Swaps the addition and the preceding Reshape. */
 static enum rt_status swap(struct pl_graph *g, int sum, int which, struct rt_error *err)
 {
     const int split = g->node[sum].in[which].node;

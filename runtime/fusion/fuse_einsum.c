@@ -80,7 +80,6 @@ static bool is_dense(const struct pl_graph *g, int i, struct dense *d)
 
 /* ---- the replacement ---- */
 
-/* Adds the weights w to the graph as a constant matrix. */
 static struct pl_edge add_matrix(struct pl_graph *g, const struct dense *d, struct rt_error *err)
 {
     struct rt_tensor value;

@@ -25,12 +25,12 @@
 struct epilogue {
     int64_t channels;
     int rank;
-    double *scale, *shift; /* arrays of `channels` numbers */
+    double *scale, *shift; /* arrays with one number per channel */
     bool has_scale, has_shift;
     struct pl_edge residual; /* edge of the residual; its node is -1 if there is no residual */
     bool residual_first;
     struct pl_activation act; /* the fused activation; act.n is 0 if there is none */
-    int last;                 /* last node fused so far, whose value the epilogue computes */
+    int last;                 /* The last node fused so far. The epilogue computes its value. */
     /* Node of a Reshape that moves after the epilogue, or -1 if none moves. If one moves, `rank` is
      * 0. */
     int reshape;
@@ -386,7 +386,6 @@ static enum rt_status put_reshape(struct pass *p, int head, const struct epilogu
     return RT_OK;
 }
 
-/* Adds the operands of the epilogue as constants of the graph. */
 static enum rt_status add_operands(struct pass *p, int head, const struct epilogue *t,
                                    struct pl_edge operand[RT_EPILOGUE_N_IN])
 {

@@ -125,7 +125,6 @@ static struct pl_edge add_index(struct pl_graph *g, int like, int v, struct rt_e
     return pl_add_constant(g, like, &t, err);
 }
 
-/* Makes node i read the length of one axis of `whose`. */
 static enum rt_status put_query(struct pl_graph *g, int i, struct pl_edge whose, int axis,
                                 struct rt_error *err)
 {

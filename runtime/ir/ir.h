@@ -17,12 +17,12 @@
 struct pl_graph;
 struct pl_node {
     uint8_t kind;
-    uint8_t effect; /* enum rt_effect of the op */
+    uint8_t effect; /* enum rt_effect */
     /* bit k is set if the sub-plans of the node contain an op whose effect is k */
     uint8_t effects;
-    bool on_accelerator; /* whether the node is assigned to the session's accelerator */
-    bool frozen;         /* whether the node is a PL_CONST that replaced a frozen variable */
-    bool unfoldable;     /* whether folding has failed once, so that it is not tried again */
+    bool on_accelerator;
+    bool frozen;     /* whether the node is a PL_CONST that replaced a frozen variable */
+    bool unfoldable; /* whether folding has failed once, so that it is not tried again */
     /* The node's attributes and types. NULL for a node without an op, which only orders other
      * nodes. */
     const struct rt_node *def;
@@ -64,7 +64,7 @@ struct pl_graph {
     struct pl_node *node;
     int n, capacity;
     int n_feeds, n_fetches;
-    struct pl_edge *fetch; /* a fetch may be the output of a PL_FEED node */
+    struct pl_edge *fetch; /* A fetch may be the output of a PL_FEED node. */
     const uint8_t *fetch_dtype;
     int *target; /* nodes that must run even if nothing reads them */
     int n_targets, target_capacity;

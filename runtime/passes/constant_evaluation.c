@@ -25,7 +25,7 @@ enum {
     /* time limit of rt_plan_evaluate, which evaluates only small values */
     EVALUATE_NS = 10 * 1000 * 1000,
 };
-enum { FOLD_BYTES = 256 << 20 }; /* maximum memory of one fold, in bytes */
+enum { FOLD_BYTES = 256 << 20 };
 
 void rt_info_of(struct rt_info *x, const struct rt_tensor *t)
 {

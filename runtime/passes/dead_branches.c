@@ -20,7 +20,7 @@ enum { UNKNOWN = -1 };
 
 struct work {
     struct pl_graph *g;
-    int n; /* number of nodes before the pass */
+    int n;
     /* If node i is a Switch with a constant predicate, taken[i] is the output that is live.
      * Otherwise taken[i] is UNKNOWN. */
     int8_t *taken;

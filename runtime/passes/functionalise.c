@@ -26,11 +26,11 @@ struct edges {
 
 /* A branch, or several branches that are functionalised together because edges connect them. */
 struct component {
-    struct pl_side of;        /* the origin of the predicate; `taken` is unused */
-    struct pl_edge by;        /* the predicate, as the edge that a Switch reads */
+    struct pl_side of;        /* The origin of the predicate. `taken` is unused. */
+    struct pl_edge by;        /* the predicate: the edge that a Switch reads */
     struct pl_condition rest; /* the conditions under which the entire component is alive */
     int frame;
-    int at; /* index of the new PL_IF node */
+    int at;
     int first_merge, n_merges;
     int n_outputs;
     /* `capture` holds the outer graph's edges that the branch reads. `ctrl` holds output 0 of each
@@ -183,7 +183,6 @@ static int by_edge(const void *a, const void *b)
     return pl_compare_edges(*(const struct pl_edge *)a, *(const struct pl_edge *)b);
 }
 
-/* Sorts the edges and removes duplicates. */
 static void sort_edges(struct edges *x)
 {
     int kept = 0;
@@ -298,7 +297,6 @@ static bool wait_outside(struct work *w, struct component *c, int i)
     return true;
 }
 
-/* Captures the inputs of node i, which is inside a branch. */
 static bool capture_node(struct work *w, int i)
 {
     const struct pl_node *n = node_of(w, i);
@@ -531,7 +529,6 @@ static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
     return RT_OK;
 }
 
-/* Adds the node that replaces the component. */
 static enum rt_status add_node(struct work *w, struct component *c)
 {
     struct pl_graph *g = w->g;

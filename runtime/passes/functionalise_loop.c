@@ -53,7 +53,6 @@ struct loop {
     struct pl_edge *end; /* for each Exit, the edge that replaces it */
     int64_t visits_left;
 
-    /* The loop that is being examined. */
     int cond, at;
     struct variable v[MAX_VARIABLES];
     /* The loop has n_variables variables and changes the first n_changing of them. */
@@ -605,7 +604,6 @@ static enum rt_status functionalise(struct loop *l)
     return st;
 }
 
-/* Returns whether the graph has loops and no branches. */
 static bool has_only_loops(const struct pl_graph *g)
 {
     struct pl_edge by;

@@ -21,7 +21,7 @@ enum { MAX_NODES = 50000, MAX_DEPTH = 200 };
 /* The outputs of a call that was inlined. */
 struct forward {
     struct pl_edge *out;
-    int exit; /* the exit node of the call */
+    int exit;
 };
 
 static bool has_tokens(const struct rt_graph *g)
@@ -131,7 +131,6 @@ static enum rt_status wait_for(struct pl_graph *g, int entry, const char *name, 
     return st;
 }
 
-/* A call that is being inlined into `g`. */
 struct inlining {
     struct pl_graph *g;
     struct pl_node call;
@@ -245,7 +244,6 @@ static enum rt_status add_exit(struct inlining *x, int *exit, struct rt_error *e
     return RT_OK;
 }
 
-/* Finds the edges that replace the call's outputs. */
 static enum rt_status forward_outputs(struct inlining *x, struct pl_edge *out, struct rt_error *err)
 {
     const struct pl_node *call = &x->call;

@@ -31,12 +31,12 @@ struct rt_token_plan;
 
 /* The kinds of nodes in the compiler's graph (ir/ir.h) and of steps in a plan. */
 enum pl_kind {
-    PL_GONE, /* a node that a pass has removed; it becomes no step */
+    PL_GONE,
     PL_OP,
-    PL_CONST, /* a constant, whose tensor is `value` */
-    PL_FEED,  /* a feed, whose index is `feed` */
-    PL_CALL,  /* calls sub[0], a function that was not inlined */
-    PL_IF,    /* runs sub[0] if input 0, the condition, is true, and sub[1] otherwise */
+    PL_CONST,
+    PL_FEED,
+    PL_CALL, /* calls sub[0], a function that was not inlined */
+    PL_IF,   /* runs sub[0] if input 0, the condition, is true, and sub[1] otherwise */
     /* Runs the sub-plan that input 0 indexes, or the last one if the index is out of range. */
     PL_CASE,
     PL_WHILE, /* runs a loop with the condition sub[0] and the body sub[1] */
@@ -83,7 +83,7 @@ static inline bool pl_takes_value(const struct rt_node *n, int k)
  */
 struct rt_plan_step {
     uint8_t kind;   /* an enum pl_kind */
-    uint8_t effect; /* the op's effect, an enum rt_effect */
+    uint8_t effect; /* enum rt_effect */
     /* bit k is set if a sub-plan of the step contains an op whose effect is k */
     uint8_t effects;
     /* Whether a specialisation should run the step on the session's accelerator. A run without a
@@ -101,7 +101,7 @@ struct rt_plan_step {
     /* in a PL_CALL, the index of the first input that is an argument of the function */
     int call_skip;
     struct rt_tensor value; /* tensor of a PL_CONST */
-    int feed;               /* index of the feed that a PL_FEED represents */
+    int feed;
     struct rt_plan **sub;
     int n_sub;
     int first_value; /* index of the value of output 0 */
@@ -133,7 +133,7 @@ struct rt_plan {
     int n_feeds, n_fetches;
     /* for each feed, the index of its value, or -1 if the feed was replaced by a constant */
     int *feed_value;
-    int *fetch_value; /* for each fetch, the index of its value */
+    int *fetch_value;
     uint8_t *feed_dtype, *fetch_dtype;
     /* bit k is set if a step of the plan, or of a plan inside it, has effect k (enum rt_effect) */
     uint8_t effects;

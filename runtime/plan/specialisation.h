@@ -49,7 +49,7 @@ struct rt_extent {
 enum rt_step_kind {
     RT_STEP_KERNEL, /* runs a kernel on tensors whose shapes are known */
     RT_STEP_NODE,   /* runs a node with rt_exec_node, as tier 0 does */
-    RT_STEP_REGION, /* runs a region on the accelerator */
+    RT_STEP_REGION,
     /* makes a slot refer to the step's only input, which is a constant or the input of a view */
     RT_STEP_REF,
 };
@@ -124,7 +124,7 @@ struct rt_specialisation {
      * set is in this block. */
     int n_regions;
     struct rt_region *region;
-    struct rt_device *device; /* accelerator of the session, or NULL */
+    struct rt_device *device;
     size_t device_bytes;
     size_t slot_bytes; /* total size in bytes of the slot tensors that are allocated for kernels */
     int n_evaluated;

@@ -17,9 +17,9 @@
 #include "runtime/core/kernel.h"
 
 enum {
-    RT_AUTOTUNE_KEY = 480,    /* maximum size of a key in bytes, including its NUL */
-    RT_AUTOTUNE_NAME = 64,    /* maximum size of a kernel's name in bytes, including its NUL */
-    RT_AUTOTUNE_MOST = 16384, /* maximum number of entries in the cache */
+    RT_AUTOTUNE_KEY = 480, /* maximum size of a key in bytes, including its NUL */
+    RT_AUTOTUNE_NAME = 64, /* maximum size of a kernel's name in bytes, including its NUL */
+    RT_AUTOTUNE_MOST = 16384,
     /* The size of a file with RT_AUTOTUNE_MOST lines of the maximum length. */
     RT_AUTOTUNE_FILE_BYTES = RT_AUTOTUNE_MOST * (RT_AUTOTUNE_KEY + RT_AUTOTUNE_NAME) + 64,
 };

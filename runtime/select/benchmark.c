@@ -30,7 +30,7 @@
 enum {
     /* batch size of the second benchmark; the first benchmark uses the node's own batch size */
     ROWS = 4,
-    ROUNDS = 4, /* maximum number of runs of each candidate */
+    ROUNDS = 4,
     MOST_BYTES = 256 << 20,
 };
 /* If the first round takes longer than long_ns, no larger batch is timed. From the second round on,

@@ -5,7 +5,7 @@
 
 #include "runtime/core/kernel.h"
 
-enum { PL_MOST_KERNELS = 16 }; /* maximum number of candidates of one node */
+enum { PL_MOST_KERNELS = 16 };
 
 /* Runs the prepare function of kernel k. Sets kernel, state, release and scratch_bytes of
  * prep->self. If the function fails, releases everything that it has made. */

@@ -26,7 +26,7 @@ enum { BENCHMARK_MS = 300, REASON_BYTES = 1 << 20 };
 
 struct pl_chooser {
     struct rt_mutex mu;
-    struct rt_map held; /* maps a struct held_key to a struct rt_kernel; guarded by mu */
+    struct rt_map held; /* Maps a struct held_key to a struct rt_kernel. Guarded by mu. */
     /* Maps a struct held_key to the reason why its kernel was chosen, a string in `arena`. Guarded
      * by mu. */
     struct rt_map reason;

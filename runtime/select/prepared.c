@@ -18,7 +18,7 @@
 #include "runtime/session/session_internal.h"
 
 enum {
-    MAX_KEPT = 8, /* maximum number of prepared kernels in the cache of a node */
+    MAX_KEPT = 8,
     MAX_KEPT_BYTES = 1 << 20,
     /* maximum total size of the prepared kernels of a session, in bytes */
     MAX_SESSION_BYTES = 128 << 20,

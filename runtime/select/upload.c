@@ -59,7 +59,7 @@ struct upload_key {
     const void *data;
 };
 
-/* Makes an upload that `free` frees. */
+/* Makes an upload. The caller frees it with free_upload. */
 static enum rt_status upload(struct rt_session *s, const struct rt_tensor *t,
                              struct rt_device_memory **out, struct rt_error *err)
 {

@@ -9,7 +9,7 @@ struct rt_compiler {
     struct rt_cond work, done;
     /* Queue of sessions, linked by next_pending. mu guards `first` and the members after it. */
     struct rt_session *first;
-    struct rt_session *now; /* the session that is being compiled, or NULL */
+    struct rt_session *now;
     bool stopping;
     pthread_t thread;
 };

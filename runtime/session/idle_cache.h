@@ -97,7 +97,6 @@ size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_cache_own
 /* Returns whether `bytes` more bytes would stay within the limit on specialisations. Reserves
  * nothing, so concurrent calls may all return true. */
 bool rt_idle_cache_fits_specialisation(const struct rt_idle_cache *k, size_t bytes);
-/* Returns the number of specialisations of all sessions. */
 int rt_idle_cache_specialisations(const struct rt_idle_cache *k);
 /* These functions add a specialisation to the counts and remove it. Adding never fails, so all
  * sessions together may slightly exceed the limit. */

@@ -249,7 +249,7 @@ enum rt_status rt_variables_update(
     return st;
 }
 
-struct single { /* a change of one variable */
+struct single {
     enum rt_status (*change)(void *arg, struct rt_tensor *value, struct rt_error *err);
     void *arg;
 };

@@ -15,7 +15,7 @@
 #include "runtime/core/graph.h"
 #include "runtime/core/tensor.h"
 
-struct rt_state; /* defined in runtime/session/state.h */
+struct rt_state;
 
 /* A variable is a tensor guarded by a lock. Readers share the tensor's buffer. A writer
  * therefore replaces the tensor, or writes in place if the variable holds the only reference to

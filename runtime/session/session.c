@@ -11,7 +11,6 @@
 #include "runtime/core/op.h"
 
 enum { LEAST_POOL_BYTES = 1 << 20 };
-/* limit on the size of one plan's arena, in bytes */
 #define PLAN_ARENA_BYTES ((size_t)1 << 31)
 
 const struct rt_graph *rt_session_graph(const struct rt_session *s)

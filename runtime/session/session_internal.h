@@ -46,7 +46,6 @@ struct rt_session {
     /* total size of the prepared kernels that nodes cache for tier 0, in bytes */
     atomic_size_t prepared_bytes;
     atomic_size_t plan_bytes; /* total size of plans in bytes, not counting their constants */
-    /* number of bytes that rt_session_add_model_bytes has added */
     atomic_size_t model_bytes;
     struct pl_chooser *chooser;
     /* the cache of options.idle_cache, or the session's own cache */

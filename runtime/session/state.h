@@ -20,7 +20,7 @@
 
 struct rt_state {
     struct rt_pool *pool;
-    struct rt_pool *weights; /* pool of restored weights, or NULL if there are none */
+    struct rt_pool *weights; /* pool of restored weights, or NULL */
     /* Whether the session serves. Changes only while no run is active. */
     bool is_serving;
 };

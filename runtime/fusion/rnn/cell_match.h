@@ -46,9 +46,8 @@ bool pl_own_gate(struct pl_match *m, struct pl_edge e, struct pl_edge h, int g);
 /* Matches gate g if it has its own weights and biases. The gate is the sum of side[0] and side[1]:
  * one is x multiplied by its weights, and the other is the state multiplied by its weights. */
 bool pl_own_sides(struct pl_match *m, const struct pl_edge side[2], struct pl_edge h, int g);
-/* Matches a vector of `units` floats. */
 bool pl_unit_vector(const struct pl_match *m, struct pl_edge e);
-/* Matches `e = clip(*of, -v, v)`. */
+/* Matches `e = clip(*of, -v, v)` with a scalar constant v. */
 bool pl_clip_of(const struct pl_match *m, struct pl_edge e, struct pl_edge *of, float *v);
 
 /* Matches a split or slice that selects columns of a tensor, and sets *of to the tensor. */

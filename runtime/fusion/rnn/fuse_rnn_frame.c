@@ -19,10 +19,10 @@ enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16, MAX_SCANS = 1 << 23 };
 
 struct frame {
     struct pl_rnn_loop l;
-    int cond; /* the LoopCond of the loop */
+    int cond;
     /* Variables `n_variables` to `l.n - 1` belong to constant Enters. */
     int n_variables;
-    int enter[PL_RNN_LOOP_VARIABLES]; /* the Enter node of each variable */
+    int enter[PL_RNN_LOOP_VARIABLES];
     int merge[PL_RNN_LOOP_VARIABLES], next[PL_RNN_LOOP_VARIABLES], choice[PL_RNN_LOOP_VARIABLES];
     struct pl_graph check; /* the loop's condition as a graph */
     int *copy;    /* for each node of the plan, its index in the graph that is being made, or -1 */

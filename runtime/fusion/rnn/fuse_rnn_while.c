@@ -28,7 +28,7 @@ static bool is_transpose(const struct pl_graph *g, const struct pl_node *n)
 /* The readers of the list that the loop writes. They must be TensorListStack nodes. */
 struct readers {
     bool transposed;     /* whether all readers of the stacked list transpose it to [batch, time] */
-    bool any;            /* whether some node stacks the list */
+    bool any;            /* whether any node stacks the list */
     unsigned char *mark; /* for each node, MARK_STACK, MARK_TRANSPOSE or 0 */
 };
 enum { MARK_STACK = 1, MARK_TRANSPOSE };

@@ -579,7 +579,6 @@ static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt
     return (struct pl_edge){c, 0};
 }
 
-/* Adds an empty vector for an omitted input. */
 static struct pl_edge nothing(struct pl_rnn_loop *l, enum rt_dtype dtype, struct rt_error *err)
 {
     struct rt_tensor t = {0};

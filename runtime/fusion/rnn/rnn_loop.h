@@ -28,11 +28,11 @@ enum pl_rnn_role {
  * layer before it. */
 struct pl_rnn_layer {
     struct pl_cell cell;
-    int node;     /* the node that replaces the layer */
+    int node;
     int state[2]; /* variables that hold h and c, or -1 for a state that the cell lacks */
 };
 
-/* The mask that selects the rows that take a step. */
+/* Selects the rows that take a step. */
 struct pl_rnn_mask {
     enum rt_rnn_mask kind;
     /* mask in the body: the bools of the current step, or the number of steps of each row */
@@ -40,7 +40,7 @@ struct pl_rnn_mask {
     /* mask in the plan: the bools of all steps, or the number of steps of each row */
     struct pl_edge rows;
     struct pl_edge before; /* edge in the body with the value that masked rows write */
-    bool holds;            /* whether `before` is the variable pl_rnn_loop.output */
+    bool holds;            /* whether `before` is the loop variable pl_rnn_loop.output */
 };
 
 struct pl_rnn_loop {
