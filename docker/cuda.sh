@@ -3,7 +3,7 @@
 #   cuda.sh install FOLDER            the compiler, and the libraries that the server loads
 #   cuda.sh configure FOLDER          configures the release build with that compiler
 #   cuda.sh libraries FOLDER ROOTFS   copies the libraries and their licences to the image's root file system
-# The driver (libcuda.so.1) is not among them: the container runtime adds that of the host.
+# The driver (libcuda.so.1) is not included, because the container runtime adds the host's driver.
 set -eu
 verb=$1 folder=$2
 toolkit=$folder/lib/python3.11/site-packages/nvidia/cu13

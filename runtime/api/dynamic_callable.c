@@ -13,7 +13,8 @@ struct rt_dynamic_callables {
     struct rt_mutex mu;
     /* maps feeds, fetches and targets to a struct rt_model_signature; guarded by mu */
     struct rt_map by_key;
-    /* Number of callables that exist or are being made, by `is_client_named`. Guarded by mu. */
+    /* Number of callables that exist or are being made, indexed by `is_client_named`. Guarded by
+     * mu. */
     int n[2];
     struct rt_arena *arena; /* guarded by mu */
 };

@@ -154,8 +154,8 @@ static void list_missing(struct rt_bytes *b, const struct rt_missing *missing, i
         rt_bytes_addf(b, "; and %d more", n - MAX_LISTED);
 }
 
-/* Checks that the model can run all nodes reachable from init and restore. If allow_unsupported is
- * set, skips signatures that cannot run; otherwise, refuses a model that has one. */
+/* Checks that the model can run all nodes reachable from init and restore. A signature that cannot
+ * run is skipped if allow_unsupported is set. Otherwise, it makes the check fail. */
 static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, struct rt_error *err)
 {
     const struct rt_meta_graph *g = m->meta_graph;
@@ -422,7 +422,7 @@ static enum rt_status list_signatures(struct rt_model *m, const char *dir,
     if (!m->meta_graph->restore_op)
         return RT_OK;
     /* A model without variables has a restore op but no checkpoint. rt_saved_model_is_complete
-     * tells this model from an incomplete copy of another one. */
+     * distinguishes it from an incomplete copy of a model with variables. */
     int64_t weights = 0;
     const struct rt_check check = rt_session_as_check(m->session);
     const enum rt_status st =

@@ -19,8 +19,8 @@ struct rt_arena;
 /* Makes an arena that allocates at most `cap` bytes, or any number of bytes if `cap` is SIZE_MAX.
  * Returns NULL if out of memory. */
 struct rt_arena *rt_arena_new(size_t cap);
-/* Adds the bytes that the arena has allocated from the system to *count, and keeps *count up to
- * date until the arena is freed. May be called at most once for an arena. */
+/* Makes *count include the bytes that the arena has allocated from the system, until the arena is
+ * freed. May be called at most once for an arena. */
 void rt_arena_count(struct rt_arena *a, atomic_size_t *count);
 void rt_arena_free(struct rt_arena *a); /* does nothing if `a` is NULL */
 /* Frees all blocks except the first block, so that the arena can serve the next request. */

@@ -10,9 +10,10 @@ int rt_printable_length(const unsigned char *s)
     const int n = *s < 0x20 || *s == 0x7f ? 0 : rt_utf8_length(s);
     const uint32_t last = n == 3 ? (uint32_t)s[1] << 8 | s[2] : n == 2 ? s[1] : 0;
 
-    if (n == 2) /* U+0080 to U+009F, and U+061C */
+    if (n == 2) /* U+0080 to U+009F and U+061C are not printable. */
         return (*s == 0xc2 && last < 0xa0) || (*s == 0xd8 && last == 0x9c) ? 0 : n;
-    if (n == 3 && *s == 0xe2) /* U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069 */
+    if (n == 3 && *s == 0xe2) /* U+200E, U+200F, U+2028 to U+202E and U+2066 to U+2069 are not
+                               * printable. */
         return last == 0x808e || last == 0x808f || (last >= 0x80a8 && last <= 0x80ae) ||
                        (last >= 0x81a6 && last <= 0x81a9)
                    ? 0

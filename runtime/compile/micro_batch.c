@@ -1,9 +1,8 @@
 /*
  * Micro-batches. If the activation buffer of a large batch exceeds a core's caches, each node reads
- * from memory what the preceding node has just written there. Such a batch is run a few rows at a
- * time instead. This requires that row-wise analysis shows the rows to be independent. The
- * constants must also be small compared with the other data, because every micro-batch reads them
- * again.
+ * from memory what the preceding node has just written. Such a batch is run a few rows at a time
+ * instead. Row-wise analysis must show that the rows are independent. The constants must also be
+ * small compared with the other data, because every micro-batch reads them again.
  */
 #include <stdlib.h>
 

@@ -105,8 +105,8 @@ enum rt_status sp_no_memory(struct work *w);
 /* Adds an extent that is in use from node `first` to node `last`, and sets *out to its index. */
 enum rt_status sp_add_extent(struct work *w, bool on_device, size_t bytes, int first, int last,
                              int *out);
-/* What a step needs of an argument: SP_REFERENCE, only a reference; SP_BYTES, the bytes;
- * SP_COMPUTED_BYTES, the bytes unless the argument is a constant. */
+/* SP_REFERENCE: a step needs only a reference to the argument. SP_BYTES: it needs the argument's
+ * bytes. SP_COMPUTED_BYTES: it needs the bytes unless the argument is a constant. */
 enum sp_need { SP_REFERENCE, SP_COMPUTED_BYTES, SP_BYTES };
 enum rt_status sp_add_arg(struct work *w, int v, bool is_out, enum sp_need need);
 enum rt_status sp_add_step(struct work *w, int i, enum rt_step_kind kind, struct rt_step **out);

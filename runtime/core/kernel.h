@@ -89,7 +89,8 @@ struct rt_kernel {
     enum rt_status (*prepare)(struct rt_prep *p, void **state); /* NULL if not needed */
     enum rt_status (*run)(struct rt_run *r);
     /* Sets err for an invalid input that the accelerator's code has found while it ran. The kernel
-     * defines the meaning of `value` and `position`. NULL if the code checks nothing. */
+     * defines the meaning of `value` and `position`. `explain` is NULL if the code checks nothing.
+     */
     enum rt_status (*explain)(const struct rt_run *r, int64_t position, int64_t value,
                               struct rt_error *err);
 };

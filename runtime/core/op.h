@@ -56,8 +56,9 @@ struct rt_op {
     void (*rows)(struct rt_rows *r); /* row rule; if NULL, all outputs are RT_DEP_MIXED */
     /*
      * If this node accepts an epilogue for output 0 (runtime/fusion/epilogue.h), returns the length
-     * of the output's last axis and sets *rank to the output's rank; otherwise returns 0. Only
-     * constants in `in` have a shape. NULL if the op's CPU kernels cannot apply an epilogue.
+     * of the output's last axis and sets *rank to the output's rank. Otherwise returns 0. Only
+     * constants in `in` have a shape. `epilogue` is NULL if the op's CPU kernels cannot apply an
+     * epilogue.
      */
     int64_t (*epilogue)(const struct rt_node *n, const struct rt_info *in, int *rank);
     /*

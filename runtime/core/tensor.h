@@ -111,8 +111,8 @@ enum rt_status rt_tensor_copy(struct rt_tensor *dst, const struct rt_tensor *src
  * caller keeps the reference. */
 enum rt_status rt_tensor_object(struct rt_tensor *t, struct rt_pool *pool, enum rt_dtype dtype,
                                 struct rt_object *o, struct rt_error *err);
-/* Writes a shape in TensorFlow's format, such as "[2,3]" or "[?,3]", where "?" stands for -1, to
- * `buffer`. Truncates the text to n bytes. Returns `buffer`. */
+/* Writes a shape to `buffer` in TensorFlow's format, such as "[2,3]" or "[?,3]", where "?" stands
+ * for -1. Truncates the text to n bytes. Returns `buffer`. */
 const char *rt_shape_text(char *buffer, size_t n, int rank, const int64_t *dim);
 
 static inline const struct rt_str *rt_strs(const struct rt_tensor *t)

@@ -283,7 +283,7 @@ struct node_state {
     int pending;
     int n_dead; /* number of dead tokens that have arrived; a Merge counts only data tokens */
     int live;   /* for a Merge, the input whose live token came first; -1 until one has arrived */
-    /* A Merge has run and drops later tokens, or an Exit has sent a live token. */
+    /* Whether a Merge has run and drops later tokens, or an Exit has sent a live token. */
     bool fired;
 };
 

@@ -307,11 +307,10 @@ static void publish_rows(const struct rt_specialisation *l, bool compiled)
 
 /*
  * Specialisations and instances that were removed under spec_mu, to be freed after the lock has
- * been released. Runs wait for this lock. A low-priority thread (the compiler's, or one that
- * unloads a version) may hold it, for as long as other threads occupy its core. Therefore, the
- * limits above bound the work under the lock, which also calls no allocator. A mutex with
- * PTHREAD_PRIO_INHERIT would not help: the low priority is a nice value, and in Linux the holder of
- * a mutex inherits only real-time priorities.
+ * been released. Runs wait for this lock. A low-priority thread may hold it for as long as other
+ * threads occupy its core, so the work under the lock is bounded and calls no allocator.
+ * PTHREAD_PRIO_INHERIT would not help: in Linux, the holder of a mutex inherits only real-time
+ * priorities, not nice values.
  */
 struct forgotten {
     struct rt_specialisation *spec; /* list of specialisations, linked by `next` */

@@ -12,12 +12,11 @@
 
 enum {
     /*
-     * The names in an index may have a total size of FREE_NAME_BYTES plus NAME_BYTES_PER_BYTE times
-     * the size of the entries without their names. An entry counts as FIXED_BYTES plus the size of
-     * its message, but at most VALUE_BYTES of the message count, because in a sparse file a large
-     * message may occupy no disk space. TensorFlow's entries have 15 to 30 bytes, which allows
-     * names of 700 bytes on average. Without the limit, an entry of five bytes could have a name of
-     * 64 KiB.
+     * Limit on the total size of the names in an index: FREE_NAME_BYTES plus NAME_BYTES_PER_BYTE
+     * times the size of the entries without their names. An entry counts as FIXED_BYTES plus the
+     * size of its message, up to VALUE_BYTES; in a sparse file, a larger message may occupy no disk
+     * space. TensorFlow's entries have 15 to 30 bytes, which allows names of 700 bytes on average.
+     * Without the limit, an entry of five bytes could have a name of 64 KiB.
      */
     FREE_NAME_BYTES = 1 << 20,
     NAME_BYTES_PER_BYTE = 32,

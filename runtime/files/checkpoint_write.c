@@ -569,8 +569,8 @@ static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span 
     if (e->shard_id < 0 || e->shard_id >= m->n_shards) {
         st = rt_fail(err, RT_DATA_LOSS, "shard %d of %d", (int)e->shard_id, m->n_shards);
     } else {
-        e->shard_id += m->first_shard; /* Cannot overflow: the number of shards was checked when the
-                                        * header was read. */
+        e->shard_id += m->first_shard; /* The sum cannot overflow, because the number of shards was
+                                        * checked when the header was read. */
         st = index_add(&m->x, key, &e->base, err);
     }
     pb_free(e);

@@ -387,12 +387,12 @@ static bool is_reached(const struct rt_bytes *entry, struct rt_span key, size_t 
 /*
  * Finds the first entry of the block whose key is not less than `key`. Sets *same if the keys are
  * equal. Returns RT_NOT_FOUND if there is no such entry. If `key` is not less than the last key
- * sought, the search begins at the last position, so that keys in increasing order are found in one
+ * sought, the search begins at the last position. Keys in increasing order are thus found in one
  * pass.
  *
  * `common` is the number of leading bytes that `key` shares with the preceding entry's key. An
- * entry whose key shares more than `common` bytes with the preceding key is skipped: both keys
- * differ from `key` at the same byte, so both are less than `key`.
+ * entry is skipped if its key shares more bytes with the preceding key. Both keys then differ from
+ * `key` at the same byte, so both are less than `key`.
  */
 static enum rt_status seek(struct seeker *s, const struct rt_sstable_source *from,
                            struct rt_span key, bool *same, struct rt_error *err)

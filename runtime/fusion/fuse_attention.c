@@ -1,5 +1,6 @@
 /*
- * Finds attention as frameworks spell it out, and replaces it with one "_Attention" (attention.h):
+ * Finds attention in the forms that frameworks generate, and replaces it with one "_Attention"
+ * (attention.h):
  *
  *   scores = Einsum(queries, keys) "BTNH,BSNH->BNTS" (any letters, either order)       Keras
  *          = BatchMatMul(queries, keys) of [B,N,T,H] and [B,N,S,H], or [B,N,H,S]       others

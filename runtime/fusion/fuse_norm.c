@@ -1,10 +1,11 @@
 /*
- * Finds layer normalisation as frameworks spell it out, and replaces it with one "_LayerNorm":
+ * Finds layer normalisation in the forms that frameworks generate, and replaces it with one
+ * "_LayerNorm":
  *
  *   mean = Mean(x, axis), variance = Mean((x - mean)^2, axis), factor = Rsqrt(variance + epsilon)
  *   y = x * m + (offset - mean * m), m = factor * scale          Keras, tf.nn.batch_normalization
  *   y = (x - mean) * m + offset                                  by hand
- *   y = ((x - mean) * factor) * scale + offset                   likewise, or with a division
+ *   y = ((x - mean) * factor) * scale + offset                   by hand, or with a division
  *   y = Reshape(FusedBatchNormV3(Reshape(x, [1, before, behind, 1]), ones, zeros), Shape(x))
  *                                                                Keras 2; scale and offset follow
  *   y = x * Rsqrt(Mean(x^2, axis) + epsilon)                     no mean: RMS; scale follows

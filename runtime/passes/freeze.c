@@ -98,10 +98,10 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
 
 /*
  * The state of a search that follows handles backwards, from their uses to the constants and feeds
- * from which they may come. The search follows all inputs of a node, and includes the handles that
- * the plans inside a node, such as a loop's body, may return. Handles pass from node to node only
- * along edges, because every op that stores tensors between nodes (lists, TensorArrays, stacks,
- * tables, variables) refuses handles.
+ * that may supply them. The search follows all inputs of a node, and includes handles that the
+ * plans inside a node, such as a loop's body, may return. Handles pass from node to node only along
+ * edges, because ops that store tensors between nodes (lists, TensorArrays, stacks, tables,
+ * variables) refuse handles.
  */
 struct walk {
     struct pl_graph *g;

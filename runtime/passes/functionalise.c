@@ -15,8 +15,8 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* MAX_EDGES is the maximum number of edges that enter one branch from outside. In one round, these
- * edges are visited at most MAX_VISITS times the number of nodes and edges in the graph. */
+/* MAX_EDGES is the maximum number of edges that enter one branch from outside. One round visits
+ * these edges at most MAX_VISITS * (number of nodes and edges in the graph) times. */
 enum { MAX_EDGES = 4096, MAX_VISITS = 64, NONE = -1 };
 
 struct edges {

@@ -18,8 +18,8 @@
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
 
-/* In one round, nodes and edges are visited at most MAX_VISITS times the number of nodes and edges
- * in the graph. */
+/* One round visits nodes and edges at most MAX_VISITS * (number of nodes and edges in the graph)
+ * times. */
 enum { NONE = -1, MAX_VARIABLES = 1024, MAX_VISITS = 64, MAX_ROUNDS = 32 };
 
 /* Marks of a node. IN_CONDITION and IN_BODY: the condition or the body depends on the node.

@@ -48,8 +48,8 @@ struct pl_edge {
 };
 
 /* Sets *truth to the truth value of a condition by TensorFlow's rules. A scalar number is true if
- * it is not zero. A scalar string is true if it is not empty, and so is a tensor of higher rank.
- * Returns false for a type that has no truth value. `t` must be loaded. */
+ * it is not zero. A scalar string, or a tensor of higher rank, is true if it is not empty. Returns
+ * false for a type that has no truth value. `t` must be loaded. */
 bool pl_truth(const struct rt_tensor *t, bool *truth);
 /* Returns whether the node is a Switch, Merge, Enter, Exit, NextIteration or LoopCond, or the Ref
  * variant of one of these. */

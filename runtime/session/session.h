@@ -100,10 +100,10 @@ void rt_session_add_model_bytes(struct rt_session *s, size_t bytes);
 enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err);
 
 /*
- * What a callable computes. Feeds and fetches name any tensors of the graph ("x:0", "x"); targets
- * are nodes that run for their effect. A feed replaces a tensor: nodes on which only the fed tensor
- * depends are not run. rt_session_prepare makes the plan immediately and keeps it. It returns
- * RT_RESOURCE_EXHAUSTED if there are too many different specs.
+ * What a callable computes. Feeds and fetches name any tensors of the graph ("x:0", "x"). Targets
+ * are nodes that run for their effect. A feed replaces a tensor; nodes that are needed only to
+ * compute this tensor are not run. rt_session_prepare makes the plan immediately and keeps it. It
+ * returns RT_RESOURCE_EXHAUSTED if there are too many different specs.
  */
 struct rt_call_spec {
     const char *const *feeds;
@@ -188,9 +188,9 @@ enum rt_status rt_callable_check_feeds(const struct rt_callable *c, const struct
 enum rt_dtype rt_callable_fetch_dtype(const struct rt_callable *c, int fetch);
 
 /*
- * Returns whether requests may be merged along dimension 0 of every feed: whether row-wise analysis
- * proves that each output row depends only on the input rows with the same index. `shapes` has the
- * signature's shapes, one per feed. The analysis tries only some lengths of unknown inner
+ * Returns whether requests may be merged along dimension 0 of every feed. They may be if row-wise
+ * analysis proves that each output row depends only on the input rows with the same index. `shapes`
+ * has the signature's shapes, one per feed. The analysis tries only some lengths of unknown inner
  * dimensions, so a merged run is analysed again for its own lengths (rt_run_options.is_merged). The
  * result holds for the current values of the variables. If the result is false, `why` names the
  * node and the op that prevent merging. If the analysis ran out of memory and might succeed later,
