@@ -391,8 +391,8 @@ static bool is_reached(const struct rt_bytes *entry, struct rt_span key, size_t 
  * pass.
  *
  * `common` is the number of leading bytes that `key` shares with the preceding entry's key. An
- * entry is skipped if its key shares more bytes with the preceding key. Both keys then differ from
- * `key` at the same byte, so both are less than `key`.
+ * entry is skipped if its key shares more than `common` bytes with the preceding key. Both keys
+ * then differ from `key` at the same byte, so both are less than `key`.
  */
 static enum rt_status seek(struct seeker *s, const struct rt_sstable_source *from,
                            struct rt_span key, bool *same, struct rt_error *err)

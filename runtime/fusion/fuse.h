@@ -58,10 +58,10 @@ enum rt_status pl_fuse_elementwise(struct pl_graph *g, struct rt_error *err);
 enum rt_status pl_fuse_concats(struct pl_graph *g, struct rt_error *err);
 
 /*
- * Two passes that replace loops that implement recurrent layers. pl_fuse_rnn_frames handles frames
- * made of Enter and Exit nodes, and runs after the Switches of all branches have been removed.
- * pl_fuse_rnn_whiles handles While nodes, and runs before the sub-plans of the remaining loops are
- * made.
+ * pl_fuse_rnn_frames and pl_fuse_rnn_whiles replace recurrent layers that are written as loops.
+ * pl_fuse_rnn_frames handles frames made of Enter and Exit nodes, and runs after the Switches of
+ * all branches have been removed. pl_fuse_rnn_whiles handles While nodes, and runs before the
+ * sub-plans of the remaining loops are made.
  */
 enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_fuse_rnn_whiles(struct pl_graph *g, struct rt_error *err);
