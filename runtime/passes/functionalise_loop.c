@@ -1,10 +1,10 @@
 /*
- * Functionalises the loops of TensorFlow 1 that are not recurrent layers (fusion/fuse_rnn_frame.c).
- * The condition and the body of a frame are copied into subgraphs whose feeds are the loop's
- * variables, and one node (PL_WHILE) replaces the frame. Inner loops are functionalised before
- * outer loops, and branches before loops (functionalise.c). A frame is left unchanged if its body
- * still has tokens, or if it is entered, left or waited for in a way that tf.while_loop does not
- * produce.
+ * Functionalises the loops of TensorFlow 1 that are not recurrent layers
+ * (fusion/rnn/fuse_rnn_frame.c). The condition and the body of a frame are copied into subgraphs
+ * whose feeds are the loop's variables, and one node (PL_WHILE) replaces the frame. Inner loops are
+ * functionalised before outer loops, and branches before loops (functionalise.c). A frame is left
+ * unchanged if its body still has tokens, or if it is entered, left or waited for in a way that
+ * tf.while_loop does not produce.
  *
  * A round functionalises the loops that contain no other loops. The round copies loops into
  * subgraphs, appends new nodes, and rewires readers only at its end. The time per loop is therefore
