@@ -256,7 +256,7 @@ struct work {
     char *out, *slots;
 };
 
-/* Copies terms [from, to) of the windows of `rows` pixels. Each copied row has to - from elements.
+/* Copies terms [from, to) of the windows of `rows` pixels. A row of `dst` has (to - from) elements.
  * `tap` is the tap along the first of three axes. */
 static void filter_grad_im2col(const struct filter_grad *s, const char *in, int64_t tap,
                                int64_t pixel, int64_t rows, int64_t from, int64_t to, char *dst)

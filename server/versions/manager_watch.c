@@ -124,8 +124,8 @@ static bool may_be_listed(const struct srv_managed_version *e)
     return e->wanted && e->state != SRV_LOADING && e->state != SRV_UNLOADING;
 }
 
-/* Lists the version's directory on this thread. Does nothing if the listing is long, or if the last
- * listing was too recent in proportion to its cost. */
+/* Lists the version's directory on this thread. Does nothing if the lister's thread lists this
+ * version (`is_long`), or if the last listing was too recent in proportion to its cost. */
 static void look_at_entry(struct srv_manager *m, struct srv_managed *model,
                           struct srv_managed_version *e, int64_t now)
 {
