@@ -6,8 +6,10 @@
  *
  * b is packed into panels of neighbouring columns; kn_packed_gemm_offset defines the layout. The
  * packed bytes depend on k, n and the panel's width, which depends on the instruction set.
- * Therefore `panel` is part of the key of packed weights (rt_prep_pack in fused_gemm.c, rnn.c,
- * winograd_conv.c and winograd_1d_conv.c). k, n and rows may have any value; a GEMM with few rows
+ * Therefore `panel` is part of the key of packed weights (rt_prep_pack). fused_gemm.c packs the
+ * weights of products, kernels/rnn/rnn.c those of recurrent layers, kernels/conv/winograd_conv.c
+ * and winograd_1d_conv.c transformed filters, and kernels/fused/fused_attention.c keys and values.
+ * k, n and rows may have any value; a GEMM with few rows
  * is nearly as efficient as one with many.
  *
  * The sum of an output element starts at bias + residual, and the products are added in the order

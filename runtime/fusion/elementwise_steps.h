@@ -1,6 +1,7 @@
 /*
  * The steps of fused element-wise ops (elementwise.h), as lists and as an enumeration. Device code
- * (kernels/cuda) includes this header too, so it contains nothing else.
+ * (kernels/cuda) includes this header too, so it contains nothing else. GPUs run each op of these
+ * lists by a case in kernels/cuda/device/elementwise.cu.
  */
 #ifndef RT_ELEMENTWISE_STEPS_H
 #define RT_ELEMENTWISE_STEPS_H

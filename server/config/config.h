@@ -27,7 +27,8 @@ struct srv_logging_config {
 };
 
 /* A configured model. Every field must also be in ModelConfig in proto/, in same_model in config.c,
- * and in print_model in server/commands/command_check.c. */
+ * and in print_model in server/commands/command_check.c. A field that requests use must also be in
+ * struct srv_map_model, which make_map in server/versions/manager_map.c fills. */
 struct srv_model_config {
     const char *name;
     const char *base_path; /* absolute path without a trailing slash */

@@ -4,14 +4,19 @@
  * module. It does not depend on any transport, protocol, network thread or scheduler.
  *
  * An inference consists of these steps, each performed once and in this order. Only
- * srv_inference_clear may follow a failed step. init      sets the steps, the options, and the job
- * to be filled in read      parses a request find      finds the version in a serving map; or the
- * caller sets job->version resolve   finds job->signature, checks it for the call, and allocates
- * the tensors bind      fills job->feeds run       runs the job: srv_job_submit, or
- * srv_inference_run on the calling thread finish    checks the outputs for the call; may be called
- * on any thread encode    writes the response clear     frees the tensors A transport may perform
- * `find` before `read`, to know whether the request can become a job. The error of `read` takes
- * precedence.
+ * srv_inference_clear may follow a failed step.
+ *   init      sets the steps, the options, and the job to be filled in
+ *   read      parses a request
+ *   find      finds the version in a serving map; or the caller sets job->version
+ *   resolve   finds job->signature, checks it for the call, and allocates the tensors
+ *   bind      fills job->feeds
+ *   run       runs the job: srv_job_submit, or srv_inference_run on the calling thread
+ *   finish    checks the outputs for the call; may be called on any thread
+ *   encode    writes the response
+ *   clear     frees the tensors
+ *
+ * A transport may perform `find` before `read`, to know whether the request can become a job. The
+ * error of `read` takes precedence.
  *
  * The steps (steps.h) decide error codes and messages.
  */

@@ -1,6 +1,10 @@
 /*
  * Writes the page that Prometheus scrapes: the counters from server/metrics, and gauges of the
- * current state.
+ * current state. A new counter is a field in server/metrics/metrics_cells.h, a function that
+ * increments it in server/metrics/metrics.h, and a line here. A counter per version must be added
+ * to the sums of unloaded versions too (server/metrics/metrics_models.c). A gauge needs only a line
+ * in `gauges` or `versions_gauges`. metrics_gpus.c writes the gauges of GPUs, and metrics_serving.c
+ * the metrics of TensorFlow Serving. docs/metrics.md lists all of them.
  *
  * Threads: any thread may call these functions.
  */

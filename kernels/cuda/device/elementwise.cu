@@ -61,8 +61,10 @@ KC_DEVICE float unary(int op, float x)
         return x * x;
     case RT_ELEMENTWISE_Tanh:
         return tanhf(x);
-    default: /* Cast */
+    case RT_ELEMENTWISE_Cast:
         return x;
+    default: /* A step without a case above must not pass for one that computes something. */
+        return NAN;
     }
 }
 
@@ -94,8 +96,12 @@ KC_DEVICE float binary(int op, float x, float y)
         RT_ELEMENTWISE_TRUTH(X)
         RT_ELEMENTWISE_LOGICAL(X)
 #undef X
-    default: /* Add, AddV2, BiasAdd */
+    case RT_ELEMENTWISE_Add:
+    case RT_ELEMENTWISE_AddV2:
+    case RT_ELEMENTWISE_BiasAdd:
         return x + y;
+    default:
+        return NAN;
     }
 }
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "kernels/cuda/device/copy.h"
-#include "kernels/cuda/image.h"
+#include "kernels/cuda/driver/image.h"
 
 enum {
     N = 1 << 16,
