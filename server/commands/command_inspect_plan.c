@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/api/describe.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/print.h"
 #include "server/commands/command_run.h"
 
@@ -281,7 +282,7 @@ enum rt_status srv_run_plan(const struct srv_run *r, struct rt_error *err)
     struct rt_tensor *fetches = rt_arena_array(r->arena, (size_t)n_out + 1, sizeof *fetches);
     enum rt_status st = fetches ? RT_OK : rt_fail_memory(err, "fetches", 0);
     for (int i = 0; i < RUNS && !st; i++) {
-        st = srv_run_call(r, r->s->call, fetches, NULL, err);
+        st = srv_run_call(r, r->s->call, fetches, NULL, rt_now_ns(), err);
         for (int k = 0; k < n_out; k++)
             rt_tensor_clear(&fetches[k]);
     }

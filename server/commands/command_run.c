@@ -577,7 +577,7 @@ static enum rt_status run_once(const struct srv_run *r, struct rt_error *err)
         rt_arena_array(r->arena, (size_t)def->n_outputs + 1, sizeof *fetches);
     if (!fetches)
         return rt_fail_memory(err, "fetches", 0);
-    enum rt_status st = srv_run_call(r, r->s->call, fetches, NULL, err);
+    enum rt_status st = srv_run_call(r, r->s->call, fetches, NULL, rt_now_ns(), err);
     struct rt_bytes out;
     rt_bytes_init(&out, SIZE_MAX / 2);
     if (!st)

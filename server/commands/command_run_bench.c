@@ -43,7 +43,7 @@ static void *bench_thread(void *arg)
             end = start + t->min_ns;
         if (start >= end && t->n >= MIN_RUNS)
             break;
-        t->status = srv_run_call(r, r->s->call, fetches, NULL, &t->err);
+        t->status = srv_run_call(r, r->s->call, fetches, NULL, start, &t->err);
         int64_t took = rt_now_ns() - start;
         if (i >= 0 && !t->status)
             t->ns[t->n++] = took;

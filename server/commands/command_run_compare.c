@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/machine.h"
 #include "runtime/base/print.h"
 #include "server/commands/command_run.h"
@@ -64,9 +65,10 @@ enum rt_status srv_run_compare(const struct srv_run *r, const char *dir,
     if (!st && r->json && !(rows = json_array()))
         st = rt_fail_memory(err, "the comparison", 0);
     if (!st)
-        st = srv_run_call(r, rt_model_signature(model, def->name)->call, want, NULL, err);
+        st = srv_run_call(r, rt_model_signature(model, def->name)->call, want, NULL, rt_now_ns(),
+                          err);
     if (!st)
-        st = srv_run_call(r, r->s->call, got, NULL, err);
+        st = srv_run_call(r, r->s->call, got, NULL, rt_now_ns(), err);
     if (!st && !r->json)
         rt_print(stdout, "precision: %s\n",
                  !r->tuning.bf16         ? "float32"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/map.h"
 #include "runtime/api/describe.h"
 #include "runtime/base/print.h"
@@ -193,7 +194,7 @@ static enum rt_status run_once(struct profile *p, struct rt_trace *trace, int64_
     if (!fetches)
         return rt_fail_memory(err, "fetches", 0);
     const int64_t start = now_ns(r);
-    enum rt_status st = srv_run_call(r, r->s->call, fetches, trace, err);
+    enum rt_status st = srv_run_call(r, r->s->call, fetches, trace, rt_now_ns(), err);
     *ns = now_ns(r) - start;
     for (int k = 0; k < n_out; k++)
         rt_tensor_clear(&fetches[k]);
