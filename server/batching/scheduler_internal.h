@@ -58,8 +58,8 @@ struct srv_worker {
     struct srv_worker *next;      /* next spare worker */
     struct srv_core_batch *batch; /* the worker's current batch, or NULL */
     int64_t began_ns;             /* time at which the worker took the batch */
-    /* Thread id of a spare worker, and whether its priority was lowered during a long run. The
-     * kernel does not let a thread raise its priority again, so the thread ends after this run. */
+    /* Thread id of a spare worker, and whether the thread's priority was lowered. The kernel does
+     * not let a thread raise its priority again, so such a thread ends after its batch. */
     int thread_id;
     bool is_lowered;
 };
@@ -152,6 +152,9 @@ int64_t srv_scheduler_timer_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu)
 /* Starts a spare worker. The caller must have normal priority, because the new thread inherits
  * it. */
 bool srv_scheduler_start_spare(struct srv_scheduler *s);
+/* Lowers the priority of a spare worker until it has completed its batch, and then the thread
+ * ends. */
+void srv_scheduler_lower(struct srv_worker *w);
 /* Returns whether no spare worker is idle and another may be started. */
 bool srv_scheduler_lacks_spare(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
 

@@ -25,6 +25,12 @@ int64_t srv_scheduler_spare_at(const struct srv_scheduler *s)
                : s->taken_ns + SPARE_AFTER_NS;
 }
 
+void srv_scheduler_lower(struct srv_worker *w)
+{
+    rt_thread_lower(w->thread_id);
+    w->is_lowered = true;
+}
+
 /* Marks the worker's run as long if it has lasted for LONG_AFTER_NS. Lowers the priority of a spare
  * worker, because its run may never end. Other requests then keep most of the processor time. */
 static void mark_if_long(struct srv_scheduler *s, struct srv_worker *w, int64_t now)
@@ -33,10 +39,8 @@ static void mark_if_long(struct srv_scheduler *s, struct srv_worker *w, int64_t 
     if (!w->batch || w->batch->is_long || now < w->began_ns + LONG_AFTER_NS)
         return;
     srv_core_mark_long(&s->cpu, w->batch);
-    if (w->is_spare) {
-        rt_thread_lower(w->thread_id);
-        w->is_lowered = true;
-    }
+    if (w->is_spare)
+        srv_scheduler_lower(w);
 }
 
 static void mark_long_runs(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu)

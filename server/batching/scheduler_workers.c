@@ -164,6 +164,17 @@ static void complete_all(struct srv_scheduler *s, struct srv_job *first, int64_t
     }
 }
 
+/* Records that the worker's batch has ended. From now on, further spare workers may take batches,
+ * so a spare worker encodes large outputs with low priority: however many do, other requests keep
+ * most of the processor time. */
+static void release_worker(struct srv_scheduler *s, struct srv_worker *w,
+                           const struct srv_batch_verdict *v) RT_REQUIRES(s->mu)
+{
+    srv_scheduler_set_batch(s, w, NULL, 0);
+    if (v->has_large_outputs && w->is_spare)
+        srv_scheduler_lower(w);
+}
+
 enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int worker,
                                          const struct srv_core_batch *batch)
 {
@@ -223,7 +234,7 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
         verdict.learn = false;
     srv_scheduler_end_batch(s, batch, finish - start, &verdict);
     if (w)
-        srv_scheduler_set_batch(s, w, NULL, 0);
+        release_worker(s, w, &verdict);
     /* After this run, a waiting batch may start. A regular worker takes that batch itself. After an
      * inline run or a spare worker's run, an idle worker must be woken. */
     const bool is_worker = w && !w->is_spare;

@@ -17,9 +17,9 @@ from tensorflow_serving.apis import predict_pb2
 NICE = os.nice(0)
 
 
-def priorities(server, name):
-    """Returns the nice values of those threads of the server that have the given name."""
-    values = []
+def threads(server, name):
+    """Returns {id: nice value} of those threads of the server that have the given name."""
+    found = {}
     for task in glob.glob(f"/proc/{server.process.pid}/task/*"):
         try:
             with open(os.path.join(task, "stat"), encoding="utf-8") as file:
@@ -27,8 +27,13 @@ def priorities(server, name):
         except OSError:  # the thread has ended, so its file does not exist
             continue
         if comm.endswith("(" + name):
-            values.append(int(fields.split()[16]))
-    return values
+            found[os.path.basename(task)] = int(fields.split()[16])
+    return found
+
+
+def priorities(server, name):
+    """Returns the nice values of those threads of the server that have the given name."""
+    return list(threads(server, name).values())
 
 
 class Endless(GrpcCase):
@@ -83,6 +88,23 @@ class Endless(GrpcCase):
         wait_for(lambda: server.metric("slipway_jobs") == 0, "the end of the cancelled calls")
         # Threads of low priority end when their runs end.
         wait_for(lambda: all(nice == NICE for nice in priorities(server, "slip-spare")), "threads of usual priority")
+        self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
+
+    def test_spare_workers_encode_large_outputs_with_low_priority(self):
+        """A batch ends before its outputs are encoded, so that many spare workers may encode at the same time."""
+        small_models.write_shapes(self.path("models/shapes/1"))
+        small_models.write_endless(self.path("models/other/1"))
+        server = self.serve_endless()
+        # One of the two runs holds the only worker. A spare worker may have taken the other one.
+        for model in ("endless", "other"):
+            self.begin(server, model=model)
+        wait_for(lambda: server.metric("slipway_jobs") == 2 and server.metric("slipway_queue_requests") == 0, "the runs")
+        server.predict("half_plus_two", [1.0])
+        before = set(threads(server, "slip-spare"))
+        status, _ = server.post("/v1/models/shapes:predict", {"signature_name": "fill", "inputs": [100, 1000]})
+        self.assertEqual(status, 200)
+        # A thread of low priority ends after its batch, because the kernel does not let it raise its priority again.
+        wait_for(lambda: before - set(threads(server, "slip-spare")), "the end of the thread that encoded")
         self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
 
     def test_a_run_that_does_not_end_does_not_use_up_num_batch_threads(self):
