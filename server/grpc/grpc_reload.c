@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "server/base/log_limit.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
 #include "server/versions/manager.h"
@@ -16,6 +17,10 @@ enum {
     MAX_NAME = 1024,    /* in bytes */
     MAX_PAGE = 1 << 30, /* maximum size of the metrics page in bytes */
 };
+
+/* The limit of the messages about reloads, which a client can request as often as it likes. */
+static struct srv_log_limit log_limit;
+#define SUBJECT "reload of the model configuration"
 
 struct metric {
     struct rt_span name;
@@ -160,7 +165,7 @@ static void done(void *arg, enum rt_status st, const struct rt_error *err)
             err = &none;
         }
     }
-    if (st)
+    if (st && srv_log_admits(&log_limit, SUBJECT))
         RT_LOG(RT_LOG_ERROR, "ReloadConfig failed: %s", rt_error_text(err));
     char *p = st ? NULL : rt_bytes_take(&out, &n);
     rt_bytes_clear(&out);
@@ -181,7 +186,8 @@ static bool reload(struct srv_call *c)
     }
     st = read_reload(c, r);
     if (!st) {
-        RT_LOG(RT_LOG_INFO, "a reload of the model configuration was asked for");
+        if (srv_log_admits(&log_limit, SUBJECT))
+            RT_LOG(RT_LOG_INFO, "a reload of the model configuration was asked for");
         double before[MAX_METRICS];
         st = read_metrics(c->server, r, before, &c->err);
         for (int i = 0; !st && i < r->n_metrics; i++)

@@ -212,6 +212,17 @@ class Reload(GrpcCase):
         self.assertNotIn("(Re-)adding model: c", server.log())
         self.assertEqual(client.predict(model="a"), [3.0])
 
+    def test_reloads_that_fail_do_not_fill_the_log(self):
+        server = self.serve_one()
+        client = self.client(server)
+        bad = model_management_pb2.ReloadConfigRequest()
+        begin = time.monotonic()
+        for _ in range(300):
+            self.fails(CODE.INVALID_ARGUMENT, "not supported", client.model.HandleReloadConfigRequest, bad)
+        seconds = time.monotonic() - begin
+        self.assertIn("ReloadConfig failed", server.log())
+        self.assertLessEqual(server.log().count("ReloadConfig failed"), 20 * (seconds + 2))
+
     def test_a_server_stops_although_a_reload_waits(self):
         os.makedirs(self.path("empty"))
         server = self.serve_one()
