@@ -1,11 +1,20 @@
 #include "server/base/budget.h"
 
+/* Returns how many bytes all requests together may hold after a charge that makes one of them hold
+ * `own` bytes. */
+static int64_t limit_for(const struct srv_budget *b, size_t own)
+{
+    enum { MEBI = 1 << 20, RESERVE_PART = 16 };
+    return own > SRV_SMALL_BYTES ? b->limit - b->limit / RESERVE_PART / MEBI * MEBI : b->limit;
+}
+
 bool srv_budget_take(struct srv_budget *b, size_t *own, size_t bytes)
 {
     if (bytes > (size_t)b->limit) /* ensures that `bytes` fits into an int64_t */
         return false;
     int64_t n = (int64_t)bytes;
-    if (atomic_fetch_add_explicit(&b->held, n, memory_order_relaxed) + n > b->limit) {
+    if (atomic_fetch_add_explicit(&b->held, n, memory_order_relaxed) + n >
+        limit_for(b, *own + bytes)) {
         atomic_fetch_sub_explicit(&b->held, n, memory_order_relaxed);
         return false;
     }
@@ -22,13 +31,18 @@ void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes)
 
 size_t srv_budget_left(const struct srv_budget *b)
 {
-    int64_t left = b->limit - atomic_load_explicit(&b->held, memory_order_relaxed);
+    const int64_t held = atomic_load_explicit(&b->held, memory_order_relaxed);
+    const int64_t large = limit_for(b, SIZE_MAX) - held;
+    int64_t left = b->limit - held;
+
+    if (left > SRV_SMALL_BYTES)
+        left = large > SRV_SMALL_BYTES ? large : SRV_SMALL_BYTES;
     return left > 0 ? (size_t)left : 0;
 }
 
 enum rt_status srv_budget_code(const struct srv_budget *b, size_t own, size_t bytes)
 {
-    size_t limit = (size_t)b->limit;
+    const size_t limit = (size_t)limit_for(b, bytes > SIZE_MAX - own ? SIZE_MAX : own + bytes);
     return own > limit || bytes > limit - own ? RT_RESOURCE_EXHAUSTED : RT_UNAVAILABLE;
 }
 
@@ -39,7 +53,7 @@ enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "%s is larger than --max_bytes_in_flight, %lld bytes, allows: it takes at "
                        "least %zu with what the request holds",
-                       what, (long long)b->limit, own + bytes);
+                       what, (long long)limit_for(b, SIZE_MAX), own + bytes);
     return rt_fail(err, RT_UNAVAILABLE,
                    "%s does not fit beside the requests in flight, %lld bytes by "
                    "--max_bytes_in_flight",

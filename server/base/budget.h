@@ -5,6 +5,10 @@
  * requests is refused with UNAVAILABLE, and the client may retry. A charge that would not fit even
  * without other requests is refused with RESOURCE_EXHAUSTED, and the error message names the flag.
  *
+ * A sixteenth of the budget is a reserve for small requests, which hold at most SRV_SMALL_BYTES.
+ * Otherwise a few clients that do not read large responses could have all requests refused until
+ * they are cut off. A budget of less than 16 MiB has no reserve.
+ *
  * Threads: any thread may call these functions.
  */
 #ifndef SRV_BUDGET_H
@@ -18,6 +22,8 @@
 #include "runtime/base/bytes.h"
 #include "server/base/cancellation.h"
 
+enum { SRV_SMALL_BYTES = 64 << 10 };
+
 struct srv_budget {
     _Atomic int64_t held;
     /* maximum value of `held` in bytes; constant after the first request */
@@ -28,6 +34,7 @@ struct srv_budget {
  * Returns false and charges nothing if the budget has too few bytes left. */
 bool srv_budget_take(struct srv_budget *b, size_t *own, size_t bytes);
 void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes);
+/* Returns the number of bytes that a request that holds none may take. */
 size_t srv_budget_left(const struct srv_budget *b);
 
 /* Returns the status of a refused charge. The charge had at least `bytes` bytes, and the request

@@ -37,6 +37,30 @@ static void what_does_not_fit_beside_others_may_be_asked_again(void **state)
                  "--max_bytes_in_flight");
 }
 
+static void large_requests_leave_a_reserve_to_small_ones(void **state)
+{
+    (void)state;
+    enum { MEBI = 1 << 20 };
+    struct srv_budget b = {.limit = 64 * MEBI};
+    struct rt_error err = {0};
+    size_t large = 0, other = 0, small = 0;
+    assert_int_equal(srv_budget_left(&b), 60 * MEBI);
+    assert_true(srv_budget_take(&b, &large, 60 * MEBI));
+    assert_int_equal(srv_budget_left(&b), SRV_SMALL_BYTES);
+    assert_false(srv_budget_take(&b, &large, 1));
+    assert_int_equal(srv_budget_code(&b, large, 1), RT_RESOURCE_EXHAUSTED);
+    assert_false(srv_budget_take(&b, &other, SRV_SMALL_BYTES + 1));
+    assert_fails(srv_budget_refused(&b, other, SRV_SMALL_BYTES + 1, "the request", &err),
+                 RT_UNAVAILABLE, &err, "the request does not fit beside the requests in flight");
+    assert_true(srv_budget_take(&b, &small, SRV_SMALL_BYTES));
+    assert_false(srv_budget_take(&b, &small, 1));
+    size_t rest = 0;
+    for (int i = 1; i < 64; i++, rest = 0)
+        assert_true(srv_budget_take(&b, &rest, SRV_SMALL_BYTES));
+    assert_int_equal(srv_budget_left(&b), 0);
+    assert_false(srv_budget_take(&b, &rest, 1));
+}
+
 static void what_never_fits_is_told_the_flag(void **state)
 {
     (void)state;
@@ -130,6 +154,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_fits_is_given_and_can_be_given_back),
         cmocka_unit_test(what_does_not_fit_beside_others_may_be_asked_again),
+        cmocka_unit_test(large_requests_leave_a_reserve_to_small_ones),
         cmocka_unit_test(what_never_fits_is_told_the_flag),
         cmocka_unit_test(a_response_is_counted_but_for_its_first_bytes),
         cmocka_unit_test(a_response_beyond_protobufs_limit_is_refused_before_it_is_written),
