@@ -701,6 +701,11 @@ class Background(Case):
                 model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(request)
             self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
             self.assertIn("at most 16384 bytes", caught.exception.details())
+            for method in ("ServerLive", "ServerReady", "ServerMetadata", "ModelReady", "ModelMetadata", "ModelConfig",
+                           "RepositoryIndex", "ModelStatistics"):
+                with self.subTest(method), self.assertRaises(grpc.RpcError) as caught:
+                    channel.unary_unary("/inference.GRPCInferenceService/" + method)(b"\x08\1" * MEBI)
+                self.assertIn("at most 16384 bytes", caught.exception.details())
 
 
 if __name__ == "__main__":
