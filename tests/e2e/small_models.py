@@ -260,3 +260,33 @@ def write_queue(folder, capacity, ref=False):
         g.node("size", "Cast", "count", SrcT="int32", DstT="float")
     write(folder, {name: ({"x": ("x", "float")}, {"y": (name, "float")})
                    for name in ("put", "put_many", "take", "take_many", "size", "close")}, build)
+
+
+def write_map_stage(folder):
+    """Writes a model with a staging area with keys, each item of which has two floats: `put` stages x with the key x and half
+    of it, `first` and `second` stage one of them, `take` takes the item of the key x, and `size` counts the items."""
+
+    def map_op(g, name, op, *inputs, **lists):
+        n = g.node(name, op, *inputs)
+        for key, dtypes in {"dtypes": 2, **lists}.items():
+            n.attr[key].list.type.extend([number("float")] * dtypes)
+        n.attr["shared_name"].s = b"area"
+        n.attr["capacity"].i = 5
+
+    def build(g):
+        g.placeholder("x", "float")
+        g.const("two", "float", (), float_val=[2.0])
+        g.node("half", "RealDiv", "x", "two", T="float")
+        g.node("key", "Cast", "x", SrcT="float", DstT="int64")
+        g.const("both", "int32", (2,), int_val=[0, 1])
+        g.const("zero", "int32", (1,), int_val=[0])
+        g.const("one", "int32", (1,), int_val=[1])
+        for name, indices, values in (("put", "both", ("x", "half")), ("first", "zero", ("x",)), ("second", "one", ("half",))):
+            map_op(g, "stage_" + name, "MapStage", "key", indices, *values, fake_dtypes=len(values))
+            g.node(name, "Identity", "x", "^stage_" + name, T="float")
+        map_op(g, "taken", "MapUnstage", "key", "both")
+        g.node("take", "AddV2", "taken", "taken:1", T="float")
+        g.node("given", "NoOp", "^x")
+        map_op(g, "count", "MapSize", "^given")
+        g.node("size", "Cast", "count", SrcT="int32", DstT="float")
+    write(folder, {name: ({"x": ("x", "float")}, {"y": (name, "float")}) for name in ("put", "first", "second", "take", "size")}, build)

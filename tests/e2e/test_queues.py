@@ -143,3 +143,54 @@ class Queues(GrpcCase):
         self.assertEqual(self.post(server, "size"), 0.0)
         self.call(client, "put_many", [1.0] * 100)
         self.assertEqual(self.call(client, "take_many", 100.0), [1.0] * 100)
+
+
+class MapStages(GrpcCase):
+    """A staging area with keys, from which clients take the items that other clients stage."""
+
+    def call(self, client, signature, x, timeout=WAIT):
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "area"
+        request.model_spec.signature_name = signature
+        t = request.inputs["x"]
+        t.dtype = 1
+        t.tensor_shape.SetInParent()
+        t.float_val.append(x)
+        return client.prediction.Predict.future(request, timeout=timeout)
+
+    def get(self, client, signature, x):
+        return self.call(client, signature, x).result().outputs["y"].float_val[0]
+
+    def begin(self):
+        small_models.write_map_stage(self.path("models/area/1"))
+        self.put(self.path("models/half_plus_two/1"))
+        server = self.serve(f"--models={self.path('models')}", "--num_workers=1")
+        return self.client(server), self.client(server)
+
+    def test_clients_wait_for_the_items_of_their_keys(self):
+        a, b = self.begin()
+        for _ in range(2):  # twice, because the second run of a signature may be a compiled one
+            waiting = {x: self.call(a, "take", float(x)) for x in range(10)}
+            for x in (7, 3, 9, 0, 5, 1):
+                self.assertEqual(self.get(b, "put", float(x)), x)
+                self.assertEqual(waiting.pop(x).result().outputs["y"].float_val[0], 1.5 * x)
+            for x in (8, 2, 6, 4):
+                self.get(b, "second", float(x))
+                self.assertFalse(waiting[x].done())
+                self.get(b, "first", float(x))
+                self.assertEqual(waiting[x].result().outputs["y"].float_val[0], 1.5 * x)
+            self.assertEqual(self.get(b, "size", 0.0), 0.0)
+
+    def test_staging_waits_while_the_area_is_full(self):
+        a, b = self.begin()
+        for x in range(5):
+            self.get(a, "put", float(x))
+        late = self.call(a, "put", 5.0)
+        for _ in range(3):
+            self.assertEqual(self.get(b, "size", 0.0), 5.0)
+            self.assertEqual(b.predict(), [3.0])
+        self.assertFalse(late.done())
+        self.assertEqual(self.get(b, "take", 3.0), 4.5)
+        self.assertEqual(late.result().outputs["y"].float_val[0], 5.0)
+        self.assertEqual(self.get(b, "take", 5.0), 7.5)
+        self.fails(CODE.DEADLINE_EXCEEDED, "", lambda timeout: self.call(a, "take", 5.0, 0.3).result())

@@ -187,6 +187,17 @@ STAGED = {"dtypes": PAIR, "capacity": 3, "memory_limit": 100, "shared_name": "ar
 case("Stage", ("put", "Stage", [f32([2]), scalar("int32", 1)], STAGED), ("size", "StageSize", [], STAGED),
      ("peek", "StagePeek", [scalar("int32", 0)], STAGED), ("take", "Unstage", [], STAGED), ("clear", "StageClear", [], STAGED),
      steps=[["put"], ["put"], ["size:0"], ["peek:0", "peek:1"], ["take:0", "take:1"], ["clear"]])
+KEYED = STAGED | {"shared_name": "keyed"}
+for kind in ("Map", "OrderedMap"):
+    case(kind + "Stage", ("put", kind + "Stage", [scalar("int64", 3), i32(0, 1), f32([2]), scalar("int32", 1)],
+                          KEYED | {"fake_dtypes": PAIR}),
+         ("part", kind + "Stage", [scalar("int64", 4), i32(1), scalar("int32", 1)], KEYED | {"fake_dtypes": ["int32"]}),
+         ("rest", kind + "Stage", [scalar("int64", 4), i32(0), f32([2])], KEYED | {"fake_dtypes": ["float32"]}),
+         ("size", kind + "Size", [], KEYED), ("few", kind + "IncompleteSize", [], KEYED),
+         ("peek", kind + "Peek", [scalar("int64", 3), i32(0, 1)], KEYED), ("clear", kind + "Clear", [], KEYED),
+         ("take", kind + "Unstage", [scalar("int64", 3), i32(0, 1)], KEYED), ("any", kind + "UnstageNoKey", [i32(0, 1)], KEYED),
+         steps=[["put"], ["part"], ["size:0", "few:0"], ["peek:0", "peek:1"], ["rest"], ["take:0", "take:1"], ["any:0", "any:1", "any:2"],
+                ["clear"]])
 case("MutexLock", ("mutex", "MutexV2", [], {}), ("lock", "MutexLock", ["mutex"], {}), ("use", "ConsumeMutexLock", ["lock"], {}),
      steps=[["use"], ["use"]])
 case("Stack", ("stack", "Stack", [], {"elem_type": "float32"}), ("push", "StackPush", ["stack", f32([2])], {"T": "float32"}),
