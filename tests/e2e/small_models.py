@@ -290,3 +290,26 @@ def write_map_stage(folder):
         map_op(g, "count", "MapSize", "^given")
         g.node("size", "Cast", "count", SrcT="int32", DstT="float")
     write(folder, {name: ({"x": ("x", "float")}, {"y": (name, "float")}) for name in ("put", "first", "second", "take", "size")}, build)
+
+
+def write_accumulator(folder, ref=False):
+    """Writes a model with an accumulator of float vectors: `apply` adds x, a gradient of step 0 or later, `take` takes the mean
+    of at least as many gradients as x says, and `number` counts the gradients. The handle is a resource, or a TensorFlow 1
+    ref."""
+    kind = "" if ref else "Resource"
+
+    def build(g):
+        g.placeholder("x", "float")
+        h = g.node("handle", kind + "ConditionalAccumulator", dtype="float")
+        h.attr["shape"].shape.unknown_rank = True
+        h.attr["reduction_type"].s = b"MEAN"
+        h.attr["shared_name"].s = b"gradients"
+        g.const("step", "int64", (), int64_val=[1 << 40])
+        g.node("add", kind + "AccumulatorApplyGradient", "handle", "step", "x", dtype="float")
+        g.node("apply", "Identity", "x", "^add", T="float")
+        g.node("n", "Cast", "x", SrcT="float", DstT="int32")
+        g.node("take", kind + "AccumulatorTakeGradient", "handle", "n", dtype="float")
+        g.node("given", "NoOp", "^x")
+        g.node("count", kind + "AccumulatorNumAccumulated", "handle", "^given")
+        g.node("number", "Cast", "count", SrcT="int32", DstT="float")
+    write(folder, {name: ({"x": ("x", "float")}, {"y": (name, "float")}) for name in ("apply", "take", "number")}, build)

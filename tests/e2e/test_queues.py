@@ -145,12 +145,22 @@ class Queues(GrpcCase):
         self.assertEqual(self.call(client, "take_many", 100.0), [1.0] * 100)
 
 
-class MapStages(GrpcCase):
-    """A staging area with keys, from which clients take the items that other clients stage."""
+class OneModel(GrpcCase):
+    """Tests of one model, whose signatures take and return a float."""
+    model = None
+
+    def write_model(self, folder):
+        raise NotImplementedError
+
+    def begin(self):
+        self.write_model(self.path(f"models/{self.model}/1"))
+        self.put(self.path("models/half_plus_two/1"))
+        server = self.serve(f"--models={self.path('models')}", "--num_workers=1")
+        return self.client(server), self.client(server)
 
     def call(self, client, signature, x, timeout=WAIT):
         request = predict_pb2.PredictRequest()
-        request.model_spec.name = "area"
+        request.model_spec.name = self.model
         request.model_spec.signature_name = signature
         t = request.inputs["x"]
         t.dtype = 1
@@ -161,11 +171,13 @@ class MapStages(GrpcCase):
     def get(self, client, signature, x):
         return self.call(client, signature, x).result().outputs["y"].float_val[0]
 
-    def begin(self):
-        small_models.write_map_stage(self.path("models/area/1"))
-        self.put(self.path("models/half_plus_two/1"))
-        server = self.serve(f"--models={self.path('models')}", "--num_workers=1")
-        return self.client(server), self.client(server)
+
+class MapStages(OneModel):
+    """A staging area with keys, from which clients take the items that other clients stage."""
+    model = "area"
+
+    def write_model(self, folder):
+        small_models.write_map_stage(folder)
 
     def test_clients_wait_for_the_items_of_their_keys(self):
         a, b = self.begin()
@@ -194,3 +206,35 @@ class MapStages(GrpcCase):
         self.assertEqual(late.result().outputs["y"].float_val[0], 5.0)
         self.assertEqual(self.get(b, "take", 5.0), 7.5)
         self.fails(CODE.DEADLINE_EXCEEDED, "", lambda timeout: self.call(a, "take", 5.0, 0.3).result())
+
+
+class Accumulators(OneModel):
+    """An accumulator, from which a client takes the mean of the gradients of other clients."""
+    model = "gradients"
+
+    def write_model(self, folder):
+        small_models.write_accumulator(folder)
+
+    def test_a_client_waits_for_the_gradients_of_others(self):
+        a, b = self.begin()
+        for _ in range(3):  # several times, because later runs of a signature may be compiled ones
+            first = self.call(a, "take", 3.0)
+            for k in range(3):
+                self.assertEqual(b.predict(), [3.0])
+                self.assertFalse(first.done())
+                self.assertEqual(self.get(b, "number", 0.0), k)
+                self.get(b, "apply", float(k))
+            self.assertEqual(first.result().outputs["y"].float_val[0], 1.0)
+            self.assertEqual(self.get(b, "number", 0.0), 0.0)
+            second = self.call(a, "take", 1.0)
+            self.get(b, "apply", 7.0)
+            self.assertEqual(second.result().outputs["y"].float_val[0], 7.0)
+
+    def test_a_wait_ends_at_its_deadline(self):
+        a, b = self.begin()
+        self.get(b, "apply", 2.0)
+        self.fails(CODE.DEADLINE_EXCEEDED, "", lambda timeout: self.call(a, "take", 2.0, 0.3).result())
+        self.assertEqual(self.get(b, "number", 0.0), 1.0)
+        self.assertEqual(self.get(b, "take", 1.0), 2.0)
+        self.fails(CODE.INVALID_ARGUMENT, "Argument num_required must be positive, but was 0",
+                   lambda timeout: self.call(a, "take", 0.0).result())

@@ -198,6 +198,21 @@ for kind in ("Map", "OrderedMap"):
          ("take", kind + "Unstage", [scalar("int64", 3), i32(0, 1)], KEYED), ("any", kind + "UnstageNoKey", [i32(0, 1)], KEYED),
          steps=[["put"], ["part"], ["size:0", "few:0"], ["peek:0", "peek:1"], ["rest"], ["take:0", "take:1"], ["any:0", "any:1", "any:2"],
                 ["clear"]])
+F32 = {"dtype": "float32"}
+ACCUMULATOR = F32 | {"shape": [4, 2], "reduction_type": "MEAN", "shared_name": ""}
+for kind in ("", "Resource"):
+    case(kind + "ConditionalAccumulator", ("sum", kind + "ConditionalAccumulator", [], ACCUMULATOR),
+         ("apply", kind + "AccumulatorApplyGradient", ["sum", scalar("int64", 3), f32([4, 2])], F32),
+         ("number", kind + "AccumulatorNumAccumulated", ["sum"], {}),
+         ("step", kind + "AccumulatorSetGlobalStep", ["sum", scalar("int64", 2)], {}),
+         ("take", kind + "AccumulatorTakeGradient", ["sum", scalar("int32", 2)], F32),
+         steps=[["apply"], ["number:0"], ["step"], ["apply"], ["take:0"]])
+SPARSE = [scalar("int64", 0), i64(1, 3), f32([2, 2]), i64(4, 2)]
+case("SparseConditionalAccumulator", ("sum", "SparseConditionalAccumulator", [], ACCUMULATOR),
+     ("apply", "SparseAccumulatorApplyGradient", ["sum", *SPARSE], F32 | {"has_known_shape": True}),
+     ("other", "SparseAccumulatorApplyGradient", ["sum", *SPARSE], F32 | {"has_known_shape": False}),
+     ("take", "SparseAccumulatorTakeGradient", ["sum", scalar("int32", 2)], F32),
+     steps=[["apply"], ["other"], ["take:0", "take:1", "take:2"]])
 case("MutexLock", ("mutex", "MutexV2", [], {}), ("lock", "MutexLock", ["mutex"], {}), ("use", "ConsumeMutexLock", ["lock"], {}),
      steps=[["use"], ["use"]])
 case("Stack", ("stack", "Stack", [], {"elem_type": "float32"}), ("push", "StackPush", ["stack", f32([2])], {"T": "float32"}),
