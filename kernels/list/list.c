@@ -189,15 +189,24 @@ struct rt_tensor kn_row(const struct rt_tensor *t, int64_t i)
 
 /* ---- checks that most list ops begin with ---- */
 
+const char *kn_variant_text(const struct rt_tensor *t)
+{
+    const struct rt_object *o = t->rank == 0 ? rt_tensor_handle(t) : NULL;
+
+    if (o && o->type == &kn_list_type)
+        return "Variant<type: tensorflow::TensorList value: TensorList>";
+    if (kn_is_tensor_map(t))
+        return "Variant<type: tensorflow::TensorMap value: TensorMap>";
+    return o ? o->type->name : "invalid";
+}
+
 struct kn_list *kn_list_input(struct rt_run *r, int k)
 {
     struct kn_list *l = kn_list_of(&r->in[k]);
 
     if (!l)
         rt_fail(r->err, RT_INVALID_ARGUMENT, "Input handle is not a list. Saw: '%s'",
-                r->in[k].rank == 0 && rt_tensor_handle(&r->in[k])
-                    ? rt_tensor_handle(&r->in[k])->type->name
-                    : "invalid");
+                kn_variant_text(&r->in[k]));
     return l;
 }
 

@@ -28,6 +28,13 @@ struct kn_list *kn_list_new(struct rt_run *r, enum rt_dtype elem, const struct r
 /* Runs ZerosLike on the list in input 0. The output is a list of zero tensors. */
 enum rt_status kn_list_zeros_like(struct rt_run *r);
 
+/* ---- tensor maps (tensor_map.c) ---- */
+
+/* Returns whether t is a scalar variant that holds a tensor map. */
+bool kn_is_tensor_map(const struct rt_tensor *t);
+/* Runs ZerosLike on the map in input 0. The output is an empty map. */
+enum rt_status kn_tensor_map_zeros_like(struct rt_run *r);
+
 /* ---- partially known shapes ---- */
 
 /* Reads an element_shape input, which is the scalar -1 (unknown rank) or a vector. */

@@ -9,6 +9,8 @@
 #include "kernels/entry.h"
 #include "kernels/list/list.h"
 
+/* Returns TensorFlow's text for what a scalar variant holds. */
+const char *kn_variant_text(const struct rt_tensor *t);
 /* Returns the list in input k, or NULL if input k is not a list. */
 struct kn_list *kn_list_input(struct rt_run *r, int k);
 /* Returns the list in input 0, or NULL if input 0 is not a list or its element type differs from

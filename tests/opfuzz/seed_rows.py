@@ -187,6 +187,12 @@ STAGED = {"dtypes": PAIR, "capacity": 3, "memory_limit": 100, "shared_name": "ar
 case("Stage", ("put", "Stage", [f32([2]), scalar("int32", 1)], STAGED), ("size", "StageSize", [], STAGED),
      ("peek", "StagePeek", [scalar("int32", 0)], STAGED), ("take", "Unstage", [], STAGED), ("clear", "StageClear", [], STAGED),
      steps=[["put"], ["put"], ["size:0"], ["peek:0", "peek:1"], ["take:0", "take:1"], ["clear"]])
+PAIRS = {"key_dtype": "float32", "value_dtype": "int32"}
+case("TensorMapInsert", ("empty", "EmptyTensorMap", [], {}), ("one", "TensorMapInsert", ["empty", f32([2]), i32(1, 2)], PAIRS),
+     ("map", "TensorMapInsert", ["one", f32([3]), i32(4)], PAIRS), ("find", "TensorMapLookup", ["map", f32([2])], PAIRS),
+     ("has", "TensorMapHasKey", ["map", f32([2])], {"key_dtype": "float32"}), ("less", "TensorMapErase", ["map", f32([3])], PAIRS),
+     ("size", "TensorMapSize", ["less"], {}), ("keys", "TensorMapStackKeys", ["less"], {"key_dtype": "float32"}),
+     steps=[["find:0", "has:0", "size:0", "keys:0"], ["size:0"]])
 KEYED = STAGED | {"shared_name": "keyed"}
 for kind in ("Map", "OrderedMap"):
     case(kind + "Stage", ("put", kind + "Stage", [scalar("int64", 3), i32(0, 1), f32([2]), scalar("int32", 1)],
