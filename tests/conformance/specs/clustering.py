@@ -1,0 +1,47 @@
+"""Specifies the ops of k-means clustering and the accidental hits of candidate samplers."""
+
+from spec import *
+
+
+@spec("ComputeAccidentalHits")
+def hits(g, op):
+    def i64(x):
+        return np.array(x, np.int64)
+
+    for true, sampled, n in (([[1, 2], [3, 4], [1, 1]], [1, 3, 1, 9, 4], 2), ([[1]], [1, 1, 1], 1), ([[1]], [2], 1), ([[1]], [], 1),
+                             (np.zeros((0, 2)), [1], 2), ([[1, 2]], [1], 3), ([1, 2], [1], 2), ([[1]], [[1, 2]], 1), ([[1]], 1, 1),
+                             ([[[1]]], [1], 1), (np.zeros((2, 0)), [1], 0), ([[1]], [1], -1)):
+        yield Case(i64(true), i64(sampled), num_true=n, texts=True)
+    for _ in range(190):
+        rows, n, samples, top = (int(x) for x in g.rng.integers(1, (6, 5, 40, 60)))
+        low = -top if g.rng.integers(2) else 0
+        yield Case(g.rng.integers(low, top, (rows, n)), g.rng.integers(low, top, samples), num_true=n, seed=1)
+    yield Case(i64([[-2**63, 2**63 - 1]]), i64([2**63 - 1, -2**63, 0]), num_true=2)
+
+
+@spec("KMC2ChainInitialization")
+def kmc2(g, op):
+    f = np.float32
+    for distances, seed in ((f([]), 1), (f([[1, 2]]), 1), (f(3), 1), (f([1, 2]), [1]), (f([0, 0, 0]), 1), (f([5]), 3), (f([1, -2, 3]), 5)):
+        yield Case(distances, np.int64(seed), texts=True)
+    for k in range(200):
+        n = int(g.rng.integers(1, 80))
+        seed = k if k < 50 else int(g.rng.integers(-2**63, 2**63))
+        yield Case(g.values("float32", (n,), special=True) if k % 4 == 0 else g.rng.random(n, f) * 9, np.int64(seed))
+
+
+@spec("NearestNeighbors", rtol=1e-5)
+def neighbours(g, op):
+    f = np.float32
+    points, centers = f([[0, 0], [3, 4], [1, 1]]), f([[0, 1], [3, 3], [10, 10], [0, 1]])
+    for p, c, k in ((points, centers, 1), (points, centers, 9), (points, centers, 0), (points, centers, [1]), (f([1, 2]), centers, 1),
+                    (points, f([1, 2]), 1), (points, f([[1]]), 1), (np.zeros((0, 2), f), centers, 1), (points, np.zeros((0, 2), f), 1),
+                    (np.zeros((2, 0), f), np.zeros((3, 0), f), 1)):
+        yield Case(p, c, np.int64(k), texts=True)
+    for _ in range(190):
+        n, m, size, k = (int(x) for x in g.rng.integers(1, (9, 40, 9, 12)))
+        whole = g.rng.integers(-9, 9, (n + m, size)).astype(f)  # exact distances, of which some are equal
+        yield Case(whole[:n], whole[n:], np.int64(k))
+    for n, m, size in ((5, 300, 33), (70, 9, 5)):
+        some = g.rng.uniform(-3, 3, (n + m, size)).astype(f)
+        yield Case(some[:n], some[n:], np.int64(4))
