@@ -142,6 +142,9 @@ case("MergeV2Checkpoints", SAVE, ("more", "SaveV2", [scalar("string", b"other"),
 for k in (0, 2, 3):
     CASES += one_node("TopK", f32([2, 3], [3, 1, 2, 9, 9, 8]), k=k, sorted=True)
 CASES += one_node("TopK", i32(4, 6, 5), k=1, sorted=False)
+for sampler, top in (("UniformCandidateSampler", {"range_max": 9}), ("LogUniformCandidateSampler", {"range_max": 9}),
+                     ("AllCandidateSampler", {})):
+    CASES += one_node(sampler, t("int64", [2, 1], [1, 2]), num_true=1, num_sampled=4, unique=True, seed=1, seed2=2, **top)
 CASES += one_node("ComputeAccidentalHits", t("int64", [2, 2], [1, 2, 3, 1]), i64(1, 3, 9), num_true=2, seed=0, seed2=0)
 CASES += one_node("KMC2ChainInitialization", f32([4], [1, 2, 3, 4]), scalar("int64", 5))
 CASES += one_node("NearestNeighbors", f32([2, 2], [0, 0, 3, 4]), f32([3, 2], [0, 1, 3, 3, 9, 9]), scalar("int64", 2))
