@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/core/frame_ids.h"
 #include "runtime/session/resource.h"
 
 enum op { NORMAL, SWITCH, MERGE, ENTER, EXIT, NEXT, LOOP_COND, TRIGGER };
@@ -45,8 +46,8 @@ struct token_frame {
     const char *name;
     int parent; /* index of the enclosing frame, or -1 for the outermost frame */
     int n_nodes, n_enters;
-    const int *node;
-    const int *enter;
+    int *node;
+    int *enter;
 };
 
 struct rt_token_plan {
@@ -134,17 +135,6 @@ static bool find_readers(const struct rt_plan *p, struct rt_token_plan *t)
     return true;
 }
 
-/* Returns the frame `name` inside `parent`. Adds the frame if it is new. The array has one entry
- * per Enter, which suffices for all frames. */
-static int frame_named(struct rt_token_plan *t, int parent, struct rt_span name, const char *copy)
-{
-    for (int f = 1; f < t->n_frames; f++)
-        if (t->frame[f].parent == parent && rt_span_is(name, t->frame[f].name))
-            return f;
-    t->frame[t->n_frames] = (struct token_frame){.name = copy, .parent = parent};
-    return t->n_frames++;
-}
-
 static enum rt_status set_frame(const struct rt_plan *p, struct rt_token_plan *t, int i, int from,
                                 int *queue, int *n_queue, struct rt_error *err)
 {
@@ -166,7 +156,7 @@ static enum rt_status set_frame(const struct rt_plan *p, struct rt_token_plan *t
 /* Finds the frame of each node. Starts at the nodes that wait for no token. A node that reads an
  * output is in the output's frame (out_frame). */
 static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan *t,
-                                  struct rt_error *err)
+                                  struct rt_frame_ids *ids, struct rt_error *err)
 {
     int *queue = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *queue);
     int n_queue = 0;
@@ -190,8 +180,14 @@ static enum rt_status find_frames(const struct rt_plan *p, struct rt_token_plan 
         const struct rt_plan_step *pn = &p->node[i];
         n->out_frame = n->frame;
         if (n->op == ENTER) {
-            struct rt_span name = rt_attr_str(pn->def, "frame_name");
-            n->out_frame = frame_named(t, n->frame, name, (const char *)name.p);
+            const struct rt_span name = rt_attr_str(pn->def, "frame_name");
+            n->out_frame = rt_frame_id(ids, n->frame, name);
+            if (!n->out_frame)
+                return no_memory(err);
+            /* The array of frames is large enough, because it has one entry per Enter. */
+            if (n->out_frame == t->n_frames)
+                t->frame[t->n_frames++] =
+                    (struct token_frame){.name = (const char *)name.p, .parent = n->frame};
             n->is_constant = rt_attr_bool(pn->def, "is_constant");
             t->frame[n->out_frame].n_enters++;
         } else if (n->op == EXIT) {
@@ -215,23 +211,31 @@ static bool lay_out_frames(const struct rt_plan *p, struct rt_token_plan *t)
 {
     int *all = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *all);
     int *enters = rt_arena_array(p->arena, (size_t)p->n_nodes + 1, sizeof *enters);
+    int at = 0, at_enter = 0;
     if (!all || !enters)
         return false;
-    int at = 0, at_enter = 0;
+    for (int i = 0; i < p->n_nodes; i++)
+        if (t->node[i].frame >= 0 && !t->node[i].is_free)
+            t->frame[t->node[i].frame].n_nodes++;
     for (int f = 0; f < t->n_frames; f++) {
         t->frame[f].node = all + at;
         t->frame[f].enter = enters + at_enter;
-        for (int i = 0; i < p->n_nodes; i++) {
-            struct token_node *n = &t->node[i];
-            if (n->op == ENTER && n->frame >= 0 && n->out_frame == f)
-                enters[at_enter++] = i;
-            if (n->frame != f || n->is_free)
-                continue;
-            all[at++] = i;
-            t->frame[f].n_nodes++;
-            n->first_slot = t->n_slots;
-            t->n_slots += p->node[i].n_in;
-        }
+        at += t->frame[f].n_nodes;
+        at_enter += t->frame[f].n_enters;
+        t->frame[f].n_nodes = t->frame[f].n_enters = 0;
+    }
+    for (int i = 0; i < p->n_nodes; i++) {
+        const struct token_node *n = &t->node[i];
+        if (n->frame < 0 || n->is_free)
+            continue;
+        struct token_frame *in = &t->frame[n->frame], *entered = &t->frame[n->out_frame];
+        in->node[in->n_nodes++] = i;
+        if (n->op == ENTER)
+            entered->enter[entered->n_enters++] = i;
+    }
+    for (int k = 0; k < at; k++) {
+        t->node[all[k]].first_slot = t->n_slots;
+        t->n_slots += p->node[all[k]].n_in;
     }
     return true;
 }
@@ -258,7 +262,9 @@ enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err)
     t->n_frames = 1;
     if (!find_readers(p, t))
         return no_memory(err);
-    enum rt_status st = find_frames(p, t, err);
+    struct rt_frame_ids ids = {0};
+    enum rt_status st = find_frames(p, t, &ids, err);
+    rt_frame_ids_clear(&ids);
     if (st)
         return st;
     if (!lay_out_frames(p, t))

@@ -10,16 +10,18 @@
 #include <stdlib.h>
 
 #include "runtime/core/attr.h"
+#include "runtime/core/frame_ids.h"
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
 
-enum { OUTERMOST = -1, UNKNOWN = -2 };
+enum { OUTERMOST = 0, UNKNOWN = -1 }; /* instead of the number of a frame */
 
 struct frames {
     const struct pl_graph *g;
-    /* For each node, the first Enter found that leads into the node's frame; OUTERMOST if no Enter
-     * does, and UNKNOWN until the frame is found. */
-    int *of;
+    struct rt_frame_ids ids;
+    int *of; /* for each node, its frame, or UNKNOWN until it is found */
+    /* for each frame except the outermost one, the first Enter found that leads into it */
+    int *enter;
     int *by; /* for each node, the input that determined its frame */
     int *queue, n_queue;
     struct pl_readers *readers;
@@ -38,20 +40,7 @@ static bool leaves(const struct pl_node *n)
 static struct rt_span name_of(const struct frames *f, int frame)
 {
     return frame == OUTERMOST ? (struct rt_span){0}
-                              : rt_attr_str(f->g->node[frame].def, "frame_name");
-}
-
-/* Returns whether two Enters lead into the same frame, that is, whether their frame names and the
- * names of all enclosing frames are equal. */
-static bool is_same(const struct frames *f, int a, int b)
-{
-    while (a != b) {
-        if (a == OUTERMOST || b == OUTERMOST || !rt_span_eq(name_of(f, a), name_of(f, b)))
-            return false;
-        a = f->of[a];
-        b = f->of[b];
-    }
-    return true;
+                              : rt_attr_str(f->g->node[f->enter[frame]].def, "frame_name");
 }
 
 static enum rt_status set_frame(struct frames *f, int i, int from, int frame, struct rt_error *err)
@@ -62,7 +51,7 @@ static enum rt_status set_frame(struct frames *f, int i, int from, int frame, st
         f->queue[f->n_queue++] = i;
         return RT_OK;
     }
-    if (is_same(f, f->of[i], frame))
+    if (f->of[i] == frame)
         return RT_OK;
     const struct rt_span a = name_of(f, frame), b = name_of(f, f->of[i]);
     return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -72,10 +61,32 @@ static enum rt_status set_frame(struct frames *f, int i, int from, int frame, st
                    f->g->node[f->by[i]].name, (int)b.n, (const char *)b.p);
 }
 
+/* Sets *out to the frame in which the outputs of node i are read. */
+static enum rt_status frame_behind(struct frames *f, int i, int *out, struct rt_error *err)
+{
+    const struct pl_node *n = &f->g->node[i];
+    *out = f->of[i];
+    if (enters(n)) {
+        *out = rt_frame_id(&f->ids, f->of[i], rt_attr_str(n->def, "frame_name"));
+        if (!*out)
+            return rt_fail_memory(err, "a plan", 0);
+        if (f->enter[*out] < 0)
+            f->enter[*out] = i;
+    } else if (leaves(n)) {
+        if (*out == OUTERMOST)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "Invalid Exit op: Cannot find a corresponding Enter op.");
+        *out = f->of[f->enter[*out]];
+    }
+    return RT_OK;
+}
+
 static enum rt_status find_frames(struct frames *f, struct rt_error *err)
 {
     const struct pl_graph *g = f->g;
     enum rt_status st = RT_OK;
+    for (int i = 0; i <= g->n; i++)
+        f->enter[i] = -1;
     for (int i = 0; i < g->n; i++) {
         const bool waits = g->node[i].n_in > 0 || g->node[i].n_ctrl > 0;
         f->of[i] = waits ? UNKNOWN : OUTERMOST;
@@ -84,13 +95,8 @@ static enum rt_status find_frames(struct frames *f, struct rt_error *err)
     }
     for (int at = 0; at < f->n_queue && !st; at++) {
         const int i = f->queue[at];
-        int out = enters(&g->node[i]) ? i : f->of[i];
-        if (leaves(&g->node[i])) {
-            if (out == OUTERMOST)
-                return rt_fail(err, RT_INVALID_ARGUMENT,
-                               "Invalid Exit op: Cannot find a corresponding Enter op.");
-            out = f->of[out];
-        }
+        int out;
+        st = frame_behind(f, i, &out, err);
         for (int k = f->readers->first[i]; k < f->readers->first[i + 1] && !st; k++)
             st = set_frame(f, f->readers->of[k].node, i, out, err);
     }
@@ -124,11 +130,14 @@ enum rt_status pl_resolve_frames(struct pl_graph *g, struct rt_error *err)
     if (!has_frames)
         return has_next ? make_identities(g, err) : RT_OK;
     f.of = malloc(((size_t)g->n + 1) * sizeof *f.of);
+    f.enter = malloc(((size_t)g->n + 1) * sizeof *f.enter);
     f.by = malloc(((size_t)g->n + 1) * sizeof *f.by);
     f.queue = malloc(((size_t)g->n + 1) * sizeof *f.queue);
-    f.readers = f.of && f.by && f.queue ? pl_readers_new(g, true, err) : NULL;
+    f.readers = f.of && f.enter && f.by && f.queue ? pl_readers_new(g, true, err) : NULL;
     st = f.readers ? find_frames(&f, err) : rt_fail_memory(err, "a plan", 0);
+    rt_frame_ids_clear(&f.ids);
     free(f.of);
+    free(f.enter);
     free(f.by);
     free(f.queue);
     pl_readers_free(f.readers);

@@ -1,5 +1,5 @@
-/* Tests that graphs with many inputs, values or arguments load in time proportional to their
- * size. */
+/* Tests that graphs with many inputs, values, arguments or frames load in time proportional to
+ * their size. */
 #include "tests/support/test.h"
 
 #include <time.h>
@@ -93,6 +93,45 @@ static void arguments_of_one_function(struct rt_bytes *g, int n)
     rt_bytes_clear(&nodes);
 }
 
+static void enter(struct rt_bytes *g, const char *name, const char *frame)
+{
+    struct rt_bytes attrs;
+    rt_bytes_init(&attrs, 1 << 24);
+    rt_bytes_addf(&attrs, "T=float frame_name='%s' is_constant=false parallel_iterations=1", frame);
+    gd_node(g, name, "Enter", "x0", attrs.p);
+    rt_bytes_clear(&attrs);
+}
+
+static void frames_side_by_side(struct rt_bytes *g, int n)
+{
+    char name[20], frame[20];
+    gd_node(g, "x0", "Placeholder", "", "dtype=float");
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "e%d", i);
+        snprintf(frame, sizeof frame, "f%d", i);
+        enter(g, name, frame);
+        snprintf(frame, sizeof frame, "o%d", i);
+        gd_node(g, frame, "Exit", name, "T=float");
+    }
+    sum(g, "y", "o", n);
+}
+
+/* Nodes that each join two edges into one frame, whose name has 50 * n bytes. */
+static void edges_into_a_frame_with_a_long_name(struct rt_bytes *g, int n)
+{
+    const size_t size = 50 * (size_t)n;
+    char *frame = malloc(size + 1);
+    memset(frame, 'f', size);
+    frame[size] = '\0';
+    gd_node(g, "x0", "Placeholder", "", "dtype=float");
+    enter(g, "e0", frame);
+    enter(g, "e1", frame);
+    many_nodes(g, "n", n, "AddV2", "e0 e1", "T=float");
+    sum(g, "s", "n", n);
+    gd_node(g, "y", "Exit", "s", "T=float");
+    free(frame);
+}
+
 struct grows {
     const char *name;
     void (*build)(struct rt_bytes *g, int n);
@@ -169,6 +208,8 @@ static void loading_takes_time_in_proportion_to_the_graph(void **state)
         {"values of one node", values_of_one_node, false},
         {"parts of one concat", parts_of_one_concat, true},
         {"arguments of one function", arguments_of_one_function, false},
+        {"frames side by side", frames_side_by_side, false},
+        {"edges into one frame", edges_into_a_frame_with_a_long_name, false},
     };
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
         double ratio = 1e9;
