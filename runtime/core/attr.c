@@ -7,7 +7,7 @@
 #include "runtime/base/pieces.h"
 #include "runtime/core/tensor_proto.h"
 
-enum { MAX_FUNC_ATTRS = 1000, MAX_FUNC_DEPTH = 64 };
+enum { MAX_FUNC_DEPTH = 64 };
 
 /* maximum number of bytes to which repeated values in tensors may expand (see splat_left) */
 static const size_t splat_max = (size_t)1 << 29;
@@ -151,11 +151,11 @@ static size_t sort_attrs(const Tensorflow__NameAttrList *v, struct keyed *k)
 enum rt_status rt_func_ref_read(const struct rt_attr_reader *r, const Tensorflow__NameAttrList *v,
                                 struct rt_func_ref *out, struct rt_error *err)
 {
-    if (v->n_attr > MAX_FUNC_ATTRS)
+    if (v->n_attr > RT_MAX_FUNC_ATTRS)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "function '%s' is given %zu attributes, more "
                        "than %d",
-                       v->name, v->n_attr, MAX_FUNC_ATTRS);
+                       v->name, v->n_attr, RT_MAX_FUNC_ATTRS);
     struct keyed *key = rt_arena_array(r->arena, v->n_attr, sizeof *key);
     if (!key)
         return no_memory(err);

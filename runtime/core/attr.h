@@ -19,6 +19,10 @@ struct rt_held_tensor {
     struct rt_held_tensor *next;
 };
 
+/* The maximum number of attributes of a function, defaults included. The limit bounds what finding
+ * the value of a placeholder costs. */
+enum { RT_MAX_FUNC_ATTRS = 1000 };
+
 struct rt_attr_reader {
     struct rt_arena *arena;
     struct rt_held_tensor **held;

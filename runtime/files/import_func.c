@@ -118,6 +118,9 @@ enum rt_status im_add_defaults(struct im_build *b, const Tensorflow__OpDef *sig,
             return st;
         if (!a->default_value || named_attr(given, a->name))
             continue;
+        if (with->n_attr == RT_MAX_FUNC_ATTRS)
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Function '%s' has more than %d attributes",
+                           given->name, RT_MAX_FUNC_ATTRS);
         struct rt_named_attr *to = &attr[with->n_attr++];
         to->name = rt_arena_strdup(b->l->arena, a->name);
         if (!to->name)

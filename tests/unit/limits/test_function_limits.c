@@ -4,6 +4,8 @@
  */
 #include "tests/unit/limits/graph_attempt.h"
 
+#include "proto/text.h"
+#include "tensorflow/core/framework/graph.pb-c.h"
 #include "tests/support/registry.h"
 
 #define IF    "Tcond=bool Tin=[bool] Tout=[bool] then_branch=@f# else_branch=@f# output_shapes=[]"
@@ -214,12 +216,55 @@ static void chains_of_functions_are_bounded(void **state)
     GA_TRY(loop_that_calls_itself, "Function 'f0' calls itself: calls, ");
 }
 
+/* Builds a function with n attributes that have default values, and a node that reads the last. */
+static void function_with_defaults(struct rt_bytes *g, int n)
+{
+    ProtobufCMessage *graph = NULL;
+    struct rt_error err = {0};
+    struct rt_bytes text;
+
+    rt_bytes_init(&text, 1 << 20);
+    rt_bytes_adds(&text, "library { function { signature { name: 'f' "
+                         "input_arg { name: 'a' type: DT_BOOL } "
+                         "output_arg { name: 'o' type: DT_BOOL } ");
+    for (int i = 0; i < n; i++)
+        rt_bytes_addf(&text, "attr { name: 'A%d' type: 'type' default_value { type: DT_BOOL } } ",
+                      i);
+    rt_bytes_addf(&text,
+                  "} node_def { name: 'n' op: 'Identity' input: 'a' "
+                  "attr { key: 'T' value { placeholder: 'A%d' } } } "
+                  "ret { key: 'o' value: 'n:output:0' } } }",
+                  n - 1);
+    assert_ok(
+        pb_text_parse(&graph, &tensorflow__graph_def__descriptor, rt_span_of(text.p, text.n), &err),
+        &err);
+    unsigned char *packed = malloc(protobuf_c_message_get_packed_size(graph));
+    assert_non_null(packed);
+    rt_bytes_add(g, packed, protobuf_c_message_pack(graph, packed));
+    free(packed);
+    protobuf_c_message_free_unpacked(graph, NULL);
+    rt_bytes_clear(&text);
+    ga_main_call(g, "f");
+}
+
+static void many_defaults(struct rt_bytes *g)
+{
+    function_with_defaults(g, 1000);
+}
+
+static void too_many_defaults(struct rt_bytes *g)
+{
+    function_with_defaults(g, 1001);
+}
+
 static void attributes_that_grow_are_bounded(void **state)
 {
     (void)state;
     GA_TRY(growing_attribute, "functions deep");
     GA_TRY(doubling_attribute, "more than");
     GA_TRY(doubling_bodies, "more than");
+    GA_TRY(many_defaults, NULL);
+    GA_TRY(too_many_defaults, "Function 'f' has more than 1000 attributes");
 }
 
 static void graphs_that_double_are_bounded(void **state)
