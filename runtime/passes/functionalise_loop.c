@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/core/frame_ids.h"
 #include "runtime/ir/condition.h"
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"
@@ -33,18 +34,18 @@ struct variable {
     int enter, merge, next, choice;
 };
 
-/* An Enter, or a Merge of a loop, with the name of its frame. */
+/* An Enter, or a Merge of a loop, with the number of its frame's name. */
 struct member {
-    struct rt_span frame;
-    int node;
+    int frame, node;
 };
 
 struct loop {
     struct pl_graph *g;
     int n; /* number of nodes when the current round began */
     struct pl_conditions all;
-    struct member *member;
+    struct member *member; /* sorted by frame */
     int n_members;
+    int *frame; /* for each Enter, the number of its frame's name */
     struct pl_readers *readers;
     int *turn;  /* for each node, its position in the topological order */
     bool *kept; /* for each node, whether it is fetched or a target */
@@ -92,10 +93,7 @@ static void set_mark(struct loop *l, int i, uint8_t as)
 static int by_frame(const void *a, const void *b)
 {
     const struct member *x = a, *y = b;
-    if (x->frame.n != y->frame.n)
-        return x->frame.n < y->frame.n ? -1 : 1;
-    const int c = x->frame.n ? memcmp(x->frame.p, y->frame.p, x->frame.n) : 0;
-    return c ? c : x->node - y->node;
+    return x->frame != y->frame ? (x->frame < y->frame ? -1 : 1) : x->node - y->node;
 }
 
 static bool add_variable(struct loop *l, struct variable v)
@@ -147,16 +145,16 @@ static bool is_entered_well(const struct loop *l, const struct pl_node *enter, b
  * Returns n_members if there is none. */
 static int find_frame(const struct loop *l)
 {
-    struct member sought = {.node = NONE};
+    struct member sought = {.frame = NONE, .node = NONE};
     struct variable v;
-    for (int k = l->readers->first[l->cond]; k < l->readers->first[l->cond + 1] && !sought.frame.p;
-         k++) {
+    for (int k = l->readers->first[l->cond];
+         k < l->readers->first[l->cond + 1] && sought.frame == NONE; k++) {
         const struct pl_node *n = node_of(l, l->readers->of[k].node);
         if (pl_is(n, "Switch") && n->in[1].node == l->cond &&
             pl_is_loop_merge(l->g, node_of(l, n->in[0].node)) && parts_of(l, n->in[0].node, &v))
-            sought.frame = rt_attr_str(node_of(l, v.enter)->def, "frame_name");
+            sought.frame = l->frame[v.enter];
     }
-    int low = 0, high = sought.frame.p ? l->n_members : 0;
+    int low = 0, high = sought.frame == NONE ? 0 : l->n_members;
     if (!high)
         return l->n_members;
     while (low < high) {
@@ -169,17 +167,11 @@ static int find_frame(const struct loop *l)
     return low;
 }
 
-static bool is_of_frame(const struct loop *l, int at, int first)
-{
-    const struct rt_span a = l->member[first].frame, b = l->member[at].frame;
-    return a.n == b.n && (!a.n || memcmp(a.p, b.p, a.n) == 0);
-}
-
 static bool find_variables(struct loop *l)
 {
     const int first = find_frame(l);
     int end = first;
-    while (end < l->n_members && is_of_frame(l, end, first))
+    while (end < l->n_members && l->member[end].frame == l->member[first].frame)
         end++;
     if (first == end ||
         !visit(l, end - first + l->readers->first[l->cond + 1] - l->readers->first[l->cond]))
@@ -622,6 +614,7 @@ static bool allocate(struct loop *l)
 {
     const size_t n = (size_t)l->n + 2;
     l->member = malloc(n * sizeof *l->member);
+    l->frame = malloc(n * sizeof *l->frame);
     l->readers = pl_readers_new(l->g, true, NULL);
     l->turn = malloc(n * sizeof *l->turn);
     l->kept = calloc(n, sizeof *l->kept);
@@ -636,14 +629,15 @@ static bool allocate(struct loop *l)
     const size_t edges = l->readers ? (size_t)l->readers->first[l->n] : 0;
     l->stack = malloc((n + edges) * sizeof *l->stack);
     l->visits_left = MAX_VISITS * ((int64_t)edges + l->n);
-    return l->member && l->readers && l->turn && l->kept && l->functionalised && l->end &&
-           l->mark && l->own && l->variable_of && l->copy && l->used && l->stack;
+    return l->member && l->frame && l->readers && l->turn && l->kept && l->functionalised &&
+           l->end && l->mark && l->own && l->variable_of && l->copy && l->used && l->stack;
 }
 
 static void free_loop(struct loop *l)
 {
     pl_conditions_clear(&l->all);
     free(l->member);
+    free(l->frame);
     pl_readers_free(l->readers);
     free(l->turn);
     free(l->kept);
@@ -656,6 +650,20 @@ static void free_loop(struct loop *l)
     free(l->used);
     free(l->stack);
     free(l);
+}
+
+/* Numbers the frames' names. Returns false if out of memory. */
+static bool number_frames(struct loop *l)
+{
+    struct rt_frame_ids ids = {0};
+    bool ok = true;
+    for (int i = 0; i < l->n && ok; i++)
+        if (pl_is_either(node_of(l, i), "Enter", "RefEnter")) {
+            l->frame[i] = rt_frame_id(&ids, 0, rt_attr_str(node_of(l, i)->def, "frame_name"));
+            ok = l->frame[i] != 0;
+        }
+    rt_frame_ids_clear(&ids);
+    return ok;
 }
 
 /* Indexes the nodes of all loops. Returns false if a loop's Merge does not have the form that
@@ -674,8 +682,7 @@ static bool index_graph(struct loop *l)
         if (merges && !parts_of(l, i, &v))
             return false;
         if (merges || pl_is_either(n, "Enter", "RefEnter"))
-            l->member[l->n_members++] = (struct member){
-                rt_attr_str(node_of(l, merges ? v.enter : i)->def, "frame_name"), i};
+            l->member[l->n_members++] = (struct member){l->frame[merges ? v.enter : i], i};
     }
     for (int k = 0; k < l->all.n_order; k++)
         l->turn[l->all.order[k]] = k;
@@ -710,7 +717,7 @@ static enum rt_status functionalise_innermost(struct pl_graph *g, bool *changed,
     l->g = g;
     l->n = g->n;
     l->err = err;
-    if (allocate(l) && pl_conditions_find(&l->all, g) && index_graph(l))
+    if (allocate(l) && pl_conditions_find(&l->all, g) && number_frames(l) && index_graph(l))
         for (int i = 0; i < l->n && !st && l->visits_left >= 0; i++) {
             if (!pl_is(&g->node[i], "LoopCond") || g->node[i].n_in != 1)
                 continue;

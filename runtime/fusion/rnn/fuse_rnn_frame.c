@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/core/frame_ids.h"
 #include "runtime/fusion/fuse.h"
 #include "runtime/fusion/rnn/rnn_loop.h"
 
@@ -20,6 +21,10 @@ enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16, MAX_SCANS = 1 << 23 };
 struct frame {
     struct pl_rnn_loop l;
     int cond;
+    /* for each node that the plan had before the pass, the number of the name of the frame into
+     * which it leads, or 0 if it is no Enter */
+    const int *leads_to;
+    int n_named; /* number of these nodes */
     /* Variables `n_variables` to `l.n - 1` belong to constant Enters. */
     int n_variables;
     int enter[PL_RNN_LOOP_VARIABLES];
@@ -42,12 +47,11 @@ static bool is_pivot_free(const struct pl_node *n)
 
 /* ---- the loop's variables ---- */
 
-static bool has_frame(const struct pl_node *n, struct rt_span name, bool is_constant)
+static bool has_frame(const struct frame *f, int i, int name, bool is_constant)
 {
-    const struct rt_span own =
-        pl_is(n, "Enter") ? rt_attr_str(n->def, "frame_name") : (struct rt_span){0};
-    return pl_is(n, "Enter") && n->n_in == 1 && n->n_ctrl == 0 && own.n == name.n &&
-           memcmp(own.p, name.p, own.n) == 0 && rt_attr_bool(n->def, "is_constant") == is_constant;
+    const struct pl_node *n = node_of(f, i);
+    return i < f->n_named && f->leads_to[i] == name && pl_is(n, "Enter") && n->n_in == 1 &&
+           n->n_ctrl == 0 && rt_attr_bool(n->def, "is_constant") == is_constant;
 }
 
 /* Adds the loop variable that Switch i carries. */
@@ -84,12 +88,14 @@ static bool find_variables(struct frame *f)
     f->n_variables = f->l.n;
     if (f->l.n == 0)
         return false;
-    const struct rt_span name = rt_attr_str(g->node[f->enter[0]].def, "frame_name");
+    if (f->enter[0] >= f->n_named)
+        return false;
+    const int name = f->leads_to[f->enter[0]];
     for (int k = 0; k < f->n_variables; k++)
-        if (!has_frame(&g->node[f->enter[k]], name, false))
+        if (!has_frame(f, f->enter[k], name, false))
             return false;
     for (int i = 0; i < g->n; i++)
-        if (has_frame(&g->node[i], name, true)) {
+        if (has_frame(f, i, name, true)) {
             if (f->l.n == PL_RNN_LOOP_VARIABLES)
                 return false;
             f->enter[f->l.n++] = i;
@@ -463,6 +469,23 @@ static bool has_arrays(const struct pl_graph *g)
     return false;
 }
 
+/* Returns the numbers of the frames' names, as in struct frame. Returns NULL if out of memory. */
+static int *name_frames(const struct pl_graph *g)
+{
+    struct rt_frame_ids ids = {0};
+    int *leads_to = calloc((size_t)g->n + 1, sizeof *leads_to);
+    for (int i = 0; leads_to && i < g->n; i++)
+        if (pl_is(&g->node[i], "Enter")) {
+            leads_to[i] = rt_frame_id(&ids, 0, rt_attr_str(g->node[i].def, "frame_name"));
+            if (!leads_to[i]) {
+                free(leads_to);
+                leads_to = NULL;
+            }
+        }
+    rt_frame_ids_clear(&ids);
+    return leads_to;
+}
+
 enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
@@ -471,7 +494,11 @@ enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_e
     *changed = false;
     if (!has_arrays(g))
         return RT_OK;
-    for (int i = 0, n = g->n; i < n && !st; i++) {
+    const int n = g->n;
+    int *leads_to = name_frames(g);
+    if (!leads_to)
+        return rt_fail_memory(err, "a plan", (size_t)n * sizeof *leads_to);
+    for (int i = 0; i < n && !st; i++) {
         if (!pl_is(&g->node[i], "LoopCond") || g->node[i].n_in != 1)
             continue;
         scans_left -= g->n;
@@ -480,7 +507,7 @@ enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_e
         struct frame *f = calloc(1, sizeof *f);
         int *copy = calloc((size_t)g->n + 1, sizeof *copy);
         if (f && copy) {
-            *f = (struct frame){.cond = i, .copy = copy};
+            *f = (struct frame){.cond = i, .copy = copy, .leads_to = leads_to, .n_named = n};
             pl_rnn_loop_init(&f->l, g, -1);
             f->l.is_frame = true;
             if (understood(f)) {
@@ -496,5 +523,6 @@ enum rt_status pl_fuse_rnn_frames(struct pl_graph *g, bool *changed, struct rt_e
         if (*changed && !st)
             pl_prune(g);
     }
+    free(leads_to);
     return st;
 }

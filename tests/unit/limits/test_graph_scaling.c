@@ -8,6 +8,7 @@
 #include "runtime/session/session.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/registry.h"
+#include "tests/unit/limits/graph_attempt.h"
 
 /* Writes n names that end in the numbers 0 to n - 1: "x0 x1 x2". */
 static void names(struct rt_bytes *out, const char *prefix, int n)
@@ -93,13 +94,47 @@ static void arguments_of_one_function(struct rt_bytes *g, int n)
     rt_bytes_clear(&nodes);
 }
 
-static void enter(struct rt_bytes *g, const char *name, const char *frame)
+static void enter(struct rt_bytes *g, const char *name, const char *input, const char *frame)
 {
     struct rt_bytes attrs;
     rt_bytes_init(&attrs, 1 << 24);
     rt_bytes_addf(&attrs, "T=float frame_name='%s' is_constant=false parallel_iterations=1", frame);
-    gd_node(g, name, "Enter", "x0", attrs.p);
+    gd_node(g, name, "Enter", input, attrs.p);
     rt_bytes_clear(&attrs);
+}
+
+/* A chain of n / 8 loops, as TensorFlow 1's tf.while_loop writes them, in frames of one name, which
+ * has n / 4 bytes. */
+static void loops_in_frames_of_one_name(struct rt_bytes *g, int n)
+{
+    static const struct {
+        const char *name, *op, *inputs, *attrs;
+    } nodes[] = {
+        {"m", "Merge", "e# n#", "T=float N=2"},
+        {"k", "Const", "^m#", "dtype=bool value=bool<>:false"},
+        {"c", "LoopCond", "k#", ""},
+        {"s", "Switch", "m# c#", "T=float"},
+        {"b", "Neg", "s#:1", "T=float"},
+        {"n", "NextIteration", "b#", "T=float"},
+        {"o", "Exit", "s#", "T=float"},
+    };
+    const size_t size = (size_t)n / 4;
+    char *frame = malloc(size + 1), name[20], inputs[60], from[20] = "x0";
+    memset(frame, 'f', size);
+    frame[size] = '\0';
+    gd_node(g, "x0", "Placeholder", "", "dtype=float");
+    for (int i = 0; i < n / 8; i++) {
+        snprintf(name, sizeof name, "e%d", i);
+        enter(g, name, from, frame);
+        for (size_t k = 0; k < sizeof nodes / sizeof *nodes; k++) {
+            snprintf(name, sizeof name, "%s%d", nodes[k].name, i);
+            ga_numbered(nodes[k].inputs, i, inputs);
+            gd_node(g, name, nodes[k].op, inputs, nodes[k].attrs);
+        }
+        snprintf(from, sizeof from, "o%d", i);
+    }
+    gd_node(g, "y", "Identity", from, "T=float");
+    free(frame);
 }
 
 static void frames_side_by_side(struct rt_bytes *g, int n)
@@ -109,7 +144,7 @@ static void frames_side_by_side(struct rt_bytes *g, int n)
     for (int i = 0; i < n; i++) {
         snprintf(name, sizeof name, "e%d", i);
         snprintf(frame, sizeof frame, "f%d", i);
-        enter(g, name, frame);
+        enter(g, name, "x0", frame);
         snprintf(frame, sizeof frame, "o%d", i);
         gd_node(g, frame, "Exit", name, "T=float");
     }
@@ -124,8 +159,8 @@ static void edges_into_a_frame_with_a_long_name(struct rt_bytes *g, int n)
     memset(frame, 'f', size);
     frame[size] = '\0';
     gd_node(g, "x0", "Placeholder", "", "dtype=float");
-    enter(g, "e0", frame);
-    enter(g, "e1", frame);
+    enter(g, "e0", "x0", frame);
+    enter(g, "e1", "x0", frame);
     many_nodes(g, "n", n, "AddV2", "e0 e1", "T=float");
     sum(g, "s", "n", n);
     gd_node(g, "y", "Exit", "s", "T=float");
@@ -208,6 +243,7 @@ static void loading_takes_time_in_proportion_to_the_graph(void **state)
         {"values of one node", values_of_one_node, false},
         {"parts of one concat", parts_of_one_concat, true},
         {"arguments of one function", arguments_of_one_function, false},
+        {"loops of one name", loops_in_frames_of_one_name, false},
         {"frames side by side", frames_side_by_side, false},
         {"edges into one frame", edges_into_a_frame_with_a_long_name, false},
     };
