@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/core/frame_ids.h"
+#include "runtime/plan/frame_ids.h"
 #include "runtime/session/resource.h"
 
 enum op { NORMAL, SWITCH, MERGE, ENTER, EXIT, NEXT, LOOP_COND, TRIGGER };

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "runtime/core/attr.h"
-#include "runtime/core/frame_ids.h"
+#include "runtime/plan/frame_ids.h"
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/core/frame_ids.h"
+#include "runtime/plan/frame_ids.h"
 #include "runtime/ir/condition.h"
 #include "runtime/passes/passes.h"
 #include "runtime/ir/subgraph.h"

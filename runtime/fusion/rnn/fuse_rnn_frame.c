@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/core/frame_ids.h"
+#include "runtime/plan/frame_ids.h"
 #include "runtime/fusion/fuse.h"
 #include "runtime/fusion/rnn/rnn_loop.h"
 

@@ -3,8 +3,8 @@
  * around it. Numbering takes time in proportion to the bytes of the names, whatever the number of
  * frames, because both come from a model's author.
  */
-#ifndef RT_CORE_FRAME_IDS_H
-#define RT_CORE_FRAME_IDS_H
+#ifndef RT_PLAN_FRAME_IDS_H
+#define RT_PLAN_FRAME_IDS_H
 
 #include "runtime/base/map.h"
 #include "runtime/base/span.h"

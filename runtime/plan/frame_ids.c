@@ -1,4 +1,4 @@
-#include "runtime/core/frame_ids.h"
+#include "runtime/plan/frame_ids.h"
 
 /* Returns the number of the key, which is 1 more than the number of keys before it. Returns 0 if
  * out of memory. */
