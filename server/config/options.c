@@ -149,13 +149,13 @@ static const struct row rows[] = {
      "directory whose sub-directories are models; they may come and go while the server runs. "
      "A model of the same name in model_config_file, a reload or model_name takes precedence"},
     {"admin_address", TEXT, OURS, AT(admin_address), "", NULL, ANY,
-     "ADDRESS:PORT of a gRPC listener that alone takes admin actions (HandleReloadConfigRequest); "
-     "empty: the main ones take them"},
+     "ADDRESS:PORT of a gRPC listener that alone takes admin actions (HandleReloadConfigRequest, "
+     "load, unload); empty: the main ones take them"},
     {"admin_socket", TEXT, OURS, AT(admin_socket), "", NULL, ANY,
      "the same on a UNIX socket"},
     {"admin_token_file", TEXT, OURS, AT(admin_token_file), "", NULL, ANY,
-     "admin actions want the metadata \"authorization: Bearer TOKEN\", with the token in this "
-     "file; it is read at each of them"},
+     "admin actions want the metadata or header \"authorization: Bearer TOKEN\", with the token "
+     "in this file; it is read at each of them"},
     {"model_root", TEXT, OURS, AT(model_root), "", NULL, ANY,
      "directory below which base paths of a reload must lie, symlinks followed; paths of flags "
      "and model_config_file need not"},

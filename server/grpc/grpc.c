@@ -16,6 +16,7 @@
 #include "server/grpc/grpc_frames.h"
 #include "server/grpc/read_turns.h"
 #include "server/grpc/grpc_internal.h"
+#include "server/protocol/admin.h"
 #include "server/grpc/grpc_tls.h"
 #include "server/base/number.h"
 
@@ -184,7 +185,7 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
      * does not include the bytes of incomplete messages, which grpc_frames.c limits. */
     grpc_resource_quota_resize(quota,
                                (size_t)(o->max_bytes_in_flight + max_arriving(o)) + QUOTA_EXTRA);
-    g->n_ports = srv_grpc_has_admin(o) ? 2 : 1;
+    g->n_ports = srv_admin_has_address(o) ? 2 : 1;
     for (int i = 0; i < g->n_ports && !st; i++) {
         struct srv_grpc_port *port = &g->ports[i];
         port->is_admin = i == 1;

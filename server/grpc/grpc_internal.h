@@ -210,6 +210,5 @@ enum rt_status srv_grpc_check_admin_files(const struct srv_options *o, struct rt
 /* Like srv_grpc_check_admin_files. Also logs a warning if every client of the gRPC port may perform
  * admin actions. */
 enum rt_status srv_grpc_start_admin(const struct srv_options *o, struct rt_error *err);
-bool srv_grpc_has_admin(const struct srv_options *o);
 
 #endif

@@ -73,7 +73,9 @@ static struct srv_grpc_method method_of(const struct srv_endpoint *e)
         .kind = e->is_frequent ? SRV_GRPC_REGISTERED : SRV_GRPC_BY_PATH,
         .api = e->api,
         .max_bytes = e->grpc.describe ? SMALL : 0,
-        .handle = e->grpc.infer ? srv_grpc_inference : srv_grpc_describe,
+        .handle = e->grpc.infer ? srv_grpc_inference
+                  : e->grpc.act ? srv_grpc_act
+                                : srv_grpc_describe,
         .off = e->off,
         .endpoint = e,
     };

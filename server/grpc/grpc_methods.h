@@ -61,6 +61,7 @@ int srv_grpc_services(const struct srv_options *o, struct rt_span *out);
 
 void srv_grpc_inference(struct srv_call *c);
 void srv_grpc_describe(struct srv_call *c);
+void srv_grpc_act(struct srv_call *c);
 void srv_grpc_reload_config(struct srv_call *c);
 void srv_grpc_health_check(struct srv_call *c);
 void srv_grpc_health_watch(struct srv_call *c);

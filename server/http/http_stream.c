@@ -149,6 +149,8 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
         return is_name(name, "Connection");
     case 12:
         return is_name(name, "X-Request-Id");
+    case 13:
+        return is_name(name, "Authorization");
     case 14:
         if (!is_name(name, "Content-Length"))
             return false;

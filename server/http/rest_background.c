@@ -28,8 +28,8 @@ static void *run_queue(void *arg)
     return NULL;
 }
 
-/* For each request of a list, calls `describe` and finishes the request. */
-static void describe_each(struct srv_rest *rest, struct srv_rest_call *first)
+/* For each request of a list, calls `work`, and finishes the request if its response is set. */
+static void work_each(struct srv_rest *rest, struct srv_rest_call *first)
 {
     struct srv_rest_call *next;
 
@@ -39,8 +39,8 @@ static void describe_each(struct srv_rest *rest, struct srv_rest_call *first)
         next = req->next_free; /* the call may be freed after the response is sent */
         if (atomic_load_explicit(&r->job.cancelled, memory_order_relaxed))
             srv_rest_fail(r, rt_fail(&r->err, RT_CANCELLED, "the client has left"));
-        else
-            req->describe(r);
+        else if (!req->work(r))
+            continue;
         srv_rest_finished(r);
     }
 }
@@ -64,12 +64,11 @@ bool srv_rest_background(struct srv_rest_call *req, enum srv_rest_background kin
     return false;
 }
 
-bool srv_rest_describe_in_background(struct srv_rest_request *r,
-                                     void (*describe)(struct srv_rest_request *r))
+bool srv_rest_in_background(struct srv_rest_request *r, bool (*work)(struct srv_rest_request *r))
 {
     struct srv_rest_call *req = srv_rest_call_of(r);
 
-    req->describe = describe;
+    req->work = work;
     atomic_store_explicit(&r->job.cancelled, false, memory_order_relaxed);
     return srv_rest_background(req, SRV_REST_DESCRIPTIONS);
 }
@@ -81,7 +80,7 @@ enum rt_status srv_rest_background_start(struct srv_rest *rest, struct rt_error 
         void (*work)(struct srv_rest *rest, struct srv_rest_call *first);
     } kinds[SRV_N_REST_BACKGROUND_KINDS] = {
         [SRV_REST_PAGES] = {"metrics", srv_rest_write_pages},
-        [SRV_REST_DESCRIPTIONS] = {"description", describe_each},
+        [SRV_REST_DESCRIPTIONS] = {"description", work_each},
         [SRV_REST_FREE] = {"rest-free", free_each},
     };
 

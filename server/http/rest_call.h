@@ -75,7 +75,7 @@ struct srv_rest_call {
     /* the page that is the response's body, or NULL if the body is `pub.out` */
     struct srv_rest_page *page;
     enum srv_rest_stage stage;
-    void (*describe)(struct srv_rest_request *r); /* argument of srv_rest_describe_in_background */
+    bool (*work)(struct srv_rest_request *r); /* argument of srv_rest_in_background */
     bool in_handler, finished, overdue;
     bool close, browser, expects;
     int64_t waiting_since;

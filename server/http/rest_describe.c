@@ -5,10 +5,11 @@
  * response is several times larger. */
 enum { HERE_BYTES = 16 << 10 };
 
-static void describe(struct srv_rest_request *r)
+static bool describe(struct srv_rest_request *r)
 {
     r->route.endpoint->rest.describe->write(&r->description, &r->out);
     srv_rest_ok(r, "application/json");
+    return true;
 }
 
 bool srv_rest_describe(struct srv_rest_request *r)
@@ -31,7 +32,7 @@ bool srv_rest_describe(struct srv_rest_request *r)
     if (d->version)
         srv_hold(r->io_loop, d->version); /* the handle is released when the response is sent */
     if (d->bytes > HERE_BYTES)
-        return srv_rest_describe_in_background(r, describe);
+        return srv_rest_in_background(r, describe);
     describe(r);
     return false;
 }

@@ -201,7 +201,8 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     r->err.long_msg = NULL;
     r->err.arena = r->arena;
     memset(&r->route, 0, sizeof r->route);
-    r->json_length = rt_span_of(NULL, 0);
+    r->json_length = r->authorization = rt_span_of(NULL, 0);
+    r->is_from_page = false;
     r->inference.json_bytes = 0;
     r->received_ns = l->now_ns;
     req->conn->req = req;

@@ -31,9 +31,11 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         value = "";
     switch (n_key) {
     case 6:
-        if (strcasecmp(key, "Origin") == 0)
+        if (strcasecmp(key, "Origin") == 0) {
             req->browser = strstr(value, "http://") || strstr(value, "https://");
-        else if (strcasecmp(key, "Expect") == 0)
+            r->is_from_page = true;
+        }
+        if (strcasecmp(key, "Expect") == 0)
             req->expects = true;
         break;
     case 12:
@@ -106,11 +108,11 @@ static enum rt_status too_large(struct srv_rest_request *r)
                    (long long)r->server->options.max_body_bytes);
 }
 
-/* Copies the header with the length of the JSON in the body. */
-static enum rt_status keep_json_length(struct srv_rest_call *req)
+/* Sets *out to a copy of a header's value, if the request has the header. */
+static enum rt_status keep_header(struct srv_rest_call *req, const char *header,
+                                  struct rt_span *out)
 {
     struct srv_rest_request *r = &req->pub;
-    const char *header = r->route.protocol ? r->route.protocol->json_length_header : NULL;
     const char *value =
         header ? MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, header) : NULL;
 
@@ -119,8 +121,23 @@ static enum rt_status keep_json_length(struct srv_rest_call *req)
     const char *copy = rt_arena_strdup(r->arena, value);
     if (!copy)
         return rt_fail_memory(&r->err, "a request", strlen(value));
-    r->json_length = rt_span_str(copy);
+    *out = rt_span_str(copy);
     return RT_OK;
+}
+
+/* Keeps the headers that the route needs: the length of the JSON part of the body, and the
+ * permission for an action. */
+static enum rt_status keep_headers(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    const struct srv_route *route = &r->route;
+    enum rt_status st = RT_OK;
+
+    if (route->protocol)
+        st = keep_header(req, route->protocol->json_length_header, &r->json_length);
+    if (!st && route->endpoint && route->endpoint->rest.act)
+        st = keep_header(req, "Authorization", &r->authorization);
+    return st;
 }
 
 bool srv_rest_open(struct srv_rest_call *req, const char *method)
@@ -143,7 +160,7 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
     enum rt_status st = srv_route(&r->route, r->server->protocols, r->method, r->uri,
                                   r->server->options.prometheus_path, r->arena, &r->err);
     if (!st)
-        st = keep_json_length(req);
+        st = keep_headers(req);
     if (st) {
         srv_rest_fail(r, st);
         req->stage = STAGE_REFUSED;

@@ -2,8 +2,8 @@
  * A REST request in progress, shared by the transport (rest_loop.h) and the handlers
  * (rest_inference.c, rest_describe.c, rest_routes.c). Nothing in this header uses libmicrohttpd.
  *
- * Owner: the I/O loop's thread. It gives the request away by srv_job_submit or
- * srv_rest_describe_in_background, and receives it back by srv_rest_finished.
+ * Owner: the I/O loop's thread, except between a call of srv_job_submit or
+ * srv_rest_in_background and the call of srv_rest_finished.
  */
 #ifndef SRV_REST_REQUEST_H
 #define SRV_REST_REQUEST_H
@@ -40,6 +40,9 @@ struct srv_rest_request {
     enum rt_status found;
     /* header json_length_header of the protocol; p is NULL if the request lacks it */
     struct rt_span json_length;
+    /* of a request for an action: the header Authorization; p is NULL if the request lacks it */
+    struct rt_span authorization;
+    bool is_from_page; /* whether the request has the header Origin, so that a web page sent it */
 
     /* The members below describe the response. */
     enum rt_status code;
@@ -97,12 +100,13 @@ void srv_rest_finished(struct srv_rest_request *r);
  * used up its decoding time for the turn. */
 bool srv_rest_inference(struct srv_rest_request *r);
 bool srv_rest_describe(struct srv_rest_request *r);
+bool srv_rest_act(struct srv_rest_request *r);
 bool srv_rest_metrics(struct srv_rest_request *r);
 
-/* Calls `describe`, which sets the response, on the background thread for large models. Then
- * finishes the request. If the client has disconnected, `describe` may not be called. Returns the
- * same values as a handler. */
-bool srv_rest_describe_in_background(struct srv_rest_request *r,
-                                     void (*describe)(struct srv_rest_request *r));
+/* Calls `work` on the background thread that describes large models. If `work` returns true, it has
+ * set the response, and the request is finished; otherwise srv_rest_finished is called later.
+ * `work` may be skipped if the client has disconnected. The return value has the same meaning as a
+ * handler's. */
+bool srv_rest_in_background(struct srv_rest_request *r, bool (*work)(struct srv_rest_request *r));
 
 #endif

@@ -34,7 +34,9 @@ bool srv_rest_route(struct srv_rest_request *r, bool browser)
 {
     switch (r->route.target) {
     case SRV_TO_CALL:
-        return r->route.endpoint->rest.infer ? srv_rest_inference(r) : srv_rest_describe(r);
+        return r->route.endpoint->rest.infer ? srv_rest_inference(r)
+               : r->route.endpoint->rest.act ? srv_rest_act(r)
+                                             : srv_rest_describe(r);
     case SRV_TO_OPTIONS:
         r->http = browser ? 200 : 400;
         return false;

@@ -47,11 +47,37 @@ struct srv_description_steps {
     void (*write)(const struct srv_description *d, struct rt_bytes *out);
 };
 
-/* Decodes and encodes a call over one transport. At most one of the pointers is set. Both are NULL
- * if the call does not exist over this transport. */
+/*
+ * A request that changes something in the server. The transport calls `perform` on a background
+ * thread.
+ */
+struct srv_action {
+    struct srv_server *server;
+    struct rt_arena *arena;
+    struct rt_error *err;
+    struct srv_cursor message;     /* the request message or body, valid until `perform` returns */
+    struct srv_model_spec spec;    /* what the path names over HTTP */
+    const _Atomic bool *cancelled; /* whether the client has left */
+    struct rt_bytes *out;          /* the body or message of the response */
+    /* The transport sets `check` and `done`. `perform` calls `check` before it changes anything:
+     * with `is_admin`, the request needs the permission of an administrator (admin.h), and
+     * otherwise it only must not come from a web page of another origin. */
+    enum rt_status (*check)(struct srv_action *a, bool is_admin);
+    /* The action calls it once, on any thread, and then no longer uses
+     * the struct. If `st` is an error, its text is in `err`. */
+    void (*done)(struct srv_action *a, enum rt_status st);
+};
+
+struct srv_action_steps {
+    void (*perform)(struct srv_action *a);
+};
+
+/* How a call is decoded and encoded over one transport. One of the pointers is set, or none if the
+ * call does not exist over the transport. */
 struct srv_codec {
     const struct srv_inference_steps *infer;
     const struct srv_description_steps *describe;
+    const struct srv_action_steps *act;
 };
 
 enum { SRV_NOT_COUNTED = -1 };

@@ -286,6 +286,7 @@ static void serve(struct srv_manager *m)
         take_messages(m);
         publish_changes(m);
         srv_mgr_take_reload(m);
+        srv_mgr_take_switches(m);
         int64_t now = rt_now_ns();
         look_at_config(m, now);
         if (now >= m->again_at)
@@ -309,6 +310,7 @@ static void serve(struct srv_manager *m)
         srv_mgr_check_reload(m);
         if (m->reload)
             next = earlier(next, now + SECOND);
+        next = earlier(next, srv_mgr_check_switches(m, now));
         next = earlier(next, srv_loader_advance(m->loader, now));
         next = earlier(next, srv_mgr_end_requests(m, now));
         next = earlier(earlier(next, m->next_config), m->again_at);
@@ -328,6 +330,7 @@ static void unload_everything(struct srv_manager *m)
                            &err);
         m->reload = NULL;
     }
+    srv_mgr_end_switches(m);
     for (int i = 0; i < m->n_models; i++)
         for (int k = 0; k < m->models[i]->n_entries; k++)
             if (m->models[i]->entries[k]->load)
@@ -508,7 +511,7 @@ enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *
         for (int i = 0; i < m->n_models; i++) {
             const struct srv_managed *model = m->models[i];
             const struct srv_managed_version *why = NULL;
-            if (!model->is_initial || !model->config)
+            if (!model->is_initial || !model->config || model->is_off)
                 continue;
             switch (srv_mgr_settled(m, model, true, &why)) {
             case SRV_WAITING:
@@ -584,4 +587,5 @@ void srv_manager_stop(struct srv_manager *m)
         srv_mgr_end_reload(r, rt_fail(&err, RT_UNAVAILABLE, "the server is stopping"), &err);
     }
     m->new_reloads = NULL;
+    srv_mgr_end_switches(m);
 }

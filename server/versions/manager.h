@@ -49,6 +49,21 @@ enum rt_status
 srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic bool *cancelled,
                    void (*done)(void *arg, enum rt_status status, const struct rt_error *err),
                    void *arg, struct rt_error *err);
+/*
+ * Requests that a model be loaded or unloaded. A model that was unloaded has no versions until it
+ * is loaded or is no longer configured. A load reads the base path again, tries failed versions
+ * again, and finds new directories of --models. May be called on any thread.
+ *
+ * If the request succeeds, `done` is called once, on the manager's thread: for a load when no
+ * wanted version is still to be loaded, for an unload when no version serves. It is an error if no
+ * version serves after a load, or if the model is not configured. *cancelled ends the wait; it must
+ * remain valid until `done` is called. `err` is valid only during the call of `done`.
+ */
+enum rt_status srv_manager_switch(struct srv_manager *m, struct rt_span model, bool is_on,
+                                  const _Atomic bool *cancelled,
+                                  void (*done)(void *arg, enum rt_status status,
+                                               const struct rt_error *err),
+                                  void *arg, struct rt_error *err);
 /* Makes the manager read the config file again as soon as possible. May be called on any thread. */
 void srv_manager_reread(struct srv_manager *m);
 /* Tells the manager that connections exist. Until none is left, the manager periodically counts

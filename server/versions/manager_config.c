@@ -231,6 +231,10 @@ void srv_mgr_check_reload(struct srv_manager *m)
                                     "the model was taken out of the configuration");
             continue;
         }
+        if (model->is_off) {
+            srv_mgr_add_unavailable(&list, r->new_models[i], NULL, "the model was unloaded");
+            continue;
+        }
         enum srv_settled s = srv_mgr_settled(m, model, false, &why);
         if (s == SRV_WAITING)
             return;

@@ -12,6 +12,7 @@
  *   | manager_map.c    | publishes serving maps and retires versions                         |
  *   | manager_unload.c | frees the memory of retired versions on its own threads             |
  *   | manager_config.c | handles config file, folder of models, labels and reloads           |
+ *   | manager_switch.c | loads and unloads models by request                                 |
  *   | status.c         | answers queries by other threads                                    |
  *
  * Threads: everything here belongs to the manager's thread, except where a lock is named.
@@ -24,6 +25,7 @@
 #include "server/versions/lister.h"
 #include "server/versions/loader.h"
 #include "server/versions/manager.h"
+#include "server/versions/manager_switch.h"
 #include "server/versions/manager_table.h"
 #include "server/batching/io_loop.h"
 
@@ -69,7 +71,6 @@ enum {
 };
 #define SECOND  INT64_C(1000000000)
 #define MILLION 1000000
-
 struct srv_published {
     struct srv_map map;
     struct rt_arena *arena;
@@ -128,11 +129,11 @@ struct srv_manager {
     struct srv_grace *confirmed;
     /* grace periods whose version the unload threads have freed; guarded by mu */
     struct srv_grace *freed;
-    struct srv_reload *new_reloads; /* guarded by mu */
-    bool stopping;                  /* guarded by mu */
-    bool reread;                    /* whether the config file must be read again; guarded by mu */
-    /* number of models; the manager's thread writes it under mu, and other threads read it under
-     * mu */
+    struct srv_reload *new_reloads;  /* guarded by mu */
+    struct srv_switch *new_switches; /* guarded by mu */
+    bool stopping;                   /* guarded by mu */
+    bool reread;                     /* whether the config file must be read again; guarded by mu */
+    /* number of models; written by the manager's thread and read by other threads, both under mu */
     int n_models;
     /* the models, sorted by name; accessed under mu like n_models */
     struct srv_managed **models;
@@ -144,6 +145,7 @@ struct srv_manager {
     struct srv_config *base, *folder;
     /* the current reload, until all its new models are settled (srv_mgr_settled) */
     struct srv_reload *reload;
+    struct srv_switch *switches; /* requests that wait for their model, oldest first */
     const struct srv_published *published;
     /* Whether versions were loaded or must be unloaded since the map was published. The manager's
      * loop publishes one map for all these changes. */
@@ -243,7 +245,5 @@ void srv_mgr_take_reload(struct srv_manager *m);
 /* ---- status.c ---- */
 enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_managed *model,
                                  bool final, const struct srv_managed_version **why);
-/* Appends "MODEL (reason)" to the list. The reason is why startup waits for the model. */
-void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed *model);
 
 #endif

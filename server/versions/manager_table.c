@@ -265,6 +265,13 @@ void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model
         free_entry(model->entries[i]);
 }
 
+void srv_mgr_set_off(struct srv_manager *m, struct srv_managed *model, bool is_off)
+{
+    rt_mutex_lock(&m->mu);
+    model->is_off = is_off;
+    rt_mutex_unlock(&m->mu);
+}
+
 static bool is_gone(const struct srv_managed *model)
 {
     if (model->config || model->gone)
@@ -285,6 +292,8 @@ void srv_mgr_note_gone_models(struct srv_manager *m)
         if (gone && !model->gone)
             m->calls->model_gone(m->server, model->name);
         model->gone = gone;
+        if (gone)
+            srv_mgr_set_off(m, model, false);
         n_gone += gone;
     }
     if (n_gone <= MAX_GONE_MODELS)

@@ -68,6 +68,10 @@ struct srv_managed {
     /* Whether the model is no longer configured and all its versions have ended. Set by
      * srv_mgr_note_gone_models, on the manager's thread. */
     bool gone;
+    /* Whether a request has unloaded the model, which is then as if it had no versions until
+     * another request loads it, or until it is no longer configured. Guarded by the manager's lock.
+     */
+    bool is_off;
     int64_t since; /* time since which the model has been configured */
     bool empty_logged;
     int64_t scan_due; /* time since which a scan of the base path is due, or RT_NEVER */
@@ -96,6 +100,8 @@ RT_PRINTF(2, 3) void srv_mgr_add_text(struct srv_unavailable *list, const char *
 /* Appends a model to the list. The reason is the state of `why`, or `text` if `why` is NULL. */
 void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
                              const struct srv_managed_version *why, const char *text);
+/* Appends "MODEL (reason)" to the list, where the reason states why startup waits for the model. */
+void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed *model);
 void srv_mgr_wake(struct srv_manager *m);
 /* Logs the problem `text` and stores it in *last under the lock, unless *last is the same text.
  * NULL means that the problem no longer exists. */
@@ -111,6 +117,7 @@ struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *
  * out, returns false and leaves the table unchanged. */
 bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config);
 void srv_mgr_free_model(struct srv_managed *model);
+void srv_mgr_set_off(struct srv_manager *m, struct srv_managed *model, bool is_off);
 struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, int64_t version);
 struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
                                               int64_t version);

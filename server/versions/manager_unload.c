@@ -112,7 +112,7 @@ void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
     srv_mgr_free_version(v);
     m->trim_pending = true;
     g->entry->live = NULL;
-    srv_mgr_set_state(m, g->entry, SRV_END, RT_OK, NULL);
+    srv_mgr_set_state(m, g->entry, SRV_END, RT_OK, g->model->is_off ? "unloaded by request" : NULL);
     RT_LOG(RT_LOG_INFO, "Done unloading servable version {name: %s version: %lld}", g->model->name,
            (long long)g->entry->version);
     free(g);

@@ -287,6 +287,8 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
 static const char *why_not_loaded(const struct srv_managed *model, const struct srv_scan *scan,
                                   int64_t version)
 {
+    if (model->is_off)
+        return "the model was unloaded by request before this version was loaded";
     if (!scan)
         return "the model was taken out of the configuration before this version was loaded";
     if (model->config->policy == SRV_POLICY_LATEST && scan->n && scan->found[0].version > version)
@@ -364,7 +366,7 @@ static void take_scan(struct srv_manager *m, struct srv_managed *model, const st
  * large, and its scan remains due. */
 static void scan_model(struct srv_manager *m, struct srv_managed *model, bool may_be_large)
 {
-    if (!model->config) {
+    if (!model->config || model->is_off) {
         want_nothing_else(m, model, NULL);
         if (model->watch >= 0)
             inotify_rm_watch(m->inotify_fd, model->watch);

@@ -177,9 +177,10 @@ bool srv_is_ready(struct srv_manager *m)
         const struct srv_managed_version *why = NULL;
         const struct srv_managed *model = m->models[i];
         bool serving = serves(model);
+        bool is_wanted = model->config && !model->is_off;
         n_serving += serving;
-        n_wanted += model->config != NULL;
-        n_waiting += model->is_initial && model->config && !serving && !is_overdue(m, model) &&
+        n_wanted += is_wanted;
+        n_waiting += model->is_initial && is_wanted && !serving && !is_overdue(m, model) &&
                      srv_mgr_settled(m, model, false, &why) == SRV_WAITING;
     }
     bool ready = m->first_poll_done && !m->stopping && !n_waiting && (n_serving || !n_wanted);

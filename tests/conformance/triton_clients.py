@@ -101,6 +101,16 @@ class TritonClients(unittest.TestCase):
             (row,) = client.get_inference_statistics("half_plus_two", **json)["model_stats"]
             self.assertGreater(int(row["inference_stats"]["success"]["count"]), 0)
 
+    def test_load_and_unload(self):
+        for module, client in self.clients.items():
+            with self.subTest(module.__name__):
+                client.unload_model("digits")
+                self.assertFalse(client.is_model_ready("digits"))
+                client.load_model("digits")
+                self.assertTrue(client.is_model_ready("digits"))
+                with self.assertRaisesRegex(InferenceServerException, '"config" of a load is not supported'):
+                    client.load_model("digits", config="{}")
+
     def test_every_type(self):
         for module, client in self.clients.items():
             for dtype, numpy_type in TYPES.items():

@@ -316,6 +316,144 @@ class Rest(OipTest):
                                                     "parameters": {"timeout": 10**9, "priority": 1}})[0], 200)
 
 
+class Repository(unittest.TestCase):
+    """Loads and unloads models by request, over both APIs."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="slipway-oip-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        os.symlink(os.path.join(MODELS, "half_plus_two"), os.path.join(self.folder, "half"))
+
+    def serve(self, *flags):
+        self.server = Server(f"--models={self.folder}", "--file_system_poll_wait_seconds=0", *flags)
+        self.addCleanup(self.server.stop)
+        channel = grpc.insecure_channel(f"127.0.0.1:{self.server.grpc_port}")
+        self.addCleanup(channel.close)
+        self.stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+    def post(self, path, body=b"", headers=()):
+        return OipTest.ask(self, "POST", "/v2/repository/" + path, body, headers)
+
+    def switch(self, verb, model, status=200, words="", **kw):
+        got, _, body = self.post(f"models/{model}/{verb}", **kw)
+        self.assertIn(words, body.decode())
+        self.assertEqual(got, status)
+
+    def switch_by_grpc(self, verb, code=None, words="", **kw):
+        request = getattr(grpc_service_pb2, f"RepositoryModel{verb}Request")(**kw)
+        call = getattr(self.stub, f"RepositoryModel{verb}")
+        if code is None:
+            call(request, timeout=WAIT)
+            return
+        with self.assertRaises(grpc.RpcError) as caught:
+            call(request, timeout=WAIT)
+        self.assertIn(words, caught.exception.details())
+        self.assertEqual(caught.exception.code(), code)
+
+    def states(self):
+        return {(row["name"], row["state"], row["reason"]) for row in json.loads(self.post("index")[2])}
+
+    def is_ready(self, model):
+        return OipTest.ask(self, "GET", f"/v2/models/{model}/ready")[0] == 200
+
+    def test_a_model_goes_and_comes_back(self):
+        self.serve()
+        for unload, load in ((lambda: self.switch("unload", "half"), lambda: self.switch("load", "half")),
+                             (lambda: self.switch_by_grpc("Unload", model_name="half"),
+                              lambda: self.switch_by_grpc("Load", model_name="half")),
+                             # KServe's messages have the name in the first field
+                             (lambda: self.switch_by_grpc("Unload", repository_name="half"),
+                              lambda: self.switch_by_grpc("Load", repository_name="half"))):
+            self.assertTrue(self.is_ready("half"))
+            unload()
+            unload()
+            self.assertFalse(self.is_ready("half"))
+            status, _, body = OipTest.ask(self, "POST", "/v1/models/half:predict", b'{"instances": [1]}')
+            self.assertEqual(status, 404, body)
+            until = time.monotonic() + WAIT
+            while self.states() != {("half", "UNAVAILABLE", "unloaded by request")} and time.monotonic() < until:
+                time.sleep(0.05)
+            self.assertEqual(self.states(), {("half", "UNAVAILABLE", "unloaded by request")})
+            # an unloaded model is no reason to call the server unready
+            self.assertEqual(OipTest.ask(self, "GET", "/v2/health/ready")[0], 200)
+            load()
+            load()
+            self.assertEqual(self.states(), {("half", "READY", "")})
+
+    def test_a_load_finds_what_is_new(self):
+        self.serve()
+        self.switch("load", "other", 404, 'model \\"other\\" is not configured')
+        os.symlink(os.path.join(MODELS, "half_plus_two"), os.path.join(self.folder, "other"))
+        self.switch("load", "other")
+        self.assertTrue(self.is_ready("other"))
+
+    def test_a_model_that_cannot_be_loaded(self):
+        os.makedirs(os.path.join(self.folder, "broken", "1"))
+        with open(os.path.join(self.folder, "broken", "1", "saved_model.pb"), "wb") as file:
+            file.write(b"\xff\xff")
+        os.makedirs(os.path.join(self.folder, "empty"))
+        self.serve()
+        self.switch("load", "broken", 503, "name: broken version: 1")
+        self.switch("load", "empty", 503, "no version was found")
+        self.switch_by_grpc("Load", grpc.StatusCode.UNAVAILABLE, "name: broken", model_name="broken")
+        self.assertTrue(self.is_ready("half"))
+
+    def test_requests_that_are_refused(self):
+        self.serve()
+        self.switch("unload", "no", 404, "is not configured")
+        self.switch("unload", "half@x", 400, "not one of its signatures")
+        self.switch("load", "half", 501, 'the parameter \\"config\\" of a load is not supported',
+                    body=b'{"parameters": {"config": "{}"}}')
+        self.switch("load", "half", 501, "file:1/model.savedmodel/saved_model.pb",
+                    body=b'{"parameters": {"file:1/model.savedmodel/saved_model.pb": "%s"}}' % (b"A" * 200000))
+        self.switch("unload", "half", 400, "no object", body=b'{"parameters": 7}')
+        self.switch("unload", "half", 400, "JSON", body=b"{")
+        self.switch("load", "half", body=gzip.compress(b'{"parameters": {}}'), headers={"Content-Encoding": "gzip"})
+        self.switch("load", "half", 501, "config", body=gzip.compress(b'{"parameters": {"config": ""}}'),
+                    headers={"Content-Encoding": "gzip"})
+        value = {"config": grpc_service_pb2.ModelRepositoryParameter(string_param="{}")}
+        code = grpc.StatusCode
+        self.switch_by_grpc("Load", code.UNIMPLEMENTED, '"config"', model_name="half", parameters=value)
+        self.switch_by_grpc("Load", code.UNIMPLEMENTED, "repository_name", model_name="half", repository_name="r")
+        self.switch_by_grpc("Unload", code.INVALID_ARGUMENT, "names no model")
+        self.switch_by_grpc("Unload", code.NOT_FOUND, "is not configured", model_name="no")
+        self.assertTrue(self.is_ready("half"))
+        value = {"unload_dependents": grpc_service_pb2.ModelRepositoryParameter(bool_param=True)}
+        self.switch_by_grpc("Unload", model_name="half", parameters=value)
+
+    def test_a_web_page_may_not(self):
+        self.serve()
+        for origin in ("http://evil.example", "null"):
+            self.switch("unload", "half", 403, "not for web pages", headers={"Origin": origin})
+        self.assertTrue(self.is_ready("half"))
+
+    def test_the_token_is_asked_for(self):
+        token = os.path.join(self.folder, ".token")
+        with open(token, "w", encoding="utf-8") as file:
+            file.write("s3cret\n")
+        self.serve("--admin_token_file=" + token)
+        for headers in ({}, {"Authorization": "Bearer no"}):
+            self.switch("unload", "half", 401, "--admin_token_file", headers=headers)
+        self.switch_by_grpc("Unload", grpc.StatusCode.UNAUTHENTICATED, "authorization", model_name="half")
+        self.assertTrue(self.is_ready("half"))
+        self.switch("unload", "half", headers={"Authorization": "Bearer s3cret"})
+        self.assertFalse(self.is_ready("half"))
+        self.stub.RepositoryModelLoad(grpc_service_pb2.RepositoryModelLoadRequest(model_name="half"), timeout=WAIT,
+                                      metadata=(("authorization", "Bearer s3cret"),))
+        self.assertTrue(self.is_ready("half"))
+
+    def test_admin_actions_have_their_own_address(self):
+        socket = os.path.join(self.folder, ".admin")
+        self.serve("--admin_socket=" + socket)
+        self.switch("unload", "half", 403, "--admin_address")
+        self.switch_by_grpc("Unload", grpc.StatusCode.PERMISSION_DENIED, "--admin_address", model_name="half")
+        with grpc.insecure_channel("unix:" + socket) as channel:
+            stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            stub.RepositoryModelUnload(grpc_service_pb2.RepositoryModelUnloadRequest(model_name="half"), timeout=WAIT)
+        self.assertFalse(self.is_ready("half"))
+
+
 class Grpc(OipTest):
     def request(self, dtype, shape=(2,), raw=None, version="", **contents):
         r = grpc_service_pb2.ModelInferRequest(model_name="types@" + dtype, model_version=version, id="i7")

@@ -46,6 +46,20 @@ static const struct srv_endpoint index_call = {
     .grpc_path = SERVICE "RepositoryIndex",
 };
 
+static const struct srv_endpoint load_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.act = &srv_oip_load_json},
+    .grpc = {.act = &srv_oip_load},
+    .grpc_path = SERVICE "RepositoryModelLoad",
+};
+
+static const struct srv_endpoint unload_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.act = &srv_oip_unload_json},
+    .grpc = {.act = &srv_oip_unload},
+    .grpc_path = SERVICE "RepositoryModelUnload",
+};
+
 static const struct srv_endpoint config_call = {
     .api = SRV_METADATA,
     .rest = {.describe = &srv_oip_config_json},
@@ -90,6 +104,14 @@ static const struct srv_endpoint *match_model(struct rt_span s, struct srv_route
     return rt_span_is(s, "/infer") ? &infer_call : NULL;
 }
 
+/* Parses "/repository/models/NAME/load" or ".../unload", without the prefix. */
+static const struct srv_endpoint *match_repository(struct rt_span s, struct srv_route *out)
+{
+    if (!srv_route_take_name(&s, "/", &out->spec.name))
+        return NULL;
+    return rt_span_is(s, "/load") ? &load_call : rt_span_is(s, "/unload") ? &unload_call : NULL;
+}
+
 static enum rt_status route(struct srv_route *out, const char *method, struct rt_span uri,
                             struct rt_arena *arena, struct rt_error *err)
 {
@@ -113,6 +135,8 @@ static enum rt_status route(struct srv_route *out, const char *method, struct rt
         out->endpoint = &stats_call;
     else if (rt_span_is(s, "/repository/index"))
         out->endpoint = &index_call;
+    else if (srv_route_take(&s, "/repository/models/"))
+        out->endpoint = match_repository(s, out);
     else if (srv_route_take(&s, "/models/"))
         out->endpoint = match_model(s, out, &version);
     const struct rt_span shown = rt_error_name(err, path);
@@ -120,7 +144,8 @@ static enum rt_status route(struct srv_route *out, const char *method, struct rt
         return rt_fail(err, RT_NOT_FOUND,
                        "nothing is served at %.*s: see the Open Inference Protocol, version 2",
                        (int)shown.n, (const char *)shown.p);
-    const bool posts = out->endpoint == &infer_call || out->endpoint == &index_call;
+    const bool posts =
+        out->endpoint == &infer_call || out->endpoint == &index_call || out->endpoint->rest.act;
     if (m != (posts ? SRV_POST : SRV_GET)) {
         out->endpoint = NULL;
         return rt_fail(err, RT_INVALID_ARGUMENT, "%.*s takes the method %s, not %s", (int)shown.n,
@@ -142,8 +167,8 @@ static void write_error(struct rt_bytes *out, const char *text)
 }
 
 static const struct srv_endpoint *const endpoints[] = {
-    &live_call,  &ready_call,  &server_call, &model_ready_call, &model_call,
-    &index_call, &config_call, &stats_call,  &infer_call,
+    &live_call, &ready_call,  &server_call, &model_ready_call, &model_call, &index_call,
+    &load_call, &unload_call, &config_call, &stats_call,       &infer_call,
 };
 
 const struct srv_protocol srv_oip = {

@@ -15,6 +15,7 @@
  * | oip_describe.c    | health, readiness and metadata                                |
  * | oip_config.c      | the index of the repository, and configurations of models     |
  * | oip_stats.c       | statistics                                                    |
+ * | oip_admin.c       | loading and unloading models                                  |
  *
  * Threads: the functions are pure; parsed data is allocated in the arena of the inference.
  */
@@ -145,5 +146,7 @@ extern const struct srv_description_steps srv_oip_live_json, srv_oip_ready_json,
     srv_oip_config_json, srv_oip_stats_json;
 extern const struct srv_description_steps srv_oip_live, srv_oip_ready, srv_oip_server,
     srv_oip_model_ready, srv_oip_model, srv_oip_index, srv_oip_config, srv_oip_stats;
+extern const struct srv_action_steps srv_oip_load_json, srv_oip_unload_json, srv_oip_load,
+    srv_oip_unload;
 
 #endif

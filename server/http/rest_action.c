@@ -1,0 +1,75 @@
+/* Handles requests that change something in the server, which the steps of a protocol perform. */
+#include "server/http/rest_request.h"
+#include "server/protocol/admin.h"
+
+/* A body has one part, of which the action keeps nothing. */
+struct action {
+    struct srv_action act; /* the first member */
+    struct srv_rest_request *request;
+    struct rt_span body;
+};
+
+static void respond(struct srv_rest_request *r, enum rt_status st)
+{
+    if (st)
+        srv_rest_fail(r, st);
+    else
+        srv_rest_ok(r, "application/json");
+}
+
+static void done(struct srv_action *a, enum rt_status st)
+{
+    struct srv_rest_request *r = ((struct action *)a)->request;
+
+    respond(r, st);
+    srv_rest_finished(r);
+}
+
+static enum rt_status check(struct srv_action *a, bool is_admin)
+{
+    struct srv_rest_request *r = ((struct action *)a)->request;
+    const char *what = rt_arena_strndup(r->arena, (const char *)r->uri.p, r->uri.n);
+    const struct srv_admin_request request = {.what = what ? what : "the action",
+                                              .place = "header",
+                                              .authorization = r->authorization,
+                                              .is_from_page = r->is_from_page};
+
+    if (is_admin)
+        return srv_admin_check(&r->server->options, &request, &r->err);
+    return r->is_from_page
+               ? rt_fail(&r->err, RT_PERMISSION_DENIED,
+                         "%s is not for web pages: the request has an Origin", request.what)
+               : RT_OK;
+}
+
+/* Runs on a background thread, because the body may be large. */
+static bool act(struct srv_rest_request *r)
+{
+    struct action *x = rt_arena_alloc(r->arena, sizeof *x);
+    enum rt_status st = x ? RT_OK : rt_fail_memory(&r->err, "a request", sizeof *x);
+
+    if (!st && r->gzip)
+        st = srv_rest_inflate(r, SIZE_MAX);
+    if (st) {
+        respond(r, st);
+        return true;
+    }
+    x->request = r;
+    x->body = rt_span_of(r->body.p, r->body.n);
+    x->act = (struct srv_action){.server = r->server,
+                                 .arena = r->arena,
+                                 .err = &r->err,
+                                 .message = srv_cursor_of(&x->body, x->body.n),
+                                 .spec = r->route.spec,
+                                 .cancelled = &r->job.cancelled,
+                                 .out = &r->out,
+                                 .check = check,
+                                 .done = done};
+    r->route.endpoint->rest.act->perform(&x->act);
+    return false;
+}
+
+bool srv_rest_act(struct srv_rest_request *r)
+{
+    return srv_rest_in_background(r, act);
+}

@@ -1,0 +1,31 @@
+/*
+ * Checks whether a request may perform admin actions, by --admin_address, --admin_socket and
+ * --admin_token_file.
+ *
+ * Threads: any. The token file is read for each request.
+ */
+#ifndef SRV_ADMIN_H
+#define SRV_ADMIN_H
+
+#include "runtime/base/span.h"
+#include "runtime/base/status.h"
+#include "server/config/options.h"
+
+struct srv_admin_request {
+    const char *what; /* the method or the path, for errors */
+    /* where the protocol has `authorization`, for errors: "metadata" or "header" */
+    const char *place;
+    struct rt_span authorization; /* its value; p is NULL if there is none */
+    bool is_at_admin_address;     /* whether it came by --admin_address or --admin_socket */
+    bool is_from_page;            /* whether a web page sent it */
+};
+
+/* Returns RT_OK, PERMISSION_DENIED, UNAUTHENTICATED, or the error from reading the token file. */
+enum rt_status srv_admin_check(const struct srv_options *o, const struct srv_admin_request *r,
+                               struct rt_error *err);
+/* Returns whether admin actions have an address of their own. */
+bool srv_admin_has_address(const struct srv_options *o);
+/* Checks that a token can be read from --admin_token_file, if it is set. */
+enum rt_status srv_admin_check_token_file(const struct srv_options *o, struct rt_error *err);
+
+#endif
