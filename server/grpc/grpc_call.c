@@ -120,7 +120,7 @@ void srv_grpc_post_again(struct srv_grpc_loop *loop)
     }
 }
 
-static void uncount(struct srv_call *c)
+void srv_grpc_uncount(struct srv_call *c)
 {
     if (c->counted)
         atomic_fetch_sub(&c->server->grpc_requests, 1);
@@ -171,7 +171,7 @@ static void release_messages(struct srv_call *c)
     c->has_large = false;
     srv_call_drop_payload(c);
     srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
-    uncount(c);
+    srv_grpc_uncount(c);
     if (c->call)
         srv_call_close_share(c);
     c->call = NULL;
@@ -242,14 +242,14 @@ static void end_call(struct srv_call *c)
     loop->n_free++;
 }
 
-static void unpend(struct srv_call *c)
+void srv_grpc_unpend(struct srv_call *c)
 {
     if (--c->pending == 0)
         end_call(c);
 }
 
-static void start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
-                        struct srv_grpc_event *event)
+void srv_grpc_start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
+                          struct srv_grpc_event *event)
 {
     grpc_call *call = c->call;
     struct srv_grpc_loop *loop = srv_grpc_this_loop;
@@ -279,19 +279,15 @@ static grpc_op op_close(struct srv_call *c)
                      .data.recv_close_on_server.cancelled = &c->cancelled};
 }
 
-/* Starts RECV_CLOSE, by which the core reports whether the client disconnected during the call.
- * Called on the I/O loop thread. */
-static void start_close(struct srv_call *c)
+void srv_grpc_start_close(struct srv_call *c)
 {
     grpc_op op = op_close(c);
     c->close_started = true;
     c->pending++;
-    start_batch(c, &op, 1, &c->on_close);
+    srv_grpc_start_batch(c, &op, 1, &c->on_close);
 }
 
-/* Converts an error message to a slice. Truncates a message that is too long, and appends the
- * string `cut`. */
-static grpc_slice details_of(const char *text)
+grpc_slice srv_grpc_details_of(const char *text)
 {
     static const char cut[] = "...TRUNCATED";
     char buffer[ERROR_TEXT + sizeof cut];
@@ -304,7 +300,7 @@ static grpc_slice details_of(const char *text)
     return grpc_slice_from_copied_buffer(buffer, n);
 }
 
-static grpc_op op_status(enum rt_status code, grpc_slice *details)
+grpc_op srv_grpc_op_status(enum rt_status code, grpc_slice *details)
 {
     grpc_op op = {.op = GRPC_OP_SEND_STATUS_FROM_SERVER};
     op.data.send_status_from_server.status = (grpc_status_code)code;
@@ -312,12 +308,14 @@ static grpc_op op_status(enum rt_status code, grpc_slice *details)
     return op;
 }
 
-/* Creates a message from the bytes at p. The core takes ownership of the bytes. */
-static grpc_byte_buffer *message_of(void *p, size_t n)
+grpc_byte_buffer *srv_grpc_message_of(struct rt_span head, void *p, size_t n)
 {
-    grpc_slice body = p ? grpc_slice_new_with_user_data(p, n, free, p) : grpc_empty_slice();
-    grpc_byte_buffer *message = grpc_raw_byte_buffer_create(&body, 1);
-    grpc_slice_unref(body);
+    grpc_slice slices[2] = {grpc_slice_from_copied_buffer((const char *)head.p, head.n),
+                            p ? grpc_slice_new_with_user_data(p, n, free, p) : grpc_empty_slice()};
+    grpc_byte_buffer *message = head.n ? grpc_raw_byte_buffer_create(slices, 2)
+                                       : grpc_raw_byte_buffer_create(&slices[1], 1);
+    grpc_slice_unref(slices[0]);
+    grpc_slice_unref(slices[1]);
     return message;
 }
 
@@ -348,8 +346,8 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
         code = late_code(c, code);
     }
     grpc_op ops[4] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
-    grpc_byte_buffer *message = code ? NULL : message_of(p, n_bytes);
-    grpc_slice details = code ? details_of(text) : grpc_empty_slice();
+    grpc_byte_buffer *message = code ? NULL : srv_grpc_message_of(rt_span_of(NULL, 0), p, n_bytes);
+    grpc_slice details = code ? srv_grpc_details_of(text) : grpc_empty_slice();
     size_t n = 1;
 
     c->code = code;
@@ -361,11 +359,11 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
         ops[n++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message};
     else
         free(p);
-    ops[n++] = op_status(code, &details);
+    ops[n++] = srv_grpc_op_status(code, &details);
     if (c->may_send_close)
         ops[n++] = op_close(c);
     srv_call_awaits(c, SRV_AWAITS_SENT);
-    start_batch(c, ops, n, &c->on_sent);
+    srv_grpc_start_batch(c, ops, n, &c->on_sent);
     if (message)
         grpc_byte_buffer_destroy(message);
     grpc_slice_unref(details);
@@ -426,7 +424,7 @@ void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
     if (c->io_loop->turn_end != end) { /* the job did not run inline, but was queued */
         c->may_send_close = false;
         if (!c->close_started)
-            start_close(c);
+            srv_grpc_start_close(c);
     }
 }
 
@@ -434,9 +432,9 @@ void srv_call_expect(struct srv_call *c, bool patient)
 {
     c->pending++;
     if (!c->close_started)
-        start_close(c);
+        srv_grpc_start_close(c);
     if (patient)
-        uncount(c);
+        srv_grpc_uncount(c);
 }
 
 void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
@@ -445,108 +443,12 @@ void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_st
     send_response(c, p, n, code, text, srv_call_is_late(c));
 }
 
-/* ---- streams ---- */
-
-bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
-                      void (*closed)(struct srv_call *c))
-{
-    if (c->is_closed) {
-        srv_call_fail(c, rt_fail(&c->err, RT_CANCELLED, "the client has gone"));
-        return false;
-    }
-    if (!srv_stream_open_share(c)) {
-        srv_metrics_event(c->server->metrics, "grpc_call_refused");
-        srv_call_fail(c, rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
-                                 "%s: too many streams are open, in all and on this connection",
-                                 c->method->path));
-        return false;
-    }
-    uncount(c); /* an open stream must not delay the end of the drain */
-    c->stream =
-        (struct srv_stream){.is_open = true, .has_begun = true, .sent = sent, .closed = closed};
-    return true;
-}
-
-void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending))
-{
-    c->stream.look = look;
-    c->next = c->loop->watchers;
-    c->loop->watchers = c;
-}
-
-static void unwatch(struct srv_call *c)
-{
-    struct srv_call **at = &c->loop->watchers;
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
-}
-
-bool srv_call_is_ending(const struct srv_call *c)
-{
-    return atomic_load(&c->loop->grpc->quiesced);
-}
-
-static void stream_batch(struct srv_call *c, const grpc_op *ops, size_t n)
-{
-    c->stream.is_sending = true;
-    c->pending++;
-    srv_call_awaits(c, SRV_AWAITS_SENT);
-    start_batch(c, ops, n, &c->on_sent);
-}
-
-void srv_stream_send(struct srv_call *c, struct rt_bytes *message)
-{
-    grpc_op ops[2];
-    size_t n = 0, len = 0;
-
-    if (message->failed) { /* memory ran out, so an error is sent instead of an empty message */
-        rt_bytes_clear(message);
-        rt_fail_memory(&c->err, "the response", message->limit);
-        srv_stream_end(c, c->err.code, rt_error_text(&c->err));
-        return;
-    }
-    char *p = rt_bytes_take(message, &len);
-    grpc_byte_buffer *buffer = message_of(p, len);
-    c->n_out += len;
-    if (!c->stream.has_sent)
-        ops[n++] = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
-    ops[n++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = buffer};
-    c->stream.has_sent = true;
-    stream_batch(c, ops, n);
-    grpc_byte_buffer_destroy(buffer);
-}
-
-void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text)
-{
-    grpc_slice details = code ? details_of(text) : grpc_empty_slice();
-    grpc_op ops[2];
-    size_t n = 0;
-
-    if (!c->stream.has_sent)
-        ops[n++] = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
-    ops[n++] = op_status(code, &details);
-    c->code = code;
-    c->stream.has_sent = c->stream.is_ended = true;
-    stream_batch(c, ops, n);
-    grpc_slice_unref(details);
-}
-
-static void read_message(struct srv_call *c, enum srv_awaited what)
+void srv_grpc_read_message(struct srv_call *c, enum srv_awaited what)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &c->payload};
     c->pending++;
     srv_call_awaits(c, what);
-    start_batch(c, &op, 1, &c->on_message);
-}
-
-void srv_stream_read(struct srv_call *c)
-{
-    srv_call_drop_payload(c);
-    srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
-    rt_arena_reset(c->arena);
-    c->err = (struct rt_error){.arena = c->arena};
-    read_message(c, SRV_AWAITS_NEXT);
+    srv_grpc_start_batch(c, &op, 1, &c->on_message);
 }
 
 /* ---- events ---- */
@@ -631,7 +533,7 @@ static void on_call(struct srv_call *c, bool ok)
         return;
     }
     if (c->posted_as) {
-        read_message(c, SRV_AWAITS_MESSAGE);
+        srv_grpc_read_message(c, SRV_AWAITS_MESSAGE);
         return;
     }
     c->deadline = c->details.deadline;
@@ -639,8 +541,8 @@ static void on_call(struct srv_call *c, bool ok)
         refuse_unknown(c, g->methods);
         return;
     }
-    read_message(c, SRV_AWAITS_MESSAGE);
-    start_close(c);
+    srv_grpc_read_message(c, SRV_AWAITS_MESSAGE);
+    srv_grpc_start_close(c);
 }
 
 /* Handles a call whose message is complete. A disconnected client may have queued thousands of
@@ -652,7 +554,7 @@ static void handle(struct srv_call *c, void (*handler)(struct srv_call *c))
         srv_call_fail(c, rt_fail(&c->err, RT_CANCELLED, "the client has left"));
     else
         handler(c);
-    unpend(c);
+    srv_grpc_unpend(c);
 }
 
 static void return_from_detour(struct srv_io_loop *io_loop, struct srv_message *back)
@@ -677,7 +579,7 @@ void srv_call_detour(struct srv_call *c, enum srv_background kind, bool (*work)(
 {
     c->pending++; /* for return_from_detour */
     if (!c->close_started)
-        start_close(c);
+        srv_grpc_start_close(c);
     c->detour.work = work;
     c->detour.next = next;
     c->detour.back.receive = return_from_detour;
@@ -695,8 +597,8 @@ static enum srv_background inflating_thread(const struct srv_call *c)
 
 static void on_message(struct srv_call *c)
 {
-    if (c->was_cut) { /* the error was already sent to the client */
-        unpend(c);
+    if (c->was_cut) { /* the error has already been sent to the client */
+        srv_grpc_unpend(c);
         return;
     }
     srv_call_awaits(c, SRV_AWAITS_NOTHING);
@@ -707,7 +609,7 @@ static void on_message(struct srv_call *c)
         c->payload->data.raw.compression != GRPC_COMPRESS_NONE &&
         c->payload->data.raw.slice_buffer.length > INFLATE_HERE_BYTES) {
         srv_call_detour(c, inflating_thread(c), srv_call_inflate, c->method->handle);
-        unpend(c);
+        srv_grpc_unpend(c);
         return;
     }
     handle(c, c->method->handle);
@@ -723,11 +625,11 @@ static void on_close(struct srv_call *c)
     if (s->is_open) {
         s->is_open = false;
         if (s->look)
-            unwatch(c);
+            srv_stream_unwatch(c);
         if (s->closed)
             s->closed(c);
     }
-    unpend(c);
+    srv_grpc_unpend(c);
 }
 
 static void on_sent(struct srv_call *c)
@@ -740,7 +642,7 @@ static void on_sent(struct srv_call *c)
         if (s->is_open && !s->is_ended && s->sent)
             s->sent(c);
     }
-    unpend(c);
+    srv_grpc_unpend(c);
 }
 
 void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e)

@@ -9,7 +9,7 @@
  * A handler responds exactly once, in one of three ways:
  *   - immediately, by srv_call_respond or srv_call_fail;
  *   - later, by srv_call_submit or srv_call_expect and then srv_call_respond_expected;
- *   - as a stream, by srv_stream_begin and srv_stream_end.
+ *   - as a stream, by srv_stream_begin and srv_stream_end (grpc_stream.h).
  */
 #ifndef SRV_GRPC_CALL_H
 #define SRV_GRPC_CALL_H
@@ -225,25 +225,5 @@ void srv_call_in_background(struct srv_call *c, enum srv_background kind,
  */
 void srv_call_detour(struct srv_call *c, enum srv_background kind, bool (*work)(struct srv_call *c),
                      void (*next)(struct srv_call *c));
-
-/* ---- streams ---- */
-
-/* Makes the call a stream. The drain does not wait for streams. If the stream is refused, sends the
- * error and returns false. */
-bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
-                      void (*closed)(struct srv_call *c));
-/* Sends a message on the stream and takes ownership of its bytes. If memory ran out while the
- * message was built, ends the stream with an error instead. is_sending must not be set. */
-void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
-bool srv_call_is_ending(const struct srv_call *c); /* returns whether streams should end */
-/* Resets the arena, reads the next message of the stream, and passes it to `handle`. The stream
- * ends with an error if the message is not complete within --request_read_timeout_ms. */
-void srv_stream_read(struct srv_call *c);
-/* Makes the I/O loop call `look` at intervals while the stream is open, so that `look` can send
- * messages without a request. If `ending` is set, the server is stopping and the stream should end.
- * The list of these streams uses c->next. */
-void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending));
-/* Ends the stream with a status. is_sending must not be set. */
-void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);
 
 #endif

@@ -2,6 +2,7 @@
  * service and of each model. */
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
+#include "server/grpc/grpc_stream.h"
 #include "server/versions/manager.h"
 
 enum health { UNREPORTED = 0, SERVING = 1, NOT_SERVING = 2, UNKNOWN = 3 };

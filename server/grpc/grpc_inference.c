@@ -2,7 +2,9 @@
 #include "runtime/base/clock.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
+#include "server/grpc/grpc_stream.h"
 #include "server/inference/inference.h"
+#include "server/metrics/metrics.h"
 #include "server/telemetry/request_log.h"
 
 enum {
@@ -32,6 +34,9 @@ struct request {
     /* The job's original `signature` and `prepare`, while a worker decodes the tensors. */
     const struct rt_model_signature *signature;
     enum rt_status (*prepare)(struct srv_job *job);
+    /* the result of an inference of a stream, until its I/O loop sends it */
+    struct rt_bytes out;
+    enum rt_status status;
 };
 
 /* Completes a request, and encodes the outputs on the thread that computed them. May be called on
@@ -60,6 +65,13 @@ static void done(struct srv_job *job)
      * immediately afterwards.
      */
     srv_inference_clear(inf);
+    if (c->stream.has_begun) {
+        struct request *r = c->state;
+        r->out = out;
+        r->status = st;
+        srv_stream_post(c);
+        return;
+    }
     unsigned char *p = st ? NULL : (unsigned char *)rt_bytes_take(&out, &n);
     if (!p)
         rt_bytes_clear(&out);
@@ -140,13 +152,69 @@ static enum rt_status admit(struct srv_call *c, struct request *r)
         return st;
     srv_hold(c->io_loop, c->job.version); /* the handle is released when the call ends */
     if (inf->timeout_us > 0)
-        c->job.deadline_ns = srv_inference_deadline_ns(inf, c->received_ns);
+        c->job.deadline_ns = srv_inference_deadline_ns(inf, c->job.received_ns);
     st = srv_inference_resolve(inf, &c->err);
     return st ? st : bind_here_or_there(c, r);
 }
 
-/* Submits a parsed request as a job. If `st` is an error or the job cannot be created, sends the
- * error instead. */
+/* ---- streams ---- */
+
+/* Reads the next request of a stream after the response to the previous one has been sent. A stream
+ * has one inference at a time, so that its responses have the order of its requests and its client
+ * cannot make the server hold more than one of each. */
+static void read_next(struct srv_call *c)
+{
+    if (srv_call_is_ending(c))
+        srv_stream_end(c, RT_UNAVAILABLE, "the server is stopping");
+    else
+        srv_stream_read(c);
+}
+
+/* Sends a response of a stream, or the error in `err`. */
+static void respond(struct srv_call *c, enum rt_status st, const struct rt_error *err)
+{
+    const struct srv_stream_steps *steps = c->method->endpoint->stream;
+    struct request *r = c->state;
+    struct rt_bytes head;
+
+    rt_bytes_init(&head, SRV_MESSAGE_MOST);
+    if (!c->stream.is_open || c->stream.is_ended) {
+        rt_bytes_clear(&r->out);
+    } else if (st) {
+        steps->write_error(&r->inf, rt_error_text(err), &head);
+        srv_stream_send(c, &head);
+    } else {
+        steps->write_head(&head, r->out.n);
+        if (head.failed)
+            r->out.failed = true;
+        srv_stream_send_parts(c, rt_span_of(head.p, head.n), &r->out);
+    }
+    rt_bytes_clear(&head);
+}
+
+/* Runs on the I/O loop thread when an inference of a stream has ended, or could not begin. */
+static void end_inference(struct srv_call *c, enum rt_status st, const struct rt_error *err)
+{
+    struct srv_job *job = &c->job;
+
+    srv_metrics_request(c->io_loop, job->version ? job : NULL,
+                        job->version ? rt_span_str(job->version->model) : c->model,
+                        (enum srv_api)c->method->endpoint->stream_api, st,
+                        job->version ? rt_now_ns() - job->received_ns : 0);
+    respond(c, st, err);
+    srv_stream_clear_job(c);
+    c->model = rt_span_of(NULL, 0); /* the name goes with the message */
+}
+
+static void end_job(struct srv_call *c)
+{
+    const struct rt_error err = c->job.err;
+
+    end_inference(c, ((struct request *)c->state)->status, &err);
+}
+
+/* If `st` is RT_OK, submits a parsed request as a job. If `st` is an error, or if the job cannot be
+ * created, sends the error. */
 static void submit(struct srv_call *c, enum rt_status st)
 {
     struct request *r = c->state;
@@ -154,10 +222,17 @@ static void submit(struct srv_call *c, enum rt_status st)
     c->model = r->inf.spec.name;
     if (!st)
         st = admit(c, r);
-    if (st)
-        srv_call_fail(c, st);
-    else
-        srv_call_submit(c, done);
+    if (!c->stream.has_begun) {
+        if (st)
+            srv_call_fail(c, st);
+        else
+            srv_call_submit(c, done);
+    } else if (st) {
+        srv_inference_clear(&r->inf);
+        end_inference(c, st, &c->err);
+    } else {
+        srv_stream_submit(c, done, end_job);
+    }
 }
 
 static bool read_in_background(struct srv_call *c)
@@ -181,19 +256,16 @@ static void submit_read(struct srv_call *c)
     submit(c, ((struct request *)c->state)->read_status);
 }
 
-void srv_grpc_inference(struct srv_call *c)
+/* Reads the message of a call, or the next one of a stream. */
+static void begin(struct srv_call *c, struct request *r)
 {
-    struct request *r = rt_arena_alloc(c->arena, sizeof *r);
     enum rt_status st;
 
-    if (!r) {
-        srv_call_fail(c, rt_fail_memory(&c->err, "a request", sizeof *r));
-        return;
-    }
     c->state = r;
     srv_inference_init(&r->inf, c->method->endpoint->grpc.infer, &c->server->options, c->arena,
                        &c->job);
     c->job.max_inline_bytes = HERE_BYTES;
+    c->job.received_ns = c->stream.has_begun ? rt_now_ns() : c->received_ns;
     st = srv_call_open(c, &r->message);
     if (!st) {
         r->fields_left = HERE_FIELDS;
@@ -206,4 +278,31 @@ void srv_grpc_inference(struct srv_call *c)
         return;
     }
     submit(c, st);
+}
+
+void srv_grpc_inference(struct srv_call *c)
+{
+    struct request *r = rt_arena_alloc(c->arena, sizeof *r);
+
+    if (r)
+        begin(c, r);
+    else
+        srv_call_fail(c, rt_fail_memory(&c->err, "a request", sizeof *r));
+}
+
+void srv_grpc_inference_stream(struct srv_call *c)
+{
+    if (!c->stream.has_begun && !srv_stream_begin(c, read_next, NULL))
+        return;
+    if (!c->payload ||
+        !c->stream.is_open) { /* the client will send no more requests, or has left */
+        srv_stream_end(c, c->payload ? RT_CANCELLED : RT_OK, "the client has left");
+        return;
+    }
+    struct request *r = rt_arena_alloc(c->arena, sizeof *r);
+    if (!r) {
+        srv_stream_end(c, rt_fail_memory(&c->err, "a request", sizeof *r), rt_error_text(&c->err));
+        return;
+    }
+    begin(c, r);
 }

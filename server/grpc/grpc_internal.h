@@ -10,14 +10,16 @@
  * | grpc_admin.c     | checks the permission for admin actions                            |
  * | grpc_listen.c    | opens listening sockets and accepts connections                    |
  * | grpc_frames.c    | cuts off connections that flood the core with frames or headers    |
- * | grpc_call.c      | handles all events of calls and streams, and sends responses       |
+ * | grpc_call.c      | handles all events of calls, and sends responses                   |
+ * | grpc_stream.c    | begins and ends streams, and sends their messages                  |
  * | grpc_payload.c   | reads, inflates and charges messages; reads metadata and deadlines |
  * | grpc_share.c     | limits the number of open calls, in total and per connection       |
  * | grpc_stall.c     | cuts off peers that do not send a request or read a response       |
  * | grpc_background.c     | uses separate threads for work that would block an I/O loop        |
  * | grpc_drain.c     | closes an I/O loop                                                 |
  * | grpc_methods.c   | contains the table of methods                                      |
- * | grpc_inference.c, grpc_describe.c, grpc_reload.c, grpc_health.c, grpc_reflection.c: handlers |
+ * | grpc_inference.c, grpc_describe.c, grpc_action.c, grpc_reload.c, grpc_health.c,
+ * grpc_reflection.c: handlers |
  *
  * These files do not use the core: h2_frames.c and h2_uploads.c parse HTTP/2 frames and count
  * request bodies, read_turns.c limits the reads of a connection, rearm.c makes the kernel report a
@@ -164,6 +166,27 @@ extern _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
  * the core reports. If a call ended before its first message, a deadline within the next
  * millisecond counts as passed. */
 bool srv_call_is_late(const struct srv_call *c);
+
+/* ---- grpc_call.c, for grpc_stream.c ---- */
+
+/* Converts an error message to a slice. If the message is too long to be sent, it is truncated, and
+ * the string "...TRUNCATED" is appended. */
+grpc_slice srv_grpc_details_of(const char *text);
+grpc_op srv_grpc_op_status(enum rt_status code, grpc_slice *details);
+/* Creates a message from a copy of `head`, and the bytes at p, of which the core takes
+ * ownership. */
+grpc_byte_buffer *srv_grpc_message_of(struct rt_span head, void *p, size_t n);
+void srv_grpc_start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
+                          struct srv_grpc_event *event);
+/* Starts RECV_CLOSE, through which the core reports whether the client disconnected during the
+ * call. Called on the I/O loop thread. */
+void srv_grpc_start_close(struct srv_call *c);
+void srv_grpc_read_message(struct srv_call *c, enum srv_awaited what);
+/* Stops counting the call as a request that delays the drain. */
+void srv_grpc_uncount(struct srv_call *c);
+/* Ends an expected event, and the call if it was the last one. */
+void srv_grpc_unpend(struct srv_call *c);
+void srv_stream_unwatch(struct srv_call *c);
 
 /* ---- grpc_share.c ---- */
 

@@ -73,9 +73,10 @@ static struct srv_grpc_method method_of(const struct srv_endpoint *e)
         .kind = e->is_frequent ? SRV_GRPC_REGISTERED : SRV_GRPC_BY_PATH,
         .api = e->api,
         .max_bytes = e->grpc.describe ? SMALL : 0,
-        .handle = e->grpc.infer ? srv_grpc_inference
-                  : e->grpc.act ? srv_grpc_act
-                                : srv_grpc_describe,
+        .handle = e->stream       ? srv_grpc_inference_stream
+                  : e->grpc.infer ? srv_grpc_inference
+                  : e->grpc.act   ? srv_grpc_act
+                                  : srv_grpc_describe,
         .off = e->off,
         .endpoint = e,
     };

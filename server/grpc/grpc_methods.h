@@ -60,6 +60,7 @@ int srv_grpc_services(const struct srv_options *o, struct rt_span *out);
 /* ---- the handlers ---- */
 
 void srv_grpc_inference(struct srv_call *c);
+void srv_grpc_inference_stream(struct srv_call *c);
 void srv_grpc_describe(struct srv_call *c);
 void srv_grpc_act(struct srv_call *c);
 void srv_grpc_reload_config(struct srv_call *c);

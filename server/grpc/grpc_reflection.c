@@ -3,6 +3,7 @@
 #include "proto/descriptors.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
+#include "server/grpc/grpc_stream.h"
 #include "server/grpc/reflection.h"
 
 enum { MAX_RESPONSE = 16 << 20 };

@@ -22,6 +22,7 @@
 
 #include "runtime/base/log.h"
 #include "server/grpc/grpc_internal.h"
+#include "server/grpc/grpc_stream.h"
 #include "server/metrics/metrics.h"
 #include "server/grpc/send_hook.h"
 #include "server/base/sockets.h"

@@ -80,11 +80,25 @@ struct srv_codec {
     const struct srv_action_steps *act;
 };
 
+/* How the responses of a gRPC stream of inferences differ from those of a call: a message of its
+ * own holds a response or an error. */
+struct srv_stream_steps {
+    /* Appends what precedes the bytes of a response, of which there are `n`. */
+    void (*write_head)(struct rt_bytes *out, size_t n);
+    /* Appends the message for an inference that failed. inf->request is NULL if not even memory for
+     * it was left. */
+    void (*write_error)(const struct srv_inference *inf, const char *text, struct rt_bytes *out);
+};
+
 enum { SRV_NOT_COUNTED = -1 };
 
 struct srv_endpoint {
     int api; /* value of enum srv_api under which the metrics count the call, or SRV_NOT_COUNTED */
     struct srv_codec rest, grpc;
+    /* Set if the gRPC method is a stream of inferences, which grpc.infer decodes and encodes, and
+     * which are counted under stream_api. */
+    const struct srv_stream_steps *stream;
+    int stream_api;
     const char *grpc_path; /* "/package.Service/Method", or NULL if the call is not a gRPC method */
     /* whether the call is frequent, so that the gRPC core should match its path */
     bool is_frequent;

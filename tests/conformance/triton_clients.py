@@ -5,6 +5,7 @@ Needs tritonclient[http,grpc] (PyPI). Some models return their inputs, and the o
 import asyncio
 import os
 import pathlib
+import queue
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,21 @@ class TritonClients(unittest.TestCase):
             json = {} if module is triton_http else {"as_json": True}
             (row,) = client.get_inference_statistics("half_plus_two", **json)["model_stats"]
             self.assertGreater(int(row["inference_stats"]["success"]["count"]), 0)
+
+    def test_stream(self):
+        client, got = triton_grpc.InferenceServerClient(self.targets[triton_grpc]), queue.Queue()
+        client.start_stream(lambda result, error: got.put((result, error)))
+        for i in range(100):
+            x = [tensor(triton_grpc, "x", np.full((1, 1), i, np.float32))]
+            client.async_stream_infer("half_plus_two" if i % 10 else "no", x, request_id=str(i))
+        for i in range(100):
+            result, error = got.get(timeout=30)
+            if i % 10:
+                self.assertEqual((result.get_response().id, result.as_numpy("y").item()), (str(i), i / 2 + 2))
+            else:
+                self.assertIn("is not served", str(error))
+        client.stop_stream()
+        client.close()
 
     def test_load_and_unload(self):
         for module, client in self.clients.items():

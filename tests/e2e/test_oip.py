@@ -6,6 +6,7 @@ import json
 import os
 import struct
 import tempfile
+import threading
 import time
 import unittest
 
@@ -561,6 +562,98 @@ class Grpc(OipTest):
         request = self.request("float", raw=b"\0" * 8)
         request.parameters["timeout"].int64_param = 1
         self.refused(grpc.StatusCode.DEADLINE_EXCEEDED, "deadline", request)
+
+    def test_a_stream_answers_in_order(self):
+        def requests():
+            for i in range(200):
+                if i % 3 == 2:
+                    r = self.request("float", raw=b"\0" * 7)
+                elif i % 3:
+                    r = self.request("int64", raw=struct.pack("<2q", i, -i))
+                else:  # large enough for a worker
+                    r = self.request("float", (100000,), raw=b"\0" * 400000)
+                r.id = str(i)
+                yield r
+        got = list(self.stub.ModelStreamInfer(requests(), timeout=WAIT))
+        self.assertEqual([g.infer_response.id for g in got], [str(i) for i in range(200)])
+        for i, g in enumerate(got):
+            if i % 3 == 2:
+                self.assertIn("has 7 bytes of binary data", g.error_message)
+                self.assertEqual(len(g.infer_response.outputs), 0)
+                continue
+            self.assertEqual((g.error_message, g.infer_response.model_name),
+                             ("", "types@" + ("int64" if i % 3 else "float")))
+            self.assertEqual(g.infer_response.raw_output_contents[0],
+                             struct.pack("<2q", i, -i) if i % 3 else b"\0" * 400000)
+
+    def test_errors_of_a_stream_end_only_their_request(self):
+        bad = []
+        for change in (lambda r: setattr(r, "model_name", "no"), lambda r: setattr(r, "model_name", "types@no"),
+                       lambda r: r.parameters["sequence_id"].__setattr__("int64_param", 3),
+                       lambda r: r.parameters["timeout"].__setattr__("int64_param", 1)):
+            r = self.request("float", raw=b"\0" * 8)
+            change(r)
+            bad.append(r)
+        words = ("is not served", "no signature", "asks for sequences", "deadline")
+        good = self.request("float", raw=b"\0" * 8)
+        got = list(self.stub.ModelStreamInfer(iter([r for b in bad for r in (b, good)]), timeout=WAIT))
+        self.assertEqual(len(got), 8)
+        for i, word in enumerate(words):
+            self.assertIn(word, got[2 * i].error_message)
+            self.assertEqual(got[2 * i + 1].error_message, "")
+
+    def test_an_empty_stream_and_one_without_a_message_that_can_be_read(self):
+        self.assertEqual(list(self.stub.ModelStreamInfer(iter([]), timeout=WAIT)), [])
+        call = self.channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer",
+                                          response_deserializer=grpc_service_pb2.ModelStreamInferResponse.FromString)
+        good = self.request("float", raw=b"\0" * 8).SerializeToString()
+        got = list(call(iter([b"\xff\xff", good]), timeout=WAIT))
+        self.assertIn("not well formed", got[0].error_message)
+        self.assertEqual(got[1].error_message, "")
+
+    def test_streams_that_end_early(self):
+        good = self.request("float", (100000,), raw=b"\0" * 400000)
+
+        def forever():
+            while True:
+                yield good
+        calls = [self.stub.ModelStreamInfer(forever(), timeout=WAIT) for _ in range(4)]
+        for call in calls:
+            next(call)
+        for call in calls:
+            call.cancel()
+        late = self.stub.ModelStreamInfer(forever(), timeout=0.3)
+        with self.assertRaises(grpc.RpcError) as caught:
+            for _ in late:
+                pass
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        self.assertEqual(len(list(self.stub.ModelStreamInfer(iter([good]), timeout=WAIT))), 1)
+        until = time.monotonic() + WAIT
+        while self.in_flight() and time.monotonic() < until:
+            time.sleep(0.05)
+        self.assertEqual(self.in_flight(), 0)
+
+    def in_flight(self):
+        page = self.ask("GET", "/monitoring/prometheus/metrics")[2].decode()
+        (value,) = [line.split()[-1] for line in page.splitlines() if line.startswith("slipway_bytes_in_flight ")]
+        return int(float(value))
+
+    def test_a_stopping_server_ends_its_streams(self):
+        server = Server(f"--models={self.folder.name}")
+        with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+            good = self.request("float", raw=b"\0" * 8)
+            more = threading.Event()
+
+            def requests():
+                yield good
+                more.wait(WAIT)
+            call = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(requests(), timeout=WAIT)
+            next(call)
+            self.assertEqual(server.stop(), 0)
+            with self.assertRaises(grpc.RpcError) as caught:
+                next(call)
+            more.set()
+            self.assertIn(caught.exception.code(), (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED))
 
 
 if __name__ == "__main__":

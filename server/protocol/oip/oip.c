@@ -82,6 +82,14 @@ static const struct srv_endpoint infer_call = {
     .is_frequent = true,
 };
 
+static const struct srv_endpoint stream_call = {
+    .api = SRV_NOT_COUNTED,
+    .grpc = {.infer = &srv_oip_infer},
+    .grpc_path = SERVICE "ModelStreamInfer",
+    .stream = &srv_oip_stream,
+    .stream_api = SRV_INFER,
+};
+
 /* ---- REST routes ---- */
 
 /* Parses the path "/models/NAME[/versions/V][/ready | /config | /stats | /infer]". Returns the
@@ -168,7 +176,7 @@ static void write_error(struct rt_bytes *out, const char *text)
 
 static const struct srv_endpoint *const endpoints[] = {
     &live_call, &ready_call,  &server_call, &model_ready_call, &model_call, &index_call,
-    &load_call, &unload_call, &config_call, &stats_call,       &infer_call,
+    &load_call, &unload_call, &config_call, &stats_call,       &infer_call, &stream_call,
 };
 
 const struct srv_protocol srv_oip = {

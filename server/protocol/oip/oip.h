@@ -146,6 +146,7 @@ extern const struct srv_description_steps srv_oip_live_json, srv_oip_ready_json,
     srv_oip_config_json, srv_oip_stats_json;
 extern const struct srv_description_steps srv_oip_live, srv_oip_ready, srv_oip_server,
     srv_oip_model_ready, srv_oip_model, srv_oip_index, srv_oip_config, srv_oip_stats;
+extern const struct srv_stream_steps srv_oip_stream;
 extern const struct srv_action_steps srv_oip_load_json, srv_oip_unload_json, srv_oip_load,
     srv_oip_unload;
 

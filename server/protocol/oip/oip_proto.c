@@ -471,3 +471,27 @@ const struct srv_inference_steps srv_oip_infer = {
     .log_request = srv_tfs_write_predict_request,
     .log_response = srv_tfs_write_predict,
 };
+
+/* ---- ModelStreamInferResponse ---- */
+
+static void write_stream_head(struct rt_bytes *out, size_t n)
+{
+    srv_put_head(out, 2, n);
+}
+
+/* The response tells which request has failed by its id, as Triton's does. */
+static void write_stream_error(const struct srv_inference *inf, const char *text,
+                               struct rt_bytes *out)
+{
+    const struct srv_oip_request *r = inf->request;
+    struct rt_bytes item;
+
+    srv_put_text(out, 1, text);
+    rt_bytes_init(&item, SRV_MESSAGE_MOST);
+    if (r && r->id.n)
+        srv_put_bytes(&item, 3, r->id.p, r->id.n);
+    srv_put_message(out, 2, &item);
+    rt_bytes_clear(&item);
+}
+
+const struct srv_stream_steps srv_oip_stream = {write_stream_head, write_stream_error};

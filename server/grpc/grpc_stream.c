@@ -1,0 +1,156 @@
+/* Implements streams: calls with several messages in each direction. */
+#include <grpc/byte_buffer.h>
+#include <grpc/slice.h>
+
+#include "server/grpc/grpc_internal.h"
+#include "server/grpc/grpc_stream.h"
+#include "server/metrics/metrics.h"
+
+bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
+                      void (*closed)(struct srv_call *c))
+{
+    if (c->is_closed) {
+        srv_call_fail(c, rt_fail(&c->err, RT_CANCELLED, "the client has gone"));
+        return false;
+    }
+    if (!srv_stream_open_share(c)) {
+        srv_metrics_event(c->server->metrics, "grpc_call_refused");
+        srv_call_fail(c, rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
+                                 "%s: too many streams are open, in all and on this connection",
+                                 c->method->path));
+        return false;
+    }
+    srv_grpc_uncount(c); /* an open stream must not delay the end of the drain */
+    c->stream =
+        (struct srv_stream){.is_open = true, .has_begun = true, .sent = sent, .closed = closed};
+    return true;
+}
+
+void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending))
+{
+    c->stream.look = look;
+    c->next = c->loop->watchers;
+    c->loop->watchers = c;
+}
+
+void srv_stream_unwatch(struct srv_call *c)
+{
+    struct srv_call **at = &c->loop->watchers;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+}
+
+bool srv_call_is_ending(const struct srv_call *c)
+{
+    return atomic_load(&c->loop->grpc->quiesced);
+}
+
+static void stream_batch(struct srv_call *c, const grpc_op *ops, size_t n)
+{
+    c->stream.is_sending = true;
+    c->pending++;
+    srv_call_awaits(c, SRV_AWAITS_SENT);
+    srv_grpc_start_batch(c, ops, n, &c->on_sent);
+}
+
+void srv_stream_send(struct srv_call *c, struct rt_bytes *message)
+{
+    srv_stream_send_parts(c, rt_span_of(NULL, 0), message);
+}
+
+void srv_stream_send_parts(struct srv_call *c, struct rt_span head, struct rt_bytes *message)
+{
+    grpc_op ops[2];
+    size_t n = 0, len = 0;
+
+    if (message->failed) { /* memory ran out, so an error is sent instead of an empty message */
+        rt_bytes_clear(message);
+        rt_fail_memory(&c->err, "the response", message->limit);
+        srv_stream_end(c, c->err.code, rt_error_text(&c->err));
+        return;
+    }
+    char *p = rt_bytes_take(message, &len);
+    grpc_byte_buffer *buffer = srv_grpc_message_of(head, p, len);
+    c->n_out += head.n + len;
+    if (!c->stream.has_sent)
+        ops[n++] = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
+    ops[n++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = buffer};
+    c->stream.has_sent = true;
+    stream_batch(c, ops, n);
+    grpc_byte_buffer_destroy(buffer);
+}
+
+void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text)
+{
+    grpc_slice details = code ? srv_grpc_details_of(text) : grpc_empty_slice();
+    grpc_op ops[2];
+    size_t n = 0;
+
+    if (!c->stream.has_sent)
+        ops[n++] = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
+    ops[n++] = srv_grpc_op_status(code, &details);
+    c->code = code;
+    c->stream.has_sent = c->stream.is_ended = true;
+    stream_batch(c, ops, n);
+    grpc_slice_unref(details);
+}
+
+void srv_stream_read(struct srv_call *c)
+{
+    srv_call_drop_payload(c);
+    srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
+    rt_arena_reset(c->arena);
+    c->err = (struct rt_error){.arena = c->arena};
+    srv_grpc_read_message(c, SRV_AWAITS_NEXT);
+}
+
+/* ---- jobs of streams ---- */
+
+static void take_job(struct srv_io_loop *io_loop, struct srv_message *back)
+{
+    struct srv_call *c =
+        (struct srv_call *)(void *)((char *)back - offsetof(struct srv_call, detour.back));
+
+    (void)io_loop;
+    srv_grpc_uncount(c);
+    c->detour.next(c);
+    srv_grpc_unpend(c);
+}
+
+void srv_stream_submit(struct srv_call *c, void (*done)(struct srv_job *job),
+                       void (*next)(struct srv_call *c))
+{
+    struct srv_job *job = &c->job;
+    const int64_t own = job->deadline_ns, deadline_ns = srv_call_deadline_ns(c);
+
+    job->io_loop = c->io_loop;
+    job->arena = c->arena;
+    job->owner = c;
+    job->done = done;
+    job->err.arena = c->arena;
+    job->deadline_ns = own && own < deadline_ns ? own : deadline_ns;
+    c->detour.next = next;
+    c->detour.back.receive = take_job;
+    c->pending++; /* for take_job */
+    if (!c->close_started)
+        srv_grpc_start_close(c);
+    /* a run of a model delays the drain, as that of a call with one message does */
+    atomic_fetch_add(&c->server->grpc_requests, 1);
+    c->counted = true;
+    srv_job_submit(job);
+}
+
+void srv_stream_post(struct srv_call *c)
+{
+    srv_message_post(c->io_loop, &c->detour.back);
+}
+
+void srv_stream_clear_job(struct srv_call *c)
+{
+    if (c->job.version) {
+        srv_job_clear(&c->job);
+        srv_release(c->io_loop, c->job.version);
+    }
+    c->job = (struct srv_job){.next = NULL};
+}
