@@ -102,6 +102,17 @@ class TritonClients(unittest.TestCase):
             (row,) = client.get_inference_statistics("half_plus_two", **json)["model_stats"]
             self.assertGreater(int(row["inference_stats"]["success"]["count"]), 0)
 
+    def test_settings_of_the_log(self):
+        for module, client in self.clients.items():
+            json = {} if module is triton_http else {"as_json": True}
+            client.update_log_settings({"log_verbose_level": 1})
+            self.assertIn("log_verbose_level", str(client.get_log_settings(**json)))
+            client.update_log_settings({"log_verbose_level": 0})
+            for words, ask in (("trace settings", client.get_trace_settings),
+                               ("CUDA shared memory", client.get_cuda_shared_memory_status)):
+                with self.assertRaisesRegex(InferenceServerException, words):
+                    ask()
+
     def test_stream(self):
         client, got = triton_grpc.InferenceServerClient(self.targets[triton_grpc]), queue.Queue()
         client.start_stream(lambda result, error: got.put((result, error)))

@@ -101,7 +101,7 @@ class Rest(OipTest):
         self.assertEqual(self.get("/v2/health/ready"), (200, {"ready": True}))
         self.assertEqual(self.get("/v2")[1]["name"], "slipway")
         self.assertEqual(self.get("/v2/")[1]["extensions"], ["binary_tensor_data", "parameters", "model_configuration",
-                                                              "model_repository", "statistics"])
+                                                              "model_repository", "statistics", "logging"])
         for path in ("half_plus_two", "half_plus_two/versions/2"):
             self.assertEqual(self.get(f"/v2/models/{path}/ready"), (200, {"name": "half_plus_two", "ready": True}))
             self.assertEqual(self.get(f"/v2/models/{path}"), (200, {
@@ -164,6 +164,9 @@ class Rest(OipTest):
                 ("/v2/models/half_plus_two@no", 404, 'no signature "no"'),
                 ("/v2/models/types", 404, 'no signature "serving_default"'),
                 ("/v2/models/types@complex64", 501, 'input "x" is of type complex64'),
+                ("/v2/models/half_plus_two/trace/setting", 501, "does not have trace settings"),
+                ("/v2/trace/setting", 501, "does not have trace settings"),
+                ("/v2/cudasharedmemory/status", 501, "does not have CUDA shared memory"),
                 ("/v2/models/half_plus_two/trace", 404, "nothing is served at /v2/models/half_plus_two/trace"),
                 ("/v2/models/half_plus_two/infer", 400, "takes the method POST, not GET"),
                 ("/v2/models/@x", 400, "names no model"), ("/v2x", 404, "/v2x")):
@@ -333,6 +336,8 @@ class Repository(unittest.TestCase):
         self.addCleanup(channel.close)
         self.stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
+    ask = OipTest.ask
+
     def post(self, path, body=b"", headers=()):
         return OipTest.ask(self, "POST", "/v2/repository/" + path, body, headers)
 
@@ -423,6 +428,67 @@ class Repository(unittest.TestCase):
         value = {"unload_dependents": grpc_service_pb2.ModelRepositoryParameter(bool_param=True)}
         self.switch_by_grpc("Unload", model_name="half", parameters=value)
 
+    def test_what_is_refused_by_name(self):
+        self.serve()
+        for path, words in (("/v2/trace/setting", "trace settings"), ("/v2/models/half/trace/setting", "trace settings"),
+                            ("/v2/cudasharedmemory/region/r/register", "CUDA shared memory"),
+                            ("/v2/cudasharedmemory/unregister", "CUDA shared memory")):
+            status, _, body = OipTest.ask(self, "POST", path, b"{}")
+            self.assertEqual(status, 501)
+            self.assertIn(words, body.decode())
+        channel = grpc.insecure_channel(f"127.0.0.1:{self.server.grpc_port}")
+        self.addCleanup(channel.close)
+        for method, words in (("TraceSetting", "trace settings"), ("CudaSharedMemoryStatus", "CUDA shared memory"),
+                              ("CudaSharedMemoryRegister", "CUDA"), ("CudaSharedMemoryUnregister", "CUDA")):
+            with self.assertRaises(grpc.RpcError) as caught:
+                channel.unary_unary("/inference.GRPCInferenceService/" + method)(b"", timeout=WAIT)
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
+            self.assertIn(words, caught.exception.details())
+
+    def log_settings(self, **settings):
+        pb = grpc_service_pb2
+        request = pb.LogSettingsRequest()
+        for name, value in settings.items():
+            field = {bool: "bool_param", int: "uint32_param", str: "string_param"}[type(value)]
+            setattr(request.settings[name], field, value)
+        got = self.stub.LogSettings(request, timeout=WAIT).settings
+        return {name: getattr(value, value.WhichOneof("parameter_choice")) for name, value in got.items()}
+
+    def test_settings_of_the_log(self):
+        self.serve()
+        was = {"log_file": "", "log_info": True, "log_warning": True, "log_error": True, "log_verbose_level": 0,
+               "log_format": "ISO8601"}
+
+        def put(body, headers=()):
+            status, _, answer = OipTest.ask(self, "POST", "/v2/logging", body, headers)
+            return status, json.loads(answer)
+        self.assertEqual(OipTest.get(self, "/v2/logging"), (200, was))
+        self.assertEqual(self.log_settings(), was)
+        self.assertEqual(put(b'{"log_info": false}'), (200, {**was, "log_info": False}))
+        self.assertNotIn("is loaded by request", self.server.log())
+        self.switch("load", "half")
+        self.assertNotIn("is loaded by request", self.server.log())
+        self.assertEqual(self.log_settings(log_info=True, log_verbose_level=2), {**was, "log_verbose_level": 1})
+        self.switch("load", "half")
+        self.assertIn("is loaded by request", self.server.log())
+        self.assertEqual(put(b'{"log_verbose_level": 0, "log_format": "ISO8601", "log_file": ""}'), (200, was))
+        for body, status, words in ((b'{"log_file": "/etc/passwd"}', 501, "log_file"),
+                                    (b'{"log_format": "default"}', 501, "log_format"),
+                                    (b'{"log_error": false}', 501, "log_error"),
+                                    (b'{"log_warning": false}', 400, "one level"),
+                                    (b'{"log_info": 1}', 400, "log_info"),
+                                    (b'{"log_verbose_level": -1}', 400, "log_verbose_level"),
+                                    (b'{"log_file": null}', 400, "log_file"),
+                                    (b'{"what": 1}', 400, 'no setting "what"'), (b"[]", 400, ""), (b"", 400, "")):
+            got, answer = put(body)
+            self.assertIn(words, answer["error"])
+            self.assertEqual(got, status)
+        self.assertEqual(put(b'{"log_info": false}', {"Origin": "http://evil.example"})[0], 403)
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.log_settings(log_file="x")
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
+        self.assertEqual(self.log_settings(), was)
+
     def test_a_web_page_may_not(self):
         self.serve()
         for origin in ("http://evil.example", "null"):
@@ -437,6 +503,11 @@ class Repository(unittest.TestCase):
         for headers in ({}, {"Authorization": "Bearer no"}):
             self.switch("unload", "half", 401, "--admin_token_file", headers=headers)
         self.switch_by_grpc("Unload", grpc.StatusCode.UNAUTHENTICATED, "authorization", model_name="half")
+        self.assertEqual(self.log_settings()["log_info"], True)
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.log_settings(log_info=False)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAUTHENTICATED)
+        self.assertEqual(OipTest.ask(self, "POST", "/v2/logging", b"{}")[0], 401)
         self.assertTrue(self.is_ready("half"))
         self.switch("unload", "half", headers={"Authorization": "Bearer s3cret"})
         self.assertFalse(self.is_ready("half"))

@@ -60,6 +60,45 @@ static const struct srv_endpoint unload_call = {
     .grpc_path = SERVICE "RepositoryModelUnload",
 };
 
+static const struct srv_endpoint log_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.describe = &srv_oip_log_json},
+    .grpc = {.act = &srv_oip_log},
+    .grpc_path = SERVICE "LogSettings",
+};
+
+static const struct srv_endpoint set_log_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.act = &srv_oip_set_log_json},
+};
+
+/* The calls below are refused by name, over REST with any method. */
+static const struct srv_endpoint trace_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.describe = &srv_oip_trace},
+    .grpc = {.describe = &srv_oip_trace},
+    .grpc_path = SERVICE "TraceSetting",
+};
+
+static const struct srv_endpoint cuda_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.describe = &srv_oip_cuda},
+    .grpc = {.describe = &srv_oip_cuda},
+    .grpc_path = SERVICE "CudaSharedMemoryStatus",
+};
+
+static const struct srv_endpoint cuda_register_call = {
+    .api = SRV_NOT_COUNTED,
+    .grpc = {.describe = &srv_oip_cuda},
+    .grpc_path = SERVICE "CudaSharedMemoryRegister",
+};
+
+static const struct srv_endpoint cuda_unregister_call = {
+    .api = SRV_NOT_COUNTED,
+    .grpc = {.describe = &srv_oip_cuda},
+    .grpc_path = SERVICE "CudaSharedMemoryUnregister",
+};
+
 static const struct srv_endpoint config_call = {
     .api = SRV_METADATA,
     .rest = {.describe = &srv_oip_config_json},
@@ -92,8 +131,8 @@ static const struct srv_endpoint stream_call = {
 
 /* ---- REST routes ---- */
 
-/* Parses the path "/models/NAME[/versions/V][/ready | /config | /stats | /infer]". Returns the
- * call, or NULL if the path has another form. */
+/* Parses "/models/NAME[/versions/V][/ready | /config | /stats | /trace/setting | /infer]", without
+ * the prefix. Returns the call, or NULL if the path has another form. */
 static const struct srv_endpoint *match_model(struct rt_span s, struct srv_route *out,
                                               struct rt_span *version)
 {
@@ -109,6 +148,8 @@ static const struct srv_endpoint *match_model(struct rt_span s, struct srv_route
         return &config_call;
     if (rt_span_is(s, "/stats"))
         return &stats_call;
+    if (rt_span_is(s, "/trace/setting"))
+        return &trace_call;
     return rt_span_is(s, "/infer") ? &infer_call : NULL;
 }
 
@@ -143,6 +184,12 @@ static enum rt_status route(struct srv_route *out, const char *method, struct rt
         out->endpoint = &stats_call;
     else if (rt_span_is(s, "/repository/index"))
         out->endpoint = &index_call;
+    else if (rt_span_is(s, "/logging"))
+        out->endpoint = m == SRV_POST ? &set_log_call : &log_call;
+    else if (rt_span_is(s, "/trace/setting"))
+        out->endpoint = &trace_call;
+    else if (srv_route_take(&s, "/cudasharedmemory/"))
+        out->endpoint = &cuda_call;
     else if (srv_route_take(&s, "/repository/models/"))
         out->endpoint = match_repository(s, out);
     else if (srv_route_take(&s, "/models/"))
@@ -154,7 +201,8 @@ static enum rt_status route(struct srv_route *out, const char *method, struct rt
                        (int)shown.n, (const char *)shown.p);
     const bool posts =
         out->endpoint == &infer_call || out->endpoint == &index_call || out->endpoint->rest.act;
-    if (m != (posts ? SRV_POST : SRV_GET)) {
+    const bool is_refused = out->endpoint == &trace_call || out->endpoint == &cuda_call;
+    if (!is_refused && m != (posts ? SRV_POST : SRV_GET)) {
         out->endpoint = NULL;
         return rt_fail(err, RT_INVALID_ARGUMENT, "%.*s takes the method %s, not %s", (int)shown.n,
                        (const char *)shown.p, posts ? "POST" : "GET", method);
@@ -175,8 +223,11 @@ static void write_error(struct rt_bytes *out, const char *text)
 }
 
 static const struct srv_endpoint *const endpoints[] = {
-    &live_call, &ready_call,  &server_call, &model_ready_call, &model_call, &index_call,
-    &load_call, &unload_call, &config_call, &stats_call,       &infer_call, &stream_call,
+    &live_call,          &ready_call,           &server_call, &model_ready_call,
+    &model_call,         &index_call,           &load_call,   &unload_call,
+    &config_call,        &stats_call,           &infer_call,  &stream_call,
+    &log_call,           &set_log_call,         &trace_call,  &cuda_call,
+    &cuda_register_call, &cuda_unregister_call,
 };
 
 const struct srv_protocol srv_oip = {

@@ -16,6 +16,7 @@
  * | oip_config.c      | the index of the repository, and configurations of models     |
  * | oip_stats.c       | statistics                                                    |
  * | oip_admin.c       | loading and unloading models                                  |
+ * | oip_log.c         | settings of the log                                           |
  *
  * Threads: the functions are pure; parsed data is allocated in the arena of the inference.
  */
@@ -143,11 +144,11 @@ enum rt_status srv_oip_find_model(struct srv_description *d);
 extern const struct srv_inference_steps srv_oip_infer_json, srv_oip_infer;
 extern const struct srv_description_steps srv_oip_live_json, srv_oip_ready_json,
     srv_oip_server_json, srv_oip_model_ready_json, srv_oip_model_json, srv_oip_index_json,
-    srv_oip_config_json, srv_oip_stats_json;
+    srv_oip_config_json, srv_oip_stats_json, srv_oip_log_json, srv_oip_trace, srv_oip_cuda;
 extern const struct srv_description_steps srv_oip_live, srv_oip_ready, srv_oip_server,
     srv_oip_model_ready, srv_oip_model, srv_oip_index, srv_oip_config, srv_oip_stats;
 extern const struct srv_stream_steps srv_oip_stream;
 extern const struct srv_action_steps srv_oip_load_json, srv_oip_unload_json, srv_oip_load,
-    srv_oip_unload;
+    srv_oip_unload, srv_oip_set_log_json, srv_oip_log;
 
 #endif

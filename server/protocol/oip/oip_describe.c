@@ -7,7 +7,7 @@
 #include "server/versions/manager.h"
 
 static const char *const extensions[] = {"binary_tensor_data", "parameters", "model_configuration",
-                                         "model_repository", "statistics"};
+                                         "model_repository",   "statistics", "logging"};
 
 enum { N_EXTENSIONS = sizeof extensions / sizeof *extensions };
 
@@ -285,3 +285,18 @@ const struct srv_description_steps srv_oip_ready = {find_ready_message, write_re
 const struct srv_description_steps srv_oip_server = {find_nothing, write_server};
 const struct srv_description_steps srv_oip_model_ready = {find_model_ready_message, write_ready};
 const struct srv_description_steps srv_oip_model = {find_model_message, write_model};
+
+/* ---- what this server does not have ---- */
+
+static enum rt_status find_trace(struct srv_description *d)
+{
+    return rt_fail(d->err, RT_UNIMPLEMENTED, "this server does not have trace settings");
+}
+
+static enum rt_status find_cuda(struct srv_description *d)
+{
+    return rt_fail(d->err, RT_UNIMPLEMENTED, "this server does not have CUDA shared memory");
+}
+
+const struct srv_description_steps srv_oip_trace = {find_trace, write_live};
+const struct srv_description_steps srv_oip_cuda = {find_cuda, write_live};
