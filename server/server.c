@@ -1,4 +1,5 @@
 #include "server/gpus.h"
+#include "server/base/shared_memory.h"
 #include "server/server.h"
 
 #include <errno.h>
@@ -455,6 +456,11 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     if (!st)
         st = srv_gpus_open(s, &err);
     s->in_flight.limit = s->options.max_bytes_in_flight;
+    if (!st && s->options.system_shared_memory_bytes > 0) {
+        s->shared_memory = srv_shared_memory_new((uint64_t)s->options.system_shared_memory_bytes);
+        if (!s->shared_memory)
+            st = rt_fail_memory(&err, "shared memory", 0);
+    }
     if (!st)
         st = start_parts(s, &err);
     bool go_on = true;
@@ -490,6 +496,7 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     }
     if (stopped >= 0)
         close(stopped);
+    srv_shared_memory_free(s->shared_memory);
     rt_autotune_free(s->autotune);
     rt_arena_free(s->settings);
     free(s);

@@ -47,6 +47,7 @@ struct srv_rest;
 struct srv_grpc;
 struct srv_io_loop;
 struct srv_request_log;
+struct srv_shared_memory;
 
 enum { SRV_MAX_IO_LOOPS = 128 };
 
@@ -90,6 +91,8 @@ struct srv_server {
     _Atomic int64_t n_calls_freed;
     /* whether connections may have been accepted since the manager last counted them */
     _Atomic bool has_connections;
+    /* regions of shared memory, or NULL without --system_shared_memory_bytes */
+    struct srv_shared_memory *shared_memory;
     struct srv_budget in_flight; /* bytes that requests hold, limited by max_bytes_in_flight */
 };
 

@@ -17,6 +17,7 @@
 #include "server/batching/scheduler_core.h"
 #include "server/base/cancellation.h"
 
+struct srv_inference;
 struct srv_io_loop;
 struct srv_version;
 
@@ -31,6 +32,7 @@ struct srv_job {
      * again. Until then, `then` contains the transport's `done`. */
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
+    struct srv_inference *inference; /* for `prepare`, if it needs the request */
     const struct rt_call_spec *dynamic_spec;
     /* shapes of the feeds for rt_model_make_dynamic */
     const struct rt_shape *dynamic_shapes;

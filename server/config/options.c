@@ -181,6 +181,10 @@ static const struct row rows[] = {
     {"max_waiting_runs", INTEGER, OURS, AT(max_waiting_runs), "256", NULL, 0, 65536,
      "runs that wait for other runs at a time, as a dequeue from an empty queue does; each holds a "
      "thread, but no worker"},
+    {"system_shared_memory_bytes", BYTES, OURS, AT(system_shared_memory_bytes), "0", NULL, 0,
+     INT64_C(1) << 44,
+     "POSIX shared memory that clients of the Open Inference Protocol may register, in all; they "
+     "may name any object that the server may open, so they must be trusted; 0: none"},
     {"max_batch_rows", INTEGER, OURS, AT(max_batch_rows), "128", NULL, 1, SRV_MAX_BATCH_ROWS,
      "rows of a merged batch, unless enable_batching is true; 1: never merge"},
     {"inline_max_us", INTEGER, OURS, AT(inline_max_us), "40", NULL, 0, 1000000,

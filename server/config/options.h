@@ -65,6 +65,7 @@ struct srv_options {
     /* maximum number of queued jobs per version, and maximum total size of these jobs in bytes */
     int64_t max_queue_jobs, max_queue_bytes;
     int64_t max_waiting_runs;
+    int64_t system_shared_memory_bytes;
     int64_t max_batch_rows;
     /* maximum expected run time in microseconds of an inline job; 0 means that no job runs
      * inline */

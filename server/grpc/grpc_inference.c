@@ -264,6 +264,7 @@ static void begin(struct srv_call *c, struct request *r)
     c->state = r;
     srv_inference_init(&r->inf, c->method->endpoint->grpc.infer, &c->server->options, c->arena,
                        &c->job);
+    r->inf.shared_memory = c->server->shared_memory;
     c->job.max_inline_bytes = HERE_BYTES;
     c->job.received_ns = c->stream.has_begun ? rt_now_ns() : c->received_ns;
     st = srv_call_open(c, &r->message);

@@ -82,15 +82,16 @@ static enum rt_status on_loop(struct srv_rest_request *r,
     return st;
 }
 
-/* Inflates and decodes the body on a worker. */
+/* Inflates and decodes the body on a worker, and then calls the `prepare` that the decoding may
+ * have set. */
 static enum rt_status prepare(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;
-    const enum rt_status st = read_body(r);
     job->prepare = NULL;
+    const enum rt_status st = read_body(r);
     if (st)
         rt_error_copy(&job->err, &r->err);
-    return st;
+    return st || !job->prepare ? st : job->prepare(job);
 }
 
 /* Finishes the request with the response or the job's error. Runs on any thread, usually on the
@@ -132,6 +133,7 @@ bool srv_rest_inference(struct srv_rest_request *r)
     srv_inference_init(inf, r->route.endpoint->rest.infer, &r->server->options, r->arena, job);
     inf->spec = r->route.spec;
     inf->json_length = r->json_length;
+    inf->shared_memory = r->server->shared_memory;
     job->io_loop = r->io_loop;
     job->owner = r;
     job->done = done;

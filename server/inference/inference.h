@@ -29,6 +29,7 @@
 #include "server/config/options.h"
 #include "server/protocol/tfs/wire.h"
 
+struct srv_shared_memory;
 struct srv_inference_steps; /* steps.h */
 
 struct srv_inference {
@@ -50,8 +51,9 @@ struct srv_inference {
     bool *wanted;
     /* the caller's budget, which messages of known size charge, or NULL */
     struct srv_growth *growth;
-    /* Value of the header srv_protocol.json_length_header of a body that also contains binary data.
-     * p is NULL if the request lacks it. */
+    struct srv_shared_memory *shared_memory; /* set by the transport, or NULL */
+    /* The value of the protocol's header for bodies that continue with binary data
+     * (srv_protocol.json_length_header), or p is NULL. */
     struct rt_span json_length;
     /* Length of the JSON in a response that also contains binary data, or 0. Set by
      * srv_inference_encode. */

@@ -23,6 +23,7 @@ import tritonclient.grpc as triton_grpc  # noqa: E402
 import tritonclient.grpc.aio as triton_grpc_aio  # noqa: E402
 import tritonclient.http as triton_http  # noqa: E402
 import tritonclient.http.aio as triton_http_aio  # noqa: E402
+import tritonclient.utils.shared_memory as shm  # noqa: E402
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype  # noqa: E402
 
 TYPES = {"float": np.float32, "double": np.float64, "half": np.float16, "int8": np.int8, "int16": np.int16,
@@ -101,6 +102,27 @@ class TritonClients(unittest.TestCase):
             json = {} if module is triton_http else {"as_json": True}
             (row,) = client.get_inference_statistics("half_plus_two", **json)["model_stats"]
             self.assertGreater(int(row["inference_stats"]["success"]["count"]), 0)
+
+    def test_shared_memory(self):
+        x = np.arange(6, dtype=np.float32).reshape(-1, 1)
+        with support.Server(f"--models={self.folder.name}", "--system_shared_memory_bytes=1M") as server:
+            for module, target in ((triton_http, server.rest_port), (triton_grpc, server.grpc_port)):
+                client = module.InferenceServerClient(f"127.0.0.1:{target}")
+                handle = shm.create_shared_memory_region("data", f"/slipway-{os.getpid()}", 48)
+                try:
+                    shm.set_shared_memory_region(handle, [x])
+                    client.register_system_shared_memory("data", f"/slipway-{os.getpid()}", 48)
+                    self.assertIn("data", str(client.get_system_shared_memory_status()))
+                    given = module.InferInput("x", [6, 1], "FP32")
+                    given.set_shared_memory("data", 24)
+                    wanted = module.InferRequestedOutput("y")
+                    wanted.set_shared_memory("data", 24, offset=24)
+                    client.infer("half_plus_two", [given], outputs=[wanted])
+                    np.testing.assert_array_equal(shm.get_contents_as_numpy(handle, np.float32, [6, 1], 24), x / 2 + 2)
+                    client.unregister_system_shared_memory()
+                finally:
+                    shm.destroy_shared_memory_region(handle)
+                client.close()
 
     def test_settings_of_the_log(self):
         for module, client in self.clients.items():

@@ -41,28 +41,8 @@ def tensor(name, datatype, shape, data=None, **parameters):
     return {**t, "parameters": parameters} if parameters else t
 
 
-class OipTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory(prefix="slipway-oip-")
-        small_models.write_types(os.path.join(cls.folder.name, "types", "1"))
-        small_models.write_handles(os.path.join(cls.folder.name, "handles", "1"))
-        # The folder of this model has the layout of Triton's repositories.
-        small_models.write_shapes(os.path.join(cls.folder.name, "shapes", "3", "model.savedmodel"))
-        with open(os.path.join(cls.folder.name, "shapes", "config.pbtxt"), "w", encoding="utf-8") as file:
-            file.write('platform: "tensorflow_savedmodel"')
-        os.symlink(os.path.join(MODELS, "half_plus_two"), os.path.join(cls.folder.name, "half_plus_two"))
-        cls.server = Server(f"--models={cls.folder.name}")
-        cls.channel = grpc.insecure_channel(f"127.0.0.1:{cls.server.grpc_port}")
-        cls.stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(cls.channel)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.channel.close()
-        code = cls.server.stop()
-        cls.folder.cleanup()
-        if code:
-            raise AssertionError(f"the server ended with {code}: {cls.server.log()}")
+class Client(unittest.TestCase):
+    """Sends requests to self.server."""
 
     def ask(self, method, path, body=None, headers=()):
         """Returns (status, headers, body)."""
@@ -93,6 +73,30 @@ class OipTest(unittest.TestCase):
         self.assertEqual(list(answer), ["error"])
         self.assertIn(words, answer["error"])
         self.assertEqual(got, status)
+
+
+class OipTest(Client):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="slipway-oip-")
+        small_models.write_types(os.path.join(cls.folder.name, "types", "1"))
+        small_models.write_handles(os.path.join(cls.folder.name, "handles", "1"))
+        # This model lies as in Triton's repositories.
+        small_models.write_shapes(os.path.join(cls.folder.name, "shapes", "3", "model.savedmodel"))
+        with open(os.path.join(cls.folder.name, "shapes", "config.pbtxt"), "w", encoding="utf-8") as file:
+            file.write('platform: "tensorflow_savedmodel"')
+        os.symlink(os.path.join(MODELS, "half_plus_two"), os.path.join(cls.folder.name, "half_plus_two"))
+        cls.server = Server(f"--models={cls.folder.name}")
+        cls.channel = grpc.insecure_channel(f"127.0.0.1:{cls.server.grpc_port}")
+        cls.stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(cls.channel)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.channel.close()
+        code = cls.server.stop()
+        cls.folder.cleanup()
+        if code:
+            raise AssertionError(f"the server ended with {code}: {cls.server.log()}")
 
 
 class Rest(OipTest):
@@ -298,7 +302,7 @@ class Rest(OipTest):
                 (400, "neither true nor false", {"inputs": [one], "parameters": {"binary_data_output": 1}}),
                 (400, "has more than 1024 elements", {"inputs": [one] * 1025}),
                 (501, "asks for sequences", {"inputs": [one], "parameters": {"sequence_id": 3}}),
-                (501, "asks for shared memory",
+                (400, "both in shared memory and in the request",
                  {"inputs": [tensor("x", "FP32", [1], [1], shared_memory_region="r")]}),
                 (501, "asks for the classification extension",
                  {"inputs": [one], "outputs": [{"name": "y", "parameters": {"classification": 3}}]})):
@@ -318,212 +322,6 @@ class Rest(OipTest):
         self.assertLess(time.monotonic() - before, WAIT)
         self.assertEqual(self.infer("types@float", {"inputs": [tensor("x", "FP32", [1], [1])],
                                                     "parameters": {"timeout": 10**9, "priority": 1}})[0], 200)
-
-
-class Repository(unittest.TestCase):
-    """Loads and unloads models by request, over both APIs."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="slipway-oip-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        os.symlink(os.path.join(MODELS, "half_plus_two"), os.path.join(self.folder, "half"))
-
-    def serve(self, *flags):
-        self.server = Server(f"--models={self.folder}", "--file_system_poll_wait_seconds=0", *flags)
-        self.addCleanup(self.server.stop)
-        channel = grpc.insecure_channel(f"127.0.0.1:{self.server.grpc_port}")
-        self.addCleanup(channel.close)
-        self.stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
-
-    ask = OipTest.ask
-
-    def post(self, path, body=b"", headers=()):
-        return OipTest.ask(self, "POST", "/v2/repository/" + path, body, headers)
-
-    def switch(self, verb, model, status=200, words="", **kw):
-        got, _, body = self.post(f"models/{model}/{verb}", **kw)
-        self.assertIn(words, body.decode())
-        self.assertEqual(got, status)
-
-    def switch_by_grpc(self, verb, code=None, words="", **kw):
-        request = getattr(grpc_service_pb2, f"RepositoryModel{verb}Request")(**kw)
-        call = getattr(self.stub, f"RepositoryModel{verb}")
-        if code is None:
-            call(request, timeout=WAIT)
-            return
-        with self.assertRaises(grpc.RpcError) as caught:
-            call(request, timeout=WAIT)
-        self.assertIn(words, caught.exception.details())
-        self.assertEqual(caught.exception.code(), code)
-
-    def states(self):
-        return {(row["name"], row["state"], row["reason"]) for row in json.loads(self.post("index")[2])}
-
-    def is_ready(self, model):
-        return OipTest.ask(self, "GET", f"/v2/models/{model}/ready")[0] == 200
-
-    def test_a_model_goes_and_comes_back(self):
-        self.serve()
-        for unload, load in ((lambda: self.switch("unload", "half"), lambda: self.switch("load", "half")),
-                             (lambda: self.switch_by_grpc("Unload", model_name="half"),
-                              lambda: self.switch_by_grpc("Load", model_name="half")),
-                             # KServe's messages have the name in the first field
-                             (lambda: self.switch_by_grpc("Unload", repository_name="half"),
-                              lambda: self.switch_by_grpc("Load", repository_name="half"))):
-            self.assertTrue(self.is_ready("half"))
-            unload()
-            unload()
-            self.assertFalse(self.is_ready("half"))
-            status, _, body = OipTest.ask(self, "POST", "/v1/models/half:predict", b'{"instances": [1]}')
-            self.assertEqual(status, 404, body)
-            until = time.monotonic() + WAIT
-            while self.states() != {("half", "UNAVAILABLE", "unloaded by request")} and time.monotonic() < until:
-                time.sleep(0.05)
-            self.assertEqual(self.states(), {("half", "UNAVAILABLE", "unloaded by request")})
-            # an unloaded model is no reason to call the server unready
-            self.assertEqual(OipTest.ask(self, "GET", "/v2/health/ready")[0], 200)
-            load()
-            load()
-            self.assertEqual(self.states(), {("half", "READY", "")})
-
-    def test_a_load_finds_what_is_new(self):
-        self.serve()
-        self.switch("load", "other", 404, 'model \\"other\\" is not configured')
-        os.symlink(os.path.join(MODELS, "half_plus_two"), os.path.join(self.folder, "other"))
-        self.switch("load", "other")
-        self.assertTrue(self.is_ready("other"))
-
-    def test_a_model_that_cannot_be_loaded(self):
-        os.makedirs(os.path.join(self.folder, "broken", "1"))
-        with open(os.path.join(self.folder, "broken", "1", "saved_model.pb"), "wb") as file:
-            file.write(b"\xff\xff")
-        os.makedirs(os.path.join(self.folder, "empty"))
-        self.serve()
-        self.switch("load", "broken", 503, "name: broken version: 1")
-        self.switch("load", "empty", 503, "no version was found")
-        self.switch_by_grpc("Load", grpc.StatusCode.UNAVAILABLE, "name: broken", model_name="broken")
-        self.assertTrue(self.is_ready("half"))
-
-    def test_requests_that_are_refused(self):
-        self.serve()
-        self.switch("unload", "no", 404, "is not configured")
-        self.switch("unload", "half@x", 400, "not one of its signatures")
-        self.switch("load", "half", 501, 'the parameter \\"config\\" of a load is not supported',
-                    body=b'{"parameters": {"config": "{}"}}')
-        self.switch("load", "half", 501, "file:1/model.savedmodel/saved_model.pb",
-                    body=b'{"parameters": {"file:1/model.savedmodel/saved_model.pb": "%s"}}' % (b"A" * 200000))
-        self.switch("unload", "half", 400, "no object", body=b'{"parameters": 7}')
-        self.switch("unload", "half", 400, "JSON", body=b"{")
-        self.switch("load", "half", body=gzip.compress(b'{"parameters": {}}'), headers={"Content-Encoding": "gzip"})
-        self.switch("load", "half", 501, "config", body=gzip.compress(b'{"parameters": {"config": ""}}'),
-                    headers={"Content-Encoding": "gzip"})
-        value = {"config": grpc_service_pb2.ModelRepositoryParameter(string_param="{}")}
-        code = grpc.StatusCode
-        self.switch_by_grpc("Load", code.UNIMPLEMENTED, '"config"', model_name="half", parameters=value)
-        self.switch_by_grpc("Load", code.UNIMPLEMENTED, "repository_name", model_name="half", repository_name="r")
-        self.switch_by_grpc("Unload", code.INVALID_ARGUMENT, "names no model")
-        self.switch_by_grpc("Unload", code.NOT_FOUND, "is not configured", model_name="no")
-        self.assertTrue(self.is_ready("half"))
-        value = {"unload_dependents": grpc_service_pb2.ModelRepositoryParameter(bool_param=True)}
-        self.switch_by_grpc("Unload", model_name="half", parameters=value)
-
-    def test_what_is_refused_by_name(self):
-        self.serve()
-        for path, words in (("/v2/trace/setting", "trace settings"), ("/v2/models/half/trace/setting", "trace settings"),
-                            ("/v2/cudasharedmemory/region/r/register", "CUDA shared memory"),
-                            ("/v2/cudasharedmemory/unregister", "CUDA shared memory")):
-            status, _, body = OipTest.ask(self, "POST", path, b"{}")
-            self.assertEqual(status, 501)
-            self.assertIn(words, body.decode())
-        channel = grpc.insecure_channel(f"127.0.0.1:{self.server.grpc_port}")
-        self.addCleanup(channel.close)
-        for method, words in (("TraceSetting", "trace settings"), ("CudaSharedMemoryStatus", "CUDA shared memory"),
-                              ("CudaSharedMemoryRegister", "CUDA"), ("CudaSharedMemoryUnregister", "CUDA")):
-            with self.assertRaises(grpc.RpcError) as caught:
-                channel.unary_unary("/inference.GRPCInferenceService/" + method)(b"", timeout=WAIT)
-            self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
-            self.assertIn(words, caught.exception.details())
-
-    def log_settings(self, **settings):
-        pb = grpc_service_pb2
-        request = pb.LogSettingsRequest()
-        for name, value in settings.items():
-            field = {bool: "bool_param", int: "uint32_param", str: "string_param"}[type(value)]
-            setattr(request.settings[name], field, value)
-        got = self.stub.LogSettings(request, timeout=WAIT).settings
-        return {name: getattr(value, value.WhichOneof("parameter_choice")) for name, value in got.items()}
-
-    def test_settings_of_the_log(self):
-        self.serve()
-        was = {"log_file": "", "log_info": True, "log_warning": True, "log_error": True, "log_verbose_level": 0,
-               "log_format": "ISO8601"}
-
-        def put(body, headers=()):
-            status, _, answer = OipTest.ask(self, "POST", "/v2/logging", body, headers)
-            return status, json.loads(answer)
-        self.assertEqual(OipTest.get(self, "/v2/logging"), (200, was))
-        self.assertEqual(self.log_settings(), was)
-        self.assertEqual(put(b'{"log_info": false}'), (200, {**was, "log_info": False}))
-        self.assertNotIn("is loaded by request", self.server.log())
-        self.switch("load", "half")
-        self.assertNotIn("is loaded by request", self.server.log())
-        self.assertEqual(self.log_settings(log_info=True, log_verbose_level=2), {**was, "log_verbose_level": 1})
-        self.switch("load", "half")
-        self.assertIn("is loaded by request", self.server.log())
-        self.assertEqual(put(b'{"log_verbose_level": 0, "log_format": "ISO8601", "log_file": ""}'), (200, was))
-        for body, status, words in ((b'{"log_file": "/etc/passwd"}', 501, "log_file"),
-                                    (b'{"log_format": "default"}', 501, "log_format"),
-                                    (b'{"log_error": false}', 501, "log_error"),
-                                    (b'{"log_warning": false}', 400, "one level"),
-                                    (b'{"log_info": 1}', 400, "log_info"),
-                                    (b'{"log_verbose_level": -1}', 400, "log_verbose_level"),
-                                    (b'{"log_file": null}', 400, "log_file"),
-                                    (b'{"what": 1}', 400, 'no setting "what"'), (b"[]", 400, ""), (b"", 400, "")):
-            got, answer = put(body)
-            self.assertIn(words, answer["error"])
-            self.assertEqual(got, status)
-        self.assertEqual(put(b'{"log_info": false}', {"Origin": "http://evil.example"})[0], 403)
-        with self.assertRaises(grpc.RpcError) as caught:
-            self.log_settings(log_file="x")
-        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
-        self.assertEqual(self.log_settings(), was)
-
-    def test_a_web_page_may_not(self):
-        self.serve()
-        for origin in ("http://evil.example", "null"):
-            self.switch("unload", "half", 403, "not for web pages", headers={"Origin": origin})
-        self.assertTrue(self.is_ready("half"))
-
-    def test_the_token_is_asked_for(self):
-        token = os.path.join(self.folder, ".token")
-        with open(token, "w", encoding="utf-8") as file:
-            file.write("s3cret\n")
-        self.serve("--admin_token_file=" + token)
-        for headers in ({}, {"Authorization": "Bearer no"}):
-            self.switch("unload", "half", 401, "--admin_token_file", headers=headers)
-        self.switch_by_grpc("Unload", grpc.StatusCode.UNAUTHENTICATED, "authorization", model_name="half")
-        self.assertEqual(self.log_settings()["log_info"], True)
-        with self.assertRaises(grpc.RpcError) as caught:
-            self.log_settings(log_info=False)
-        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAUTHENTICATED)
-        self.assertEqual(OipTest.ask(self, "POST", "/v2/logging", b"{}")[0], 401)
-        self.assertTrue(self.is_ready("half"))
-        self.switch("unload", "half", headers={"Authorization": "Bearer s3cret"})
-        self.assertFalse(self.is_ready("half"))
-        self.stub.RepositoryModelLoad(grpc_service_pb2.RepositoryModelLoadRequest(model_name="half"), timeout=WAIT,
-                                      metadata=(("authorization", "Bearer s3cret"),))
-        self.assertTrue(self.is_ready("half"))
-
-    def test_admin_actions_have_their_own_address(self):
-        socket = os.path.join(self.folder, ".admin")
-        self.serve("--admin_socket=" + socket)
-        self.switch("unload", "half", 403, "--admin_address")
-        self.switch_by_grpc("Unload", grpc.StatusCode.PERMISSION_DENIED, "--admin_address", model_name="half")
-        with grpc.insecure_channel("unix:" + socket) as channel:
-            stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
-            stub.RepositoryModelUnload(grpc_service_pb2.RepositoryModelUnloadRequest(model_name="half"), timeout=WAIT)
-        self.assertFalse(self.is_ready("half"))
 
 
 class Grpc(OipTest):

@@ -58,7 +58,8 @@ static void respond(struct srv_inference *inf, const struct rt_tensor *tensors, 
 
     r->order = rt_arena_array(inf->arena, (size_t)n + 1, sizeof *r->order);
     r->order_is_binary = rt_arena_array(inf->arena, (size_t)n + 1, sizeof *r->order_is_binary);
-    if (!specs || !r->order || !r->order_is_binary)
+    r->order_output = rt_arena_array(inf->arena, (size_t)n + 1, sizeof(*r->order_output));
+    if (!specs || !r->order || !r->order_is_binary || !r->order_output)
         return;
     for (int i = 0; i < n; i++) {
         specs[i] = (struct rt_tensor_spec){.alias = "y", .dtype = (enum rt_dtype)tensors[i].dtype};

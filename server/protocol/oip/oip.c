@@ -72,6 +72,27 @@ static const struct srv_endpoint set_log_call = {
     .rest = {.act = &srv_oip_set_log_json},
 };
 
+static const struct srv_endpoint regions_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.describe = &srv_oip_regions_json},
+    .grpc = {.describe = &srv_oip_regions},
+    .grpc_path = SERVICE "SystemSharedMemoryStatus",
+};
+
+static const struct srv_endpoint region_register_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.act = &srv_oip_region_register_json},
+    .grpc = {.act = &srv_oip_region_register},
+    .grpc_path = SERVICE "SystemSharedMemoryRegister",
+};
+
+static const struct srv_endpoint region_unregister_call = {
+    .api = SRV_NOT_COUNTED,
+    .rest = {.act = &srv_oip_region_unregister_json},
+    .grpc = {.act = &srv_oip_region_unregister},
+    .grpc_path = SERVICE "SystemSharedMemoryUnregister",
+};
+
 /* The calls below are refused by name, over REST with any method. */
 static const struct srv_endpoint trace_call = {
     .api = SRV_NOT_COUNTED,
@@ -161,12 +182,24 @@ static const struct srv_endpoint *match_repository(struct rt_span s, struct srv_
     return rt_span_is(s, "/load") ? &load_call : rt_span_is(s, "/unload") ? &unload_call : NULL;
 }
 
+/* Parses "[/region/R]/status", "/region/R/register" or "[/region/R]/unregister". */
+static const struct srv_endpoint *match_region(struct rt_span s, struct rt_span *region)
+{
+    if (srv_route_take(&s, "/region/") && !srv_route_take_name(&s, "/", region))
+        return NULL;
+    if (rt_span_is(s, "/register"))
+        return region->p ? &region_register_call : NULL;
+    return rt_span_is(s, "/status")       ? &regions_call
+           : rt_span_is(s, "/unregister") ? &region_unregister_call
+                                          : NULL;
+}
+
 static enum rt_status route(struct srv_route *out, const char *method, struct rt_span uri,
                             struct rt_arena *arena, struct rt_error *err)
 {
     const unsigned char *query = memchr(uri.p, '?', uri.n);
     struct rt_span path = rt_span_of(uri.p, query ? (size_t)(query - uri.p) : uri.n);
-    struct rt_span s = path, version = {0};
+    struct rt_span s = path, version = {0}, region = {0};
     const enum srv_method m = srv_method_of(method);
 
     if (m == SRV_OPTIONS) {
@@ -188,6 +221,8 @@ static enum rt_status route(struct srv_route *out, const char *method, struct rt
         out->endpoint = m == SRV_POST ? &set_log_call : &log_call;
     else if (rt_span_is(s, "/trace/setting"))
         out->endpoint = &trace_call;
+    else if (srv_route_take(&s, "/systemsharedmemory"))
+        out->endpoint = match_region(s, &region);
     else if (srv_route_take(&s, "/cudasharedmemory/"))
         out->endpoint = &cuda_call;
     else if (srv_route_take(&s, "/repository/models/"))
@@ -207,6 +242,10 @@ static enum rt_status route(struct srv_route *out, const char *method, struct rt
         return rt_fail(err, RT_INVALID_ARGUMENT, "%.*s takes the method %s, not %s", (int)shown.n,
                        (const char *)shown.p, posts ? "POST" : "GET", method);
     }
+    if (region.p) {
+        out->spec.name = region;
+        return srv_route_decode(&out->spec.name, arena, err);
+    }
     if (!out->spec.name.p)
         return RT_OK;
     enum rt_status st = srv_route_decode(&out->spec.name, arena, err);
@@ -223,11 +262,27 @@ static void write_error(struct rt_bytes *out, const char *text)
 }
 
 static const struct srv_endpoint *const endpoints[] = {
-    &live_call,          &ready_call,           &server_call, &model_ready_call,
-    &model_call,         &index_call,           &load_call,   &unload_call,
-    &config_call,        &stats_call,           &infer_call,  &stream_call,
-    &log_call,           &set_log_call,         &trace_call,  &cuda_call,
-    &cuda_register_call, &cuda_unregister_call,
+    &live_call,
+    &ready_call,
+    &server_call,
+    &model_ready_call,
+    &model_call,
+    &index_call,
+    &load_call,
+    &unload_call,
+    &config_call,
+    &stats_call,
+    &infer_call,
+    &stream_call,
+    &log_call,
+    &set_log_call,
+    &regions_call,
+    &region_register_call,
+    &region_unregister_call,
+    &trace_call,
+    &cuda_call,
+    &cuda_register_call,
+    &cuda_unregister_call,
 };
 
 const struct srv_protocol srv_oip = {

@@ -16,6 +16,8 @@
  * | oip_config.c      | the index of the repository, and configurations of models     |
  * | oip_stats.c       | statistics                                                    |
  * | oip_admin.c       | loading and unloading models                                  |
+ * | oip_memory.c      | tensors in shared memory                                      |
+ * | oip_regions.c     | registering shared memory                                     |
  * | oip_log.c         | settings of the log                                           |
  *
  * Threads: the functions are pure; parsed data is allocated in the arena of the inference.
@@ -34,8 +36,22 @@ enum {
     SRV_OIP_MAX_TENSORS = 1024, /* maximum number of inputs in a request, and of outputs */
 };
 
-/* An input of a request. The values are in `data`, in raw bytes (is_raw), or in an
- * InferTensorContents message (has_contents). */
+/* Where the values of a tensor are in shared memory. name.p is NULL if they are not there. */
+struct srv_oip_region {
+    struct rt_span name;
+    uint64_t offset, bytes;
+    bool has_bytes;
+};
+
+/* The value of a parameter. */
+struct srv_oip_value {
+    bool is_number, is_text;
+    bool is_set; /* whether the value is neither false, 0 nor "" */
+    uint64_t number;
+    struct rt_span text; /* allocated in the arena */
+};
+
+/* An input of a request. Exactly one of the sources of values is set. */
 struct srv_oip_input {
     struct rt_span name;
     enum rt_dtype dtype;
@@ -43,14 +59,17 @@ struct srv_oip_input {
     int64_t dim[RT_MAX_RANK];
     struct srv_json data;
     bool is_raw, has_contents;
-    size_t raw_bytes;         /* the parameter binary_data_size of a REST request */
-    struct srv_cursor values; /* raw bytes or an InferTensorContents message */
+    size_t raw_bytes;         /* over REST: the parameter binary_data_size */
+    struct srv_cursor values; /* the raw bytes, or an InferTensorContents message */
+    struct srv_oip_region region;
+    int feed; /* set by srv_oip_bind if the values are in shared memory: the signature's input */
 };
 
 /* A requested output. */
 struct srv_oip_output {
     struct rt_span name;
-    bool is_binary; /* whether the values are sent as raw bytes after the JSON */
+    bool is_binary; /* whether the values follow the JSON text as bytes */
+    struct srv_oip_region region;
 };
 
 struct srv_oip_request {
@@ -68,6 +87,7 @@ struct srv_oip_request {
     int n_order;
     int *order;
     bool *order_is_binary;
+    const struct srv_oip_output **order_output; /* NULL for an output that is not named */
 };
 
 /* ---- oip_request.c ---- */
@@ -93,6 +113,26 @@ enum rt_status srv_oip_fail_input(struct rt_error *err, struct rt_span name, con
  * example a sequence_id of 0. */
 enum rt_status srv_oip_check_parameter(struct rt_span name, bool is_set, struct rt_error *err);
 
+/* ---- oip_memory.c ---- */
+
+/* Takes note of a parameter of an input or output. */
+enum rt_status srv_oip_tensor_parameter(struct srv_oip_region *region, struct rt_span name,
+                                        const struct srv_oip_value *v, struct rt_error *err);
+/* Checks what the parameters of the input or output `name` say about shared memory. */
+enum rt_status srv_oip_check_region(const struct srv_oip_region *region, struct rt_span name,
+                                    struct rt_error *err);
+/* Makes the tensor of an input in shared memory. Its values are read by job->prepare, on a
+ * worker. */
+enum rt_status srv_oip_bind_region(struct srv_inference *inf, struct srv_oip_input *in,
+                                   struct rt_tensor *out, size_t *budget, struct rt_error *err);
+/* Writes the outputs that the request wants in shared memory. */
+enum rt_status srv_oip_write_regions(const struct srv_inference *inf, struct rt_error *err);
+/* Returns whether output i of the response is in shared memory. */
+static inline bool srv_oip_in_region(const struct srv_oip_request *r, int i)
+{
+    return r->order_output[i] && r->order_output[i]->region.name.p;
+}
+
 /* ---- oip_tensor.c ---- */
 
 /* Returns RT_NO_DTYPE if `name` is unknown. */
@@ -102,7 +142,10 @@ const char *srv_oip_dtype_name(enum rt_dtype dtype);
 /* Reads the values of an input into *out. Subtracts the size of the tensor from *budget. */
 enum rt_status srv_oip_tensor_read(const struct srv_oip_input *in, struct rt_tensor *out,
                                    size_t *budget, struct rt_error *err);
-/* Subtracts `bytes` from *budget. Fails with RESOURCE_EXHAUSTED if the budget is too small. */
+/* Fills the tensor, whose shape is the input's, from raw bytes in in->values. */
+enum rt_status srv_oip_fill_raw(const struct srv_oip_input *in, struct rt_tensor *t, size_t *budget,
+                                struct rt_error *err);
+/* Charges `bytes` to *budget. */
 enum rt_status srv_oip_take(size_t *budget, size_t bytes, struct rt_span name,
                             struct rt_error *err);
 /* These functions return the size of a tensor's raw bytes and append the raw bytes. Writing stops
@@ -144,11 +187,13 @@ enum rt_status srv_oip_find_model(struct srv_description *d);
 extern const struct srv_inference_steps srv_oip_infer_json, srv_oip_infer;
 extern const struct srv_description_steps srv_oip_live_json, srv_oip_ready_json,
     srv_oip_server_json, srv_oip_model_ready_json, srv_oip_model_json, srv_oip_index_json,
-    srv_oip_config_json, srv_oip_stats_json, srv_oip_log_json, srv_oip_trace, srv_oip_cuda;
+    srv_oip_config_json, srv_oip_stats_json, srv_oip_log_json, srv_oip_trace, srv_oip_cuda,
+    srv_oip_regions_json, srv_oip_regions;
 extern const struct srv_description_steps srv_oip_live, srv_oip_ready, srv_oip_server,
     srv_oip_model_ready, srv_oip_model, srv_oip_index, srv_oip_config, srv_oip_stats;
 extern const struct srv_stream_steps srv_oip_stream;
 extern const struct srv_action_steps srv_oip_load_json, srv_oip_unload_json, srv_oip_load,
-    srv_oip_unload, srv_oip_set_log_json, srv_oip_log;
+    srv_oip_unload, srv_oip_set_log_json, srv_oip_log, srv_oip_region_register_json,
+    srv_oip_region_register, srv_oip_region_unregister_json, srv_oip_region_unregister;
 
 #endif

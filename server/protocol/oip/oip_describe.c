@@ -121,11 +121,12 @@ static void write_ready_json(const struct srv_description *d, struct rt_bytes *o
 
 static void write_server_json(const struct srv_description *d, struct rt_bytes *out)
 {
-    (void)d;
     rt_bytes_adds(out,
                   "{\"name\":\"slipway\",\"version\":\"" SLIPWAY_VERSION "\",\"extensions\":[");
     for (int i = 0; i < N_EXTENSIONS; i++)
         rt_bytes_addf(out, "%s\"%s\"", i ? "," : "", extensions[i]);
+    if (d->server->shared_memory)
+        rt_bytes_adds(out, ",\"system_shared_memory\"");
     rt_bytes_adds(out, "]}");
 }
 
@@ -236,11 +237,12 @@ static void write_ready(const struct srv_description *d, struct rt_bytes *out)
 
 static void write_server(const struct srv_description *d, struct rt_bytes *out)
 {
-    (void)d;
     srv_put_text(out, 1, "slipway");
     srv_put_text(out, 2, SLIPWAY_VERSION);
     for (int i = 0; i < N_EXTENSIONS; i++)
         srv_put_text(out, 3, extensions[i]);
+    if (d->server->shared_memory)
+        srv_put_text(out, 3, "system_shared_memory");
 }
 
 static void write_specs(struct rt_bytes *out, uint32_t number, const struct rt_tensor_spec *specs,

@@ -62,30 +62,40 @@ static bool key_is(struct rt_span key, const char *name)
     return srv_json_token_is(key, name, strlen(name));
 }
 
-/* Returns whether a parameter has a value other than null, false, 0 and "". */
-static bool is_set(struct srv_json v)
+static enum rt_status read_value(const struct reader *r, struct srv_json v,
+                                 struct srv_oip_value *out)
 {
-    struct srv_number x;
+    struct srv_number x = {.kind = SRV_NUMBER_NONE};
+    enum rt_status st = RT_OK;
 
+    *out = (struct srv_oip_value){.is_set = true};
     switch (srv_json_type(v)) {
     case SRV_JSON_NULL:
     case SRV_JSON_FALSE:
-        return false;
+        out->is_set = false;
+        break;
     case SRV_JSON_STRING:
-        return srv_json_unquote(NULL, srv_json_token(v)) != 0;
+        st = read_text(r, v, "a parameter", &out->text);
+        out->is_text = true;
+        out->is_set = out->text.n != 0;
+        break;
     case SRV_JSON_NUMBER:
         srv_number_read(v.p, v.end, &x);
-        return x.d != 0;
+        out->is_number = x.kind == SRV_NUMBER_INT && x.i >= 0;
+        out->number = out->is_number ? (uint64_t)x.i : 0;
+        out->is_set = x.d != 0;
+        break;
     default:
-        return true;
+        break;
     }
+    return st;
 }
 
 /* An object with a member `parameters`: the request, an input or an output. */
 struct place {
     struct srv_oip_input *input;
-    /* destination of the parameter binary_data or binary_data_output; NULL for an input */
-    bool *is_binary;
+    bool *is_binary;               /* for the request or an output */
+    struct srv_oip_region *region; /* for an input or an output */
     bool is_request;
 };
 
@@ -109,8 +119,14 @@ static enum rt_status read_parameter(const struct reader *r, const struct place 
         st = read_size(r, v, "the parameter timeout", &n);
         r->inf->timeout_us = n;
     } else {
-        /* the names of all supported parameters contain no characters that JSON escapes */
-        st = srv_oip_check_parameter(rt_span_of(key.p + 1, key.n - 2), is_set(v), r->err);
+        /* the names of these parameters have no characters that JSON escapes */
+        struct srv_oip_value value;
+        key = rt_span_of(key.p + 1, key.n - 2);
+        st = read_value(r, v, &value);
+        if (!st && place->region)
+            st = srv_oip_tensor_parameter(place->region, key, &value, r->err);
+        else if (!st)
+            st = srv_oip_check_parameter(key, value.is_set, r->err);
     }
     return st;
 }
@@ -161,7 +177,7 @@ static enum rt_status read_input_member(const struct reader *r, struct srv_oip_i
     if (key_is(key, "shape"))
         return read_shape(r, v, in);
     if (key_is(key, "parameters"))
-        return read_parameters(r, &(struct place){.input = in}, v);
+        return read_parameters(r, &(struct place){.input = in, .region = &in->region}, v);
     if (key_is(key, "data"))
         in->data = v;
     if (!key_is(key, "datatype"))
@@ -197,17 +213,20 @@ static enum rt_status read_input(const struct reader *r, struct srv_json v)
     if (in->rank < 0 || !in->dtype)
         return srv_oip_fail_input(r->err, in->name, "has no \"%s\"",
                                   in->rank < 0 ? "shape" : "datatype");
-    if (in->is_raw == (in->data.p != NULL))
+    const int n_sources = in->is_raw + (in->data.p != NULL) + (in->region.name.p != NULL);
+    if (n_sources != 1)
         return srv_oip_fail_input(r->err, in->name,
-                                  in->is_raw ? "has both \"data\" and binary data"
-                                             : "has neither \"data\" nor binary data");
-    return RT_OK;
+                                  !n_sources           ? "has neither \"data\" nor binary data"
+                                  : !in->region.name.p ? "has both \"data\" and binary data"
+                                                       : "has values both in shared memory and in "
+                                                         "the request");
+    return srv_oip_check_region(&in->region, in->name, r->err);
 }
 
 static enum rt_status read_output(const struct reader *r, struct srv_json v)
 {
     struct srv_oip_output *o = &r->r->outputs[r->r->n_outputs++];
-    const struct place place = {.is_binary = &o->is_binary};
+    const struct place place = {.is_binary = &o->is_binary, .region = &o->region};
     const unsigned char *at;
     struct rt_span key;
     struct srv_json value;
@@ -224,7 +243,7 @@ static enum rt_status read_output(const struct reader *r, struct srv_json v)
             st = read_parameters(r, &place, value);
     }
     if (st || o->name.p)
-        return st;
+        return st ? st : srv_oip_check_region(&o->region, o->name, r->err);
     return rt_fail(r->err, RT_INVALID_ARGUMENT, "an output has no \"name\"");
 }
 
@@ -448,6 +467,14 @@ static void write_output(const struct srv_inference *inf, int i, struct rt_bytes
                   srv_oip_dtype_name((enum rt_dtype)t->dtype));
     for (int d = 0; d < t->rank; d++)
         rt_bytes_addf(out, "%s%lld", d ? "," : "", (long long)t->dim[d]);
+    if (srv_oip_in_region(r, i)) {
+        const struct srv_oip_region *region = &r->order_output[i]->region;
+        rt_bytes_adds(out, "],\"parameters\":{\"shared_memory_region\":");
+        srv_json_quote(out, region->name.p, region->name.n);
+        rt_bytes_addf(out, ",\"shared_memory_offset\":%llu,\"shared_memory_byte_size\":%zu}}",
+                      (unsigned long long)region->offset, srv_oip_raw_bytes(t));
+        return;
+    }
     if (r->order_is_binary[i]) {
         rt_bytes_addf(out, "],\"parameters\":{\"binary_data_size\":%zu}}", srv_oip_raw_bytes(t));
         return;
@@ -470,9 +497,11 @@ static enum rt_status encode(struct srv_inference *inf, struct rt_bytes *out, st
         const char *name = job->signature->def->outputs[r->order[i]].alias;
         any_binary |= r->order_is_binary[i];
         raw += r->order_is_binary[i] ? srv_oip_raw_bytes(&job->fetches[r->order[i]]) : 0;
-        if (!r->order_is_binary[i])
+        if (!r->order_is_binary[i] && !srv_oip_in_region(r, i))
             st = check_json(&job->fetches[r->order[i]], name, &cancellation, err);
     }
+    if (!st)
+        st = srv_oip_write_regions(inf, err);
     if (st)
         return st;
     write_head(inf, out);

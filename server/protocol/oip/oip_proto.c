@@ -14,51 +14,72 @@ struct reader {
     struct rt_error *err;
 };
 
-struct parameter {
-    bool is_number; /* whether the value has a 64-bit integer type */
-    bool is_set;    /* whether the value is other than false, 0 and "" */
-    uint64_t value;
-};
-
 static enum rt_status malformed(const struct reader *r)
 {
     return srv_wire_malformed(r->err, "ModelInferRequest");
 }
 
-static enum rt_status read_parameter(const struct reader *r, struct srv_cursor entry,
-                                     bool of_request)
+/* Copies a text that the response repeats, because the message is freed before the run. */
+static enum rt_status copy_text(const struct reader *r, const struct srv_field *f,
+                                struct rt_span *out)
 {
-    struct parameter p = {0};
-    struct rt_span key = rt_span_of("", 0);
-    struct srv_field f, value;
-    enum rt_status st = RT_OK;
+    struct srv_cursor body = f->body;
+    const size_t n = body.left;
+    char *p = rt_arena_aligned(r->inf->arena, n + 1, 1);
+
+    if (!p)
+        return rt_fail_memory(r->err, "a request", n);
+    srv_cursor_copy(&body, p, n);
+    *out = rt_span_of(p, n);
+    return RT_OK;
+}
+
+/* Reads an InferParameter message. A later field of the oneof replaces an earlier one. */
+static enum rt_status read_value(const struct reader *r, struct srv_cursor message,
+                                 struct srv_oip_value *out)
+{
+    struct srv_field f;
     int got;
+
+    while ((got = srv_field_next(&message, &f)) > 0) {
+        *out = (struct srv_oip_value){
+            .is_number = f.type == SRV_VARINT && (f.number == 2 || f.number == 5),
+            .is_text = srv_field_is(&f, 3, SRV_BYTES),
+            .is_set = f.type == SRV_BYTES ? f.body.left > 0 : f.value != 0,
+            .number = f.value};
+        if (out->is_text && copy_text(r, &f, &out->text))
+            return r->err->code;
+    }
+    return got < 0 ? malformed(r) : RT_OK;
+}
+
+/* `region` is that of an input or output, or NULL for a parameter of the request. */
+static enum rt_status read_parameter(const struct reader *r, struct srv_cursor entry,
+                                     struct srv_oip_region *region)
+{
+    struct srv_oip_value v = {0};
+    struct rt_span key = rt_span_of("", 0);
+    struct srv_field f;
+    enum rt_status st = RT_OK;
+    int got = 0;
 
     while (!st && (got = srv_field_next(&entry, &f)) > 0) {
         if (srv_field_is(&f, 1, SRV_BYTES))
             st = srv_field_span(&f, &key, r->inf->arena, r->err);
-        if (!srv_field_is(&f, 2, SRV_BYTES))
-            continue;
-        while ((got = srv_field_next(&f.body, &value)) > 0) {
-            p.is_number = value.type == SRV_VARINT && (value.number == 2 || value.number == 5);
-            p.value = value.value;
-            p.is_set = value.type == SRV_BYTES ? value.body.left > 0 : value.value != 0;
-        }
-        if (got < 0)
-            break;
+        else if (srv_field_is(&f, 2, SRV_BYTES))
+            st = read_value(r, f.body, &v);
     }
-    if (st)
-        return st;
-    if (got < 0)
-        return malformed(r);
-    if (of_request && rt_span_is(key, "timeout")) {
-        if (!p.is_number || p.value > INT64_MAX)
-            return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                           "the parameter timeout is no integer of at least 0");
-        r->inf->timeout_us = (int64_t)p.value;
-        return RT_OK;
-    }
-    return srv_oip_check_parameter(key, p.is_set, r->err);
+    if (st || got < 0)
+        return st ? st : malformed(r);
+    if (region)
+        return srv_oip_tensor_parameter(region, key, &v, r->err);
+    if (!rt_span_is(key, "timeout"))
+        return srv_oip_check_parameter(key, v.is_set, r->err);
+    if (!v.is_number || v.number > INT64_MAX)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "the parameter timeout is no integer of at least 0");
+    r->inf->timeout_us = (int64_t)v.number;
+    return RT_OK;
 }
 
 static enum rt_status add_dim(const struct reader *r, struct srv_oip_input *in, uint64_t dim)
@@ -96,7 +117,7 @@ static enum rt_status read_input_field(const struct reader *r, struct srv_oip_in
     case 2:
         return srv_field_span(f, type, r->inf->arena, r->err);
     case 4:
-        return read_parameter(r, f->body, false);
+        return read_parameter(r, f->body, &in->region);
     case 5:
         in->has_contents = true;
         in->values = f->body;
@@ -121,7 +142,7 @@ static enum rt_status read_input(const struct reader *r, struct srv_cursor messa
         return st ? st : malformed(r);
     in->dtype = srv_oip_dtype(type);
     if (in->dtype)
-        return RT_OK;
+        return srv_oip_check_region(&in->region, in->name, r->err);
     const struct rt_span shown = rt_error_name(r->err, type);
     return srv_oip_fail_input(r->err, in->name, "has the datatype \"%.*s\", which does not exist",
                               (int)(shown.n < 100 ? shown.n : 100), (const char *)shown.p);
@@ -139,8 +160,10 @@ static enum rt_status read_output(const struct reader *r, struct srv_cursor mess
         if (srv_field_is(&f, 1, SRV_BYTES))
             st = srv_field_span(&f, &o->name, r->inf->arena, r->err);
         else if (srv_field_is(&f, 2, SRV_BYTES))
-            st = read_parameter(r, f.body, false);
+            st = read_parameter(r, f.body, &o->region);
     }
+    if (!st && got >= 0)
+        st = srv_oip_check_region(&o->region, o->name, r->err);
     return st || got >= 0 ? st : malformed(r);
 }
 
@@ -174,21 +197,6 @@ static enum rt_status count(const struct reader *r, struct srv_cursor at, struct
     return r->r->inputs && r->r->outputs && t->raw ? RT_OK : rt_fail_memory(r->err, "a request", 0);
 }
 
-/* Copies a text that the response contains, because the request message is freed before the run. */
-static enum rt_status copy_text(const struct reader *r, const struct srv_field *f,
-                                struct rt_span *out)
-{
-    struct srv_cursor body = f->body;
-    const size_t n = body.left;
-    char *p = rt_arena_aligned(r->inf->arena, n + 1, 1);
-
-    if (!p)
-        return rt_fail_memory(r->err, "a request", n);
-    srv_cursor_copy(&body, p, n);
-    *out = rt_span_of(p, n);
-    return RT_OK;
-}
-
 static enum rt_status read_field(const struct reader *r, struct srv_field *f, struct top *t)
 {
     switch (f->number) {
@@ -199,7 +207,7 @@ static enum rt_status read_field(const struct reader *r, struct srv_field *f, st
     case 3:
         return copy_text(r, f, &r->r->id);
     case 4:
-        return read_parameter(r, f->body, true);
+        return read_parameter(r, f->body, NULL);
     case 5:
         return read_input(r, f->body);
     case 6:
@@ -212,16 +220,24 @@ static enum rt_status read_field(const struct reader *r, struct srv_field *f, st
     }
 }
 
-/* Assigns each input its values. These are either in raw_input_contents, which has one element per
- * input, or in the input's own contents. */
+/* Gives each input its values: raw_input_contents, one per input that is not in shared memory, or
+ * its own contents. */
 static enum rt_status share_raw(const struct reader *r, const struct top *t)
 {
-    if (t->n_raw && t->n_raw != r->r->n_inputs)
+    int n_inputs = 0, k = 0;
+
+    for (int i = 0; i < r->r->n_inputs; i++)
+        n_inputs += !r->r->inputs[i].region.name.p;
+    if (t->n_raw && t->n_raw != n_inputs)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "the request has %d raw_input_contents for %d inputs", t->n_raw,
-                       r->r->n_inputs);
+                       "the request has %d raw_input_contents for %d inputs", t->n_raw, n_inputs);
     for (int i = 0; i < r->r->n_inputs; i++) {
         struct srv_oip_input *in = &r->r->inputs[i];
+        if (in->region.name.p && in->has_contents)
+            return srv_oip_fail_input(r->err, in->name,
+                                      "has contents, which must not stand beside shared memory");
+        if (in->region.name.p)
+            continue;
         if (t->n_raw && in->has_contents)
             return srv_oip_fail_input(r->err, in->name,
                                       "has contents, which must not stand beside "
@@ -229,7 +245,7 @@ static enum rt_status share_raw(const struct reader *r, const struct top *t)
         if (!t->n_raw)
             continue;
         in->is_raw = true;
-        in->values = t->raw[i];
+        in->values = t->raw[k++];
     }
     return RT_OK;
 }
@@ -403,7 +419,42 @@ void srv_oip_put_dims(struct rt_bytes *out, int rank, const int64_t *dim)
         rt_bytes_add(out, bytes, (size_t)(srv_write_varint(bytes, (uint64_t)dim[i]) - bytes));
 }
 
-/* Writes the response up to its raw_output_contents. */
+/* Appends a parameter: an entry of the map `parameters` of an output. */
+static void put_parameter(struct rt_bytes *out, const char *name, uint64_t number,
+                          struct rt_span text)
+{
+    struct rt_bytes entry, value;
+
+    rt_bytes_init(&entry, SRV_MESSAGE_MOST);
+    rt_bytes_init(&value, SRV_MESSAGE_MOST);
+    if (text.p)
+        srv_put_bytes(&value, 3, text.p, text.n);
+    else
+        srv_put_int(&value, 2, number);
+    srv_put_text(&entry, 1, name);
+    srv_put_message(&entry, 2, &value);
+    srv_put_message(out, 4, &entry);
+    rt_bytes_clear(&entry);
+    rt_bytes_clear(&value);
+}
+
+static void put_region(struct rt_bytes *out, const struct srv_oip_region *region, size_t bytes)
+{
+    put_parameter(out, "shared_memory_region", 0, region->name);
+    put_parameter(out, "shared_memory_byte_size", bytes, rt_span_of(NULL, 0));
+    if (region->offset)
+        put_parameter(out, "shared_memory_offset", region->offset, rt_span_of(NULL, 0));
+}
+
+/* Returns the size of an element of raw_output_contents. Outputs in shared memory have empty ones,
+ * as in Triton's responses, so that clients find the others by their index. */
+static size_t raw_bytes(const struct srv_inference *inf, int i)
+{
+    const struct srv_oip_request *r = inf->request;
+    return srv_oip_in_region(r, i) ? 0 : srv_oip_raw_bytes(&inf->job->fetches[r->order[i]]);
+}
+
+/* Writes all of the response except the values. */
 static void write_head(const struct srv_inference *inf, struct rt_bytes *out)
 {
     const struct srv_oip_request *r = inf->request;
@@ -425,6 +476,8 @@ static void write_head(const struct srv_inference *inf, struct rt_bytes *out)
         srv_put_text(&item, 2, srv_oip_dtype_name((enum rt_dtype)t->dtype));
         srv_oip_put_dims(&dims, t->rank, t->dim);
         srv_put_message(&item, 3, &dims);
+        if (srv_oip_in_region(r, i))
+            put_region(&item, &r->order_output[i]->region, srv_oip_raw_bytes(t));
         srv_put_message(out, 5, &item);
     }
     rt_bytes_clear(&item);
@@ -439,19 +492,23 @@ static enum rt_status encode(struct srv_inference *inf, struct rt_bytes *out, st
     unsigned char *p = NULL;
     size_t n = 0;
 
+    enum rt_status st = srv_oip_write_regions(inf, err);
+    if (st)
+        return st;
     rt_bytes_init(&head, SRV_MESSAGE_MOST);
     write_head(inf, &head);
     n = head.n;
     for (int i = 0; i < r->n_order && n <= SRV_MESSAGE_MOST; i++)
-        n += srv_bytes_size(6, srv_oip_raw_bytes(&inf->job->fetches[r->order[i]]));
-    enum rt_status st = head.failed ? rt_fail_memory(err, "a response", n)
-                                    : srv_growth_open(growth, &whole, n, err);
+        n += srv_bytes_size(6, raw_bytes(inf, i));
+    st = head.failed ? rt_fail_memory(err, "a response", n)
+                     : srv_growth_open(growth, &whole, n, err);
     if (!st) {
         rt_bytes_add(&whole, head.p, head.n);
         for (int i = 0; i < r->n_order; i++) {
             const struct rt_tensor *t = &inf->job->fetches[r->order[i]];
-            srv_put_head(&whole, 6, srv_oip_raw_bytes(t));
-            srv_oip_write_raw(&whole, t, srv_growth_cancellation(growth));
+            srv_put_head(&whole, 6, raw_bytes(inf, i));
+            if (!srv_oip_in_region(r, i))
+                srv_oip_write_raw(&whole, t, srv_growth_cancellation(growth));
         }
         st = srv_growth_close(growth, &whole, &p, &n, err);
     }

@@ -76,9 +76,6 @@ enum rt_status srv_oip_check_parameter(struct rt_span name, bool is_set, struct 
         {"sequence_start", "sequences"},
         {"sequence_end", "sequences"},
         {"classification", "the classification extension"},
-        {"shared_memory_region", "shared memory"},
-        {"shared_memory_byte_size", "shared memory"},
-        {"shared_memory_offset", "shared memory"},
     };
 
     for (size_t i = 0; i < sizeof refused / sizeof *refused && is_set; i++)
@@ -106,7 +103,7 @@ static enum rt_status fail_type(struct rt_error *err, const char *what, const ch
 
 /* ---- inputs ---- */
 
-static const struct srv_oip_input *find_input(const struct srv_oip_request *r, const char *alias)
+static struct srv_oip_input *find_input(const struct srv_oip_request *r, const char *alias)
 {
     for (int i = 0; i < r->n_inputs; i++)
         if (rt_span_is(r->inputs[i].name, alias))
@@ -135,7 +132,7 @@ static enum rt_status bind_input(struct srv_inference *inf, int i, size_t *budge
 {
     const struct rt_model_signature *sig = inf->job->signature;
     const struct rt_tensor_spec *spec = &sig->def->inputs[i];
-    const struct srv_oip_input *in = find_input(inf->request, spec->alias);
+    struct srv_oip_input *in = find_input(inf->request, spec->alias);
     const enum rt_dtype dtype = rt_callable_feed_dtype(sig->call, i);
 
     if (!in && spec->default_value) {
@@ -150,7 +147,9 @@ static enum rt_status bind_input(struct srv_inference *inf, int i, size_t *budge
                                   srv_oip_dtype_name(in->dtype),
                                   name ? name : rt_dtype_name(dtype));
     }
-    return srv_oip_tensor_read(in, &inf->job->feeds[i], budget, err);
+    in->feed = i;
+    return in->region.name.p ? srv_oip_bind_region(inf, in, &inf->job->feeds[i], budget, err)
+                             : srv_oip_tensor_read(in, &inf->job->feeds[i], budget, err);
 }
 
 /* Makes the signature's only input from a body without JSON. If one dimension of the model's shape
@@ -207,7 +206,8 @@ static enum rt_status choose_outputs(struct srv_inference *inf, struct rt_error 
 
     r->order = rt_arena_array(inf->arena, (size_t)n + 1, sizeof *r->order);
     r->order_is_binary = rt_arena_array(inf->arena, (size_t)n + 1, sizeof *r->order_is_binary);
-    if (!r->order || !r->order_is_binary)
+    r->order_output = rt_arena_array(inf->arena, (size_t)n + 1, sizeof(*r->order_output));
+    if (!r->order || !r->order_is_binary || !r->order_output)
         return rt_fail_memory(err, "a request", 0);
     for (int i = 0; i < sig->n_outputs; i++)
         inf->wanted[i] = r->n_outputs == 0;
@@ -224,7 +224,8 @@ static enum rt_status choose_outputs(struct srv_inference *inf, struct rt_error 
                            spec ? "requested twice" : "none of the signature ",
                            spec ? "" : sig->name);
         r->order[i] = (int)(spec - sig->outputs);
-        r->order_is_binary[i] = r->outputs[i].is_binary;
+        r->order_is_binary[i] = r->outputs[i].is_binary && !r->outputs[i].region.name.p;
+        r->order_output[i] = &r->outputs[i];
         inf->wanted[r->order[i]] = true;
     }
     r->n_order = n;

@@ -81,8 +81,8 @@ static enum rt_status fill_strings(const struct srv_oip_input *in, struct rt_ten
     return st || !c.left ? st : wrong_size(in, in->values.left, err);
 }
 
-static enum rt_status fill_raw(const struct srv_oip_input *in, struct rt_tensor *t, size_t *budget,
-                               struct rt_error *err)
+enum rt_status srv_oip_fill_raw(const struct srv_oip_input *in, struct rt_tensor *t, size_t *budget,
+                                struct rt_error *err)
 {
     struct srv_cursor c = in->values;
     const size_t bytes = in->values.left;
@@ -132,7 +132,7 @@ enum rt_status srv_oip_tensor_read(const struct srv_oip_input *in, struct rt_ten
     if (in->data.p)
         st = srv_oip_fill_json(in, out, budget, err);
     else if (in->is_raw)
-        st = fill_raw(in, out, budget, err);
+        st = srv_oip_fill_raw(in, out, budget, err);
     else
         st = srv_oip_fill_contents(in, out, budget, err);
     if (st)
