@@ -103,6 +103,12 @@ class TritonClients(unittest.TestCase):
             (row,) = client.get_inference_statistics("half_plus_two", **json)["model_stats"]
             self.assertGreater(int(row["inference_stats"]["success"]["count"]), 0)
 
+    def test_classification(self):
+        for module, client in self.clients.items():
+            x = tensor(module, "x", np.array([[3], [5]], np.float32))
+            got = client.infer("half_plus_two", [x], outputs=[module.InferRequestedOutput("y", class_count=2)])
+            self.assertEqual(got.as_numpy("y").tolist(), [[b"3.500000:0"], [b"4.500000:0"]])
+
     def test_shared_memory(self):
         x = np.arange(6, dtype=np.float32).reshape(-1, 1)
         with support.Server(f"--models={self.folder.name}", "--system_shared_memory_bytes=1M") as server:

@@ -104,7 +104,7 @@ class Rest(OipTest):
         self.assertEqual(self.get("/v2/health/live"), (200, {"live": True}))
         self.assertEqual(self.get("/v2/health/ready"), (200, {"ready": True}))
         self.assertEqual(self.get("/v2")[1]["name"], "slipway")
-        self.assertEqual(self.get("/v2/")[1]["extensions"], ["binary_tensor_data", "parameters", "model_configuration",
+        self.assertEqual(self.get("/v2/")[1]["extensions"], ["binary_tensor_data", "classification", "parameters", "model_configuration",
                                                               "model_repository", "statistics", "logging"])
         for path in ("half_plus_two", "half_plus_two/versions/2"):
             self.assertEqual(self.get(f"/v2/models/{path}/ready"), (200, {"name": "half_plus_two", "ready": True}))
@@ -304,8 +304,9 @@ class Rest(OipTest):
                 (501, "asks for sequences", {"inputs": [one], "parameters": {"sequence_id": 3}}),
                 (400, "both in shared memory and in the request",
                  {"inputs": [tensor("x", "FP32", [1], [1], shared_memory_region="r")]}),
-                (501, "asks for the classification extension",
-                 {"inputs": [one], "outputs": [{"name": "y", "parameters": {"classification": 3}}]})):
+                (501, "asks for the classification of what is no output", {"inputs": [{**one, "parameters": {"classification": 3}}]}),
+                (400, "classification is no integer",
+                 {"inputs": [one], "outputs": [{"name": "y", "parameters": {"classification": -3}}]})):
             with self.subTest(words):
                 self.refused(status, words, "types@float", request)
         for dtype, bad in (("INT8", 128), ("UINT8", -1), ("INT32", 1.5), ("UINT64", 2**64), ("BOOL", 2),

@@ -221,6 +221,66 @@ class Repository(test_oip.Client):
         self.assertFalse(self.is_ready("half"))
 
 
+class Classification(test_oip.OipTest):
+    def classes(self, dtype, values, n, shape=None, binary=False):
+        name, form, _ = TYPES[dtype]
+        raw = struct.pack(f"<{len(values)}{form}", *values)
+        status, answer, rest = self.infer("types@" + dtype, {
+            "inputs": [tensor("x", name, shape or [len(values)], binary_data_size=len(raw))],
+            "outputs": [{"name": "y", "parameters": {"classification": n, "binary_data": binary}}]}, raw)
+        self.assertEqual(status, 200, answer)
+        (y,) = answer["outputs"]
+        self.assertEqual(y["datatype"], "BYTES")
+        return y["shape"], rest if binary else y["data"]
+
+    def test_every_type(self):
+        for dtype, (_, form, _) in TYPES.items():
+            if dtype in ("bool", "half", "bfloat16"):
+                continue
+            values = struct.unpack(f"2{form}", struct.pack(f"2{form}", *EXTREMES[form]))
+            texts = [f"{v:.6f}:{i}" if form in "fd" else f"{v}:{i}" for i, v in enumerate(values)]
+            best = [t for _, t in sorted(zip(values, texts), reverse=True)]
+            self.assertEqual(self.classes(dtype, values, 3), ([2], best))
+            self.assertEqual(self.classes(dtype, values, 1), ([1], best[:1]))
+
+    def test_order(self):
+        nan = float("nan")
+        request = {"inputs": [tensor("x", "FP32", [2, 4], [1, nan, 3, 3, -1, -2, float("inf"), 0])],
+                   "outputs": [{"name": "y", "parameters": {"classification": 3}}]}
+        status, answer, _ = self.infer("types@float", request)
+        self.assertEqual((status, answer["outputs"]), (200, [
+            tensor("y", "BYTES", [2, 3], ["3.000000:2", "3.000000:3", "1.000000:0", "inf:2", "0.000000:3",
+                                          "-1.000000:0"])]))
+        request["outputs"][0]["parameters"]["classification"] = 9
+        self.assertEqual(self.infer("types@float", request)[1]["outputs"][0]["data"][3], "nan:1")
+        request["outputs"][0]["parameters"]["classification"] = 0
+        self.assertEqual(self.infer("types@float", request)[1]["outputs"][0]["datatype"], "FP32")
+        request["outputs"][0]["parameters"]["classification"] = 20000
+        many = {"inputs": [tensor("x", "FP32", [1, 20000], list(range(20000)))], "outputs": request["outputs"]}
+        data = self.infer("types@float", many)[1]["outputs"][0]["data"]
+        self.assertEqual(data, [f"{i}.000000:{i}" for i in reversed(range(20000))])
+
+    def test_binary_and_grpc_and_refusals(self):
+        self.assertEqual(self.classes("int8", [5, 7], 1, binary=True), ([1], raw_strings(b"7:1")))
+        r = grpc_service_pb2.ModelInferRequest(model_name="types@int8")
+        r.inputs.add(name="x", datatype="INT8", shape=[2])
+        r.raw_input_contents.append(b"\5\7")
+        r.outputs.add(name="y").parameters["classification"].int64_param = 2
+        got = self.stub.ModelInfer(r, timeout=WAIT)
+        self.assertEqual((got.outputs[0].datatype, list(got.outputs[0].shape), got.raw_output_contents[0]),
+                         ("BYTES", [2], raw_strings(b"7:1", b"5:0")))
+        for dtype in ("bool", "half", "string"):
+            name = TYPES.get(dtype, ("BYTES",))[0]
+            raw = {"bool": b"\1", "half": b"\0\0", "string": raw_strings(b"x")}[dtype]
+            self.refused(400, "has no classes", "types@" + dtype, {
+                "inputs": [tensor("x", name, [1], binary_data_size=len(raw))],
+                "outputs": [{"name": "y", "parameters": {"classification": 1}}]}, raw)
+        big = b"\0" * 1000001
+        self.refused(429, "more than 1000000 classes", "types@int8", {
+            "inputs": [tensor("x", "INT8", [len(big), 1], binary_data_size=len(big))],
+            "outputs": [{"name": "y", "parameters": {"classification": 1}}]}, big)
+
+
 class SharedMemory(test_oip.Client):
     """Inputs and outputs in shared memory, over both APIs."""
 

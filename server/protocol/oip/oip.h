@@ -16,6 +16,7 @@
  * | oip_config.c      | the index of the repository, and configurations of models     |
  * | oip_stats.c       | statistics                                                    |
  * | oip_admin.c       | loading and unloading models                                  |
+ * | oip_classes.c     | outputs as their highest classes                              |
  * | oip_memory.c      | tensors in shared memory                                      |
  * | oip_regions.c     | registering shared memory                                     |
  * | oip_log.c         | settings of the log                                           |
@@ -70,6 +71,7 @@ struct srv_oip_output {
     struct rt_span name;
     bool is_binary; /* whether the values follow the JSON text as bytes */
     struct srv_oip_region region;
+    uint64_t n_classes; /* the parameter `classification`, or 0 */
 };
 
 struct srv_oip_request {
@@ -88,6 +90,7 @@ struct srv_oip_request {
     int *order;
     bool *order_is_binary;
     const struct srv_oip_output **order_output; /* NULL for an output that is not named */
+    struct rt_tensor *classes; /* set by srv_oip_make_classes for outputs that have n_classes */
 };
 
 /* ---- oip_request.c ---- */
@@ -115,9 +118,10 @@ enum rt_status srv_oip_check_parameter(struct rt_span name, bool is_set, struct 
 
 /* ---- oip_memory.c ---- */
 
-/* Takes note of a parameter of an input or output. */
-enum rt_status srv_oip_tensor_parameter(struct srv_oip_region *region, struct rt_span name,
-                                        const struct srv_oip_value *v, struct rt_error *err);
+/* Takes note of a parameter of an input, for which n_classes is NULL, or of an output. */
+enum rt_status srv_oip_tensor_parameter(struct srv_oip_region *region, uint64_t *n_classes,
+                                        struct rt_span name, const struct srv_oip_value *v,
+                                        struct rt_error *err);
 /* Checks what the parameters of the input or output `name` say about shared memory. */
 enum rt_status srv_oip_check_region(const struct srv_oip_region *region, struct rt_span name,
                                     struct rt_error *err);
@@ -132,6 +136,15 @@ static inline bool srv_oip_in_region(const struct srv_oip_request *r, int i)
 {
     return r->order_output[i] && r->order_output[i]->region.name.p;
 }
+
+/* ---- oip_classes.c ---- */
+
+bool srv_oip_has_classes(enum rt_dtype dtype); /* whether tensors of this type have classes */
+/* Makes the classes of the outputs for which the request asks. */
+enum rt_status srv_oip_make_classes(const struct srv_inference *inf, struct rt_error *err);
+void srv_oip_clear_classes(struct srv_inference *inf);
+/* Returns output i of the response: the classes, or the tensor itself. */
+const struct rt_tensor *srv_oip_result(const struct srv_inference *inf, int i);
 
 /* ---- oip_tensor.c ---- */
 

@@ -6,8 +6,9 @@
 
 #include "server/versions/manager.h"
 
-static const char *const extensions[] = {"binary_tensor_data", "parameters", "model_configuration",
-                                         "model_repository",   "statistics", "logging"};
+static const char *const extensions[] = {
+    "binary_tensor_data", "classification", "parameters", "model_configuration",
+    "model_repository",   "statistics",     "logging"};
 
 enum { N_EXTENSIONS = sizeof extensions / sizeof *extensions };
 

@@ -96,6 +96,7 @@ struct place {
     struct srv_oip_input *input;
     bool *is_binary;               /* for the request or an output */
     struct srv_oip_region *region; /* for an input or an output */
+    uint64_t *n_classes;           /* for an output */
     bool is_request;
 };
 
@@ -124,7 +125,7 @@ static enum rt_status read_parameter(const struct reader *r, const struct place 
         key = rt_span_of(key.p + 1, key.n - 2);
         st = read_value(r, v, &value);
         if (!st && place->region)
-            st = srv_oip_tensor_parameter(place->region, key, &value, r->err);
+            st = srv_oip_tensor_parameter(place->region, place->n_classes, key, &value, r->err);
         else if (!st)
             st = srv_oip_check_parameter(key, value.is_set, r->err);
     }
@@ -226,7 +227,8 @@ static enum rt_status read_input(const struct reader *r, struct srv_json v)
 static enum rt_status read_output(const struct reader *r, struct srv_json v)
 {
     struct srv_oip_output *o = &r->r->outputs[r->r->n_outputs++];
-    const struct place place = {.is_binary = &o->is_binary, .region = &o->region};
+    const struct place place = {
+        .is_binary = &o->is_binary, .region = &o->region, .n_classes = &o->n_classes};
     const unsigned char *at;
     struct rt_span key;
     struct srv_json value;
@@ -459,7 +461,7 @@ static void write_output(const struct srv_inference *inf, int i, struct rt_bytes
     const struct srv_oip_request *r = inf->request;
     const int k = r->order[i];
     const char *name = inf->job->signature->def->outputs[k].alias;
-    const struct rt_tensor *t = &inf->job->fetches[k];
+    const struct rt_tensor *t = srv_oip_result(inf, i);
 
     rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
     srv_json_quote(out, name, strlen(name));
@@ -489,16 +491,16 @@ static enum rt_status encode(struct srv_inference *inf, struct rt_bytes *out, st
     const struct srv_oip_request *r = inf->request;
     const struct srv_job *job = inf->job;
     struct srv_cancellation cancellation = srv_job_cancellation(job);
-    enum rt_status st = RT_OK;
     bool any_binary = false;
+    enum rt_status st = srv_oip_make_classes(inf, err);
     size_t raw = 0;
 
     for (int i = 0; i < r->n_order && !st; i++) {
         const char *name = job->signature->def->outputs[r->order[i]].alias;
         any_binary |= r->order_is_binary[i];
-        raw += r->order_is_binary[i] ? srv_oip_raw_bytes(&job->fetches[r->order[i]]) : 0;
+        raw += r->order_is_binary[i] ? srv_oip_raw_bytes(srv_oip_result(inf, i)) : 0;
         if (!r->order_is_binary[i] && !srv_oip_in_region(r, i))
-            st = check_json(&job->fetches[r->order[i]], name, &cancellation, err);
+            st = check_json(srv_oip_result(inf, i), name, &cancellation, err);
     }
     if (!st)
         st = srv_oip_write_regions(inf, err);
@@ -512,7 +514,7 @@ static enum rt_status encode(struct srv_inference *inf, struct rt_bytes *out, st
     rt_bytes_reserve(out, raw);
     for (int i = 0; i < r->n_order; i++)
         if (r->order_is_binary[i])
-            srv_oip_write_raw(out, &job->fetches[r->order[i]], &cancellation);
+            srv_oip_write_raw(out, srv_oip_result(inf, i), &cancellation);
     st = srv_cancellation_status(&cancellation, err);
     if (!st && out->failed)
         st = rt_bytes_fail(out, "the response", err, RT_RESOURCE_EXHAUSTED,
@@ -529,6 +531,7 @@ const struct srv_inference_steps srv_oip_infer_json = {
     .resolve = srv_oip_resolve,
     .bind = srv_oip_bind,
     .encode = encode,
+    .clear = srv_oip_clear_classes,
     .log_request = srv_tfs_write_predict_request,
     .log_response = srv_tfs_write_predict,
 };

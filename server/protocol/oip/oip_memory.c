@@ -6,8 +6,9 @@
 
 #include "server/base/shared_memory.h"
 
-enum rt_status srv_oip_tensor_parameter(struct srv_oip_region *region, struct rt_span name,
-                                        const struct srv_oip_value *v, struct rt_error *err)
+enum rt_status srv_oip_tensor_parameter(struct srv_oip_region *region, uint64_t *n_classes,
+                                        struct rt_span name, const struct srv_oip_value *v,
+                                        struct rt_error *err)
 {
     const bool is_bytes = rt_span_is(name, "shared_memory_byte_size");
 
@@ -16,6 +17,13 @@ enum rt_status srv_oip_tensor_parameter(struct srv_oip_region *region, struct rt
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "the parameter shared_memory_region is no name of a region");
         region->name = v->text;
+        return RT_OK;
+    }
+    if (n_classes && rt_span_is(name, "classification")) {
+        if (!v->is_number || v->number > INT64_MAX)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "the parameter classification is no integer of at least 0");
+        *n_classes = v->number;
         return RT_OK;
     }
     if (!is_bytes && !rt_span_is(name, "shared_memory_offset"))
@@ -173,7 +181,7 @@ enum rt_status srv_oip_write_regions(const struct srv_inference *inf, struct rt_
             continue;
         st = check_on(inf, err);
         if (!st)
-            st = write_region(inf, &r->order_output[i]->region, &inf->job->fetches[r->order[i]],
+            st = write_region(inf, &r->order_output[i]->region, srv_oip_result(inf, i),
                               inf->job->signature->def->outputs[r->order[i]].alias, err);
     }
     return st;

@@ -53,9 +53,10 @@ static enum rt_status read_value(const struct reader *r, struct srv_cursor messa
     return got < 0 ? malformed(r) : RT_OK;
 }
 
-/* `region` is that of an input or output, or NULL for a parameter of the request. */
+/* `region` is that of an input or output, or NULL for a parameter of the request, and n_classes
+ * that of an output, or NULL. */
 static enum rt_status read_parameter(const struct reader *r, struct srv_cursor entry,
-                                     struct srv_oip_region *region)
+                                     struct srv_oip_region *region, uint64_t *n_classes)
 {
     struct srv_oip_value v = {0};
     struct rt_span key = rt_span_of("", 0);
@@ -72,7 +73,7 @@ static enum rt_status read_parameter(const struct reader *r, struct srv_cursor e
     if (st || got < 0)
         return st ? st : malformed(r);
     if (region)
-        return srv_oip_tensor_parameter(region, key, &v, r->err);
+        return srv_oip_tensor_parameter(region, n_classes, key, &v, r->err);
     if (!rt_span_is(key, "timeout"))
         return srv_oip_check_parameter(key, v.is_set, r->err);
     if (!v.is_number || v.number > INT64_MAX)
@@ -117,7 +118,7 @@ static enum rt_status read_input_field(const struct reader *r, struct srv_oip_in
     case 2:
         return srv_field_span(f, type, r->inf->arena, r->err);
     case 4:
-        return read_parameter(r, f->body, &in->region);
+        return read_parameter(r, f->body, &in->region, NULL);
     case 5:
         in->has_contents = true;
         in->values = f->body;
@@ -160,7 +161,7 @@ static enum rt_status read_output(const struct reader *r, struct srv_cursor mess
         if (srv_field_is(&f, 1, SRV_BYTES))
             st = srv_field_span(&f, &o->name, r->inf->arena, r->err);
         else if (srv_field_is(&f, 2, SRV_BYTES))
-            st = read_parameter(r, f.body, &o->region);
+            st = read_parameter(r, f.body, &o->region, &o->n_classes);
     }
     if (!st && got >= 0)
         st = srv_oip_check_region(&o->region, o->name, r->err);
@@ -207,7 +208,7 @@ static enum rt_status read_field(const struct reader *r, struct srv_field *f, st
     case 3:
         return copy_text(r, f, &r->r->id);
     case 4:
-        return read_parameter(r, f->body, NULL);
+        return read_parameter(r, f->body, NULL, NULL);
     case 5:
         return read_input(r, f->body);
     case 6:
@@ -451,7 +452,7 @@ static void put_region(struct rt_bytes *out, const struct srv_oip_region *region
 static size_t raw_bytes(const struct srv_inference *inf, int i)
 {
     const struct srv_oip_request *r = inf->request;
-    return srv_oip_in_region(r, i) ? 0 : srv_oip_raw_bytes(&inf->job->fetches[r->order[i]]);
+    return srv_oip_in_region(r, i) ? 0 : srv_oip_raw_bytes(srv_oip_result(inf, i));
 }
 
 /* Writes all of the response except the values. */
@@ -471,7 +472,7 @@ static void write_head(const struct srv_inference *inf, struct rt_bytes *out)
     rt_bytes_init(&item, SRV_MESSAGE_MOST);
     rt_bytes_init(&dims, SRV_MESSAGE_MOST);
     for (int i = 0; i < r->n_order; i++) {
-        const struct rt_tensor *t = &job->fetches[r->order[i]];
+        const struct rt_tensor *t = srv_oip_result(inf, i);
         srv_put_text(&item, 1, job->signature->def->outputs[r->order[i]].alias);
         srv_put_text(&item, 2, srv_oip_dtype_name((enum rt_dtype)t->dtype));
         srv_oip_put_dims(&dims, t->rank, t->dim);
@@ -492,7 +493,9 @@ static enum rt_status encode(struct srv_inference *inf, struct rt_bytes *out, st
     unsigned char *p = NULL;
     size_t n = 0;
 
-    enum rt_status st = srv_oip_write_regions(inf, err);
+    enum rt_status st = srv_oip_make_classes(inf, err);
+    if (!st)
+        st = srv_oip_write_regions(inf, err);
     if (st)
         return st;
     rt_bytes_init(&head, SRV_MESSAGE_MOST);
@@ -505,7 +508,7 @@ static enum rt_status encode(struct srv_inference *inf, struct rt_bytes *out, st
     if (!st) {
         rt_bytes_add(&whole, head.p, head.n);
         for (int i = 0; i < r->n_order; i++) {
-            const struct rt_tensor *t = &inf->job->fetches[r->order[i]];
+            const struct rt_tensor *t = srv_oip_result(inf, i);
             srv_put_head(&whole, 6, raw_bytes(inf, i));
             if (!srv_oip_in_region(r, i))
                 srv_oip_write_raw(&whole, t, srv_growth_cancellation(growth));
@@ -525,6 +528,7 @@ const struct srv_inference_steps srv_oip_infer = {
     .resolve = srv_oip_resolve,
     .bind = srv_oip_bind,
     .encode = encode,
+    .clear = srv_oip_clear_classes,
     .log_request = srv_tfs_write_predict_request,
     .log_response = srv_tfs_write_predict,
 };

@@ -75,7 +75,7 @@ enum rt_status srv_oip_check_parameter(struct rt_span name, bool is_set, struct 
         {"sequence_id", "sequences"},
         {"sequence_start", "sequences"},
         {"sequence_end", "sequences"},
-        {"classification", "the classification extension"},
+        {"classification", "the classification of what is no output"},
     };
 
     for (size_t i = 0; i < sizeof refused / sizeof *refused && is_set; i++)
@@ -237,11 +237,20 @@ static enum rt_status choose_outputs(struct srv_inference *inf, struct rt_error 
 static enum rt_status check_outputs(const struct srv_inference *inf, struct rt_error *err)
 {
     const struct rt_model_signature *sig = inf->job->signature;
+    const struct srv_oip_request *r = inf->request;
 
     for (int i = 0; i < sig->def->n_outputs; i++) {
         const enum rt_dtype dtype = rt_callable_fetch_dtype(sig->call, i);
         if (inf->wanted[i] && !srv_oip_dtype_name(dtype))
             return fail_type(err, "output", sig->def->outputs[i].alias, dtype);
+    }
+    for (int i = 0; i < r->n_outputs; i++) {
+        const enum rt_dtype dtype = rt_callable_fetch_dtype(sig->call, r->order[i]);
+        if (r->outputs[i].n_classes && !srv_oip_has_classes(dtype))
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "output \"%s\" is of type %s, which has no classes: see the parameter "
+                           "classification",
+                           sig->def->outputs[r->order[i]].alias, rt_dtype_name(dtype));
     }
     return RT_OK;
 }
