@@ -57,6 +57,7 @@ struct srv_job {
     /* trace of the run, or NULL; a job with a trace is never merged */
     struct rt_trace *trace;
 
+    uint32_t level;      /* as in srv_core_job */
     int64_t deadline_ns; /* on CLOCK_MONOTONIC; RT_NEVER means no deadline */
     /* whether deadline_ns was set by --default_deadline_seconds */
     bool has_default_deadline;

@@ -58,8 +58,10 @@ static enum rt_status fail_full_batches(struct srv_job *job, const struct srv_bu
 
 static void describe(struct srv_job *job)
 {
-    job->sched = (struct srv_core_job){
-        .rows = job->n_rows, .bytes = job->body_bytes, .deadline_ns = job->deadline_ns};
+    job->sched = (struct srv_core_job){.rows = job->n_rows,
+                                       .bytes = job->body_bytes,
+                                       .deadline_ns = job->deadline_ns,
+                                       .level = job->level};
 }
 
 bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)

@@ -123,10 +123,16 @@ static void deactivate(struct srv_core *c, struct srv_core_model_queue *l)
         l->next->prev = l->prev;
 }
 
+/* Returns whether `a` must run before `b`. */
+static bool is_before(const struct srv_core_job *a, const struct srv_core_job *b)
+{
+    return a->level != b->level ? a->level < b->level : a->due_ns < b->due_ns;
+}
+
 static void insert(struct srv_core_bucket *b, struct srv_core_job *j)
 {
     struct srv_core_job *after = b->tail;
-    while (after && after->due_ns > j->due_ns)
+    while (after && is_before(j, after))
         after = after->prev;
     j->prev = after;
     j->next = after ? after->next : b->head;
@@ -252,6 +258,8 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
     j->bucket = b;
     j->queued_ns = now;
     j->due_ns = later(now, s->patience_ns);
+    if (b->alone || !j->level)
+        j->level = SRV_CORE_LEVEL;
     if (!b->alone)
         j->due_ns = min64(j->due_ns, j->deadline_ns);
     insert(b, j);
@@ -315,8 +323,8 @@ static bool is_kept(const struct srv_core *c, const struct srv_core_bucket *b, i
     return recent->model_queue && recent->ns > now - RECENT_NS;
 }
 
-/* Returns the bucket of model queue `l` from which the worker should take a batch: the ready bucket
- * whose first job is due earliest. Returns NULL if no bucket is ready, or if a running batch of `l`
+/* Of the buckets of model queue `l` that are ready and that the worker may run, returns the one
+ * whose first job comes first. Returns NULL if no bucket is ready, or if a running batch of `l`
  * must end first. */
 static struct srv_core_bucket *choose(const struct srv_core *c,
                                       const struct srv_core_model_queue *l, int64_t now,
@@ -327,7 +335,7 @@ static struct srv_core_bucket *choose(const struct srv_core *c,
     if (l->alone_running)
         return NULL;
     for (struct srv_core_bucket *b = l->buckets; b; b = b->next)
-        if (b->head && (!best || b->head->due_ns < best->head->due_ns) && may_take(b, which) &&
+        if (b->head && (!best || is_before(b->head, best->head)) && may_take(b, which) &&
             ready_at(c, b) <= now && !is_kept(c, b, now, w))
             best = b;
     return best && best->alone && l->running ? NULL : best;

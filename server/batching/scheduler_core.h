@@ -4,9 +4,10 @@
  * can choose it.
  *
  * A bucket holds jobs that may be merged with each other. A model queue belongs to one version of a
- * model. Virtual time divides the workers fairly among the model queues. Jobs wait in their bucket
- * in the order of their due times. A job is due at its deadline, or `patience_ns` after its arrival
- * if that is earlier, so jobs with deadlines run first without starving the others.
+ * model; model queues share the workers fairly, by virtual time. Jobs wait in their bucket in the
+ * order of their levels, and at the same level in that of their due times. A job is due at its
+ * deadline, or `patience_ns` after its arrival if that is earlier, so that jobs with deadlines run
+ * first without starving the others.
  *
  * Owner: the caller owns the structs. The scheduler core links them while they are queued.
  * Threads: the caller must guard all calls with one lock.
@@ -23,6 +24,8 @@ enum { SRV_MAX_BATCH_SIZES = 1024 };
 struct srv_core_bucket;
 struct srv_core_model_queue;
 
+enum { SRV_CORE_LEVEL = 2 /* level of jobs without a priority */ };
+
 struct srv_core_job {
     struct srv_core_job *next, *prev;
     struct srv_core_bucket *bucket;
@@ -31,6 +34,9 @@ struct srv_core_job {
     int64_t deadline_ns; /* RT_NEVER if there is none */
     int64_t queued_ns;   /* set by srv_core_submit */
     int64_t due_ns;
+    /* Jobs of a lower level run first within their model queue, in any bucket that does not run in
+     * order of arrival; 0 stands for SRV_CORE_LEVEL. */
+    uint32_t level;
 };
 
 /* Cost model: a run of n rows takes `a + b * n` nanoseconds. The model is fitted to measured runs.

@@ -142,6 +142,7 @@ enum rt_status srv_sub_requests_split(
             .max_inline_bytes = parent->max_inline_bytes,
             .n_rows = want < left ? want : left,
             .deadline_ns = parent->deadline_ns,
+            .level = parent->level,
             .received_ns = parent->received_ns,
             .queued_ns = parent->queued_ns,
             .done = sub_request_done,

@@ -171,7 +171,7 @@ class TritonClients(unittest.TestCase):
             for dtype, numpy_type in TYPES.items():
                 with self.subTest((module.__name__, dtype)):
                     x = np.arange(6).reshape(2, 3).astype(numpy_type)
-                    got = client.infer("types@" + dtype, [tensor(module, "x", x)], request_id="q").as_numpy("y")
+                    got = client.infer("types@" + dtype, [tensor(module, "x", x)], request_id="q", priority=3).as_numpy("y")
                     self.assertEqual((got.dtype, got.tolist()), (x.dtype, x.tolist()))
             x = np.array([b"", b"\xff\0", "grüße".encode()], dtype=np.object_)
             got = client.infer("types@string", [tensor(module, "x", x)]).as_numpy("y")

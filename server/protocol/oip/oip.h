@@ -112,8 +112,11 @@ enum rt_status srv_oip_fail_model(const struct srv_model_spec *spec, struct rt_e
  * \"x\" has no datatype". */
 enum rt_status srv_oip_fail_input(struct rt_error *err, struct rt_span name, const char *fmt, ...)
     RT_PRINTF(3, 4);
-/* Refuses a parameter that this server does not support. Accepts it if `is_set` is false, for
- * example a sequence_id of 0. */
+/* Takes note of a parameter of the request. */
+enum rt_status srv_oip_request_parameter(struct srv_inference *inf, struct rt_span name,
+                                         const struct srv_oip_value *v, struct rt_error *err);
+/* Refuses a parameter that asks for what this server does not do. `is_set` is false for values that
+ * ask for nothing, such as a sequence_id of 0. */
 enum rt_status srv_oip_check_parameter(struct rt_span name, bool is_set, struct rt_error *err);
 
 /* ---- oip_memory.c ---- */

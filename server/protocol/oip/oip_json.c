@@ -116,9 +116,6 @@ static enum rt_status read_parameter(const struct reader *r, const struct place 
                        place->is_request ? "the parameter binary_data_output"
                                          : "the parameter binary_data",
                        place->is_binary);
-    } else if (place->is_request && key_is(key, "timeout")) {
-        st = read_size(r, v, "the parameter timeout", &n);
-        r->inf->timeout_us = n;
     } else {
         /* the names of these parameters have no characters that JSON escapes */
         struct srv_oip_value value;
@@ -127,7 +124,7 @@ static enum rt_status read_parameter(const struct reader *r, const struct place 
         if (!st && place->region)
             st = srv_oip_tensor_parameter(place->region, place->n_classes, key, &value, r->err);
         else if (!st)
-            st = srv_oip_check_parameter(key, value.is_set, r->err);
+            st = srv_oip_request_parameter(r->inf, key, &value, r->err);
     }
     return st;
 }

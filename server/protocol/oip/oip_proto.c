@@ -74,13 +74,7 @@ static enum rt_status read_parameter(const struct reader *r, struct srv_cursor e
         return st ? st : malformed(r);
     if (region)
         return srv_oip_tensor_parameter(region, n_classes, key, &v, r->err);
-    if (!rt_span_is(key, "timeout"))
-        return srv_oip_check_parameter(key, v.is_set, r->err);
-    if (!v.is_number || v.number > INT64_MAX)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "the parameter timeout is no integer of at least 0");
-    r->inf->timeout_us = (int64_t)v.number;
-    return RT_OK;
+    return srv_oip_request_parameter(r->inf, key, &v, r->err);
 }
 
 static enum rt_status add_dim(const struct reader *r, struct srv_oip_input *in, uint64_t dim)

@@ -87,6 +87,23 @@ enum rt_status srv_oip_check_parameter(struct rt_span name, bool is_set, struct 
     return RT_OK;
 }
 
+enum rt_status srv_oip_request_parameter(struct srv_inference *inf, struct rt_span name,
+                                         const struct srv_oip_value *v, struct rt_error *err)
+{
+    const bool is_timeout = rt_span_is(name, "timeout");
+
+    if (!is_timeout && !rt_span_is(name, "priority"))
+        return srv_oip_check_parameter(name, v->is_set, err);
+    if (!v->is_number || v->number > INT64_MAX)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "the parameter %s is no integer of at least 0",
+                       is_timeout ? "timeout" : "priority");
+    if (is_timeout)
+        inf->timeout_us = (int64_t)v->number;
+    else
+        inf->job->level = v->number < UINT32_MAX ? (uint32_t)v->number : UINT32_MAX;
+    return RT_OK;
+}
+
 enum rt_status srv_oip_resolve(struct srv_inference *inf, struct rt_error *err)
 {
     return srv_inference_signature(inf, inf->spec.signature, &inf->job->signature, RT_NOT_FOUND,

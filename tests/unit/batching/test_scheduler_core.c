@@ -153,6 +153,44 @@ static void within_a_bucket_the_earlier_deadline_goes_first(void **state)
     assert_int_equal(at(&w, take(&w, 2, 0, 1).jobs), 1);
 }
 
+static enum srv_core_admission put_level(struct world *w, int bucket, uint32_t level, int64_t now)
+{
+    struct srv_core_job *j = &w->job[w->n++];
+    *j = (struct srv_core_job){.rows = 5, .bytes = 10, .deadline_ns = RT_NEVER, .level = level};
+    return srv_core_submit(&w->core, &w->bucket[bucket], j, now);
+}
+
+static void a_lower_level_goes_first_whenever_it_came(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    put_level(&w, 0, 9, 0);
+    put_level(&w, 0, 0, 1);
+    put_level(&w, 1, 1, 2);
+    put_level(&w, 0, SRV_CORE_LEVEL, 3);
+    put_level(&w, 0, 1, 4);
+    put(&w, 0, 5, 900, 5);
+    static const int order[][2] = {{1, 2}, {0, 4}, {0, 5}, {0, 1}, {0, 3}, {0, 0}};
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(at(&w, take(&w, 6 + i, order[i][0], 1).jobs), order[i][1]);
+}
+
+static void jobs_that_run_in_order_of_arrival_have_no_level(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.bucket[0].alone = true;
+    w.bucket[0].merges = false;
+    put_level(&w, 0, 7, 0);
+    put_level(&w, 0, 1, 1);
+    struct srv_core_batch b = take(&w, 2, 0, 1);
+    assert_int_equal(at(&w, b.jobs), 0);
+    srv_core_done(&w.core, &b, 10, true);
+    assert_int_equal(at(&w, take(&w, 3, 0, 1).jobs), 1);
+}
+
 static void an_expired_job_is_given_back_and_not_run(void **state)
 {
     (void)state;
@@ -713,6 +751,8 @@ int main(void)
         cmocka_unit_test(the_bucket_with_the_earliest_deadline_goes_first),
         cmocka_unit_test(jobs_without_a_deadline_are_not_starved_by_those_with_one),
         cmocka_unit_test(within_a_bucket_the_earlier_deadline_goes_first),
+        cmocka_unit_test(a_lower_level_goes_first_whenever_it_came),
+        cmocka_unit_test(jobs_that_run_in_order_of_arrival_have_no_level),
         cmocka_unit_test(an_expired_job_is_given_back_and_not_run),
         cmocka_unit_test(when_all_that_is_queued_has_expired_nothing_runs),
         cmocka_unit_test(a_job_that_cannot_make_its_deadline_is_given_up_before_it_runs),
