@@ -200,6 +200,12 @@ enum rt_status srv_oip_read_model(struct srv_description *d);
  * srv_oip_model. */
 enum rt_status srv_oip_find_model(struct srv_description *d);
 
+/* ---- oip_admin.c ---- */
+
+/* Reads a request to load (`is_on`) or to unload a model, whose name in JSON is that of the path.
+ */
+enum rt_status srv_oip_read_switch(struct srv_action *a, bool is_on, bool is_json);
+
 extern const struct srv_inference_steps srv_oip_infer_json, srv_oip_infer;
 extern const struct srv_description_steps srv_oip_live_json, srv_oip_ready_json,
     srv_oip_server_json, srv_oip_model_ready_json, srv_oip_model_json, srv_oip_index_json,

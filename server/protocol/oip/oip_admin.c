@@ -104,15 +104,22 @@ static void switched(void *arg, enum rt_status st, const struct rt_error *err)
     a->done(a, st);
 }
 
+enum rt_status srv_oip_read_switch(struct srv_action *a, bool is_on, bool is_json)
+{
+    const enum rt_status st = is_json ? read_json(a, is_on) : read_message(a, is_on);
+
+    if (!st && a->spec.signature.p)
+        return rt_fail(a->err, RT_INVALID_ARGUMENT,
+                       "a load or an unload names a model, not one of its signatures");
+    return st;
+}
+
 static void begin(struct srv_action *a, bool is_on, bool is_json)
 {
     enum rt_status st = a->check(a, true);
 
     if (!st)
-        st = is_json ? read_json(a, is_on) : read_message(a, is_on);
-    if (!st && a->spec.signature.p)
-        st = rt_fail(a->err, RT_INVALID_ARGUMENT,
-                     "a load or an unload names a model, not one of its signatures");
+        st = srv_oip_read_switch(a, is_on, is_json);
     if (!st && is_json)
         rt_bytes_adds(a->out, "{}");
     if (!st)
