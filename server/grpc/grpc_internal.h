@@ -18,7 +18,7 @@
  * | grpc_background.c     | uses separate threads for work that would block an I/O loop        |
  * | grpc_drain.c     | closes an I/O loop                                                 |
  * | grpc_methods.c   | contains the table of methods                                      |
- * | grpc_inference.c, grpc_describe.c, grpc_action.c, grpc_reload.c, grpc_health.c,
+ * | grpc_inference.c, grpc_describe.c, grpc_reload.c, grpc_health.c,
  * grpc_reflection.c: handlers |
  *
  * These files do not use the core: h2_frames.c and h2_uploads.c parse HTTP/2 frames and count

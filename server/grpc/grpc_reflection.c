@@ -4,7 +4,7 @@
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
 #include "server/grpc/grpc_stream.h"
-#include "server/grpc/reflection.h"
+#include "server/reflection/reflection.h"
 
 enum { MAX_RESPONSE = 16 << 20 };
 

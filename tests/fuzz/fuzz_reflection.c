@@ -1,6 +1,6 @@
 /* Decodes a ServerReflectionRequest and encodes its response. */
 #include "proto/descriptors.h"
-#include "server/grpc/reflection.h"
+#include "server/reflection/reflection.h"
 #include "tests/fuzz/cost.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;

@@ -17,7 +17,6 @@
  * | oip_stats.c       | statistics                                                    |
  * | oip_admin.c       | loading and unloading models                                  |
  * | oip_classes.c     | outputs as their highest classes                              |
- * | oip_memory.c      | tensors in shared memory                                      |
  * | oip_regions.c     | registering shared memory                                     |
  * | oip_log.c         | settings of the log                                           |
  *
@@ -119,7 +118,7 @@ enum rt_status srv_oip_request_parameter(struct srv_inference *inf, struct rt_sp
  * ask for nothing, such as a sequence_id of 0. */
 enum rt_status srv_oip_check_parameter(struct rt_span name, bool is_set, struct rt_error *err);
 
-/* ---- oip_memory.c ---- */
+/* ---- oip_request.c: shared memory ---- */
 
 /* Takes note of a parameter of an input, for which n_classes is NULL, or of an output. */
 enum rt_status srv_oip_tensor_parameter(struct srv_oip_region *region, uint64_t *n_classes,

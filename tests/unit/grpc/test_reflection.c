@@ -1,7 +1,7 @@
 #include "tests/support/test.h"
 
 #include "proto/descriptors.h"
-#include "server/grpc/reflection.h"
+#include "server/reflection/reflection.h"
 
 static struct rt_span set(void)
 {

@@ -1,4 +1,4 @@
-#include "server/grpc/reflection.h"
+#include "server/reflection/reflection.h"
 
 enum { MAX_FILES = 1000 };
 
