@@ -252,7 +252,8 @@ static void print_batching(const struct srv_batching *b)
         rt_print(stdout, "  pad_variable_length_inputs\n");
     for (int i = 0; i < b->n_sizes; i++)
         rt_print(stdout, "%s%lld", i ? ", " : "  allowed_batch_sizes ", (long long)b->sizes[i]);
-    rt_print(stdout, "%s", b->n_sizes ? "\n" : "");
+    if (b->n_sizes)
+        rt_print(stdout, "\n");
 }
 
 static enum rt_status check(struct check *c, struct rt_error *err)

@@ -423,6 +423,8 @@ class CheckConfig(ConfigCase):
         for text in ("max_batch_size 8", "num_batch_threads 2", "pad_variable_length_inputs",
                      "enable_large_batch_splitting, max_execution_batch_size 4"):
             self.assertIn(text, out)
+        sizes = self.write("sizes", "max_batch_size { value: 8 } allowed_batch_sizes: 4 allowed_batch_sizes: 8")
+        self.assertIn("  allowed_batch_sizes 4, 8\n", command("check-config", "--kind", "batching", sizes)[1])
         monitoring = self.write("m", "prometheus_config { enable: true path: 'metrics' }")
         code, _, err = command("check-config", "--kind=monitoring", monitoring)
         self.assertEqual(code, 1)

@@ -113,8 +113,6 @@ class Documents(Case):
             f"config {{ name: '{name}' base_path: '{MODELS}/{name}' model_platform: 'tensorflow' }}"
             for name in ("counter", "digits", "half_plus_two")) + " }")
         self.write("token", "s3cret")
-        os.makedirs(self.path("repository", "half", "1"))
-        shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), self.path("repository", "half", "1", "model.savedmodel"))
         self.run_script("slipway predict digits pixels.npy --record requests.tfrecord")
 
     def run_script(self, script):
