@@ -105,6 +105,9 @@ static void report(enum srv_h2_verdict v)
                                     "the settings"},
         [SRV_H2_FLOOD] = {"grpc_flood_cut_off", "flooded the server with frames that ask for "
                                                 "nothing"},
+        [SRV_H2_NO_PREFACE] = {"grpc_preface_cut_off",
+                               "does not use HTTP/2. REST requests belong to "
+                               "the REST port"},
         [SRV_H2_HOLDS_MUCH] = {"grpc_unfinished_cut_off", "sent more of requests without an end "
                                                           "than others leave room for"},
     };

@@ -3,7 +3,6 @@
 #include <string.h>
 
 enum {
-    PREFACE_BYTES = 24,
     DATA = 0,
     HEADERS = 1,
     RST_STREAM = 3,
@@ -24,11 +23,8 @@ enum {
 
 void srv_h2_frames_init(struct srv_h2_frames *f, uint32_t max_block, int64_t now_ms, uint64_t sent)
 {
-    *f = (struct srv_h2_frames){.filled_ms = now_ms,
-                                .filled_sent = sent,
-                                .budget = SRV_H2_BUDGET,
-                                .max_block = max_block,
-                                .skip = PREFACE_BYTES};
+    *f = (struct srv_h2_frames){
+        .filled_ms = now_ms, .filled_sent = sent, .budget = SRV_H2_BUDGET, .max_block = max_block};
 }
 
 void srv_h2_frames_clear(struct srv_h2_frames *f)
@@ -174,9 +170,14 @@ static enum srv_h2_verdict take_frame(struct srv_h2_frames *f)
 
 enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *bytes, size_t n)
 {
+    /* the preface with which each client begins (RFC 9113, section 3.4) */
+    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     const uint8_t *p = bytes;
     enum srv_h2_verdict v = spend(f, f->block / BLOCK_UNIT) ? SRV_H2_GOES_ON : SRV_H2_FLOOD;
 
+    for (; n && f->n_preface < sizeof preface - 1; p++, n--)
+        if (*p != (uint8_t)preface[f->n_preface++])
+            return SRV_H2_NO_PREFACE;
     while (n && !v) {
         size_t k = f->skip ? f->skip : (size_t)SRV_H2_FRAME_BYTES - f->n_frame;
         k = k < n ? k : n;

@@ -66,6 +66,7 @@ enum srv_h2_verdict {
     /* the peer opened too many streams before it acknowledged the settings */
     SRV_H2_NO_SETTINGS_ACK,
     SRV_H2_FLOOD,
+    SRV_H2_NO_PREFACE, /* the peer does not use HTTP/2 */
     /* The connection holds too many bytes of incomplete bodies. Only the callers of these functions
      * return this verdict. */
     SRV_H2_HOLDS_MUCH,
@@ -78,7 +79,7 @@ struct srv_h2_frames {
     uint64_t filled_sent;
     int32_t budget;
     uint32_t max_block;
-    uint32_t skip; /* number of bytes to skip in a payload or the preface */
+    uint32_t skip; /* number of bytes to skip in a payload */
     /* size in bytes of the last header block, which may be incomplete; 0 after any other frame */
     uint32_t block;
     uint32_t last_stream; /* highest number of any stream opened so far */
@@ -95,6 +96,7 @@ struct srv_h2_frames {
     /* Number of streams opened so far. Counted only until has_settings_ack is set. */
     uint16_t n_streams;
     bool has_settings_ack;
+    uint8_t n_preface; /* number of bytes of the client's preface that have arrived */
     uint8_t n_frame;
     uint8_t frame[SRV_H2_FRAME_BYTES]; /* header of the current frame */
 };

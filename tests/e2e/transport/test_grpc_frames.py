@@ -288,6 +288,15 @@ class Frames(Case):
             if SLOW == 1:  # A sanitizer slows the threads down unevenly, so times are checked only without one.
                 self.assertLess(beside.slowest, max(whole / 3, 0.5))
 
+    def test_a_rest_request_at_the_grpc_port_is_told_apart_from_an_attack(self):
+        with self.serve() as server:
+            with socket.create_connection(("127.0.0.1", server.grpc_port), timeout=20 * SLOW) as c:
+                c.sendall(b"GET /v1/models/half_plus_two HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                while c.recv(4096):
+                    pass
+            self.assertEqual(server.metric('slipway_events_total{event="grpc_preface_cut_off"}'), 1)
+            self.assertIn("a connection that does not use HTTP/2. REST requests belong to the REST port", server.log())
+
     @unittest.skipUnless(shutil.which("openssl") and rekeying.LIBRARY, "OpenSSL is not there")
     def test_changes_of_keys_by_tls_are_cut_off(self):
         _, channel_of, flag = self.tls()

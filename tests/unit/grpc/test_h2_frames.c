@@ -277,6 +277,20 @@ static void the_budget_has_an_upper_limit(void **state)
     assert_int_equal(f.budget, SRV_H2_BUDGET);
 }
 
+static void another_protocol_is_refused_at_its_first_byte(void **unused)
+{
+    (void)unused;
+    begin();
+    expect(SRV_H2_GOES_ON);
+    n_text = 23;
+    expect(SRV_H2_GOES_ON);
+    text[22] = ' ';
+    expect(SRV_H2_NO_PREFACE);
+    memcpy(text, "GET / HTTP/1.1", 14);
+    n_text = 1;
+    expect(SRV_H2_NO_PREFACE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_block_has_a_limit_with_all_of_its_frames),
         cmocka_unit_test(frames_that_ask_for_nothing_have_a_budget),
         cmocka_unit_test(a_block_in_small_pieces_is_a_flood),
+        cmocka_unit_test(another_protocol_is_refused_at_its_first_byte),
         cmocka_unit_test(calls_may_be_cancelled_but_not_by_a_machine),
         cmocka_unit_test(calls_with_a_message_may_be_cancelled_in_one_burst),
         cmocka_unit_test(streams_before_the_settings_are_acknowledged_have_a_limit),

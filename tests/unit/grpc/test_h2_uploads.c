@@ -69,10 +69,10 @@ static struct srv_h2_frames f;
 
 static void begin(void)
 {
-    uint8_t preface[24] = {0};
+    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
     srv_h2_frames_init(&f, MAX_BLOCK, 0, 0);
-    srv_h2_frames_take(&f, preface, sizeof preface);
+    assert_int_equal(srv_h2_frames_take(&f, preface, sizeof preface - 1), SRV_H2_GOES_ON);
     f.unpaid = 0;
 }
 
