@@ -13,7 +13,7 @@ import unittest
 import grpc
 import small_models
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
-from support import MODELS, SLOW, Server
+from support import MODELS, SLOW, Server, command
 
 WAIT = 20 * SLOW
 HEADER = "Inference-Header-Content-Length"
@@ -115,6 +115,12 @@ class Rest(OipTest):
             status, answer = self.get(f"/v2/models/types@{dtype}")
             self.assertEqual((status, answer["name"]), (200, "types@" + dtype))
             self.assertEqual(answer["inputs"], [tensor("x", name, [-1])])
+
+    def test_commands_read_repositories_of_triton(self):
+        model = os.path.join(self.folder.name, "shapes")
+        for directory in (model, f"{model}/3", f"{model}/3/model.savedmodel"):
+            code, out, _ = command("inspect", directory)
+            self.assertEqual((code, out.split("\n")[0]), (0, f"SavedModel {model}/3/model.savedmodel"))
 
     def test_index_and_configuration(self):
         rows = [{"name": name, "version": version, "state": "READY", "reason": ""}
