@@ -247,11 +247,12 @@ static enum rt_status write_text(const struct cross *c, struct rt_str *out, int6
     enum rt_status st = p ? RT_OK : c->r->err->code;
     for (int i = 0; i < c->n && !st; i++) {
         const struct rt_span s = text_of(&c->column[i], number, sizeof number);
-        if (i && c->between.n) {
-            memcpy(p, c->between.p, c->between.n);
+        if (i) {
+            st = kn_copy_text(c->r, left, p, c->between.p, c->between.n);
             p += c->between.n;
         }
-        st = kn_copy_text(c->r, left, p, s.p, s.n);
+        if (!st)
+            st = kn_copy_text(c->r, left, p, s.p, s.n);
         p += s.n;
     }
     return st;

@@ -10,7 +10,8 @@
 #include "runtime/base/span.h"
 
 struct rt_frame_ids { /* initially zero */
-    struct rt_map names, frames;
+    struct rt_map names;
+    struct rt_map pairs; /* a parent frame and the number of a name */
 };
 
 /* Returns the number of the frame `name` inside the frame `parent`: 1 for the first frame, and so
