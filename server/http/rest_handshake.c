@@ -14,9 +14,12 @@
 #include <sys/epoll.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "server/base/log_limit.h"
 #include "server/http/recv_hook.h"
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
+#include "server/metrics/metrics.h"
 
 enum {
     /* time limit in milliseconds for a TLS handshake, the same as in
@@ -96,6 +99,21 @@ static bool has_sent_flight(gnutls_session_t session)
     return last == GNUTLS_HANDSHAKE_FINISHED || last == GNUTLS_HANDSHAKE_SERVER_HELLO_DONE;
 }
 
+/* Tells the client and the log why a handshake failed. libmicrohttpd only closes the connection. A
+ * client that only disconnects, as load balancers do to probe a port, is no reason to log. */
+static void report_failure(const struct srv_rest_loop *l, gnutls_session_t session, int status)
+{
+    static struct srv_log_limit limit;
+
+    if (status == GNUTLS_E_PREMATURE_TERMINATION || status == GNUTLS_E_PULL_ERROR ||
+        status == GNUTLS_E_PUSH_ERROR)
+        return;
+    gnutls_alert_send_appropriate(session, status);
+    srv_metrics_event(l->io_loop.server->metrics, "rest_handshake_failed");
+    if (srv_log_admits(&limit, "REST"))
+        RT_LOG(RT_LOG_WARNING, "REST: a TLS handshake failed: %s", gnutls_strerror(status));
+}
+
 int srv_rest_handshake(int fd, void *session)
 {
     struct srv_rest_loop *l = srv_rest_this_loop;
@@ -116,6 +134,8 @@ int srv_rest_handshake(int fd, void *session)
     c->has_sent_flight = has_sent_flight(session);
     if (status == GNUTLS_E_SUCCESS && c->is_handshake)
         end_handshake(l, c);
+    else if (status < 0 && gnutls_error_is_fatal(status))
+        report_failure(l, session, status);
     return status;
 }
 

@@ -207,17 +207,21 @@ class Tls(unittest.TestCase):
         with TlsServer(self.folder, "--rest_tls_client_ca_file=" + self.folder.at("ca.crt"),
                        client="client") as server:
             self.assertEqual(server.ask("GET", MODEL)[0], 200)
+            with socket.create_connection(("127.0.0.1", server.rest_port), timeout=20 * SLOW):
+                pass  # a probe, which is not logged
             for name in (None, "stranger"):
                 context = ssl.create_default_context(cafile=self.folder.at("ca.crt"))
                 if name:
                     context.load_cert_chain(self.folder.at(name + ".crt"),
                                             self.folder.at(name + ".key"))
-                # In TLS 1.3, a client learns only from its first read that the server has refused the handshake.
-                with self.subTest(name=name), self.assertRaises(OSError):
+                # In TLS 1.3, a client learns only from its first read that the server has refused the handshake. An
+                # alert tells it so.
+                with self.subTest(name=name), self.assertRaisesRegex(ssl.SSLError, "alert"):
                     with server.connect(context) as s:
-                        s.sendall(head("GET", MODEL))
-                        if not s.recv(1):
-                            raise ConnectionError("closed")
+                        s.recv(1)
+            page = server.ask("GET", "/monitoring/prometheus/metrics")[2]
+            self.assertIn(b'slipway_events_total{event="rest_handshake_failed"} 2', page)
+            self.assertEqual(server.log().count("REST: a TLS handshake failed: "), 2)
 
     def test_the_health_check_goes_by_tls_too(self):
         for flags, client in (((), None),
