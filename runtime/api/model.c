@@ -155,7 +155,7 @@ static void list_missing(struct rt_bytes *b, const struct rt_missing *missing, i
 }
 
 /* Checks that the model can run all nodes reachable from init and restore. A signature that cannot
- * run is skipped if allow_unsupported is set. Otherwise, it makes the check fail. */
+ * run is skipped if allow_unsupported is set. If allow_unsupported is not set, the check fails. */
 static enum rt_status check_ops(struct rt_model *m, bool allow_unsupported, struct rt_error *err)
 {
     const struct rt_meta_graph *g = m->meta_graph;
@@ -421,8 +421,9 @@ static enum rt_status list_signatures(struct rt_model *m, const char *dir,
         m->signatures[i].def = &m->meta_graph->signatures[i];
     if (!m->meta_graph->restore_op)
         return RT_OK;
-    /* A model without variables has a restore op but no checkpoint. rt_saved_model_is_complete
-     * distinguishes it from an incomplete copy of a model with variables. */
+    /* A model without variables has a restore op but no checkpoint. The same is true of an
+     * incomplete copy of a model with variables. rt_saved_model_is_complete distinguishes the two
+     * cases. */
     int64_t weights = 0;
     const struct rt_check check = rt_session_as_check(m->session);
     const enum rt_status st =
@@ -449,8 +450,8 @@ static enum rt_status initialise(struct rt_model *m, const char *dir, struct rt_
     return st;
 }
 
-/* If the options request it, warms up the signatures that write no state. Reports a signature's
- * failure to on_warm_up_failure, and fails only if rt_session_check does. */
+/* Warms up the signatures that write no state, if the options request it. Reports a signature's
+ * failure to on_warm_up_failure. Fails only if rt_session_check fails. */
 static enum rt_status warm_up_all(struct rt_model *m, const struct rt_model_options *options,
                                   struct rt_error *err)
 {

@@ -45,8 +45,9 @@ struct value {
     bool kept;    /* whether the value is fetched, or read after the segment */
     bool fetched; /* whether the value is a fetch of a callable's plan */
     int region;
-    /* The three flags state whether the value is needed outside the region that makes it, whether
-     * the host certainly reads its bytes there, and whether anything else may read it there. */
+    /* `leaves` states whether the value is needed outside the region that makes it. `to_host`
+     * states whether the host certainly reads the value's bytes outside that region, and `stays`
+     * whether anything else may read the bytes there. */
     bool leaves, to_host, stays;
     /* Extent of the value's copy in the block of region `copied_to`, or -1 if there is no copy.
      * `copied_to` is the last region that copied the value. */

@@ -19,8 +19,8 @@ struct rt_held_tensor {
     struct rt_held_tensor *next;
 };
 
-/* The maximum number of attributes of a function, defaults included. The limit bounds what finding
- * the value of a placeholder costs. */
+/* The maximum number of attributes of a function, defaults included. The limit bounds the time
+ * needed to find the value of a placeholder. */
 enum { RT_MAX_FUNC_ATTRS = 1000 };
 
 struct rt_attr_reader {

@@ -43,8 +43,8 @@ struct rt_buffer {
     /* frees a foreign or lazy buffer's `owner`, and the buffer's device memory */
     void (*release)(struct rt_buffer *b);
     /* Reads the bytes of a lazy buffer into b->data (aligned to 64 bytes) and verifies them. Called
-     * under a lock, and may be called again after a failure. Calls `check` between chunks and fails
-     * if it fails. `check` may be NULL. */
+     * under a lock, and may be called again after a failure. Calls `check` between chunks, and
+     * fails if `check` fails. `check` may be NULL. */
     enum rt_status (*load)(struct rt_buffer *b, const struct rt_check *check, struct rt_error *err);
     /* Passes all bytes of a lazy buffer to `sink` in chunks, without storing them. Each call of
      * `sink` receives the n bytes that begin at offset `off` of the buffer. The bytes are verified

@@ -26,7 +26,8 @@ struct rt_device_memory {
 
 /* Allocates memory, aligned to 64 bytes, whose contents are undefined. If the accelerator has too
  * little memory, or the limit is reached, frees the cache and tries once more. Fails with
- * RT_RESOURCE_EXHAUSTED if that does not suffice. `what` names the purpose in the error message. */
+ * RT_RESOURCE_EXHAUSTED if the second try fails too. `what` names the purpose in the error
+ * message. */
 enum rt_status rt_device_alloc(struct rt_device *d, enum rt_device_use use, size_t bytes,
                                const char *what, struct rt_device_memory *out,
                                struct rt_error *err);

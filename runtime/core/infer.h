@@ -66,7 +66,7 @@ struct rt_rows {
 };
 /*
  * Row rules that many ops share (row_rules.c). A rule must return the same result for every batch
- * size. It receives an input of kind RT_DEP_SIZE only if `infer` reads its value (shape_in) and
+ * size. A rule receives an input of kind RT_DEP_SIZE only if `infer` reads its value (shape_in) and
  * each element is a constant or the number of rows. The outputs of an op without a rule are
  * RT_DEP_MIXED.
  */

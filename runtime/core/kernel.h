@@ -58,7 +58,7 @@ const void *rt_pack_data(const struct rt_pack *k);
 /* ---- the kernel ---- */
 
 enum {
-    /* The kernel accepts lazy inputs, as those of assignments and Identity do. */
+    /* The kernel accepts lazy inputs. The kernels of assignments and of Identity do so. */
     RT_K_LAZY = 1,
     /* `run` makes the outputs, mostly as views of inputs. The runtime allocates no output. */
     RT_K_VIEWS = 2,
@@ -88,9 +88,9 @@ struct rt_kernel {
     int (*can)(const struct rt_prep *p);
     enum rt_status (*prepare)(struct rt_prep *p, void **state); /* NULL if not needed */
     enum rt_status (*run)(struct rt_run *r);
-    /* Sets err for an invalid input that the accelerator's code has found while it ran. The kernel
-     * defines the meaning of `value` and `position`. `explain` is NULL if the code checks nothing.
-     */
+    /* Sets err for an invalid input that the kernel's code on the accelerator has found during a
+     * run. The kernel defines the meaning of `value` and `position`. `explain` is NULL if the code
+     * checks nothing. */
     enum rt_status (*explain)(const struct rt_run *r, int64_t position, int64_t value,
                               struct rt_error *err);
 };

@@ -103,8 +103,8 @@ void rt_budget_give(struct rt_budget *b, size_t n)
         atomic_fetch_sub(&b->used, n);
 }
 
-/* Returns the number of bytes that a block of this capacity occupies. The pool counts all of them.
- * Small blocks need extra bytes because block_new aligns them itself. */
+/* Returns the number of bytes that a block of this capacity occupies. The pool counts all of these
+ * bytes. Small blocks need extra bytes because block_new aligns them itself. */
 static size_t footprint(size_t capacity)
 {
     return HEADER + capacity + (capacity <= N_SMALL * ALIGN ? ALIGN - 1 : 0);
@@ -231,9 +231,9 @@ static void release_reserve(struct rt_pool *p, size_t most)
     if (have > need && have - need > most) {
         need += most < RESERVE_STEP ? most : RESERVE_STEP;
         atomic_store(&p->reserved, need);
-        /* Another thread may have counted a block since `need` was read. If it counted the block
-         * before the store to `reserved`, this load of in_use includes the block. Otherwise, the
-         * other thread reserves the bytes itself. */
+        /* Another thread may have counted a block since `need` was read. If the thread counted the
+         * block before the store to `reserved`, this load of in_use includes the block. Otherwise,
+         * the other thread reserves the bytes itself. */
         const size_t now = atomic_load(&p->in_use);
         if (now > need) {
             need = now < have ? now : have;

@@ -19,8 +19,8 @@ struct rt_run {
     /* the read-only state that `prepare` made, or NULL if the kernel has no `prepare` */
     void *state;
     int n_in, n_out;
-    /* Inputs are loaded unless the kernel has RT_K_LAZY. For a ref, the kernel receives the
-     * variable's value, unless the node's in_ref marks the input as a ref. */
+    /* Inputs are loaded unless the kernel has RT_K_LAZY. If an input is a ref, the kernel receives
+     * the variable's value, unless the node's in_ref states that the input must be a ref. */
     const struct rt_tensor *in;
     /* An output is allocated if `infer` determined its shape and the kernel lacks RT_K_VIEWS.
      * Strings are then empty, objects are NULL, and elements of plain types are uninitialised. Any
@@ -115,8 +115,8 @@ int rt_run_width(const struct rt_run *r);
 struct rt_cond;
 struct rt_mutex;
 enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex *mu);
-/* Called before the first wait of a run, on the run's thread, with no lock held. From then on, the
- * caller of the run does not count it among the runs that occupy a core. If the hook fails, the run
+/* Called before the first wait of a run, on the run's thread, with no lock held. The caller of the
+ * run then no longer counts the run among those that occupy a core. If the hook fails, the run
  * ends. */
 struct rt_wait_hook {
     enum rt_status (*begin)(void *arg, struct rt_error *err);

@@ -73,7 +73,7 @@ size_t rt_tensor_text_bytes(const struct rt_tensor *t);
 /*
  * Returns the data pointer of tensors without elements. It is aligned like other data and never
  * dereferenced (AddressSanitizer verifies this). Kernels may therefore do pointer arithmetic on the
- * data of any tensor; on NULL, it would be undefined behaviour.
+ * data of any tensor; arithmetic on NULL would be undefined behaviour.
  */
 void *rt_no_elements(void);
 /* Makes a tensor with a new buffer, if rt_shape_check accepts the shape. Overwrites *t. */
@@ -92,7 +92,7 @@ bool rt_tensor_is_sole(const struct rt_tensor *t);
 /* Loads a lazy tensor and sets t->data. All tensors that share the buffer are loaded once. */
 enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err);
 /* Loads a tensor during a run, as rt_tensor_load does. If `check` fails, the load fails, and the
- * next call starts a new one. A thread that waits for another thread's load does not call
+ * next call starts a new load. A thread that waits for another thread's load does not call
  * `check`. */
 enum rt_status rt_tensor_load_checked(struct rt_tensor *t, const struct rt_check *check,
                                       struct rt_error *err);
