@@ -63,7 +63,7 @@ struct rt_context {
     size_t activation_capacity;
     struct rt_instance *instances;
     size_t instance_bytes;
-    /* the session's `retirements` when this context last dropped retired instances */
+    /* value of the session's `retirements` when this context last dropped retired instances */
     int retirements;
     /* A loop's values before and after an iteration: `2 * max_in` tensors. NULL if the plan has no
      * loop. */

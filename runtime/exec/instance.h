@@ -24,7 +24,8 @@ struct rt_bound_step {
 struct rt_instance {
     /* links of the context's list of instances, most recently used first */
     struct rt_instance *next, *prev;
-    /* The instance that the context used after its last use of this one; NULL if not known. */
+    /* The instance that the context used next after the last use of this instance. NULL if not
+     * known. */
     struct rt_instance *then;
     int begin; /* index of the first node of the specialisation's segment */
     struct rt_specialisation *spec;

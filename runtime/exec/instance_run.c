@@ -16,7 +16,7 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
 {
     const struct rt_device *d = c->shared->session->options.accelerator;
     if (d && atomic_load_explicit(&d->has_failed, memory_order_relaxed))
-        return NULL; /* All nodes then run on the CPU, one at a time. */
+        return NULL; /* Without a specialisation, all nodes run on the CPU, one at a time. */
     struct rt_instance *f = rt_instance_take(c, begin);
     const int64_t now = atomic_load_explicit(&c->shared->session->runs, memory_order_relaxed);
     if (f && now - atomic_load_explicit(&f->spec->used, memory_order_relaxed) > USED_STEP)
@@ -40,7 +40,7 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
     if (rt_context_scratch(c, &c->activations, &c->activation_capacity, f->spec->activation_bytes,
                            "a layout", &none) != RT_OK ||
         !rt_pool_has_capacity(c->shared->pool, f->spec->slot_bytes)) {
-        /* The segment then runs node by node, which needs less memory at once. */
+        /* Without the instance, the segment runs node by node, which needs less memory at once. */
         rt_context_drop_scratch(c);
         rt_instance_free(c, f);
         return NULL;

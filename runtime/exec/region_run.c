@@ -233,7 +233,7 @@ enum rt_status rt_region_run(struct rt_context *c, const struct rt_specialisatio
     if (!st)
         st = run_on_stream(&x, arg);
     rt_stream_give(d, &stream);
-    c->shared->nodes_run += r->n_kernels - 1; /* The region itself counts as one step. */
+    c->shared->nodes_run += r->n_kernels - 1; /* the region itself has been counted as one step */
     return st;
 }
 

@@ -63,7 +63,7 @@ enum rt_status rt_checkpoint_check_unchanged(struct rt_checkpoint *c, struct rt_
  *
  * `check` is called at least for each megabyte of a tensor, for every 16,384th string or slice, for
  * each written tensor, for each file name that is compared with a pattern, and for each 4 MB of a
- * block and each 128 KiB of entries of an index. If it fails, reading or writing stops.
+ * block and each 128 KiB of entries of an index. If `check` fails, reading or writing stops.
  *
  * `pool` counts the memory of the index and of the tensors that are read; a lazy tensor is counted
  * when it is loaded. If `pool` is NULL, the memory is not counted.

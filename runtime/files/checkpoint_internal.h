@@ -103,7 +103,7 @@ enum rt_status rt_bundle_check_shard(struct rt_checkpoint *c, const struct rt_bu
                                      struct rt_error *err);
 /* Closes the shards that are kept open. No other thread may use the checkpoint. */
 void rt_bundle_close_kept(struct rt_checkpoint *c);
-/* Reads n bytes of the entry from offset `off`. `fd` is the descriptor of its shard. */
+/* Reads n bytes of the entry from offset `off`. `fd` is the descriptor of the entry's shard. */
 enum rt_status rt_bundle_read(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int fd,
                               size_t off, void *dst, size_t n, struct rt_error *err);
 /* Compares `crc`, the checksum of all bytes of an entry, with the stored checksum. Returns

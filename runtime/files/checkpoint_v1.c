@@ -47,7 +47,7 @@ struct place {
     struct rt_span meta; /* the serialized SavedSliceMeta */
     int file;
     /* `next` is the tensor's entry in the next file that lists the tensor. `last` is the tensor's
-     * last entry. It is valid only in the tensor's first entry. */
+     * last entry. `last` is valid only in the tensor's first entry. */
     struct place *next, *last;
 };
 
@@ -522,8 +522,8 @@ static enum rt_status describe_entry(const struct rt_checkpoint_v1 *c, const sli
     if (st)
         return rt_fail_prefix(err, "tensor \"%s\": ", w->name);
     n = rank < 0 ? -1 : rt_count(rank, dim);
-    /* Every element occupies at least one byte of an uncompressed block. This bounds the number of
-     * elements. */
+    /* Every element occupies at least one byte of an uncompressed block, so the size of the block
+     * bounds the number of elements. */
     if (n < 0 || (uint64_t)n / RT_SSTABLE_EXPANDS > c->bytes)
         return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\" has more elements than its files",
                        w->name);

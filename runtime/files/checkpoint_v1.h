@@ -1,5 +1,5 @@
 /*
- * Reads TensorFlow's first checkpoint format. Each file is a sorted-string table. It has a
+ * Reads TensorFlow's first checkpoint format. Each file is a sorted-string table. The table has a
  * SavedTensorSlices message for each stored slice of a tensor, and a message with an empty key that
  * lists the tensors. Savers of TensorFlow 0.x and Saver(write_version=V1) wrote this format.
  * RestoreV2 reads it if PREFIX.index is missing; Restore and RestoreSlice read only this format.
@@ -38,7 +38,8 @@ void rt_checkpoint_v1_close(struct rt_checkpoint_v1 *c); /* `c` may be NULL */
 /* Keeps a reference to the checkpoint until another checkpoint is kept or rt_checkpoint_v1_forget
  * is called. Called while a session is loaded, because early TensorFlow graphs often have a
  * RestoreV2 node for each variable, and these nodes run one after another. The runs of a served
- * session keep no checkpoint: nothing would drop it, and its list may have gigabytes. */
+ * session keep no checkpoint, because nothing would drop it and its list of tensors may take
+ * gigabytes. */
 void rt_checkpoint_v1_keep(struct rt_checkpoint_v1 *c);
 /* Drops the kept checkpoint. Called when a session has been loaded or is freed, because no more
  * nodes will restore from the checkpoint. */

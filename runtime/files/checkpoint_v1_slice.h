@@ -1,8 +1,8 @@
 /*
  * Decodes the message of a stored slice of a version 1 checkpoint (checkpoint_v1.h). The message is
- * a SavedTensorSlices with the values in a TensorProto. It may have 2 GB; protobuf-c would need up
- * to a minute and many times that memory to unpack it. This decoder reads the values from the
- * serialized message instead, and regularly calls the run's check.
+ * a SavedTensorSlices with the values in a TensorProto. A message may have 2 GB. protobuf-c would
+ * need up to a minute and many times 2 GB of memory to unpack it. This decoder reads the values
+ * from the serialized message instead, and regularly calls the run's check.
  *
  * Threads: the function keeps no state. Owner: the caller owns all memory.
  */

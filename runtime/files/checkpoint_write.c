@@ -34,7 +34,7 @@ struct index {
     struct rt_map sliced;
     int n_shards;
     int source; /* when merging, the number of the checkpoint that is being added */
-    const struct rt_checkpoint_run *run; /* The run's pool counts `held` bytes. May be NULL. */
+    const struct rt_checkpoint_run *run; /* the run whose pool counts `held` bytes; may be NULL */
     size_t held;
 };
 
@@ -217,8 +217,8 @@ static enum rt_status index_write(struct index *x, const char *prefix, struct in
     return st;
 }
 
-/* Gives the file that index_write has written its final name if `st` is RT_OK. Otherwise removes
- * the file. */
+/* If `st` is RT_OK, renames the temporary file that index_write has written to the index's final
+ * path. Otherwise removes the temporary file. */
 static enum rt_status index_publish(const struct index_file *f, enum rt_status st,
                                     struct rt_error *err)
 {

@@ -42,11 +42,12 @@ enum rt_status rt_file_write_temp(const char *path, const void *p, size_t n,
 int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err);
 /*
  * Checks that a file system keeps a reserve if n more bytes are written to it. The reserve is a
- * twentieth of its space, at most 1 GiB, and a twentieth of its files, at most 10,000. If it is not
- * kept, returns RT_RESOURCE_EXHAUSTED. The file system is that of `path`, or of its nearest parent
- * directory that exists. The space that the system reserves for root counts as in use. A file
- * system that reports no blocks (ramfs, and some FUSE and network file systems) or no files does
- * not know its limit, so only a failed write shows that it is full.
+ * twentieth of the file system's space, at most 1 GiB, and a twentieth of its files, at most
+ * 10,000. Returns RT_RESOURCE_EXHAUSTED if the write would use a part of the reserve. The file
+ * system is that of `path`, or of its nearest parent directory that exists. The space that the
+ * system reserves for root counts as in use. A file system that reports no blocks (ramfs, and some
+ * FUSE and network file systems) or no files does not know its limit, so only a failed write shows
+ * that it is full.
  */
 enum rt_status rt_file_check_space(const char *path, size_t n, struct rt_error *err);
 /* Creates the directory and all missing parent directories. */

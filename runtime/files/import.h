@@ -47,7 +47,7 @@ struct im_name_map {
 struct rt_library {
     struct rt_arena *arena;
     /* The check that the import and the making of bodies call; may be NULL. During the import it is
-     * the caller's check. Afterwards it is `later`, if rt_library_set_check has set that. */
+     * the caller's check. After rt_library_set_check, it is `later`. */
     const struct rt_check *check;
     struct rt_check later;
     const struct rt_registry *ops;

@@ -248,9 +248,9 @@ static int node_on_cycle(const struct im_build *b, const int *waits, int i)
     return i;
 }
 
-/* The maximum nesting depth of loops. Import and the compiler process one frame at a time in
- * places, which takes time quadratic in the depth. A graph with 40,000 nested Enter nodes took 15
- * s. */
+/* The maximum nesting depth of loops. Some steps of the import and of the compiler process one
+ * frame at a time, so their time is quadratic in the depth. A graph with 40,000 nested Enter nodes
+ * took 15 s. */
 enum { MAX_FRAMES = 64 };
 
 static int frames_behind(const struct rt_node *n, int before)

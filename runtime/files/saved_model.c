@@ -647,7 +647,7 @@ enum rt_status rt_saved_model_parse(struct rt_saved_model **out, struct rt_span 
  */
 static bool skip_field(int fd, int64_t *at, int64_t size)
 {
-    unsigned char head[20]; /* a tag and a value, each of at most 10 bytes */
+    unsigned char head[20]; /* a tag and a value, each encoded in at most 10 bytes */
     const ssize_t n = rt_file_read_at(fd, head, sizeof head, *at);
     struct rt_span rest = rt_span_of(head, n > 0 ? (size_t)n : 0);
     uint64_t tag, value = 0;

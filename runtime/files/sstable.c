@@ -211,7 +211,7 @@ static int compare(struct rt_span a, struct rt_span b)
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
-/* A cursor over the entries of a table, which may span several blocks. */
+/* A cursor over the entries of a table. A table may have several blocks. */
 struct cursor {
     const struct rt_checkpoint_run *run;
     struct rt_span rest; /* entries of the block that have not been read yet */
@@ -348,7 +348,7 @@ enum rt_status rt_sstable_read(const struct rt_sstable_source *from,
 
 struct seeker {
     struct block block;
-    struct cursor at; /* The cursor is at the first entry that is not less than `sought`. */
+    struct cursor at; /* The cursor is at the first entry whose key is not less than `sought`. */
     struct rt_bytes sought;
     bool is_placed; /* whether `at` and `sought` are valid */
 };
