@@ -15,8 +15,9 @@
 
 /*
  * Finds an activation function that the model computes from output 0 of node `x` in several nodes
- * (fuse_activation.c). Only these nodes may read `x`. Other nodes may read only the last of them,
- * which computes the function's value. If a function is found, returns true and sets *out.
+ * (fuse_activation.c). Only these nodes may read `x`. The last of these nodes computes the
+ * function's value, and only its value may be read by other nodes. If a function is found, returns
+ * true and sets *out.
  */
 enum { PL_MOST_ACTIVATION = 12 };
 struct pl_activation {

@@ -188,8 +188,8 @@ static bool arithmetic(struct reading *r, const struct pl_node *n, struct formul
     return combine(r, f, &second, !pl_is(n, "Mul"));
 }
 
-/* The ops that may be part of a formula. A function appears in a formula by the name of its op.
- * Calculations are normalised. */
+/* The ops that may be part of a formula. A function appears in a formula by the name of its op. The
+ * arithmetic ops of a formula are normalised. */
 static const char *const function[] = {"Relu", "Relu6", "Sigmoid",   "Tanh", "Elu",
                                        "Erf",  "Erfc",  "LeakyRelu", NULL};
 static const char *const calculation[] = {"Neg", "Mul",    "AddV2",   "Add", "Sub",

@@ -106,8 +106,8 @@ static bool has_four_axes(const struct pl_graph *g, struct pl_edge e)
     return pl_some_ints(g, n->in[1], v) == 4 || pl_made_by(g, n->in[1], "Pack", 4);
 }
 
-/* Sets input k of the attention to e, whose shape is [B,N,T,H]. If a Transpose makes e, sets it to
- * the input of the Transpose instead. */
+/* Sets input k of the attention to e, whose shape is [B,N,T,H]. If a Transpose makes e, sets input
+ * k to the input of the Transpose instead. */
 static bool take_heads(struct attention *m, int k, struct pl_edge e)
 {
     struct pl_edge of;
@@ -319,9 +319,9 @@ static bool is_einsum_context(struct attention *m, int i)
     return false;
 }
 
-/* Matches a context that is a matmul followed by a Transpose, which moves the axis of rows back
- * before the axis of heads. The Transpose has four axes, so no mask has added a fifth axis to the
- * scores. */
+/* Matches a context that is a matmul followed by a Transpose. The Transpose moves the axis of rows
+ * back before the axis of heads. The Transpose has four axes, so no mask has added a fifth axis to
+ * the scores. */
 static bool is_matmul_context(struct attention *m, int i)
 {
     struct pl_edge of;

@@ -167,8 +167,8 @@ static bool add_vectors(struct epilogue *t, const struct rt_tensor *mul,
 
 /* ---- batch normalisation by constants ---- */
 
-/* Returns whether node i is a batch normalisation along the last axis with constant parameters, of
- * which only output 0 is used. */
+/* Returns whether node i is a batch normalisation along the last axis with constant parameters.
+ * Only output 0 of the node may be read. */
 static bool is_normalisation(const struct pass *p, int i, const struct epilogue *t)
 {
     const struct pl_graph *g = p->g;

@@ -4,8 +4,8 @@
  * A mask may be combined (LogicalAnd) with ones in the shape of the scores. The ones are removed,
  * because the selection broadcasts the mask anyway.
  *
- * The lengths of a causal mask come from the shape of the scores. They are read from the shapes of
- * queries and keys instead.
+ * The lengths of a causal mask come from the shape of the scores. The pass makes the mask read
+ * these lengths from the shapes of queries and keys instead.
  */
 #include "runtime/fusion/fuse.h"
 

@@ -32,8 +32,8 @@ struct pl_node {
     struct pl_edge *in;
     int *ctrl;
     const struct rt_func_ref *call; /* the function that the node calls, if it is not inlined */
-    /* Index of the first input that is an argument of `call`. It is 1 if the node was an If, whose
-     * first input is its condition, and otherwise 0. */
+    /* Index of the first input that is an argument of `call`. The index is 1 if the node was an If,
+     * because input 0 of an If is the condition. Otherwise it is 0. */
     int call_skip;
     /* The two graphs from which the sub-plans of a functionalised PL_IF or PL_WHILE are made. */
     struct pl_graph *subgraph;

@@ -1,7 +1,7 @@
 /*
  * Assigns nodes to the session's accelerator. A node is assigned if its device string names the
- * accelerator's type. If the session assigns all nodes that the accelerator can run, it is also
- * assigned if the string does not name the CPU. In both cases, the op must be pure, and the
+ * accelerator's type. If the session assigns all nodes that the accelerator can run, a node is also
+ * assigned if its device string does not name the CPU. In both cases, the op must be pure, and the
  * accelerator must have a kernel for the node's types. All other nodes run on the CPU, as with
  * TensorFlow's soft placement. The index in a device string is ignored, because a session has at
  * most one accelerator.

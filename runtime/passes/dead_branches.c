@@ -176,9 +176,10 @@ static bool is_waited_for(const struct work *w, int i)
     return false;
 }
 
-/* Returns whether node i outputs a reference to a variable, has no control inputs and no node waits
- * for it. Such a node is replaced by the node that created the reference. It cannot become an
- * Identity, because an Identity would read the variable. */
+/* Returns whether node i has no control inputs and no node waits for it. Called for nodes that
+ * output a reference to a variable. If the result is true, the node is replaced by the node that
+ * created the reference. The node cannot become an Identity, because an Identity would read the
+ * variable. */
 static bool is_plain_ref(const struct work *w, int i)
 {
     const struct pl_node *n = &w->g->node[i];

@@ -14,7 +14,7 @@
 #include "runtime/ir/match.h"
 #include "runtime/passes/passes.h"
 
-enum { OUTERMOST = 0, UNKNOWN = -1 }; /* instead of the number of a frame */
+enum { OUTERMOST = 0, UNKNOWN = -1 };
 
 struct frames {
     const struct pl_graph *g;

@@ -214,7 +214,7 @@ static bool may_move(const struct pl_node *n)
            (n->kind == PL_OP && (!n->def || !pl_is_token(n->def)));
 }
 
-/* Sets mark `as` on `from` and on the nodes inside the frame on which it depends. */
+/* Sets mark `as` on node `from`, and on the nodes inside the frame on which `from` depends. */
 static bool walk(struct loop *l, int from, uint8_t as)
 {
     int depth = 0;
@@ -371,8 +371,9 @@ static bool is_closed(struct loop *l)
     return true;
 }
 
-/* Returns whether NextIteration `next` runs only if the body runs. Otherwise it would begin another
- * iteration even after the condition has become false, and the loop would never end. */
+/* Returns whether NextIteration `next` runs only if the body runs. Otherwise the NextIteration
+ * would begin another iteration even after the condition has become false, and the loop would never
+ * end. */
 static bool is_of_body(const struct loop *l, const struct pl_node *next)
 {
     const int in = next->in[0].node, v = l->variable_of[in];

@@ -218,8 +218,8 @@ static enum rt_status move_node(struct inlining *x, int k, struct rt_error *err)
     return x->entry >= 0 && n->effect != RT_PURE ? wait_for_entry(x, n, err) : RT_OK;
 }
 
-/* Makes the exit node. It waits for the nodes that the body must run, for the entry, and for the
- * call's inputs. */
+/* Makes the exit node. The exit node waits for the nodes that the body must run, for the entry, and
+ * for the call's inputs. */
 static enum rt_status add_exit(struct inlining *x, int *exit, struct rt_error *err)
 {
     struct pl_graph *g = x->g;

@@ -1,5 +1,5 @@
 /* Finds the ops that a request needs and that cannot be run. Includes the ops in the functions that
- * it calls. */
+ * the request's nodes call. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -58,8 +58,8 @@ enum rt_status pl_functionalise_branches(struct pl_graph *g, bool *changed, stru
  * branches left to functionalise. */
 enum rt_status pl_functionalise_loops(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err);
-/* Assigns the nodes that may run on the session's accelerator to it. Runs before the fusion passes,
- * which fuse only nodes of the same device. */
+/* Assigns nodes to the session's accelerator. Runs before the fusion passes, which fuse only nodes
+ * of the same device. */
 enum rt_status pl_assign(struct pl_graph *g, struct rt_error *err);
 
 /* ---- from a graph to a plan ---- */
@@ -108,9 +108,10 @@ struct rt_missing_list {
 };
 enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
                                struct rt_missing_list *list, struct rt_error *err);
-/* Fails with INVALID_ARGUMENT: inlining or planning `body` at `node` would nest calls, branches and
- * loops more than `most` levels deep. The message says whether `body` calls itself. `body` is NULL
- * for nested branches and loops, because they are subgraphs, not functions. */
+/* Sets the error INVALID_ARGUMENT, and returns it. Called if inlining or planning `body` at `node`
+ * would nest calls, branches and loops more than `most` levels deep. The message says whether
+ * `body` calls itself. `body` is NULL for nested branches and loops, because they are subgraphs,
+ * not functions. */
 enum rt_status pl_fail_too_deep(struct rt_session *s, const struct rt_graph *body, const char *node,
                                 int most, struct rt_error *err);
 

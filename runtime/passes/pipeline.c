@@ -12,8 +12,8 @@
 /*
  * Each plan counts as PLAN_NODES additional nodes, to account for the memory that even a small plan
  * takes. Otherwise, a model could have 60,000 plans of 12 KB before it reached the limit of 300,000
- * nodes: one with a branch in each function, in which the number of functions doubles at each
- * nesting level.
+ * nodes. An example is a model with a branch in each function, because the number of plans doubles
+ * at each nesting level.
  */
 enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32, MAX_DUMP_BYTES = 1 << 28 };
 /* Limit on the memory of all plans of a session, in bytes, without their constants. Without this

@@ -15,9 +15,9 @@ enum pl_repeat {
     /* Consecutive passes of this kind run one after the other, and are repeated until none of them
      * changes the graph. */
     PL_TO_FIXED_POINT,
-    /* If a pass of this kind changes the graph, the PL_TO_FIXED_POINT passes run, and the passes
-     * of this kind start again from the first. This ends when no pass of this kind changes the
-     * graph. */
+    /* If a pass of this kind changes the graph, the PL_TO_FIXED_POINT passes run, and the passes of
+     * this kind start again from the first. The repetition ends when no pass of this kind changes
+     * the graph. */
     PL_FUNCTIONALISE,
 };
 

@@ -25,8 +25,8 @@
 /*
  * The first batch size is 1 and serves only to check shapes, because ops that broadcast or squeeze
  * a dimension of 1 treat one row differently from several. Row rules identify rows by the length of
- * a dimension. They are called only with the other sizes, which are unlikely to be lengths of other
- * dimensions; length 1 is common.
+ * a dimension. Row rules are called only with the other sizes, which are unlikely to be lengths of
+ * other dimensions; length 1 is common.
  */
 enum { N_SIZES = 4 };
 static const int64_t batch_size[N_SIZES] = {1, 67, 239, 4093};
@@ -585,8 +585,7 @@ static void take_results(struct walk *w, const struct rt_plan_step *n, const str
             w->extreme[to] = RT_NO_EXTREME;
         }
         if (d->kind != e->kind || d->axis != e->axis || d->kind == RT_DEP_SIZE)
-            /* The contents of two RT_DEP_SIZE results are not compared. They are assumed to
-             * differ. */
+            /* The contents of two RT_DEP_SIZE results are not compared, but assumed to differ. */
             d->kind = RT_DEP_MIXED;
     }
 }

@@ -23,8 +23,8 @@ static bool is_pure_op(const struct pl_node *n)
 /* A node is BUSY if it has an effect or runs after a node that has one. Otherwise it is IDLE. */
 enum mark { NEW, OPEN, IDLE, BUSY };
 
-/* Returns whether the graph writes a variable. In a graph that does, a Snapshot of the value of a
- * ref variable is a copy (exec/alias.h), not an identity. */
+/* Returns whether the graph writes a variable. In a graph that writes a variable, a Snapshot of the
+ * value of a ref variable is a copy (exec/alias.h), not an identity. */
 static bool may_write(const struct pl_graph *g)
 {
     for (int i = 0; i < g->n; i++)

@@ -30,8 +30,9 @@ struct frame {
     int enter[PL_RNN_LOOP_VARIABLES];
     int merge[PL_RNN_LOOP_VARIABLES], next[PL_RNN_LOOP_VARIABLES], choice[PL_RNN_LOOP_VARIABLES];
     struct pl_graph check; /* the loop's condition as a graph */
-    int *copy;    /* for each node of the plan, its index in the graph that is being made, or -1 */
-    bool in_cond; /* Whether the condition is being copied. It reads variables from Merge. */
+    int *copy; /* for each node of the plan, its index in the graph that is being made, or -1 */
+    /* whether the condition, which reads variables from Merge nodes, is being copied */
+    bool in_cond;
     int n_before; /* number of nodes of the plan before the layers are added */
 };
 

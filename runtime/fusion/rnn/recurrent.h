@@ -61,7 +61,7 @@ static inline const struct rt_cell *rt_cell(int id)
     IN(op, MASK, mask, ONE)     /* selects the rows that take a step (enum rt_rnn_mask) */         \
     IN(op, BEFORE, before, ONE) /* values to write for rows that take no step */
 
-/* the inputs that are read as values */
+/* the inputs whose values `infer` reads */
 #define RT_RNN_LIMITS                                                                              \
     (UINT64_C(1) << RT_RNN_LIMIT | UINT64_C(1) << RT_RNN_LIMIT_TOO | UINT64_C(1) << RT_RNN_LENGTH)
 

@@ -112,7 +112,7 @@ bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge ite
  * *rows is set to `given`. */
 bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *rows);
 /* Returns whether the constant `e`, as the element shape of a list, allows matrices with `cols`
- * columns. It must be -1, which allows any matrix, or a shape that pl_takes_rows accepts. */
+ * columns. `e` must be -1, which allows any matrix, or a shape that pl_takes_rows accepts. */
 bool pl_list_shape(const struct pl_graph *g, struct pl_edge e, int64_t cols, int64_t *rows);
 /* Adds the constant INT64_MAX. As a limit or a length, it stands for the number of items. The
  * result's node is -1 if memory runs out. */
