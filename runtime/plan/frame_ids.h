@@ -15,7 +15,7 @@ struct rt_frame_ids { /* initially zero */
 };
 
 /* Returns the number of the frame `name` inside the frame `parent`: 1 for the first frame, and so
- * on. The outermost frame has number 0, and is nobody's child. Returns 0 if out of memory. */
+ * on. The outermost frame has number 0 and no parent. Returns 0 if out of memory. */
 int rt_frame_id(struct rt_frame_ids *f, int parent, struct rt_span name);
 void rt_frame_ids_clear(struct rt_frame_ids *f);
 

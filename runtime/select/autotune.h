@@ -1,7 +1,7 @@
 /*
  * The autotune cache stores the fastest kernel of a node, as found by timing. An entry's key is
- * made from the processor and from the op, attributes, types and shapes of the node. The cache
- * lives as long as the process. If it has a file, which several servers may share, it lives longer.
+ * made from the processor and from the op, attributes, types and shapes of the node. The cache is
+ * lost when the process ends, unless it has a file. Several servers may share the file.
  *
  * The file is text. Its first line has the version of the format. Each further line has a key, a
  * tab and the name of a kernel. The file is untrusted: invalid lines are skipped, a name that no

@@ -1,7 +1,7 @@
 /*
  * A prepared kernel consists of the kernel chosen for a step and given input shapes, and of the
  * kernel's state (select/prepared.c). Tier 0 finds prepared kernels in the step's cache. The
- * compilation of a specialisation makes separate ones.
+ * compilation of a specialisation makes its own prepared kernels.
  *
  * Owner: the step's cache, or the caller of rt_prepared_get if the kernel is not cached. Packed
  * constants belong to the session. Threads: any thread may look up and add prepared kernels; a

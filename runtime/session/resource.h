@@ -87,7 +87,7 @@ void rt_variable_on_write(struct rt_variable *v, void (*fn)(void *arg), void *ar
 enum rt_status rt_variable_load(struct rt_variable *v, const struct rt_check *check,
                                 struct rt_error *err);
 /* Drops the value, as DestroyResourceOp does. The call is a write. If the variable has no value,
- * returns RT_NOT_FOUND with TensorFlow's message unless `may_lack_value`. */
+ * returns RT_NOT_FOUND with TensorFlow's message unless `may_lack_value` is set. */
 enum rt_status rt_variable_destroy(struct rt_variable *v, bool may_lack_value,
                                    const struct rt_state *state, struct rt_error *err);
 

@@ -31,7 +31,7 @@ struct rt_pass_dump {
     /* a name that rt_pass_name returns, or NULL for every pass */
     const char *pass;
 };
-/* Returns the name of the i-th pass, or NULL if i is past the last. */
+/* Returns the name of pass i in the table of passes, or NULL if the table has no pass i. */
 const char *rt_pass_name(int i);
 
 struct rt_session_options {
@@ -46,8 +46,8 @@ struct rt_session_options {
     /* The account (runtime/session/account.h) to which the session reports the number of bytes that
      * it holds, or NULL for none. The account must outlive the session. */
     struct rt_account *account;
-    /* The idle cache, which limits idle memory (runtime/session/idle_cache.h). It must outlive the
-     * session. If NULL, the session has its own idle cache. */
+    /* The idle cache, which limits idle memory (runtime/session/idle_cache.h). The cache must
+     * outlive the session. If NULL, the session has its own idle cache. */
     struct rt_idle_cache *idle_cache;
     /* The cores that a run may use besides the core of its own thread (runtime/exec/parallel.h).
      * Sessions may share the rt_parallel, which must outlive them. If NULL, every run stays on its
@@ -61,14 +61,14 @@ struct rt_session_options {
     bool compiles_inline;
     /* Cache of autotuning results, or NULL for no cache. The cache must outlive the session. */
     struct rt_autotune *autotune;
-    /* The accelerator (runtime/core/device.h), or NULL for none. It must outlive the tensors of all
-     * runs. */
+    /* The accelerator (runtime/core/device.h), or NULL for none. The accelerator must outlive the
+     * tensors of all runs. */
     struct rt_device *accelerator;
     /* Whether all nodes that the accelerator can run are assigned to it. Otherwise, only nodes
-     * whose device string names it are. */
+     * whose device string names the accelerator are assigned to it. */
     bool accelerates_all;
     /* If the flag is true, loading, compiling and runs end with RT_CANCELLED. rt_session_loading
-     * replaces the pointer. It may be NULL. */
+     * replaces the pointer. The pointer may be NULL. */
     const _Atomic bool *cancelled;
     /* Receiver of dumps, or NULL for no dumps. The receiver must outlive the session. */
     const struct rt_pass_dump *pass_dump;
@@ -102,8 +102,8 @@ enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err
 /*
  * What a callable computes. Feeds and fetches name any tensors of the graph ("x:0", "x"). Targets
  * are nodes that run for their effect. A feed replaces a tensor; nodes that are needed only to
- * compute this tensor are not run. rt_session_prepare makes the plan immediately and keeps it. It
- * returns RT_RESOURCE_EXHAUSTED if there are too many different specs.
+ * compute this tensor are not run. rt_session_prepare makes the plan immediately and keeps it.
+ * rt_session_prepare returns RT_RESOURCE_EXHAUSTED if there are too many different specs.
  */
 struct rt_call_spec {
     const char *const *feeds;
@@ -171,8 +171,8 @@ int rt_session_compile(struct rt_session *s);
 /* The loader calls this function with `yes` set to true before warm-up runs, and with `yes` set to
  * false after them. Between these calls, shapes are queued for compilation when they first occur,
  * the background compiler does not compile for the session, and nothing else uses the session.
- * `cancelled` replaces options.cancelled. It may be NULL in the first call, and must be NULL in the
- * second. */
+ * `cancelled` replaces options.cancelled. `cancelled` may be NULL in the first call, and must be
+ * NULL in the second. */
 void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled);
 /* Returns whether the plan, or at least its first segment, is compiled for feeds with `rows` rows
  * and any other dimensions. Never waits, so the result may be out of date. */

@@ -62,8 +62,8 @@ enum rt_status rt_state_keep_strings(struct rt_pool *pool, const struct rt_str *
  * that are shared with other strings are not counted. */
 size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *str, int64_t n);
 /* Records that `old` was replaced in a variable and will be cleared. A lazy weight is not charged
- * to the state. If `old` holds the last reference to one, the state's limit rises by the size of
- * `old`, so that a new value as large as the restored one is never refused. */
+ * to the state. If `old` holds the last reference to a lazy weight, the state's limit rises by the
+ * size of `old`, so that a new value as large as the restored one is never refused. */
 void rt_state_replaced(const struct rt_state *s, const struct rt_tensor *old);
 
 #endif
