@@ -2,7 +2,7 @@
 """Compares two builds of the server (./run bench paired OLD_BINARY ...): build/release/slipway against an older
 binary.
 
-Each case is measured in pairs whose order alternates. Both programs are pinned to the same core, and the load to
+Each case is measured in pairs whose order alternates. Both builds are pinned to the same core, and the load to
 another core. The script prints the median of the ratios old time / new time, which is above 1 where the new build is
 faster, and the 95 % confidence interval of their geometric mean. Times are CPU time per request or run, so that other
 programs on the core matter little.

@@ -8,7 +8,7 @@
 #include <time.h>
 
 /* CHAINS must exceed the latency of an FMA in cycles times the number of FMA units, so that no unit
- * waits. It must be less than the number of vector registers. */
+ * waits. CHAINS must also be less than the number of vector registers. */
 enum { CHAINS = 12, STEPS = 100000 };
 
 static volatile float sink;

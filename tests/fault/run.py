@@ -3,10 +3,10 @@
 PHASES. After each fault the server must be alive, respond correctly, hold no memory for requests, and serve every
 version.
 
-Each phase runs once while its calls are counted by call stack. It then runs again for each of these stacks (with --all,
-for every single call) while that call fails. Calls for memory, descriptors or files fail once alone, and once together
-with all later calls of the same stack. During a fault, every response must be correct or be RESOURCE_EXHAUSTED or
-UNAVAILABLE.
+Each phase runs once while its calls are counted by call stack. The phase then runs again for each of these stacks (with
+--all, for every single call) while that call fails. Calls for memory, descriptors or files fail once alone, and once
+together with all later calls of the same stack. During a fault, every response must be correct or be RESOURCE_EXHAUSTED
+or UNAVAILABLE.
 
 `start` and `drain` need a process for each fault. All other faults share one process, so that later requests show what
 a fault has broken. Even with --all, `start` does not fail every single call, because most of its calls are made while

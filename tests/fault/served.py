@@ -423,7 +423,7 @@ class Served:
                       health_pb2.HealthCheckRequest(service=""))
 
     def new_shape(self):
-        """Sends enough requests with a new number of rows that code is compiled for their shape."""
+        """Sends requests with a new number of rows, often enough for the server to compile code for the new shape."""
         self.rows += 1
         for _ in range(3):
             self.grpc_predict("m", self.rows)

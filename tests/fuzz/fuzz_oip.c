@@ -1,8 +1,8 @@
 /*
  * Reads arbitrary bytes as an inference request of the Open Inference Protocol. Bit 0 of the first
  * byte selects protobuf or JSON. If bit 1 is set, the second byte gives the number of bytes of
- * binary data after the JSON. Each tensor that can be read is written in two ways. Its raw bytes
- * must be readable as the same tensor, and it is written in a JSON response.
+ * binary data after the JSON. Each tensor that can be read is written as raw bytes, which must be
+ * readable as the same tensor. The tensor is also written in a JSON response.
  */
 #include <stddef.h>
 #include <stdint.h>

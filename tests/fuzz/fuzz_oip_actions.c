@@ -1,7 +1,8 @@
 /*
  * Reads arbitrary bytes as a request for one of the protocol's actions: settings of the log,
- * regions of shared memory, loads and unloads. The first byte selects the action, and the second
- * says into how many slices a message is cut. Each action must respond exactly once.
+ * regions of shared memory, loads and unloads. The first byte selects the action. For a protobuf
+ * message, the second byte selects the size of the slices that store the other bytes. Actions on
+ * the log and on regions must respond exactly once. Requests for loads and unloads are only read.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -39,7 +40,8 @@ static void done(struct srv_action *a, enum rt_status st)
     n_done++;
 }
 
-/* Lists the regions, of which there is none, because no object has the name of a key. */
+/* Lists the regions. The list is empty, because no key in the input names an object of shared
+ * memory. */
 static void list(struct srv_server *server, struct srv_action *a)
 {
     struct srv_description d = {
@@ -98,5 +100,5 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (slices)
         act(&server, arena, kind, srv_cursor_of(slices, n));
     rt_arena_free(arena);
-    atomic_store(&rt_log_level, RT_LOG_ERROR - 1); /* each input could change it */
+    atomic_store(&rt_log_level, RT_LOG_ERROR - 1); /* the input may have changed the level */
 }

@@ -1,7 +1,7 @@
 /*
- * A caller of image decoders for fuzz targets. It limits the memory and the work of an input, as a
- * run does. It allocates only the memory that a decoder requests, so that AddressSanitizer reports
- * each access beyond it.
+ * A caller of image decoders for fuzz targets. The caller limits the memory and the work of an
+ * input, as a run does. The caller allocates only the memory that a decoder requests, so that
+ * AddressSanitizer reports each access beyond it.
  *
  * Threads: the target's only one.
  */
@@ -21,7 +21,8 @@
     }
 
 struct fuzz_codec {
-    struct kn_codec codec; /* the first member, because decoders hand back a pointer to it */
+    /* must be the first member, because decoders hand back a pointer to it */
+    struct kn_codec codec;
     struct rt_error err;
     size_t sample_bytes;
     int64_t work;

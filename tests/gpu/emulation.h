@@ -1,13 +1,13 @@
 /*
  * Compiles the device code in kernels/cuda as C, and runs its kernels on the host. The build
- * includes this header before each source of device code. It defines the macros of
+ * includes this header before each source of device code. The header defines the macros of
  * kernels/cuda/device/device_code.h.
  *
  * The blocks of a launch run one after another. The threads of a block are fibers: a thread runs
  * until it ends, waits at a barrier or takes part in a shuffle. A warp runs as far as it can before
  * the next warp runs. The order of the warps, and of the lanes in a warp, changes from launch to
- * launch. Shared memory is poisoned when a block begins. So a missing barrier changes a result, and
- * a barrier or shuffle that some threads do not reach ends the process with a message.
+ * launch. Shared memory is poisoned when a block begins. A missing barrier therefore changes a
+ * result, and a barrier or shuffle that some threads do not reach ends the process with a message.
  *
  * Addresses in the memory of the fake driver are not accessible. KC_ADDRESS turns such an address
  * into the address of the same byte in an accessible mapping.

@@ -22,7 +22,7 @@ enum call {
  * FAKE_CAPTURE_UNSUPPORTED if the thread captures a stream and the call is forbidden then. */
 int fake_count(enum call call);
 
-/* The capture of a stream, which a forbidden call makes invalid. */
+/* The capture of a stream. A forbidden call makes the capture invalid. */
 struct fake_capture {
     bool is_invalid;
 };

@@ -1,7 +1,7 @@
 /*
  * fill_weights MODEL: writes the weights of a SavedModel that has an index of its checkpoint, but
- * no weights. They are random, and depend only on the names and shapes of the tensors. So the
- * graphs of large models can be tested without storing hundreds of megabytes.
+ * no weights. The weights are random, and depend only on the names and shapes of the tensors. Tests
+ * of large models therefore need not store hundreds of megabytes.
  *
  * Matrices and filters have a normal distribution whose standard deviation is sqrt(2 / n), where n
  * is the number of inputs of an output (He et al., "Delving deep into rectifiers", 2015), so that

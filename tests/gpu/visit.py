@@ -63,8 +63,8 @@ class Visit:
             self.environment["SLIPWAY_REAL_DRIVER"] = "1"
 
     def step(self, part, name, call):
-        """Calls `call`, which returns a result, unless the file already has this result. Reports a Failure and does not
-        store it."""
+        """Returns the result `name` from the file. If the file has no such result, calls `call` and stores its result.
+        If `call` raises a Failure, reports the Failure and returns None."""
         known = self.results.setdefault(part, {})
         if name not in known:
             begun = time.monotonic()

@@ -19,8 +19,8 @@ struct op_call {
     int n_in, n_out;
     struct rt_tensor in[OP_MOST], out[OP_MOST];
     /* before[i] is an op that is inserted in front of input i, or NULL, and before_attrs[i] has its
-     * attributes. The op under test is the only reader of that op's output and may write over that
-     * output. */
+     * attributes. Only the op under test reads the output of the inserted op, so the op under test
+     * may overwrite this output. */
     const char *before[OP_MOST], *before_attrs[OP_MOST];
     size_t run_memory_limit; /* 0 means no limit */
     int64_t deadline_ms;     /* deadline, counted from the start of the run; 0 means no deadline */

@@ -18,10 +18,9 @@ struct rt_device *test_device_new(int n_streams);
 /* Frees the accelerator. Returns false, and frees nothing, if some of its memory is still in use.
  */
 bool test_device_free(struct rt_device *d);
-/* Registers kernels of the accelerator. They are all kernels of the registry whose op is pure,
- * except kernels that accept lazy inputs or return views. Does nothing if the registry already has
- * kernels of the accelerator. Must be called by one thread at a time. Returns false if memory runs
- * out. */
+/* Registers, for the accelerator, all kernels of the registry whose op is pure, except kernels that
+ * accept lazy inputs or return views. Does nothing if the registry already has kernels of the
+ * accelerator. Must be called by one thread at a time. Returns false if memory runs out. */
 bool test_device_register(struct rt_registry *r);
 
 void test_device_limit(struct rt_device *d, int64_t bytes);

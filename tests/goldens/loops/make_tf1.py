@@ -33,7 +33,7 @@ def one_way(x, cell, time_major=False, length=None):
 
 
 def row_lengths(x, more=2):
-    """Derives a sequence length from each row's values. It is at most the number of steps plus `more`."""
+    """Derives a sequence length from each row's values. The length is at most the number of steps plus `more`."""
     span = tf.cast(tf.shape(x)[1] + 1 + more, tf.float32)
     return tf.cast(tf.math.floormod(tf.abs(tf.reduce_sum(x[:, :1, 0], 1)) * 7, 1) * span, tf.int32)
 
