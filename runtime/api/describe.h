@@ -54,7 +54,7 @@ struct rt_described_value {
      * has the name of the step that uses it, for example "(mul)". */
     const char *from;
     enum rt_dtype dtype;
-    /* rank -1 if the shape is not known before a run */
+    /* the rank is -1 if the shape is not known before a run */
     struct rt_shape shape;
     enum rt_where where;
     int feed; /* index of the feed in its plan; set for RT_WHERE_FEED */

@@ -20,7 +20,7 @@ enum {
     INIT_S = 600, /* time limit for restore, and the same limit for init, in seconds */
     WARM_UP_S = 30,
     WARM_UP_ALL_S = 120,
-    WARM_UP_BYTES = 256 << 20, /* largest input of a warm-up, in bytes */
+    WARM_UP_BYTES = 256 << 20, /* maximum size in bytes of an input of a warm-up */
     WARM_UP_ROUNDS = 8,
 };
 #define SECOND INT64_C(1000000000)

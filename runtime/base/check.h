@@ -2,7 +2,7 @@
  * A check that a long operation calls regularly. The check fails if the operation must stop, for
  * example because a request was cancelled or a model is no longer needed.
  *
- * Owner: the caller of the operation, which must keep `arg` valid until the operation ends.
+ * Owner: the caller of the operation. The caller must keep `arg` valid until the operation ends.
  * Threads: the thread that performs the operation.
  */
 #ifndef RT_BASE_CHECK_H

@@ -2,8 +2,8 @@
  * Memory planning: assigns each value of a segment an offset in the activation buffer. Extents are
  * placed from the largest to the smallest. Each is placed in the smallest sufficient gap between
  * the extents that are in use at the same time. For neural networks, the result is close to the
- * minimum size. The time is quadratic in the number of extents, which the length of the segment
- * limits.
+ * minimum size. The time is quadratic in the number of extents. The length of the segment limits
+ * this number.
  */
 #include "runtime/compile/compile.h"
 

@@ -1,6 +1,6 @@
 /*
- * The streams of an accelerator, which runs take and give back. Each has a block of the
- * accelerator's memory.
+ * The streams of an accelerator. A run takes a stream and gives it back. Each stream has a block of
+ * the accelerator's memory.
  *
  * Owner: the accelerator. Threads: any.
  */

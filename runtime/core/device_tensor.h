@@ -23,7 +23,7 @@ enum rt_status rt_device_tensor(struct rt_device *d, struct rt_pool *pool, struc
 enum rt_status rt_device_tensor_copy(struct rt_device *d, struct rt_tensor *t,
                                      const struct rt_tensor *from, struct rt_error *err);
 /* Enqueues a copy of the tensor's bytes to the host on stream `stream`. `from` is the address, in
- * the accelerator's memory, of the bytes to copy, which must equal the tensor's bytes.
+ * the accelerator's memory, of the bytes to copy. These bytes must equal the tensor's bytes.
  * rt_device_tensor must have made the tensor in the accelerator's memory, and no other thread may
  * use it yet. After the wait for the stream, rt_device_tensor_loaded makes the bytes available to
  * the host. */

@@ -55,7 +55,7 @@ struct rt_pool {
     atomic_size_t limit;
     /* name of the flag that sets the limit, for error messages */
     const char *flag;
-    /* for the pool's owner (rt_pool_reserved) */
+    /* number that the pool's owner may use (rt_pool_reserved) */
     size_t reserved_by_owner;
     struct rt_budget *budget; /* the budget that the pool shares, or NULL if there is none */
     /* links in the list budget->sharing; guarded by sharing_mu */
