@@ -146,7 +146,7 @@ static void finish_out(struct region_run *x)
     }
 }
 
-/* Waits for the stream, whose work includes the steps. Returns the first failure. */
+/* Waits until the stream has done all its work, including the steps. Returns the first failure. */
 static enum rt_status wait(struct region_run *x, enum rt_status st,
                            const struct rt_region_step *failed)
 {

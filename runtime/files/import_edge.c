@@ -228,8 +228,8 @@ static bool is_back_edge(const struct im_build *b, const struct rt_node *n, int 
 }
 
 /* Returns a node on a cycle. Starting at `i`, follows inputs to nodes that the topological sort has
- * not reached. `waits[x]` is the number of unsorted inputs of x, which is above 0 if x is on a
- * cycle or depends on one. */
+ * not reached. `waits[x]` is the number of unsorted inputs of x. It is above 0 if x is on a cycle
+ * or depends on a node on a cycle. */
 static int node_on_cycle(const struct im_build *b, const int *waits, int i)
 {
     for (int steps = 0; steps < b->n; steps++) {

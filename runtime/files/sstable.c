@@ -18,7 +18,7 @@ enum {
     PIECE = 1 << 22,
 };
 /* Maximum uncompressed size of a compressed block. libsnappy uncompresses this size in about 0.2 s.
- * TensorFlow compresses only the blocks of indexes, which are far smaller. */
+ * TensorFlow compresses only the blocks of indexes. These blocks are far smaller. */
 #define MAX_SNAPPY ((size_t)128 << 20)
 enum { NOT_COMPRESSED = 0, SNAPPY = 1, ZSTD = 2 }; /* leveldb's numbers for the compression types */
 static const uint64_t MAGIC = UINT64_C(0xdb4775248b80fb57);

@@ -22,8 +22,8 @@
  * turns 3 bytes into 64 bytes. */
 enum { RT_SSTABLE_EXPANDS = 22 };
 
-/* The maximum length of a key, in bytes. The keys of checkpoints are names of variables, which have
- * at most a few hundred bytes. */
+/* The maximum length of a key, in bytes. The keys of checkpoints are names of variables, and such a
+ * name has at most a few hundred bytes. */
 enum { RT_SSTABLE_MAX_KEY = 1 << 16 };
 
 struct rt_checkpoint_run;
