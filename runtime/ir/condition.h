@@ -61,7 +61,7 @@ bool pl_is_equal_condition(const struct pl_condition *a, const struct pl_conditi
 struct pl_conditions {
     const struct pl_graph *g;
     int n;      /* number of nodes in the graph when the conditions were found */
-    int *order; /* topological order of the nodes, which ignores the back edges of loops */
+    int *order; /* topological order of the nodes, without regard to the back edges of loops */
     int n_order;
     struct pl_condition *on;
     int *frame; /* for each node, the number of loops that enclose its outputs */

@@ -55,7 +55,7 @@ struct pl_edge pl_pure_origin(const struct pl_graph *g, struct pl_edge e);
 /* ---- constants ---- */
 
 /* pl_is_constant returns whether e is output 0 of a constant without control inputs; the constant
- * may be a handle. pl_constant returns the tensor of the constant, which may be lazy. pl_constant
+ * may be a handle. pl_constant returns the constant's tensor, which may be lazy. pl_constant
  * returns NULL if e is not a constant, or is a handle, because the resource to which a handle
  * points is not constant. */
 bool pl_is_constant(const struct pl_graph *g, struct pl_edge e);

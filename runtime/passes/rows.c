@@ -377,7 +377,7 @@ static bool takes_sizes(const struct walk *w, const struct visit *x)
 /*
  * Returns whether an input has rows but an unknown rank, such as the result of a gather from a
  * variable that is assigned. Row rules count axes from the last one, so they are not called for
- * such an input. The exception is the rule of element-wise ops with one operand, which needs no
+ * such an input. The exception is the rule of element-wise ops with one operand. This rule needs no
  * rank.
  */
 static bool has_unknown_rows(const struct visit *x)

@@ -24,7 +24,7 @@ struct frame {
     /* for each node that the plan had before the pass, the number of the name of the frame into
      * which it leads, or 0 if it is no Enter */
     const int *leads_to;
-    int n_named; /* number of these nodes */
+    int n_named; /* number of nodes that the plan had before the pass */
     /* Variables `n_variables` to `l.n - 1` belong to constant Enters. */
     int n_variables;
     int enter[PL_RNN_LOOP_VARIABLES];

@@ -11,7 +11,7 @@
  *     a fifth gate   pl_cell.gate in cell.h, pl_own_gate and the gates of cell_match.c; `at` of
  *                    kn_rnn_step (kernels/rnn/rnn.h) and of rnn.c
  *     a second gate with reset before
- *                    kn_rnn_step.candidate_sums and rnn.c, which computes the sums of one such gate
+ *                    kn_rnn_step.candidate_sums and rnn.c, which computes the sums of one gate
  *     a third state  its input after RT_RNN_C (states are RT_RNN_H + k) and an output of _RNN:
  *                    pl_cell.made and pl_rnn_layer.state; kn_rnn_step and the states of rnn.c
  */

@@ -557,8 +557,8 @@ struct pl_edge pl_rnn_loop_state(const struct pl_rnn_loop *l, int k)
     return (struct pl_edge){-1, 0};
 }
 
-/* Translates an edge of the body into an edge of the plan, which carries the initial value of a
- * loop variable or a copy of a constant of the body. */
+/* Translates an edge of the body into an edge of the plan. The edge of the plan carries the initial
+ * value of a loop variable or a copy of a constant of the body. */
 static struct pl_edge outside(struct pl_rnn_loop *l, struct pl_edge e, struct rt_error *err)
 {
     const int k = variable(l, &l->body, e);

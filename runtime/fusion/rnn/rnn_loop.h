@@ -16,7 +16,7 @@ enum { PL_RNN_LOOP_VARIABLES = 32, PL_RNN_LOOP_LAYERS = 8 };
 
 /* What an iteration does with a loop variable. */
 enum pl_rnn_role {
-    ROLE_NONE,    /* unknown; the loop is left unchanged */
+    ROLE_NONE,    /* the role is unknown, so the loop is left unchanged */
     ROLE_KEPT,    /* each iteration passes the variable on unchanged */
     ROLE_COUNTER, /* the variable starts at 0 and is incremented by 1 */
     ROLE_LIST,    /* the variable is a list to which the new state is written */
