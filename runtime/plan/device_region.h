@@ -1,7 +1,7 @@
 /*
  * A region is a sequence of consecutive kernels of a specialisation that run on the session's
  * accelerator without involving the host. Its activations are in the block of a stream
- * (core/device.h), which is valid for one run of the region. At the start of a run, the values that
+ * (core/device.h). They are valid for one run of the region. At the start of a run, the values that
  * the region reads from outside are copied into the block. At the end, each value that is needed
  * outside is copied to the host, to a separate tensor in the accelerator's memory
  * (core/device_tensor.h), or to both. A tensor that is only in the accelerator's memory is copied

@@ -18,8 +18,8 @@ struct rt_session;
  * constant is streamed and not loaded. */
 enum rt_status rt_upload_find(struct rt_session *s, const struct rt_tensor *t, void **out,
                               struct rt_error *err);
-/* Streams the bytes of a lazy constant, which must have a `stream` function, to `to`. `to` is in
- * the memory of `device`, or on the host if `device` is NULL. The constant is not loaded. */
+/* Streams the bytes of a lazy constant to `to`. The constant must have a `stream` function. `to` is
+ * in the memory of `device`, or on the host if `device` is NULL. The constant is not loaded. */
 enum rt_status rt_stream_constant(const struct rt_session *s, struct rt_device *device,
                                   const struct rt_tensor *t, void *to, struct rt_error *err);
 /* Copies a constant of a plain type to memory that the caller frees (RT_DEVICE_WEIGHTS). */

@@ -81,8 +81,8 @@ struct rt_session {
     atomic_int retirements;
 };
 
-/* rt_session_pool returns the pool for a run, which is an idle pool or a new one. It returns NULL
- * if memory runs out. After the run, rt_session_pool_back returns the pool to the session. */
+/* rt_session_pool returns an idle pool or a new pool for a run. It returns NULL if memory runs out.
+ * After the run, rt_session_pool_back returns the pool to the session. */
 struct rt_pool *rt_session_pool(struct rt_session *s);
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
 /* rt_session_pools_begin sets up the list of idle pools of a new session, and rt_session_pools_end
