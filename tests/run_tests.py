@@ -23,7 +23,7 @@ FUZZ_OPS_CASES = 40000
 # Time limit of bounds.py. Its cases take 10 s on an idle machine, except those of kind `square`, which take about 10
 # min, and those of kind `value`, which take about 3 min.
 BOUNDS_S = 40
-THREADS = re.compile(r"^\[ THREADS  \] \d+$", flags=re.M)  # printed by tests/support/threads.c
+THREADS = re.compile(r"^\[ THREADS  \] \d+$", flags=re.M)  # matches the line that tests/support/threads.c prints
 NOT_RUN = 77  # exit status of a program that cannot run on this machine
 START = time.monotonic()
 # End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of CPU time), so more files than cores run at a

@@ -1,5 +1,5 @@
-/* Reads arbitrary bytes as a checkpoint's index, which may be refused. The tensors' files do not
- * exist. */
+/* Reads arbitrary bytes as a checkpoint's index. The reader may refuse the bytes. The tensors'
+ * files do not exist. */
 #include <stddef.h>
 #include <stdint.h>
 

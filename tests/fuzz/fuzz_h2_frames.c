@@ -1,8 +1,8 @@
 /*
  * Feeds the frame filter the bytes of an HTTP/2 connection in pieces of several sizes. The verdict
  * on the connection, and the filter's final state, must not depend on the sizes. The only exception
- * is the number of bytes counted for bodies, which grows by SRV_H2_PART_BYTES with each further
- * part of a body.
+ * is the number of bytes counted for bodies. This number grows by SRV_H2_PART_BYTES with each
+ * further part of a body.
  */
 #include <stdint.h>
 #include <stdlib.h>

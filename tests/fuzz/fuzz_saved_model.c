@@ -1,4 +1,4 @@
-/* Reads arbitrary bytes as a SavedModel, which may be refused. */
+/* Reads arbitrary bytes as a SavedModel. The reader may refuse the bytes. */
 #include <stddef.h>
 #include <stdint.h>
 

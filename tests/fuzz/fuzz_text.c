@@ -1,5 +1,5 @@
-/* Reads arbitrary bytes as messages in protobuf's text format, which may be refused. A message that
- * was read is packed and unpacked again. */
+/* Reads arbitrary bytes as messages in protobuf's text format. The parser may refuse the bytes. A
+ * message that was read is packed and unpacked again. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -39,7 +39,8 @@ enum state { READY, AT_BARRIER, AT_SHUFFLE, ENDED };
 struct fiber {
     ucontext_t context;
     enum state state;
-    float value;     /* value that the thread passes to a shuffle and later receives from it */
+    /* value that the thread passes to a shuffle, and afterwards the value that it receives */
+    float value;
     int mask;        /* of the shuffle */
     void *asan_kept; /* state that AddressSanitizer saves while the fiber does not run */
 };

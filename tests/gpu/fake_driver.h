@@ -30,7 +30,7 @@
 
 #include "kernels/cuda/driver/api.h"
 
-/* results that the fake driver returns and kernels/cuda/driver/api.h does not declare */
+/* results of the fake driver that kernels/cuda/driver/api.h does not declare */
 enum {
     FAKE_INVALID_VALUE = 1,
     FAKE_NOT_INITIALIZED = 3,

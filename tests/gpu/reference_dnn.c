@@ -95,7 +95,7 @@ static struct CUfunc_st kernel = {"convolve", sizeof(struct args), convolve, fal
 static void *on_host(const struct reference *r, const void *address)
 {
     assert(address && (uintptr_t)address % ALIGNMENT == 0);
-    return (void *)((intptr_t)address + *r->distance); // NOLINT: as in KC_ADDRESS
+    return (void *)((intptr_t)address + *r->distance); // NOLINT: the integer is an address
 }
 
 static enum rt_status run(const struct kc_dnn_plan *p, const struct cuda_stream *stream,
