@@ -292,9 +292,9 @@ static bool analyse_rows(const struct rt_plan *p, const struct rt_shape *shapes,
     return false;
 }
 
-/* Looks up the result of row-wise analysis (row_analyses.h). The key is the lengths that the
- * unknown dimensions have in `feeds`. Sets *shapes to NULL if row-wise analysis of the callable has
- * not succeeded yet. Sets *is_due to whether the plan must be analysed for these lengths. */
+/* Looks up the result of row-wise analysis (row_analyses.h). The key consists of the lengths that
+ * the unknown dimensions have in `feeds`. Sets *shapes to NULL if row-wise analysis of the callable
+ * has not succeeded yet. Sets *is_due to whether the plan must be analysed for these lengths. */
 static enum rt_row_verdict find_rows(struct rt_callable *c, const struct rt_plan_box *b,
                                      const struct rt_tensor *feeds, const struct rt_shape **shapes,
                                      bool *is_due)

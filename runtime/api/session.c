@@ -24,7 +24,8 @@ enum { FOLDED_BYTES = 1 << 30 };
 
 /* Limits the state of a session during loading to the larger of run_memory_limit and
  * state_memory_limit. Loading is one run, and every value that it restores remains as state. If
- * either limit is 0, this limit does not apply. The session's account limits the state too. */
+ * run_memory_limit or state_memory_limit is 0, the state is not limited in this way. The session's
+ * account limits the state too. */
 static bool init_state(struct rt_state *state, const struct rt_session_options *o)
 {
     const size_t a = o->run_memory_limit, b = o->state_memory_limit, most = a > b ? a : b;

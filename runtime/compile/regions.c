@@ -1,7 +1,7 @@
 /*
  * Decides which kernels form regions of the accelerator, and adds the regions to a specialisation.
  * A region is as long as possible and ends only at a step that the host runs. Nodes without a step,
- * such as views, do not end it.
+ * such as views, do not end a region.
  */
 #include <stdlib.h>
 #include <string.h>

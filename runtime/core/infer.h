@@ -41,8 +41,8 @@ struct rt_infer {
 
 /*
  * Row-wise analysis determines how each tensor depends on the rows of the batch. Batching requires
- * it. The analysis (runtime/passes/rows.c) runs `infer` with several batch sizes and applies each
- * op's row rule.
+ * this analysis. The analysis (runtime/passes/rows.c) runs `infer` with several batch sizes and
+ * applies each op's row rule.
  */
 enum rt_dep_kind {
     RT_DEP_NONE, /* the tensor does not depend on the batch */

@@ -87,7 +87,7 @@ struct rt_op {
      * Returns the number of floating-point operations of a run, or 0 if it is not known; a
      * multiplication and an addition count as two. `in` holds the shapes of the first n_in inputs,
      * where n_in is at least 2 and at most RT_FLOPS_INPUTS. `out` is the shape of output 0. A rank
-     * may be -1. `flops` is NULL for ops that do not spend their time in arithmetic.
+     * may be -1. `flops` is NULL for ops whose time is not spent in arithmetic.
      */
     double (*flops)(const struct rt_node *n, const struct rt_shape *in, int n_in,
                     const struct rt_shape *out);

@@ -25,7 +25,8 @@ struct rt_pool;
 struct rt_text {
     atomic_size_t refs;
     size_t capacity; /* number of bytes that the pool counts, including the header */
-    /* Pool that counts the text. rt_text_move may change it while other threads share the text. */
+    /* Pool that counts the text. rt_text_move may change the pool while other threads share the
+     * text. */
     _Atomic(struct rt_pool *) pool;
     char p[]; /* the string's bytes, followed by a NUL that the string's length does not include */
 };

@@ -21,7 +21,7 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
                                     const struct rt_check *check, struct rt_error *err);
 /*
  * Parses a serialized TensorProto and makes a tensor as rt_tensor_from_proto does. `pool` also
- * counts the unpacked message while it exists. Refuses a tensor whose type is not `want`. The
+ * counts the unpacked message while it exists. Refuses a tensor whose type is not `want`. The error
  * messages are those of TensorFlow's ParseTensor, with the reason appended.
  */
 enum rt_status rt_tensor_parse(struct rt_span bytes, enum rt_dtype want, size_t limit,
