@@ -19,7 +19,7 @@ enum {
 };
 
 /* A parallel section, allocated on its caller's stack. A helper must not access the section after
- * subtracting itself from `left`. */
+ * it has decremented `left`. */
 struct section {
     void (*shard)(void *arg, int64_t i);
     void *arg;

@@ -284,7 +284,8 @@ struct rt_specialisation *rt_segment_last(struct rt_plan *p, int begin)
 
 /* ---- publishing and eviction ---- */
 
-/* Returns the number of rows of the first feed if plan->compiled has a bit for it, otherwise -1. */
+/* Returns the number of rows of the first feed, or -1 if plan->compiled has no bit for this
+ * number. */
 static int64_t rows_of(const struct rt_specialisation *l)
 {
     const struct rt_plan *p = l->plan;

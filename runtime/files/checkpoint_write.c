@@ -217,8 +217,8 @@ static enum rt_status index_write(struct index *x, const char *prefix, struct in
     return st;
 }
 
-/* If `st` is RT_OK, renames the temporary file that index_write has written to the index's final
- * path. Otherwise removes the temporary file. */
+/* If `st` is RT_OK, gives the temporary file of index_write its final name. Otherwise removes the
+ * temporary file. */
 static enum rt_status index_publish(const struct index_file *f, enum rt_status st,
                                     struct rt_error *err)
 {

@@ -18,7 +18,7 @@ static const struct rt_attr *named_attr(const struct rt_func_ref *f, const char 
 
 /* Finds the types of an argument's tensors. If the argument has a type_list_attr, this attribute
  * lists the types. Otherwise, the argument has one type, which is fixed or given by type_attr. If
- * it has a number_attr, the type is repeated number_attr times. */
+ * the argument has a number_attr, the type is repeated number_attr times. */
 enum rt_status im_arg_types(struct rt_arena *arena, const char *function,
                             const Tensorflow__OpDef__ArgDef *a, const struct rt_func_ref *with,
                             const uint8_t **types, int *n, struct rt_error *err)
@@ -97,8 +97,8 @@ enum rt_status im_all_types(struct im_build *b, struct rt_arena *arena, const ch
     return RT_OK;
 }
 
-/* Adds the signature's default values. An attribute without a given or default value stays missing;
- * resolving a placeholder that refers to it fails later. */
+/* Adds the signature's default values. An attribute without a given or default value stays missing.
+ * A placeholder that refers to a missing attribute causes an error later. */
 enum rt_status im_add_defaults(struct im_build *b, const Tensorflow__OpDef *sig,
                                const struct rt_func_ref *given, struct rt_func_ref *with,
                                struct rt_error *err)

@@ -54,8 +54,8 @@ static enum rt_status check_weights(const char *dir, const struct rt_meta_graph 
 
     snprintf(prefix, sizeof prefix, "%s/variables/variables", dir);
     snprintf(path, sizeof path, "%s.index", prefix);
-    /* A model without variables may lack the checkpoint files. TensorFlow does not restore it
-     * either. */
+    /* A model without variables may lack the checkpoint files. Like TensorFlow, Slipway then
+     * restores nothing. */
     if (access(path, F_OK))
         st = has_variables(g->graph_def, check, &has_any, err);
     if (st || !has_any)
