@@ -103,9 +103,9 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
     return st;
 }
 
-/* Returns whether e is a scalar float constant, or one with the shape of one row of the epilogue's
- * current value. The result differs from that of is_vector only if a Reshape moves after the
- * epilogue. */
+/* Returns whether e is a scalar float constant, or a float constant with the shape of one row of
+ * the epilogue's current value. The result differs from that of is_vector only if a Reshape moves
+ * after the epilogue. */
 static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct epilogue *t)
 {
     if (t->reshape < 0)

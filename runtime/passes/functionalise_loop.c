@@ -261,9 +261,9 @@ static bool reads_well(const struct loop *l, struct pl_edge e, uint8_t mark)
     return e.out == 1 && !(mark & IN_CONDITION);
 }
 
-/* Returns whether a node of the loop may wait for `ctrl`. Waiting for the Merge, Switch or Enter
- * of a variable needs no control edge in a subgraph, which runs only when its variables have
- * values. */
+/* Returns whether a node of the loop may wait for `ctrl`. Waiting for the Merge, Switch or Enter of
+ * a variable needs no control edge in a subgraph, because a subgraph runs only when its variables
+ * have values. */
 static bool waits_well(const struct loop *l, int ctrl)
 {
     return !(l->mark[ctrl] & OF_FRAME) || l->variable_of[ctrl] >= 0;

@@ -48,7 +48,7 @@ enum rt_status pl_simplify(struct pl_graph *g, bool *changed_calls, struct rt_er
 enum rt_status pl_remove_dead_branches(struct pl_graph *g, bool *changed, struct rt_error *err);
 enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err);
 /* Marks the variables that a served plan may write as mutable, so that no plan freezes them. If the
- * plan writes through constant handles, these are the variables of the handles. If a handle is
+ * plan writes through constant handles, the pass marks the variables of the handles. If a handle is
  * known only when the plan runs, all variables to which it may refer become mutable. Runs after
  * pl_sub_plans. */
 enum rt_status pl_mark_written(struct pl_graph *g, struct rt_error *err);

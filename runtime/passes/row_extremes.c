@@ -4,7 +4,7 @@
 
 #include "runtime/passes/row_extremes.h"
 
-/* Returns the only input that varies with the batch, or -1 if none or several do. */
+/* Returns the only input that varies with the batch, or -1 if no input or several inputs vary. */
 static int find_varying(int n_in, const struct rt_dep *dep)
 {
     int at = -1, n = 0;

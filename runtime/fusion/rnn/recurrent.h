@@ -91,8 +91,8 @@ static inline const struct rt_cell *rt_cell(int id)
     ATTR(ENUM, keep)   /* enum rt_rnn_keep */                                                      \
     ATTR(ENUM, read)   /* enum rt_rnn_read */                                                      \
     ATTR(ENUM, masked) /* enum rt_rnn_mask */                                                      \
-    /* A row that takes no step repeats its previous output if `holds` is set. Otherwise it writes \
-     * its value in `before`. */                                                                   \
+    /* A row that takes no step repeats its previous output if `holds` is set. Otherwise, the row  \
+     * writes the value that `before` holds for it. */                                             \
     ATTR(BOOL, holds)
 RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
 

@@ -326,7 +326,7 @@ static bool is_zeros(const struct pl_graph *g, struct pl_edge e)
     return true;
 }
 
-/* Checks that the loop writes the last layer's new state. In masked rows, it must write the
+/* Checks that the loop writes the last layer's new state. In masked rows, the loop must write the
  * previously written value or a value that the loop does not change. */
 static bool find_output(struct pl_rnn_loop *l)
 {
