@@ -1,7 +1,7 @@
 /*
  * Numbers the frames of TensorFlow 1's loops. A frame is identified by its name and the frame
  * around it. Numbering takes time in proportion to the bytes of the names, whatever the number of
- * frames, because both come from a model's author.
+ * frames, because the names and the number of frames come from a model's author.
  */
 #ifndef RT_PLAN_FRAME_IDS_H
 #define RT_PLAN_FRAME_IDS_H

@@ -137,8 +137,8 @@ struct rt_plan {
     uint8_t *feed_dtype, *fetch_dtype;
     /* bit k is set if a step of the plan, or of a plan inside it, has effect k (enum rt_effect) */
     uint8_t effects;
-    /* Whether the plan contains a Switch, Merge, Enter, Exit or NextIteration. exec_token.c runs
-     * plans that do. */
+    /* Whether the plan contains a Switch, Merge, Enter, Exit or NextIteration. If so, exec_token.c
+     * runs the plan. */
     bool tokens;
     /* data of the token executor (exec_token.c) if `tokens` is set; otherwise NULL */
     struct rt_token_plan *token;

@@ -49,7 +49,8 @@ enum rt_status rt_autotune_check_file(const char *path, struct rt_error *err);
  */
 bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_names,
                      char key[RT_AUTOTUNE_KEY]);
-/* Sets `name` to the cached kernel's name for the key, or to an empty string if there is none. */
+/* Sets `name` to the name of the kernel that is cached for the key, or to an empty string if there
+ * is none. */
 void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOTUNE_NAME]);
 /* Adds or replaces an entry. If the cache is full, drops the oldest eighth of the entries first. */
 void rt_autotune_put(struct rt_autotune *a, const char *key, const char *name);

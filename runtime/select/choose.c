@@ -98,8 +98,8 @@ struct rt_autotune_stats rt_autotune_stats(struct rt_session *s)
 /* ---- candidates ---- */
 
 struct candidates {
-    /* `n_timed` is the number of RT_K_TIMED kernels, which come first. It is 0 if the best kernel
-     * is not RT_K_TIMED. */
+    /* `n_timed` is the number of RT_K_TIMED kernels, which come first. `n_timed` is 0 if the best
+     * kernel is not RT_K_TIMED. */
     int n, n_timed;
     const struct rt_kernel *kernel[PL_MOST_KERNELS];
     int rank[PL_MOST_KERNELS];
@@ -147,8 +147,8 @@ static void put_first(struct candidates *c, int k)
     c->kernel[0] = best;
 }
 
-/* Moves a timed candidate to the front of the list: `kernel`, or the one named `name`. Returns
- * false if there is none. */
+/* Moves a timed candidate to the front of the list. The candidate is `kernel`, or the kernel with
+ * the name `name`. Returns false if the list does not contain the candidate. */
 static bool prefer(struct candidates *c, const struct rt_kernel *kernel, const char *name)
 {
     for (int k = 0; k < c->n_timed; k++)
@@ -166,8 +166,8 @@ struct held_key {
     const struct rt_op *op;
 };
 
-/* Makes the key of a choice from the op and the node's largest constant, the one that is packed.
- * Returns false if the node has no constant. */
+/* Makes the key of a choice from the op and the node's largest constant, because this constant is
+ * the packed one. Returns false if the node has no constant. */
 static bool held_key(const struct rt_prep *prep, struct held_key *key)
 {
     const struct rt_plan_step *n = prep->self->node;

@@ -28,8 +28,8 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
 struct pl_chooser;
 struct pl_chooser *pl_chooser_new(void); /* makes a chooser, or returns NULL if memory runs out */
 void pl_chooser_free(struct pl_chooser *c);
-/* After this call, every choice repeats the earlier choice for the same constant. If there is none,
- * the rule chooses. */
+/* After this call, every choice repeats the earlier choice for the same constant. If there is no
+ * earlier choice, the rule chooses. */
 void pl_chooser_seal(struct rt_session *s);
 
 #endif

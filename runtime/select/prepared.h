@@ -74,8 +74,8 @@ enum rt_status rt_infer_shapes(struct rt_infer *x);
 /*
  * Two steps to prepare a kernel. rt_prepared_infer finds the shapes, and rt_prepared_choose chooses
  * the kernel. `info` has n_in inputs, followed by n_out outputs that the functions fill in. In the
- * first step, inputs may have only the values that rt_infer.in allows; in the second, those that
- * rt_prep.in allows.
+ * first step, inputs may have only the values that rt_infer.in allows; in the second step, only
+ * those that rt_prep.in allows.
  */
 enum rt_status rt_prepared_infer(struct rt_session *session, struct rt_plan_step *n, int n_key,
                                  const int64_t *key, struct rt_info *info, struct rt_prepared **out,

@@ -118,8 +118,8 @@ void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t)
     if (now->dtype && v->storage == t->storage && now->buf != t->buf && now->buf && t->buf) {
         const size_t bytes = rt_tensor_bytes(t), all = rt_tensor_bytes(now);
         const char *first = atomic_load(&t->buf->data);
-        /* A view of the entire value has offset 0. Its data pointer is not used, because a lazy
-         * value has none. */
+        /* A view of the entire value has offset 0. The view's data pointer is not used, because a
+         * lazy value has no data pointer. */
         const size_t at = bytes == all ? 0 : (size_t)((const char *)t->data - first);
         if (at <= all && bytes <= all - at) {
             old = t->buf;

@@ -64,8 +64,9 @@ enum rt_status rt_variable_update(struct rt_variable *v, bool is_ref,
                                                            struct rt_error *err),
                                   void *arg, const struct rt_check *check,
                                   const struct rt_state *state, struct rt_error *err);
-/* Changes n variables, at most RT_UPDATED_TOGETHER, as rt_variable_update changes one. All of them
- * are locked meanwhile. values[i] belongs to v[i]. A variable may occur several times. */
+/* Changes n variables, at most RT_UPDATED_TOGETHER, as rt_variable_update changes one. All n
+ * variables are locked during the change. values[i] belongs to v[i]. A variable may occur several
+ * times. */
 enum { RT_UPDATED_TOGETHER = 4 };
 enum rt_status rt_variables_update(
     struct rt_variable *const *v, int n, bool is_ref,

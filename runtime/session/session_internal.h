@@ -59,7 +59,7 @@ struct rt_session {
     /* time in ns that the session may still spend on folding constants */
     _Atomic int64_t fold_ns;
     uint64_t entropy;
-    /* rt_session_compile, which is in a folder above this one. rt_session_new sets this pointer. */
+    /* rt_session_compile, which runtime/compile defines. rt_session_new sets this pointer. */
     int (*compile)(struct rt_session *s);
     /* Guards the members from `spec` to `is_loading`, and the segments of all plans. */
     struct rt_mutex spec_mu;
