@@ -18,7 +18,7 @@ FUZZ_TOTAL_S = 150  # total time for all fuzz targets of `./run test`, per core
 FAULT_S = 200  # total time for the sample of faults that `./run test` injects, over all phases
 SOAK_S = 30
 FUZZ_OPS_S = 60
-# Maximum number of cases with seed 1. The limit lets machines of different speeds run the same cases.
+# Maximum number of test cases generated with seed 1. The limit lets machines of different speeds run the same cases.
 FUZZ_OPS_CASES = 40000
 # Time limit of bounds.py. Its cases take 10 s on an idle machine, except those of kind `square`, which take about 10
 # min, and those of kind `value`, which take about 3 min.

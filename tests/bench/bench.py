@@ -179,7 +179,7 @@ def resident(pid):
 
 
 def swap(args):
-    """Sends requests at a constant rate while new versions appear. Once each new version is served, its predecessor is
+    """Sends requests at a constant rate while new versions appear. When a new version is served, its predecessor is
     removed."""
     source = os.path.abspath(args.model)
     with tempfile.TemporaryDirectory(dir=args.work) as folder:

@@ -319,7 +319,7 @@ class Served:
 
     def grpc_many(self):
         """Sends more calls than the server accepts at a time. A Watch stream is opened before each call and stays open,
-        so it takes the memory that earlier calls have released, and each call needs new memory."""
+        so the stream takes the memory that earlier calls have released, and each call needs new memory."""
         for _ in range(20):
             watch = self.health.Watch(health_pb2.HealthCheckRequest(service=""))
             watch.add_callback(lambda: None)
@@ -491,7 +491,7 @@ class Served:
         os.rename(made, self.path(f"watched/{self.version}"))
 
     def apply(self, request):
-        """Sends a configuration until it is accepted. A fault may make the server refuse it, and a refused
+        """Sends a configuration until it is accepted. A fault may make the server refuse the configuration, and a refused
         configuration must change nothing."""
         self.applied = False
         for _ in range(5):

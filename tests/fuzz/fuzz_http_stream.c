@@ -1,7 +1,7 @@
 /*
- * Passes bytes through the stream filter. Its output must not depend on how the bytes are split,
- * and must pass unchanged through the filter a second time. The output may be longer than the input
- * only by the canned request that replaces a refused request.
+ * Passes bytes through the stream filter. The filter's output must not depend on how the bytes are
+ * split, and must pass unchanged through the filter a second time. The output may be longer than
+ * the input only by the canned request that replaces a refused request.
  */
 #include <stdint.h>
 #include <stdlib.h>

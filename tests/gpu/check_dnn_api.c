@@ -105,7 +105,8 @@ SAME(DNN_NOTE_WINOGRAD_6X6, NUMERICAL_NOTE_WINOGRAD_TILE_6x6);
 SAME(DNN_NOTE_WINOGRAD_13X13, NUMERICAL_NOTE_WINOGRAD_TILE_13x13);
 SAME(DNN_NOTE_STRICT_NAN, NUMERICAL_NOTE_STRICT_NAN_PROP);
 SAME(DNN_NOTE_RUNTIME_COMPILATION, BEHAVIOR_NOTE_RUNTIME_COMPILATION);
-/* Later versions may add notes. dnn_plan.c ignores those that do not fit its arrays. */
+/* Later versions of cuDNN may add notes. dnn_plan.c ignores the notes that do not fit its
+ * arrays. */
 _Static_assert((int)DNN_N_NOTES <= (int)CUDNN_NUMERICAL_NOTE_TYPE_COUNT, "numerical notes");
 _Static_assert((int)DNN_N_BEHAVIOR_NOTES <= (int)CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, "behavior notes");
 

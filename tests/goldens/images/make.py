@@ -1,5 +1,5 @@
-"""Exports a model that takes image files, next to this file, and writes TensorFlow's results to answers.json. Needs
-tensorflow (PyPI). The files are those of the fuzz targets' corpora."""
+"""Exports to this folder a model that takes image files, and writes TensorFlow's results to answers.json. Needs
+tensorflow (PyPI). The image files are those of the fuzz targets' corpora."""
 import base64
 import json
 import os
