@@ -464,8 +464,8 @@ static bool has_one_order(const struct walk *w, int a, int b)
     return true;
 }
 
-/* Returns whether the op compares lengths and its result is the same for all batch sizes. An example
- * is `n > 0`. */
+/* Returns whether the op compares lengths and its result is the same for all batch sizes. An
+ * example is `n > 0`. */
 static bool compares_sizes(const struct walk *w, const struct visit *x)
 {
     static const char *const comparisons[] = {"Equal",   "NotEqual",     "Less", "LessEqual",
