@@ -1,8 +1,9 @@
 /*
- * Tensor maps: variants that map tensors to tensors. Two keys are the same if their types, shapes
- * and bytes are. A shared map is copied before it is changed; its keys and values are references,
- * so that their elements are never copied. The order of the keys is that of their insertion, while
- * TensorFlow's is not specified.
+ * Tensor maps: variants that map tensors to tensors. Two keys are the same if they have the same
+ * type, shape and bytes. A shared map is copied before it is changed. Only its array of entries is
+ * copied: keys and values are references to tensors, so the elements of the tensors are never
+ * copied. Keys are in the order of their insertion, except that the last entry takes the place of
+ * an erased one. TensorFlow does not specify an order.
  */
 #include "kernels/list/list_internal.h"
 
@@ -59,7 +60,7 @@ bool kn_is_tensor_map(const struct rt_tensor *t)
     return o && o->type == &tensor_map_type;
 }
 
-/* Returns the map in input k, or NULL. */
+/* Returns the map in input k, or NULL if input k is not a map. */
 static struct tensor_map *map_input(struct rt_run *r, int k)
 {
     const struct rt_tensor *t = &r->in[k];
@@ -76,7 +77,7 @@ static struct tensor_map *map_input(struct rt_run *r, int k)
 
 /* ---- keys ---- */
 
-/* Hashes the key in input 1. */
+/* Computes the hash of the key in input 1. */
 static enum rt_status hash_key(struct rt_run *r, uint64_t *hash)
 {
     const struct rt_tensor *t = &r->in[1];
@@ -91,7 +92,7 @@ static enum rt_status hash_key(struct rt_run *r, uint64_t *hash)
     return reader.st;
 }
 
-/* Sets *same to whether two keys of equal hashes are the same. */
+/* Sets *same to whether two keys with equal hashes are the same. */
 static enum rt_status same_key(struct rt_run *r, const struct rt_tensor *a,
                                const struct rt_tensor *b, bool *same)
 {
@@ -113,8 +114,8 @@ static enum rt_status same_key(struct rt_run *r, const struct rt_tensor *a,
     return reader.st;
 }
 
-/* Sets *at to where the index of the entry of the key in input 1 stands, which is 0 if there is no
- * entry. Sets *at to NULL if the map has no chains. */
+/* Searches for the entry of the key in input 1. Sets *at to the address that holds 1 plus the index
+ * of the entry, or 0 if there is no such entry. Sets *at to NULL if the map has no chains. */
 static enum rt_status find(struct rt_run *r, const struct tensor_map *m, uint64_t hash,
                            int64_t **at)
 {
@@ -134,7 +135,7 @@ static enum rt_status find(struct rt_run *r, const struct tensor_map *m, uint64_
     return st;
 }
 
-/* Finds the entry of the key in input 1, and sets *out to it, or to NULL. */
+/* Sets *out to the entry of the key in input 1, or to NULL if there is none. */
 static enum rt_status lookup(struct rt_run *r, const struct tensor_map *m, struct entry **out)
 {
     uint64_t hash;
@@ -176,7 +177,7 @@ static enum rt_status link_all(struct rt_run *r, struct tensor_map *m)
     return st;
 }
 
-/* Makes space for n entries. */
+/* Makes space for n entries in total. */
 static enum rt_status reserve(struct rt_run *r, struct tensor_map *m, int64_t n)
 {
     const int64_t n_chains = kn_hash_slots(n);
@@ -213,7 +214,7 @@ static enum rt_status copy_entries(struct rt_run *r, struct tensor_map *to,
 
 /*
  * Begins a change of the map in input 0. Returns the map itself if nothing else refers to it,
- * otherwise a copy, or NULL on failure. `own` holds the map until kn_list_write_done.
+ * otherwise a copy, or NULL on failure. `own` holds the returned map until kn_list_write_done.
  */
 static struct tensor_map *write_begin(struct rt_run *r, struct rt_tensor *own)
 {
@@ -266,7 +267,7 @@ static enum rt_status insert(struct rt_run *r, struct tensor_map *m)
     return RT_OK;
 }
 
-/* Moves the last entry to the place of entry i, which has been unlinked and cleared. */
+/* Moves the last entry to position i, whose entry has been unlinked and cleared. */
 static enum rt_status fill_hole(struct rt_run *r, struct tensor_map *m, int64_t i)
 {
     struct entry *last = &entries(m)[m->n - 1];

@@ -1,4 +1,5 @@
-/* Dense conditional accumulators, and what sparse ones share with them (accumulator.h). */
+/* The functions that dense and sparse conditional accumulators share, and the dense ops
+ * (accumulator.h). */
 #include "kernels/queue/accumulator.h"
 
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 #include "kernels/cpu/half.h"
 #include "runtime/core/copy.h"
 
-/* A run that waits. It lives on the stack of that run. */
+/* A waiting run. The struct is on the stack of that run. */
 struct kn_taker {
     struct kn_taker *next;
 };
@@ -144,7 +145,7 @@ enum rt_status kn_accumulator_set(struct rt_run *r, struct kn_accumulator *a, st
     return st;
 }
 
-/* Reads input 1, a number. As in TensorFlow, a single number in another shape fails late. */
+/* Fails unless input 1 is a scalar. `what` is the input's name in the message. */
 static enum rt_status check_scalar(struct rt_run *r, const char *what)
 {
     struct rt_shape shape;
@@ -174,6 +175,7 @@ enum rt_status kn_accumulator_apply(struct rt_run *r, bool is_sparse,
         rt_cond_broadcast(&a->changed);
     }
     rt_mutex_unlock(&a->mu);
+    /* As in TensorFlow, the shape of the step is checked last. */
     return st ? st : check_scalar(r, "local_step");
 }
 

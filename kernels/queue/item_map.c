@@ -21,7 +21,7 @@ static void heap_rise(struct kn_item_map *m, int64_t at, struct kn_keyed *e)
     heap_set(m, at, e);
 }
 
-/* Removes the entry from the heap, which has n entries. */
+/* Removes the entry from the heap, which has n entries before the call. */
 static void heap_remove(struct kn_item_map *m, int64_t n, const struct kn_keyed *e)
 {
     struct kn_keyed *last = m->heap[n - 1];
@@ -60,8 +60,8 @@ static enum rt_status heap_reserve(struct rt_run *r, struct kn_item_map *m)
 /* ---- buckets ---- */
 
 /*
- * The numbers of buckets, and the positions where entries are linked, are those of libstdc++,
- * because they decide which entry is the first one.
+ * The numbers of buckets and the positions at which entries are linked are those of libstdc++,
+ * because they determine the first entry of a map.
  */
 static int64_t next_n_buckets(int64_t n)
 {

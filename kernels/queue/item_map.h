@@ -1,9 +1,10 @@
 /*
- * Maps from 64-bit keys to items, in the order in which TensorFlow's maps hold them: an unordered
- * map is the C++ standard library's std::unordered_map (libstdc++), whose first item depends on the
- * order of insertions, and an ordered map begins with the item of the lowest key.
+ * Maps from 64-bit keys to items. The first item of a map is the same as in TensorFlow. In an
+ * ordered map, it is the item with the lowest key. An unordered map is modelled on
+ * std::unordered_map of libstdc++, where the first item depends on the order of insertions.
  *
- * Owner: the map owns its items. Threads: the lock of the resource that holds the map guards it.
+ * Owner: the map owns its items. Threads: a map is guarded by the lock of the resource to which it
+ * belongs.
  */
 #ifndef KN_QUEUE_ITEM_MAP_H
 #define KN_QUEUE_ITEM_MAP_H
@@ -16,12 +17,13 @@ struct kn_keyed {
     int64_t heap_at; /* position in kn_item_map.heap */
     struct kn_item *item;
 };
-/* A zeroed struct, apart from is_ordered, is an empty map. */
+/* The map is empty if all members but is_ordered are zero. */
 struct kn_item_map {
     bool is_ordered;
     int64_t n;
-    struct kn_keyed head;      /* head.next is the first entry of the list of all entries */
-    struct kn_keyed **buckets; /* the entry before the first one of each bucket, or NULL */
+    struct kn_keyed head; /* head.next is the first entry of the list of all entries */
+    /* for each bucket, the entry before its first entry, or NULL if the bucket is empty */
+    struct kn_keyed **buckets;
     int64_t n_buckets;
     struct kn_keyed **heap; /* entries of an ordered map; the lowest key is at position 0 */
     int64_t n_heap_allocated;
@@ -33,10 +35,10 @@ enum rt_status kn_item_map_find(struct rt_run *r, const struct kn_item_map *m, i
                                 struct kn_keyed **out);
 /* Returns the entry that MapUnstageNoKey takes. The map must not be empty. */
 struct kn_keyed *kn_item_map_first(const struct kn_item_map *m);
-/* Adds an item whose key the map does not hold. Takes the item if it succeeds. */
+/* Adds an item. The map must not hold its key. If the call succeeds, the map owns the item. */
 enum rt_status kn_item_map_add(struct rt_run *r, struct kn_item_map *m, int64_t key,
                                struct kn_item *i);
-/* Removes an entry, and returns its item, which the caller owns. */
+/* Removes an entry and returns its item. The caller owns the item. */
 struct kn_item *kn_item_map_remove(struct kn_item_map *m, struct kn_keyed *e);
 /* Frees all items. The map is empty afterwards. */
 void kn_item_map_clear(struct kn_item_map *m);

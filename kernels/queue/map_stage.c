@@ -8,7 +8,7 @@
 
 struct map_stage {
     struct rt_object o;
-    /* of the op that made the area, as in TensorFlow; a limit of 0 is none */
+    /* limits of the area, set by the op that made it, as in TensorFlow; 0 for no limit */
     int64_t capacity, memory_limit;
     int n; /* number of tensors of a complete item */
     struct rt_mutex mu;
@@ -59,7 +59,8 @@ static enum rt_status map_stage_make(const struct rt_node *n, const struct rt_te
     return RT_OK;
 }
 
-/* Returns the staging area of the node, to which the caller owns a reference, or NULL. */
+/* Returns a reference to the node's staging area, which the caller must drop. Returns NULL on
+ * failure. */
 static struct map_stage *map_stage_of(struct rt_run *r)
 {
     const char *kind = is_ordered(r->node) ? "ordered map staging area" : "map staging area";
@@ -97,7 +98,7 @@ static enum rt_status check_index(struct rt_run *r, const struct map_stage *s, i
 
 /* ---- staging ---- */
 
-/* Returns the size of n tensors as TensorFlow counts it, which is the size of the last one. */
+/* Returns the size that TensorFlow counts for n tensors, which is the size of the last tensor. */
 static int64_t bytes_of(const struct rt_tensor *t, int n)
 {
     return n > 0 ? (int64_t)rt_tensor_bytes(&t[n - 1]) : 0;
@@ -108,7 +109,8 @@ static bool is_over_limit(const struct map_stage *s, int64_t bytes)
     return s->memory_limit > 0 && bytes > s->memory_limit - s->bytes;
 }
 
-/* Adds a complete item, unless there is one with this key. Takes the item. */
+/* Adds a complete item. If the area already has a complete item with this key, or on failure, frees
+ * the item instead. */
 static enum rt_status put_complete(struct rt_run *r, struct map_stage *s, int64_t key,
                                    struct kn_item *i)
 {
@@ -122,7 +124,7 @@ static enum rt_status put_complete(struct rt_run *r, struct map_stage *s, int64_
     return st;
 }
 
-/* Moves the tensors of `i` to the places of `to` that the indices give. */
+/* Moves the tensors of `i` into `to`. Input 1 holds the position of each tensor in `to`. */
 static enum rt_status put_parts(struct rt_run *r, const struct map_stage *s, int64_t key,
                                 struct kn_item *to, struct kn_item *i)
 {
@@ -152,7 +154,7 @@ static bool is_complete(const struct kn_item *i)
     return true;
 }
 
-/* Stages some tensors of an item. */
+/* Stages some of the tensors of an item. */
 static enum rt_status put_incomplete(struct rt_run *r, struct map_stage *s, int64_t key,
                                      struct kn_item *i)
 {
@@ -241,8 +243,8 @@ static enum rt_status stage_run(struct rt_run *r)
 /* ---- reading ---- */
 
 /*
- * Copies the tensors of the entry to `to`, which the indices choose, and removes them from the
- * entry if `takes`. As in TensorFlow, what was taken before an error is lost.
+ * Copies the tensors of the entry that `indices` select to `to`. If `takes` is set, removes them
+ * from the entry. As in TensorFlow, tensors that were removed before an error are lost.
  */
 static enum rt_status read_parts(struct rt_run *r, const struct map_stage *s, struct kn_keyed *e,
                                  const struct rt_tensor *indices, struct kn_item *to, bool takes)
@@ -269,7 +271,7 @@ static enum rt_status read_parts(struct rt_run *r, const struct map_stage *s, st
     return st;
 }
 
-/* Makes the outputs from `first` on the tensors of the item. */
+/* Moves the tensors of the item to the node's outputs, beginning with output `first`. */
 static enum rt_status give(struct rt_run *r, int first, struct kn_item *i)
 {
     for (int k = first; k < r->n_out; k++) {
@@ -289,7 +291,7 @@ static enum rt_status give(struct rt_run *r, int first, struct kn_item *i)
     return RT_OK;
 }
 
-/* Waits until there is an item with the key, or any item if `key` is NULL. */
+/* Waits until the area has a complete item with the key or, if `key` is NULL, any complete item. */
 static enum rt_status wait_for(struct rt_run *r, struct map_stage *s, const int64_t *key,
                                struct kn_keyed **out)
 {
@@ -315,7 +317,8 @@ static bool is_empty(const struct kn_item *i)
     return true;
 }
 
-/* Reads or takes the parts of an item into `to`. Sets *key if there is no input for it. */
+/* Reads the requested tensors of an item into `to`. If `takes` is set, also removes them from the
+ * area. Sets *key to the item's key. */
 static enum rt_status read_item(struct rt_run *r, struct map_stage *s, int64_t *key, bool has_key,
                                 bool takes, struct kn_item *to)
 {

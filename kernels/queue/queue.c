@@ -35,8 +35,8 @@ static int64_t priority(const struct kn_item *i)
 }
 
 /*
- * The heap's steps are those of the C++ standard library, which TensorFlow uses. They decide the
- * order of items of equal priority. The array's first item has the lowest number.
+ * The steps of the heap determine the order of items of equal priority. As in TensorFlow, they are
+ * those of the C++ standard library. The first item of the array has the lowest priority number.
  */
 static void heap_rise(struct kn_item **a, int64_t at, struct kn_item *i)
 {

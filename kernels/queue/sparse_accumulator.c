@@ -1,12 +1,12 @@
 /* Conditional accumulators of sparse gradients (accumulator.h). */
 #include "kernels/queue/accumulator.h"
 
-/* The inputs of SparseAccumulatorApplyGradient after the step. */
+/* The inputs of SparseAccumulatorApplyGradient that follow the step. */
 enum { INDICES = 2, VALUES, SHAPE };
 
 #define MISMATCH "Shape mismatch: expected "
 
-/* Compares the shape that the gradient brings with that of the accumulator. */
+/* Checks the gradient's shape input against the shape of the accumulator. */
 static enum rt_status check_known_shape(struct rt_run *r, const struct kn_accumulator *a)
 {
     const struct rt_tensor *t = &r->in[SHAPE];
@@ -22,8 +22,8 @@ static enum rt_status check_known_shape(struct rt_run *r, const struct kn_accumu
     return RT_OK;
 }
 
-/* Compares the shape of the values with that of the values that have been accumulated, or with the
- * accumulator's own. */
+/* Checks the shape of the gradient's values against the shape of the sum or, if there is no sum
+ * yet, against the shape of the accumulator. */
 static enum rt_status check_values(struct rt_run *r, const struct kn_accumulator *a)
 {
     const struct rt_tensor *t = &r->in[VALUES], *sum = &a->part[KN_SUM];
@@ -73,16 +73,16 @@ static enum rt_status check_gradient(struct rt_run *r, const struct kn_accumulat
 
 /* ---- the sum ---- */
 
-/* A walk through the slices of the sum so far and of a gradient, like that which merges two sorted
- * lists. TensorFlow does not require the indices to be sorted. */
+/* A merge of the slices of the sum with the slices of a gradient. Slices are merged as sorted lists
+ * are, although TensorFlow does not require the indices to be sorted. */
 struct merge {
     const int64_t *a, *b;
     int64_t n_a, n_b;
     int64_t at_a, at_b;
 };
 
-/* Advances the walk. Returns false at its end, and sets whether the next slice is in the sum so far
- * and in the gradient. */
+/* Advances to the next merged slice. Sets *in_a to whether the sum has this slice, and *in_b to
+ * whether the gradient has it. Returns false if no slices are left. */
 static bool merge_next(struct merge *m, bool *in_a, bool *in_b)
 {
     const bool more_a = m->at_a < m->n_a, more_b = m->at_b < m->n_b;

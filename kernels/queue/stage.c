@@ -9,7 +9,7 @@
 struct stage {
     struct rt_object o;
     int64_t capacity,
-        /* 0 for no limit; as in TensorFlow, the op that made the area sets the limits */
+        /* 0 for no limit; the op that made the area sets the limits, as in TensorFlow */
         memory_limit;
     struct rt_mutex mu;
     /* mu guards all members from here on */
@@ -50,7 +50,8 @@ static enum rt_status stage_make(const struct rt_node *n, const struct rt_tensor
     return RT_OK;
 }
 
-/* Returns a reference to the staging area of the node, which the caller owns, or NULL. */
+/* Returns a reference to the node's staging area, which the caller must drop. Returns NULL on
+ * failure. */
 static struct stage *stage_of(struct rt_run *r)
 {
     struct rt_object *o = NULL;

@@ -1,7 +1,7 @@
 /*
- * Candidate samplers: UniformCandidateSampler and LogUniformCandidateSampler draw classes and say
- * how often a class is expected to be drawn, and AllCandidateSampler returns every class. Equal
- * seeds yield TensorFlow's classes.
+ * Candidate samplers. UniformCandidateSampler and LogUniformCandidateSampler draw classes, and
+ * compute how often a class is expected among the samples. AllCandidateSampler returns every class.
+ * With equal seeds, the classes are those of TensorFlow.
  */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
@@ -12,10 +12,11 @@ struct sampler {
     bool is_log, is_all, is_unique;
     double log_range;
     struct kn_singles random;
-    int64_t n_tries; /* number of draws, which exceeds n if equal classes were drawn */
+    /* number of draws, which exceeds n if classes must be unique and one was drawn again */
+    int64_t n_tries;
 };
 
-/* Returns a number below n, by the rejections of TensorFlow's SimplePhilox. */
+/* Returns a random number below n. Rejects the same numbers as TensorFlow's SimplePhilox. */
 static uint64_t uniform(struct kn_singles *random, uint64_t n)
 {
     const uint64_t remainder = UINT64_MAX % n + 1;
@@ -33,7 +34,7 @@ static int64_t draw(struct sampler *s)
     if (!s->is_log)
         return (int64_t)uniform(&s->random, (uint64_t)s->range);
     const double x = exp(kn_single_double(&s->random) * s->log_range);
-    /* TensorFlow converts the same number, which is at most the range. */
+    /* If rounding has made the number too large, the remainder corrects it, as in TensorFlow. */
     const int64_t id = x < 0x1p63 ? (int64_t)x - 1 : INT64_MAX;
     return id % s->range;
 }
@@ -48,8 +49,8 @@ static float expected_count(const struct sampler *s, int64_t id)
     return s->n_tries == s->n ? p * (float)s->n_tries : -expm1f((float)s->n_tries * log1pf(-p));
 }
 
-/* Adds a class to the open-addressing set at `slots`, which holds classes plus 1. Returns whether
- * the class is new. */
+/* Adds a class to a hash set with open addressing. A used slot holds the class plus 1. Returns
+ * whether the class is new. */
 static bool set_add(int64_t *slots, uint64_t n_slots, int64_t id)
 {
     uint64_t at = ((uint64_t)id * UINT64_C(0x9e3779b97f4a7c15)) >> 20;
@@ -71,7 +72,7 @@ static enum rt_status draw_unique(struct rt_run *r, struct sampler *s, int64_t *
     enum rt_status st = slots ? kn_zero_chunks(r, slots, n_slots * sizeof *slots) : r->err->code;
     for (int64_t k = 0; k < s->n && !st; s->n_tries++) {
         const int64_t id = draw(s);
-        if (s->n_tries == INT32_MAX) /* TensorFlow ends here */
+        if (s->n_tries == INT32_MAX) /* here, TensorFlow's process aborts */
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "%s: too few classes were found in %d tries", r->node->schema->name,
                            INT32_MAX);

@@ -1,4 +1,5 @@
-/* Ops of k-means clustering, and the accidental hits of candidate samplers. */
+/* ComputeAccidentalHits, which finds true classes among the samples of a candidate sampler, and the
+ * k-means ops KMC2ChainInitialization and NearestNeighbors. */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "kernels/random/philox.h"
@@ -26,8 +27,8 @@ struct sampled {
     int64_t id, at;
 };
 
-/* Returns the number of samples whose class is less than `id`, or not greater if `after`. The
- * samples are sorted. */
+/* Returns the number of samples whose class is less than `id` or, if `after` is set, not greater
+ * than `id`. The samples must be sorted. */
 static int64_t bound(const struct sampled *s, int64_t n, int64_t id, bool after)
 {
     int64_t low = 0;
@@ -42,7 +43,8 @@ static int64_t bound(const struct sampled *s, int64_t n, int64_t id, bool after)
     return low;
 }
 
-/* Sorts n samples by class and position by merging, with as much memory at `other`. */
+/* Sorts n samples by class and, within a class, by position. `other` is a workspace for n
+ * samples. */
 static enum rt_status sort_samples(struct rt_run *r, struct sampled *s, struct sampled *other,
                                    int64_t n)
 {
@@ -172,7 +174,8 @@ static bool is_nearer(const struct neighbour *a, const struct neighbour *b)
     return a->distance < b->distance || (a->distance == b->distance && a->at < b->at);
 }
 
-/* Moves the neighbour at the root of a heap of n to its place. The root is the farthest one. */
+/* Restores the order of a heap of n neighbours whose root has been replaced. The root is the
+ * farthest neighbour. */
 static void sink(struct neighbour *heap, int64_t n)
 {
     const struct neighbour moved = heap[0];
@@ -195,8 +198,8 @@ static void rise(struct neighbour *heap, int64_t at, struct neighbour e)
     heap[at] = e;
 }
 
-/* Returns the squared distance of two points, in the form in which TensorFlow computes it, so that
- * infinite coordinates yield NaN. */
+/* Returns the squared distance of two points. It is computed from scalar products, as in
+ * TensorFlow, so infinite coordinates yield NaN. */
 static float squared_distance(const float *p, const float *c, int64_t n)
 {
     double pp = 0, cc = 0, pc = 0;
@@ -209,7 +212,8 @@ static float squared_distance(const float *p, const float *c, int64_t n)
     return (float)(pp + cc - 2 * pc);
 }
 
-/* Writes the k nearest centres of a point, the nearest one first. */
+/* Finds the k centres that are nearest to a point. Writes their indices and distances, nearest
+ * first. */
 static enum rt_status nearest(struct rt_run *r, const float *point, struct neighbour *heap,
                               int64_t k, int64_t *at, float *distances)
 {
@@ -254,7 +258,7 @@ static enum rt_status check_neighbours(struct rt_run *r, int64_t *k)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Expected point_dimensions == center_dimensions: %lld vs %lld.",
                        (long long)points->dim[1], (long long)centers->dim[1]);
-    if (*k < 0) /* TensorFlow ends here */
+    if (*k < 0) /* here, TensorFlow's process aborts */
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "NearestNeighbors: k is %lld", (long long)*k);
     return RT_OK;
 }
