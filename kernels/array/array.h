@@ -1,6 +1,6 @@
 /*
- * Helpers shared by the array ops, which read shapes and integer values of inputs and allocate
- * outputs, and the n-dimensional strided copy to which most of these ops reduce.
+ * Helpers that the array ops share. They read the shapes and integer values of inputs, and allocate
+ * outputs. Most array ops use the n-dimensional strided copy that this header also declares.
  */
 #ifndef KN_ARRAY_ARRAY_H
 #define KN_ARRAY_ARRAY_H
@@ -36,10 +36,11 @@ enum rt_status kn_infer_scalars(struct rt_infer *x);
 int64_t kn_int_at(const struct rt_tensor *t, int64_t i);
 /*
  * Reads the value of an input that must be a single number. Returns false if the tensor does not
- * hold exactly one number; the caller then reports the error with TensorFlow's message. kn_scalar
- * accepts scalars only. kn_single accepts a single element in any shape, for ops whose TensorFlow
- * kernels accept it, as tests/conformance/acceptance.py has found. Both read integers and bool;
- * kn_scalar_float reads a floating-point scalar.
+ * hold exactly one number; the caller then reports the error with TensorFlow's message.
+ *
+ * kn_scalar accepts scalars only. kn_single accepts a single element in any shape, for ops whose
+ * TensorFlow kernels accept it, as tests/conformance/acceptance.py has found. kn_scalar and
+ * kn_single read integers and bool. kn_scalar_float reads a floating-point scalar.
  */
 bool kn_scalar(const struct rt_tensor *t, int64_t *v);
 bool kn_single(const struct rt_tensor *t, int64_t *v);

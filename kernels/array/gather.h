@@ -1,6 +1,5 @@
 /*
- * The shapes and the error of Gather and GatherV2, which their kernels for all devices share.
- *
+ * Computes the shapes and the error of Gather and GatherV2, for the kernels of all devices.
  * Threads: pure functions.
  */
 #ifndef KN_GATHER_H
@@ -20,8 +19,8 @@ struct kn_gathered {
 enum rt_status kn_gathered_of(const struct rt_node *n, const struct rt_shape *params,
                               const struct rt_shape *index, const struct rt_tensor *axis_t,
                               struct kn_gathered *p, struct rt_error *err);
-/* Reports index `at`, counted in row-major order, of an index tensor of the given shape, which is
- * out of range: "indices[1,0] = 5 is not in [0, 2)". */
+/* Reports that an index is out of range: "indices[1,0] = 5 is not in [0, 2)". `at` is the position
+ * of the index, in row-major order, in an index tensor of the given shape. */
 enum rt_status kn_gather_outside(int rank, const int64_t *dim, int64_t at, int64_t value,
                                  int64_t limit, struct rt_error *err);
 

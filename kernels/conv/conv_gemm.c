@@ -60,8 +60,8 @@ static bool is_in_place(const struct kn_conv_shape *g)
 /*
  * Returns whether this kernel may be the fastest.
  *
- * If the input is read in place, the sums must be long, the input must have many more channels than
- * the output, or the output must have one pixel.
+ * If the input is read in place, one of three conditions must hold: the sums are long, the input
+ * has many more channels than the output, or the output has one pixel.
  *
  * If im2col is needed, there must be enough channels, because copying would otherwise take as long
  * as multiplying. In addition, the rows must be short or the stride greater than 1; otherwise

@@ -46,10 +46,11 @@ struct kn_conv_onednn_split {
     struct kn_conv_split by;
     struct kn_conv_onednn_slice slice[KN_CONV_SLICES];
     /*
-     * If `channels` is positive, the split divides the output channels. Each execution computes
-     * `channels` channels (slice KN_CONV_FIRST). The last one computes the remaining channels of
-     * all images (slice KN_CONV_LAST). This split is used if the filter is much larger than the
-     * input and the output, because each core then reads only its share of the filter.
+     * If `channels` is positive, the split divides the output channels of all images. Each
+     * execution but the last computes `channels` channels (slice KN_CONV_FIRST). The last execution
+     * computes the remaining channels (slice KN_CONV_LAST). This split is used if the filter is
+     * much larger than the input and the output, because each core then reads only its share of the
+     * filter.
      */
     int64_t channels;
     /* The scratch memory of one execution holds oneDNN's own scratch memory at offset 0, the input

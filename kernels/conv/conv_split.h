@@ -30,9 +30,8 @@ struct kn_conv_block {
  * Computes the split for one core. An execution takes at most about ten milliseconds, so that the
  * deadline can be checked between executions. No axis may be empty.
  *
- * If `after` is set, Slipway's own epilogue loops follow each execution. The outputs of an
- * execution then fit in the cache. The exception is an image whose filter is too large for the
- * cache: it is not split for this reason.
+ * If `after` is set, Slipway's own epilogue loops follow each execution. If the filter also fits in
+ * the cache, executions are so small that their outputs stay in the cache for these loops.
  */
 void kn_conv_split_serial(const struct kn_conv_shape *g, bool after, struct kn_conv_split *split);
 /*

@@ -9,9 +9,9 @@ enum {
     /* Number of outputs that are computed together. The image widths of most networks are multiples
      * of 7. */
     PIXELS = 7,
-    /* NEAR_BYTES is the size of the L1 cache. If it has space for the window rows of at least
-     * LEAST_CHANNELS channels, as many channels as possible are processed together. In wider
-     * images, all channels are processed together, in memory order. */
+    /* NEAR_BYTES is the size of the L1 cache. If the window rows of at least LEAST_CHANNELS
+     * channels fit in this cache, as many channels as fit are processed together. Otherwise, all
+     * channels are processed together, in memory order. */
     NEAR_BYTES = 32768,
     LEAST_CHANNELS = 64,
 };

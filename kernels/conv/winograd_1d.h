@@ -37,7 +37,7 @@ struct kn_winograd_1d {
 };
 
 /* Sets the members that the caller does not set. Returns false if the number of taps is not
- * supported, a number of channels is not a multiple of 16, or if sizes exceed the address space. */
+ * supported, a number of channels is not a multiple of 16, or sizes exceed the address space. */
 bool kn_winograd_1d_init(struct kn_winograd_1d *l);
 /* Transforms and packs filter [taps, ci, co] into dst, which has kn_winograd_tiles_pack_bytes bytes
  * and is 64-byte aligned. `scale` has co floats or is NULL, and `workspace` has ci * co floats. */

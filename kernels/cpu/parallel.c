@@ -47,7 +47,8 @@ static enum rt_status parallel_run(struct job *j, double work)
 }
 
 /* Returns the number of rows per shard. Tries `shards` shards first, then more, until the shards
- * divide n nearly evenly among `width` cores. If none do, returns n / shards, rounded up. */
+ * divide n nearly evenly among `width` cores. If no such number of shards is found, returns n /
+ * shards, rounded up. */
 static int64_t even_rows(int64_t n, int64_t shards, int64_t width)
 {
     const int64_t first = kn_div_up(n, shards);

@@ -146,8 +146,8 @@ static enum rt_status pack_filter(struct rt_prep *p, struct state *s)
 
 /* ---- the kernel ---- */
 
-/* Reserves scratch memory for the plan's workspace and for a copy of the residual, which is needed
- * if the output lies on the residual. */
+/* Reserves scratch memory for the plan's workspace. If the output shares the residual's memory,
+ * also reserves memory for a copy of the residual. */
 static enum rt_status reserve(struct rt_prep *p, struct state *s)
 {
     size_t bytes = s->plan->workspace_bytes;

@@ -30,7 +30,7 @@ struct moves {
 typedef int make_moves(const struct rt_prep *p, struct move *m);
 
 /* Sets `outer` to the product of the dimensions before `axis`, and `inner` to the product of the
- * others. */
+ * dimensions from `axis` on. */
 static void sizes_around(const struct rt_shape *s, int axis, int64_t *outer, int64_t *inner)
 {
     *outer = *inner = 1;

@@ -1,6 +1,6 @@
 /*
- * Element-wise ops and "_Chain" on a GPU. One device kernel (elementwise.cu), which interprets a
- * list of steps, runs all of them. A single op is a list of one step.
+ * Element-wise ops and "_Chain" on a GPU. All of them run on one device kernel (elementwise.cu),
+ * which interprets a list of steps. A single op is a list of one step.
  */
 #include <string.h>
 

@@ -22,7 +22,7 @@ struct kc_epilogue_part {
 /* Returns whether the epilogue has a step that is not in the part. */
 bool kc_epilogue_is_left(const struct rt_epilogue *e, const struct kc_epilogue_part *done);
 /* Sets *residual to the address of the run's residual, or to NULL if the epilogue has none. If the
- * output lies on the residual, copies the residual to `copy` first. */
+ * output shares the residual's memory, copies the residual to `copy` first. */
 enum rt_status kc_epilogue_residual(const struct rt_epilogue *e, const struct rt_run *r, void *copy,
                                     const void **residual);
 /* Applies the steps that are not in `done` to output 0, in place. */

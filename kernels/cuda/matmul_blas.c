@@ -102,8 +102,8 @@ static enum rt_status make_plan(struct state *s, struct kc_blas *blas, struct kc
     return st;
 }
 
-/* Reserves scratch memory for the plan's workspace. If the output lies on the residual and the plan
- * does not add the residual, also reserves memory for a copy of the residual. */
+/* Reserves scratch memory for the plan's workspace. If the output shares the residual's memory and
+ * the plan does not add the residual, also reserves memory for a copy of the residual. */
 static enum rt_status reserve(struct rt_prep *p, struct state *s)
 {
     size_t bytes = s->plan->workspace_bytes;

@@ -35,7 +35,8 @@ enum rt_status kc_reduce_prepare(struct rt_prep *p, void **state)
     if (!s)
         return p->err->code;
     *s = (struct kc_reduce){.op = reduction_of(p->node->op->name), .n_out = 1, .n_each = 1};
-    /* A saturated product can occur only if the input has no elements. It is not used then. */
+    /* A product can be saturated only if the input has no elements. The product is then not
+     * used. */
     int64_t stride = 1;
     for (int i = in->rank - 1; i >= 0; i--) {
         if (reduced >> i & 1) {

@@ -1,7 +1,8 @@
 /*
  * "_RNN" (runtime/fusion/rnn/recurrent.h) on a GPU. One product computes the contribution of the
- * input to all steps, and one kernel computes each step. Layers with masks, peephole connections, a
- * projection or a candidate that is reset before its product run on the CPU.
+ * input to all steps, and one kernel computes each step. The GPU does not support masks, peephole
+ * connections, projections, or a candidate that is reset before its product. Layers with one of
+ * these run on the CPU.
  */
 #include "kernels/rnn/rnn.h"
 

@@ -1,8 +1,8 @@
 /*
  * The fused op "_EmbedSum" (runtime/fusion/embedding.h).
  *
- * In known models, all indices have a weight or none has, and the rows of each bag are summed one
- * by one. For other shapes, the sums are computed element by element.
+ * In known models, either every index has a weight or no index has one, and the rows of each bag
+ * are summed one by one. In all other cases, the sums are computed element by element.
  */
 #include <stdio.h>
 #include <string.h>

@@ -14,8 +14,8 @@
 
 enum { MOST_CHANNELS = 4, SIDES = 4, LINE = 1 << 14, BYTES = 1 << 22 };
 
-/* The colours of DrawBoundingBoxes, which follow each other from box to box: yellow, blue, red,
- * lime, purple, olive, maroon, navy, aqua and fuchsia. */
+/* The colours that DrawBoundingBoxes gives to successive boxes: yellow, blue, red, lime, purple,
+ * olive, maroon, navy, aqua and fuchsia. */
 static const float palette[][MOST_CHANNELS] = {
     {1, 1, 0, 1},       {0, 0, 1, 1},    {1, 0, 0, 1},    {0, 1, 0, 1}, {0.5f, 0, 0.5f, 1},
     {0.5f, 0.5f, 0, 1}, {0.5f, 0, 0, 1}, {0, 0, 0.5f, 1}, {0, 1, 1, 1}, {1, 0, 1, 1},

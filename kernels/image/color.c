@@ -285,7 +285,7 @@ struct contrast {
     float factor;
 };
 
-/* Adds n lines of `lanes` elements, which are `stride` elements apart. */
+/* Adds n lines of `lanes` elements. The lines begin `stride` elements apart. */
 KN_CLONES static void add_lines(const float *x, int64_t n, int64_t stride, int64_t lanes,
                                 double *sum)
 {

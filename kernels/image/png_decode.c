@@ -85,7 +85,8 @@ static void alpha_configure(struct decoder *d, int color, int depth)
 }
 
 /* Sets the transformations from the file's format to the output's. The weights of red and green in
- * gray are TensorFlow's, and so is the value of a missing alpha channel. */
+ * a gray sample are those of TensorFlow. A missing alpha channel has the same value as in
+ * TensorFlow. */
 static void transforms_configure(struct decoder *d)
 {
     const int color = png_get_color_type(d->png, d->info);

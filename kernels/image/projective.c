@@ -1,8 +1,8 @@
 /*
  * ImageProjectiveTransformV2 and V3. With transform (a, ..., h), the output pixel (x, y) is read at
  * `((a x + b y + c) / k, (d x + e y + f) / k)` of the input, where `k = g x + h y + 1`. A position
- * outside the image has a constant value, or is mapped into the image as SciPy's ndimage does in
- * modes reflect, wrap and nearest.
+ * outside the image has a constant value or, in the modes reflect, wrap and nearest, is mapped into
+ * the image as SciPy's ndimage maps it.
  */
 #include <math.h>
 

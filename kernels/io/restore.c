@@ -18,7 +18,8 @@ struct source {
     struct rt_checkpoint_v1 *v1; /* the checkpoint if it is of version 1, else NULL */
 };
 
-/* Opens a version 1 checkpoint. A load keeps it for the next nodes. */
+/* Opens a version 1 checkpoint. While a model is being loaded, keeps the checkpoint open for later
+ * nodes. */
 static enum rt_status open_v1(struct rt_run *r, struct rt_checkpoint_v1 **out, const char *pattern,
                               const struct rt_checkpoint_run *run)
 {

@@ -110,7 +110,7 @@ static void step_complex(struct eig_job *j, bool wide)
         const int64_t n = j->n;                                                                    \
         T *copy = j->a;                                                                            \
         bool fine = true;                                                                          \
-        if (n == 1) { /* as in TensorFlow, even if the number is not finite */                     \
+        if (n == 1) { /* a single number need not be finite, as in TensorFlow */                   \
             e[0] = (R)a[0];                                                                        \
             if (v)                                                                                 \
                 v[0] = 1;                                                                          \

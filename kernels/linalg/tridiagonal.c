@@ -266,7 +266,7 @@ static enum rt_status banded_infer(struct rt_infer *x)
         for (int64_t i = 1; i < n; i++)                                                            \
             if (ABS(pivots[i]) < least)                                                            \
                 least = ABS(pivots[i]);                                                            \
-        const bool fine = least > 0; /* as in TensorFlow, also false if the first pivot is NaN */  \
+        const bool fine = least > 0; /* TensorFlow also refuses NaN as first pivot */              \
         for (int64_t s = 0; fine && s < n && !ask->ended; s++) {                                   \
             const int64_t i = forward ? s : n - 1 - s;                                             \
             for (int64_t k = 1; k < bands && k <= s && !kn_ends(ask, 2 * m); k++) {                \

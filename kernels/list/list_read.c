@@ -213,8 +213,8 @@ KN_LIST_OP(tensor_list_gather, "TensorListGather", NULL, gather_run)
 /* ---- TensorListConcat(list), ...V2(list, element_shape, leading_dims) -> tensor, lengths ---- */
 
 /* The inputs and the result of TensorListConcat. `rest` is the item shape without its first
- * dimension. `first` is the first dimension of element_shape. If that is unknown, `first` is the
- * first dimension of all written items, or -1 if this is unknown too. */
+ * dimension. `first` is the first dimension of element_shape or, if that dimension is unknown, the
+ * first dimension that all written items share. `first` is -1 if they share none. */
 struct concat {
     const struct kn_list *list;
     /* the input leading_dims of TensorListConcatV2 (the first dimensions of unwritten items), or

@@ -233,8 +233,8 @@ ANONYMOUS(anonymous_mutable_hash_table_of_tensors, "AnonymousMutableHashTableOfT
 enum { REMOVED = -1 };
 /* the cost of hashing a key and reading its pair from uncached memory, in units of rt_run_spend */
 enum { KEY_WORK = 128 };
-/* the cost of writing to a page of new memory for the first time, in the same units: 4,096 of them
- * take as long as RT_WORK (runtime/core/run.h) */
+/* The cost of the first write to a page of new memory, in units of rt_run_spend. 4,096 such writes
+ * take as long as RT_WORK units (runtime/core/run.h). */
 enum { FAULT_WORK = RT_WORK / 4096 };
 
 static size_t key_bytes(const struct kn_table *t)
@@ -346,9 +346,9 @@ static bool grow(void **p, int64_t capacity, size_t each)
  * Sets *out to a new array of n_slots slots for the live items. If `renumbers` is set, the slots
  * hold the indices that compact() will give the items. Does not change the table.
  *
- * Hashes choose the slots, so any item may be the first to write to its page. Without the cost of
- * page faults, 16,384 items, which took 24 to 37 ms, would be indexed between two checks of the
- * run.
+ * Hashes choose the slots, so any item may be the first to write to its page. If page faults were
+ * not counted as work, 16,384 items would be indexed between two checks of the run. Indexing that
+ * many items took 24 to 37 ms.
  */
 static enum rt_status index_items(struct rt_run *r, int64_t *left, const struct kn_table *t,
                                   bool renumbers, int64_t n_slots, int64_t **out)

@@ -137,8 +137,8 @@ enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct 
  * every key. */
 enum rt_status kn_dense_check_key(struct rt_run *r, int64_t *left, const struct kn_table *t,
                                   const void *key);
-/* Increases the number of buckets as TensorFlow does before it inserts `more` pairs. As there, keys
- * that the table already holds are counted too. */
+/* Increases the number of buckets as TensorFlow does before it inserts `more` pairs. As in
+ * TensorFlow, a pair is counted even if the table already holds its key. */
 enum rt_status kn_dense_grow(struct kn_table *t, int64_t more, struct rt_error *err);
 enum rt_status kn_dense_export(struct rt_run *r, const struct kn_table *t);
 /* Fills `fresh` (made by kn_table_fresh) from inputs 1 and 2, which hold the keys and the values of

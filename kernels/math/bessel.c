@@ -2,9 +2,9 @@
  * Bessel functions of orders 0 and 1. I and K, and their versions scaled by the exponential
  * function (I0e and so on), are computed here. J and Y are functions of the C library.
  *
- * For small arguments, I and K are power series (DLMF 10.25.2 and 10.31.2). For large arguments,
+ * For small arguments, I and K are power series (DLMF 10.25.2 and 10.31.1). For large arguments,
  * they are Chebyshev expansions in the reciprocal of the argument. The coefficients were computed
- * by interpolation at 80 Chebyshev nodes in 40 digits. They end where they fall below 2^-56.
+ * to 40 digits by interpolation at 80 Chebyshev nodes. Coefficients below 2^-56 are left out.
  */
 #include <math.h>
 
@@ -84,9 +84,9 @@ static double bessel_i1e(double x)
 }
 
 /*
- * Returns K of order n (0 or 1) for 0 < x <= 2. Its series is that of I, except that term k is
- * multiplied by digamma(k + 1) + digamma(k + n + 1). The logarithm of the argument multiplies I
- * itself.
+ * Returns K of order n (0 or 1) for 0 < x <= 2 (DLMF 10.31.1). The power series is that of I, with
+ * term k multiplied by digamma(k + 1) + digamma(k + n + 1). The other terms are I times the
+ * logarithm of x / 2 and, for order 1, 1 / x.
  */
 static double series_k(int n, double x)
 {

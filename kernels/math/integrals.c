@@ -73,8 +73,8 @@ static double expint(double x, double end)
 /*
  * The Chebyshev coefficients of Fresnel's auxiliary functions f and g (DLMF 7.2.10) for x >= 1.6,
  * in the variable 2 (1.6 / x)^2 - 1. f is multiplied by pi x, and g by pi^2 x^3. The coefficients
- * were computed by interpolation at 80 Chebyshev nodes in 60 digits. They end where they fall below
- * 2^-56.
+ * were computed to 60 digits by interpolation at 80 Chebyshev nodes. Coefficients below 2^-56 are
+ * left out.
  */
 static const double fresnel_f[] = {
     1.9726726402881785,      -0.017434711935667773,   -0.0032843323295990833,

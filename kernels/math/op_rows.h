@@ -1,7 +1,7 @@
 /*
- * Declares the tables of loops, made by the macros of elementwise.h, of the ops that may be steps
- * of a fused op. A fused op runs the same loops, so its results are bitwise equal to those of the
- * separate kernels.
+ * Declares the tables of loops of the ops that may be steps of a fused op. The macros of
+ * elementwise.h define the tables. A fused op runs the same loops as the separate kernels, so its
+ * results are bitwise equal to theirs.
  */
 #ifndef KN_MATH_OP_ROWS_H
 #define KN_MATH_OP_ROWS_H

@@ -133,7 +133,8 @@ static enum rt_status matmul_infer(struct rt_infer *x)
 
 /* ---- row dependence ---- */
 
-/* Returns whether the operand does not depend on the batch, except on its size. */
+/* Returns whether the operand does not depend on the rows of the batch. It may depend on the batch
+ * size. */
 static bool is_still(const struct rt_dep *d)
 {
     return d->kind == RT_DEP_NONE || d->kind == RT_DEP_SIZE;

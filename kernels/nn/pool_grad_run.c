@@ -181,7 +181,7 @@ static enum rt_status window_run(struct rt_run *r, const struct window *w, int64
     const size_t bytes = (size_t)w->n * rt_dtype_size(g->dtype);
     bool is_empty = false;
     int64_t best[CHANNELS];
-    double most[CHANNELS]; /* elements of any type */
+    double most[CHANNELS]; /* large enough for elements of any type */
 
     for (int i = 0; i < KN_MAX_SPATIAL; i++)
         is_empty |= w->to[i] <= w->from[i];

@@ -33,7 +33,7 @@ int kn_channel_axis(bool channels_first, int n_spatial);
 /* Computes `out` from the other members. Unless the padding is explicit, also computes `lo` and
  * `hi`. */
 enum rt_status kn_axis_solve(struct kn_axis *a, enum kn_padding padding, struct rt_error *err);
-/* Returns the axis of a tensor that has none: one window of one position. */
+/* Returns an axis with one window of one position, for a tensor that lacks the axis. */
 static inline struct kn_axis kn_axis_none(void)
 {
     return (struct kn_axis){.in = 1, .out = 1, .size = 1, .stride = 1, .dilation = 1};

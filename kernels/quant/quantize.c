@@ -165,14 +165,13 @@ static struct quantize read_node(const struct rt_node *n, enum rt_dtype dtype,
     for (int d = 0; d < in->rank; d++)
         *(d < q.axis ? &q.outer : d == q.axis ? &q.slices : &q.inner) *= in->dim[d];
     if (rt_tensor_count(in) == 0)
-        q.outer = 0; /* the other dimensions may be enormous */
+        q.outer = 0; /* if the input is empty, the other dimensions may be huge */
     return q;
 }
 
 /* ---- floats to integers ---- */
 
-/* Parameters of one slice. An element is clamped to [min, max], multiplied, added to, and
- * rounded. */
+/* The parameters of one slice. An element is clamped to [min, max], scaled, shifted and rounded. */
 struct forward {
     float min, max, scale, half;
     struct kn_q_encode first; /* for MIN_FIRST */

@@ -249,7 +249,7 @@ static enum rt_status check_requantize_channels(struct rt_run *r, struct kn_q_ra
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "input_max has incorrect size, expected %lld was %lld", (long long)mins,
                        (long long)maxes);
-    /* TensorFlow's kernel reads beyond the end of bounds that are shorter. */
+    /* TensorFlow's kernel reads beyond the end of bounds that have too few elements. */
     if (mins != 1 && mins != r->in[0].dim[3])
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "input_min has incorrect size, expected %lld was %lld",

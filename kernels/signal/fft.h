@@ -42,8 +42,8 @@ struct kn_fft_direct {
     void *twiddle[KN_FFT_PASSES];
 };
 
-/* The powers of a root of unity. Each is the product of one of the first powers and one of every
- * n_fine-th power. */
+/* The powers of a root of unity. Each power is the product of an element of `coarse`, which has
+ * every n_fine-th power, and an element of `fine`, which has the first n_fine powers. */
 struct kn_roots {
     int64_t n, n_fine;
     double _Complex *fine, *coarse;

@@ -123,7 +123,8 @@ struct state {
     struct kn_fft plan[AXES];    /* the last plan is not used if the transform is real */
     struct kn_real_fft last;
     double scale;
-    size_t scratch; /* bytes for the transforms; the spectrum of an inverse one comes after it */
+    /* bytes for the transforms; the spectrum of an inverse transform is stored after them */
+    size_t scratch;
 };
 
 /* Plans one axis. In a real transform, the last axis has a plan of its own. The other axes are

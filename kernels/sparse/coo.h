@@ -19,7 +19,7 @@ struct kn_coo {
 };
 
 /* Describes the sparse tensor that consists of three inputs. kn_coo_check checks whether the three
- * fit together. */
+ * inputs fit together. */
 struct kn_coo kn_coo_of(const struct rt_tensor *indices, const struct rt_tensor *values,
                         const struct rt_tensor *shape);
 enum rt_status kn_coo_check(struct rt_run *r, const struct kn_coo *s);

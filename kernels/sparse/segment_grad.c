@@ -110,8 +110,8 @@ static enum rt_status check_id(struct rt_run *r, int64_t i)
     return RT_OK;
 }
 
-/* Checks all indices and segment ids. As in TensorFlow, a dense mean refuses segment ids before any
- * index. */
+/* Checks all indices and segment ids. As in TensorFlow, an op that computes a dense mean checks all
+ * segment ids before the first index. */
 static enum rt_status check_elements(struct rt_run *r, enum how how, int64_t rows)
 {
     const int64_t n = r->in[1].dim[0];

@@ -197,8 +197,8 @@ static uint64_t hash_of(struct cross *c, const struct column *k)
     const int64_t v = ((const int64_t *)k->values->data)[i];
     char bytes[sizeof v];
     memcpy(bytes, &v, sizeof v);
-    /* As in TensorFlow, SparseCrossHashed hashes only the lower four bytes of an integer. It hashes
-     * integers of dense columns only with a strong hash. */
+    /* As in TensorFlow, SparseCrossHashed hashes only the lower four bytes of an integer. Without a
+     * strong hash, integers of dense columns are not hashed. */
     if (c->how == KEYED && c->is_strong)
         return kn_sip_hash(c->salt, bytes, 4, NULL);
     return c->how == KEYED && k->indices ? kn_fingerprint64(bytes, 4, NULL) : (uint64_t)v;

@@ -211,9 +211,9 @@ static enum rt_status check_type(const struct rt_tensor *value, const struct rt_
  * Checks the shape of non-scalar updates, which must hold one slice of `inner` elements per index.
  *
  * As in TensorFlow, the ops on resource variables check only the rank if there are no indices. If
- * slices have no elements, they check only the dimensions of the indices. In all other cases,
- * Slipway also checks the dimensions of the slices. TensorFlow's ops on resource variables do not,
- * and may access memory beyond the end of the slices.
+ * slices have no elements, these ops check only the dimensions of the indices. In all other cases,
+ * Slipway also checks the dimensions of the slices. TensorFlow's ops on resource variables do not
+ * check these dimensions, and may access memory beyond the end of the slices.
  */
 static enum rt_status check_updates(const struct job *j, const struct rt_tensor *value,
                                     int64_t inner, struct rt_error *err)

@@ -38,8 +38,8 @@ static enum rt_status static_prepare(struct rt_prep *p, void **state)
     return compile(&e->re, rt_attr_str(p->node, "pattern"), p->err);
 }
 
-/* Calls `each` with the expression of a pattern that is an input. For the expression, the run's
- * memory counts the maximum that RE2 may use. */
+/* Calls `each` with the expression of a pattern that is an input. The maximum memory of an
+ * expression counts against the run's memory limit. */
 static enum rt_status with_pattern(struct rt_run *r,
                                    enum rt_status (*each)(struct rt_run *r, struct kn_regex *re))
 {
@@ -178,7 +178,8 @@ static enum rt_status replace(struct rt_run *r, struct rewriting *w, const char 
     *is_same = true;
     w->text.n = 0;
     while (at <= n && (*is_same || w->is_global)) {
-        /* A match may read the rest of the text. A quarter of it is counted for each match. */
+        /* A match may read the rest of the text. A quarter of the rest is counted for each
+         * match. */
         if (rt_run_spend(r, &w->left, MATCH_WORK + (int64_t)(n - at) / 4))
             return r->err->code;
         if (!kn_regex_find(w->re, s, n, at, group, w->n_groups))

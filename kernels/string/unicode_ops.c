@@ -11,7 +11,8 @@ struct policy { /* The treatment of malformed input and of control characters. *
     enum { REPLACE, IGNORE, STRICT } errors;
     int32_t replacement;
     bool replaces_control; /* whether characters below U+0020 are treated as malformed */
-    bool permits_control;  /* whether they are replaced even if malformed input is an error */
+    /* whether control characters are replaced even if malformed input is an error */
+    bool permits_control;
 };
 
 static enum rt_status read_policy(const struct rt_node *n, struct policy *out, struct rt_error *err)

@@ -35,7 +35,8 @@ struct kn_rule {
     kn_update_fn *fn[RT_N_DTYPES];
     /* number of variable inputs: the variable and its slots, which are the first inputs */
     int n_vars;
-    int grad;         /* index of the gradient's input; an input with indices follows it */
+    /* index of the gradient's input; the indices of a sparse gradient are the next input */
+    int grad;
     const char *flag; /* name of a bool attribute, or NULL */
 };
 

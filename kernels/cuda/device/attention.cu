@@ -18,7 +18,7 @@ enum {
 
 /* The tile that a block computes. */
 struct tile {
-    int64_t batch, head, row, column; /* `row` and `column` are the first ones of the tile */
+    int64_t batch, head, row, column; /* the first row and the first column of the tile */
 };
 
 KC_DEVICE struct tile tile_of(const struct kc_attention *a, int64_t index)

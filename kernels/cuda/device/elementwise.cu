@@ -63,7 +63,7 @@ KC_DEVICE float unary(int op, float x)
         return tanhf(x);
     case RT_ELEMENTWISE_Cast:
         return x;
-    default: /* A step without a case above must not pass for one that computes something. */
+    default: /* An op that has no case above returns NaN instead of a plausible number. */
         return NAN;
     }
 }

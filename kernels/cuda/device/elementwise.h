@@ -18,7 +18,7 @@ enum kc_type { KC_F32, KC_BOOL, KC_U8, KC_I32, KC_I64 };
 
 struct kc_elementwise_in {
     const void *data;
-    int64_t stride[KC_ELEMENTWISE_MOST_RANK]; /* in elements, innermost dimension first */
+    int64_t stride[KC_ELEMENTWISE_MOST_RANK]; /* strides in elements, innermost dimension first */
     int32_t type;                             /* an enum kc_type */
     int32_t unused;
 };

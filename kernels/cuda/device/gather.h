@@ -1,7 +1,8 @@
 /*
- * The parameter of the device kernel for Gather and GatherV2. Each op is two launches. The first
- * one, of a single block, looks for the first index that is out of range and reports it as a fault.
- * The second one copies the slices, and writes 0 for an index out of range.
+ * The parameter of the device kernel for Gather and GatherV2. Each op launches the kernel twice.
+ * The first launch, which has a single block, looks for the first index that is out of range and
+ * reports it as a fault. The second launch copies the slices, and writes 0 where an index is out of
+ * range.
  */
 #ifndef KC_GATHER_H
 #define KC_GATHER_H

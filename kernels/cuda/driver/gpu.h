@@ -51,9 +51,8 @@ struct cuda_stream {
     struct cuda_gpu *gpu;
     struct CUstream_st *handle;
     _Atomic int64_t waiting_since_ns; /* when a thread began to wait for the stream, or 0 */
-    /* Faults that device code finds in its inputs. `fault` is in the GPU's memory. `found` is
-     * the host's copy, which is valid after the steps `checked`. `checked` is NULL if there is
-     * no copy. */
+    /* Faults that device code finds in its inputs. `fault` is in the GPU's memory. `found` is the
+     * host's copy of the fault after the steps `checked`, and is not valid if `checked` is NULL. */
     struct kc_fault *fault, found;
     const struct rt_region_steps *checked;
     int64_t step; /* number of the step whose kernels are being launched, counted from 1 */

@@ -1,10 +1,10 @@
 /*
- * The part of cuBLASLt that Slipway calls, declared here so that Slipway can be built without it.
- * The functions are loaded from libcublasLt.so.13 at run time (blas_library.h).
+ * The part of cuBLASLt that Slipway calls, declared here so that Slipway can be built without
+ * cuBLASLt. The functions are loaded from libcublasLt.so.13 at run time (library.h).
  *
- * The names of the functions and the values are those of NVIDIA's cublasLt.h. Where it is found,
- * tests/gpu/check_blas_api.c compiles a call of each function with the arguments declared here, and
- * compares the constants and the structs.
+ * The names of the functions and the values are those of NVIDIA's cublasLt.h. Where cublasLt.h is
+ * found, tests/gpu/check_blas_api.c compiles a call of each function with the arguments declared
+ * here, and compares the constants and the structs.
  */
 #ifndef KC_BLAS_API_H
 #define KC_BLAS_API_H
@@ -25,7 +25,8 @@ enum blas_compute_type {
     BLAS_COMPUTE_TF32 = 77, /* inputs may be rounded to TF32, and sums are float32 */
 };
 enum blas_transform { BLAS_PLAIN = 0, BLAS_TRANSPOSED = 1 };
-/* BLAS_EPILOGUE_BIAS adds a vector of as many elements as D has rows to each column of D. */
+/* BLAS_EPILOGUE_BIAS adds a vector to each column of D. The vector has as many elements as D has
+ * rows. */
 enum blas_epilogue { BLAS_EPILOGUE_NONE = 1, BLAS_EPILOGUE_BIAS = 4 };
 
 /* attributes of a product */

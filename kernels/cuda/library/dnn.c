@@ -170,10 +170,10 @@ static bool passes_nan(struct cudnn *c, const struct dnn_plan *p, const struct d
         return true;
     bool passes = conv->has_bias && make_tensors(&t, p, conv);
     for (int k = 0; k < DNN_N_TENSORS; k++)
-        address[k] = (const void *)(uintptr_t)t.address[k]; // NOLINT: in the GPU's memory
+        address[k] = (const void *)(uintptr_t)t.address[k]; // NOLINT: a GPU address
     passes = passes &&
              !dnn_plan_run(p, c->trial.handle, address,
-                           (void *)(uintptr_t)t.workspace, // NOLINT: in the GPU's memory
+                           (void *)(uintptr_t)t.workspace, // NOLINT: an address in the GPU's memory
                            &err) &&
              t.driver->StreamSynchronize(c->trial_stream) == CUDA_OK && output_is_nan(&t, conv);
     for (int k = 0; k < DNN_N_TENSORS; k++)

@@ -9,7 +9,7 @@ enum {
     ALIGNMENT = 16,    /* all tensors begin at multiples of this number of bytes */
 };
 
-/* A plan while it is made. After one step has failed, the following steps do nothing. */
+/* A plan that is being made. After one step has failed, the following steps do nothing. */
 struct builder {
     const struct dnn_library *d;
     void *device;

@@ -67,8 +67,8 @@ enum rt_status dnn_plan_new(const struct dnn_library *d, void *device, const str
                             struct dnn_plan **out, struct rt_error *err);
 void dnn_plan_free(struct dnn_plan *p);
 
-/* Enqueues the plan on the handle's stream. `address` has the addresses of the tensors that the
- * plan has, in the GPU's memory. */
+/* Enqueues the plan on the handle's stream. `address` holds the addresses, in the GPU's memory, of
+ * the tensors that the plan reads or writes. */
 enum rt_status dnn_plan_run(const struct dnn_plan *p, struct cudnnContext *handle,
                             const void *const address[DNN_N_TENSORS], void *workspace,
                             struct rt_error *err);
