@@ -285,7 +285,7 @@ enum rt_status kn_view(struct rt_run *r, int k, int in, int rank, const int64_t 
 
     if (!o->data || o->data != r->in[in].data)
         return rt_out_view(r, k, in, rank, dim);
-    /* the output already uses the input's memory, so only its shape is set */
+    /* the output already uses the input's memory, so only the output's shape is set */
     o->rank = (int8_t)rank;
     for (int i = 0; i < rank; i++)
         o->dim[i] = dim[i];

@@ -1,6 +1,7 @@
 /*
- * Helpers that the array ops share. They read the shapes and integer values of inputs, and allocate
- * outputs. Most array ops use the n-dimensional strided copy that this header also declares.
+ * Helpers that the array ops share. The helpers read shapes and integer values of inputs, and
+ * allocate outputs. Most array ops use the n-dimensional strided copy that this header also
+ * declares.
  */
 #ifndef KN_ARRAY_ARRAY_H
 #define KN_ARRAY_ARRAY_H

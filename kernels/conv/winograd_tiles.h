@@ -84,8 +84,8 @@ struct kn_winograd_post_ops {
  * Measures the error of Winograd sums against direct sums for a filter. kn_winograd_check_begin
  * allocates x, y and scratch, and fills x with a test image. The caller then computes the outputs
  * of x by tiles and stores them in y. kn_winograd_check_end compares some of these outputs with
- * direct sums and frees the memory. It must be called after every successful
- * kn_winograd_check_begin.
+ * direct sums and frees the memory. The caller must call kn_winograd_check_end after every
+ * successful kn_winograd_check_begin.
  */
 struct kn_winograd_check {
     /* Tiling initialised by kn_winograd_tiles_init for a single tile. It must outlive the check. */

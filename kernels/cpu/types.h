@@ -144,9 +144,9 @@
 
 /*
  * Marks a function whose loops are worth vectorising. The function is compiled for several
- * instruction sets, one of which is selected at program start. This requires toolchain support.
- * Sanitizer builds compile the function only once, because the selection would run before the
- * sanitizers are initialised.
+ * instruction sets, one of which is selected at program start. The selection requires toolchain
+ * support. Sanitizer builds compile the function only once, because the selection would run before
+ * the sanitizers are initialised.
  */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !RT_HAS_SANITIZER
 #define KN_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))

@@ -1,7 +1,6 @@
 /*
- * The shapes of an "_Attention" (runtime/fusion/attention.h), which its kernels share.
- *
- * Threads: pure functions.
+ * Computes the shapes of an "_Attention" (runtime/fusion/attention.h), for the kernels of all
+ * devices. Threads: pure functions.
  */
 #ifndef KN_ATTENTION_H
 #define KN_ATTENTION_H
@@ -18,8 +17,8 @@ struct kn_attention_places {
 /* Returns the axis of the heads, 1 or 2, in input k, or in the output for k = RT_ATTENTION_OUT. The
  * rows lie along the other of the two axes. */
 int kn_attention_heads(const struct rt_attention *op, int k);
-/* Returns the strides of input k, or of the output for k = RT_ATTENTION_OUT, which has the shape
- * *s. */
+/* Returns the strides of input k, or of the output if k is RT_ATTENTION_OUT. *s is the shape of
+ * this tensor. */
 struct kn_attention_places kn_attention_places(const struct rt_attention *op, int k,
                                                const struct rt_shape *s);
 /* Sets the strides of a step's operand of shape *s along the axes of batches, heads, queries and

@@ -83,8 +83,8 @@ enum {
 void kn_epilogue_apply(const struct kn_epilogue *t, const struct rt_run *r, int parts, float *y,
                        int64_t at, int64_t rows, int64_t cols);
 /* Returns whether a kernel must compute its sums in memory other than the output, because the
- * output may overlap the residual. If so, the kernel calls kn_epilogue_apply_out_of_place instead
- * of kn_epilogue_apply. */
+ * output may overlap the residual. The kernel then calls kn_epilogue_apply_out_of_place instead of
+ * kn_epilogue_apply. */
 static inline bool kn_epilogue_is_out_of_place(const struct kn_epilogue *t)
 {
     return t->residual && !t->broadcast_residual;

@@ -82,7 +82,7 @@ static void set_color(struct canvas *c, enum rt_dtype dtype, const float *color,
             c->color.f16[k] = kn_to_f16(color[k]);
 }
 
-/* Draws n pixels, whose distance from each other is `step` pixels. */
+/* Draws n pixels that are `step` pixels apart. */
 static enum rt_status draw_line(struct rt_run *r, int64_t *left, struct canvas *c, int64_t y,
                                 int64_t x, int64_t n, int64_t step)
 {

@@ -3,8 +3,8 @@
  * NonMaxSuppressionWithOverlaps, and CombinedNonMaxSuppression.
  *
  * Candidates are taken from a heap in descending order of score. If the score of a candidate is
- * lowered, the candidate returns to the heap. It is later compared only with the boxes that were
- * chosen in the meantime.
+ * lowered, the candidate returns to the heap. The candidate is later compared only with the boxes
+ * that were chosen in the meantime.
  */
 #include <float.h>
 #include <math.h>

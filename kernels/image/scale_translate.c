@@ -160,7 +160,7 @@ static enum rt_status fill_taps(struct rt_run *r, int64_t *left, const struct ax
         if (rt_run_spend(r, left, TAP_COST))
             return r->err->code;
     }
-    /* If the position is NaN, this sets all weights to 0. */
+    /* If the position is NaN, all weights become 0. */
     const float factor = fabsf(sum) >= 1000 * FLT_MIN ? 1 / sum : 0;
     for (int64_t k = 0; k < n; k++)
         t->weight[k] = factor != 0 ? t->weight[k] * factor : 0;

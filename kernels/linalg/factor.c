@@ -169,8 +169,8 @@ static enum rt_status cholesky_grad_prepare(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* Two solutions with L^T, with a transposition between them, multiply by L^-T from the left and by
- * L^-1 from the right. */
+/* Solving equations with L^T twice, with a transposition in between, multiplies by L^-T from the
+ * left and by L^-1 from the right. */
 #define CHOLESKY_GRAD(dt, T)                                                                       \
     static void lower_##dt(struct kn_ask *ask, const T *a, T *out, int64_t n)                      \
     {                                                                                              \

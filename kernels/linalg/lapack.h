@@ -1,11 +1,12 @@
 /*
  * LAPACK's decompositions, from OpenBLAS's static library, under a run's deadline.
  *
- * LAPACK cannot stop a decomposition, which takes seconds for matrices of thousands of rows. All of
- * its algorithms often call a few functions. The linker (--wrap in CMakeLists.txt) replaces these
- * by functions of lapack.c, which check the deadline of the run first. If the run has ended, they
- * leave the decomposition by longjmp. This is safe because LAPACK holds no locks and no memory of
- * its own: the caller provides the workspace.
+ * LAPACK cannot stop a decomposition, which takes seconds for matrices of thousands of rows.
+ * However, all of its algorithms call a few functions again and again. The linker (--wrap in
+ * CMakeLists.txt) replaces these functions by functions of lapack.c, which check the deadline of
+ * the run first. If the run has ended, the functions of lapack.c leave the decomposition by
+ * longjmp. A longjmp is safe here because LAPACK holds no locks and no memory of its own: the
+ * caller provides the workspace.
  *
  * LAPACK's matrices are column-major. A row-major matrix is a transposed one for LAPACK.
  *

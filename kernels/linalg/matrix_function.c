@@ -122,8 +122,8 @@ static void root(struct work *w)
     }
 }
 
-/* Replaces the upper triangular x by (I + s N)^-1 x for the upper triangular N in m[2], by back
- * substitution for each column. Both are column-major. */
+/* Replaces the upper triangular matrix x by (I + s N)^-1 x, where N is the upper triangular matrix
+ * in m[2], by back substitution for each column. x and N are column-major. */
 static void solve_upper(struct work *w, double s, double _Complex *x)
 {
     const int64_t n = w->n;

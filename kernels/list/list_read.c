@@ -271,7 +271,8 @@ static enum rt_status concat_has_shape(struct rt_run *r, const struct concat *c)
     return st;
 }
 
-/* If element_shape has no first dimension but all written items share one, sets c->first to it. */
+/* If the first dimension of element_shape is unknown, but is the same in all written items, sets
+ * c->first to it. */
 static enum rt_status concat_first(struct rt_run *r, struct concat *c)
 {
     int64_t shared = -1;

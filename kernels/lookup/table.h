@@ -111,11 +111,11 @@ bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b,
 int64_t kn_table_work(const struct kn_table *t, const void *key);
 /*
  * kn_table_fresh makes *fresh an empty table with the types and shapes of `t`. The caller fills it
- * by kn_table_put. The memory pool of r's session state counts its memory. It has no lock, is used
- * only by the calling thread, and borrows the reserved keys of `t`.
+ * by kn_table_put. The memory pool of r's session state counts the memory of `fresh`. `fresh` has
+ * no lock, is used only by the calling thread, and borrows the reserved keys of `t`.
  *
  * kn_table_replace is called under t's mu. It frees the pairs of `t` and moves the pairs of `fresh`
- * into `t`. kn_table_fresh_end frees the pairs that `fresh` still holds. It must always be called.
+ * into `t`. kn_table_fresh_end must always be called. It frees the pairs that `fresh` still holds.
  */
 void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh);
 void kn_table_replace(struct kn_table *t, struct kn_table *fresh);

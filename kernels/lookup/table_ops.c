@@ -233,8 +233,8 @@ static enum rt_status refuse_fixed(struct rt_run *r, const struct kn_table *t, c
                    "%s not supported by InitializableLookupTable implementations", what);
 }
 
-/* Adds to an error message the number of pairs that were inserted before the failure. They stay in
- * the table, as in TensorFlow. */
+/* Adds to an error message the number of pairs that were inserted before the failure. These pairs
+ * stay in the table, as in TensorFlow. */
 static void say_how_many(struct rt_error *err, int64_t done, int64_t n)
 {
     struct rt_error why = {0};

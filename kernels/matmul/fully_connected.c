@@ -462,7 +462,7 @@ void kn_fully_connected_clear(struct kn_fully_connected *s)
 }
 
 /* Computes rows again without the activation, because oneDNN's activation may have turned a NaN
- * into a number. This is rare, so the primitive is created only for this run. */
+ * into a number. A NaN is rare, so the primitive is created only for this run. */
 static enum rt_status run_without_activation(const struct kn_fully_connected *s,
                                              const void *const *data, struct rt_run *r)
 {

@@ -301,8 +301,8 @@ KN_CLONES static void add_row(float x, const float *restrict b, float *restrict 
 
 /*
  * stream() is used for at most FEW_ROWS rows and a matrix of at least LARGE elements, which does
- * not fit in the cache. It reads the matrix only once, at the speed of memory. OpenBLAS is as fast
- * for one row, but copies the matrix first if there are more rows.
+ * not fit in the cache. stream() reads the matrix only once, at the speed of memory. OpenBLAS is as
+ * fast for one row, but copies the matrix first if there are more rows.
  */
 enum { FEW_ROWS = 8, LARGE = 1 << 18 };
 

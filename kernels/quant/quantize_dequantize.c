@@ -129,7 +129,7 @@ static enum rt_status qdq_infer(struct rt_infer *x)
 
 static void qdq_rows(struct rt_rows *r)
 {
-    /* The range of an input without bounds is that of all its elements. */
+    /* The range of an input without bounds is the range of all its elements. */
     if (rt_attr_bool(r->node, "range_given") &&
         (r->in_dep[0].kind != RT_DEP_ROWS || r->in_dep[0].axis != rt_attr_int(r->node, "axis")))
         rt_rows_same(r);

@@ -59,8 +59,8 @@ static enum rt_status concat_infer(struct rt_infer *x)
     return joined_shape(x, &c, kn_int_at(axis, 0));
 }
 
-/* Sets *all to the range of the output, which contains the ranges of all inputs. Its minimum is at
- * most 0. As in TensorFlow, its maximum may be below 0. */
+/* Sets *all to the range of the output, which contains the ranges of all inputs. The minimum of
+ * this range is at most 0. As in TensorFlow, its maximum may be below 0. */
 static enum rt_status joined_range(struct rt_run *r, const struct concat_inputs *c,
                                    struct kn_q_range *all)
 {

@@ -32,8 +32,8 @@ static int64_t attr(const struct rt_node *n, const char *prefix, const char *nam
 }
 
 /*
- * Reads the scale and the zero point of a tensor with the shape of `t`, which are inputs k and k +
- * 1. `prefix` begins the names of the attributes.
+ * Reads inputs k and k + 1, the scale and the zero point of a tensor with the shape of `t`. The
+ * names of the attributes begin with `prefix`.
  */
 static enum rt_status read_uniform(struct rt_run *r, int k, const char *prefix,
                                    const struct rt_tensor *t, struct uniform *u)

@@ -59,8 +59,8 @@ static enum rt_status map_stage_make(const struct rt_node *n, const struct rt_te
     return RT_OK;
 }
 
-/* Returns a reference to the node's staging area, which the caller must drop. Returns NULL on
- * failure. */
+/* Returns a reference to the node's staging area, or NULL on failure. The caller must drop the
+ * reference. */
 static struct map_stage *map_stage_of(struct rt_run *r)
 {
     const char *kind = is_ordered(r->node) ? "ordered map staging area" : "map staging area";

@@ -8,9 +8,8 @@
 
 struct stage {
     struct rt_object o;
-    int64_t capacity,
-        /* 0 for no limit; the op that made the area sets the limits, as in TensorFlow */
-        memory_limit;
+    /* limits of the area, set by the op that made it, as in TensorFlow; 0 for no limit */
+    int64_t capacity, memory_limit;
     struct rt_mutex mu;
     /* mu guards all members from here on */
     struct rt_cond changed;
@@ -50,8 +49,8 @@ static enum rt_status stage_make(const struct rt_node *n, const struct rt_tensor
     return RT_OK;
 }
 
-/* Returns a reference to the node's staging area, which the caller must drop. Returns NULL on
- * failure. */
+/* Returns a reference to the node's staging area, or NULL on failure. The caller must drop the
+ * reference. */
 static struct stage *stage_of(struct rt_run *r)
 {
     struct rt_object *o = NULL;
@@ -103,7 +102,8 @@ static enum rt_status stage_run(struct rt_run *r)
     return st;
 }
 
-/* Moves the tensors of an item to the outputs. Their types must be the node's output types. */
+/* Moves the tensors of an item to the outputs. The types of the tensors must be the node's output
+ * types. */
 static enum rt_status give(struct rt_run *r, struct kn_item *i)
 {
     if (i->n != r->n_out)

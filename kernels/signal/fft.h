@@ -92,10 +92,10 @@ struct kn_fft_job {
     bool inverse;
     double scale;
     /*
-     * If this is set, each sequence of n complex numbers represents a real sequence of 2 n numbers.
-     * A forward transform writes the first n + 1 points of the real sequence's transform. An
-     * inverse one reads n + 1 points. The array holds the cosines, and then the sines, of -pi k / n
-     * for k <= n / 2. It may be set only if kn_fft_halves is true for the plan.
+     * If this member is set, each sequence of n complex numbers represents a real sequence of 2 n
+     * numbers. A forward transform writes the first n + 1 points of the real sequence's transform.
+     * An inverse transform reads n + 1 points. The array holds the cosines, and then the sines, of
+     * -pi k / n for k <= n / 2. The member may be set only if kn_fft_halves is true for the plan.
      */
     const void *halves;
 };

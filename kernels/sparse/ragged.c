@@ -390,7 +390,7 @@ static enum rt_status to_sparse_run(struct rt_run *r)
     }
     for (int d = 1; d < values->rank; d++)
         shape[levels + d] = values->dim[d];
-    /* row[k] is the index of the row of level k that contains value i. It never decreases as i
+    /* row[k] is the index of the row of level k that contains value i. row[k] never decreases as i
      * increases. */
     int64_t row[RT_MAX_RANK] = {0}, inner[RT_MAX_RANK], left = RT_WORK;
     kn_strides(values->rank, values->dim, inner);

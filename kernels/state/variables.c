@@ -20,7 +20,7 @@ static enum rt_status make_variable(const struct rt_node *n, const char *type_at
                                     struct rt_object **out, struct rt_error *err)
 {
     struct rt_span shared = rt_attr_str(n, "shared_name");
-    /* A variable that holds handles could hold its own, and would then never be freed. */
+    /* A variable that holds handles could hold its own handle, and would then never be freed. */
     if (rt_attr_dtype(n, type_attr) == RT_RESOURCE)
         return rt_fail(err, RT_UNIMPLEMENTED, "a variable of resource handles");
     char *name =

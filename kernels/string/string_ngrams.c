@@ -33,8 +33,8 @@ static int64_t count_of(const struct ngrams *g, int64_t n, int64_t width)
 }
 
 /* Returns the width of the single n-gram that preserve_short_sequences requests for a row that is
- * too short for all other n-grams. It consists of all words of the row and the pads on both sides.
- * Returns 0 if the attribute is off or the row has no words. */
+ * too short for all other n-grams. This n-gram consists of all words of the row and the pads on
+ * both sides. Returns 0 if the attribute is off or the row has no words. */
 static int64_t short_width(const struct ngrams *g, int64_t n)
 {
     const int64_t pad = g->pad > 0 ? g->pad : 0;

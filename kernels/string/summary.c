@@ -138,8 +138,8 @@ static bool is_silent(const struct rt_tensor *t, int64_t limit)
     return t->dtype == RT_BOOL && limit == 0;
 }
 
-/* Returns whether TensorFlow cannot format values of the tensor's type. It writes a row of question
- * marks instead, whatever the shape. */
+/* Returns whether TensorFlow cannot format values of the tensor's type. TensorFlow then writes a
+ * row of question marks, whatever the shape. */
 static bool is_opaque(const struct rt_tensor *t)
 {
     const enum rt_dtype dt = kn_dtype(t);

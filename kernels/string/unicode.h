@@ -1,7 +1,7 @@
 /*
  * Unicode encodings: UTF-8, UTF-16 and UTF-32 in both byte orders, ASCII, Latin-1, and other
  * encodings with one byte per character (encodings.h). TensorFlow also supports some 180 other
- * encodings, by ICU, whose data is 31 MB. Slipway does not support those.
+ * encodings through ICU, whose data is 31 MB. Slipway does not support these encodings.
  *
  * Threads: any; all functions are pure.
  */

@@ -41,8 +41,8 @@ KC_DEVICE float kc_activate(int act, float x, float a)
     }
 }
 
-/* Applies the epilogue to x, the sum for element `at` of the output, which lies in column `column`
- * of the last axis. Returns the output element. */
+/* Applies the epilogue to x, the sum for element `at` of the output. `column` is the element's
+ * index along the last axis. Returns the output element. */
 KC_DEVICE float kc_apply_epilogue(const struct kc_epilogue *e, float x, int64_t at, int64_t column)
 {
     if (e->mul)

@@ -7,8 +7,8 @@
 
 #include "kernels/cuda/driver/gpu.h"
 
-/* Returns the fatbin of a module, which is never freed, or NULL if the binary was built without
- * nvcc. */
+/* Returns the fatbin of a module, or NULL if the binary was built without nvcc. The fatbin is never
+ * freed. */
 const void *kc_image(enum kc_module module);
 
 #endif

@@ -191,7 +191,7 @@ static enum rt_status enqueue_kernels(struct rt_device *d, int stream,
         return st;
     if (!r) {
         if (steps->n >= LEAST_RECORDED)
-            steps->recorded = calloc(1, sizeof *r); /* if this fails, no graph is recorded */
+            steps->recorded = calloc(1, sizeof *r); /* if calloc fails, no graph is recorded */
         return launch_steps(s, steps, failed);
     }
     if (!r->graph && !r->is_refused) {

@@ -29,7 +29,8 @@ struct cublas {
 #undef X
 };
 
-/* A product has one layout each for cuBLASLt's A and B. Its C and D share a layout. */
+/* A product has three layouts: one for cuBLASLt's A, one for its B, and one that its C and D
+ * share. */
 enum { LAYOUT_A, LAYOUT_B, LAYOUT_C, N_LAYOUTS };
 
 struct cublas_plan {
@@ -57,8 +58,8 @@ static enum blas_type type_of(enum kc_precision precision)
     return precision == KC_FP16 ? BLAS_HALF : precision == KC_BF16 ? BLAS_BFLOAT16 : BLAS_FLOAT;
 }
 
-/* Makes the layout of a row-major matrix in memory, which is a column-major matrix of `columns`
- * rows. */
+/* Makes the layout of a row-major matrix. cuBLASLt treats this matrix as a column-major matrix with
+ * `columns` rows. */
 static int make_layout(struct cublas *c, const struct kc_product *p, int64_t rows, int64_t columns,
                        int64_t step, void **out)
 {

@@ -3,8 +3,8 @@
  * implementation of their own (tests/gpu/reference_blas.h), because cuBLASLt does not run without a
  * GPU.
  *
- * Owner: kc_blas_open's caller, which closes it after all its plans were freed. Threads: any. `run`
- * may be called on several threads at the same time, with different streams.
+ * Owner: the caller of kc_blas_open, which closes the library after freeing all its plans. Threads:
+ * any. `run` may be called on several threads at the same time, with different streams.
  */
 #ifndef KC_BLAS_H
 #define KC_BLAS_H

@@ -109,8 +109,8 @@ static int64_t count(const struct dnn_conv *c, enum dnn_tensor which)
     return n < INT64_MAX / (int64_t)sizeof(float) ? n : -1;
 }
 
-/* Allocates the tensors of a trial, and fills the bias with bytes whose bits are all 1, which are
- * NaN in every type. The other tensors may hold anything, because a sum with NaN is NaN. */
+/* Allocates the tensors of a trial, and sets all bits of the bias to 1, which makes it NaN in every
+ * type. The other tensors may hold anything, because a sum with NaN is NaN. */
 static bool make_tensors(struct trial *t, const struct dnn_plan *p, const struct dnn_conv *c)
 {
     const struct cuda_driver *d = t->driver;

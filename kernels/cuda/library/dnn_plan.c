@@ -6,7 +6,7 @@ enum {
     MOST_RANK = KN_MAX_SPATIAL + 2,
     MOST_OPERATIONS = 4,
     MOST_CONFIGS = 64, /* maximum number of proposals that are tried for each heuristic mode */
-    ALIGNMENT = 16,    /* all tensors begin at multiples of this number of bytes */
+    ALIGNMENT = 16,    /* alignment of all tensors, in bytes */
 };
 
 /* A plan that is being made. After one step has failed, the following steps do nothing. */

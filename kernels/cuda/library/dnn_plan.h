@@ -56,9 +56,9 @@ void dnn_device_free(const struct dnn_library *d, void *device);
  * - Its sums are float32, and the order of its additions does not change from run to run. It uses
  *   no FFT and no Winograd transform of tiles larger than 4 x 4, because these lose digits.
  * - With KC_FLOAT32, it does not use tensor cores, because these would round the inputs to TF32.
- * - Its code is not compiled at run time, which takes 0.3 s to 0.7 s.
+ * - Its code is not compiled at run time, because compilation takes 0.3 s to 0.7 s.
  *
- * Fails with RT_FAILED_PRECONDITION if no proposal keeps them. The caller must test on a GPU
+ * Fails with RT_FAILED_PRECONDITION if no proposal keeps these rules. The caller must test on a GPU
  * whether NaN passes the plan's ReLU, because nearly all engines of cuDNN lack DNN_NOTE_STRICT_NAN
  * (dnn.h). For a residual or a ReLU without a bias, cuDNN 9.19 has no precompiled engines.
  */
