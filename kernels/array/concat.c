@@ -138,8 +138,8 @@ static enum rt_status concat_run(struct rt_run *r)
 }
 
 /* Marks the op as row-wise if all inputs that depend on the batch have their rows along one axis,
- * and this axis is not the concatenation axis. Other inputs need no check, because their axes have
- * fixed lengths. Shape inference refuses to concatenate them with rows of the batch. */
+ * and this axis is not the concatenation axis. Other inputs need no check: their axes have fixed
+ * lengths, and shape inference refuses to concatenate such inputs with rows of the batch. */
 static void concat_rows(struct rt_rows *r)
 {
     const int ai = axis_is_first(r->node) ? 0 : r->n_in - 1;

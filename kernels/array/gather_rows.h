@@ -1,4 +1,4 @@
-/* Gathers rows of elements that own no memory by index. kn_first_outside checks the indices, and
+/* Gathers, by index, rows whose elements own no memory. kn_first_outside checks the indices, and
  * kn_gather_rows copies the rows. */
 #ifndef KN_ARRAY_GATHER_ROWS_H
 #define KN_ARRAY_GATHER_ROWS_H

@@ -27,8 +27,8 @@ void kn_hash_add(struct rt_siphash *h, enum rt_dtype dtype, const void *p, int64
                  struct kn_reader *t);
 bool kn_same_element(enum rt_dtype dtype, const void *a, const void *b, struct kn_reader *t);
 
-/* Returns the number of slots for n items, a power of two with a load factor of at most one
- * half. */
+/* Returns the number of slots for n items. The number is a power of two, and the load factor is at
+ * most one half. */
 int64_t kn_hash_slots(int64_t n);
 
 #endif

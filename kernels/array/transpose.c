@@ -87,7 +87,8 @@ static enum rt_status conjugate_run(struct rt_run *r)
     const enum rt_dtype dt = kn_dtype(&r->in[0]);
 
     enum rt_status st = transpose_run(r);
-    r->out[0].alias_of = 0; /* not an alias, because TensorFlow always copies the input */
+    /* the output is not an alias, because TensorFlow always copies the input */
+    r->out[0].alias_of = 0;
     if (dt != RT_C64 && dt != RT_C128)
         return st;
     if (st)

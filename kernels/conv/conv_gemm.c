@@ -43,8 +43,9 @@ struct state {
     int64_t ld;             /* number of floats from one row of the im2col copies to the next */
     int64_t panels, groups; /* number of panels per shard, and number of shards per block */
     int n_slots;            /* number of shards that run concurrently */
-    /* Each core has slot_bytes bytes of scratch memory for its im2col copies. The scratch memory
-     * for the output before a broadcast residual is added begins at offset broadcast_at. */
+    /* Each core has slot_bytes bytes of scratch memory for its im2col copies. If a broadcast
+     * residual is added, the output without the residual is stored in scratch memory at offset
+     * broadcast_at. */
     size_t slot_bytes, broadcast_at;
 };
 

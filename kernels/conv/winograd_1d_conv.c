@@ -22,7 +22,7 @@ struct state {
 };
 
 enum { LEAST_CHANNELS = 32, LEAST_LENGTH = 6 };
-/* The largest error allowed for the node's filter, as returned by kn_winograd_check_end. */
+/* The largest error that kn_winograd_check_end may return for the node's filter. */
 static const double MAX_ERROR = 1e-4;
 
 static bool init(const struct kn_conv_shape *g, int cores, struct kn_winograd_1d *l)

@@ -33,7 +33,7 @@ enum {
      * their larger weights costs more than the multiplications that they save. */
     MIN_OUTPUTS_OF_4X4 = 100,
 };
-/* The largest error allowed for the node's filter, as returned by kn_winograd_check_end. */
+/* The largest error that kn_winograd_check_end may return for the node's filter. */
 static const double MAX_ERROR = 1e-4;
 
 static bool init(const struct kn_conv_shape *g, int m, int cores, struct kn_winograd *w)

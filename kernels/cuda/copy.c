@@ -132,7 +132,7 @@ static int strided_slice(const struct rt_prep *p, struct move *m)
     struct kn_slice s;
     if (kn_slice_of(p->node, in->rank, in->dim, p->in[1].value, p->in[2].value, p->in[3].value, &s,
                     p->err))
-        return -1; /* cannot happen once `infer` has accepted the slice */
+        return -1; /* does not happen, because `infer` has accepted the slice */
     *m = (struct move){0};
     kn_slice_walk(&s, in->dim, &m->walk, &m->in_at);
     return 1;

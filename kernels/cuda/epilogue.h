@@ -19,7 +19,7 @@ struct kc_epilogue kc_epilogue_bind(const struct rt_epilogue *e, const struct rt
 struct kc_epilogue_part {
     bool has_mul, has_add, has_residual, has_act;
 };
-/* Returns whether the epilogue has a step that is not in the part. */
+/* Returns whether the epilogue has a step that `done` does not contain. */
 bool kc_epilogue_is_left(const struct rt_epilogue *e, const struct kc_epilogue_part *done);
 /* Sets *residual to the address of the run's residual, or to NULL if the epilogue has none. If the
  * output shares the residual's memory, copies the residual to `copy` first. */

@@ -8,8 +8,8 @@
 #include "runtime/core/infer.h"
 #include "runtime/fusion/attention.h"
 
-/* Strides, in elements, of a tensor of queries, keys, values or contexts. A stride is 0 if the
- * tensor is broadcast along that axis. */
+/* Strides, in elements, of a tensor of queries, keys, values or contexts. The stride of an axis is
+ * 0 if the tensor is broadcast along the axis. */
 struct kn_attention_places {
     int64_t batch, head, row;
 };

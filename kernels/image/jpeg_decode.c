@@ -39,9 +39,9 @@ static void source_begin(j_decompress_ptr lib)
     (void)lib;
 }
 
-/* libjpeg calls this function when the file ends too early. If it provides no data, libjpeg
- * suspends. If it provides an end-of-image marker, libjpeg completes the image from the data read
- * so far. */
+/* libjpeg calls this function when the file ends too early. If the function provides no data,
+ * libjpeg suspends. If the function provides an end-of-image marker, libjpeg completes the image
+ * from the data read so far. */
 static boolean source_fill(j_decompress_ptr lib)
 {
     static const JOCTET end_of_image[] = {0xff, JPEG_EOI};

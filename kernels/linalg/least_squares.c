@@ -58,8 +58,8 @@ static size_t layout(struct job *j, const struct rt_node *node, enum rt_dtype dt
         const enum kn_trans adjoint = KN_ADJOINT;
         j->gram = m >= n ? (struct kn_gemm){dtype, adjoint, KN_AS_IS, n, n, m, n, n, n}
                          : (struct kn_gemm){dtype, KN_AS_IS, adjoint, m, m, n, n, n, m};
-        /* A^H times the right-hand sides: before the equations are solved if A is tall, and after
-         * that if A is wide */
+        /* the product with A^H, which is computed before the equations are solved if A is tall, and
+         * afterwards if A is wide */
         j->right = j->back = (struct kn_gemm){dtype, adjoint, KN_AS_IS, n, k, m, n, k, k};
         const int64_t s1 = kn_gemm_scratch(&j->gram), s2 = kn_gemm_scratch(&j->right);
         j->normal = kn_space_take(&space, least * least, size);

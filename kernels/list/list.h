@@ -64,7 +64,8 @@ bool kn_items_check(enum rt_dtype dtype, const char *what, struct rt_error *err)
  */
 bool kn_items_grow(struct rt_run *r, struct rt_buffer **memory, int64_t *capacity, int64_t n,
                    size_t each, const char *what);
-static inline void *kn_items_at(const struct rt_buffer *memory) /* NULL if `memory` is NULL */
+/* Returns NULL if `memory` is NULL. */
+static inline void *kn_items_at(const struct rt_buffer *memory)
 {
     return memory ? atomic_load(&memory->data) : NULL;
 }

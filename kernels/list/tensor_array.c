@@ -617,7 +617,7 @@ static const struct rt_object_type stack_type = {"stack", stack_free};
 
 static enum rt_status stack_make(struct rt_run *r)
 {
-    int64_t max = -1; /* the form with a ref handle has no limit */
+    int64_t max = -1; /* a stack with a ref handle has no maximum size */
     if (r->n_in && !kn_scalar(&r->in[0], &max))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Stack size must be a scalar, but had shape: %s", KN_TEXT(&r->in[0]));

@@ -1,7 +1,7 @@
 /*
  * The ops Cast and Bitcast. Cast converts between all pairs of types. As in TensorFlow, a float
- * outside the range of the integer type is converted as x86's vector conversions do. The result is
- * the minimum integer or, for types narrower than 32 bits, the low bits of an int32.
+ * outside the range of the integer type is converted as x86's vector instructions convert it. The
+ * result is the minimum integer or, for types narrower than 32 bits, the low bits of an int32.
  */
 #include "kernels/array/array.h"
 #include "kernels/math/elementwise.h"

@@ -73,7 +73,7 @@ static enum rt_status infer_bias(struct rt_infer *x)
             }                                                                                      \
         }                                                                                          \
     }
-/* Integers are added in unsigned types, so that they wrap around. The bits of the sum are the same
+/* Integers are added in unsigned types, so that sums wrap around. The bits of the sum are the same
  * as in signed types. */
 #define BIAS_AS_IS(dt, T) BIAS(dt, T, AS_IS, AS_IS)
 KN_UNSIGNED(BIAS_AS_IS)

@@ -7,8 +7,8 @@
  *
  *   scale / sqrt(variance + epsilon) * (dy - average(dy) - x' average(dy x'))
  *
- * (Ioffe and Szegedy, "Batch Normalization", section 3). Otherwise, it is scale / sqrt(variance +
- * epsilon) * dy.
+ * (Ioffe and Szegedy, "Batch Normalization", section 3). Otherwise, the gradient of x is
+ * scale / sqrt(variance + epsilon) * dy.
  */
 #include <math.h>
 

@@ -66,7 +66,7 @@ typedef void spread_fn(void *d, const void *g, double by, int64_t n);
 KN_FOR_REALS(MAXIMUM, )
 
 /* As in TensorFlow, an element of the input equals the window's maximum if their difference is less
- * than 1e-5. An infinite element never does. */
+ * than 1e-5. An infinite element never equals the maximum. */
 #define EQUAL(dt, T)                                                                               \
     KN_FAST(dt)                                                                                    \
     static void equal_##dt(void *restrict dst, const void *restrict src, const void *restrict out, \

@@ -13,7 +13,7 @@
 #include "kernels/parsing/feature_map.h"
 #include "kernels/parsing/wire_example.h"
 
-/* Indices of inputs and outputs by their role, because they differ between ParseExample,
+/* Indices of inputs and outputs by their role. The indices differ between ParseExample,
  * ParseExampleV2 and ParseSingleExample. */
 struct kn_parse_layout {
     int version; /* the op's version, 1 or 2, or 0 for ParseSingleExample */

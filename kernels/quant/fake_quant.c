@@ -254,7 +254,8 @@ static enum rt_status fake_quant_run(struct rt_run *r)
                      .out = r->out[0].data,
                      .range = range,
                      .channels = channels};
-    if (r->n_out == 3) { /* computed before the input's gradient, which may overwrite the input */
+    /* the bounds come first, because the gradient of the input may overwrite the input */
+    if (r->n_out == 3) {
         const enum rt_status st = grad_bounds(r, &f, channels ? n / channels : 0);
         if (st)
             return st;

@@ -4,9 +4,9 @@
  * tensor.
  *
  * A range [min, max] maps the lowest integer of a type to `min` and the highest to `max`.
- * TensorFlow has two pairs of formulas for this. The structs below hold the parameters of the pair
- * that computes in float. The functions for one number compute in double. The results differ in the
- * last bit, so each kernel uses the pair that TensorFlow's kernel uses.
+ * TensorFlow has two pairs of formulas for this mapping. The structs below hold the parameters of
+ * the pair that computes in float. The functions for one number compute in double. The results
+ * differ in the last bit, so each kernel uses the pair that TensorFlow's kernel uses.
  *
  * Threads: any; all functions are pure, except that kn_q_out_scalar writes an output.
  */

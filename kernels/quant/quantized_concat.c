@@ -5,7 +5,8 @@
 #include <float.h>
 #include <string.h>
 
-/* The inputs are `n` tensors at index `values`, an axis at `axis`, and the bounds of each range. */
+/* The inputs are `n` tensors from index `values` on, an axis at index `axis`, and the bounds of
+ * each range. */
 struct concat_inputs {
     int n, values, axis, mins, maxes;
 };

@@ -44,8 +44,8 @@ static enum rt_status used_range(struct rt_run *r, struct kn_q_range *used)
 
 /*
  * The parameters of a conversion from qint32 to quint8 in fixed-point arithmetic, with 16
- * fractional bits. TensorFlow's kernels use this conversion on every processor. It rounds many ties
- * differently from the conversion through floats.
+ * fractional bits. TensorFlow's kernels use this conversion on every processor. The conversion
+ * through floats would round many ties differently.
  */
 struct fixed {
     int64_t scale, offset;

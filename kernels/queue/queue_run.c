@@ -204,7 +204,7 @@ static void seed(struct rt_run *r, struct kn_queue *q)
 enum rt_status kn_dequeue(struct rt_run *r, struct kn_queue *q, int64_t n, bool takes_fewer,
                           bool is_single, struct kn_items *out)
 {
-    /* TensorFlow's priority queue never takes fewer. */
+    /* TensorFlow's priority queue never takes fewer items than requested. */
     struct kn_attempt a = {.what = DEQUEUE,
                            .r = r,
                            .n = n,

@@ -8,7 +8,8 @@ enum {
     BITS = 16,
     SAMPLE_BYTES = BITS / 8,
     SHORT_FORMAT = 16,
-    LONG_FORMAT = 18, /* includes the size of an extension, which PCM lacks */
+    /* size of a format chunk that contains the size of an extension */
+    LONG_FORMAT = 18,
 };
 
 struct reader {

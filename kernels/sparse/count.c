@@ -75,7 +75,7 @@ static int64_t row_at(struct rows *s, int64_t i)
 }
 
 /* Checks that the splits of ragged rows begin with 0 and end with the number of values, so that
- * row_at finds a row for each. */
+ * row_at finds a row for each value. */
 static enum rt_status check_splits(struct rt_run *r, const struct rt_tensor *splits, int64_t n)
 {
     const int64_t *at = splits->data, last = rt_tensor_count(splits) - 1;

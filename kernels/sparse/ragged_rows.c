@@ -177,7 +177,7 @@ struct gather {
     const struct rt_tensor *values, *indices;
     /* number of ragged dimensions of params, and number of dimensions that the indices add */
     int levels, outer;
-    int64_t n, limit; /* number of indices, and the maximum of a split */
+    int64_t n, limit; /* number of indices, and the largest number that a split may hold */
     /* The range of rows or values that each index selects in the current dimension. */
     int64_t *from, *to;
     int64_t left;

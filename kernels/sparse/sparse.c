@@ -347,7 +347,7 @@ static enum rt_status fill_rows(struct rt_run *r, int64_t rows)
     if (!start || place_rows(r, rows, start, empty))
         return r->err->code;
     const int64_t dim[2] = {start[rows], rank};
-    /* As in TensorFlow, the indices of no rows are a matrix. */
+    /* If there are no rows, the indices of the output are a matrix, as in TensorFlow. */
     int64_t *out = rt_out(r, 0, rows ? indices->rank : 2, dim);
     void *out_values = out ? rt_out(r, 1, 1, dim) : NULL;
     if (!out_values)

@@ -16,7 +16,7 @@ struct kc_rnn {
     const float *sums;    /* the sums over the input of this step, with the bias */
     const float *h, *c;
     const float *r;      /* recurrent weights, [units, r_row] */
-    const float *r_bias; /* added to the recurrent sums, or NULL */
+    const float *r_bias; /* a vector that is added to the recurrent sums, or NULL */
     int64_t rows, units;
     /* distance between two rows, in elements; 0 if all rows share one state */
     int64_t sums_row, h_row, c_row, r_row, y_row;

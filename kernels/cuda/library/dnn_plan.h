@@ -35,7 +35,7 @@ struct dnn_plan {
     void *plan;
     bool has[DNN_N_TENSORS]; /* whether the plan reads or writes the tensor */
     size_t workspace_bytes;
-    int64_t engine;             /* cuDNN's number of the engine */
+    int64_t engine;             /* the number that cuDNN gives the engine */
     unsigned notes;             /* bit k is set if the engine has the dnn_numerical_note k */
     bool is_compiled;           /* whether the engine's code was compiled while the plan was made */
     void *part[DNN_MOST_PARTS]; /* the descriptors that the plan refers to */
