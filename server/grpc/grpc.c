@@ -131,9 +131,9 @@ static void *run_loop(void *arg)
 /*
  * Switches off the deadlock detection of abseil's mutexes, which the core uses. Debian enables it
  * when building abseil. Every lock of a second mutex then updates a process-wide graph, which
- * accounts for a sixth of the instructions of a small call. This function calls the C++ function
- * that switches the detection off by its mangled name in Debian's build. In other builds, this name
- * does not exist or the detection is already off.
+ * accounts for a sixth of the instructions of a small call. This function looks up
+ * absl::SetMutexDeadlockDetectionMode by its mangled name in Debian's build, and calls it. In other
+ * builds, this name does not exist or the detection is already off.
  */
 static void stop_lock_graph(void)
 {
@@ -149,8 +149,8 @@ static void stop_lock_graph(void)
 
 /* Returns the limit on the total number of bytes of incomplete requests on all connections. One
  * connection may use half of this limit. The largest permitted request must fit into this half, so
- * that a client with a larger request receives an error that says so. A sixteenth is added for the
- * request's frames and slices, which also count. */
+ * that a client with a larger request receives an error that states the size limit. A sixteenth is
+ * added for the request's frames and slices, which also count. */
 static int64_t max_arriving(const struct srv_options *o)
 {
     const int64_t most = o->max_body_bytes < INT32_MAX ? o->max_body_bytes : INT32_MAX;
@@ -420,8 +420,8 @@ void srv_grpc_shut_down(struct srv_grpc *g)
     }
 }
 
-/* Stops accepting calls. Posts a message to each I/O loop, which wakes the loop so that it ends its
- * Watch streams. */
+/* Stops accepting calls. Posts a message to each I/O loop. The message wakes the loop, and the loop
+ * then ends its Watch streams. */
 void srv_grpc_quiesce(struct srv_grpc *g)
 {
     if (atomic_exchange(&g->quiesced, true))
@@ -458,7 +458,7 @@ void srv_grpc_stop(struct srv_grpc *g)
         srv_grpc_cancel_all(g);
     }
     /* Waits until all calls have ended. If a call's job is still running on a worker, the call ends
-     * after its response was sent. */
+     * after its response has been sent. */
     while (runs && (atomic_load(&g->n_shut_down) < g->n_ports || atomic_load(&g->n_calls)))
         usleep(1000);
     srv_grpc_background_stop(&g->background);

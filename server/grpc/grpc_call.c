@@ -464,7 +464,7 @@ static void note_peer(struct srv_call *c)
     gpr_free(peer);
 }
 
-/* Refuses a call without any started operation. The core sends the status and forgets the
+/* Refuses a call on which no operation has been started. The core sends the status and forgets the
  * stream. */
 static void refuse(struct srv_call *c)
 {
@@ -545,9 +545,9 @@ static void on_call(struct srv_call *c, bool ok)
     srv_grpc_start_close(c);
 }
 
-/* Handles a call whose message is complete. A disconnected client may have queued thousands of
- * calls, so no work is done for them. The handler of a stream is called in any case, because it
- * owns the stream's state. */
+/* Handles a call whose message is complete. A client that has disconnected may have queued
+ * thousands of calls, so its calls are not executed. The handler of a stream is called in any case,
+ * because it owns the stream's state. */
 static void handle(struct srv_call *c, void (*handler)(struct srv_call *c))
 {
     if (c->is_closed && c->cancelled && !c->stream.has_begun)

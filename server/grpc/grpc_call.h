@@ -167,8 +167,8 @@ enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *wha
 /* Returns the call's deadline on CLOCK_MONOTONIC, or RT_NEVER. */
 int64_t srv_call_deadline_ns(const struct srv_call *c);
 /* Copies a string of the core into the arena. If memory runs out, returns a span with p = NULL. The
- * copy is needed because the thread sanitizer does not see how a core thread synchronises its
- * writing. */
+ * copy is needed because the thread sanitizer does not see how the core synchronises the thread
+ * that has written the string with its readers. */
 struct rt_span srv_call_text(struct srv_call *c, grpc_slice slice);
 /* Inflates the next part of a compressed message, in at most a few milliseconds. Returns whether
  * further calls are needed. May be called on any thread. srv_call_open returns the resulting
@@ -190,7 +190,7 @@ void srv_call_respond(struct srv_call *c, struct rt_bytes *message);
 void srv_call_fail(struct srv_call *c, enum rt_status code);
 /* Submits c->job to the scheduler. The caller must set all members except io_loop, arena, owner,
  * done, received_ns, queued_ns, started_ns and finished_ns. If job.deadline_ns is not 0, the
- * earlier of it and the call's deadline applies. */
+ * earlier of job.deadline_ns and the call's deadline applies. */
 void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
 /* Announces that another thread will respond. Unless `patient` is set, the drain waits for it. */
 void srv_call_expect(struct srv_call *c, bool patient);
@@ -212,16 +212,16 @@ enum srv_background {
 
 /* Runs `work` on the thread for `kind`, after all earlier work of the same connection. If `work`
  * returns true, it runs again, so that long work can be divided into steps. Before each step for a
- * connection, at most one step for each other connection runs. After the response, and after it has
- * freed the call, `work` must return false. May be called only while srv_call_expect or
+ * connection, at most one step for each other connection runs. `work` must return false after it
+ * has sent the response or freed the call. May be called only while srv_call_expect or
  * srv_call_detour keeps the call from being freed, or to free a call that has ended. */
 void srv_call_in_background(struct srv_call *c, enum srv_background kind,
                             bool (*work)(struct srv_call *c));
 /*
  * Runs `work` on the thread for `kind` until it returns false, and then `next` on the I/O loop
  * thread. A handler calls this function on the I/O loop thread instead of responding. `next` then
- * has the duties of the handler. If the client disconnects meanwhile, `work` may not run, and
- * `next` runs only for a stream.
+ * has the duties of the handler. If the client disconnects meanwhile, `work` is perhaps not called,
+ * and `next` is called only for a stream.
  */
 void srv_call_detour(struct srv_call *c, enum srv_background kind, bool (*work)(struct srv_call *c),
                      void (*next)(struct srv_call *c));

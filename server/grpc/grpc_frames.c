@@ -86,8 +86,8 @@ void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args 
     watch.metrics = metrics;
     watch.max_held = max_held;
     /* A header block is never larger than its header list, whose size includes 32 extra bytes per
-     * header. The limit for blocks is twice the limit for lists. The core itself refuses lists of
-     * up to twice their limit, with an error message. */
+     * header. The limit for blocks is twice the limit for lists. If a list exceeds its limit but
+     * not twice this limit, the core itself refuses it with an error message. */
     watch.max_block = 2 * (uint32_t)list + BLOCK_EXTRA;
 }
 
@@ -220,7 +220,7 @@ bool srv_grpc_frames_close_idle(int max_fd, int64_t idle_ms,
                                 bool (*has_calls)(const void *arg, int fd), const void *arg)
 {
     /* The core cannot close the descriptor while this thread holds the lock, because `close` waits
-     * for it. */
+     * for the lock. */
     rt_mutex_lock(&connections_mu);
     int fd = longest_idle(max_fd, now_ms() - idle_ms, has_calls, arg);
     if (fd >= 0) {

@@ -160,8 +160,8 @@ static enum rt_status admit(struct srv_call *c, struct request *r)
 /* ---- streams ---- */
 
 /* Reads the next request of a stream after the response to the previous one has been sent. A stream
- * has one inference at a time, so that its responses have the order of its requests and its client
- * cannot make the server hold more than one of each. */
+ * has one inference at a time. Its responses therefore have the order of its requests, and the
+ * server holds at most one request and one response of the stream. */
 static void read_next(struct srv_call *c)
 {
     if (srv_call_is_ending(c))
@@ -203,7 +203,7 @@ static void end_inference(struct srv_call *c, enum rt_status st, const struct rt
                         job->version ? rt_now_ns() - job->received_ns : 0);
     respond(c, st, err);
     srv_stream_clear_job(c);
-    c->model = rt_span_of(NULL, 0); /* the name goes with the message */
+    c->model = rt_span_of(NULL, 0); /* the name is in the arena, which is reset */
 }
 
 static void end_job(struct srv_call *c)
@@ -256,7 +256,7 @@ static void submit_read(struct srv_call *c)
     submit(c, ((struct request *)c->state)->read_status);
 }
 
-/* Reads the message of a call, or the next one of a stream. */
+/* Reads the message of a call, or the next message of a stream. */
 static void begin(struct srv_call *c, struct request *r)
 {
     enum rt_status st;

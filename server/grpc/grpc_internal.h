@@ -89,9 +89,10 @@ struct srv_grpc_loop {
     struct srv_call *free;
     int n_free;
     struct srv_call *watchers; /* streams that have a `look` function */
-    /* Numbers of calls that could not be requested from the core for lack of memory: for each port,
-     * of unregistered methods, and then for each method. The requests are repeated in each turn.
-     * The core delivers a call only if a call of its kind was requested. */
+    /* Numbers of calls that could not be requested from the core for lack of memory. The first
+     * elements, one per port, count the calls of unregistered methods. The other elements, one per
+     * method, count the calls of that method. The requests are repeated in each turn. The core
+     * delivers a call only if a call of its kind was requested. */
     int unposted[SRV_GRPC_MAX_PORTS + SRV_GRPC_MAX_METHODS];
     int n_unposted;        /* sum of the numbers in `unposted` */
     struct srv_link calls; /* the loop's open calls */
@@ -101,8 +102,8 @@ struct srv_grpc_loop {
      * outdated. */
     struct rt_map sockets;
     int64_t listed_ns;
-    /* time of the last check for stalled calls and call of the streams' `look` functions, and the
-     * interval between these times */
+    /* The time of the last check for stalled calls, and the interval between these checks. The
+     * `look` functions of streams are called at the same times. */
     int64_t watched_ns, watch_ns;
     struct srv_grpc_closing closing;
     struct srv_message close;
@@ -184,7 +185,7 @@ void srv_grpc_start_close(struct srv_call *c);
 void srv_grpc_read_message(struct srv_call *c, enum srv_awaited what);
 /* Stops counting the call as a request that delays the drain. */
 void srv_grpc_uncount(struct srv_call *c);
-/* Ends an expected event, and the call if it was the last one. */
+/* Subtracts one from c->pending after an expected event. Ends the call if no event is pending. */
 void srv_grpc_unpend(struct srv_call *c);
 void srv_stream_unwatch(struct srv_call *c);
 

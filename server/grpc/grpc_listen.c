@@ -328,8 +328,8 @@ static enum rt_status check_path(const char *path, const char *flag, struct rt_e
 }
 
 /* Listens on a UNIX socket. The core's own listener would take over the path of a running server,
- * and remove the path when it closes. This function binds the socket to a temporary path and
- * renames that to `path`, so that `path` always refers to a listening socket. */
+ * and remove the path when closed. This function binds the socket to a temporary path and renames
+ * this path to `path`, so that `path` always refers to a listening socket. */
 enum rt_status srv_listen_unix(struct srv_listener *l, struct srv_grpc_port *port, const char *path,
                                int mode, const char *flag, struct rt_error *err)
 {

@@ -35,7 +35,7 @@ struct srv_grpc_method {
      * payload. */
     void (*handle)(struct srv_call *c);
     /* Returns the message of the UNIMPLEMENTED error if the options disable the method, or NULL if
-     * it is enabled. The pointer is NULL if the method is always enabled. */
+     * it is enabled. `off` itself is NULL if the method is always enabled. */
     const char *(*off)(const struct srv_options *o);
     /* the protocol's call for this method, or NULL */
     const struct srv_endpoint *endpoint;

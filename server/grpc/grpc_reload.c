@@ -18,7 +18,8 @@ enum {
     MAX_PAGE = 1 << 30, /* maximum size of the metrics page in bytes */
 };
 
-/* The limit of the messages about reloads, which a client can request as often as it likes. */
+/* Limits how many messages about reloads are logged. A client can request a reload as often as it
+ * likes. */
 static struct srv_log_limit log_limit;
 #define SUBJECT "reload of the model configuration"
 
@@ -112,7 +113,7 @@ static enum rt_status read_metrics(struct srv_server *server, const struct reloa
     return st;
 }
 
-/* Writes a field that is a member of a oneof. Such a field is written even if its value is 0. */
+/* Writes a field that is a member of a oneof. The field is written even if its value is 0. */
 static void put_increase(struct rt_bytes *out, uint64_t v)
 {
     unsigned char buffer[16];

@@ -16,7 +16,8 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
  * message was built, ends the stream with an error instead. Must not be called if is_sending is
  * set. */
 void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
-/* The same for a message that consists of a copy of `head` and of the bytes of `message`. */
+/* Like srv_stream_send, but the message consists of a copy of `head`, followed by the bytes of
+ * `message`. */
 void srv_stream_send_parts(struct srv_call *c, struct rt_span head, struct rt_bytes *message);
 bool srv_call_is_ending(const struct srv_call *c); /* returns whether streams should end */
 /* Resets the arena, reads the next message of the stream, and passes the message to `handle`. If
@@ -26,9 +27,9 @@ void srv_stream_read(struct srv_call *c);
  * messages without a request. If `ending` is set, the server is stopping and the stream should end.
  * The list of watched streams uses c->next. */
 void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending));
-/* Submits c->job as srv_call_submit does, but the caller also sets received_ns, and `done` does not
- * respond: it must call srv_stream_post, after which `next` runs on the I/O loop thread. `next`
- * must call srv_stream_clear_job before the stream's next message is read. */
+/* Submits c->job like srv_call_submit, except that the caller must also set received_ns. `done`
+ * must call srv_stream_post instead of responding. Afterwards, `next` runs on the I/O loop thread.
+ * `next` must call srv_stream_clear_job before the stream's next message is read. */
 void srv_stream_submit(struct srv_call *c, void (*done)(struct srv_job *job),
                        void (*next)(struct srv_call *c));
 void srv_stream_post(struct srv_call *c); /* May be called on any thread. */

@@ -130,8 +130,8 @@ static struct {
     /* connections paused because their turn is over, during a TLS handshake, and at their end */
     struct queue turn_over, handshakes, ended;
     /* The sum, over time, of the number of connections in `ended`, in connections times
-     * nanoseconds. A connection that ends because others wait reduces it by ENDS_NS. Guarded by
-     * mu. */
+     * nanoseconds. The sum is reduced by ENDS_NS when a connection may end because others wait.
+     * Guarded by mu. */
     int64_t ends_due;
     bool is_stopping;
     bool has_tls; /* whether connections begin with a TLS handshake; set by srv_turns_start */
@@ -282,7 +282,8 @@ static int take_ended(int released[AT_ONCE], int64_t now, int64_t past_ns, bool 
 
 /* Returns whether a step of a handshake may begin although the I/O loops are busy. No other step
  * may be running, and handshakes must have had less than their share of time. If the read of a step
- * finds nothing, its end is not reported, so each step counts as ended after PAUSE_NS. */
+ * finds no bytes, the end of the step is not reported. Therefore each step counts as ended after
+ * PAUSE_NS. */
 static bool has_handshake_time(int64_t now) RT_REQUIRES(all.mu)
 {
     all.handshake_ns += (now - all.handshake_filled_ns) / HANDSHAKE_SHARE;
