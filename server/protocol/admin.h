@@ -13,11 +13,12 @@
 
 struct srv_admin_request {
     const char *what; /* the method or the path, for errors */
-    /* where the protocol has `authorization`, for errors: "metadata" or "header" */
+    /* where the protocol transmits `authorization`, for errors: "metadata" or "header" */
     const char *place;
-    struct rt_span authorization; /* its value; p is NULL if there is none */
-    bool is_at_admin_address;     /* whether it came by --admin_address or --admin_socket */
-    bool is_from_page;            /* whether a web page sent it */
+    struct rt_span authorization; /* the value of `authorization`; p is NULL if there is none */
+    /* whether the request arrived at --admin_address or --admin_socket */
+    bool is_at_admin_address;
+    bool is_from_page; /* whether a web page has sent the request */
 };
 
 /* Returns RT_OK, PERMISSION_DENIED, UNAUTHENTICATED, or the error from reading the token file. */

@@ -57,14 +57,14 @@ struct srv_action {
     struct rt_error *err;
     struct srv_cursor message;     /* the request message or body, valid until `perform` returns */
     struct srv_model_spec spec;    /* what the path names over HTTP */
-    const _Atomic bool *cancelled; /* whether the client has left */
+    const _Atomic bool *cancelled; /* whether the client has disconnected */
     struct rt_bytes *out;          /* the body or message of the response */
-    /* The transport sets `check` and `done`. `perform` calls `check` before it changes anything:
-     * with `is_admin`, the request needs the permission of an administrator (admin.h), and
-     * otherwise it only must not come from a web page of another origin. */
+    /* The transport sets `check` and `done`. `perform` calls `check` before it changes anything. If
+     * `is_admin` is set, `check` requires the permission to perform admin actions (admin.h).
+     * Otherwise it only refuses requests from web pages of another origin. */
     enum rt_status (*check)(struct srv_action *a, bool is_admin);
-    /* The action calls it once, on any thread, and then no longer uses
-     * the struct. If `st` is an error, its text is in `err`. */
+    /* The action calls `done` once, on any thread, and then no longer uses the struct. If `st` is
+     * an error, its text is in `err`. */
     void (*done)(struct srv_action *a, enum rt_status st);
 };
 
@@ -80,13 +80,13 @@ struct srv_codec {
     const struct srv_action_steps *act;
 };
 
-/* How the responses of a gRPC stream of inferences differ from those of a call: a message of its
- * own holds a response or an error. */
+/* The parts of the messages of a gRPC stream of inferences. A message of the stream contains either
+ * the response to an inference or an error. */
 struct srv_stream_steps {
-    /* Appends what precedes the bytes of a response, of which there are `n`. */
+    /* Appends the bytes of the message that precede the response. The response has `n` bytes. */
     void (*write_head)(struct rt_bytes *out, size_t n);
-    /* Appends the message for an inference that failed. inf->request is NULL if not even memory for
-     * it was left. */
+    /* Appends the message for an inference that failed. inf->request is NULL if no memory was left
+     * for the parsed request. */
     void (*write_error)(const struct srv_inference *inf, const char *text, struct rt_bytes *out);
 };
 
@@ -95,15 +95,15 @@ enum { SRV_NOT_COUNTED = -1 };
 struct srv_endpoint {
     int api; /* value of enum srv_api under which the metrics count the call, or SRV_NOT_COUNTED */
     struct srv_codec rest, grpc;
-    /* Set if the gRPC method is a stream of inferences, which grpc.infer decodes and encodes, and
-     * which are counted under stream_api. */
+    /* Set if the gRPC method is a stream of inferences. grpc.infer decodes and encodes the
+     * inferences, and the metrics count them under stream_api. */
     const struct srv_stream_steps *stream;
     int stream_api;
     const char *grpc_path; /* "/package.Service/Method", or NULL if the call is not a gRPC method */
     /* whether the call is frequent, so that the gRPC core should match its path */
     bool is_frequent;
-    /* Returns the reason for which the options disable the gRPC method, or NULL if they do not. The
-     * pointer is NULL if the method is always enabled. */
+    /* Returns the reason for which the options disable the gRPC method, or NULL if they do not.
+     * `off` itself is NULL if the method is always enabled. */
     const char *(*off)(const struct srv_options *o);
 };
 

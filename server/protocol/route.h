@@ -58,7 +58,7 @@ bool srv_route_take_name(struct rt_span *s, const char *ends, struct rt_span *ou
 bool srv_route_take_digits(struct rt_span *s, struct rt_span *out);
 /* Percent-decodes *s into the arena. If *s contains no '%', it is not copied. */
 enum rt_status srv_route_decode(struct rt_span *s, struct rt_arena *arena, struct rt_error *err);
-/* Returns false if the number does not fit. */
+/* Parses a version number. Returns false if the number exceeds the range of int64_t. */
 bool srv_route_version(struct rt_span digits, int64_t *out);
 
 #endif

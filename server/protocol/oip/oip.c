@@ -93,7 +93,8 @@ static const struct srv_endpoint region_unregister_call = {
     .grpc_path = SERVICE "SystemSharedMemoryUnregister",
 };
 
-/* The calls below are refused by name, over REST with any method. */
+/* The server refuses the following calls, and the error names the call. Over REST, they are refused
+ * with any HTTP method. */
 static const struct srv_endpoint trace_call = {
     .api = SRV_NOT_COUNTED,
     .rest = {.describe = &srv_oip_trace},

@@ -8,7 +8,7 @@
  * |-------------------|---------------------------------------------------------------|
  * | oip.c             | calls, routes, errors                                         |
  * | oip_request.c     | what REST and gRPC share: inputs and outputs of a signature   |
- * | oip_tensor.c      | tensors from raw bytes, and their names of types              |
+ * | oip_tensor.c | tensors from raw bytes, and the names of data types |
  * | oip_json.c        | requests and responses in JSON, with binary data behind it    |
  * | oip_json_values.c | tensors from arrays in JSON                                   |
  * | oip_proto.c       | requests and responses as messages (proto/inference)          |
@@ -36,7 +36,8 @@ enum {
     SRV_OIP_MAX_TENSORS = 1024, /* maximum number of inputs in a request, and of outputs */
 };
 
-/* Where the values of a tensor are in shared memory. name.p is NULL if they are not there. */
+/* The location of a tensor's values in shared memory. name.p is NULL if the values are not in
+ * shared memory. */
 struct srv_oip_region {
     struct rt_span name;
     uint64_t offset, bytes;
@@ -62,7 +63,8 @@ struct srv_oip_input {
     size_t raw_bytes;         /* over REST: the parameter binary_data_size */
     struct srv_cursor values; /* the raw bytes, or an InferTensorContents message */
     struct srv_oip_region region;
-    int feed; /* set by srv_oip_bind if the values are in shared memory: the signature's input */
+    /* index of the signature's input; set by srv_oip_bind if the values are in shared memory */
+    int feed;
 };
 
 /* A requested output. */
@@ -88,7 +90,8 @@ struct srv_oip_request {
     int n_order;
     int *order;
     bool *order_is_binary;
-    const struct srv_oip_output **order_output; /* NULL for an output that is not named */
+    /* NULL for an output that the request does not name */
+    const struct srv_oip_output **order_output;
     struct rt_tensor *classes; /* set by srv_oip_make_classes for outputs that have n_classes */
 };
 
@@ -111,27 +114,27 @@ enum rt_status srv_oip_fail_model(const struct srv_model_spec *spec, struct rt_e
  * \"x\" has no datatype". */
 enum rt_status srv_oip_fail_input(struct rt_error *err, struct rt_span name, const char *fmt, ...)
     RT_PRINTF(3, 4);
-/* Takes note of a parameter of the request. */
+/* Applies a parameter of the request. */
 enum rt_status srv_oip_request_parameter(struct srv_inference *inf, struct rt_span name,
                                          const struct srv_oip_value *v, struct rt_error *err);
-/* Refuses a parameter that asks for what this server does not do. `is_set` is false for values that
- * ask for nothing, such as a sequence_id of 0. */
+/* Refuses a parameter for an unsupported feature. `is_set` is false for values that do not request
+ * the feature, such as a sequence_id of 0. These values are accepted. */
 enum rt_status srv_oip_check_parameter(struct rt_span name, bool is_set, struct rt_error *err);
 
 /* ---- oip_request.c: shared memory ---- */
 
-/* Takes note of a parameter of an input, for which n_classes is NULL, or of an output. */
+/* Stores a parameter of an input or output. n_classes is NULL for an input. */
 enum rt_status srv_oip_tensor_parameter(struct srv_oip_region *region, uint64_t *n_classes,
                                         struct rt_span name, const struct srv_oip_value *v,
                                         struct rt_error *err);
-/* Checks what the parameters of the input or output `name` say about shared memory. */
+/* Checks the parameters for shared memory of the input or output `name`. */
 enum rt_status srv_oip_check_region(const struct srv_oip_region *region, struct rt_span name,
                                     struct rt_error *err);
-/* Makes the tensor of an input in shared memory. Its values are read by job->prepare, on a
+/* Creates the tensor of an input in shared memory. job->prepare reads the values later, on a
  * worker. */
 enum rt_status srv_oip_bind_region(struct srv_inference *inf, struct srv_oip_input *in,
                                    struct rt_tensor *out, size_t *budget, struct rt_error *err);
-/* Writes the outputs that the request wants in shared memory. */
+/* Writes those outputs to shared memory for which the request names a region. */
 enum rt_status srv_oip_write_regions(const struct srv_inference *inf, struct rt_error *err);
 /* Returns whether output i of the response is in shared memory. */
 static inline bool srv_oip_in_region(const struct srv_oip_request *r, int i)
@@ -142,7 +145,7 @@ static inline bool srv_oip_in_region(const struct srv_oip_request *r, int i)
 /* ---- oip_classes.c ---- */
 
 bool srv_oip_has_classes(enum rt_dtype dtype); /* whether tensors of this type have classes */
-/* Makes the classes of the outputs for which the request asks. */
+/* Computes the classes of the outputs for which the request has the parameter `classification`. */
 enum rt_status srv_oip_make_classes(const struct srv_inference *inf, struct rt_error *err);
 void srv_oip_clear_classes(struct srv_inference *inf);
 /* Returns output i of the response: the classes, or the tensor itself. */
@@ -150,14 +153,14 @@ const struct rt_tensor *srv_oip_result(const struct srv_inference *inf, int i);
 
 /* ---- oip_tensor.c ---- */
 
-/* Returns RT_NO_DTYPE if `name` is unknown. */
+/* Returns the data type with this name in the protocol, or RT_NO_DTYPE if there is none. */
 enum rt_dtype srv_oip_dtype(struct rt_span name);
 /* Returns the protocol's name of a type, such as "FP32", or NULL if it has none. */
 const char *srv_oip_dtype_name(enum rt_dtype dtype);
 /* Reads the values of an input into *out. Subtracts the size of the tensor from *budget. */
 enum rt_status srv_oip_tensor_read(const struct srv_oip_input *in, struct rt_tensor *out,
                                    size_t *budget, struct rt_error *err);
-/* Fills the tensor, whose shape is the input's, from raw bytes in in->values. */
+/* Fills the tensor from the raw bytes in in->values. The tensor has the input's shape. */
 enum rt_status srv_oip_fill_raw(const struct srv_oip_input *in, struct rt_tensor *t, size_t *budget,
                                 struct rt_error *err);
 /* Charges `bytes` to *budget. */
@@ -201,8 +204,7 @@ enum rt_status srv_oip_find_model(struct srv_description *d);
 
 /* ---- oip_admin.c ---- */
 
-/* Reads a request to load (`is_on`) or to unload a model, whose name in JSON is that of the path.
- */
+/* Reads a request to load (`is_on`) or to unload a model. In JSON, the path names the model. */
 enum rt_status srv_oip_read_switch(struct srv_action *a, bool is_on, bool is_json);
 
 extern const struct srv_inference_steps srv_oip_infer_json, srv_oip_infer;

@@ -1,10 +1,11 @@
-/* Loads and unloads models, which Triton adds to the protocol as the extension model_repository. */
+/* Loads and unloads models. These calls are Triton's extension `model_repository` of the protocol.
+ */
 #include "server/protocol/oip/oip.h"
 
 #include "server/versions/manager.h"
 
-/* Takes note of a parameter of a load or an unload. No model depends on others, so that
- * unload_dependents has nothing to do. */
+/* Checks a parameter of a load or an unload. unload_dependents has no effect, because no model
+ * depends on another. */
 static enum rt_status check_parameter(bool is_on, struct rt_span name, struct rt_error *err)
 {
     const struct rt_span shown = rt_error_name(err, name);
@@ -51,7 +52,7 @@ static enum rt_status read_json(struct srv_action *a, bool is_on)
     return st;
 }
 
-/* Reads an entry of the map of parameters, whose field 1 is the key. */
+/* Reads an entry of the map of parameters. Field 1 of the entry is the key. */
 static enum rt_status read_entry(struct srv_action *a, bool is_on, struct srv_cursor entry)
 {
     struct rt_span name = {0};
@@ -67,8 +68,8 @@ static enum rt_status read_entry(struct srv_action *a, bool is_on, struct srv_cu
     return st ? st : check_parameter(is_on, name, a->err);
 }
 
-/* Reads a RepositoryModelLoadRequest or RepositoryModelUnloadRequest. KServe's messages have the
- * name of the model in the field that is Triton's repository_name. */
+/* Reads a RepositoryModelLoadRequest or RepositoryModelUnloadRequest. In KServe's messages, the
+ * field with the number of Triton's repository_name is the name of the model. */
 static enum rt_status read_message(struct srv_action *a, bool is_on)
 {
     struct srv_cursor at = a->message;

@@ -1,5 +1,5 @@
-/* Turns an output into the classes with the highest values, which Triton adds to the protocol as
- * the extension `classification`. A class is the text "VALUE:INDEX". */
+/* Replaces an output by the classes with the highest values. This is Triton's extension
+ * `classification` of the protocol. A class is the text "VALUE:INDEX". */
 #include "server/protocol/oip/oip.h"
 
 #include <math.h>
@@ -8,11 +8,11 @@
 
 enum {
     MOST_CLASSES = 1000000, /* maximum number of classes in a response */
-    TEXT_BYTES = 400,       /* the largest double has 309 digits before its point */
-    ROW_PART = 1 << 16,     /* number of values between two questions about cancellation */
+    TEXT_BYTES = 400,       /* the largest double has 309 digits before the decimal point */
+    ROW_PART = 1 << 16,     /* number of values between two checks for cancellation */
 };
 
-/* Has all 64 bits of the largest integers. */
+/* A type that represents every integer of 64 bits exactly. */
 typedef long double value;
 
 static value value_at(const struct rt_tensor *t, int64_t i)
@@ -48,7 +48,7 @@ bool srv_oip_has_classes(enum rt_dtype dtype)
     return dtype != RT_BOOL && dtype != RT_F16 && dtype != RT_BF16 && dtype != RT_STRING;
 }
 
-/* A value and its place in its row. */
+/* A value and its index in its row. */
 struct class
 {
     value value;
@@ -64,7 +64,8 @@ static bool is_before(const struct class *a, const struct class *b)
     return a->value != b->value ? a->value > b->value : a->index < b->index;
 }
 
-/* Restores a heap whose top is the class that comes last, below its element i. */
+/* Moves element i of a heap down until the heap is ordered. The top of the heap is the class that
+ * comes last. */
 static void sift(struct class *heap, int64_t n, int64_t i)
 {
     for (int64_t child; (child = 2 * i + 1) < n; i = child) {
@@ -104,7 +105,7 @@ static void choose(const struct rt_tensor *t, int64_t begin, int64_t n_row, stru
     }
 }
 
-/* Writes the text as Triton does: a floating-point value with 6 digits behind its point. */
+/* Writes a class in Triton's form. A floating-point value has 6 digits after the decimal point. */
 static enum rt_status write_class(const struct rt_tensor *t, const struct class *c,
                                   struct rt_str *out, struct rt_error *err)
 {
@@ -120,8 +121,8 @@ static enum rt_status write_class(const struct rt_tensor *t, const struct class 
     return RT_OK;
 }
 
-/* Makes the classes of a tensor. The first dimension is that of the batch if the signature leaves
- * it open; otherwise the whole tensor is one row. */
+/* Computes the classes of a tensor. If the signature does not fix the first dimension, it is the
+ * batch dimension, and each row has its own classes. Otherwise the whole tensor is one row. */
 static enum rt_status make(const struct srv_inference *inf, const struct rt_tensor *t,
                            const struct rt_shape *shape, uint64_t n_wanted, struct rt_tensor *out,
                            struct rt_error *err)

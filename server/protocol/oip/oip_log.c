@@ -1,18 +1,17 @@
-/* Reads and changes the settings of the log, which Triton adds to the protocol as the extension
- * `logging`. The log has one level, so that the settings are ordered: a log that has infos has
- * warnings too. */
+/* Reads and changes the settings of the log. This is Triton's extension `logging` of the protocol.
+ * The server's log has a single level. Therefore, if infos are logged, warnings are logged too. */
 #include "server/protocol/oip/oip.h"
 
 #include "runtime/base/log.h"
 #include "server/json/json_number.h"
 
-/* The protocol's settings, as they are or as a request wants them. */
+/* The current settings, or those that a request wants. */
 struct settings {
     bool info, warning, error;
     uint64_t verbose; /* log_verbose_level */
 };
 
-/* A value in a request. */
+/* The value of a setting in a request. */
 struct value {
     enum { NO_VALUE, A_BOOL, A_NUMBER, A_TEXT } kind;
     uint64_t number;
@@ -40,7 +39,7 @@ static enum rt_status set_bool(bool *to, const char *name, const struct value *v
     return RT_OK;
 }
 
-/* A setting that has only one value. */
+/* Checks the value of a setting that can only have the value `only`. */
 static enum rt_status check_text(const char *only, const char *name, const struct value *v,
                                  struct rt_error *err)
 {
@@ -236,7 +235,7 @@ static enum rt_status set_entry(const struct srv_action *a, struct srv_cursor at
     return st ? st : set(s, name, &value, a->err);
 }
 
-/* Reads a LogSettingsRequest. *changes is set if it has settings. */
+/* Reads a LogSettingsRequest. Sets *changes if the request contains settings. */
 static enum rt_status read_settings(struct srv_action *a, struct settings *s, bool *changes)
 {
     struct srv_cursor at = a->message;
@@ -256,7 +255,8 @@ static enum rt_status read_settings(struct srv_action *a, struct settings *s, bo
     return got < 0 ? srv_wire_malformed(a->err, "LogSettingsRequest") : st;
 }
 
-/* Appends an entry of the map of settings. Field `number` of the value is set. */
+/* Appends an entry of the map of settings. `number` is the number of the field that contains the
+ * value. */
 static void put_setting(struct rt_bytes *out, const char *name, uint32_t number, uint64_t v,
                         const char *text)
 {

@@ -19,7 +19,7 @@ static enum rt_status malformed(const struct reader *r)
     return srv_wire_malformed(r->err, "ModelInferRequest");
 }
 
-/* Copies a text that the response repeats, because the message is freed before the run. */
+/* Copies a text that the response will contain too. The request message is freed before the run. */
 static enum rt_status copy_text(const struct reader *r, const struct srv_field *f,
                                 struct rt_span *out)
 {
@@ -53,8 +53,8 @@ static enum rt_status read_value(const struct reader *r, struct srv_cursor messa
     return got < 0 ? malformed(r) : RT_OK;
 }
 
-/* `region` is that of an input or output, or NULL for a parameter of the request, and n_classes
- * that of an output, or NULL. */
+/* Reads an entry of a map of parameters. `region` is that of the input or output, or NULL for the
+ * parameters of the request. `n_classes` is that of the output, and otherwise NULL. */
 static enum rt_status read_parameter(const struct reader *r, struct srv_cursor entry,
                                      struct srv_oip_region *region, uint64_t *n_classes)
 {
@@ -215,8 +215,8 @@ static enum rt_status read_field(const struct reader *r, struct srv_field *f, st
     }
 }
 
-/* Gives each input its values: raw_input_contents, one per input that is not in shared memory, or
- * its own contents. */
+/* Sets the values of each input. They are in raw_input_contents or in the input itself.
+ * raw_input_contents has one element per input that is not in shared memory. */
 static enum rt_status share_raw(const struct reader *r, const struct top *t)
 {
     int n_inputs = 0, k = 0;
@@ -334,7 +334,8 @@ static bool store(enum rt_dtype dtype, void *to, int64_t i, uint64_t value)
     }
 }
 
-/* Reads the values of a packed or unpacked field into the elements from *at on. Advances *at. */
+/* Reads the values of a packed or unpacked field into the tensor, beginning at element *at.
+ * Advances *at. */
 static enum rt_status read_values(const struct srv_oip_input *in, struct srv_field *f,
                                   struct rt_tensor *t, int64_t *at, size_t *budget,
                                   struct rt_error *err)
@@ -441,8 +442,9 @@ static void put_region(struct rt_bytes *out, const struct srv_oip_region *region
         put_parameter(out, "shared_memory_offset", region->offset, rt_span_of(NULL, 0));
 }
 
-/* Returns the size of an element of raw_output_contents. Outputs in shared memory have empty ones,
- * as in Triton's responses, so that clients find the others by their index. */
+/* Returns the size of element i of raw_output_contents. The element is empty if the output is in
+ * shared memory, as in Triton's responses. Clients can thus find the other outputs by their index.
+ */
 static size_t raw_bytes(const struct srv_inference *inf, int i)
 {
     const struct srv_oip_request *r = inf->request;
@@ -534,7 +536,7 @@ static void write_stream_head(struct rt_bytes *out, size_t n)
     srv_put_head(out, 2, n);
 }
 
-/* The response tells which request has failed by its id, as Triton's does. */
+/* As in Triton's responses, the id shows which request has failed. */
 static void write_stream_error(const struct srv_inference *inf, const char *text,
                                struct rt_bytes *out)
 {

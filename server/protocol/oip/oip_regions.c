@@ -12,7 +12,8 @@ static enum rt_status check_on(const struct srv_server *server, struct rt_error 
                                            "--system_shared_memory_bytes is 0");
 }
 
-/* What a request names: a region, and the part of an object that it is. */
+/* The region that a request describes: its name, the key of the shared memory object, and the part
+ * of the object. */
 struct region {
     struct rt_span name, key;
     uint64_t offset, bytes;
@@ -52,7 +53,7 @@ static enum rt_status read_member(const struct srv_action *a, struct rt_span key
     return RT_OK;
 }
 
-/* Reads the body {"key", "offset", "byte_size"}. */
+/* Reads a JSON body with the members "key", "offset" and "byte_size". */
 static enum rt_status read_json(const struct srv_action *a, struct region *r)
 {
     struct srv_json_doc doc;
@@ -72,8 +73,8 @@ static enum rt_status read_json(const struct srv_action *a, struct region *r)
 
 /* ---- messages ---- */
 
-/* Reads a message with the fields name, key, offset and byte_size, of which it may have only the
- * first ones. */
+/* Reads a message whose fields 1 to 4 are name, key, offset and byte_size. Some of the messages
+ * have only the first fields. */
 static enum rt_status read_message(struct srv_cursor at, struct rt_arena *arena, struct region *r,
                                    struct rt_error *err)
 {
@@ -174,7 +175,7 @@ static enum rt_status find_message(struct srv_description *d)
 
     d->spec.name = r.name;
     st = st ? st : find(d);
-    d->spec.name = rt_span_of(NULL, 0); /* it is no model's name */
+    d->spec.name = rt_span_of(NULL, 0); /* the name is that of a region, not of a model */
     return st;
 }
 

@@ -23,9 +23,10 @@ struct srv_scoring {
 const char *srv_scoring_method(enum srv_api api);
 
 /*
- * Checks that the signature supports the API. Its only input must be `inputs`. For Classify, it
- * must have one or two outputs, and `classes` or `scores` must be among them. For Regress, its only
- * output must be `outputs`. Sets s->classes and s->scores to indices of the signature's outputs.
+ * Checks that the signature supports the API. The signature's only input must be `inputs`. For
+ * Classify, the signature must have one or two outputs, and `classes` or `scores` must be among
+ * them. For Regress, the only output must be `outputs`. Sets s->classes and s->scores to indices of
+ * the signature's outputs.
  */
 enum rt_status srv_scoring_check(struct srv_scoring *s, bool check_method_name,
                                  struct rt_error *err);
