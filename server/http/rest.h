@@ -28,7 +28,7 @@ enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port
 /* Begins to drain: accepts no new connections, and sends `Connection: close` in responses. May be
  * called on any thread. */
 void srv_rest_quiesce(struct srv_rest *r);
-/* Returns the number of requests that were read but are not answered yet. */
+/* Returns the number of requests that have been read but not answered. */
 int srv_rest_in_flight(struct srv_rest *r);
 /* Stops the I/O loops and frees `r`. Every job must have been completed. */
 void srv_rest_stop(struct srv_rest *r);

@@ -1,8 +1,9 @@
-/* Handles requests that change something in the server, which the steps of a protocol perform. */
+/* Handles requests that change something in the server. The steps of a protocol make the change. */
 #include "server/http/rest_request.h"
 #include "server/protocol/admin.h"
 
-/* A body has one part, of which the action keeps nothing. */
+/* An action of a protocol. The body is a single slice of memory. The action keeps no pointers to
+ * it. */
 struct action {
     struct srv_action act; /* the first member */
     struct srv_rest_request *request;

@@ -44,8 +44,9 @@ struct srv_rest_conn {
     struct srv_rest_call *req;
     int fd;
     int64_t deadline_ns;
-    /* Time at which the connection began to wait for its peer. It was accepted, its current request
-     * began, its last request ended or was refused, or its peer closed its side. */
+    /* Time at which the connection began to wait for its peer. This wait begins when the connection
+     * is accepted, when a request begins to arrive, when a request ends or is refused, and when the
+     * peer closes its side. */
     int64_t since_ns;
     /* number of bytes that the peer had acknowledged at the last check of the response */
     uint64_t acked;

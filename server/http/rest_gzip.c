@@ -7,7 +7,7 @@ enum {
     LEAST_BYTES = 1024, /* minimum size in bytes of a response that is compressed */
     /* compression level; higher levels hardly improve the compression of numbers in text */
     LEVEL = 1,
-    /* number of bytes compressed between two checks of the deadline, which takes a few
+    /* number of bytes compressed between two checks of the deadline; compressing them takes a few
      * milliseconds */
     PIECE = 256 << 10,
     COST = 16, /* cost of compressing a byte relative to copying it */

@@ -48,8 +48,8 @@ void srv_rest_finished(struct srv_rest_request *r)
 
 /* ---- the handler ---- */
 
-/* Returns whether the request asks for a model's metadata or status, whose response may be large
- * and slow to write. */
+/* Returns whether the request asks for a model's metadata or status. The response to such a request
+ * may be large and slow to write. */
 static bool describes_model(const struct srv_rest_request *r)
 {
     return r->route.target == SRV_TO_CALL && r->route.endpoint->rest.describe;

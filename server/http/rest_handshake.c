@@ -54,7 +54,7 @@ static void end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
     c->is_handshake = false;
     srv_list_remove(&c->turn);
-    /* If epoll_ctl fails, the instance only reports unnecessary events. */
+    /* If epoll_ctl fails, the epoll instance only reports unnecessary events. */
     (void)srv_rest_watch_socket(l, c, EPOLL_CTL_MOD);
     srv_rest_expect_request(l, c);
 }

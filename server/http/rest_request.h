@@ -40,9 +40,10 @@ struct srv_rest_request {
     enum rt_status found;
     /* header json_length_header of the protocol; p is NULL if the request lacks it */
     struct rt_span json_length;
-    /* of a request for an action: the header Authorization; p is NULL if the request lacks it */
+    /* header Authorization of a request for an action; p is NULL if the request lacks it */
     struct rt_span authorization;
-    bool is_from_page; /* whether the request has the header Origin, so that a web page sent it */
+    /* whether the request has the header Origin, which browsers add for web pages */
+    bool is_from_page;
 
     /* The members below describe the response. */
     enum rt_status code;

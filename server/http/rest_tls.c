@@ -16,7 +16,7 @@ enum {
      * one millisecond. With a 16,384-bit key and an equally long public exponent, it would take
      * 0.35 s. */
     MAX_KEY_BITS = 8192,
-    MAX_EXPONENT_BYTES = 8, /* as OpenSSL's limit for large keys */
+    MAX_EXPONENT_BYTES = 8, /* the same as OpenSSL's limit for large keys */
 };
 
 /* Reads a PEM file into *out, followed by a NUL. Fails if the file contains no PEM block of the
