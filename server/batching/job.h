@@ -32,7 +32,7 @@ struct srv_job {
      * again. Until then, `then` contains the transport's `done`. */
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
-    struct srv_inference *inference; /* for `prepare`, if it needs the request */
+    struct srv_inference *inference; /* the request, if `prepare` needs it */
     const struct rt_call_spec *dynamic_spec;
     /* shapes of the feeds for rt_model_make_dynamic */
     const struct rt_shape *dynamic_shapes;

@@ -10,7 +10,8 @@ enum {
     /* Maximum time for inline jobs per turn. The network thread must also serve other
      * connections. */
     INLINE_PER_TURN_NS = 500000,
-    TINY_NS = 10000, /* merging does not pay for jobs that cost less */
+    /* jobs with a lower cost are not merged, because merging costs more than it saves */
+    TINY_NS = 10000,
 };
 
 static enum rt_status fail_full(struct srv_job *job)

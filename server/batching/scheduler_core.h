@@ -5,7 +5,7 @@
  *
  * A bucket holds jobs that may be merged with each other. A model queue belongs to one version of a
  * model; model queues share the workers fairly, by virtual time. Jobs wait in their bucket in the
- * order of their levels, and at the same level in that of their due times. A job is due at its
+ * order of their levels, and at the same level in the order of their due times. A job is due at its
  * deadline, or `patience_ns` after its arrival if that is earlier, so that jobs with deadlines run
  * first without starving the others.
  *
@@ -31,7 +31,7 @@ struct srv_core_job {
     struct srv_core_bucket *bucket;
     int64_t rows; /* number of rows, or 0 if the job is never merged */
     size_t bytes;
-    int64_t deadline_ns; /* RT_NEVER if there is none */
+    int64_t deadline_ns; /* RT_NEVER if the job has no deadline */
     int64_t queued_ns;   /* set by srv_core_submit */
     int64_t due_ns;
     /* Jobs of a lower level run first within their model queue, in any bucket that does not run in

@@ -164,9 +164,9 @@ static void complete_all(struct srv_scheduler *s, struct srv_job *first, int64_t
     }
 }
 
-/* Records that the worker's batch has ended. From now on, further spare workers may take batches,
- * so a spare worker encodes large outputs with low priority: however many do, other requests keep
- * most of the processor time. */
+/* Records that the worker's batch has ended. From now on, further spare workers may take batches. A
+ * spare worker therefore encodes large outputs with low priority. Other requests then keep most of
+ * the processor time, even if many spare workers encode outputs. */
 static void release_worker(struct srv_scheduler *s, struct srv_worker *w,
                            const struct srv_batch_verdict *v) RT_REQUIRES(s->mu)
 {
