@@ -19,8 +19,9 @@
  * matter.
  * - Each level has its own slots. Short loads thus never keep a long load from running, and long
  * loads never keep a short load from beginning.
- * - Stopped loads lose at most the slices of the levels below the level at which they end, which
- * are a ninth of that level's slice. At the highest level, they lose as much as their last slice.
+ * - Stopped loads lose at most the slices of the levels below the level at which they end. These
+ * slices together are a ninth of that level's slice. At the highest level, they lose as much as
+ * their last slice.
  *
  * The loads that wait at a level begin in rounds. In each round, each model begins one load. A
  * model with many versions therefore does not delay other models.

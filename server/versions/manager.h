@@ -54,10 +54,11 @@ srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic 
  * is loaded or is no longer configured. A load reads the base path again, tries failed versions
  * again, and finds new directories of --models. May be called on any thread.
  *
- * If the request succeeds, `done` is called once, on the manager's thread: for a load when no
- * wanted version is still to be loaded, for an unload when no version serves. It is an error if no
- * version serves after a load, or if the model is not configured. *cancelled ends the wait; it must
- * remain valid until `done` is called. `err` is valid only during the call of `done`.
+ * If the request succeeds, `done` is called once, on the manager's thread. For a load, this happens
+ * when no wanted version remains to be loaded, and for an unload, when no version serves. A load
+ * fails if no version serves afterwards. Both fail if the model is not configured. If *cancelled
+ * becomes true, the request ends early. *cancelled must remain valid until `done` is called. `err`
+ * is valid only during the call of `done`.
  */
 enum rt_status srv_manager_switch(struct srv_manager *m, struct rt_span model, bool is_on,
                                   const _Atomic bool *cancelled,

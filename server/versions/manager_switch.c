@@ -23,8 +23,8 @@ static void end(struct srv_switch *s, enum rt_status st, const struct rt_error *
     free(s);
 }
 
-/* Makes the wanted versions of a model that have ended load again: those that failed, and with
- * `unloaded` only those that were unloaded. */
+/* Makes wanted versions in the state END load again. If `unloaded` is set, these are the versions
+ * that were unloaded, and otherwise the versions that failed. */
 static void restart(struct srv_manager *m, const struct srv_managed *model, bool unloaded)
 {
     for (int i = 0; i < model->n_entries; i++) {
@@ -66,7 +66,8 @@ void srv_mgr_take_switches(struct srv_manager *m)
     struct srv_switch *newest = m->new_switches;
     m->new_switches = NULL;
     rt_mutex_unlock(&m->mu);
-    for (struct srv_switch *next; newest; newest = next) { /* a stack, so it is reversed */
+    /* reverses the list, which begins with the newest request */
+    for (struct srv_switch *next; newest; newest = next) {
         next = newest->next;
         newest->next = oldest;
         oldest = newest;
@@ -87,7 +88,7 @@ void srv_mgr_take_switches(struct srv_manager *m)
     }
 }
 
-/* Returns whether the model has come to rest. If it has, sets *st to the result of the request. */
+/* Returns whether the request has ended. If it has, sets *st to the result. */
 static bool is_over(struct srv_manager *m, const struct srv_switch *s, enum rt_status *st,
                     struct rt_error *err)
 {
@@ -105,7 +106,8 @@ static bool is_over(struct srv_manager *m, const struct srv_switch *s, enum rt_s
     }
     if (model->scan_due != RT_NEVER || m->again_at != RT_NEVER || m->must_publish)
         return false;
-    restart(m, model, true); /* a load may come before the unload of a version has ended */
+    /* a load may be requested before the unloading of a version has ended */
+    restart(m, model, true);
     for (int i = 0; i < model->n_entries; i++) {
         const struct srv_managed_version *e = model->entries[i];
         const bool is_moving = e->state != SRV_AVAILABLE && e->state != SRV_END;

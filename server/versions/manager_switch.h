@@ -14,8 +14,8 @@ struct srv_manager;
 /* Begins the requests that have arrived since the last call. Called before base paths are
  * scanned. */
 void srv_mgr_take_switches(struct srv_manager *m);
-/* Ends the requests whose model has come to rest. Returns the time at which to call this function
- * again at the latest. */
+/* Ends the requests that are complete. Returns the latest time at which this function must be
+ * called again. */
 int64_t srv_mgr_check_switches(struct srv_manager *m, int64_t now);
 /* Ends all requests because the server stops. */
 void srv_mgr_end_switches(struct srv_manager *m);

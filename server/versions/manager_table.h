@@ -25,8 +25,8 @@ struct srv_managed_version {
     bool no_message;
     bool wanted; /* whether the model's version policy selects the version */
     bool final;  /* whether the version failed and will not be retried until its files change */
-    /* last logged warning about the version's directories, or NULL; such a version can still
-     * serve */
+    /* last logged warning about the version's directories, or NULL; the version may serve
+     * nevertheless */
     char *trouble;
 
     /* The members below belong to the manager's thread. */
@@ -68,9 +68,8 @@ struct srv_managed {
     /* Whether the model is no longer configured and all its versions have ended. Set by
      * srv_mgr_note_gone_models, on the manager's thread. */
     bool gone;
-    /* Whether a request has unloaded the model, which is then as if it had no versions until
-     * another request loads it, or until it is no longer configured. Guarded by the manager's lock.
-     */
+    /* Whether a request has unloaded the model. The model then has no versions until another
+     * request loads it, or until it is no longer configured. Guarded by the manager's lock. */
     bool is_off;
     int64_t since; /* time since which the model has been configured */
     bool empty_logged;

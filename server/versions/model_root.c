@@ -11,7 +11,7 @@ static bool is_dots(const char *name, size_t n)
     return (n == 1 || n == 2) && name[0] == '.' && name[n - 1] == '.';
 }
 
-/* Returns whether the path contains "." or "..". In a part of a path that does not exist yet, such
+/* Returns whether the path contains "." or "..". In a part of a path that does not exist yet, these
  * components could lead anywhere later. */
 static bool has_dots(const char *path)
 {
