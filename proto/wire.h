@@ -1,7 +1,7 @@
 /*
- * Iterates over the fields of a serialized protobuf message without unpacking it. It serves for
- * checks before unpacking, and for messages that are too large to unpack twice, such as a GraphDef
- * inside a SavedModel.
+ * Iterates over the fields of a serialized protobuf message without unpacking it. These functions
+ * are used for checks before unpacking, and for messages that are too large to unpack twice, such
+ * as a GraphDef inside a SavedModel.
  */
 #ifndef PB_WIRE_H
 #define PB_WIRE_H

@@ -76,10 +76,10 @@ struct stop {
     int64_t begun_ns;
 };
 
-/* Returns whether a second signal arrives within `wait_ms` milliseconds. It ends the process
- * immediately. SIGHUP does not count, because the config file is no longer read. Signals shortly
- * after the first one do not count either, because tools such as timeout(1) signal first the
- * process and then its process group. */
+/* Returns whether a second signal arrives within `wait_ms` milliseconds. A second signal ends the
+ * process immediately. SIGHUP does not count, because the config file is no longer read. Signals
+ * shortly after the first one do not count either, because tools such as timeout(1) signal first
+ * the process and then its process group. */
 static bool wait_second(const struct stop *stop, int wait_ms)
 {
     int64_t end = rt_now_ns() + (int64_t)wait_ms * 1000000;
@@ -485,8 +485,8 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     int stopped = eventfd(0, EFD_CLOEXEC);
     bool limited = stopped >= 0 && rt_thread_start(&limit, "stop", stop_limit, &stopped) == 0;
     if (!limited)
-        /* Without the thread, the signal of alarm() kills the process if the shutdown takes too
-         * long. */
+        /* If the thread could not be started, the signal of alarm() ends the process when the
+         * shutdown takes too long. */
         alarm(STOP_LIMIT_MS / 1000);
     stop_parts(s);
     alarm(0);

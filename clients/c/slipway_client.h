@@ -191,8 +191,8 @@ struct slipway_status {
     const struct slipway_version *versions; /* the versions in the order of the server's response */
 };
 
-/* Requests the status of the version that `model` names, or of all versions if it names none. Fails
- * with NOT_FOUND if the server does not have the model or the version. */
+/* Requests the status of the version that `model` names, or of all versions if `model` names no
+ * version. Fails with NOT_FOUND if the server does not have the model or the version. */
 enum slipway_code slipway_status(struct slipway_client *c, const struct slipway_model *model,
                                  const struct slipway_call *call, struct slipway_status **out,
                                  struct slipway_error *err);
@@ -227,10 +227,10 @@ void slipway_metadata_free(struct slipway_metadata *m); /* does nothing if `m` i
 /* ---- reload ---- */
 
 /* Replaces the server's entire model configuration with `config`, the text of a model config file
- * ("model_config_list { config { ... } }"). Returns when every new model was loaded or has failed.
- * If the text is malformed, returns INVALID_ARGUMENT ("LINE:COLUMN: reason") without sending it. On
- * success, err->text is empty or names the models whose base path is invalid. These models keep
- * their previous versions. */
+ * ("model_config_list { config { ... } }"). Returns when every new model has been loaded or has
+ * failed. If the text is malformed, returns INVALID_ARGUMENT ("LINE:COLUMN: reason") without
+ * sending it. On success, err->text is empty or names the models whose base path is invalid. These
+ * models keep their previous versions. */
 enum slipway_code slipway_reload(struct slipway_client *c, const char *config,
                                  const struct slipway_call *call, struct slipway_error *err);
 

@@ -1,6 +1,6 @@
 /*
- * An HTTP/1.1 connection to one server, with or without TLS. It carries one request at a time. If
- * the server closes it, it is reopened.
+ * An HTTP/1.1 connection to one server, with or without TLS. The connection carries one request at
+ * a time. After the server has closed the connection, the next request reopens it.
  *
  * Threads: only one thread at a time may use a connection.
  */

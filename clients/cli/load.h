@@ -32,10 +32,11 @@ struct cl_load {
     struct cl_source source;
     double rate; /* requests per second; 0 means a closed loop */
     int64_t n_threads, n_connections;
-    /* maximum number of requests if `seconds` is 0; the load also ends when `source` has no more */
+    /* maximum number of requests if `seconds` is 0; the load also ends when `source` has no more
+     * requests */
     double warmup_s, seconds;
     int64_t max_shots; /* 0 means no limit */
-    /* tolerance for comparing responses; if it is negative, they are not compared */
+    /* tolerance for comparing responses; a negative value means that they are not compared */
     double tolerance;
     bool progress;
 };

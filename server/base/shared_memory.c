@@ -14,7 +14,8 @@
 enum { MAX_NAME = 255 };
 
 struct region {
-    int refs; /* guarded by the list's lock; the list holds one */
+    /* number of references, including that of the list; guarded by the list's lock */
+    int refs;
     int fd;
     uint64_t offset, bytes;
     size_t n_name;
@@ -113,8 +114,8 @@ static bool is_whole(const struct region *r)
            r->bytes <= (uint64_t)s.st_size - r->offset;
 }
 
-/* A key is the name of an object in the directory of shared memory, so a slash may only begin
- * it. */
+/* Returns whether `key` is the name of an object in the directory of shared memory. The key may
+ * contain a slash only at its beginning. */
 static bool is_key(struct rt_span key)
 {
     if (key.n && key.p[0] == '/')
@@ -123,8 +124,8 @@ static bool is_key(struct rt_span key)
            !memchr(key.p, '\0', key.n) && !rt_span_is(key, ".") && !rt_span_is(key, "..");
 }
 
-/* Opens the object and checks that it is memory of the region's size. Opening never blocks, and
- * does not follow symbolic links. */
+/* Opens the object. Checks that it is shared memory and contains the whole region. Opening never
+ * blocks, and does not follow symbolic links. */
 static enum rt_status open_region(struct region *r, struct rt_error *err)
 {
     struct stat s;

@@ -1,7 +1,8 @@
 /*
- * Regions of POSIX shared memory that clients have registered. A region is read and written by
- * pread and pwrite and never mapped, so that a client that shrinks it causes an error and no
- * SIGBUS. Its size is checked at each use.
+ * Regions of POSIX shared memory that clients have registered. Regions are read and written by
+ * pread and pwrite and never mapped. If a client shrinks the memory object, the next access fails
+ * with an error. An access to mapped memory would raise SIGBUS. The size of the object is checked
+ * at each use.
  *
  * Owner: the server. The total size of all regions is limited.
  * Threads: any; the list has a lock, which is not held while a region is read or written.

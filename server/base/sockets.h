@@ -18,7 +18,7 @@ bool srv_socket_has_unread(int fd);
  * sending side and no received bytes are unread. */
 bool srv_socket_is_over(int fd);
 /* Reads the number of bytes that the peer has acknowledged on the connection. Returns false if the
- * socket is not a TCP socket, so that the number is unknown. */
+ * number is unknown because the socket is not a TCP socket. */
 bool srv_socket_acked(int fd, uint64_t *bytes);
 /* Limits the number of bytes that the kernel accepts from the process before it has sent them to
  * the peer. Without a limit, the kernel may accept 4 MiB for a peer that does not read. */

@@ -144,8 +144,8 @@ static int talk_tls(gnutls_session_t s)
             n += (size_t)got;
     }
     response[n] = '\0';
-    /* Without a client certificate, a server that requires one sends no response. It is running, so
-     * it counts as ready. */
+    /* A server that requires a client certificate sends no response, because this command has none.
+     * The server is running, so it counts as ready. */
     if (!n && gnutls_certificate_client_get_request_status(s))
         return 200;
     return status_code(response);

@@ -249,7 +249,7 @@ static void check_ops(struct inspected *in)
         return;
     }
     if (st) {
-        /* TensorFlow may not have an op that the model uses, so that the import failed */
+        /* the import may have failed because TensorFlow does not have an op that the model uses */
         size_t n;
         const struct op_count **ops = sorted_ops(in, &n);
         for (size_t i = 0; ops && i < n; i++)

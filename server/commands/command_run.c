@@ -594,9 +594,9 @@ static enum rt_status run_once(const struct srv_run *r, struct rt_error *err)
     return st;
 }
 
-/* Loads the model within the time limit. With --plan, the warm-up may take half of the time limit,
- * so that the runs with the requested shapes have time, and an endless run ends only the warm-up.
- * After the load, the session's flag has no effect. */
+/* Loads the model within the time limit. With --plan, the warm-up may take only half of the time
+ * limit, so that the runs with the requested shapes have time even if a run of the warm-up never
+ * ends. After the load, the session's flag has no effect. */
 static enum rt_status load(struct srv_run *r, const char *dir, struct rt_model_options *options,
                            struct rt_error *err)
 {

@@ -15,7 +15,7 @@
 
 enum srv_batching_mode {
     SRV_BATCHING_OFF, /* nothing is merged */
-    /* A signature's requests that wait for a worker are merged if it passes row-wise analysis. */
+    /* The waiting requests for a signature are merged if the signature passes row-wise analysis. */
     SRV_BATCHING_ROW_WISE,
     /* as in tensorflow_model_server, requests of every signature that writes no variables are
      * merged */
@@ -24,7 +24,7 @@ enum srv_batching_mode {
 
 struct srv_batching {
     enum srv_batching_mode mode;
-    /* maximum number of rows of a batch; also of a request unless splits_large is set */
+    /* maximum number of rows of a batch and, unless splits_large is set, of a request */
     int64_t max_batch_size;
     /* time in microseconds for which the first request of a batch waits for others */
     int64_t batch_timeout_micros;

@@ -25,8 +25,8 @@ struct srv_options {
     /* The flags of TensorFlow Serving, with its names and defaults. */
     int64_t port, rest_api_port, rest_api_num_threads, rest_api_timeout_in_ms;
     bool rest_api_enable_cors_support;
-    /* SRV_UNSAID if the flag was not given. A signature's waiting requests are then merged if it
-     * passes row-wise analysis. */
+    /* SRV_UNSAID if the flag was not given. The waiting requests for a signature are then merged if
+     * the signature passes row-wise analysis. */
     enum srv_maybe enable_batching;
     bool enable_per_model_batching_parameters;
     bool allow_version_labels_for_unavailable_models;

@@ -51,9 +51,10 @@ struct srv_inference {
     bool *wanted;
     /* the caller's budget, which messages of known size charge, or NULL */
     struct srv_growth *growth;
-    struct srv_shared_memory *shared_memory; /* set by the transport, or NULL */
-    /* The value of the protocol's header for bodies that continue with binary data
-     * (srv_protocol.json_length_header), or p is NULL. */
+    /* for inputs and outputs in shared memory; set by the transport, or NULL */
+    struct srv_shared_memory *shared_memory;
+    /* Value of the header srv_protocol.json_length_header, which a request has if its body
+     * continues with binary data. p is NULL if the request lacks the header. */
     struct rt_span json_length;
     /* Length of the JSON in a response that also contains binary data, or 0. Set by
      * srv_inference_encode. */

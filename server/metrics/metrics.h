@@ -33,9 +33,9 @@ void srv_metrics_model_gone(struct srv_metrics *m, const char *model);
 void srv_metrics_forget_gone(struct srv_metrics *m, int64_t now_ns);
 
 /* Counts a finished request. `job` is NULL if the request did not become a job, for example because
- * its model is unknown. It is then counted under `model` if that model exists, and otherwise under
- * one label for all unknown models. As in TensorFlow Serving, a request for an unknown model is
- * also counted under the requested name, unless there are too many such names. */
+ * its model is unknown. The request is then counted under `model` if that model exists, and
+ * otherwise under one label for all unknown models. As in TensorFlow Serving, a request for an
+ * unknown model is also counted under the requested name, unless there are too many such names. */
 void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
                          struct rt_span model, enum srv_api api, enum rt_status code,
                          int64_t total_ns);

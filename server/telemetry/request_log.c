@@ -28,7 +28,7 @@ struct srv_model_log {
     /* Only the thread that writes the files uses the members below. */
     struct srv_request_file file;
     uint64_t file_generation;
-    /* whether the server's log has reported the begin of an outage, but not its end */
+    /* whether the server's log has reported the beginning of an outage, but not its end */
     bool outage_logged;
     int64_t outage_logged_ns;
 };
